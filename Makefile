@@ -118,12 +118,12 @@ test-wheel: test-core $(INSTALLED)/.installed
 
 # The lowest versions that pyproject.toml allows: of the core and the extra eval, and of what training overrides parts of,
 # beside the newest of all others. httpx is what the lowest of them need and the newest do not.
-$(LOWEST)/.installed: $(VENV)/.installed scripts/lowest_versions.py
+$(LOWEST)/.installed: $(VENV)/.installed scripts/checks/lowest_versions.py
 	$(PYTHON) -m venv $(LOWEST) && $(PYTHON) -m venv $(LOWEST)-train
 	$(LOWEST)/bin/python -m pip install --quiet --upgrade pip
-	$(LOWEST)/bin/python -m pip install --quiet $$($(BIN)/python scripts/lowest_versions.py eval) pytest hypothesis
+	$(LOWEST)/bin/python -m pip install --quiet $$($(BIN)/python scripts/checks/lowest_versions.py eval) pytest hypothesis
 	$(BIN)/python -m pip --python $(LOWEST)-train install --quiet --no-deps \
-		$$($(BIN)/python scripts/lowest_versions.py train --only trl transformers accelerate peft datasets)
+		$$($(BIN)/python scripts/checks/lowest_versions.py train --only trl transformers accelerate peft datasets)
 	$(BIN)/python -m pip --python $(LOWEST)-train install --quiet httpx
 	mkdir -p build
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > build/lowest.pth
@@ -140,7 +140,7 @@ test-lowest: test-core $(LOWEST)/.installed
 
 # The lowest torch too: once a week and before a release, as it is 5 GB more.
 test-lowest-torch: $(LOWEST)/.installed
-	$(BIN)/python -m pip --python $(LOWEST)-train install --quiet $$($(BIN)/python scripts/lowest_versions.py train --only torch torchvision)
+	$(BIN)/python -m pip --python $(LOWEST)-train install --quiet $$($(BIN)/python scripts/checks/lowest_versions.py train --only torch torchvision)
 	PYTHONPATH=. $(LOWEST)-train/bin/python -m pytest -q -o addopts= $(LOWEST_TRAINING)
 
 # DeepSpeed, which is built here, beside the libraries of the other environment. A new environment may have a setuptools
@@ -157,15 +157,15 @@ $(PROCESSES)/.installed: $(VENV)/.installed
 # Once a week, as it takes minutes; and the tests that need DeepSpeed.
 test-processes: $(PROCESSES)/.installed
 	PYTHONPATH=. $(PROCESSES)/bin/python -m pytest -q -o addopts= tests/configs/test_engines.py
-	PYTHONPATH=. $(PROCESSES)/bin/python scripts/check_processes.py
+	PYTHONPATH=. $(PROCESSES)/bin/python scripts/checks/check_processes.py
 
 # vLLM needs other versions of torch than the rest: an environment of its own. Once a week and before a release.
 test-vllm: $(VENV)/.installed
-	$(BIN)/python scripts/check_vllm.py --environment $(VLLM)
+	$(BIN)/python scripts/checks/check_vllm.py --environment $(VLLM)
 
 # Other trainers with versions of their own: environments of their own. Once a week and before a release.
 test-trainers: $(VENV)/.train
-	$(BIN)/python scripts/check_integrations.py --run --environments $(TRAINERS)
+	$(BIN)/python scripts/checks/check_integrations.py --run --environments $(TRAINERS)
 
 # Those that are installed under their usual names, such as python3.12; the others are passed over, and said.
 test-pythons:

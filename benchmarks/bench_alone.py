@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,9 +26,7 @@ from bench_rewards import make_batch
 from compare import clean, mixed, rows
 
 import grounding_rewards as gr
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
-from page_parts import marks_of, replace_part
+from scripts.docs.page_parts import marks_of, replace_part
 
 BATCH = 512
 # Of the batch, those that are measured alone.

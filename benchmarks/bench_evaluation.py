@@ -2,7 +2,7 @@
 
     python benchmarks/bench_evaluation.py --images 12000
 
-The images are those of scripts/simulate_metrics.py, with a confidence and a label on every box. pycocotools gives no
+The images are those of simulate_metrics.py, with a confidence and a label on every box. pycocotools gives no
 intervals, and no other metric; it is left out where it is not installed. Beside it stands what comes first where a log
 is evaluated: reading and scoring the answers, clean and mixed ones (compare.py), as ratios to `json.loads` of the rows.
 """
@@ -14,10 +14,8 @@ import contextlib
 import io
 import json
 import resource
-import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 from compare import clean, mixed, rows
@@ -27,9 +25,7 @@ from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.metrics.comparison import compare_runs
 from grounding_rewards.metrics.evaluation import Measures, evaluate
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
-from simulate_metrics import LABELS, Model, answer, draw_patients
+from scripts.studies.simulate_metrics import LABELS, Model, answer, draw_patients
 
 
 def seconds(run: Callable[[], object]) -> float:

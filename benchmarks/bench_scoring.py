@@ -27,9 +27,7 @@ from compare import clean, mixed, rows
 
 import grounding_rewards as gr
 from grounding_rewards.logs.score_file import score_file
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
-from page_parts import marks_of, replace_part
+from scripts.docs.page_parts import marks_of, replace_part
 
 KINDS = {"clean": (clean, (1,)), "mixed": (mixed, (0, 1, 2, 3))}
 

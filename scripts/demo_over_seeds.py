@@ -24,11 +24,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from page_parts import marks_of, replace_part
-
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.metrics.comparison import Change, RunDifference
 from grounding_rewards.report.comparison_tables import compare_evaluations
+from scripts.docs.page_parts import marks_of, replace_part
 
 KEPT = Path("docs/demo_over_seeds")
 PAGE = Path("docs/tutorial.md")

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from model_families import FAMILIES, family_config, family_processor
 from peft.tuners.tuners_utils import BaseTunerLayer
 from PIL import Image
 from transformers import AutoConfig, AutoModelForImageTextToText
@@ -15,6 +14,7 @@ from grounding_rewards.common.config_files import read_config
 from grounding_rewards.data.prompts import prompt_messages
 from grounding_rewards.training.arguments import ModelArguments
 from grounding_rewards.training.model import adapter_note, check_model
+from scripts.checks.model_families import FAMILIES, family_config, family_processor
 from tests.test_scripts import script
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -123,7 +123,7 @@ def check_families():
 @pytest.mark.training
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_real_step(name, check_families, tmp_path):
-    """The one of configs/experiments/r4.yaml; scripts/check_families.py takes it at published widths."""
+    """The one of configs/experiments/r4.yaml; scripts/checks/check_families.py takes it at published widths."""
     torch.set_num_threads(1)
     step = check_families.one_step(name, tmp_path, narrow=True)
     assert check_families.faults(step) == []

@@ -13,18 +13,24 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
-import page_parts
 import pytest
-from page_parts import between, marks_of, replace_part, write_or_check
 
 import grounding_rewards as gr
+from scripts.docs import page_parts
+from scripts.docs.page_parts import between, marks_of, replace_part, write_or_check
 from tests.conftest import REPOSITORY
 
 SCRIPTS = REPOSITORY / "scripts"
 
 
+def path_of(name: str) -> Path:
+    """The only file of that name in scripts/ and its folders."""
+    [path] = SCRIPTS.rglob(f"{name}.py")
+    return path
+
+
 def script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, path_of(name))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -33,30 +39,23 @@ def script(name: str) -> ModuleType:
 @pytest.mark.parametrize(
     "name",
     [
-        *("fuzz_parsing.py", "measure_answer_tokens.py"),
-        *("simulate_signal.py", "take_pictures.py", "write_formats.py", "draw_schedules.py"),
-        *(
-            "draw_rewards.py",
-            "search_exploits.py",
-            "write_audit.py",
-            "simulate_study.py",
-            "simulate_dependence.py",
-            "write_study.py",
-        ),
-        *("write_published_rewards.py", "place_images.py", "ask_findings.py", "draw_before_after.py"),
-        *("find_small_nodules.py", "write_golden.py", "check_gpu.py", "check_processes.py", "check_integrations.py"),
-        *("check_families.py", "estimate_memory.py", "write_licences.py", "lowest_versions.py"),
+        *("ask_findings", "check_families", "check_gpu", "check_integrations", "check_processes", "draw_before_after"),
+        *("draw_rewards", "draw_schedules", "estimate_memory", "find_small_nodules", "fuzz_parsing", "lowest_versions"),
+        *("measure_answer_tokens", "place_images", "search_exploits", "simulate_dependence", "simulate_signal"),
+        *("simulate_study", "take_pictures", "write_audit", "write_formats", "write_golden", "write_licences"),
+        *("write_published_rewards", "write_study"),
         # Scripts for launchers are the commands.
-        *("train_grpo.py --reward_kwargs", "train_sft.py --box_noise"),
+        *("train_grpo --reward_kwargs", "train_sft --box_noise"),
     ],
 )
 def test_help_teaches(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     name, _, option = name.partition(" ")
-    # Within this process, which has loaded what they import; what they share is on pytest's path.
-    monkeypatch.setattr(sys, "argv", [str(SCRIPTS / name), "--help"])
+    path = path_of(name)
+    # Within this process, which has loaded what they import.
+    monkeypatch.setattr(sys, "argv", [str(path), "--help"])
     with pytest.raises(SystemExit, match=r"^0$"):
-        runpy.run_path(str(SCRIPTS / name), run_name="__main__")
-    assert (option or f"python scripts/{name}") in capsys.readouterr().out
+        runpy.run_path(str(path), run_name="__main__")
+    assert (option or f"python {path.relative_to(REPOSITORY)}") in capsys.readouterr().out
 
 
 def test_the_responses_of_any_rewards_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +75,7 @@ def test_the_page_of_formats_shows_how_further_models_are_read() -> None:
 
 
 def test_the_table_of_formats_is_up_to_date() -> None:
-    subprocess.run([sys.executable, SCRIPTS / "write_formats.py", "--check"], check=True)
+    subprocess.run([sys.executable, path_of("write_formats"), "--check"], check=True)
 
 
 def test_the_tokens_of_answers_are_measured_with_any_tokenizer(capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,7 +87,7 @@ def test_the_tokens_of_answers_are_measured_with_any_tokenizer(capsys: pytest.Ca
 
 
 class TestNumbersThatAreKept:
-    """scripts/write_golden.py: a number of a reward changes with a version that breaks with earlier ones alone."""
+    """write_golden.py: a number of a reward changes with a version that breaks with earlier ones alone."""
 
     BEFORE: ClassVar = {"version": "1.4.0", "numbers": {"R3": {"one": {"right": 1.0, "loose": 0.7}}}}
 
@@ -151,7 +150,7 @@ def test_pictures_of_a_page_are_taken(tmp_path: Path) -> None:
 
 
 class TestThePageOfTheAudit:
-    """docs/audit.md says what scripts/write_audit.py computes; here the parts of it that take no minutes."""
+    """docs/audit.md says what scripts/docs/write_audit.py computes; here the parts of it that take no minutes."""
 
     PAGE = (REPOSITORY / "docs" / "audit.md").read_text(encoding="utf-8")
 
@@ -387,7 +386,7 @@ class TestDrawnFolder:
 
 
 class TestQuestionsAboutFindings:
-    """scripts/ask_findings.py: what is asked is where it was drawn, however the image was moved."""
+    """scripts/studies/ask_findings.py: what is asked is where it was drawn, however the image was moved."""
 
     @pytest.fixture
     def root(self, tmp_path: Path) -> Path:
@@ -427,7 +426,7 @@ class TestQuestionsAboutFindings:
 
 @pytest.mark.training
 def test_a_measured_training_has_random_weights_of_the_size_that_was_asked_for(tmp_path):
-    """scripts/check_gpu.py, at the size of the shipped model; what adds up to a step is less than it."""
+    """scripts/checks/check_gpu.py, at the size of the shipped model; what adds up to a step is less than it."""
     import torch
     from safetensors.torch import load_file
 

@@ -1,4 +1,4 @@
-"""scripts/trainer_runs.py and scripts/qwen_numbers.py: what other trainers are started with, and what has to come out.
+"""trainer_runs.py and qwen_numbers.py: what other trainers are started with, and what has to come out.
 
 The trainings themselves are run by `make test-trainers`.
 """
@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trainer_runs import RUNS, STEPS, LoggedStep, check_report, check_steps, moved_weights
 
 from grounding_rewards.exchange.trainer_tables import TABLES
 from grounding_rewards.parsing import STATUSES
+from scripts.checks.trainer_runs import RUNS, STEPS, LoggedStep, check_report, check_steps, moved_weights
 from tests.conftest import REPOSITORY
 
 GOOD = [LoggedStep(0.25, 3e-7), LoggedStep(0.35, 2e-7)]
@@ -112,7 +112,7 @@ def test_verl_is_started_with_what_plugin_and_prepare_print(tmp_path: Path) -> N
     assert options["reward.custom_reward_function.path"] == "pkg://grounding_rewards.integrations.verl"
     assert options["+reward.custom_reward_function.reward_kwargs"] == '{reward: "R4", beta: 1.5}'
     assert options["trainer.total_training_steps"] == str(STEPS)
-    platform = REPOSITORY / "scripts" / f"{run.variables['VERL_USE_EXTERNAL_MODULES']}.py"
+    platform = REPOSITORY / "scripts" / "checks" / f"{run.variables['VERL_USE_EXTERNAL_MODULES']}.py"
     assert f'register(platform="{run.variables["VERL_PLATFORM"]}")' in platform.read_text(encoding="utf-8")
     # another line for validation, and none for a step without rollout
     logged = [{"critic/score/mean": 0.25, "training/rollout_probs_diff_mean": 3e-7}, {"val-core/reward": 0.1}]
@@ -123,8 +123,9 @@ def test_verl_is_started_with_what_plugin_and_prepare_print(tmp_path: Path) -> N
 
 def test_the_small_tokenizer_gets_qwens_numbers() -> None:
     pytest.importorskip("torch")
-    from qwen_numbers import QWEN_NUMBERS, renumber
     from transformers import AutoTokenizer
+
+    from scripts.checks.qwen_numbers import QWEN_NUMBERS, renumber
 
     before = AutoTokenizer.from_pretrained(REPOSITORY / "assets" / "tiny_vlm")
     after = renumber(before)

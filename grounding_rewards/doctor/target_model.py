@@ -91,7 +91,7 @@ def estimated_tokens(answer: str, box_format: BoxFormat) -> int:
     """How many tokens an answer takes for a tokenizer that cuts digits one by one; rather too many than too few.
 
     Coordinate tokens, and tags that are special tokens of the family, count as one each. Tokenizers that keep up to
-    three digits together, such as Llama 3's, need about two thirds. Measured by `scripts/measure_answer_tokens.py`.
+    three digits together, such as Llama 3's, need about two thirds: scripts/docs/measure_answer_tokens.py.
 
     Example:
         >>> from grounding_rewards.parsing import get_box_format

@@ -30,12 +30,12 @@ from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.rewards.grounding import RolloutWarning
 
 # Mean differences of the tokens of an answer, with transformers. Measured on the shipped model and on two layers of
-# each family of scripts/model_families.py: 3e-6 in float32, 9e-4 in float16, 3e-3 in bfloat16; deeper models round more
-# often. With the image of one row blackened, or taken for text, the shipped model is off by 0.5 to 2.6 in each of them.
-# The largest difference of a token tells less: in bfloat16 one unlikely token is off by ten times the mean.
+# each family of scripts/checks/model_families.py: 3e-6 in float32, 9e-4 in float16, 3e-3 in bfloat16; deeper models
+# round more often. With the image of one row blackened, or taken for text, the shipped model is off by 0.5 to
+# 2.6 in each of them. The largest difference of a token tells less: in bfloat16 one is off by ten times the mean.
 _TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.03, torch.bfloat16: 0.1}
 #: Mean differences of the tokens of a step that vLLM has sampled, above which there is a warning. Measured by
-#: scripts/check_vllm.py on the shipped model: up to 0.002 in float32 (vLLM in float16), up to 0.007 in bfloat16.
+#: scripts/checks/check_vllm.py on the shipped model: up to 0.002 in float32 (vLLM in float16), up to 0.007 in bfloat16.
 VLLM_TOLERANCE = {torch.float32: 0.02, torch.float16: 0.05, torch.bfloat16: 0.05}
 #: The same, above which the first step is refused: with the tokens of images written out twice it is 3.6 there.
 MAX_VLLM_DIFFERENCE = 0.5

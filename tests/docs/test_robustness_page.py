@@ -7,15 +7,15 @@ import runpy
 from typing import Any
 
 import pytest
-from page_parts import between, marks_of
 
 from grounding_rewards.models.robustness import CORRUPTIONS, EPSILONS, STRENGTHS
+from scripts.docs.page_parts import between, marks_of
 from tests.conftest import REPOSITORY
 
 
 @pytest.fixture(scope="module")
 def script() -> dict[str, Any]:
-    return runpy.run_path(str(REPOSITORY / "scripts" / "measure_robustness.py"))
+    return runpy.run_path(str(REPOSITORY / "scripts" / "docs" / "measure_robustness.py"))
 
 
 @pytest.fixture(scope="module")

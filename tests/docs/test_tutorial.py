@@ -27,7 +27,7 @@ SMALLER = {
     "--samples 8": "--samples 2",
 }
 # From here on real radiographs, which the reader has downloaded.
-REAL = "scripts/ask_findings.py"
+REAL = "scripts/studies/ask_findings.py"
 FEW = ["--per_device_train_batch_size=4", "--num_generations=4", "--save_strategy=no", "--disable_tqdm=true"]
 
 

@@ -247,7 +247,7 @@ def paired(images: list[AnsweredImage], group: int) -> list[AnsweredImage]:
     return [replace(image, question=f"question {k // group}") for k, image in enumerate(images)]
 
 
-# scripts/simulate_dependence.py has 2,000 sets for each size.
+# scripts/studies/simulate_dependence.py has 2,000 sets for each size.
 @pytest.mark.parametrize("group", [4, 40])
 @pytest.mark.parametrize("looks", [0.0, 0.5])
 def test_intervals_hold_the_truth_and_the_test_its_level(looks: float, group: int) -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from model_families import FAMILIES, save_family
 from transformers import AutoModelForImageTextToText, AutoProcessor
 from trl import GRPOTrainer
 
@@ -17,6 +16,7 @@ from grounding_rewards.images.resize import set_image_size
 from grounding_rewards.models.parity import parity_of_model
 from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training import GroundingGRPOTrainer, callbacks
+from scripts.checks.model_families import FAMILIES, save_family
 from tests.training.runs import ASSET, config, grpo, history, same_weights, weights
 
 pytestmark = pytest.mark.training

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 import torch
 import trl
-from model_families import Family, byte_tokenizer, family_config
 from transformers import (
     AutoConfig,
     AutoModelForImageTextToText,
@@ -40,6 +39,7 @@ from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training import GroundingGRPOTrainer
 from grounding_rewards.training.arguments import GroundingArguments, SupervisedArguments
 from grounding_rewards.training.option_values import GENERATION_OPTIONS, GRPO_CHOICES, NUMBERS
+from scripts.checks.model_families import Family, byte_tokenizer, family_config
 from tests.conftest import REPOSITORY
 from tests.training.runs import config
 

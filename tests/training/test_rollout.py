@@ -1,6 +1,6 @@
 """A rollout by vLLM is what is trained on, with a stand-in that writes out image tokens and remembers images likewise.
 
-scripts/check_vllm.py shows the same with vLLM itself.
+scripts/checks/check_vllm.py shows the same with vLLM itself.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
-from model_families import FAMILIES, save_family
 from transformers import AutoModelForImageTextToText, AutoProcessor
 from trl import GRPOTrainer
 from trl.generation import vllm_generation
@@ -26,6 +25,7 @@ from grounding_rewards.rewards.grounding import RolloutWarning
 from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training import GroundingGRPOTrainer
 from grounding_rewards.training.rollout import LOGP_DIFFERENCE, WatchedGeneration, trains_images
+from scripts.checks.model_families import FAMILIES, save_family
 from tests.training.runs import ASSET, config
 
 pytestmark = pytest.mark.training

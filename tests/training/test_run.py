@@ -192,7 +192,7 @@ def check_processes(words):
 
 
 class TestTwoProcesses:
-    """The cheap half of scripts/check_processes.py, which also has four processes and shared out weights."""
+    """The cheap half of scripts/checks/check_processes.py, which also has four processes and shared out weights."""
 
     @pytest.fixture
     def checks(self):

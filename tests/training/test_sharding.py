@@ -1,4 +1,4 @@
-"""Weights that several processes share; scripts/check_processes.py trains with them."""
+"""Weights that several processes share; scripts/checks/check_processes.py trains with them."""
 
 from __future__ import annotations
 
