@@ -63,9 +63,9 @@ def check_keys(name: str, given: object, legal: Collection[str], hint: str = "")
     """Refuse a mapping with a key that is not legal; anything else is passed over.
 
     Example:
-        >>> check_keys("curriculum", {"by": "boxes", "stage": 3}, ("by", "stages"))
+        >>> check_keys("look_closer", {"cost": 0.1, "look": 3}, ("looks", "cost"))
         Traceback (most recent call last):
-        ValueError: Expected some of by, stages in curriculum, got 'stage'. Did you mean stages?
+        ValueError: Expected some of looks, cost in look_closer, got 'look'. Did you mean looks?
     """
     unknown = [str(key) for key in given if key not in legal] if isinstance(given, Mapping) else []
     if unknown:

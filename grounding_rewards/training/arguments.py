@@ -26,7 +26,6 @@ from grounding_rewards.metrics.estimates import capitalised
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.rewards.registry import describe_rewards
-from grounding_rewards.training.curriculum import Curriculum
 from grounding_rewards.training.extras import read_extra
 from grounding_rewards.training.look_closer import LookCloser
 from grounding_rewards.training.option_values import GENERATION_OPTIONS, GRPO_CHOICES, MAPPING_KEYS, check_options
@@ -101,14 +100,14 @@ class GroundingArguments(GroundingOptions, _ImageArguments):
     def __post_init__(self) -> None:
         if isinstance(self.reward, str):
             self.reward = [self.reward]
-        examples = {"reward_kwargs": '{"beta": 1.5}', "curriculum": '{"by": "boxes"}', "look_closer": '{"looks": 3}'}
+        examples = {"reward_kwargs": '{"beta": 1.5}', "look_closer": '{"looks": 3}'}
         for name, example in examples.items():
             if isinstance(given := getattr(self, name), str):
                 setattr(self, name, _from_json(name, given, example))
-        extras = read_extra(Curriculum, self.curriculum), read_extra(LookCloser, self.look_closer)
+        look_closer = read_extra(LookCloser, self.look_closer)
         super().__post_init__()
         # Built here, once: no fields, so that they are in no saved configuration.
-        self.extras = [one for one in extras if one is not None]
+        self.extras = [] if look_closer is None else [look_closer]
         self.rewards = build_rewards(self.reward, self.reward_kwargs, self.box_format)
         if self.show_images is not None and not any(isinstance(one, GroundingReward) for one in self.rewards):
             raise ValueError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
@@ -23,7 +23,6 @@ class Setup:
         processor: the model's.
         train_dataset: prepared.
         options: further arguments of TRL's trainer.
-        drawn: the images of each draw of completions, by its number; None takes TRL's order.
         afterwards: called with the trainer when it is made.
     """
 
@@ -32,7 +31,6 @@ class Setup:
     processor: Any
     train_dataset: Dataset | None
     options: dict[str, Any]
-    drawn: Callable[[int], Sequence[int]] | None = None
     afterwards: list[Callable[[Any], None]] = field(default_factory=list)
 
 
@@ -64,8 +62,8 @@ def read_extra(kind: type[_Kind], given: Any) -> _Kind | None:
         ValueError: it is no mapping, has an unknown key, or a value is not legal.
 
     Example:
-        >>> from grounding_rewards.training.curriculum import Curriculum
-        >>> read_extra(Curriculum, {"by": "area"}).stages
+        >>> from grounding_rewards.training.look_closer import LookCloser
+        >>> read_extra(LookCloser, {"cost": 0.02}).looks
         3
     """
     if given is None or given is False:

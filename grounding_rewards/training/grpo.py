@@ -99,9 +99,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         reward_weights: one weight for each of several rewards; 1 when left out.
         box_format: how the model writes boxes: a name, or what else `get_box_format` takes.
         bad_rows: `refuse` rows that fail their check, or `drop` them, which a warning says.
-        extras: what the training has besides, such as `grounding_rewards.training.curriculum.Curriculum(by="boxes")`,
-            easy images first, or `grounding_rewards.training.look_closer.LookCloser(looks=3)`, tools with which the
-            model may look at parts of an image before it answers.
+        extras: further parts of the training, such as `grounding_rewards.training.look_closer.LookCloser(looks=3)`,
+            tools with which the model may look at parts of an image before it answers.
         reward_funcs: `reward` by the name that TRL's trainer has for it; stated, it is taken in its place.
         **kwargs: handed on to `GRPOTrainer`.
 
@@ -174,7 +173,6 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         if train_dataset is not None:
             beside = ("environments",) if "environment_factory" in setup.options else ()
             check_reward_functions(setup.rewards, [*train_dataset.column_names, *beside])
-        self._drawn = setup.drawn
         super().__init__(
             model=model,
             reward_funcs=setup.rewards,
@@ -329,7 +327,6 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
             theirs.repeat_count,
             theirs.shuffle,
             theirs.seed,
-            drawn=self._drawn,
         )
         return self._sampler
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -160,35 +160,14 @@ class _Restore(TrainerCallback):
 
 
 class EpochSampler(RepeatSampler):
-    """TRL's sampler with an order of images that depends on the epoch alone.
-
-    Args:
-        *args: as TRL's.
-        drawn: the images of each draw of the training by its number, in the place of TRL's order.
-        **kwargs: as TRL's.
-    """
-
-    def __init__(self, *args: Any, drawn: Callable[[int], Sequence[int]] | None = None, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.drawn, self.epoch = drawn, 0
+    """TRL's sampler with an order of images that depends on the epoch alone."""
 
     def set_epoch(self, epoch: int) -> None:
         """Set the generator to its state at the start of this epoch, counted from 0."""
-        self.epoch = epoch
         if self.shuffle:
             self.generator.manual_seed(self.seed)
             for _ in range(epoch):
                 torch.randperm(self.num_samples, generator=self.generator)
-
-    def __iter__(self) -> Iterator[int]:
-        if self.drawn is None:
-            yield from super().__iter__()
-            return
-        draws = self.num_samples // self.batch_size
-        for draw in range(self.epoch * draws, (self.epoch + 1) * draws):
-            images = self.drawn(draw)
-            for _ in range(self.repeat_count):
-                yield from (image for image in images for _ in range(self.mini_repeat_count))
 
 
 def load_weights(model: Any, folder: Path) -> None:

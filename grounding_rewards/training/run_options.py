@@ -118,12 +118,6 @@ class GroundingOptions(ImageOptions):
         "a list with one mapping each. In the place of a number may stand a schedule: "
         '\'{"iou_threshold": {"schedule": "linear", "from": 0.1, "to": 0.5, "over": 0.4}}\'.',
     )
-    curriculum: dict | str | None = documented(
-        None,
-        'Easy images first: in YAML a mapping, on the command line JSON: \'{"by": "boxes", "stages": 3}\'. `by` is '
-        "boxes (their number), area (of the smallest box) or pass_rate (a column, or with `file` JSON lines with id "
-        "and pass_rate).",
-    )
     look_closer: dict | str | None = documented(
         None,
         "Let the model zoom into the image and set its grey window before it answers: in YAML a mapping, on the "

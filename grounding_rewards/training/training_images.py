@@ -99,19 +99,10 @@ def format_name(box_format: str | BoxFormat | None, images: Dataset) -> str:
     return ", ".join(fmt.name for fmt in box_formats_of(box_format, column))
 
 
-def images_of_draw(args: Any) -> int:
-    """To how many images completions are generated at a time."""
-    return args.generation_batch_size // args.num_generations
-
-
-def batches_of_draw(args: Any) -> int:
-    """How many batches one draw of completions serves."""
-    return args.num_iterations * args.steps_per_generation
-
-
 def refuse_no_step(dataset: Dataset, args: Any) -> None:
     """Refuse too few images: TRL drops an incomplete batch, and a run without any ends as if it had trained."""
-    if dataset.num_rows < (needed := images_of_draw(args)):
+    needed = args.generation_batch_size // args.num_generations
+    if dataset.num_rows < needed:
         raise ValueError(
             f"Expected at least {needed} images for train_dataset, as many as one step generates answers to, got "
             f"{dataset.num_rows}. Add images, or lower per_device_train_batch_size, gradient_accumulation_steps or "

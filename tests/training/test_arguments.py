@@ -72,7 +72,6 @@ def test_the_only_layer_is_a_name_and_a_pattern_a_pattern(tmp_path, given, kept)
 
 ON = {
     "look_closer": {"looks": 2},
-    "curriculum": {"by": "boxes"},
     "reward_kwargs": {"beta": 2.0},
     "box_format": {"syntax": "json", "space": "norm100"},
     "show_images": 3,
