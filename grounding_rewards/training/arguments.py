@@ -24,7 +24,6 @@ from grounding_rewards.common.validation import check_keys
 from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.metrics.estimates import capitalised
 from grounding_rewards.parsing import box_format_from_option
-from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.rewards.registry import describe_rewards
 from grounding_rewards.training.extras import read_extra
 from grounding_rewards.training.look_closer import LookCloser
@@ -109,11 +108,6 @@ class GroundingArguments(GroundingOptions, _ImageArguments):
         # Built here, once: no fields, so that they are in no saved configuration.
         self.extras = [] if look_closer is None else [look_closer]
         self.rewards = build_rewards(self.reward, self.reward_kwargs, self.box_format)
-        if self.show_images is not None and not any(isinstance(one, GroundingReward) for one in self.rewards):
-            raise ValueError(
-                f"Expected a reward on boxes for show_images, got {', '.join(self.reward)}. It reads the boxes of an "
-                "answer: add one with a weight of 0, or leave show_images out."
-            )
 
 
 @dataclass
@@ -356,8 +350,7 @@ def _check_weights(arguments: GroundingArguments, config: GRPOArguments) -> None
 
 
 def _check_evaluation(arguments: _ImageArguments, config: Any) -> None:
-    shows = getattr(arguments, "show_images", None) is not None
-    if (config.eval_strategy != "no" or shows) and arguments.eval_split == arguments.train_split:
+    if config.eval_strategy != "no" and arguments.eval_split == arguments.train_split:
         raise ValueError(
             f"Expected another split than that of training for eval_split, got {arguments.eval_split!r}. "
             "Evaluate on images that are not trained on."

@@ -29,7 +29,7 @@ NUMBERS: Mapping[str, Interval] = {
         # counts
         (
             Interval(1),
-            "train_images eval_images max_image_pixels early_stopping_patience show_images show_images_every "
+            "train_images eval_images max_image_pixels early_stopping_patience "
             "per_device_train_batch_size per_device_eval_batch_size gradient_accumulation_steps save_total_limit "
             "dataloader_prefetch_factor ddp_timeout num_generations_eval max_completion_length generation_batch_size "
             "steps_per_generation num_iterations ref_model_sync_steps vllm_tensor_parallel_size vllm_max_model_length "

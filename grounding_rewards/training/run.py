@@ -37,9 +37,7 @@ from grounding_rewards.training.callbacks import (
     LogFile,
     ParityCheck,
     Progress,
-    ShownImages,
     StopOnSigterm,
-    keep_images_here,
     shown_of_rewards,
 )
 from grounding_rewards.training.grpo import GroundingGRPOTrainer
@@ -105,16 +103,10 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
     known += [f"rewards/{reward_name(one)}/{part}" for one in rewards for part in ("mean", "std")]
     # The keys of other reward functions are not known.
     run = _prepare(arguments, config, model, known if len(names) == len(rewards) else None)
-    shown = arguments.show_images
-    if shown is not None:
-        _say(config, *keep_images_here(config.report_to, config))
     with _told_of_unknown_key(config):
         trainer = GroundingGRPOTrainer(**run.given, reward=list(rewards), extras=arguments.extras)
     if not arguments.parity_check:
         trainer.remove_callback(ParityCheck)
-    if shown is not None:
-        images = trainer.eval_dataset.select(range(min(shown, trainer.eval_dataset.num_rows)))
-        trainer.add_callback(ShownImages(trainer, images, arguments.show_images_every))
     trainer.add_callback(EvaluationLine(_EVALUATED))
     _train(trainer, run, shown_of_rewards(names), arguments.early_stopping_patience)
     _finish(trainer, lambda checkpoint: trainer.save_model(str(checkpoint)), arguments, "reward")
@@ -189,13 +181,11 @@ def _prepare(
     if model.use_peft:
         notes.append(adapter_note(empty))
     load = partial(load_split, arguments.dataset, allow_outside=arguments.allow_outside, bad_rows=arguments.bad_rows)
-    shown = getattr(arguments, "show_images", None)
     with config.main_process_first(desc="loading images"):
         train_dataset = load(arguments.train_split, max_images=arguments.train_images)
         eval_dataset = None
-        if config.eval_strategy != "no" or shown is not None:
-            most = shown if config.eval_strategy == "no" else arguments.eval_images
-            eval_dataset = load(arguments.eval_split, max_images=most)
+        if config.eval_strategy != "no":
+            eval_dataset = load(arguments.eval_split, max_images=arguments.eval_images)
             check_patients_apart(train_dataset, eval_dataset)
     if getattr(config, "use_vllm", False) and (note := untested_vllm()):
         notes.append(note)

@@ -48,7 +48,7 @@ _DERIVED = ("generation_batch_size", "hub_token", "accelerator_config")
 # distributed on the machine.
 _FREE = re.compile(
     r"output_dir|overwrite|resume_from_checkpoint|run_name|project|report_to|disable_tqdm|local_rank|debug"
-    r"|max_steps|num_train_epochs|early_stopping_patience|num_completions_to_print|show_images|show_images_every"
+    r"|max_steps|num_train_epochs|early_stopping_patience|num_completions_to_print"
     r"|(hub|push|log|logging|save|eval|trackio|dataloader|ddp|vllm_server|vllm_gpu)_.*"
 )
 

@@ -78,7 +78,7 @@ class ImageOptions:
     )
     train_split: str = documented("train", "Split to train on.")
     eval_split: str = documented(
-        "validation", "Split to evaluate on, another one; only read when `eval_strategy` or `show_images` asks for it."
+        "validation", "Split to evaluate on, another one; only read when `eval_strategy` asks for it."
     )
     train_images: int | None = documented(
         None, "Train on the first so many images; all (of drawn images, 1024) when left out."
@@ -129,13 +129,6 @@ class GroundingOptions(ImageOptions):
         "Check before the first step that the trainer sees what the model saw. Off where the check itself does not "
         "suit a set-up.",
     )
-    show_images: int | None = documented(
-        None,
-        "Show the first so many images of `eval_split` with the boxes that the model draws, in the trackers of "
-        "`report_to`: tensorboard, trackio or wandb, which stays offline unless WANDB_MODE says otherwise. Left "
-        "out, no image is shown.",
-    )
-    show_images_every: int = documented(50, "Steps between two showings of `show_images`.")
 
 
 @dataclass

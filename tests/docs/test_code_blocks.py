@@ -117,7 +117,7 @@ def test_keys_of_a_run_are_known(page: Path) -> None:
             continue
         content = yaml.safe_load(one.code)
         # What is nested is a part of another program's file, or a study, which has an `arms`.
-        if isinstance(content, dict) and {"reward", "output_dir", "eval_strategy", "show_images"} & set(content):
+        if isinstance(content, dict) and {"reward", "output_dir", "eval_strategy"} & set(content):
             assert set(content) - training_keys()["train"] - {"arms", "base"} == set() or "arms" in content, one
 
 

@@ -74,7 +74,6 @@ ON = {
     "look_closer": {"looks": 2},
     "reward_kwargs": {"beta": 2.0},
     "box_format": {"syntax": "json", "space": "norm100"},
-    "show_images": 3,
     "early_stopping_patience": 4,
     "max_image_pixels": 10_000,
     "save_total_limit": 2,
@@ -112,7 +111,7 @@ def test_a_word_of_an_options_own_stays_one(tmp_path):
     _, config, model = parse(tmp_path, {}, "--run_name", "null", "--bf16", "false")
     assert (config.run_name, config.bf16, model.use_peft) == ("null", False, False)
     with pytest.raises(ValueError, match="invalid int value: 'off'"):
-        parse(tmp_path, {}, "--show_images", "off")
+        parse(tmp_path, {}, "--max_image_pixels", "off")
 
 
 def test_files_over_files_and_what_a_run_saves_of_them(tmp_path):

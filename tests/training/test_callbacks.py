@@ -1,8 +1,7 @@
-"""A run that learns nothing says so once; images with boxes are shown in trackers on disk, and change no number."""
+"""A run that learns nothing says so once; its curve in TensorBoard is one, however often it is resumed."""
 
 from __future__ import annotations
 
-import os
 import warnings
 from types import SimpleNamespace
 
@@ -10,17 +9,14 @@ import pytest
 
 from grounding_rewards.metrics.signal import SIGNAL_KEYS
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
-from grounding_rewards.training.arguments import parse_grpo_arguments
 from grounding_rewards.training.callbacks import (
     PATIENCE,
     Progress,
     SignalWarning,
     SignalWatch,
-    keep_images_here,
     shown_of_rewards,
 )
-from tests.training.forks import command, to_the_end
-from tests.training.runs import GRPO, grpo, history, logged, stopped_copy, words
+from tests.training.runs import grpo, logged, stopped_copy
 
 pytestmark = pytest.mark.training
 
@@ -145,40 +141,8 @@ def test_the_fields_of_the_bar_stay_in_their_places():
     assert len(lines) == 3
 
 
-SHOWN = {"show_images": 2, "show_images_every": 2, "max_steps": 3, "save_strategy": "no"}
-
-
-@pytest.fixture
-def no_environment(monkeypatch, tmp_path):
-    for name in ("WANDB_MODE", "TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL", "TENSORBOARD_LOGGING_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
-    yield
-    # Set by the code under test, which monkeypatch does not know.
-    os.environ.pop("WANDB_MODE", None)
-
-
-def test_tensorboard_has_every_image_before_the_first_step_every_two_steps_and_after_the_last(tmp_path, monkeypatch):
-    pytest.importorskip("tensorboard", reason="needs the tensorboard extra")
+def test_a_resumed_run_goes_on_with_its_curve(monkeypatch, tmp_path):
     monkeypatch.delenv("TENSORBOARD_LOGGING_DIR", raising=False)
-    shown = tmp_path / "shown"
-    said = history(grpo(shown, report_to="tensorboard", **SHOWN))
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    read = EventAccumulator(str(shown / "tensorboard"), size_guidance={"images": 0}).Reload()
-    assert read.Tags()["images"] == ["images/01", "images/02"]
-    for name in ("images/01", "images/02"):
-        assert [image.step for image in read.Images(name)] == [0, 2, 3]
-        assert {image.width for image in read.Images(name)} == {480}
-    # The curves need nothing but the extra `tensorboard` and `report_to`.
-    rewards = [entry["reward"] for entry in said]
-    assert [event.value for event in read.Scalars("train/reward")] == pytest.approx(rewards)
-    assert "train/R4/mean_iou" in read.Tags()["scalars"]
-    # A run with shown images is the same run.
-    assert history(grpo(tmp_path / "plain", max_steps=3, save_strategy="no")) == said
-
-
-def test_a_resumed_run_goes_on_with_its_curve(no_environment, tmp_path):
     pytest.importorskip("tensorboard", reason="needs the tensorboard extra")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -192,60 +156,3 @@ def test_a_resumed_run_goes_on_with_its_curve(no_environment, tmp_path):
     assert [event.step for event in events] == [1, 2, 3, 4]
     assert [event.value for event in events] == pytest.approx([entry["reward"] for entry in logged(whole)])
     assert not (resumed / "runs").exists()
-
-
-def test_wandb_has_images_and_stays_offline(no_environment, tmp_path, capsys):
-    pytest.importorskip("wandb", reason="wandb is not installed")
-    grpo(tmp_path / "run", report_to="wandb", **SHOWN)
-    assert "wandb is offline, so that no image is uploaded" in capsys.readouterr().err
-    (kept,) = (tmp_path / "wandb").glob("offline-run-*")
-    assert len(list(kept.glob("files/media/images/images/*.png"))) == 2 * 3
-
-
-def trains_into(folder, *options):
-    # It reads where to write when it is imported.
-    os.environ["TRACKIO_DIR"] = str(folder)
-    return command("train", *options)
-
-
-def test_trackio_has_images_on_this_machine(no_environment, tmp_path):
-    pytest.importorskip("trackio", reason="trackio is not installed")
-    options = words({**GRPO, "output_dir": tmp_path / "run", "report_to": "trackio", **SHOWN})
-    to_the_end(trains_into, tmp_path, *options, output=tmp_path / "output.txt")
-    assert len(list((tmp_path / "media").rglob("*.png"))) == 2 * 3
-
-
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        ({"show_images_every": 0}, "for show_images_every, got 0"),
-        ({"eval_split": "train"}, "Expected another split than that of training for eval_split"),
-        ({"reward": f"{__name__}.brevity"}, "Expected a reward on boxes for show_images, got"),
-    ],
-)
-def test_wrong_options_are_refused(tmp_path, values, said):
-    with pytest.raises(ValueError, match=said):
-        parse_grpo_arguments(words({**GRPO, "output_dir": tmp_path, "show_images": 2, **values}))
-
-
-def brevity(completions, **columns):
-    return [1 / (1 + len(one)) for one in completions]
-
-
-def test_images_stay_here_unless_the_user_has_said_otherwise(no_environment, monkeypatch):
-    config = SimpleNamespace(push_to_hub=False, trackio_space_id=None)
-    assert keep_images_here(["tensorboard", "trackio"], config) == []
-    (note,) = keep_images_here(["wandb"], config)
-    assert note.startswith("wandb is offline, so that no image is uploaded")
-    assert os.environ["WANDB_MODE"] == "offline"
-    monkeypatch.setenv("WANDB_MODE", "online")
-    assert keep_images_here(["wandb"], config) == ["Images are uploaded by wandb, as WANDB_MODE=online says."]
-    config.trackio_space_id = "ward/images"
-    (note,) = keep_images_here(["trackio"], config)
-    assert note.startswith("Images are uploaded by trackio to ward/images")
-    with pytest.raises(ValueError, match="some of tensorboard, trackio, wandb for report_to beside show_images"):
-        keep_images_here([], config)
-    # The folder of the run holds them too.
-    config.push_to_hub = True
-    with pytest.raises(ValueError, match="Expected push_to_hub: false beside show_images"):
-        keep_images_here(["tensorboard"], config)
