@@ -50,7 +50,7 @@ from grounding_rewards.commands.options import (
     stated_sizes,
     within,
 )
-from grounding_rewards.common.atomic_files import begun_otherwise, whole_folder, write_whole
+from grounding_rewards.common.atomic_files import check_settings, whole_folder, write_whole
 from grounding_rewards.common.environment import package_versions
 from grounding_rewards.exchange.model_card import model_name
 from grounding_rewards.metrics.answered_image import AnsweredImage, write_answered
@@ -158,10 +158,9 @@ class EvaluateOptions(AnswerOptions):
             return
         # The evaluation of something else would be lost.
         before = read_evaluation(self.out).command if evaluation_file(self.out).is_file() else None
-        if before != (asked := self.command()):
-            found = f"{taken[0]} of another one" if before is None else f"`evaluate {before}`"
-            remedy = "Name another folder, or replace what is there with --overwrite."
-            raise begun_otherwise(self.out, [f"`evaluate {asked}` instead of {found}"], remedy)
+        before = before or f"{taken[0]} of another one"
+        remedy = "Name another folder, or replace what is there with --overwrite."
+        check_settings(self.out, {"evaluate": before}, {"evaluate": self.command()}, remedy)
 
     def command(self) -> str:
         """What was asked for: the options that are not at their defaults, without where it is written."""

@@ -2,14 +2,14 @@
 there before.
 
 One rule for runs, answers, evaluations and datasets: a new or empty place may be filled; work that was begun there goes
-on with the settings it was begun with; everything else is refused, and the message names what differs.
+on with the settings it was started with; everything else is refused, and the message names what differs.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -178,30 +178,60 @@ def check_new(place: Path, option: str, remedy: str = "Name another one.") -> No
         raise ValueError(f"Expected a new or empty place for {option}, got the file {str(place)!r}. {remedy}")
 
 
-def changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
-    """What differs between two runs of a command, by name and in words; one that is absent counts as None.
+def check_settings(
+    place: object,
+    before: Mapping[str, Any],
+    now: Mapping[str, Any],
+    remedy: str,
+    *,
+    may_change: Collection[str] = (),
+    digests: Collection[str] = (),
+    kind: str = "settings",
+) -> dict[str, str]:
+    """Refuse to continue work that was started with other settings.
+
+    Args:
+        place: of the work.
+        before: settings with which it was started.
+        now: settings of this call; a missing one counts as None.
+        remedy: what to do.
+        may_change: names of settings that need not be the same.
+        digests: names of settings whose values tell a person nothing.
+        kind: the word for all of them in the error.
+
+    Returns:
+        The changes that are allowed, in words by name.
+
+    Raises:
+        ValueError: another setting differs.
 
     Example:
-        >>> changed_settings({"seed": 1, "model": "a"}, {"seed": 2, "model": "a"})
-        {'seed': 'seed 2 instead of 1'}
+        >>> check_settings("run", {"seed": 1, "steps": 5}, {"seed": 1, "steps": 9}, "", may_change=["steps"])
+        {'steps': 'steps 9 instead of 5'}
+    """
+    changed = changed_settings(before, now, digests=digests)
+    refused = [change for name, change in changed.items() if name not in may_change]
+    if refused:
+        raise ValueError(
+            f"Expected the {kind} that {str(place)!r} was started with, got {', '.join(refused)}. {remedy}"
+        )
+    return changed
+
+
+def changed_settings(
+    before: Mapping[str, Any], now: Mapping[str, Any], *, digests: Collection[str] = ()
+) -> dict[str, str]:
+    """The differences between the settings of two runs, in words by name; a missing setting counts as None.
+
+    Example:
+        >>> changed_settings({"seed": 1, "model": "a"}, {"seed": 2, "model": "b"}, digests=["model"])
+        {'seed': 'seed 2 instead of 1', 'model': 'another model'}
     """
     return {
-        name: f"{name} {now.get(name)!r} instead of {before.get(name)!r}"
+        name: f"another {name}" if name in digests else f"{name} {now.get(name)!r} instead of {before.get(name)!r}"
         for name in dict.fromkeys([*before, *now])
         if not _same(before.get(name), now.get(name))
     }
-
-
-def begun_otherwise(place: object, differences: Iterable[str], remedy: str, what: str = "settings") -> ValueError:
-    """The error of work that cannot be gone on with, because it was begun with other settings.
-
-    Args:
-        place: where it lies.
-        differences: in words, as of :func:`changed_settings`.
-        remedy: what to do.
-        what: differs.
-    """
-    return ValueError(f"Expected the {what} that {str(place)!r} was begun with, got {', '.join(differences)}. {remedy}")
 
 
 def _same(one: Any, other: Any) -> bool:

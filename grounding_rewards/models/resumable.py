@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
-from grounding_rewards.common.atomic_files import begun_otherwise, changed_settings, whole_file, write_whole
+from grounding_rewards.common.atomic_files import check_settings, whole_file, write_whole
 from grounding_rewards.common.validation import Interval, check_number
 from grounding_rewards.images.decoding import rows_without_images
 from grounding_rewards.images.resize import image_pixel_limit
@@ -69,8 +69,8 @@ def generate_to_file(
         For each row its ``sampling.samples`` answers, on every process.
 
     Raises:
-        ValueError: ``batch_size`` is below 1, two rows have one id, or the file was begun with other settings, another
-            model or another dataset; the message says which.
+        ValueError: ``batch_size`` is below 1, two rows have one id, or the file was started with other settings,
+            another model or another dataset; the message says which.
     """
     check_number("batch_size", batch_size, Interval(1), "Give what fits into memory.")
     samples = sampling.samples
@@ -165,10 +165,12 @@ class _Files:
             before = json.loads(self.settings_path.read_text(encoding="utf-8"))
         except ValueError:
             before = {}
-        changed = changed_settings(before, settings)
-        said = [f"another {name}" if name in _DIGESTS else words for name, words in changed.items()]
         remedy = "Give the same again, or another path, or overwrite the answers that are there."
-        return begun_otherwise(self.path, said, remedy) if said else None
+        try:
+            check_settings(self.path, before, settings, remedy, digests=_DIGESTS)
+        except ValueError as error:
+            return error
+        return None
 
     def drop(self) -> None:
         """Remove the answers that are there, and their settings."""

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.common.atomic_files import UNFINISHED, begun_otherwise, changed_settings, check_new, write_whole
+from grounding_rewards.common.atomic_files import UNFINISHED, check_new, check_settings, write_whole
 from grounding_rewards.common.environment import package_versions
 from grounding_rewards.common.text_files import parse_json, read_text
 from grounding_rewards.data.held_out import ALL, check_split_exists, in_usual_order
@@ -35,7 +35,7 @@ def find_finished(out: Path, survey: Survey) -> dict[str, Any] | None:
     """The manifest of a finished folder, or None if work is left. Writes nothing.
 
     Raises:
-        ValueError: The folder holds other files, or was begun with other settings, images or versions.
+        ValueError: The folder holds other files, or was started with other settings, images or versions.
     """
     if not (out / MANIFEST).is_file():
         check_new(out, "out")
@@ -48,11 +48,9 @@ def find_finished(out: Path, survey: Survey) -> dict[str, Any] | None:
     decisive = ("settings", "images") if there["complete"] else ("settings", "images", "versions")
     begun = _identity_of(survey)
     for what in decisive:
-        changed = changed_settings(there.get(what, {}), begun[what])
+        remedy = "Name another folder, or remove this one."
         # A run that stopped at a bad image may continue and skip it.
-        changed.pop("bad_rows", None)
-        if changed:
-            raise begun_otherwise(out, changed.values(), "Name another folder, or remove this one.", what)
+        check_settings(out, there.get(what, {}), begun[what], remedy, may_change=["bad_rows"], kind=what)
     return there if there["complete"] else None
 
 

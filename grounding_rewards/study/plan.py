@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from grounding_rewards.common.atomic_files import begun_otherwise, changed_settings, write_whole
+from grounding_rewards.common.atomic_files import check_settings, write_whole
 from grounding_rewards.common.config_files import find_shipped, read_config
 from grounding_rewards.common.text_files import read_yaml
 from grounding_rewards.common.validation import SHARE, Interval, check_number, check_word
@@ -435,14 +435,14 @@ def claim_folder(folder: Folder, plan: Plan) -> None:
     if before or finished:
         settled = {"name": "name", "declared": "primary metrics, margin and reference", "sets": "sets"}
         for key in settled if finished else ("name",):
-            what = f"the {settled[key]} that the study in the folder was begun with, {before.get(key)!r}"
+            what = f"the {settled[key]} that the study in the folder was started with, {before.get(key)!r}"
             _expect(before.get(key) == now[key], what, now[key], then)
     for name in finished:
         had, have = ({**content["runs"]}.get(name) for content in (before, now))
         _expect(have is not None, f"every run that the folder holds in the YAML too, {name} among them", None, then)
         if had != have:
-            settings = (_settings_of_arm(name, content) for content in (before, now))
-            raise begun_otherwise(name, changed_settings(*settings).values() or ["another start"], then)
+            check_settings(name, _settings_of_arm(name, before), _settings_of_arm(name, now), then)
+            check_settings(name, {"start": had}, {"start": have}, then, digests=["start"])
     write_whole(folder.plan, yaml.safe_dump(now, sort_keys=False, allow_unicode=True))
 
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from grounding_rewards.common.atomic_files import begun_otherwise, changed_settings, write_whole
+from grounding_rewards.common.atomic_files import check_settings, write_whole
 from grounding_rewards.common.config_files import find_shipped
 from grounding_rewards.common.text_files import read_yaml
 from grounding_rewards.logs.run_log import CHECKPOINT, CLOSING, LOG, VERSIONS, read_entries
@@ -213,13 +213,13 @@ class _Workshop:
         """Train to the end, or go on; what it cost.
 
         Raises:
-            ValueError: the training failed, or was begun with other settings.
+            ValueError: the training failed, or was started with other settings.
         """
         folder = Path(config["output_dir"])
         marker, file = folder / _TRAINED, folder / _CONFIG
         # What a stopped study left; finished runs never come here.
-        if changed := changed_settings(read_yaml(file) if file.is_file() else config, config):
-            raise begun_otherwise(folder, changed.values(), "Give the same again, or remove the folder.")
+        before = read_yaml(file) if file.is_file() else config
+        check_settings(folder, before, config, "Give the same again, or remove the folder.")
         if not marker.is_file():
             from_step = max((int(path.name.split("-")[1]) for path in folder.glob("checkpoint-*")), default=0)
             if not from_step:

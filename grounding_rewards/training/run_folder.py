@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from grounding_rewards.common.atomic_files import begun_otherwise, changed_settings, write_whole
+from grounding_rewards.common.atomic_files import check_settings, write_whole
 from grounding_rewards.common.environment import package_versions
 from grounding_rewards.common.text_files import parse_yaml
 from grounding_rewards.logs.run_log import CHECKPOINT, CONFIG, LOG, VERSIONS
@@ -263,12 +263,10 @@ def _compare(folder: Path, config: Mapping[str, Any]) -> list[str]:
     before = _read(folder / CONFIG, parse_yaml) or {}
     had, have = _read(folder / VERSIONS, json.loads) or {}, versions()
     updated = [name for name in have if had and had.get(name) != have[name]]
-    changed = changed_settings(before, config)
     # A newer library has options that the older one did not know.
-    bound = [name for name in changed if not _FREE.fullmatch(name) and (name in before or not updated)]
-    if bound:
-        remedy = "Give the same again, or start another run from its checkpoint, as model_name_or_path."
-        raise begun_otherwise(folder, [changed[name] for name in bound], remedy)
+    free = [name for name in {*before, *config} if _FREE.fullmatch(name) or (updated and name not in before)]
+    remedy = "Give the same again, or start another run from its checkpoint, as model_name_or_path."
+    changed = check_settings(folder, before, config, remedy, may_change=free)
     ignored = ("resume_from_checkpoint", "overwrite", "output_dir")
     notes = [f"Goes on with {changed[name]}." for name in changed if name in before and name not in ignored]
     return notes + [f"Goes on with {name} {have[name]} instead of {had.get(name)}." for name in updated]

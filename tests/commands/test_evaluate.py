@@ -341,7 +341,7 @@ def test_mistakes_are_named_in_one_line(
         (["--train-split", "x"], "`none` does without"),
         (["--dataset", "{off the image}"], "row 1 (id b): box 0 is [0, 0, 5, 11], outside the image"),
         (["--dataset", "{two of one name}"], "Expected a name of its own for every image, got `id` 'a' 2 times"),
-        (["--out", "{taken}"], "was begun with, got `evaluate "),
+        (["--out", "{taken}"], "was started with, got evaluate "),
         (["--out", "{taken/report.html}"], "Expected a folder for --out, got the file"),
     ],
 )
@@ -385,8 +385,8 @@ def test_another_evaluation_is_not_written_over(tmp_path: Path, capsys: pytest.C
     capsys.readouterr()
     assert evaluate(*options, "--label-matching", "exact") == 2
     refused = capsys.readouterr().err
-    assert f"settings that {str(out)!r} was begun with" in refused
-    assert f"instead of `evaluate --box-format qwen3-vl --completions {log}`" in refused
+    assert f"settings that {str(out)!r} was started with" in refused
+    assert f"instead of '--box-format qwen3-vl --completions {log}'" in refused
     assert "Name another folder, or replace what is there with --overwrite." in refused
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
     assert evaluate(*options, "--label-matching", "exact", "--overwrite") == 0

@@ -1,4 +1,4 @@
-"""A full disk while writing leaves what was there before; a place is new, or goes on with what it was begun with."""
+"""A full disk while writing leaves what was there before; a place is new, or goes on with what it was started with."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def test_a_part_of_a_batch_is_completed(tiny_model, dataset, path):
 def test_other_settings_are_refused(tiny_model, dataset, path, begun, changed, difference):
     images = dataset.select(range(2))
     generate_to_file(*tiny_model, images, path, **begun)
-    with pytest.raises(ValueError, match=f"was begun with, got {difference}"):
+    with pytest.raises(ValueError, match=f"was started with, got {difference}"):
         generate_to_file(*tiny_model, images, path, **{**begun, **changed})
     given = {**begun, **changed, "overwrite": True}
     answers = generate_to_file(*tiny_model, images, path, **given)

@@ -46,7 +46,7 @@ def test_arms_seeds_and_starts_may_be_added(begun, small):
 @pytest.mark.parametrize(
     ("part", "change", "message"),
     [
-        ("name", "other", "Expected the name that the study in the folder was begun with, 'small', got 'other'"),
+        ("name", "other", "Expected the name that the study in the folder was started with, 'small', got 'other'"),
         ("reference", "sft", "Expected the primary metrics, margin and reference that"),
         ("primary", {"metric": "f1_50", "set": "test"}, "Expected the primary metrics, margin and reference that"),
         ("sets", {"test": {"split": "test", "images": 5}}, "Expected the sets that the study in the folder"),

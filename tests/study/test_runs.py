@@ -101,7 +101,9 @@ def test_a_notebook_gets_what_a_whole_study_found(made_study, tmp_path):
     found = grounding_rewards.study.run(made_study.parent / "small.yaml", out=folder)
     assert [row["arm"] for row in found.to_dict()["rows"][:3]] == [None, "R3", "sft"]
     assert read(folder / "report" / "findings.json") == found.to_dict()
-    with pytest.raises(ValueError, match="the name that the study in the folder was begun with, 'small', got 'other'"):
+    with pytest.raises(
+        ValueError, match="the name that the study in the folder was started with, 'small', got 'other'"
+    ):
         grounding_rewards.study.run({**SMALL, "name": "other"}, out=folder)
 
 
