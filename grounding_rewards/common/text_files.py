@@ -152,6 +152,73 @@ def parse_json(text: str, *, any_text: bool = False) -> Any:
     return content
 
 
+_ARRAY = "a JSON array, not a JSON object: write one on each line"
+
+
+def json_lines(path: str | Path, *, any_text: bool = False) -> Iterator[tuple[int, Any, str]]:
+    """The lines of a file that are not blank: number, content, and why that is no JSON object, empty where it is one.
+
+    Args:
+        path: a file, as `decoded_lines` takes it.
+        any_text: as for `parse_json`.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "a.jsonl").write_text('{"id": 1}\\n\\n1')
+        ...     list(json_lines(Path(root, "a.jsonl")))
+        [(1, {'id': 1}, ''), (3, 1, 'not a JSON object')]
+    """
+    for number, line, problem in decoded_lines(path):
+        if problem:
+            yield number, None, f"not JSON ({problem})"
+        elif line.strip():
+            try:
+                content = parse_json(line, any_text=any_text)
+            except ValueError as error:
+                begins = number == 1 and line.lstrip().startswith("[")
+                yield number, None, _ARRAY if begins else f"not JSON ({error})"
+            else:
+                yield number, content, object_problem(content)
+
+
+def object_problem(content: Any) -> str:
+    """Why a value is no JSON object; empty where it is one.
+
+    >>> object_problem({}), object_problem(1)
+    ('', 'not a JSON object')
+    """
+    if isinstance(content, list):
+        return _ARRAY
+    return "" if isinstance(content, dict) else "not a JSON object"
+
+
+def read_json_lines(path: str | Path, fix: str, *, any_text: bool = False) -> list[tuple[int, dict[str, Any]]]:
+    """The objects of a file of JSON lines, each with the number of its line.
+
+    Args:
+        path: a file, as `decoded_lines` takes it.
+        fix: what to do about a wrong line.
+        any_text: as for `parse_json`.
+
+    Raises:
+        ValueError: there is no such file, or a line is no JSON object; the first such line is named.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "a.jsonl").write_text('{"id": 1}\\n\\n{"id": 2}')
+        ...     read_json_lines(Path(root, "a.jsonl"), "Correct it.")
+        [(1, {'id': 1}), (3, {'id': 2})]
+    """
+    rows = []
+    for number, row, problem in json_lines(path, any_text=any_text):
+        if problem:
+            raise ValueError(f"Expected a JSON object in line {number} of {str(path)!r}, got {problem}. {fix}")
+        rows.append((number, row))
+    return rows
+
+
 def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     # json takes the last value of a key that stands twice: boxes would be lost in silence.
     content = dict(pairs)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.columns import patient_key, stated_name
+from grounding_rewards.common.text_files import json_lines
 from grounding_rewards.data.checks import is_size
 from grounding_rewards.data.held_out import (
     ALL,
@@ -30,7 +31,6 @@ from grounding_rewards.data.held_out import (
 from grounding_rewards.images.decoding import has_shape, image_path
 from grounding_rewards.prepare.load import dataset_parts, parquet_shards
 from grounding_rewards.prepare.manifest import MANIFEST, read_manifest
-from grounding_rewards.sources.documents import json_lines
 from grounding_rewards.sources.jsonl import ANNOTATIONS, image_row, word_faults
 
 #: The name of the drawing that holds the regions to ignore.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, variance
 from typing import Any
 
-from grounding_rewards.common.text_files import read_yaml
+from grounding_rewards.common.text_files import read_json_lines, read_yaml
 
 #: In the folder of a run: what the trainer logged, one JSON object per line; every value of the run as it was used,
 #: which `--config` reads back; versions of Python and of the packages that a result depends on; and the trained model.
@@ -124,13 +123,4 @@ def read_entries(log: Path) -> list[dict[str, Any]]:
         ...     read_entries(Path(folder, "log.jsonl"))
         [{'step': 1}, {'step': 2}]
     """
-    entries = []
-    for number, line in enumerate(log.read_bytes().splitlines(), 1):
-        try:
-            entries.append(dict(json.loads(line)))
-        except (ValueError, TypeError, RecursionError) as error:
-            raise ValueError(
-                f"Expected a JSON object in line {number} of {str(log)!r}, got {line[:80]!r} ({error}). "
-                f"Give the {LOG} of a training."
-            ) from None
-    return entries
+    return [entry for _, entry in read_json_lines(log, f"Give the {LOG} of a training.")]

@@ -17,6 +17,7 @@ import numpy as np
 from grounding_rewards.boxes import BoxBatch, as_box_array
 from grounding_rewards.common.atomic_files import whole_file
 from grounding_rewards.common.numeric import Array
+from grounding_rewards.common.text_files import read_json_lines
 from grounding_rewards.parsing import BrokenBox
 from grounding_rewards.parsing.results import with_broken
 
@@ -279,16 +280,15 @@ def read_answered(path: str | Path) -> list[AnsweredImage]:
             "Make it with `grounding-rewards evaluate`."
         )
     images: dict[str, AnsweredImage] = {}
-    with file.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            try:
-                image = AnsweredImage.of_json(json.loads(line))
-                if image.id in images:
-                    raise ValueError(f"{image.id!r} is there already")
-            except (ValueError, TypeError, AttributeError, RecursionError) as error:
-                raise ValueError(
-                    f"Expected an image of its own in line {number} of {str(file)!r}, got {line[:80]!r} ({error}). "
-                    "Make the file anew with `grounding-rewards evaluate`."
-                ) from error
-            images[image.id] = image
+    fix = "Make the file anew with `grounding-rewards evaluate`."
+    for number, content in read_json_lines(file, fix, any_text=True):
+        try:
+            image = AnsweredImage.of_json(content)
+            if image.id in images:
+                raise ValueError(f"{image.id!r} is there already")
+        except (ValueError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"Expected an image of its own in line {number} of {str(file)!r}, got {content!r:.80} ({error}). {fix}"
+            ) from error
+        images[image.id] = image
     return list(images.values())

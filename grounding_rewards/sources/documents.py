@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.common.text_files import decoded_lines, parse_json, read_text
+from grounding_rewards.common.text_files import json_lines, object_problem, parse_json, read_text
 from grounding_rewards.sources.tables import RowPlace, TableRow, group_rows, split_files
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def read_json_rows(path: str | Path, key: str) -> Iterator[JsonRow]:
     if ".json" not in path.suffixes:
         numbered = json_lines(path)
     elif isinstance(rows := read_json(path), list):
-        numbered = ((number, row, _why_no_object(row)) for number, row in enumerate(rows, start=1))
+        numbered = ((number, row, object_problem(row)) for number, row in enumerate(rows, start=1))
     else:
         raise ValueError(f"Expected a list of objects in {path}, got {type(rows).__name__}. Write one per sample.")
     for number, row, problem in numbered:
@@ -55,41 +55,6 @@ def read_json_rows(path: str | Path, key: str) -> Iterator[JsonRow]:
             raise RowPlace(path, number, "-").error("a JSON object", row or problem, "Correct the line.")
         image = row.get(key)
         yield RowPlace(path, number, image if isinstance(image, str) else "-"), row
-
-
-_ARRAY = "a JSON array, not a JSON object: write one on each line"
-
-
-def json_lines(path: Path) -> Iterator[tuple[int, Any, str]]:
-    """The lines of a file that are not blank: number, content, and why that is no JSON object, empty where it is one.
-
-    Args:
-        path: a file, as `common.text_files.decoded_lines` takes it.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as root:
-        ...     _ = Path(root, "a.jsonl").write_text('{"id": 1}\\n\\n1')
-        ...     list(json_lines(Path(root, "a.jsonl")))
-        [(1, {'id': 1}, ''), (3, 1, 'not a JSON object')]
-    """
-    for number, line, problem in decoded_lines(path):
-        if problem:
-            yield number, None, f"not JSON ({problem})"
-        elif line.strip():
-            try:
-                content = parse_json(line)
-            except ValueError as error:
-                begins = number == 1 and line.lstrip().startswith("[")
-                yield number, None, _ARRAY if begins else f"not JSON ({error})"
-            else:
-                yield number, content, _why_no_object(content)
-
-
-def _why_no_object(content: Any) -> str:
-    if isinstance(content, list):
-        return _ARRAY
-    return "" if isinstance(content, dict) else "not a JSON object"
 
 
 def grouped_samples(

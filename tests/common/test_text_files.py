@@ -224,7 +224,7 @@ def answer(**changes):
         (answer().replace(b'"id"', b'"m": ' + b"[" * 100_000 + b', "id"'), "64 levels"),
         (answer().replace(b'"width": 9', b'"width": ' + b"9" * 400), "64 bits"),  # no float
         (answer().replace(b'"width": 9', b'"width": ' + b"9" * 9999), "64 bits"),
-        (answer().replace(b'"a"', b'"a\0"'), "Invalid control character"),
+        (answer().replace(b'"a"', b'"a\0"'), "a zero byte"),
     ],
 )
 @pytest.mark.parametrize("command", ["score", "evaluate"])

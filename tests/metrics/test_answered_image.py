@@ -61,7 +61,7 @@ def test_everything_comes_back(tmp_path):
 @pytest.mark.parametrize("line", ["{", "[]", '{"id": "a"}', '{"id": "a", "width": 9, "height": 9, "gt": [[1, 2]]}'])
 def test_a_line_that_is_no_image_is_named(line, tmp_path):
     (tmp_path / "images.jsonl").write_text('{"id": "a", "width": 9, "height": 9}\n' + line + "\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="Expected an image of its own in line 2 of"):
+    with pytest.raises(ValueError, match=r"Expected (a JSON object|an image of its own) in line 2 of"):
         read_answered(tmp_path)
 
 
