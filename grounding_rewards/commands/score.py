@@ -16,10 +16,6 @@ examples:
   grounding-rewards score runs/r4 --rewards R3 soft_f1 --out scored.parquet
   grounding-rewards score log.csv.gz --rewards R4 --reward-kwargs '{"iou_threshold": 0.4}' --out scored.parquet
   grounding-rewards score log.jsonl --rewards R4 random --reward-kwargs '[{"beta": 1}, {"seed": 3}]' --out scored.jsonl
-
-  share 3 of 64 as a task of a SLURM array, and then all shares together:
-    grounding-rewards score log.jsonl --rewards R3 --out scored.parquet --shard 3/64
-    grounding-rewards score log.jsonl --rewards R3 --out scored.parquet --join
 """
 
 from __future__ import annotations
@@ -27,15 +23,10 @@ from __future__ import annotations
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from grounding_rewards.commands.console import say, stage_progress
 from grounding_rewards.commands.options import BoxFormat, RewardKwargs, Rewards, TextColumn, rewards_from_words
-from grounding_rewards.logs.job_shares import share_from_text
 from grounding_rewards.parsing import box_format_from_option
-
-if TYPE_CHECKING:
-    from grounding_rewards.logs.score_file import ScoreSummary
 
 
 def run(
@@ -48,8 +39,6 @@ def run(
     box_format: BoxFormat = None,
     text_column: TextColumn = None,
     processes: int | None = None,
-    shard: str | None = None,
-    join: bool = False,
 ) -> int:
     """Score the file, and print the means and how fast it went.
 
@@ -57,42 +46,23 @@ def run(
         completions: file with completions, or the folder of a run
         out: a .parquet or .jsonl file to write
         processes: that score; default: 1
-        shard: K/N: do share K of N, counted from 1, and leave it as a part; for the tasks of a SLURM array
-        join: instead: put the parts of all shares together
     """
-    from grounding_rewards.logs.score_file import join_scored, score_file
+    from grounding_rewards.logs.score_file import score_file
 
-    if shard is not None and join:
-        raise ValueError(
-            f"Expected --shard or --join, got both. Give every task of the array its --shard, such as {shard}; "
-            "when all have ended, give --join alone."
-        )
-    share = None if shard is None else share_from_text(shard)
     started = time.perf_counter()
+    judges = rewards_from_words(rewards, reward_kwargs, box_format_from_option(box_format))
     with stage_progress() as on_progress:
-        if join:
-            summary = join_scored(out, partial(on_progress, "joining"))
-        else:
-            judges = rewards_from_words(rewards, reward_kwargs, box_format_from_option(box_format))
-            summary = score_file(
-                completions,
-                out,
-                list(judges.values()),
-                text_column=text_column,
-                processes=processes,
-                share=share,
-                on_progress=partial(on_progress, "scoring"),
-            )
+        summary = score_file(
+            completions,
+            out,
+            list(judges.values()),
+            text_column=text_column,
+            processes=processes,
+            on_progress=partial(on_progress, "scoring"),
+        )
     for warning in summary.warnings:
         say(f"warning: {warning}", error=True)
-    if not summary.completions:
-        say(f"no completions for shard {share}: the file has fewer rows than there are shards")
-        return 0
-    _say_summary(summary, time.perf_counter() - started)
-    return 0
-
-
-def _say_summary(summary: ScoreSummary, seconds: float) -> None:
+    seconds = time.perf_counter() - started
     print(f"{summary.completions} completions in {seconds:.1f} s, {summary.completions / seconds:.0f} a second")
     print(", ".join(f"{status} {count}" for status, count in summary.statuses.items()))
     print(", ".join(f"mean {name} {mean:.4f}" for name, mean in summary.means.items()))
@@ -100,3 +70,4 @@ def _say_summary(summary: ScoreSummary, seconds: float) -> None:
         alike = "one of them pays all alike" if pair.correlation is None else f"rank correlation {pair.correlation:.2f}"
         rows = f"; furthest apart in rows {', '.join(map(str, pair.rows))}" if pair.rows else ""
         print(f"{pair.a} and {pair.b}: {alike}{rows}")
+    return 0

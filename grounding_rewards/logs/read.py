@@ -1,32 +1,24 @@
-"""Logs of completions: one row for each text that a model wrote, with whatever else the file says of the image.
+"""Logs of completions: one row for each text that a model wrote, with whatever else the file states about the image.
 
-A log is read in blocks of rows, so that a file may be larger than the memory; :func:`read_completions` puts the blocks
-of whole files together. Whoever wrote it, a row that comes out has the columns of a dataset, see
-:mod:`grounding_rewards.logs.tool_rows`. The folder of a run is a log too, see :func:`log_files`.
+Whoever wrote a log, its rows come out in the columns of a dataset, see :mod:`grounding_rewards.logs.tool_rows`. The
+folder of a run is a log too, see :func:`log_files`.
 """
 
 from __future__ import annotations
 
 import ast
-import codecs
 import contextlib
 import csv
-import gzip
-import io
 import json
 import re
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import chain, groupby, islice
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
-from grounding_rewards.common.text_files import check_columns, parse_json
+from grounding_rewards.common.text_files import check_columns, parse_json, read_json_lines, read_text, text_lines
 from grounding_rewards.data.checks import row_problems
-from grounding_rewards.logs.job_shares import Share
 from grounding_rewards.logs.tool_rows import PACKED, STEPS, image_rows
 from grounding_rewards.parsing import BoxFormat, box_format_from_option, get_box_format, parse_boxes
 from grounding_rewards.rewards.completions import answer_defect
@@ -39,36 +31,42 @@ TEXT_COLUMNS = (
 # Columns that hold the completion in some logs, and in others the reference or the prompt.
 _UNSURE_TEXT_COLUMNS = ("answer", "text")
 # Columns of prompts and references, which may hold boxes too.
-_GIVEN_COLUMNS = (
+_OTHER_TEXT_COLUMNS = (
     *("prompt", "prompts", "input", "inputs", "problem", "question", "query", "instruction", "messages", "system"),
     *("ground_truth", "gts", "gt", "solution", "target", "label", "labels", "reference", "reference_answer"),
 )
 # Four numbers within a bracket or tag.
 _BOX_IN_TEXT = re.compile(r"[\[(<{]\D{0,24}(?:\d+(?:\.\d+)?\D{1,16}){3}\d")
-
-# Size of a block: of text, some hundred short completions; of rows that are no text.
-_BYTES, _ROWS = 1 << 18, 1000
-
-# In a CSV file these hold JSON.
+# In a CSV file these columns hold JSON.
 _JSON_COLUMNS = (*BOX_COLUMNS, "box_format")
-
-# Of VLMEvalKit and people; pandas needs openpyxl for them.
-_SPREADSHEETS = (".xlsx", ".xls")
-# Longer texts in a column of images are the image itself.
+# In characters: a longer text in a column of images is the image itself, in base64.
 _LONGEST_PATH = 4096
+# Rows that an error names.
+_MOST_NAMED = 3
 
-# How many rows an error names.
-_NAMED = 3
-
-_ONE_A_LINE = "A .jsonl file has one whole object a line: repair or remove the line; one list of rows is a .json file."
-
-
+_ONE_A_LINE = "A .jsonl file has one object a line: repair or remove the line; one list of rows is a .json file."
 _LOG_THEM = (
     "Check the path; a training logs its completions with `--log_completions true`, and `grounding-rewards evaluate "
     "--samples 8` asks a model that is trained already."
 )
-# What every training leaves in its folder.
-_OF_A_RUN = ("config.yaml", "log.jsonl", "versions.json")
+# Files that every training leaves in its folder.
+_FILES_OF_A_RUN = ("config.yaml", "log.jsonl", "versions.json")
+
+
+class LogRow(NamedTuple):
+    """A row of a log.
+
+    Attributes:
+        file: name of its file.
+        number: of its line, or of the row where a row is no line, from 1.
+        place: line or row and file, for a message.
+        row: as :func:`grounding_rewards.logs.tool_rows.image_rows` makes it.
+    """
+
+    file: str
+    number: int
+    place: str
+    row: dict[str, Any]
 
 
 class Log(NamedTuple):
@@ -77,8 +75,8 @@ class Log(NamedTuple):
     Attributes:
         completions: texts or message lists.
         rows: that they come from.
-        places: where each row is, for a message: its line or number, and its file.
-        notes: what a person should know about the log, a sentence each.
+        places: line or row and file of each, for a message.
+        notes: warnings about the log, a sentence each.
     """
 
     completions: list[Any]
@@ -87,90 +85,25 @@ class Log(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-class Block(NamedTuple):
-    """Consecutive rows of a log, not yet decoded, so that another process can do that.
-
-    Attributes:
-        path: of the log.
-        first: number of the first line, or of the first row where a row is no line, from 1.
-        content: lines of JSON, rows, or a ``pyarrow.RecordBatch``.
-    """
-
-    path: str
-    first: int
-    content: Any
-
-    def place(self, number: int) -> str:
-        """Where a row is, for a message."""
-        return f"{'line' if isinstance(self.content, bytes) else 'row'} {number} of {self.path!r}"
-
-    @property
-    def length(self) -> int:
-        """How many lines, or rows where a row is no line."""
-        if isinstance(self.content, bytes):
-            return self.content.count(b"\n") + 1
-        return len(self.content)
-
-    def cut(self, start: int, stop: int) -> Block:
-        """The block from a line or row of it up to another one, counted from 0."""
-        if isinstance(self.content, bytes):
-            content: Any = b"\n".join(self.content.split(b"\n")[start:stop])
-        else:
-            content = self.content[start:stop]
-        return self._replace(first=self.first + start, content=content)
-
-    def rows(self) -> list[tuple[int, dict[str, Any]]]:
-        """The number of each row, and the row as :func:`image_rows` makes it; rows of one line have its number.
-
-        Raises:
-            ValueError: a line is not JSON, or a row is no object, or the columns of a table differ in length.
-        """
-        if isinstance(self.content, bytes):
-            numbered = list(self._decoded_lines(self.content))
-        else:
-            rows = self.content if isinstance(self.content, list) else self.content.to_pylist()
-            numbered = list(enumerate(rows, self.first))
-        for number, row in numbered:
-            if not isinstance(row, dict):
-                raise ValueError(
-                    f"Expected an object with columns in {self.place(number)}, got {row!r:.80}. "
-                    'Write every row as {"completion": "...", "boxes": []}.'
-                )
-        return [(number, image_row) for number, row in numbered for image_row in image_rows(row, self.place(number))]
-
-    def _decoded_lines(self, content: bytes) -> Iterator[tuple[int, Any]]:
-        # Split at b"\n" alone: other line ends, such as U+2028, may be part of a string.
-        for number, line in enumerate(content.split(b"\n"), self.first):
-            if stripped := line.strip():
-                place = self.place(number)
-                try:
-                    text = stripped.removeprefix(codecs.BOM_UTF8).decode()
-                except UnicodeDecodeError as error:
-                    raise _not_utf8(place, error) from None
-                yield number, _from_json(text, place, _ONE_A_LINE)
-
-
-def read_blocks(path: Path) -> Iterator[Block]:
-    """Read a log block by block.
-
-    A .json file is one value and is read as a whole; of the others one block at a time is in memory.
+def read_rows(path: Path) -> list[LogRow]:
+    """Read all rows of a log.
 
     Args:
         path: a file that ends in .jsonl, .json (a list of rows, alone or under a key), .csv or .tsv, also with .gz
             behind it, in .parquet, or in .eval of inspect_ai.
 
     Raises:
-        ValueError: the file is missing, of another kind or broken.
+        ValueError: the file is missing, of another kind or broken, or a row is no object with columns.
 
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = Path(folder, "log.jsonl")
         ...     _ = path.write_text('{"completion": "[]", "boxes": []}')
-        ...     [block.rows() for block in read_blocks(path)]
-        [[(1, {'completion': '[]', 'boxes': []})]]
+        ...     [(row.number, row.row) for row in read_rows(path)]
+        [(1, {'completion': '[]', 'boxes': []})]
     """
-    if path.suffix in _SPREADSHEETS:
+    if path.suffix in (".xlsx", ".xls"):
         table = path.with_suffix(".csv").name
         raise ValueError(
             f"Expected a table in .csv or .tsv, got the spreadsheet {str(path)!r}. Convert it: "
@@ -182,73 +115,38 @@ def read_blocks(path: Path) -> Iterator[Block]:
         )
     if not path.is_file():
         raise ValueError(f"Expected a file with completions, got {str(path)!r}. Check the path.")
-    try:
-        for first, content in _READERS[_kind(path)](path):
-            yield Block(str(path), first, content)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"Expected a whole .gz file in {str(path)!r}, got {error}. Compress it again.") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise _not_utf8(repr(str(path)), error) from None
+    reader = _READERS[_kind(path)]
+    if reader is _read_json and _holds_lines(path):
+        reader = _read_jsonl
+    unit = "line" if reader is _read_jsonl else "row"
+    return _log_rows(path.name, reader(path), unit, repr(str(path)))
 
 
-@dataclass(frozen=True)
-class LogBlocks:
-    """The blocks of logs or of a share of their rows, which may be gone through several times, by any process.
-
-    Rows are shared out as neighbours, whatever the blocks. For a share all rows before it are read too, to count them,
-    and none is decoded.
-
-    Attributes:
-        paths: files that :func:`read_blocks` takes.
-        share: whose rows; None for all.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = Path(folder, "log.jsonl")
-        ...     _ = path.write_text("[1]\\n[2]\\n[3]\\n")
-        ...     [(block.first, block.content) for block in LogBlocks((path,), Share(2, 2))]
-        [(2, b'[2]\\n[3]')]
-    """
-
-    paths: tuple[Path, ...]
-    share: Share | None = None
-
-    def __iter__(self) -> Iterator[Block]:
-        blocks = chain.from_iterable(map(read_blocks, self.paths))
-        return blocks if self.share is None else _within(blocks, self.share.of(sum(map(_count, self.paths))))
-
-
-def _count(path: Path) -> int:
-    if path.suffix == ".parquet" and path.is_file():
-        return int(_open_parquet(path).metadata.num_rows)
-    return sum(block.length for block in read_blocks(path))
-
-
-def _within(blocks: Iterable[Block], rows: range) -> Iterator[Block]:
-    """What of the blocks is in a range of all their rows, counted from 0."""
-    passed = 0
-    for block in blocks:
-        if passed >= rows.stop:
-            return
-        start, stop = max(rows.start - passed, 0), min(rows.stop - passed, block.length)
-        passed += block.length
-        if start < stop:
-            yield block.cut(start, stop)
+def _log_rows(file: str, numbered: Iterable[tuple[int, Any]], unit: str, source: str) -> list[LogRow]:
+    rows = []
+    for number, content in numbered:
+        place = f"{unit} {number} of {source}"
+        if not isinstance(content, dict):
+            raise ValueError(
+                f"Expected an object with columns in {place}, got {content!r:.80}. "
+                'Write every row as {"completion": "...", "boxes": []}.'
+            )
+        rows += [LogRow(file, number, place, row) for row in image_rows(content, place)]
+    return rows
 
 
 def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_column: str | None = None) -> Log:
     """Read whole logs of completions.
 
     Args:
-        paths: files as :func:`read_blocks` takes them, such as TRL writes with `log_completions`; or folders, as
+        paths: files as :func:`read_rows` takes them, such as TRL writes with `log_completions`; or folders, as
             :func:`log_files` takes them; or rows that are in memory already.
         text_column: the column with the completions, as for :func:`find_text_column`.
 
     Returns:
-        The rows of all files, as :func:`image_rows` makes them, with sizes as numbers. A table that repeats the one
-        before it is left out: TRL and ms-swift write it again at a step that generates nothing new, and ms-swift at
-        the end of a training. A table is a file, or a line where a line holds several rows.
+        The rows of all files, with sizes as numbers. A table that repeats the one before it is left out: TRL and
+        ms-swift write it again at a step that generates nothing new, and ms-swift at the end of a training. A table is
+        a file, or a line where a line holds several rows.
 
     Raises:
         ValueError: a file is missing, is of another kind or broken, or rows have no text; they are named.
@@ -262,36 +160,58 @@ def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_co
         >>> log.completions, log.rows
         (['[]'], [{'response': '[]', 'boxes': []}])
     """
-    placed: list[tuple[str, dict[str, Any]]] = []
-    before: list[dict[str, Any]] = []
-    repeats = 0
     rows_in_memory = [dict(row) for row in paths if isinstance(row, Mapping)]
     files = [path for path in paths if not isinstance(path, Mapping)]
-    logs = [[Block("the rows", 1, rows_in_memory)]] if rows_in_memory else map(read_blocks, log_files(files))
-    for table in chain.from_iterable(map(_tables, logs)):
-        answered = [{name: value for name, value in row.items() if name not in STEPS} for _, row in table]
-        if answered == before and any(name in row for _, row in table for name in STEPS):
-            repeats += 1
-            continue
-        placed += table
-        before = answered
-    column = find_text_column([row for _, row in placed], text_column)
-    check_completions(placed, column)
-    notes = [] if text_column == column else list(text_column_notes(column))
-    if repeats:
-        notes.append(
-            f"Tables of the log that repeat the one before them are left out: {repeats}. A trainer writes one again at "
-            "a step that generates nothing new."
+    logs = [_log_rows("", enumerate(rows_in_memory, 1), "row", "the rows")] if rows_in_memory else []
+    logs += map(read_rows, log_files(files))
+    kept: list[LogRow] = []
+    previous_table: list[dict[str, Any]] = []
+    repeats = 0
+    for log in logs:
+        for table in _tables(log):
+            rows_without_step = [{name: value for name, value in row.items() if name not in STEPS} for *_, row in table]
+            if rows_without_step == previous_table and any(name in row for *_, row in table for name in STEPS):
+                repeats += 1
+                continue
+            kept += table
+            previous_table = rows_without_step
+    completions = log_of_rows(kept, text_column)
+    if not repeats:
+        return completions
+    note = (
+        f"Tables of the log that repeat the one before them are left out: {repeats}. A trainer writes one again at "
+        "a step that generates nothing new."
+    )
+    return completions._replace(notes=(*completions.notes, note))
+
+
+def _tables(log: list[LogRow]) -> list[list[LogRow]]:
+    """The tables of a file: its lines, where one holds several rows, else the file."""
+    lines = [list(line) for _, line in groupby(log, key=lambda row: row.number)]
+    return lines if any(len(line) > 1 for line in lines) else [log]
+
+
+def log_of_rows(rows: Sequence[LogRow], text_column: str | None) -> Log:
+    """The rows with their completions, and with sizes as numbers.
+
+    Args:
+        rows: from :func:`read_rows`.
+        text_column: the column with the completions, as for :func:`find_text_column`.
+
+    Raises:
+        ValueError: no column has completions, or a row has none.
+    """
+    column = find_text_column([row.row for row in rows], text_column)
+    check_completions(rows, column)
+    notes: tuple[str, ...] = ()
+    if column == "answer" and text_column is None:
+        notes = (
+            "Completions are read from the column `answer`. If it holds the reference, name the other one with "
+            "--text-column.",
         )
-    rows = [with_numbers(row) for _, row in placed]
-    return Log([row[column] for row in rows], rows, [place for place, _ in placed], tuple(notes))
-
-
-def _tables(blocks: Iterable[Block]) -> list[list[tuple[str, dict[str, Any]]]]:
-    """The tables of a file, each row with its place; rows of one line have the same."""
-    rows = [(block.place(number), row) for block in blocks for number, row in block.rows()]
-    lines = [list(line) for _, line in groupby(rows, key=itemgetter(0))]
-    return lines if any(len(line) > 1 for line in lines) else [rows]
+    return Log(
+        [row.row[column] for row in rows], [_with_numbers(row.row) for row in rows], [row.place for row in rows], notes
+    )
 
 
 def with_answer_references(
@@ -319,20 +239,22 @@ def with_answer_references(
             rows.append(row)
             continue
         column = next((name for name in PACKED if row.get(name) is not None), None)
-        stated_format = row.get("box_format") if box_format is None else box_format
-        if column is None or stated_format is None:
+        row_format = row.get("box_format") if box_format is None else box_format
+        if column is None or row_format is None:
             return log
-        known: dict[str, Any] = {name: row.get(name, (sizes or {}).get(name)) for name in SIZE_COLUMNS}
+        row_sizes: dict[str, Any] = {name: row.get(name, (sizes or {}).get(name)) for name in SIZE_COLUMNS}
         answer = row[column] if isinstance(row[column], str) else json.dumps(row[column], default=str)
         try:
-            parsed = parse_boxes(answer, get_box_format(box_format_from_option(stated_format)), **known)
+            parsed = parse_boxes(answer, get_box_format(box_format_from_option(row_format)), **row_sizes)
         except ValueError:
             # The format needs sizes that are not known.
             return log
         if parsed.status not in ("boxes", "empty") or parsed.rejected:
             return log
-        labels = list(parsed.labels)
-        rows.append({**row, "boxes": parsed.boxes.tolist(), **({"labels": labels} if all(labels) else {})})
+        row = {**row, "boxes": parsed.boxes.tolist()}
+        if all(parsed.labels):
+            row["labels"] = list(parsed.labels)
+        rows.append(row)
         columns.add(column)
     if not columns or not any(row.get("boxes") for row in rows):
         return log
@@ -342,46 +264,49 @@ def with_answer_references(
     return log._replace(rows=rows, notes=(*log.notes, note))
 
 
-def check_completions(placed: Iterable[tuple[str, Mapping[str, Any]]], column: str) -> None:
+def check_completions(rows: Iterable[LogRow], column: str) -> None:
     """Refuse rows in which the column has neither a text nor messages, which no reward could read.
 
     Args:
-        placed: where each row is, and the row.
+        rows: of a log.
         column: with the completions.
 
     Raises:
         ValueError: the first such rows are named, and all are counted.
 
     Example:
-        >>> check_completions([("line 1 of 'log.jsonl'", {"text": ""}), ("line 2 of 'log.jsonl'", {})], "text")
+        >>> check_completions([LogRow("log.jsonl", 2, "line 2 of 'log.jsonl'", {})], "text")
         Traceback (most recent call last):
         ...
         ValueError: Expected a completion in column text of every row, got none or no text in 1 row: line 2 of \
 'log.jsonl'. Remove it, or write an empty text where the model wrote nothing.
     """
-    without, strange, defect = [], [], ""
-    for place, row in placed:
+    without_text, without_answer = [], []
+    defect: str | None = None
+    for _, _, place, row in rows:
         completion = row.get(column)
         if isinstance(completion, str):
             continue
         if not _is_text(completion):
-            without.append(place)
-        elif found := answer_defect(completion):
-            strange.append(place)
-            defect = defect or found
-    if without:
-        one = len(without) == 1
+            without_text.append(place)
+        elif answer_defect(completion):
+            without_answer.append(place)
+            defect = defect or answer_defect(completion)
+    if without_text:
         raise ValueError(
-            f"Expected a completion in column {column} of every row, got none or no text in {len(without)} "
-            f"{'row' if one else 'rows'}: {first_of(without)}. Remove {'it' if one else 'them'}, or write an empty "
-            "text where the model wrote nothing."
+            f"Expected a completion in column {column} of every row, got none or no text in {_named(without_text)}. "
+            f"Remove {'it' if len(without_text) == 1 else 'them'}, or write an empty text where the model wrote "
+            "nothing."
         )
-    if strange:
-        rows = "row" if len(strange) == 1 else "rows"
+    if without_answer:
         raise ValueError(
-            f"Expected a text or messages in column {column}, got {defect} in {len(strange)} {rows}: "
-            f"{first_of(strange)}. Name the column with the text with --text-column, or write the text there."
+            f"Expected a text or messages in column {column}, got {defect} in {_named(without_answer)}. Name the "
+            "column with the text with --text-column, or write the text there."
         )
+
+
+def _named(places: Sequence[str]) -> str:
+    return f"{len(places)} {'row' if len(places) == 1 else 'rows'}: {first_of(places)}"
 
 
 def step_of(row: Mapping[str, Any]) -> float | None:
@@ -397,19 +322,13 @@ def step_of(row: Mapping[str, Any]) -> float | None:
         return None
 
 
-def with_numbers(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with the sizes that a CSV file has as texts.
-
-    Example:
-        >>> with_numbers({"width": "640", "height": "tall"})
-        {'width': 640.0, 'height': 'tall'}
-    """
-    numbers = {}
+def _with_numbers(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with the sizes as numbers that a CSV file has as texts."""
     for name in SIZE_COLUMNS:
         if isinstance(row.get(name), str):
             with contextlib.suppress(ValueError):
-                numbers[name] = float(row[name])
-    return {**row, **numbers} if numbers else row
+                row = {**row, name: float(row[name])}
+    return row
 
 
 def first_of(names: Sequence[str]) -> str:
@@ -419,8 +338,8 @@ def first_of(names: Sequence[str]) -> str:
         >>> first_of(["a", "b"]), first_of(["a", "b", "c", "d", "e"])
         ('a, b', 'a, b, c and 2 more')
     """
-    left = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {left} more" if left > 0 else "")
+    left = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {left} more" if left > 0 else "")
 
 
 def find_text_column(rows: Sequence[Mapping[str, Any]], text_column: str | None = None) -> str:
@@ -451,62 +370,80 @@ def find_text_column(rows: Sequence[Mapping[str, Any]], text_column: str | None 
                 "Name one of these with --text-column."
             )
         return text_column
-    known = [name for name in TEXT_COLUMNS if name in columns]
+    known_columns = [name for name in TEXT_COLUMNS if name in columns]
     # A table may have a column that is empty throughout, or holds the number of something.
-    candidates = [name for name in known if any(row.get(name) and _is_text(row[name]) for row in rows)]
+    candidates = [name for name in known_columns if any(row.get(name) and _is_text(row[name]) for row in rows)]
     if len(candidates) == 1 and candidates[0] in _UNSURE_TEXT_COLUMNS:
-        candidates += _columns_with_boxes(rows, columns)
-    if len(candidates) > 1:
-        first, *others = candidates
-        if any(row.get(name) != row.get(first) for row in rows for name in others):
-            raise ValueError(
-                f"Expected one column with what the model wrote, got {' and '.join(candidates)}. Name it with "
-                "--text-column; another one may hold the reference."
-            )
-    if candidates or known:
-        return (candidates or known)[0]
-    raise ValueError(
-        f"Expected a column {' or '.join(TEXT_COLUMNS)} with the completions, got {', '.join(columns)}. "
-        "Name yours with --text-column."
-    )
+        unknown_columns = columns.keys() - {*TEXT_COLUMNS, *_OTHER_TEXT_COLUMNS, *BOX_COLUMNS}
+        candidates += [name for name in columns if name in unknown_columns and _has_boxes(rows, name)]
+    if any(row.get(name) != row.get(candidates[0]) for row in rows for name in candidates):
+        raise ValueError(
+            f"Expected one column with what the model wrote, got {' and '.join(candidates)}. Name it with "
+            "--text-column; another one may hold the reference."
+        )
+    if not known_columns:
+        raise ValueError(
+            f"Expected a column {' or '.join(TEXT_COLUMNS)} with the completions, got {', '.join(columns)}. "
+            "Name yours with --text-column."
+        )
+    return (candidates or known_columns)[0]
 
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str | list | Mapping)
 
 
-def _columns_with_boxes(rows: Sequence[Mapping[str, Any]], columns: Iterable[str]) -> list[str]:
-    """Columns of unknown names in which a text holds a box, as a completion may."""
-    unknown = [name for name in columns if name not in {*TEXT_COLUMNS, *_GIVEN_COLUMNS, *BOX_COLUMNS}]
+def _has_boxes(rows: Sequence[Mapping[str, Any]], column: str) -> bool:
+    """Whether a text of the column holds a box, as a completion may."""
+    texts = [row[column] for row in rows if isinstance(row.get(column), str)]
+    return any(_BOX_IN_TEXT.search(text) for text in texts)
+
+
+def doubts_about(log: Log) -> list[str]:
+    """Warnings about rows of a log that is read as it is, a sentence each.
+
+    `evaluate` refuses such rows, because its metrics are about images. A log of a training is about completions, and
+    may be looked at before it is right.
+
+    Args:
+        log: its rows; a missing `id` is doubtful where other rows have one.
+
+    Example:
+        >>> rows = [{"id": "a", "boxes": [[0, 0, 9, 99]], "width": 50, "height": 50}, {}]
+        >>> for sentence in doubts_about(Log(["", ""], rows, ["line 1", "line 2"])):  # doctest: +NORMALIZE_WHITESPACE
+        ...     print(sentence)
+        1 of 2 rows has no `id`, the first line 2. `evaluate` refuses such a log: add it to every row.
+        1 of 2 rows has a reference box that is not on the image, the first line 1: box 0 is [0, 0, 9, 99], outside the
+        image of 50 x 50. What is scored against it means little: correct the boxes or the size.
+    """
+    without_id, off_image = [], []
+    for place, row in zip(log.places, log.rows, strict=True):
+        if row.get("id") in (None, ""):
+            without_id.append(place)
+        # Columns that are no lists are refused by what scores the row.
+        problems = [] if row.get("boxes") is None else list(row_problems(row, about=["boxes"]))
+        if problems:
+            off_image.append(f"{place}: {problems[0]}")
+    doubts = []
+    if len(without_id) < len(log.rows):
+        doubts.append(("no `id`", without_id, "`evaluate` refuses such a log: add it to every row."))
+    remedy = "What is scored against it means little: correct the boxes or the size."
+    doubts.append(("a reference box that is not on the image", off_image, remedy))
     return [
-        name
-        for name in unknown
-        if any(isinstance(row.get(name), str) and _BOX_IN_TEXT.search(row[name]) for row in rows)
+        f"{len(places)} of {len(log.rows)} rows {'has' if len(places) == 1 else 'have'} {defect}, the first "
+        f"{places[0]}. {remedy}"
+        for defect, places, remedy in doubts
+        if places
     ]
 
 
-def text_column_notes(column: str) -> tuple[str, ...]:
-    """A warning where the completions stand in a column that holds the reference in other tables.
-
-    Example:
-        >>> text_column_notes("completion"), len(text_column_notes("answer"))
-        ((), 1)
-    """
-    if column != "answer":
-        return ()
-    return (
-        "Completions are read from the column `answer`. If it holds the reference, name the other one with "
-        "--text-column.",
-    )
-
-
-def log_files(paths: Sequence[str | Path]) -> Iterator[Path]:
+def log_files(paths: Sequence[str | Path]) -> list[Path]:
     """The files of logs.
 
     Args:
-        paths: files, or folders. Of a folder its `completions/` is read, where TRL logs into the folder of a run, else
-            its completions.jsonl, which ms-swift and `grounding-rewards evaluate` write into theirs, else all files of
-            a kind that :func:`read_blocks` takes, such as verl's 1.jsonl, 2.jsonl, … 10.jsonl, in this order.
+        paths: files, or folders. In a folder these are looked for, in this order: 1. `completions/`, where TRL logs
+            into the folder of a run; 2. completions.jsonl, which ms-swift and `grounding-rewards evaluate` write into
+            theirs; 3. all files of a kind that :func:`read_rows` takes, such as verl's 1.jsonl, 2.jsonl, … 10.jsonl.
 
     Raises:
         ValueError: a folder has no such file, or is that of a training that logged no completions.
@@ -519,124 +456,120 @@ def log_files(paths: Sequence[str | Path]) -> Iterator[Path]:
         ...     [path.name for path in log_files([Path(folder)])]
         ['2.jsonl', '10.jsonl']
     """
+    files = []
     for path in map(Path, paths):
-        if not path.is_dir():
-            if not path.exists() and _kind(path) not in _READERS:
-                raise ValueError(
-                    f"Expected a file or folder with completions, got {str(path)!r}, which is not there. {_LOG_THEM}"
-                )
-            yield path
-        elif found := _kinds_within(path / "completions"):
-            yield from found
-        elif (path / "completions.jsonl").is_file():
-            yield path / "completions.jsonl"
-        elif all((path / name).is_file() for name in _OF_A_RUN):
-            raise ValueError(f"Expected completions in {str(path)!r}, got a run that logged none. {_LOG_THEM}")
-        elif found := _kinds_within(path):
-            yield from found
+        if path.is_dir():
+            files += _folder_files(path)
+        elif path.exists() or _kind(path) in _READERS:
+            files.append(path)
         else:
             raise ValueError(
-                f"Expected files that end in {', '.join(_READERS)} in the folder {str(path)!r}, got none. " + _LOG_THEM
+                f"Expected a file or folder with completions, got {str(path)!r}, which is not there. {_LOG_THEM}"
             )
+    return files
 
 
-def _kinds_within(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        return []
-    found = (path for path in folder.iterdir() if _kind(path) in _READERS)
-    # Beside answers that were kept stands how they were generated.
-    return sorted((path for path in found if not path.name.endswith(".settings.json")), key=_in_order)
+def _folder_files(folder: Path) -> list[Path]:
+    if files := _readable_files(folder / "completions"):
+        return files
+    if (folder / "completions.jsonl").is_file():
+        return [folder / "completions.jsonl"]
+    if all((folder / name).is_file() for name in _FILES_OF_A_RUN):
+        raise ValueError(f"Expected completions in {str(folder)!r}, got a run that logged none. {_LOG_THEM}")
+    if files := _readable_files(folder):
+        return files
+    raise ValueError(
+        f"Expected files that end in {', '.join(_READERS)} in the folder {str(folder)!r}, got none. {_LOG_THEM}"
+    )
 
 
-def _in_order(path: Path) -> list[Any]:
-    """Numbers within names in their order: 2.jsonl stands before 10.jsonl."""
-    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", path.name)]
+def _readable_files(folder: Path) -> list[Path]:
+    """Files of a kind that can be read, in the order of the numbers in their names: 2.jsonl before 10.jsonl."""
+    files = [path for path in folder.iterdir() if _kind(path) in _READERS] if folder.is_dir() else []
+    # The settings with which answers were generated are no log.
+    files = [path for path in files if not path.name.endswith(".settings.json")]
+    return sorted(files, key=lambda path: [part.zfill(20) for part in re.split(r"(\d+)", path.name)])
 
 
 def _kind(path: Path) -> str:
     return "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix
 
 
-def _open(path: Path) -> Any:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+def _read_jsonl(path: Path) -> list[tuple[int, Any]]:
+    return list(read_json_lines(path, _ONE_A_LINE, any_text=True))
 
 
-def _read_jsonl(path: Path) -> Iterator[tuple[int, bytes]]:
-    number = 1
-    with _open(path) as file:
-        while lines := file.readlines(_BYTES):
-            yield number, b"".join(lines).removesuffix(b"\n")
-            number += len(lines)
-
-
-def _read_csv(path: Path) -> Iterator[tuple[int, list[Any]]]:
+def _read_csv(path: Path) -> Iterable[tuple[int, Any]]:
     # A completion may be longer than the default limit.
-    before = csv.field_size_limit(2**31 - 1)
+    default_limit = csv.field_size_limit(2**31 - 1)
     try:
-        with io.TextIOWrapper(_open(path), encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, restkey="more", delimiter="\t" if _kind(path).startswith(".tsv") else ",")
-            check_columns(reader.fieldnames or [], repr(str(path)))
-            for number, block in _numbered_blocks(map(_filled_cells, reader)):
-                for k, row in enumerate(block, number):
-                    for column in _JSON_COLUMNS:
-                        if row.get(column, "").startswith(("[", "{")):
-                            row[column] = _list_of_cell(row[column], f"row {k} of {str(path)!r}, column {column}")
-                yield number, block
+        reader = csv.DictReader(
+            text_lines(path), restkey="more", delimiter="\t" if _kind(path).startswith(".tsv") else ","
+        )
+        check_columns(reader.fieldnames or [], repr(str(path)))
+        return [(number, _row_of_cells(cells, number, path)) for number, cells in enumerate(reader, 1)]
+    except csv.Error as error:
+        raise ValueError(f"Expected a table in {str(path)!r}, got {error}. Save it again as CSV in UTF-8.") from None
     finally:
-        csv.field_size_limit(before)
+        csv.field_size_limit(default_limit)
 
 
-def _filled_cells(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The cells of a row that hold something; an empty completion is one, an image in base64 is none."""
-    cells = {name: cell for name, cell in row.items() if cell or (cell == "" and name in TEXT_COLUMNS)}
-    return {name: cell for name, cell in cells.items() if name != "image" or len(cell) <= _LONGEST_PATH}
+def _row_of_cells(cells: Mapping[str, Any], number: int, path: Path) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    for name, cell in cells.items():
+        # An empty completion is one; an empty cell of another column is none, nor is an image in base64.
+        if (not cell and (cell is None or name not in TEXT_COLUMNS)) or (name == "image" and len(cell) > _LONGEST_PATH):
+            continue
+        if name in _JSON_COLUMNS and cell.startswith(("[", "{")):
+            cell = _list_of_cell(cell, f"row {number} of {str(path)!r}, column {name}")
+        row[name] = cell
+    return row
 
 
 def _list_of_cell(cell: str, place: str) -> Any:
     """The list that a cell holds in JSON, or as Python and pandas write it."""
     try:
         return parse_json(cell, any_text=True)
-    except ValueError:
+    except ValueError as error:
         with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
             return ast.literal_eval(cell)
-    return _from_json(cell, place, "Write lists as JSON, as json.dumps does: [[10, 20, 30, 40]].")
+        fix = "Write lists as JSON, as json.dumps does: [[10, 20, 30, 40]]."
+        raise ValueError(f"Expected JSON in {place}, got {cell!r:.80} ({error}). {fix}") from None
 
 
-def _read_json(path: Path) -> Iterator[tuple[int, Any]]:
-    with _open(path) as file:
-        content = file.read()
-    text = content.decode("utf-8-sig")
-    try:
-        value = parse_json(text, any_text=True)
-    except ValueError:
-        if "\n" in text.strip() and text.lstrip().startswith("{") and _is_json(text.lstrip().partition("\n")[0]):
-            # Lines, whatever the file is called.
-            yield 1, content.removesuffix(b"\n")
-            return
-        value = _from_json(text, repr(str(path)), "Write the file again: it is broken or cut off.")
-    yield from _numbered_blocks(_rows_of_value(value, path))
-
-
-def _is_json(text: str) -> bool:
+def _holds_lines(path: Path) -> bool:
+    """Whether a file holds JSON lines, whatever it is called."""
+    lines = text_lines(path)
     with contextlib.suppress(ValueError):
-        parse_json(text, any_text=True)
-        return True
+        return isinstance(parse_json(next(lines, ""), any_text=True), dict) and any(line.strip() for line in lines)
     return False
+
+
+def _read_json(path: Path) -> Iterable[tuple[int, Any]]:
+    text = read_text(path)
+    try:
+        content = parse_json(text, any_text=True)
+    except ValueError as error:
+        raise ValueError(
+            f"Expected JSON in {str(path)!r}, got {text!r:.80} ({error}). Write the file again: it is broken or cut "
+            "off."
+        ) from None
+    return enumerate(_rows_of_value(content, path), 1)
 
 
 def _rows_of_value(value: Any, path: Path) -> list[Any]:
     """The rows of a .json file: a list, alone or under a key, a table of columns, one row, or answers by their `id`."""
     if isinstance(value, list):
         return value
-    got = f"{value!r:.80}"
+    content = f"{value!r:.80}"
     if isinstance(value, dict):
         lists = {name: rows for name, rows in value.items() if isinstance(rows, list)}
-        filled = [name for name, rows in lists.items() if rows and all(isinstance(row, dict) for row in rows)]
-        if len(filled) == 1:
-            return lists[filled[0]]
+        lists_of_rows = [name for name, rows in lists.items() if rows and all(isinstance(row, dict) for row in rows)]
+        if len(lists_of_rows) == 1:
+            return lists[lists_of_rows[0]]
         if len(lists) == len(value) == 1:
             return next(iter(lists.values()))
-        if lists.keys() == value.keys() and not filled and len({len(cells) for cells in lists.values()}) == 1:
+        if lists.keys() == value.keys() and not lists_of_rows and len({len(cells) for cells in lists.values()}) == 1:
             return [dict(zip(lists, cells, strict=True)) for cells in zip(*lists.values(), strict=True)]
         if any(isinstance(value.get(name), str) for name in TEXT_COLUMNS) or image_rows(value) != [value]:
             return [value]
@@ -644,14 +577,16 @@ def _rows_of_value(value: Any, path: Path) -> list[Any]:
             return [{"id": name, "completion": answer} for name, answer in value.items()]
         if value and all(isinstance(row, dict) for row in value.values()):
             return [{"id": name, **row} for name, row in value.items()]
-        got = f"lists under {' and '.join(filled)}" if filled else f"an object with the keys {first_of(list(value))}"
+        content = f"an object with the keys {first_of(list(value))}"
+        if lists_of_rows:
+            content = f"lists under {' and '.join(lists_of_rows)}"
     raise ValueError(
-        f"Expected a list of rows in {str(path)!r}, got {got}. Write one row a line into a .jsonl file: "
+        f"Expected a list of rows in {str(path)!r}, got {content}. Write one row a line into a .jsonl file: "
         '{"id": "a", "completion": "..."}; `jq -c \'.KEY[]\' log.json > log.jsonl` takes the list under a key.'
     )
 
 
-def _read_eval(path: Path) -> Iterator[tuple[int, list[Any]]]:
+def _read_eval(path: Path) -> Iterable[tuple[int, Any]]:
     try:
         from inspect_ai.log import read_eval_log
     except ImportError:
@@ -664,11 +599,11 @@ def _read_eval(path: Path) -> Iterator[tuple[int, list[Any]]]:
     except Exception as error:
         # Its own and those of several compressions.
         raise ValueError(f"Expected a log of inspect_ai in {str(path)!r}, got {error}. Copy it again.") from None
-    kept = {"id", "epoch", "input", "target", "metadata", "output"}
-    yield from _numbered_blocks(sample.model_dump(mode="json", include=kept) for sample in samples)
+    fields = {"id", "epoch", "input", "target", "metadata", "output"}
+    return enumerate((sample.model_dump(mode="json", include=fields) for sample in samples), 1)
 
 
-def _open_parquet(path: Path) -> Any:
+def _read_parquet(path: Path) -> Iterable[tuple[int, Any]]:
     try:
         import pyarrow
         import pyarrow.parquet as parquet
@@ -677,42 +612,17 @@ def _open_parquet(path: Path) -> Any:
             f"Expected pyarrow to read {str(path)!r}, got none. Install it with `pip install pyarrow`."
         ) from None
     try:
-        return parquet.ParquetFile(path)
+        file = parquet.ParquetFile(path)
+        # TRL may store the images beside the completions; they are not read.
+        columns = [name for name in file.schema_arrow.names if name not in ("image", "images")]
+        return enumerate(file.read(columns).to_pylist(), 1)
     except pyarrow.ArrowInvalid as error:
         raise ValueError(
             f"Expected a whole .parquet file in {str(path)!r}, got a broken one ({error}). Write it again."
         ) from None
 
 
-def _read_parquet(path: Path) -> Iterator[tuple[int, Any]]:
-    file = _open_parquet(path)
-    # TRL may store the images beside the completions; they are not read.
-    columns = [name for name in file.schema_arrow.names if name not in ("image", "images")]
-    number = 1
-    for batch in file.iter_batches(batch_size=_ROWS, columns=columns):
-        yield number, batch
-        number += batch.num_rows
-
-
-def _numbered_blocks(rows: Iterable[Any]) -> Iterator[tuple[int, list[Any]]]:
-    left, number = iter(rows), 1
-    while block := list(islice(left, _ROWS)):
-        yield number, block
-        number += len(block)
-
-
-def _from_json(text: str, place: str, fix: str) -> Any:
-    try:
-        return parse_json(text, any_text=True)
-    except ValueError as error:
-        raise ValueError(f"Expected JSON in {place}, got {text!r:.80} ({error}). {fix}") from None
-
-
-def _not_utf8(place: str, error: Exception) -> ValueError:
-    return ValueError(f"Expected text in UTF-8 in {place}, got {error}. Save it again as UTF-8.")
-
-
-_READERS: dict[str, Callable[[Path], Iterator[tuple[int, Any]]]] = {
+_READERS: dict[str, Callable[[Path], Iterable[tuple[int, Any]]]] = {
     ".jsonl": _read_jsonl,
     ".json": _read_json,
     ".csv": _read_csv,
@@ -724,64 +634,3 @@ _READERS: dict[str, Callable[[Path], Iterator[tuple[int, Any]]]] = {
     ".csv.gz": _read_csv,
     ".tsv.gz": _read_csv,
 }
-
-
-# What a row has, and what that means.
-_NO_ID = "no `id`", "`evaluate` refuses such a log: add it to every row."
-_OFF_IMAGE = (
-    "a reference box that is not on the image",
-    "What is scored against it means little: correct the boxes or the size.",
-)
-
-
-@dataclass
-class LogDoubts:
-    """What is doubtful about the rows of a log that is read as it is: not refused, but said.
-
-    `evaluate` refuses what is counted here, because its metrics are about images. A log of a training is about
-    completions, and may be looked at before it is right.
-
-    Attributes:
-        rows: looked at.
-        found: by what is doubtful the number of rows, and the place of the first.
-
-    Example:
-        >>> doubts = LogDoubts()
-        >>> doubts.look([("line 1", {"id": "a", "boxes": [[0, 0, 9, 99]], "width": 50, "height": 50}), ("line 2", {})])
-        >>> for sentence in doubts.sentences():  # doctest: +NORMALIZE_WHITESPACE
-        ...     print(sentence)
-        1 of 2 rows has a reference box that is not on the image, the first line 1: box 0 is [0, 0, 9, 99], outside the
-        image of 50 x 50. What is scored against it means little: correct the boxes or the size.
-        1 of 2 rows has no `id`, the first line 2. `evaluate` refuses such a log: add it to every row.
-    """
-
-    rows: int = 0
-    found: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
-
-    def look(self, placed: Iterable[tuple[str, dict[str, Any]]]) -> None:
-        """Look at more rows, each with its place for a message."""
-        for place, row in placed:
-            self.rows += 1
-            if row.get("id") in (None, ""):
-                self._count(_NO_ID, 1, place)
-            # Columns that are no lists are refused by what scores the row.
-            problems = () if row.get("boxes") is None else row_problems(with_numbers(row), about=["boxes"])
-            if (problem := next(iter(problems), None)) is not None:
-                self._count(_OFF_IMAGE, 1, f"{place}: {problem}")
-
-    def add(self, later: LogDoubts) -> None:
-        """Add what was counted of later rows."""
-        self.rows += later.rows
-        for doubt, (count, first) in later.found.items():
-            self._count(doubt, count, first)
-
-    def _count(self, doubt: tuple[str, str], count: int, place: str) -> None:
-        before, first = self.found.get(doubt, (0, place))
-        self.found[doubt] = before + count, first
-
-    def sentences(self) -> Iterator[str]:
-        """What a person should know, a sentence each; nothing of an `id` where no row has one."""
-        for (what, so), (count, first) in sorted(self.found.items()):
-            if (what, so) != _NO_ID or count < self.rows:
-                verb = "has" if count == 1 else "have"
-                yield f"{count} of {self.rows} rows {verb} {what}, the first {first}. {so}"

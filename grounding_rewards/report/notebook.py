@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.logs.inspection import Inspection, inspect_completions
 from grounding_rewards.logs.join import read_groups, read_log
-from grounding_rewards.logs.read import LogDoubts, read_completions, with_answer_references
+from grounding_rewards.logs.read import doubts_about, read_completions, with_answer_references
 from grounding_rewards.logs.run_log import trained_reward
 from grounding_rewards.metrics.answered_image import AnsweredImage, read_answered
 from grounding_rewards.metrics.answers import read_answers
@@ -128,9 +128,8 @@ def inspect(
         prompt_opens_thinking=prompt_opens_thinking,
         track=track,
     )
-    doubts = LogDoubts()
-    doubts.look(zip(read.places, ({**(sizes or {}), **row} for row in read.rows), strict=True))
-    return replace(inspection, notes=(*read.notes, *inspection.notes, *doubts.sentences()))
+    doubts = doubts_about(read._replace(rows=[{**(sizes or {}), **row} for row in read.rows]))
+    return replace(inspection, notes=(*read.notes, *inspection.notes, *doubts))
 
 
 def signal(

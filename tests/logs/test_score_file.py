@@ -13,10 +13,8 @@ from typing import Any
 import pytest
 
 from grounding_rewards import cli
-from grounding_rewards.logs import read as read_module
 from grounding_rewards.logs import score_file as score
-from grounding_rewards.logs.job_shares import Share
-from grounding_rewards.logs.score_file import join_scored, reward_pairs, score_file
+from grounding_rewards.logs.score_file import reward_pairs, score_file
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards.grounding import get_reward
 
@@ -51,8 +49,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 def test_rows_come_out_in_order_with_what_details_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, processes: int
 ) -> None:
-    monkeypatch.setattr(read_module, "_BYTES", 2000)
-    monkeypatch.setattr(score, "_ROW_GROUP", 64)
+    monkeypatch.setattr(score, "_CHUNK", 32)
     given = rows(200)
     rewards = [get_reward(name, box_format="qwen3-vl") for name in NAMES]
     done: list[int] = []
@@ -181,7 +178,7 @@ def test_the_folder_of_the_output_is_made(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_wrong_space_is_noticed_once(tmp_path: Path, processes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_module, "_BYTES", 2000)
+    monkeypatch.setattr(score, "_CHUNK", 32)
     gt = [[100 + 9 * k, 200 + 7 * k, 700 + 9 * k, 900 + 7 * k] for k in range(100)]
     given = [
         {"text": json.dumps([{"bbox_2d": box}]), "boxes": [box], "width": 2000, "height": 2000, "id": k}
@@ -280,91 +277,6 @@ def test_completions_of_real_models(tmp_path: Path) -> None:
     assert summary.completions == len(given)
     assert all(math.isfinite(row["R3"]) for row in read(out))
     assert sum(row["R3/tp"] for row in read(out)) > 0
-
-
-@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
-@pytest.mark.parametrize(
-    ("kind", "total"),
-    [
-        (".jsonl", 3),
-        # more shares than rows
-        (".jsonl", 47),
-        (".csv.gz", 2),
-        (".parquet", 4),
-        # files of a folder, shared out as one
-        ("folder", 3),
-    ],
-)
-def test_joined_shares_are_the_bytes_of_one_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, kind: str, total: int
-) -> None:
-    monkeypatch.setattr(read_module, "_BYTES", 1000)
-    monkeypatch.setattr(read_module, "_ROWS", 7)
-    monkeypatch.setattr(score, "_ROW_GROUP", 16)
-    path = write_kind(tmp_path / "log", kind, rows(40))
-    rewards = [get_reward(name, box_format="qwen3-vl") for name in ("R3", "R5")]
-    whole, out = tmp_path / f"whole{suffix}", tmp_path / "shared" / f"scored{suffix}"
-    in_one_go = score_file(path, whole, rewards)
-    # In any order, and one of them twice.
-    for number in [*range(total, 0, -1), 1]:
-        score_file(path, out, rewards, share=Share(number, total))
-    parts = sorted(out.parent.iterdir())
-    assert len(parts) == total
-    if suffix == ".jsonl":
-        assert b"".join(part.read_bytes() for part in parts) == whole.read_bytes()
-    counted: list[int] = []
-    joined = join_scored(out, counted.append)
-    assert (joined.completions, joined.statuses) == (counted[-1], in_one_go.statuses) == (40, joined.statuses)
-    assert joined.means == pytest.approx(in_one_go.means, rel=1e-12)
-    assert out.read_bytes() == whole.read_bytes()
-    assert list(out.parent.iterdir()) == [out]
-
-
-def write_kind(path: Path, kind: str, given: list[dict[str, Any]]) -> Path:
-    if kind == "folder":
-        path.mkdir()
-        write(path / "1.jsonl", given[:11])
-        write(path / "2.jsonl", given[11:])
-        return path
-    path = path.with_name(f"log{kind}")
-    if kind == ".jsonl":
-        # Empty lines are lines, and the last one has no end.
-        path.write_text("\n\n".join(map(json.dumps, given)), encoding="utf-8")
-    elif kind == ".csv.gz":
-        import csv
-        import gzip
-
-        with gzip.open(path, "wt", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, list(given[0]))
-            writer.writeheader()
-            writer.writerows({**row, "boxes": json.dumps(row["boxes"])} for row in given)
-    else:
-        import pyarrow
-        import pyarrow.parquet as parquet
-
-        parquet.write_table(pyarrow.Table.from_pylist(given), path, row_group_size=9)
-    return path
-
-
-def test_a_share_names_the_line_of_the_whole_file(tmp_path: Path) -> None:
-    given = rows(40)
-    given[30]["boxes"] = [[5, 5, 1, 1]]
-    path = write(tmp_path / "log.jsonl", given)
-    rewards = [get_reward("R3", box_format="qwen3-vl")]
-    assert score_file(path, tmp_path / "scored.jsonl", rewards, share=Share(1, 2)).completions == 20
-    with pytest.raises(ValueError, match=r"line 31 of '.*log.jsonl': Expected finite boxes"):
-        score_file(path, tmp_path / "scored.jsonl", rewards, share=Share(2, 2))
-    assert not (tmp_path / "scored-00002-of-00002.jsonl").exists()
-
-
-@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
-def test_parts_of_other_rewards_are_not_joined(tmp_path: Path, suffix: str) -> None:
-    path, out = write(tmp_path / "log.jsonl", rows(4)), tmp_path / f"scored{suffix}"
-    for number, name in enumerate(("R3", "R4"), 1):
-        score_file(path, out, [get_reward(name, box_format="qwen3-vl")], share=Share(number, 2))
-    with pytest.raises(ValueError, match=r"Expected the columns .*R3/reason in every part, got .*R4/reason in"):
-        join_scored(out)
-    assert len(list(tmp_path.iterdir())) == 3
 
 
 class TestPairs:
