@@ -296,6 +296,52 @@ def get_space(name: str) -> CoordinateSpace:
     return SPACES[name]
 
 
+def positive_sizes(sizes: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether each size is one that an image can have: positive and finite.
+
+    Example:
+        >>> positive_sizes(np.array([640.0, 0.0, np.nan, np.inf]))
+        array([ True, False, False, False])
+    """
+    return (sizes > 0) & (sizes < np.inf)
+
+
+def original_and_resized_sizes(
+    n: int,
+    width: ArrayLike | None = None,
+    height: ArrayLike | None = None,
+    resized_width: ArrayLike | None = None,
+    resized_height: ArrayLike | None = None,
+) -> NDArray[np.float64]:
+    """The four sizes of n images, (n, 4), NaN where unknown or not positive; each given per image, or once for all.
+
+    Raises:
+        ValueError: not numbers, or not n of them.
+
+    Example:
+        >>> original_and_resized_sizes(2, [640, 512], 480)
+        array([[640., 480.,  nan,  nan],
+               [512., 480.,  nan,  nan]])
+    """
+    sizes = np.full((n, 4), np.nan)
+    values_by_side = {
+        "width": width,
+        "height": height,
+        "resized_width": resized_width,
+        "resized_height": resized_height,
+    }
+    for column, (side, values) in zip(sizes.T, values_by_side.items(), strict=True):
+        if values is None:
+            continue
+        try:
+            column[:] = np.asarray(values, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"Expected a number, or {n} of them, for `{side}`, got {values!r:.200}. Give sizes in pixels."
+            ) from None
+    return np.where(positive_sizes(sizes), sizes, np.nan)
+
+
 class Frame(NamedTuple):
     """A space on given images: along each axis, ``pixel = (value + offset) * size / unit + origin``.
 
@@ -354,10 +400,10 @@ def _sizes(space: CoordinateSpace, **sides: ArrayLike | None) -> NDArray[np.floa
     if width.shape != height.shape:
         width, height = np.broadcast_arrays(width, height)
     corners = np.array((width, height, width, height)).transpose(*range(1, width.ndim + 1), 0)
-    if ((corners > 0) & (corners < np.inf)).all():
+    if positive_sizes(corners).all():
         return corners
     for (argument, value), numbers in zip(sides.items(), sizes, strict=True):
-        bad = ~((numbers > 0) & (numbers < np.inf))
+        bad = ~positive_sizes(numbers)
         if bad.any():
             shown = repr(value) if numbers.ndim == 0 else f"{numbers[bad][0]} in row {np.flatnonzero(bad)[0]}"
             raise ValueError(

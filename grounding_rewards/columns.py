@@ -16,10 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.boxes import BoxBatch, Frame, reference_defect, space_frame, valid_boxes
+from grounding_rewards.boxes import (
+    BoxBatch,
+    Frame,
+    original_and_resized_sizes,
+    reference_defect,
+    space_frame,
+    valid_boxes,
+)
 from grounding_rewards.common.text_files import parse_json
 from grounding_rewards.parsing import BoxFormat
-from grounding_rewards.parsing.space_check import original_and_resized_sizes
 
 #: The sizes of the image, and of the image that the model saw, in pixels.
 SIZE_COLUMNS = ("width", "height", "resized_width", "resized_height")

@@ -159,7 +159,7 @@ def test_metrics_load_without_heavy_libraries():
     names = [dotted(path) for path in modules()]
     light = [name for name in names if FLOOR.get(room_of(name), len(FLOORS)) <= FLOOR["audit"]]
     light += [name for name in names if room_of(name) == "integrations"]
-    assert {"audit.run", "metrics.evaluation", "rewards.grounding", "parsing.reading"} <= set(light)
+    assert {"audit.run", "metrics.evaluation", "rewards.grounding", "parsing.parse"} <= set(light)
     assert HEAVY.isdisjoint(loaded_by(";".join(f"import grounding_rewards.{name}" for name in light)))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from grounding_rewards.boxes import pixel_to_frame, space_frame
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.parsing import BoxFormat
-from grounding_rewards.parsing.writing import write_answer
+from grounding_rewards.parsing.write import write_answer
 
 # A number of a box in the template of a format: `{0}`, or `{0:0>4}`.
 _NUMBER = re.compile(r"\{(\d)([^}]*)\}")

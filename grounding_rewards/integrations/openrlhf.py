@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from grounding_rewards.integrations.samples import environment_parameters, image_columns, reward_of, scored
-from grounding_rewards.parsing.scope import opens_thinking
+from grounding_rewards.parsing.answer_span import opens_thinking
 
 # A shorter one may stand anywhere.
 _LEAST_END = 8

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from grounding_rewards.boxes import to_pixel, valid_boxes
+from grounding_rewards.boxes import original_and_resized_sizes, to_pixel, valid_boxes
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.metrics.estimates import finite_or_none, format_value, html_table, percent
 from grounding_rewards.parsing import (
@@ -23,8 +23,8 @@ from grounding_rewards.parsing import (
     list_box_formats,
     read_boxes,
 )
-from grounding_rewards.parsing.scope import THINKING_STATES, count_thinking, find_answer, thinking_suspicion
-from grounding_rewards.parsing.space_check import SpaceCheck, SpaceWarning, check_space, original_and_resized_sizes
+from grounding_rewards.parsing.answer_span import THINKING_STATES, count_thinking, find_answer, thinking_suspicion
+from grounding_rewards.parsing.space_check import SpaceCheck, SpaceWarning, check_space
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.completions import completion_text
 from grounding_rewards.rewards.grounding import get_reward, score_columns

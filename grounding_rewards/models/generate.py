@@ -16,7 +16,7 @@ from trl.data_utils import prepare_multimodal_messages
 from grounding_rewards.common.validation import Interval, check_number
 from grounding_rewards.models.vllm import VllmModel
 from grounding_rewards.parsing import box_formats_of
-from grounding_rewards.parsing.scope import marks_thinking, opens_thinking
+from grounding_rewards.parsing.answer_span import marks_thinking, opens_thinking
 from grounding_rewards.rewards.grounding import GroundingReward
 
 #: Called with the images answered, of how many, and the tokens generated for them.

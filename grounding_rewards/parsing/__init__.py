@@ -13,9 +13,9 @@ from grounding_rewards.parsing.formats import (
     get_box_format,
     list_box_formats,
 )
-from grounding_rewards.parsing.reading import format_boxes, parse_boxes, read_boxes
+from grounding_rewards.parsing.parse import format_boxes, parse_boxes, read_boxes
 from grounding_rewards.parsing.results import REJECT_REASONS, STATUSES, BrokenBox, ParsedBoxes, RawBoxes, is_silent
-from grounding_rewards.parsing.writing import box_format_regex
+from grounding_rewards.parsing.write import box_format_regex
 
 __all__ = [
     "REJECT_REASONS",

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from grounding_rewards.boxes import patch_index_to_norm1
+from grounding_rewards.parsing.answer_span import may_have_marks
 from grounding_rewards.parsing.box_format import in_xyxy
 from grounding_rewards.parsing.json_syntax import decode_plain_json
 from grounding_rewards.parsing.no_finding import asserts_finding
@@ -27,7 +28,6 @@ from grounding_rewards.parsing.numbers import (
     take_box,
 )
 from grounding_rewards.parsing.results import MAX_BOXES, MAX_GROUPS, MAX_LIST, Findings, RawBoxes
-from grounding_rewards.parsing.scope import may_have_marks
 
 if TYPE_CHECKING:
     from grounding_rewards.parsing.box_format import BoxFormat, Layout

@@ -14,6 +14,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
+from grounding_rewards.parsing.answer_span import may_have_marks
 from grounding_rewards.parsing.box_format import in_xyxy
 from grounding_rewards.parsing.no_finding import asserts_finding, states_nothing
 from grounding_rewards.parsing.numbers import (
@@ -29,7 +30,6 @@ from grounding_rewards.parsing.numbers import (
     split_numbers,
 )
 from grounding_rewards.parsing.results import MAX_BOXES, MAX_DEPTH, MAX_LIST, MAX_TOKENS, Findings, RawBoxes
-from grounding_rewards.parsing.scope import may_have_marks
 
 if TYPE_CHECKING:
     from grounding_rewards.parsing.box_format import BoxFormat

@@ -35,6 +35,8 @@ from grounding_rewards.boxes import (
     as_box_array,
     frame_to_pixel,
     from_xyxy,
+    original_and_resized_sizes,
+    positive_sizes,
     space_frame,
     to_xyxy,
     valid_boxes,
@@ -258,37 +260,6 @@ class _Watched:
         return check
 
 
-def original_and_resized_sizes(
-    n: int,
-    width: ArrayLike | None = None,
-    height: ArrayLike | None = None,
-    resized_width: ArrayLike | None = None,
-    resized_height: ArrayLike | None = None,
-) -> Array:
-    """The four sizes of n images, (n, 4), NaN where unknown; each given once per image, or once for all.
-
-    Raises:
-        ValueError: not numbers, or not n of them.
-
-    Example:
-        >>> original_and_resized_sizes(2, [640, 512], 480)
-        array([[640., 480.,  nan,  nan],
-               [512., 480.,  nan,  nan]])
-    """
-    sizes = np.full((n, 4), np.nan)
-    given = {"width": width, "height": height, "resized_width": resized_width, "resized_height": resized_height}
-    for column, (side, values) in zip(sizes.T, given.items(), strict=True):
-        if values is None:
-            continue
-        try:
-            column[:] = np.asarray(values, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"Expected a number, or {n} of them, for `{side}`, got {values!r:.200}. Give sizes in pixels."
-            ) from None
-    return np.where(_positive(sizes), sizes, np.nan)
-
-
 class _Answer(NamedTuple):
     """The boxes of one completion as written, and what is known of its image (sizes: NaN where unknown)."""
 
@@ -316,7 +287,7 @@ class _Sample:
     @staticmethod
     def of(images: Sequence[Sequence[_Answer]], *, in_pixels: bool) -> _Sample:
         """`in_pixels`: the declared space is, so that references can be compared on images of unknown size too."""
-        known = [own for own in images if _positive(own[0].sizes[:2]).all()]
+        known = [own for own in images if positive_sizes(own[0].sizes[:2]).all()]
         images = known or images
         answers = [answer for own in images for answer in own]
         sizes = np.array([answer.sizes for answer in answers]).reshape(-1, 4).T[..., None]
@@ -328,7 +299,7 @@ class _Sample:
             np.repeat(np.arange(len(images)), [len(own) for own in images]),
             len(images),
             bool(known),
-            bool(known) and bool(_positive(sizes[2:]).all()),
+            bool(known) and bool(positive_sizes(sizes[2:]).all()),
         )
 
     @property
@@ -378,10 +349,6 @@ def _answer(raw: RawBoxes, fmt: BoxFormat, gt: Boxes, sizes: Array) -> _Answer:
 def _image_key(gt: Boxes, sizes: Array) -> tuple[bytes, bytes]:
     """Identifies an image: all samples of one prompt have the same references and count as one piece of evidence."""
     return gt.tobytes(), sizes.tobytes()
-
-
-def _positive(sizes: Array) -> NDArray[np.bool_]:
-    return (sizes > 0) & (sizes < np.inf)
 
 
 def _corner(sizes: Array) -> Array:

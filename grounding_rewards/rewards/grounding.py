@@ -31,7 +31,7 @@ from grounding_rewards.columns import (
 from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.parsing import BoxFormat, get_box_format, read_boxes
-from grounding_rewards.parsing.scope import ThinkingWatcher, marks_thinking
+from grounding_rewards.parsing.answer_span import ThinkingWatcher, marks_thinking
 from grounding_rewards.parsing.space_check import SpaceWarning, SpaceWatcher
 from grounding_rewards.rewards.batch_log import columns_of, metrics_of
 from grounding_rewards.rewards.box_reward import COUNTS, PARTS, Explanation, Outcomes
@@ -292,7 +292,7 @@ class GroundingReward:
             SpaceWarning: once, where the boxes of many images contradict the space or the order of the box format; it
                 says what to declare, see :mod:`grounding_rewards.parsing.space_check`. Also once, where marks of
                 thinking in many completions contradict ``prompt_opens_thinking``, see
-                :mod:`grounding_rewards.parsing.scope`.
+                :mod:`grounding_rewards.parsing.answer_span`.
             RolloutWarning: once, where TRL itself may hand vLLM the tokens of images twice (huggingface/trl#6294).
 
         Example:

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import grounding_rewards as gr
+from grounding_rewards.boxes import original_and_resized_sizes
 from grounding_rewards.parsing import get_box_format, read_boxes
-from grounding_rewards.parsing.scope import ThinkingWatcher
-from grounding_rewards.parsing.space_check import SpaceWatcher, original_and_resized_sizes
+from grounding_rewards.parsing.answer_span import ThinkingWatcher
+from grounding_rewards.parsing.space_check import SpaceWatcher
 from grounding_rewards.rewards import (
     AveragePrecisionReward,
     MeanIoUReward,

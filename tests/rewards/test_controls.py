@@ -12,7 +12,7 @@ import grounding_rewards as gr
 from grounding_rewards.rewards import CONTROLS, SPECIFICATION_REWARDS
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
 from tests.conftest import valid_box_lists
-from tests.parsing.test_reading import FORMAT_OF
+from tests.parsing.test_parse import FORMAT_OF
 
 GT = [[0, 0, 50, 50]]
 SIZES = {"resized_width": [100], "resized_height": [100]}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from grounding_rewards.boxes import to_pixel
 from grounding_rewards.parsing import box_format_regex, format_boxes, get_box_format, list_box_formats, read_boxes
-from grounding_rewards.parsing.writing import _up_to
+from grounding_rewards.parsing.write import _up_to
 
 SIZES = {"width": 1000, "height": 800, "resized_width": 1008, "resized_height": 812}
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from grounding_rewards.boxes import ORDERS, norm1_to_patch_index
+from grounding_rewards.parsing.answer_span import moves_answer
 from grounding_rewards.parsing.box_format import BoxFormat
 from grounding_rewards.parsing.formats import get_box_format
 from grounding_rewards.parsing.results import MAX_BOXES
-from grounding_rewards.parsing.scope import moves_answer
 
 #: A character of each mark that `moves_answer` looks for.
 _MARK = re.compile(r"[<\[◁:`✿]")

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grounding_rewards.boxes import as_box_array, frame_to_pixel, pixel_to_frame, space_frame
+from grounding_rewards.parsing.answer_span import EDITS, Answer, find_answer
 from grounding_rewards.parsing.box_format import BoxFormat
 from grounding_rewards.parsing.bracket_syntax import (
     scan_attributes,
@@ -22,8 +23,7 @@ from grounding_rewards.parsing.json_syntax import OPENER, scan_json
 from grounding_rewards.parsing.no_finding import asserts_finding, echoes_prompt, gives_instructions, states_nothing
 from grounding_rewards.parsing.numbers import named_boxes
 from grounding_rewards.parsing.results import MAX_CHARACTERS, Findings, ParsedBoxes, RawBoxes
-from grounding_rewards.parsing.scope import EDITS, Answer, find_answer
-from grounding_rewards.parsing.writing import write_answer
+from grounding_rewards.parsing.write import write_answer
 
 
 def parse_boxes(

@@ -19,9 +19,9 @@ from grounding_rewards.parsing import (
     parse_boxes,
     read_boxes,
 )
+from grounding_rewards.parsing.answer_span import moves_answer
 from grounding_rewards.parsing.formats import SOURCES
 from grounding_rewards.parsing.results import MAX_BOXES
-from grounding_rewards.parsing.scope import moves_answer
 from tests.parsing import adversarial
 from tests.parsing.promises import check_promises
 

@@ -1,10 +1,13 @@
-"""Where the answer stands in a completion: in the last turn, after the thinking, in the last answer tag.
+"""The span of a completion that is the answer: in the last turn, after the thinking, in the last answer tag.
 
-Also whether many completions begin inside a thinking that nobody declared.
+A completion begins inside a turn of the assistant. Marks of chat templates end and begin turns, whether a decoder kept
+them as tokens or left only the words of roles. What is asked of a tool, and what the tool says, is nobody's answer.
+What a tool says also ends the turn in which it was asked, so that what stood before it was a draft.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 import threading
@@ -12,8 +15,408 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from grounding_rewards.parsing.conversation import has_turn_words, last_turn, moves_turn
 from grounding_rewards.parsing.results import MAX_CHARACTERS
+
+#: Marks of turns and tools that one completion may have.
+MAX_TURN_MARKS = 5_000
+
+# Tags around what is asked of a tool and around what it says, in any case; the rest of a name tells which, `_is_told`.
+_NAMES = (
+    "(?i:(?:minimax:|longcat_|seed:)?(?:tool|function)_(?:call|response|result|output|use|code)s?|toolcall|tools"
+    "|observations?|information|sandbox_output|interpreter|search|tool|python|invoke"
+    "|image_(?:zoom|crop)(?:_in)?(?:_tool)?|zoom(?:_in)?|crop)"
+)
+_TOKENS = re.compile(
+    # Told by its first letters, so that a text full of `<` costs little.
+    r"<(?=/?[|｜][\w/▁]|/s>|/?[tfoizcsmlgepTFOIZCSMLGEP][oubnmreailtypxOUBNMREAILTYPX])(?:"
+    r"(?P<open>"
+    rf"(?:start_(?=function_))?{_NAMES}(?![\w|-])[^<>{{}}\[\]]{{0,64}}>?|function=[^<>]{{0,64}}>"
+    # Mini-o3; Kosmos-2 begins with the bare word. Thyme and DeepEyes ask by Python code.
+    r'|grounding>(?=\s{0,8}\{[^{}<]{0,200}"source")|code>(?=\s{0,8}```py)'
+    r"|\|(?:tool_calls?(?:_section)?_(?:begin|start)|tool_(?:call|response|result)s?|python_(?:tag|start)|tools_prefix"
+    r"|START_(?:ACTION|TOOL_RESULT))\|>|\|tool_(?:call|response)>"
+    r"|｜(?:tool▁(?:call|output)s?▁begin｜|DSML｜(?:function|tool)_calls)>)"
+    r"|(?P<close>"
+    rf"/(?:{_NAMES}|function|grounding|code)(?![\w-])\s{{0,8}}>?"
+    r"|\|(?:tools_suffix|tool_calls?(?:_section)?_end|/tool_(?:call|response|result)s?|python_end|END_(?:ACTION|TOOL_RESULT))\|>"
+    r"|tool_(?:call|response)\|>|end_function_(?:call|response)>"
+    r"|｜tool▁(?:call|output)s?▁end｜>|/｜DSML｜(?:function|tool)_calls>)"
+    # ChatML, Llama 3 and 4, Granite, Harmony, Cohere, Gemma 3 and 4
+    r"|(?:\|(?:im_start|start_header_id|header_start|start_of_role|start|START_OF_TURN_TOKEN)\|>|start_of_turn>|\|turn>)"
+    r"\s{0,4}(?:<\|)?(?P<role>\w{0,32})(?:[.\w]{0,64} to=\w{1,16}|\|>|:)?"
+    r"(?:<\|(?:end_header_id|header_end|end_of_role)\|>)?"
+    # Seed; Nemotron, in words as well; Apertus
+    r"|seed:bos>(?P<seed>\w{1,16})|(?:SPECIAL_1[01]|extra_id_[01])>(?P<nemotron>System|User|Assistant|Tool)"
+    r"|\|(?P<apertus>system|developer|user|assistant)_start\|>"
+    # Kimi; GLM, Phi and others; DeepSeek and Hunyuan
+    r"|\|im_(?P<kimi>user|assistant|system)\|>[\w.]{0,64}(?:<\|im_middle\|>)?"
+    r"|\|(?P<token>(?i:user|assistant|bot|system|developer|observation|tool))\|>:?|｜(?:hy_)?(?P<wide>User|Assistant)｜>"
+    # Llama's and Harmony's when a tool was asked
+    r"|(?P<asked>\|(?:eom_id|eom|call)\|>)"
+    # With the padding behind it.
+    r"|(?P<end>\|(?:im_end|endoftext|eot_id|eot|end_of_text|return|end|END_RESPONSE|END_OF_TURN_TOKEN|end_of_turn|EOT"
+    r"|endof(?:user|assistant)|(?:system|developer|user|assistant)_end|end_of_sentence)\|>"
+    r"|seed:eos>|SPECIAL_12>|end_of_turn>|end_of_utterance>|turn\|>|/s>|eos>|pad>|｜end▁of▁sentence｜>)(?:<(?:pad>|\|endoftext\|>))*"
+    r")"
+)
+# Marks without `<`, and what a text with such a mark holds: each pattern is searched for only where it may be found, as
+# a text may have many other words and brackets. Without words of its own a pattern is told by its first character.
+_WORDS: tuple[tuple[tuple[str, ...], str], ...] = (
+    (
+        (),
+        # Mistral
+        r"\[(?:(?P<inst>/?)INST\]|(?P<bracket>/?)(?:TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS)\])"
+        # MiniMax; Exaone
+        r"|\]~b\](?P<minimax>\w{1,16})|(?P<minimax_end>\[e~\[)"
+        r"|\[\|(?:(?P<exaone>system|user|assistant|tool)|(?P<exaone_end>endofturn))\|\]",
+    ),
+    (
+        ("USER", "ASSISTANT", "ser", "ssistant", "uman", "model", "tool"),
+        # Vicuna and its many heirs, in one line; others on lines of their own
+        r"(?<!\S)(?P<capitals>USER|ASSISTANT):|(?m:^)(?P<speaker>User|Assistant|Human):"
+        # What is left of ChatML, Gemma's and Llama's marks where special tokens were taken out
+        r"|(?m:^)(?P<line>user|assistant|model|tool)[ \t]{0,4}\n|(?<=[^\w\s])(?P<glued>user|assistant)\n\n",
+    ),
+    # LLaVA's first, Alpaca and theirs
+    (("##",), r"\#{2,4}(?=[ UAHIR])[ ]?(?P<heading>User|Assistant|Human|Instruction|Response):"),
+    (
+        (),
+        # Gemma 3's tools; older agents of Qwen; ReAct
+        r"```(?P<fence>tool_(?:code|call|output|result|response)s?)?|✿(?P<flower>FUNCTION|ARGS|RESULT|RETURN)✿:?"
+        r"|(?m:^)(?P<react>Thought|Action|Action Input|Observation|Final Answer|Answer)[ \t]?:",
+    ),
+    # A call of Gemma 4, of Kimi and of LFM2 whose marks were taken out, and what the tool says
+    (
+        ("call:", "response:", "functions."),
+        r"(?P<bare>(?<![\w.])(?:(?:call|response):\w{1,64}\s?|functions\.\w{1,64}:\d{1,4}\s?)(?=\{))",
+    ),
+    (
+        ("zoom", "crop"),
+        r"(?P<python>(?:\[\s?)?(?<!\w)\w{0,32}(?:zoom|crop)\w{0,32}\((?=\s?\w{1,32}\s?=)[^()]{0,400}\)(?:\s?[\],])?)",
+    ),
+    # A call without marks around it, as Llama, OpenAI, Anthropic and LangChain write it
+    (
+        ("function", "tool", "arguments", "parameters", "input", "args"),
+        r"(?P<json>(?:\[\s{0,8})?"
+        r"""\{\s{0,8}(?:["']\w{1,16}["']\s{0,4}:\s{0,4}(?:["'][^"'\n]{0,64}["']|null|None|\d{1,9})\s{0,8},\s{0,8}){0,4}"""
+        r"""["'](?:(?:function|tool_calls|arguments|parameters|input|args|action_input|tool_input)["']\s{0,4}:\s{0,4}"""
+        r"""(?=[\[{"'])|tool(?:_name)?["']\s{0,4}:\s{0,4}["']))""",
+    ),
+)
+
+
+@functools.cache
+def _tokens_or_words(held: tuple[bool, ...]) -> re.Pattern[str]:
+    """Every mark that a text may have which holds the words of these entries of `_WORDS`."""
+    patterns = (pattern for (_, pattern), one in zip(_WORDS, held, strict=True) if one)
+    return re.compile("|".join((_TOKENS.pattern, *patterns)))
+
+
+# A brace that counts, a string with those that do not, or the mark of a turn, which ends a call that is never closed.
+_BRACE = re.compile(
+    r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"?|(?P<up>\{)|(?P<down>\})'
+    r"|(?P<turn><[|/｜](?:im_|e|s|a|u|t|User|A)|<(?:start|end)_of_turn>|\[/?INST|\[e~\[|<seed:|\n(?:user|tool|assistant|model)\n)"
+)
+_AFTER_CALL = re.compile(r"\s{0,8}[\],]?(?:\s{0,8}```(?!\w))?")
+# An answer in tags stays one, whatever is asked behind it.
+_TAGGED = re.compile(r"</(?i:answer)")
+_START_OF_TEXT = re.compile(r"(?:\s{0,8}<(?:s>|/s>|bos>|pad>|\|begin_of_text\|>|｜begin▁of▁sentence｜>))*")
+_ACTION, _ACTION_INPUT = re.compile(r"^Action[ \t]?:", re.MULTILINE), re.compile(r"^Action Input[ \t]?:", re.MULTILINE)
+_NOT_LETTERS = re.compile(r"begin|start|end|prefix|suffix|[^a-z]")
+#: These are never closed.
+_TO_THE_END = frozenset({"<|python_tag|>", "[TOOL_CALLS]"})
+#: What these close was no answer even where nothing opened it.
+_SURE = ("toolc", "toolr", "toolo", "toolu", "functionc", "functionr", "observation")
+_OURS = frozenset({"assistant", "model", "bot", "chatbot_token", "ai", "gpt", "response"})
+_TOOLS = frozenset({"tool", "ipython", "observation", "function", "functions", "environment", "tool_response"})
+# Who speaks: the assistant, who may be asking a tool; a tool; somebody else; nobody, as the turn is over.
+_SAYS, _ASKS, _TOLD, _OTHER, _OVER = range(5)
+
+
+class Turn(NamedTuple):
+    """The last turn of the assistant.
+
+    `text`: its words, without those of tools.
+    `ended`: a mark ends it, so nothing in it is cut off.
+    `asks`: a tool is asked in it or right before it.
+    `waits`: a tool's words follow it, so that it was no answer.
+    `breaks_off`: the text ends inside what is asked of a tool.
+    `drafts`: what the assistant said before each answer of a tool, since a mark began its turn.
+    `marked`: a mark of a turn is in the text.
+    `begun`: such a mark begins this turn, which is not the one that the prompt began.
+    `loops`: the text has more than `MAX_TURN_MARKS` marks.
+    """
+
+    text: str
+    ended: bool = False
+    asks: bool = False
+    waits: bool = False
+    breaks_off: bool = False
+    drafts: tuple[str, ...] = ()
+    marked: bool = False
+    begun: bool = False
+    loops: bool = False
+
+
+def last_turn(text: str) -> Turn:
+    """The last turn of the assistant in a text.
+
+    Example:
+        >>> talk = "A draft.<|im_end|>\\n<|im_start|>user\\nSure?<|im_end|>\\n<|im_start|>assistant\\n[]"
+        >>> last_turn(talk)[:3]
+        ('\\n[]', False, False)
+        >>> last_turn("A draft. <tool_response>a crop</tool_response> The answer.").text
+        ' The answer.'
+    """
+    words = has_turn_words(text) or (
+        "{" in text
+        and ("arguments" in text or "parameters" in text or "input" in text or "args" in text or "tool" in text)
+    )
+    if "<" not in text and not words:
+        return Turn(text)
+    pattern = _TOKENS
+    if words:
+        held = tuple(not any_of or any(word in text for word in any_of) for any_of, _ in _WORDS)
+        pattern = _tokens_or_words(held)
+    started = _START_OF_TEXT.match(text)
+    start = started.end() if started else 0
+    if pattern.search(text, start) is None:
+        return Turn(text[start:])
+    return _Talk(text, pattern, start).read()
+
+
+def has_turn_words(text: str) -> bool:
+    """Whether a text may have marks of turns that do not begin with `<`, other than calls in JSON.
+
+    Example:
+        >>> has_turn_words("[INST] Where? [/INST] []"), has_turn_words("no nodule")
+        (True, False)
+    """
+    # A chain with few links, as this is asked of every completion.
+    return (
+        "ssistant" in text
+        or "SSISTANT:" in text
+        or "USER:" in text
+        or "INST]" in text
+        or "TOOL_" in text
+        or "Action" in text
+        or "✿" in text
+        or "]~b]" in text
+        or "[|" in text
+        or "##" in text
+        or "zoom" in text
+        or "crop" in text
+        or "call:" in text
+        or "functions." in text
+        or ("\n" in text and ("user\n" in text or "model\n" in text or "tool\n" in text or "```tool" in text))
+    )
+
+
+def moves_turn(words: str) -> bool:
+    """Whether words within an answer would be taken for a mark of a turn or of a tool.
+
+    Example:
+        >>> moves_turn("nodule <tool_call>"), moves_turn("nodule < 5 mm")
+        (True, False)
+    """
+    pattern = _tokens_or_words((True,) * len(_WORDS))
+    return any(mark.lastgroup is not None for mark in pattern.finditer(words))
+
+
+@functools.lru_cache(maxsize=256)
+def _name(mark: str) -> str:
+    """What a mark that opens and one that closes have in common: `toolcall` for `<tool_call>` and `<tool_call|>`."""
+    return _NOT_LETTERS.sub("", mark.lower().split("=")[0].split(" ")[0])
+
+
+def _is_told(name: str) -> bool:
+    return any(word in name for word in ("response", "result", "output", "observation", "information", "interpreter"))
+
+
+class _Talk:
+    """Reads a text from mark to mark."""
+
+    def __init__(self, text: str, pattern: re.Pattern[str], start: int) -> None:
+        self.text = text
+        self.pattern = pattern
+        # Without an input or an observation "Action:" is a word of reports, as is "Observation:".
+        self.reacts = "Action" in text and _reacts(text)
+        self.state = _SAYS
+        self.closer = ""
+        # What the assistant said in this turn before it asked a tool, and after.
+        self.preamble: list[str] = []
+        self.pieces: list[str] = []
+        self.drafts: list[str] = []
+        self.ended = self.asks = self.waits = self.marked = self.begun = False
+        self.since = start
+
+    def read(self) -> Turn:
+        position = self.since
+        for _ in range(MAX_TURN_MARKS):
+            mark = self.pattern.search(self.text, position)
+            if mark is None:
+                break
+            position = max(self._take(mark), mark.end())
+        else:
+            return Turn("", loops=True)
+        self._keep(len(self.text))
+        words, preamble = "".join(self.pieces), "".join(self.preamble)
+        if words.isspace() or not words or _TAGGED.search(preamble):
+            words = preamble + words
+        elif preamble:
+            self.drafts.append(preamble)
+        breaks_off = self.state == _ASKS and bool(self.closer)
+        return Turn(words, self.ended, self.asks, self.waits, breaks_off, tuple(self.drafts), self.marked, self.begun)
+
+    def _take(self, mark: re.Match[str]) -> int:
+        """Take one mark; returns where to go on."""
+        kind = mark.lastgroup
+        start, end = mark.span()
+        if kind == "close" or (kind == "bracket" and mark[kind]):
+            self._close(_name(mark[0]), start, end)
+        elif kind in ("open", "bracket"):
+            self._open(_name(mark[0]), start, closed=mark[0] not in _TO_THE_END)
+        elif kind in ("end", "asked", "minimax_end", "exaone_end"):
+            self._keep(start)
+            if self.state in (_SAYS, _ASKS):
+                self.ended = True
+                self.asks = self.asks or kind == "asked"
+            self.state = _OVER
+        elif kind == "inst":
+            self._speak("assistant" if mark[kind] else "user", start, end)
+        elif kind == "fence":
+            self._open(_name(mark[kind]), start)
+            self.closer = self.closer and "```"
+        elif kind is None and self.closer == "```":
+            # The end of any code closes that of a tool alone.
+            self._close("```", start, end)
+        elif kind == "json":
+            return self._skip_json(start, end)
+        elif kind == "bare":
+            return self._skip_bare(mark)
+        elif kind == "python" and self.state == _SAYS:
+            # A call in Python, with the list around it.
+            self._keep(start)
+            self.asks = True
+            self._set_aside()
+            self.since = end
+        elif kind == "flower":
+            self._step({"RESULT": "Observation", "RETURN": "Answer"}.get(mark[kind], "Action"), start, end)
+        elif kind == "react" and self.reacts:
+            self._step(mark[kind], start, end)
+        elif kind not in (None, "react", "python"):
+            self._speak(mark[kind].lower(), start, end)
+        return end
+
+    def _keep(self, end: int) -> None:
+        if self.state == _SAYS and end > self.since:
+            self.pieces.append(self.text[self.since : end])
+
+    def _speak(self, role: str, start: int, end: int) -> None:
+        """The mark of a turn."""
+        self._keep(start)
+        self.marked = True
+        if role in _OURS:
+            self.preamble, self.pieces, self.drafts = [], [], []
+            self.ended = self.asks = self.waits = False
+            self.begun = True
+            skipped = _START_OF_TEXT.match(self.text, end)
+            self.state, self.since = _SAYS, skipped.end() if skipped else end
+            return
+        self.ended = self.ended or self.state in (_SAYS, _ASKS)
+        self.waits = self.waits or role in _TOOLS
+        self.state, self.closer = _OTHER, ""
+
+    def _open(self, name: str, start: int, *, closed: bool = True) -> None:
+        """The mark that opens what is asked of a tool, or what it says."""
+        if _is_told(name):
+            self._keep(start)
+            self.waits = self.waits or self.state != _TOLD
+            if self.state != _OTHER:
+                self.state, self.closer = _TOLD, name
+        elif self.state == _SAYS:
+            self._keep(start)
+            self.asks = True
+            self.state, self.closer = _ASKS, name if closed else ""
+
+    def _close(self, name: str, start: int, end: int) -> None:
+        """The mark that closes it; where none opened it, that was left out, or part of the prompt."""
+        opened = self.state in (_ASKS, _TOLD) and name == self.closer
+        told = self.state == _TOLD if opened else _is_told(name)
+        if not opened:
+            surely = name.startswith(_SURE) and (self.state == _SAYS or (told and self.state in (_ASKS, _OVER)))
+            if not surely:
+                return
+            self._keep(start)
+        if told:
+            self.drafts.append("".join(self.preamble + self.pieces))
+            self.ended = self.waits = False
+        if told or not opened:
+            self.preamble, self.pieces = [], []
+        else:
+            self._set_aside()
+        self.asks = True
+        self.state, self.since, self.closer = _SAYS, end, ""
+
+    def _set_aside(self) -> None:
+        """A call is over: what was said before it counts only where nothing is said behind it."""
+        self.preamble += self.pieces
+        self.pieces = []
+
+    def _step(self, word: str, start: int, end: int) -> None:
+        """A step of an agent that writes each on a line of its own."""
+        if word.endswith("Answer"):
+            self._speak("assistant", start, end)
+            return
+        self._keep(start)
+        self.asks = True
+        self.waits = self.waits or word == "Observation"
+        self.state, self.closer = (_TOLD if word == "Observation" else _ASKS), ""
+
+    def _skip_json(self, start: int, end: int) -> int:
+        """A call in JSON, with the list around it, which would say that there is nothing."""
+        if self.state != _SAYS:
+            return end
+        self._keep(start)
+        self.asks = True
+        closed, position = self._end_of_braces(start)
+        if not closed:
+            self.state, self.closer = _ASKS, "json"
+            return position
+        self._set_aside()
+        after = _AFTER_CALL.match(self.text, position)
+        self.since = after.end() if after else position
+        return self.since
+
+    def _skip_bare(self, mark: re.Match[str]) -> int:
+        """A call, or what a tool says, whose marks were taken out: a name and braces."""
+        start, end = mark.span()
+        if not mark[0].startswith("response"):
+            return self._skip_json(start, end)
+        self._open("response", start)
+        closed, position = self._end_of_braces(end)
+        if closed:
+            self._close("response", start, position)
+        return position
+
+    def _end_of_braces(self, start: int) -> tuple[bool, int]:
+        """Where the braces are closed that open behind `start`; where they never are, the next turn or the end."""
+        depth = 0
+        for part in _BRACE.finditer(self.text, self.text.index("{", start)):
+            if part.lastgroup == "turn":
+                return False, part.start()
+            depth += (part.lastgroup == "up") - (part.lastgroup == "down")
+            if not depth:
+                return True, part.end()
+        return False, len(self.text)
+
+
+def _reacts(text: str) -> bool:
+    """Whether a text has the steps of an agent: an action and its input, or what was observed after it."""
+    action = _ACTION.search(text)
+    return _ACTION_INPUT.search(text) is not None or (
+        action is not None and text.find("\nObservation", action.end()) >= 0
+    )
 
 
 def _any_case(pattern: str) -> str:

@@ -16,7 +16,7 @@ from grounding_rewards.parsing import (
     parse_boxes,
     read_boxes,
 )
-from grounding_rewards.parsing.scope import (
+from grounding_rewards.parsing.answer_span import (
     MAX_MARKS,
     Answer,
     find_answer,
