@@ -62,7 +62,7 @@ from cyclopts import Parameter
 from grounding_rewards.commands.console import output_console, say, stage_progress
 from grounding_rewards.commands.options import AllowOutside, BadRows, BoxFormat, SourceOption
 from grounding_rewards.common.text_files import read_text
-from grounding_rewards.data.held_out import SHARES, TRAIN
+from grounding_rewards.data.splits import SHARES, TRAIN
 from grounding_rewards.exchange.trainer_tables import IMAGES, PixelLimits, write_trainer_table
 from grounding_rewards.images.resize import load_processor
 from grounding_rewards.parsing.formats import box_format_from_option

@@ -8,7 +8,7 @@ from typing import Any
 
 from grounding_rewards.boxes import ORDERS
 from grounding_rewards.common.validation import check_word
-from grounding_rewards.data.prompt_claims import prompt_contradictions
+from grounding_rewards.data.prompt_checks import prompt_contradictions
 from grounding_rewards.parsing import BoxFormat, format_boxes, get_box_format
 
 # `{what}` is a list of findings, one finding, or a phrase.

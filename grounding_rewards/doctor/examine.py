@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from grounding_rewards.data.checks import row_problems
-from grounding_rewards.data.held_out import patient_in_name
+from grounding_rewards.data.splits import patient_in_name
 from grounding_rewards.doctor.answer_checks import check_gold, check_negatives, check_prompts
 from grounding_rewards.doctor.box_checks import check_boxes, check_pairs
 from grounding_rewards.doctor.context import (

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from grounding_rewards.common.workers import map_in_order, worker_pool
-from grounding_rewards.data.copies import image_signature
+from grounding_rewards.images.near_duplicates import image_signature
 from grounding_rewards.doctor.context import Context, Defect, Problem
 from grounding_rewards.doctor.rows import ImageFacts, ImageRow
 from grounding_rewards.images.decoding import has_shape, image_size, load_image, open_image, shown_image

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from grounding_rewards.columns import patient_key, stated_name
 from grounding_rewards.common.text_files import json_lines
 from grounding_rewards.data.checks import is_size
-from grounding_rewards.data.held_out import (
+from grounding_rewards.data.splits import (
     ALL,
     TRAIN,
     assign_splits,
@@ -75,7 +75,7 @@ class ImageFacts(NamedTuple):
     burned_in: whether a DICOM file says that names may be written into its pixels.
     problem: why it cannot be decoded; empty where it can.
     blank: its greys in words, where hardly more than one; else empty.
-    signature: from :func:`grounding_rewards.data.copies.image_signature`.
+    signature: from :func:`grounding_rewards.images.near_duplicates.image_signature`.
     """
 
     size: tuple[int, int] | None = None

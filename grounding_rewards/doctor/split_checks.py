@@ -6,8 +6,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
-from grounding_rewards.data.copies import find_copies
-from grounding_rewards.data.held_out import TRAIN, patient_in_name
+from grounding_rewards.images.near_duplicates import find_near_duplicates
+from grounding_rewards.data.splits import TRAIN, patient_in_name
 from grounding_rewards.doctor.context import Context, Defect, Problem
 from grounding_rewards.doctor.rows import ImageRow, is_study
 from grounding_rewards.sources.base import SPLIT_NAMES, split_name
@@ -102,7 +102,7 @@ def _copies(context: Context) -> Iterator[Problem]:
         if row.facts and row.facts.digest:
             by_image.setdefault(row.facts.digest, row)
     rows, reported = list(by_image.values()), set()
-    for first, second in find_copies([row.facts.signature if row.facts else None for row in rows]):
+    for first, second in find_near_duplicates([row.facts.signature if row.facts else None for row in rows]):
         before, row = rows[first], rows[second]
         if before.split != row.split and second not in reported:
             reported.add(second)

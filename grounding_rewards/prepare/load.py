@@ -18,7 +18,7 @@ from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.carried_columns import CarriedColumns
 from grounding_rewards.data.checks import BAD_ROWS, said_dropped
-from grounding_rewards.data.held_out import (
+from grounding_rewards.data.splits import (
     ALL,
     TRAIN,
     assign_splits,
@@ -53,7 +53,7 @@ def load_images(
     Args:
         root: the folder that holds `annotations.jsonl`.
         split: only images of this split; None and `all` take every image. An image without a split is one of its
-            patient's, else of `train`; where no image is held out, patients are drawn (`data.held_out`), which a
+            patient's, else of `train`; where no image is held out, patients are drawn (`data.splits`), which a
             warning says.
         allow_outside: whether images may lie outside the folder.
         bad_rows: `refuse` lines that are no images, or `drop` them, which a warning says.
@@ -186,7 +186,7 @@ def load_split(
             begin with their split, or one such file; a folder written by
             `Dataset.save_to_disk` or `DatasetDict.save_to_disk`; or the name of a dataset on the hub.
         split: name of the split, for example `"train"`; `"all"` is every image. Where a dataset has no splits, or only
-            `train`, its patients are drawn (`grounding_rewards.data.held_out`), and a warning says so.
+            `train`, its patients are drawn (`grounding_rewards.data.splits`), and a warning says so.
         max_images: take the first so many images; None takes all (of drawn images, 1024).
         allow_outside: whether the images that `annotations.jsonl` names may lie outside its folder.
         bad_rows: `refuse` lines of `annotations.jsonl` that are no images, or `drop` them, which a warning says. What

@@ -12,7 +12,7 @@ from typing import Any
 from grounding_rewards.common.atomic_files import UNFINISHED, check_new, check_settings, write_whole
 from grounding_rewards.common.environment import package_versions
 from grounding_rewards.common.text_files import parse_json, read_text
-from grounding_rewards.data.held_out import ALL, check_split_exists, in_usual_order
+from grounding_rewards.data.splits import ALL, check_split_exists, in_usual_order
 from grounding_rewards.prepare.card import card_text
 from grounding_rewards.prepare.shards import (
     FOLDER,

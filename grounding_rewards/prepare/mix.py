@@ -12,10 +12,10 @@ from grounding_rewards.columns import patient_of, stated_name
 from grounding_rewards.common.atomic_files import check_new
 from grounding_rewards.common.environment import package_versions
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.data.copies import image_signature
-from grounding_rewards.data.held_out import TRAIN, PatientSplits, hash_fraction, patient_of_image
+from grounding_rewards.images.near_duplicates import image_signature
+from grounding_rewards.data.splits import TRAIN, PatientSplits, hash_fraction, patient_of_image
 from grounding_rewards.images.decoding import open_image
-from grounding_rewards.prepare.copied_images import join_copies
+from grounding_rewards.prepare.split_duplicates import group_duplicates
 from grounding_rewards.prepare.manifest import PACKAGES, read_manifest, split_shards, write_manifest, written_splits
 from grounding_rewards.prepare.shards import ShardWriter, parquet_rows
 
@@ -39,7 +39,7 @@ class Part(NamedTuple):
 
 
 class _Image(NamedTuple):
-    """An image of a part, as `join_copies` takes it, and the ids of its rows."""
+    """An image of a part, as `group_duplicates` takes it, and the ids of its rows."""
 
     part: Part
     annotated: AnnotatedImage
@@ -75,7 +75,7 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_ro
     for image in images:
         splits_of.add(patient_of_image(image.annotated), image.annotated.split)
     splits_of.check()
-    copied = join_copies(((image.annotated, image.signature) for image in images), {}, own=True, bad_rows=bad_rows)
+    copied = group_duplicates(((image.annotated, image.signature) for image in images), {}, own=True, bad_rows=bad_rows)
     usable = [image for image in images if image.annotated.id not in copied.left_out]
     kept = _kept(parts, usable, seed)
     left_out = Counter(image.part.name for image in usable for row in image.rows if row not in kept)

@@ -13,7 +13,7 @@ from typing import Any
 from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.carried_columns import CarriedColumns
-from grounding_rewards.data.held_out import (
+from grounding_rewards.data.splits import (
     SHARES,
     TRAIN,
     PatientSplits,
@@ -26,7 +26,7 @@ from grounding_rewards.data.held_out import (
 )
 from grounding_rewards.data.merging import check_readers, image_readers
 from grounding_rewards.data.prompts import prompt_order
-from grounding_rewards.prepare.copied_images import CopiedImages
+from grounding_rewards.prepare.split_duplicates import DuplicateGroups
 from grounding_rewards.prepare.settings import PrepareSettings, check_split_name
 from grounding_rewards.prepare.tasks import TaskPlan, finding_example, is_present, without_small_boxes
 
@@ -59,7 +59,7 @@ class Survey:
     carried: CarriedColumns
     plan: TaskPlan
     own_splits: frozenset[str]
-    copied: CopiedImages = field(default_factory=CopiedImages)
+    copied: DuplicateGroups = field(default_factory=DuplicateGroups)
 
 
 def survey_images(images: Iterable[AnnotatedImage], settings: PrepareSettings) -> Survey:

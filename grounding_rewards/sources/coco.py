@@ -29,7 +29,7 @@ from grounding_rewards.boxes import ORDERS, is_box
 from grounding_rewards.columns import stated_name
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.data.held_out import patient_column
+from grounding_rewards.data.splits import patient_column
 from grounding_rewards.sources.base import register_source, sound_images
 from grounding_rewards.sources.documents import objects_in, pixels, read_json
 from grounding_rewards.sources.jsonl import KNOWN_KEYS, TAKEN

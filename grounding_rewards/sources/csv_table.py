@@ -34,7 +34,7 @@ from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.common.text_files import parse_json, text_lines
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.data.held_out import patient_column
+from grounding_rewards.data.splits import patient_column
 from grounding_rewards.parsing.no_finding import states_nothing
 from grounding_rewards.sources.base import SPLIT_NAMES, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import UNNAMED

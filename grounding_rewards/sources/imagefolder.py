@@ -22,7 +22,7 @@ from grounding_rewards.columns import stated_name
 from grounding_rewards.common.text_files import parse_json
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.data.held_out import patient_column
+from grounding_rewards.data.splits import patient_column
 from grounding_rewards.sources.base import register_source, sound_images, split_name
 from grounding_rewards.sources.documents import read_json_rows
 from grounding_rewards.sources.tables import RowPlace, check_split, header_size, read_whole_table

@@ -21,7 +21,7 @@ from grounding_rewards.columns import stated_name
 from grounding_rewards.common.text_files import json_lines
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.checks import is_size, row_problems
-from grounding_rewards.data.held_out import ALL, assign_splits, check_split_exists, patient_of_image
+from grounding_rewards.data.splits import ALL, assign_splits, check_split_exists, patient_of_image
 from grounding_rewards.data.prompts import prompt_problem
 from grounding_rewards.sources.base import register_source, sound_images, split_name
 from grounding_rewards.sources.documents import JsonRow
@@ -48,7 +48,7 @@ def read_jsonl(root: str | Path, *, split: str | None = None) -> Iterator[Annota
 
     Args:
         root: the folder.
-        split: images of this split, the same that training finds in it (`data.held_out`); None takes all, each with the
+        split: images of this split, the same that training finds in it (`data.splits`); None takes all, each with the
             split that its line says, `validation` for `val`, `valid` and `dev`.
 
     Returns:

@@ -21,7 +21,7 @@ from grounding_rewards.common.atomic_files import check_settings, write_whole
 from grounding_rewards.common.config_files import find_shipped, read_config
 from grounding_rewards.common.text_files import read_yaml
 from grounding_rewards.common.validation import SHARE, Interval, check_number, check_word
-from grounding_rewards.data.held_out import ALL, TRAIN
+from grounding_rewards.data.splits import ALL, TRAIN
 from grounding_rewards.models.robustness import CORRUPTIONS, STRENGTHS
 from grounding_rewards.sources.base import split_name
 from grounding_rewards.study.results import ARM, CONTROL, FEWEST_SEEDS, SCHEMA, Folder, Measure

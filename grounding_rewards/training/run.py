@@ -18,7 +18,7 @@ from transformers import AutoModelForImageTextToText, EarlyStoppingCallback, Pro
 from transformers.integrations import TensorBoardCallback
 
 from grounding_rewards.common.environment import untested_vllm
-from grounding_rewards.data.held_out import check_patients_apart
+from grounding_rewards.data.splits import check_patients_apart
 from grounding_rewards.images.resize import largest_image, set_image_size
 from grounding_rewards.logs.run_log import first_and_last
 from grounding_rewards.metrics.signal import SIGNAL_KEYS

@@ -21,8 +21,8 @@ import numpy as np
 
 from grounding_rewards.boxes import as_box_array, box_area
 from grounding_rewards.common.atomic_files import write_whole
-from grounding_rewards.data.held_out import hash_fraction
 from grounding_rewards.data.prompts import prompt_messages
+from grounding_rewards.data.splits import hash_fraction
 from grounding_rewards.images.decoding import open_image
 from grounding_rewards.metrics.image_dependence import constant_boxes
 from grounding_rewards.sources.jsonl import ANNOTATIONS, read_jsonl

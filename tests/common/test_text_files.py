@@ -243,9 +243,9 @@ def test_logs_name_file_and_line_and_take_what_a_model_may_write(tmp_path, capsy
 
 def test_who_needs_whom_does_not_depend_on_who_is_asked_first():
     for module in (
-        "data.held_out",
+        "data.splits",
         "common.text_files",
-        "data.copies",
+        "images.near_duplicates",
         "images.decoding",
         "sources.base",
     ):

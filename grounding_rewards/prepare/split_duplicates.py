@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.data.copies import find_copies
-from grounding_rewards.data.held_out import patient_of_image
+from grounding_rewards.images.near_duplicates import find_near_duplicates
+from grounding_rewards.data.splits import patient_of_image
 
 _SHOWN = 5
 
 
-class CopiedImages(NamedTuple):
+class DuplicateGroups(NamedTuple):
     """What the copies among the images mean for their splits.
 
     groups: Of every patient, or image whose patient is not known, that shares an image with others: the name of all of
@@ -29,13 +29,13 @@ class CopiedImages(NamedTuple):
     images: int = 0
 
 
-def join_copies(
+def group_duplicates(
     images: Iterable[tuple[AnnotatedImage, bytes | None]],
     patient_splits: Mapping[str, str],
     *,
     own: bool,
     bad_rows: str,
-) -> CopiedImages:
+) -> DuplicateGroups:
     """Join patients, and images whose patient is not known, that share an image.
 
     Args:
@@ -48,7 +48,7 @@ def join_copies(
         ValueError: An image and its copy are in two splits of the dataset's own.
 
     >>> images = [AnnotatedImage(name, f"{name}.png", [], []) for name in "ab"]
-    >>> join_copies([(image, bytes([1] * 2048)) for image in images], {}, own=True, bad_rows="refuse").groups
+    >>> group_duplicates([(image, bytes([1] * 2048)) for image in images], {}, own=True, bad_rows="refuse").groups
     {'a': 'a', 'b': 'a'}
     """
     places: list[tuple[str, str, str | None]] = []
@@ -58,7 +58,7 @@ def join_copies(
         of_patient = None if patient is None else patient_splits.get(patient)
         places.append((image.id, patient or image.id, (image.split or of_patient) if own else None))
         signatures.append(signature)
-    pairs = list(find_copies(signatures))
+    pairs = list(find_near_duplicates(signatures))
     left_out = _left_out([(places[a], places[b]) for a, b in pairs], Counter(split for *_, split in places))
     if left_out and bad_rows == "refuse":
         named = "; ".join(f"{image} is {reason}" for image, reason in list(left_out.items())[:_SHOWN])
@@ -82,7 +82,7 @@ def join_copies(
             parents[second] = first
     groups = {name: top(name) for name in parents}
     splits = {groups[name]: split for _, name, split in places if name in groups and split is not None}
-    return CopiedImages(groups, splits, left_out, len({place for pair in pairs for place in pair}))
+    return DuplicateGroups(groups, splits, left_out, len({place for pair in pairs for place in pair}))
 
 
 def _left_out(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.data.held_out import (
+from grounding_rewards.data.splits import (
     SHARES,
     PatientSplits,
     SplitRule,

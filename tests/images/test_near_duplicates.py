@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from grounding_rewards.data.copies import THRESHOLD, find_copies, image_signature
+from grounding_rewards.images.near_duplicates import THRESHOLD, find_near_duplicates, image_signature
 
 pytest.importorskip("datasets", reason="needs the train extra")
 
@@ -50,21 +50,21 @@ def cosines(images):
 
 def test_no_chest_image_is_called_a_copy_of_another_one(real_images):
     assert len(real_images) > 300
-    assert list(find_copies([image_signature(image) for image in real_images])) == []
+    assert list(find_near_duplicates([image_signature(image) for image in real_images])) == []
     # the two that are most alike are far from the threshold
     assert np.triu(cosines(real_images), k=1).max() < 0.85 < THRESHOLD - 0.1
 
 
 @pytest.mark.parametrize("name", ["synthetic", "synthetic:pa-256"])
 def test_no_drawn_image_is_called_a_copy_of_another_one(name):
-    assert list(find_copies([image_signature(image) for image in drawn_images(name)])) == []
+    assert list(find_near_duplicates([image_signature(image) for image in drawn_images(name)])) == []
 
 
 def test_copies_of_real_images_are_found_among_all_others(real_images):
     signatures = [image_signature(image) for image in real_images]
     for place in range(0, len(real_images), 20):
         copies = [image_signature(copy) for copy in copies_of(real_images[place])]
-        found = [pair for pair in find_copies([*signatures, *copies]) if pair[1] >= len(signatures)]
+        found = [pair for pair in find_near_duplicates([*signatures, *copies]) if pair[1] >= len(signatures)]
         assert {pair for pair in found if pair[0] < len(signatures)} == {
             (place, len(signatures) + k) for k in range(len(copies))
         }
@@ -75,12 +75,12 @@ def test_blocks_do_not_change_what_is_found(monkeypatch):
     signatures = [
         image_signature(image) for image in [*images, images[3], Image.new("L", (9, 9)), images[7].resize((99, 99))]
     ]
-    found = sorted(find_copies(signatures))
+    found = sorted(find_near_duplicates(signatures))
     assert found == [(3, 12), (7, 14)]
-    monkeypatch.setattr("grounding_rewards.data.copies._BLOCK", 4)
-    assert sorted(find_copies(signatures)) == found
+    monkeypatch.setattr("grounding_rewards.images.near_duplicates._BLOCK", 4)
+    assert sorted(find_near_duplicates(signatures)) == found
 
 
 @pytest.mark.parametrize("signatures", [[], [None], [None, None]])
 def test_nothing_to_compare(signatures):
-    assert list(find_copies(signatures)) == []
+    assert list(find_near_duplicates(signatures)) == []

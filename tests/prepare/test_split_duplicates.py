@@ -11,7 +11,7 @@ from PIL import Image
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.prepare import PrepareSettings, prepare_images
-from grounding_rewards.prepare.copied_images import join_copies
+from grounding_rewards.prepare.split_duplicates import group_duplicates
 
 SHARES = (("train", 0.5), ("test", 0.5))
 
@@ -103,7 +103,7 @@ def test_a_copy_without_a_split_follows_the_one_that_has_one(tmp_path, images):
 
 
 def test_one_split_alone_compares_nothing(tmp_path, images, monkeypatch):
-    monkeypatch.setattr("grounding_rewards.prepare.pipeline.join_copies", None)
+    monkeypatch.setattr("grounding_rewards.prepare.pipeline.group_duplicates", None)
     assert prepare(tmp_path, images, shares=(("train", 1.0),))["images_with_copies"] == 0
 
 
@@ -113,6 +113,6 @@ def test_chains_of_copies_are_one_group():
         AnnotatedImage(name, f"{name}.png", [], [], patient_id=patient)
         for name, patient in zip("abcd", "9878", strict=True)
     ]
-    joined = join_copies(list(zip(images, (one, one, two, two), strict=True)), {}, own=True, bad_rows="refuse")
+    joined = group_duplicates(list(zip(images, (one, one, two, two), strict=True)), {}, own=True, bad_rows="refuse")
     assert joined.groups == {"7": "7", "8": "7", "9": "7"}
     assert joined.images == 4

@@ -6,7 +6,7 @@ apart where greys do not: all chest radiographs are dark in the middle of each h
 
 `THRESHOLD` lies above what two different images reach, far above for real chest radiographs and just above for drawn
 ones, which differ by one finding, and below what copies reach: as JPEG of quality 60 and above, at half the size,
-squeezed to a square, with spread greys (`tests/data/test_copies.py` has the metrics). Heavier losses may go unfound; a
+squeezed to a square, with spread greys (`tests/images/test_near_duplicates.py` has the metrics). Heavier losses may go unfound; a
 copy that was cropped, turned, mirrored or inverted does.
 """
 
@@ -52,7 +52,7 @@ def image_signature(image: Image) -> bytes | None:
     return None if steepest == 0 else np.rint(slopes * (127 / steepest)).astype(np.int8).tobytes()
 
 
-def find_copies(signatures: Sequence[bytes | None]) -> Iterator[tuple[int, int]]:
+def find_near_duplicates(signatures: Sequence[bytes | None]) -> Iterator[tuple[int, int]]:
     """The pairs of images that are copies, by their places; each with the earlier one first.
 
     Args:
@@ -61,7 +61,7 @@ def find_copies(signatures: Sequence[bytes | None]) -> Iterator[tuple[int, int]]
     Example:
         >>> from PIL import Image
         >>> image = Image.linear_gradient("L")
-        >>> list(find_copies([image_signature(image), None, image_signature(image.resize((90, 60)))]))
+        >>> list(find_near_duplicates([image_signature(image), None, image_signature(image.resize((90, 60)))]))
         [(0, 2)]
     """
     places = [place for place, signature in enumerate(signatures) if signature is not None]
