@@ -380,7 +380,7 @@ def space_frame(
         raise ValueError(
             f"Expected `resized_width` and `resized_height` for boxes in {space.name}, got none. Give the size at "
             "which the processor hands the image to the model; where it does not resize, that is `width` and `height`. "
-            "`grounding_rewards.data.model_columns.add_columns(dataset, processor, box_format)` fills them in."
+            "`grounding_rewards.data.dataset_columns.add_columns(dataset, processor, box_format)` fills them in."
         )
     image = _sizes(space, width=width, height=height)
     if space.frame == "resized":

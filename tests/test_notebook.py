@@ -16,8 +16,8 @@ from grounding_rewards.audit.scripted_answers import SCRIPTED_ANSWERS
 from grounding_rewards.cli import COMMANDS
 from grounding_rewards.common.config_files import shipped_names
 from grounding_rewards.common.environment import environment
-from grounding_rewards.data.agreement import measure_agreement
 from grounding_rewards.data.annotated_image import AnnotatedImage
+from grounding_rewards.data.readers import measure_agreement
 from grounding_rewards.doctor.examine import examine
 from grounding_rewards.exchange.coco import write_coco
 from grounding_rewards.integrations.plugin_files import plugin

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from grounding_rewards.commands.console import output_console, write_json
 from grounding_rewards.commands.options import Json, SourceOption
-from grounding_rewards.data.agreement import IOU_THRESHOLDS, measure_agreement
+from grounding_rewards.data.readers import IOU_THRESHOLDS, measure_agreement
 from grounding_rewards.metrics.estimates import NOTHING
 from grounding_rewards.report.tables import Cell, Table, estimate_cell
 from grounding_rewards.sources import get_source

@@ -72,7 +72,7 @@ def run(
         OSError: a file cannot be read or written.
     """
     from grounding_rewards.audit.audit_images import images_of
-    from grounding_rewards.data.light_rows import light_rows
+    from grounding_rewards.data.dataset_columns import light_rows
     from grounding_rewards.prepare.load import load_split
 
     written = get_box_format(box_format_from_option(box_format))

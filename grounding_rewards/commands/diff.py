@@ -110,7 +110,7 @@ def _image_loader(
 
     A run from elsewhere may name any file of this machine: only those in its folder are opened.
     """
-    from grounding_rewards.data.light_rows import load_dataset_image
+    from grounding_rewards.data.dataset_columns import load_dataset_image
     from grounding_rewards.images.decoding import is_below, open_image
     from grounding_rewards.prepare.load import SYNTHETIC, load_split
 

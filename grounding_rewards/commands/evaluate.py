@@ -247,7 +247,7 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
 
 
 def _training_images(options: EvaluateOptions) -> list[dict[str, Any]] | None:
-    from grounding_rewards.data.light_rows import light_rows
+    from grounding_rewards.data.dataset_columns import light_rows
 
     if options.train_split == NO_SPLIT:
         return None
@@ -260,7 +260,7 @@ def _training_images(options: EvaluateOptions) -> list[dict[str, Any]] | None:
 
 def _ask_model(options: EvaluateOptions, images: Dataset, reward: GroundingReward) -> Subject | None:
     """Ask the model about the images of the dataset; None in all processes but the first."""
-    from grounding_rewards.data.light_rows import load_dataset_image
+    from grounding_rewards.data.dataset_columns import load_dataset_image
     from grounding_rewards.logs.join import Answers
     from grounding_rewards.models.ask import blank_images
     from grounding_rewards.models.robustness import corrupt

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from grounding_rewards.common.workers import map_in_order, worker_pool
-from grounding_rewards.images.near_duplicates import image_signature
 from grounding_rewards.doctor.context import Context, Defect, Problem
 from grounding_rewards.doctor.rows import ImageFacts, ImageRow
 from grounding_rewards.images.decoding import has_shape, image_size, load_image, open_image, shown_image
 from grounding_rewards.images.dicom import is_burned_in, is_dicom
+from grounding_rewards.images.near_duplicates import image_signature
 
 # An image with fewer greys, but for one in a hundred pixels at either end, shows nothing.
 _MIN_GREYS = 8

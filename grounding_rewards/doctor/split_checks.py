@@ -6,10 +6,10 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
-from grounding_rewards.images.near_duplicates import find_near_duplicates
 from grounding_rewards.data.splits import TRAIN, patient_in_name
 from grounding_rewards.doctor.context import Context, Defect, Problem
 from grounding_rewards.doctor.rows import ImageRow, is_study
+from grounding_rewards.images.near_duplicates import find_near_duplicates
 from grounding_rewards.sources.base import SPLIT_NAMES, split_name
 
 # With fewer boxes per label these are free phrases, each of which occurs once.

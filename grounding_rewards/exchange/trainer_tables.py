@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from grounding_rewards.columns import SCORED_COLUMNS, SIZE_COLUMNS
 from grounding_rewards.common.atomic_files import check_new, whole_folder
 from grounding_rewards.data.checks import check_dataset, check_rows, rows_with_sizes, with_each
-from grounding_rewards.data.model_columns import add_prompts
+from grounding_rewards.data.dataset_columns import add_prompts
 from grounding_rewards.data.prompts import conversation
 from grounding_rewards.images.decoding import open_image, plain_format, stored_images
 from grounding_rewards.images.resize import has_resized_size, resized_size

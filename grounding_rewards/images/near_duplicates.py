@@ -6,8 +6,8 @@ apart where greys do not: all chest radiographs are dark in the middle of each h
 
 `THRESHOLD` lies above what two different images reach, far above for real chest radiographs and just above for drawn
 ones, which differ by one finding, and below what copies reach: as JPEG of quality 60 and above, at half the size,
-squeezed to a square, with spread greys (`tests/images/test_near_duplicates.py` has the metrics). Heavier losses may go unfound; a
-copy that was cropped, turned, mirrored or inverted does.
+squeezed to a square, with spread greys (`tests/images/test_near_duplicates.py` measures it). Heavier losses may go
+unfound; a copy that was cropped, turned, mirrored or inverted does.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ import numpy as np
 
 from grounding_rewards.columns import patient_of
 from grounding_rewards.data.checks import is_blank, row_problems, said_dropped
-from grounding_rewards.data.light_rows import light_rows, load_dataset_image
+from grounding_rewards.data.dataset_columns import light_rows, load_dataset_image
 from grounding_rewards.images.decoding import is_below, open_image
 from grounding_rewards.logs.image_names import with_image_ids
 from grounding_rewards.logs.read import (

@@ -146,8 +146,7 @@ def prepare_asking(
         ValueError: model and images do not fit each other, which is seen before the model is loaded where it can be.
     """
     from grounding_rewards.data.checks import without_bad_rows
-    from grounding_rewards.data.light_rows import light_rows
-    from grounding_rewards.data.model_columns import add_columns, add_prompts
+    from grounding_rewards.data.dataset_columns import add_columns, add_prompts, light_rows
     from grounding_rewards.images.resize import fit_images, largest_image, set_image_size
     from grounding_rewards.logs.join import Answers, dataset_places, image_problems
     from grounding_rewards.logs.run_log import tool_notes

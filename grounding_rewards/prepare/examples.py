@@ -9,12 +9,12 @@ from typing import Any
 from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.checks import row_problems
-from grounding_rewards.data.splits import TRAIN, image_split, patient_of_image
 from grounding_rewards.data.prompts import LOOKED_FOR
+from grounding_rewards.data.splits import TRAIN, image_split, patient_of_image
 from grounding_rewards.images.decoding import has_shape
 from grounding_rewards.images.resize import has_resized_size, resized_size
-from grounding_rewards.prepare.shards import ShardCounts
 from grounding_rewards.prepare.encode import StoredImage
+from grounding_rewards.prepare.shards import ShardCounts
 from grounding_rewards.prepare.survey import Survey
 from grounding_rewards.prepare.tasks import Example, is_kept, is_present, normal_hash, prompt_of, task_examples
 

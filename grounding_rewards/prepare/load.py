@@ -18,6 +18,8 @@ from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.carried_columns import CarriedColumns
 from grounding_rewards.data.checks import BAD_ROWS, said_dropped
+from grounding_rewards.data.merging import image_readers
+from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_order
 from grounding_rewards.data.splits import (
     ALL,
     TRAIN,
@@ -26,8 +28,6 @@ from grounding_rewards.data.splits import (
     in_usual_order,
     patient_of_row,
 )
-from grounding_rewards.data.merging import image_readers
-from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_order
 from grounding_rewards.images.decoding import image_path, image_size
 from grounding_rewards.prepare.examples import column_types
 from grounding_rewards.prepare.manifest import MANIFEST, split_shards

@@ -12,12 +12,12 @@ from grounding_rewards.columns import patient_of, stated_name
 from grounding_rewards.common.atomic_files import check_new
 from grounding_rewards.common.environment import package_versions
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.images.near_duplicates import image_signature
 from grounding_rewards.data.splits import TRAIN, PatientSplits, hash_fraction, patient_of_image
 from grounding_rewards.images.decoding import open_image
-from grounding_rewards.prepare.split_duplicates import group_duplicates
+from grounding_rewards.images.near_duplicates import image_signature
 from grounding_rewards.prepare.manifest import PACKAGES, read_manifest, split_shards, write_manifest, written_splits
 from grounding_rewards.prepare.shards import ShardWriter, parquet_rows
+from grounding_rewards.prepare.split_duplicates import group_duplicates
 
 _MOST_BYTES = 256e6
 

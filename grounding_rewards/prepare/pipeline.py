@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.common.workers import check_workers, map_in_workers
-from grounding_rewards.data.agreement import measure_agreement
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.images.near_duplicates import image_signature
+from grounding_rewards.data.readers import measure_agreement
 from grounding_rewards.data.splits import in_usual_order
 from grounding_rewards.images.decoding import image_path, open_image
+from grounding_rewards.images.near_duplicates import image_signature
 from grounding_rewards.images.resize import has_resized_size, load_processor
 from grounding_rewards.labels import SEVERAL, normalize_label
-from grounding_rewards.prepare.split_duplicates import group_duplicates
+from grounding_rewards.prepare.encode import StoredImage, store_image
 from grounding_rewards.prepare.examples import (
     completed_examples,
     count_examples,
@@ -27,7 +27,7 @@ from grounding_rewards.prepare.examples import (
 from grounding_rewards.prepare.manifest import begin_folder, find_finished, finish_folder, known_facts
 from grounding_rewards.prepare.settings import PrepareSettings
 from grounding_rewards.prepare.shards import ShardWriter
-from grounding_rewards.prepare.encode import StoredImage, store_image
+from grounding_rewards.prepare.split_duplicates import group_duplicates
 from grounding_rewards.prepare.survey import Survey, survey_images
 from grounding_rewards.prepare.table_checks import check_box_order, warn_of_unnamed_images
 from grounding_rewards.prepare.tasks import Example, image_of_interest, without_small_boxes

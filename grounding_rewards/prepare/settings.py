@@ -10,9 +10,9 @@ from typing import Any
 
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.checks import BAD_ROWS
-from grounding_rewards.data.splits import SHARES
-from grounding_rewards.data.merging import STRATEGIES
 from grounding_rewards.data.prompts import TASKS, check_template
+from grounding_rewards.data.readers import STRATEGIES
+from grounding_rewards.data.splits import SHARES
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.sources import SOURCES
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.images.near_duplicates import find_near_duplicates
 from grounding_rewards.data.splits import patient_of_image
+from grounding_rewards.images.near_duplicates import find_near_duplicates
 
 _SHOWN = 5
 

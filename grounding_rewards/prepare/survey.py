@@ -12,7 +12,9 @@ from typing import Any
 
 from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.data.carried_columns import CarriedColumns
+from grounding_rewards.data.dataset_columns import CarriedColumns
+from grounding_rewards.data.prompts import prompt_order
+from grounding_rewards.data.readers import check_readers, image_readers
 from grounding_rewards.data.splits import (
     SHARES,
     TRAIN,
@@ -24,10 +26,8 @@ from grounding_rewards.data.splits import (
     patient_of_image,
     split_rule,
 )
-from grounding_rewards.data.merging import check_readers, image_readers
-from grounding_rewards.data.prompts import prompt_order
-from grounding_rewards.prepare.split_duplicates import DuplicateGroups
 from grounding_rewards.prepare.settings import PrepareSettings, check_split_name
+from grounding_rewards.prepare.split_duplicates import DuplicateGroups
 from grounding_rewards.prepare.tasks import TaskPlan, finding_example, is_present, without_small_boxes
 
 

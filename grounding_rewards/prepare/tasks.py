@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.data.splits import TRAIN, hash_fraction
-from grounding_rewards.data.merging import image_readers, reference_boxes
 from grounding_rewards.data.prompts import LOOKED_FOR, task_prompt, template_prompt, wordings
+from grounding_rewards.data.readers import image_readers, reference_boxes
+from grounding_rewards.data.splits import TRAIN, hash_fraction
 from grounding_rewards.prepare.settings import PrepareSettings
 
 Example = dict[str, Any]

@@ -21,8 +21,8 @@ from grounding_rewards.columns import stated_name
 from grounding_rewards.common.text_files import json_lines
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.checks import is_size, row_problems
-from grounding_rewards.data.splits import ALL, assign_splits, check_split_exists, patient_of_image
 from grounding_rewards.data.prompts import prompt_problem
+from grounding_rewards.data.splits import ALL, assign_splits, check_split_exists, patient_of_image
 from grounding_rewards.sources.base import register_source, sound_images, split_name
 from grounding_rewards.sources.documents import JsonRow
 from grounding_rewards.sources.tables import RowPlace, find_file

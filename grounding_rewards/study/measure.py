@@ -33,7 +33,7 @@ def load_set(one: ImageSet) -> Dataset:
         ValueError: there are no such images, or a row has a reference that no metric can be computed of.
     """
     from grounding_rewards.data.checks import without_bad_rows
-    from grounding_rewards.data.light_rows import light_rows
+    from grounding_rewards.data.dataset_columns import light_rows
     from grounding_rewards.logs.join import image_problems
     from grounding_rewards.prepare.load import load_split
 
@@ -60,7 +60,7 @@ def _changed(row: dict[str, Any], changes: Mapping[str, int], seed: int) -> dict
 
 def references(images: Dataset) -> list[dict[str, Any]]:
     """What metrics need to know of each image: no pixel, no prompt."""
-    from grounding_rewards.data.light_rows import light_rows
+    from grounding_rewards.data.dataset_columns import light_rows
 
     found = []
     for number, row in enumerate(light_rows(images)):
@@ -79,7 +79,7 @@ def measure(job: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: the images are not those that earlier models were measured on, or model and images do not fit.
     """
-    from grounding_rewards.data.model_columns import add_columns, add_prompts
+    from grounding_rewards.data.dataset_columns import add_columns, add_prompts
     from grounding_rewards.images.resize import fit_images
     from grounding_rewards.models.generate import Sampling, generate, reads_special_tokens
     from grounding_rewards.models.load import load_model, model_type_of

@@ -11,7 +11,7 @@ from datasets import Dataset
 
 from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.data.checks import check_dataset, check_rows, rows_with_sizes, with_each
-from grounding_rewards.data.model_columns import add_columns, add_prompts
+from grounding_rewards.data.dataset_columns import add_columns, add_prompts
 from grounding_rewards.data.prompts import gold_answer, prompt_words
 from grounding_rewards.images.image_column import with_full_image, with_image_column
 from grounding_rewards.images.resize import fit_images

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from grounding_rewards.commands.console import stage_progress
 from grounding_rewards.common.atomic_files import write_whole
-from grounding_rewards.data.model_columns import add_columns
+from grounding_rewards.data.dataset_columns import add_columns
 from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.models.load import load_model
 from grounding_rewards.models.robustness import CORRUPTIONS, STRENGTHS, Changes, robustness

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 import grounding_rewards as gr
 from grounding_rewards.audit.audit_images import images_of
 from grounding_rewards.audit.run import Audit, audit
-from grounding_rewards.data.light_rows import light_rows
+from grounding_rewards.data.dataset_columns import light_rows
 from grounding_rewards.matching import MATCHERS
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import get_box_format

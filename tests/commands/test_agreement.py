@@ -6,7 +6,7 @@ import json
 
 from grounding_rewards import sources
 from tests.commands.conftest import call
-from tests.data.test_agreement import THREE
+from tests.data.test_readers import THREE
 
 
 def test_command(tmp_path, capsys, monkeypatch):

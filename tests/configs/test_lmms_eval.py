@@ -97,7 +97,7 @@ def test_the_prompt_is_the_images_own_and_the_gold_answer_earns_everything(rows)
 
 def test_they_are_the_metrics_of_our_own_evaluation(rows):
     from grounding_rewards import get_reward
-    from grounding_rewards.data.light_rows import light_rows
+    from grounding_rewards.data.dataset_columns import light_rows
     from grounding_rewards.metrics.answers import read_answers
     from grounding_rewards.metrics.evaluation import Measures, evaluate
 

@@ -8,8 +8,8 @@ import warnings
 import pytest
 
 from grounding_rewards.data.checks import check_rows
+from grounding_rewards.data.dataset_columns import add_prompts
 from grounding_rewards.data.splits import image_split
-from grounding_rewards.data.model_columns import add_prompts
 from grounding_rewards.doctor.examine import examine
 from grounding_rewards.doctor.rows import open_rows
 from grounding_rewards.prepare import PrepareSettings, prepare_images

@@ -11,7 +11,7 @@ from datasets import Dataset
 from transformers import AutoModelForImageTextToText, AutoProcessor
 from trl import GRPOTrainer
 
-from grounding_rewards.data.model_columns import add_columns, add_prompts
+from grounding_rewards.data.dataset_columns import add_columns, add_prompts
 from grounding_rewards.images.resize import set_image_size
 from grounding_rewards.models.parity import parity_of_model
 from grounding_rewards.synthetic import synthetic_dataset

@@ -7,8 +7,7 @@ import torch
 from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor, AutoTokenizer, Qwen2_5_VLForConditionalGeneration
 
-from grounding_rewards.data.light_rows import light_rows
-from grounding_rewards.data.model_columns import add_columns
+from grounding_rewards.data.dataset_columns import add_columns, light_rows
 from grounding_rewards.data.prompts import gold_answer, prompt_messages, prompt_order, task_prompt
 from grounding_rewards.images.resize import fit_images
 from grounding_rewards.metrics.answers import read_answers

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from grounding_rewards.data.checks import check_dataset
-from grounding_rewards.data.model_columns import add_prompts
+from grounding_rewards.data.dataset_columns import add_prompts
 from grounding_rewards.data.prompts import prompt_messages
 from grounding_rewards.prepare.load import load_images
 from grounding_rewards.rewards.grounding import get_reward

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from grounding_rewards.data.light_rows import light_rows, load_dataset_image
+from grounding_rewards.data.dataset_columns import light_rows, load_dataset_image
 from grounding_rewards.prepare.load import load_split
 
 datasets = pytest.importorskip("datasets", reason="needs the train extra")

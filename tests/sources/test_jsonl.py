@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from grounding_rewards.data.agreement import measure_agreement
+from grounding_rewards.data.readers import measure_agreement
 from grounding_rewards.sources.jsonl import read_jsonl
 
 IMAGE = {"file": "a.png", "width": 40, "height": 30, "boxes": [[1, 2, 20, 25]], "labels": ["mass"]}

@@ -33,7 +33,7 @@ from trl.generation.vllm_generation import VLLMGeneration
 from trl.models.utils import unwrap_model_for_generation
 from trl.trainer.utils import RepeatSampler
 
-from grounding_rewards.data.model_columns import add_prompts
+from grounding_rewards.data.dataset_columns import add_prompts
 from grounding_rewards.models.parity import FORWARDED
 from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training import GroundingGRPOTrainer

@@ -22,7 +22,7 @@ from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
 import grounding_rewards as gr
 from grounding_rewards.cli import main
-from grounding_rewards.data.model_columns import add_columns, add_prompts
+from grounding_rewards.data.dataset_columns import add_columns, add_prompts
 from grounding_rewards.logs.read import read_completions
 from grounding_rewards.metrics.image_dependence import image_dependence
 from grounding_rewards.metrics.signal import CAUSES

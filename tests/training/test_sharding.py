@@ -14,7 +14,7 @@ from transformers.conversion_mapping import get_model_conversion_mapping
 from transformers.integrations import deepspeed
 from trl import ModelConfig
 
-from grounding_rewards.data.model_columns import add_prompts
+from grounding_rewards.data.dataset_columns import add_prompts
 from grounding_rewards.models.generate import Sampling, generate_batch
 from grounding_rewards.models.load import load_model
 from grounding_rewards.synthetic import synthetic_dataset

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from grounding_rewards import get_reward
-from grounding_rewards.data.model_columns import add_columns
+from grounding_rewards.data.dataset_columns import add_columns
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.models.generate import Sampling, generate
 from grounding_rewards.models.load import load_model

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 from transformers import Qwen2VLImageProcessor
 
-from grounding_rewards.data.model_columns import add_columns, add_prompts
+from grounding_rewards.data.dataset_columns import add_columns, add_prompts
 from grounding_rewards.images.resize import resized_size
 
 pytestmark = pytest.mark.training

@@ -1,14 +1,30 @@
-"""The columns that depend on the model and not on the dataset alone: its box format, resized sizes, and prompts."""
+"""Columns of a dataset: those that depend on the model, those the package does not know, and rows without images.
+
+* Of the model: box format, resized sizes and prompts (:func:`add_columns`, :func:`add_prompts`).
+* Unknown, such as age, view or licence: kept, for subgroups and sources (:class:`CarriedColumns`).
+* :func:`light_rows` leaves images out.
+"""
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Mapping
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import column_of
 from grounding_rewards.data.checks import with_each
-from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_order, prompt_problem, task_prompt
-from grounding_rewards.images.decoding import stored_sizes
+from grounding_rewards.data.prompts import (
+    LOOKED_FOR,
+    conversation,
+    prompt_order,
+    prompt_problem,
+    prompt_words,
+    task_prompt,
+)
+from grounding_rewards.images.decoding import rows_without_images, stored_images, stored_sizes
 from grounding_rewards.images.resize import has_resized_size, resized_size
 from grounding_rewards.parsing import BoxFormat, get_box_format
 
@@ -16,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from datasets import Dataset
+    from PIL.Image import Image
+    from pyarrow import DataType
 
 
 def add_columns(dataset: Dataset, processor: Any, box_format: str | None, *, bad_rows: str = "refuse") -> Dataset:
@@ -126,3 +144,117 @@ def _with_column(dataset: Dataset, name: str, values: list[Any]) -> Dataset:
     if name in dataset.column_names:
         dataset = dataset.remove_columns(name)
     return dataset.add_column(name, values)
+
+
+class CarriedColumns:
+    """Finds for each column a type that holds the values of every row.
+
+    Texts, numbers, truth values and lists of these keep their type, whole numbers beside fractions become fractions;
+    objects, and values of several types, become JSON text. A column without any value is left out.
+
+    >>> columns = CarriedColumns()
+    >>> for row in ({"age": 63, "view": "PA"}, {"age": 41.5, "view": None}, {"view": ["AP", 2]}):
+    ...     columns.add(row)
+    >>> columns.values({"age": 63, "view": ["AP", 2]})
+    {'age': 63, 'view': '["AP", 2]'}
+    >>> columns.values({})
+    {'age': None, 'view': None}
+    """
+
+    def __init__(self) -> None:
+        self._types: dict[str, DataType] = {}
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Take the values of one row into account."""
+        for name, value in row.items():
+            if value is not None:
+                found = _type_of(value)
+                self._types[name] = _joined(self._types.get(name, found), found)
+
+    def values(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of one row in the types of the columns, None where the row has none."""
+        return {name: _held(row.get(name), kind) for name, kind in self.types.items()}
+
+    @property
+    def types(self) -> dict[str, DataType]:
+        """The arrow type of each column that has a value."""
+        from pyarrow.types import is_null
+
+        return {name: kind for name, kind in self._types.items() if not is_null(_innermost(kind))}
+
+    def features(self) -> dict[str, Any]:
+        """The types of the columns as `datasets` writes them."""
+        from datasets.features.features import generate_from_arrow_type
+
+        return {name: generate_from_arrow_type(kind) for name, kind in self.types.items()}
+
+
+def _type_of(value: Any) -> DataType:
+    import pyarrow as pa
+
+    if isinstance(value, str):
+        return pa.string()
+    try:
+        kind = pa.array([value]).type
+    except (pa.ArrowException, OverflowError):
+        return pa.string()
+    return pa.string() if pa.types.is_struct(_innermost(kind)) else kind
+
+
+def _innermost(kind: DataType) -> DataType:
+    from pyarrow.types import is_list
+
+    while is_list(kind):
+        kind = kind.value_type
+    return kind
+
+
+def _joined(one: DataType, other: DataType) -> DataType:
+    import pyarrow as pa
+
+    if one == other:
+        return one
+    try:
+        schemas = [pa.schema([("value", kind)]) for kind in (one, other)]
+        return pa.unify_schemas(schemas, promote_options="permissive").field("value").type
+    except pa.ArrowException:
+        return pa.string()
+
+
+def _held(value: Any, kind: DataType) -> Any:
+    from pyarrow.types import is_string
+
+    if value is None or isinstance(value, str) or not is_string(kind):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def light_rows(dataset: Dataset) -> list[dict[str, Any]]:
+    """The rows of a dataset without images, with the column `image_path` where its images are files.
+
+    Of a prompt its words stay, in the column `asked`.
+
+    Example:
+        >>> from datasets import Dataset
+        >>> light_rows(Dataset.from_list([{"prompt": "Where?", "boxes": [], "id": "a"}]))
+        [{'boxes': [], 'id': 'a', 'asked': 'Where?'}]
+    """
+    from datasets import Image
+
+    rows = rows_without_images(dataset, "prompt")
+    if "prompt" in dataset.column_names:
+        for row, asked in zip(rows, dataset.select_columns("prompt").to_list(), strict=True):
+            if prompt_problem(asked["prompt"]) is None and asked["prompt"] is not None:
+                # Many images are asked in the same words.
+                row["asked"] = sys.intern(prompt_words(asked["prompt"]))
+    if isinstance(dataset.features.get("image"), Image):
+        for row, image in zip(rows, stored_images(dataset), strict=True):
+            # Images stored in a parquet file keep the name of a file that may be elsewhere.
+            if image is not None and image["bytes"] is None and image["path"] and Path(image["path"]).is_file():
+                row["image_path"] = image["path"]
+    return rows
+
+
+def load_dataset_image(dataset: Dataset, k: int) -> Image | None:
+    """The k-th image of a dataset, None where it has no images."""
+    return dataset[k]["image"] if "image" in dataset.column_names else None
