@@ -2,7 +2,7 @@
 
 A folder of images is trained on as it is: images, and `annotations.jsonl`, which `sources.jsonl` describes. Whatever a
 line says becomes a column; an image without a prompt is asked about when the model's box format is known, by
-`data.model_columns.add_prompts`.
+`data.dataset_columns.add_prompts`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from grounding_rewards.columns import patient_of, stated_name
 from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.common.validation import check_word
-from grounding_rewards.data.carried_columns import CarriedColumns
+from grounding_rewards.data.dataset_columns import CarriedColumns
 from grounding_rewards.data.checks import BAD_ROWS, said_dropped
-from grounding_rewards.data.merging import image_readers
+from grounding_rewards.data.readers import image_readers
 from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_order
 from grounding_rewards.data.splits import (
     ALL,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from grounding_rewards.common.validation import check_word
-from grounding_rewards.data.light_rows import light_rows
+from grounding_rewards.data.dataset_columns import light_rows
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.metrics.answered_image import AnsweredImage, patients_of
 from grounding_rewards.metrics.answers import read_answers
