@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from grounding_rewards.columns import patient_of, stated_name
 from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.common.validation import check_word
-from grounding_rewards.data.dataset_columns import CarriedColumns
 from grounding_rewards.data.checks import BAD_ROWS, said_dropped
-from grounding_rewards.data.readers import image_readers
+from grounding_rewards.data.dataset_columns import CarriedColumns
 from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_order
+from grounding_rewards.data.readers import image_readers
 from grounding_rewards.data.splits import (
     ALL,
     TRAIN,
