@@ -3,7 +3,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-REWARD ?= soft_f1
+REWARD ?=
 SEED ?= 0
 
 BIN := $(VENV)/bin
@@ -31,7 +31,7 @@ LOWEST_TRAINING := -k "test_contract or test_adapter or test_run_folder" tests/t
 .PHONY: help demo demo-real study test lint test-core test-wheel test-lowest test-lowest-torch test-processes test-vllm test-trainers test-pythons test-all coverage docs bench lock audit sbom dist clean
 
 help:
-	@echo "make demo [REWARD=soft_f1|R1..R5]   train the small model with GRPO; the page is runs/demo/index.html"
+	@echo "make demo [REWARD=R1..R5|soft_f1]   train the small model with GRPO; the page is runs/demo/index.html"
 	@echo "make demo-real IMAGES=path          the same on real radiographs with the boxes of both lungs"
 	@echo "make study                          compare two rewards over three seeds, a quarter of an hour"
 	@echo "make test [WORKERS=logical]         every check: lint, types, the core alone, all tests; a worker for each core"
@@ -74,14 +74,14 @@ $(CORE)/.installed: pyproject.toml
 	touch $@
 
 demo: $(VENV)/.train
-	$(BIN)/grounding-rewards demo --reward $(REWARD) --seed $(SEED)
+	$(BIN)/grounding-rewards demo $(if $(REWARD),--reward $(REWARD)) --seed $(SEED)
 
 # Images at random places, where a box that never looks earns little.
 demo-real: $(VENV)/.train
 	@test -d "$(IMAGES)" || { echo "Expected a folder with annotations.jsonl for IMAGES, got '$(IMAGES)'. See docs/training.md."; exit 2; }
 	$(BIN)/python scripts/place_images.py $(IMAGES) runs/placed_images
 	$(BIN)/grounding-rewards demo --config configs/demo/real_images.yaml --warm_start configs/demo/sft_real_images.yaml \
-		--output_dir runs/real_images --reward $(REWARD) --seed $(SEED)
+		--output_dir runs/real_images $(if $(REWARD),--reward $(REWARD)) --seed $(SEED)
 
 study: export PYTHONWARNINGS := ignore::FutureWarning
 study: $(VENV)/.train

@@ -1,7 +1,7 @@
 """Run the demo over seeds, threads and rewards, keep its answers, and write the tables of docs/tutorial.md.
 
   python scripts/demo_over_seeds.py                                    # seeds 0 to 4, with 1 and with 2 threads
-  python scripts/demo_over_seeds.py --rewards R1 R2 R3 R4 R5 soft_f1 --seeds 0 1 2 --threads 1
+  python scripts/demo_over_seeds.py --rewards default R1 R2 R3 R4 R5 soft_f1 --seeds 0 1 2 --threads 1
   python scripts/demo_over_seeds.py --no-runs                          # the tables alone, from the kept answers
 
 A run whose answers are kept is not repeated. A kept run is a file of docs/demo_over_seeds with the answers before and
@@ -31,7 +31,8 @@ from scripts.docs.page_parts import marks_of, replace_part
 
 KEPT = Path("docs/demo_over_seeds")
 PAGE = Path("docs/tutorial.md")
-DEFAULT = "soft_f1"
+#: The reward that configs/demo/grpo.yaml names, with its parameters.
+DEFAULT = "default"
 #: Seeds that every reward has.
 SHARED_SEEDS = "012"
 
@@ -68,7 +69,9 @@ def run_name(reward: str, seed: int, threads: int) -> str:
 def run_demo(reward: str, seed: int, threads: int, runs: Path, options: Sequence[str]) -> None:
     """Run the demo and keep its answers."""
     folder = runs / run_name(reward, seed, threads)
-    command = [sys.executable, "-m", "grounding_rewards.cli", "demo", "--reward", reward, "--seed", str(seed)]
+    command = [sys.executable, "-m", "grounding_rewards.cli", "demo", "--seed", str(seed)]
+    if reward != DEFAULT:
+        command += ["--reward", reward]
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"}
     start = time.monotonic()
     subprocess.run([*command, "--output_dir", str(folder), *options], check=True, env=environment)
@@ -174,11 +177,15 @@ def kept_runs(folder: Path) -> list[DemoRun]:
     return [read_run(archive) for archive in sorted(folder.glob("*.tar.xz"))]
 
 
+def default_runs(runs: Sequence[DemoRun]) -> list[DemoRun]:
+    """The runs with the reward that the demo has without options."""
+    return [run for run in runs if run.name.startswith(DEFAULT)]
+
+
 def tables(runs: Sequence[DemoRun]) -> dict[str, str]:
     """The tables of the tutorial by the names of their marks: of the default reward, and of all with one thread."""
-    default = [run for run in runs if run.name.startswith(DEFAULT)]
     single = [run for run in runs if run.name.endswith("-threads-1") and run.name.split("-")[2] in SHARED_SEEDS]
-    return {"demo seeds": seeds_table(default), "demo rewards": rewards_table(single)}
+    return {"demo seeds": seeds_table(default_runs(runs)), "demo rewards": rewards_table(single)}
 
 
 def main() -> int:
@@ -203,7 +210,7 @@ def main() -> int:
         page = replace_part(page, marks_of(name), f"{table}\n\n*{day}*")
         print(table)
     write_whole(PAGE, page)
-    broken = broken_promises([run for run in runs if run.name.startswith(DEFAULT)])
+    broken = broken_promises(default_runs(runs))
     if broken:
         print(f"Not as promised: {', '.join(broken)}")
     return int(bool(broken))

@@ -14,6 +14,7 @@ examples:
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
@@ -21,7 +22,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -72,7 +73,9 @@ def run(
     if smoke:
         max_images, samples, others = 4, 2, (*_SMOKE, *others)
     folder, warm = output_dir, output_dir / "warm_start"
+    configured, *_ = parse_grpo_arguments(["--config", config])
     training_words = ["--config", config, "--output_dir", str(folder), *others]
+    training_words += _parameters_of_another_reward(others, configured.reward, configured.reward_kwargs)
     if warm_start is not None:
         training_words += ["--model_name_or_path", str(warm / CHECKPOINT)]
     # Wrong values are refused here, before the first evaluation.
@@ -115,6 +118,19 @@ def run(
         # It has said why.
         return error.returncode
     return 0
+
+
+def _parameters_of_another_reward(words: Sequence[str], configured: list[str], kwargs: Any) -> list[str]:
+    """Options that keep of a configuration's parameters the bonus, which every reward has, where `words` name another
+    reward without parameters."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--reward", nargs="+", default=configured)
+    parser.add_argument("--reward_kwargs")
+    chosen, _ = parser.parse_known_args(words)
+    if chosen.reward == configured or chosen.reward_kwargs is not None or not isinstance(kwargs, dict):
+        return []
+    bonus = {name: value for name, value in kwargs.items() if name == "no_box_bonus"}
+    return ["--reward_kwargs", json.dumps(bonus)]
 
 
 def _call(*words: object, launcher: Sequence[str] = ()) -> None:

@@ -114,3 +114,19 @@ def test_a_command_that_fails_ends_the_demo_with_its_code(
     monkeypatch.setattr(demo.subprocess, "call", lambda words, **_: called.append(words) or 3)
     assert main(["demo", "--output_dir", str(tmp_path)]) == 3
     assert len(called) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "kwargs"),
+    [
+        ([], {"no_box_bonus": 0.2, "beta": 2.0}),
+        # R1 has no beta, and R2 another one of its own.
+        (["--reward", "R1"], {"no_box_bonus": 0.2}),
+        (["--reward=R2"], {"no_box_bonus": 0.2}),
+        (["--reward", "R2", "--reward_kwargs", '{"beta": 3.0}'], {"beta": 3.0}),
+    ],
+)
+def test_another_reward_keeps_the_bonus_alone(called: list[list[str]], options: list[str], kwargs: dict[str, float]):
+    assert main(["demo", *options]) == 0
+    before = called[0]
+    assert json.loads(before[before.index("--reward-kwargs") + 1]) == kwargs
