@@ -297,10 +297,10 @@ def _earned(reward: Reward, texts: Sequence[str], columns: Mapping[str, list[Any
 
 def _ceiling(reward: Reward, boxes: Array, images: Sequence[AuditImage], doubt: str) -> Array:
     """The most that the reward says answers of so many boxes can earn, ``(images,)``; 1 where it says nothing."""
-    own = getattr(reward, "box_reward", None)
-    stated = getattr(own, "ceiling", None)
+    box_reward = reward.box_reward if getattr(reward, "judges_boxes", False) else None
+    stated = getattr(box_reward, "ceiling", None)
     unread = np.isnan(boxes)
-    if own is None or stated is None:
+    if box_reward is None or stated is None:
         return np.where(unread, 0.0, 1.0)
     # Whichever reader it is held against, and however many of its boxes a region excuses.
     cases = [
@@ -310,7 +310,12 @@ def _ceiling(reward: Reward, boxes: Array, images: Sequence[AuditImage], doubt: 
             {len(drawn) for drawn in image.readers} if doubt == "readers" and image.readers else {len(image.boxes)}
         )
         for excused in range(
-            1 + int(min(n, n if getattr(own, "ignore_many", False) else len(image.ignore)) if doubt == "ignore" else 0)
+            1
+            + int(
+                min(n, n if getattr(box_reward, "ignore_many", False) else len(image.ignore))
+                if doubt == "ignore"
+                else 0
+            )
         )
     ]
     owner, n, m = np.array(cases, dtype=np.float64).T

@@ -269,7 +269,7 @@ def rewards_from_words(
         ['R1', 'R1:ranking=tied']
     """
     from grounding_rewards.rewards.grounding import GroundingReward, get_reward
-    from grounding_rewards.rewards.registry import look_up, takes_completions
+    from grounding_rewards.rewards.registry import REGISTRY, look_up, takes_completions
 
     rewards: dict[str, Any] = {}
     for word, (name, parameters) in zip(words, names_and_parameters(words, reward_kwargs), strict=True):
@@ -283,7 +283,8 @@ def rewards_from_words(
                 "Give each once, or with other parameters: R3:iou_threshold=0.3."
             )
         found = look_up(name)
-        if not (functions and takes_completions(found)) or isinstance(found, GroundingReward):
+        is_function = functions and name not in REGISTRY and takes_completions(found)
+        if not is_function or isinstance(found, GroundingReward):
             found = final_reward(replace(get_reward(name, **{"box_format": box_format, **parameters}), name=said))
         elif parameters:
             raise ValueError(

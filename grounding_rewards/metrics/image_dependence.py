@@ -676,6 +676,10 @@ def _with_boxes(
     pred, written = BoxBatch.of(boxes, "pred"), list(chain.from_iterable(labels))
     scores = {}
     for name, reward in rewards.items():
+        if not reward.judges_boxes:
+            # A control that scores texts has no number for boxes.
+            scores[name] = [math.nan] * len(images)
+            continue
         codes = reward.box_reward.label_codes(written, images.gt_labels) if reward.compares_labels else None
         found = score_boxes(reward.box_reward, pred, images.gt, ignore=images.ignore, labels=codes)
         scores[name] = found.reward.tolist()

@@ -427,7 +427,8 @@ def variants(reward: GroundingReward, tried: Sequence[str] = TRIED) -> list[Grou
         >>> [one.name for one in variants(get_reward("R4"), ["R4", "soft_f1"])]
         ['R4 at τ 0.3', 'R4 with graded_negatives 0.5', 'soft_f1', 'soft_f1 with giou', 'R4 at τ 0.1']
     """
-    box, own = reward.box_reward, getattr(reward.box_reward, "iou_threshold", None)
+    box: Any = reward.box_reward if reward.judges_boxes else None
+    own = getattr(box, "iou_threshold", None)
     shared = {one.name: getattr(box, one.name) for one in fields(BoxReward)} if isinstance(box, BoxReward) else {}
     found: list[tuple[int, str, Any]] = []
     if isinstance(own, float):
@@ -436,7 +437,8 @@ def variants(reward: GroundingReward, tried: Sequence[str] = TRIED) -> list[Grou
     if getattr(box, "graded_negatives", None) == 0:
         name = f"{reward.name} with graded_negatives {_GRADED:g}"
         found.append((1, name, replace(box, graded_negatives=_GRADED)))
-    others = {name: get_reward(name).box_reward for name in tried if name != reward.name}
+    rewards = {name: get_reward(name) for name in tried if name != reward.name}
+    others = {name: one.box_reward for name, one in rewards.items() if one.judges_boxes}
     others = {name: replace(one, **shared) if isinstance(one, BoxReward) else one for name, one in others.items()}
     for name, other in others.items():
         if isinstance(getattr(other, "iou_threshold", None), float):
@@ -447,7 +449,13 @@ def variants(reward: GroundingReward, tried: Sequence[str] = TRIED) -> list[Grou
         if name == "soft_f1" and other.overlap == "iou":
             found.append((3, f"{name} with giou", replace(other, overlap="giou")))
     found.sort(key=lambda one: one[0])
-    return [replace(reward, name=name, box_reward=box_reward) for _, name, box_reward in found]
+    on_boxes = [replace(reward, name=name, box_reward=box, text_reward=None) for _, name, box in found]
+    on_texts = [
+        replace(reward, name=name, box_reward=one.box_reward, text_reward=one.text_reward)
+        for name, one in rewards.items()
+        if not one.judges_boxes
+    ]
+    return on_boxes + on_texts
 
 
 def measure_signal(
@@ -612,7 +620,9 @@ def _judge(
     """
     names = list(row_columns(rows))
     # Pairs boxes at any overlap, as mean IoU does.
-    every_overlap = replace(rewards[0], name="any overlap", box_reward=get_reward("soft_f1").box_reward)
+    every_overlap = replace(
+        rewards[0], name="any overlap", box_reward=get_reward("soft_f1").box_reward, text_reward=None
+    )
     scored: list[dict[str, list[Any]]] = []
     for start in track(range(0, len(rows), _CHUNK)):
         chunk = zip(rows[start : start + _CHUNK], texts[start : start + _CHUNK], strict=True)

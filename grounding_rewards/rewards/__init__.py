@@ -7,7 +7,7 @@
 
 from grounding_rewards.rewards.average_precision import AveragePrecisionReward
 from grounding_rewards.rewards.box_reward import BoxReward, Explanation, ThresholdReward
-from grounding_rewards.rewards.controls import ConstantReward, FormatOnlyReward, PointingReward, RandomReward
+from grounding_rewards.rewards.controls import PointingReward
 from grounding_rewards.rewards.f_beta import (
     FBetaReward,
     MeanIoUReward,
@@ -33,15 +33,12 @@ __all__ = [
     "SPECIFICATION_REWARDS",
     "AveragePrecisionReward",
     "BoxReward",
-    "ConstantReward",
     "Explanation",
     "FBetaReward",
-    "FormatOnlyReward",
     "MeanIoUReward",
     "PiecewiseIoUReward",
     "PointingReward",
     "ProductIoUReward",
-    "RandomReward",
     "SoftF1Reward",
     "SplineIoUReward",
     "ThresholdReward",

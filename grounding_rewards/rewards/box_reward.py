@@ -1,4 +1,4 @@
-"""What all rewards on boxes share: many completions at once, matching, the empty cases, the explanation."""
+"""Base of all rewards on boxes: many completions at once, matching, empty cases, the explanation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from itertools import chain
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,7 +23,7 @@ from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LabelCodes,
 _CELLS = 1 << 18
 
 
-#: The parts of every reward that are numbers, in the order in which logs, tables and explanations have them.
+#: The numbers of every reward, in the order of logs, tables and explanations.
 PARTS = ("f_beta", "quality", "precision", "recall", "mean_iou")
 COUNTS = ("tp", "fp", "fn")
 EXPLAINED = ("reward", *PARTS[:-1], *COUNTS)
@@ -99,12 +100,12 @@ class _Matched:
         return self.m - self.tp
 
 
-_MATCHED = tuple(one.name for one in fields(_Matched))
+_MATCHED = tuple(part.name for part in fields(_Matched))
 
 
 @dataclass(frozen=True)
 class MatchedBatch(_Matched):
-    """What a reward is made of.
+    """Matched completions as a reward takes them.
 
     ``pred`` (b, n, 4) and ``gt`` (b, m, 4) are the boxes, ``overlap`` (b, n) what the matcher saw of each match or
     0: the IoU, unless the reward says otherwise, ``every_iou`` (b, n, m) that with each ground truth, 0 for boxes whose
@@ -135,7 +136,7 @@ class Outcomes(_Matched):
     quality: Array
     label_names: tuple[str, ...] = ()
 
-    # Asked for every completion: computed anew each time, the whole batch would cost its square.
+    # Cached: it is read once for each completion of the batch.
     @cached_property
     def mean_iou(self) -> Array:
         """Mean IoU of the matches of each completion, 0 without one."""
@@ -143,9 +144,11 @@ class Outcomes(_Matched):
 
     def take(self, rows: NDArray[np.intp]) -> Outcomes:
         """The outcomes of the chosen completions."""
-        own = {one.name: getattr(self, one.name) for one in fields(self)}
-        taken: dict[str, Any] = {name: one[rows] if isinstance(one, np.ndarray) else one for name, one in own.items()}
-        return Outcomes(**taken)
+        chosen: dict[str, Any] = {}
+        for part in fields(self):
+            values = getattr(self, part.name)
+            chosen[part.name] = values[rows] if isinstance(values, np.ndarray) else values
+        return Outcomes(**chosen)
 
     def explanations(self) -> list[Explanation]:
         """Each completion as an :class:`Explanation`."""
@@ -159,8 +162,10 @@ class Outcomes(_Matched):
         ignored: list[tuple[int, ...]] = [()] * len(spans)
         for row, place in np.argwhere(self.ignored).tolist():
             ignored[row] += (place,)
-        matches, ious_of = [tuple(pairs[one]) for one in spans], [tuple(ious[one]) for one in spans]
-        return list(map(Explanation, *parts, matches, ious_of, ignored, map(self._label_counts, range(len(spans)))))
+        matches = [tuple(pairs[span]) for span in spans]
+        ious_of_matches = [tuple(ious[span]) for span in spans]
+        label_counts = map(self._label_counts, range(len(spans)))
+        return list(map(Explanation, *parts, matches, ious_of_matches, ignored, label_counts))
 
     def _label_counts(self, k: int) -> tuple[LabelCounts, ...]:
         if self.pred_labels is None or self.gt_labels is None:
@@ -168,14 +173,15 @@ class Outcomes(_Matched):
         hit = self.matched[k] >= 0
         pred = self.pred_labels[k]
         gt = self.gt_labels[k][~np.isnan(self.gt_labels[k])]
-        found, wrong = pred[hit], pred[~hit & ~self.ignored[k] & ~np.isnan(pred)]
+        hit_labels = pred[hit]
+        false_labels = pred[~hit & ~self.ignored[k] & ~np.isnan(pred)]
         counts = []
-        for code in dict.fromkeys([*gt.tolist(), *wrong.tolist()]):
-            tp = int((found == code).sum())
-            counts.append(
-                LabelCounts(self.label_names[int(code)], tp, int((wrong == code).sum()), int((gt == code).sum()) - tp)
-            )
-        if unlabelled := int(self.n[k]) - len(found) - len(wrong):
+        for code in dict.fromkeys([*gt.tolist(), *false_labels.tolist()]):
+            tp, fp = int((hit_labels == code).sum()), int((false_labels == code).sum())
+            fn = int((gt == code).sum()) - tp
+            counts.append(LabelCounts(self.label_names[int(code)], tp, fp, fn))
+        unlabelled = int(self.n[k]) - len(hit_labels) - len(false_labels)
+        if unlabelled:
             counts.append(LabelCounts(None, 0, unlabelled, 0))
         return tuple(counts)
 
@@ -185,60 +191,52 @@ def parameter(default: Any, legal: Interval | Collection[str] | type[bool]) -> A
     return field(default=default, metadata={"legal": legal})
 
 
-@dataclass(frozen=True, kw_only=True)
-class BoxReward(ABC):
-    """A reward on boxes: predictions and ground truth in one common space, one number in [0, 1].
-
-    Args:
-        no_box_bonus: δ, the reward for writing no box where there is none, in [0, 1]. Under TRL's ``scale_rewards:
-            group`` its size hardly matters: change the share of images without findings instead.
-        label_matching: ``"ignore"``, labels play no part; ``"exact"``, a box matches only a finding of the same label,
-            whatever the case and the white space; ``"synonyms"``, only one whose label
-            :func:`grounding_rewards.labels.are_synonyms` agrees with. Under the last two a predicted box without a
-            label matches nothing, and so is a false positive.
-        ignore_threshold: the share of a prediction's area, in (0, 1], that has to lie in an ignore region which
-            excuses it, see :func:`grounding_rewards.matching.excused_boxes`.
-        ignore_many: COCO's rule: a region excuses any number of predictions, also such as touch a reference box.
-        graded_negatives: γ, in [0, 1): n false boxes where there is nothing earn ``γ δ / (1 + n)``, so that a group
-            in which everybody hallucinates has something to learn from. 0, the specification, gives them nothing.
-            Excused boxes are none of the n. It is less than δ / 2, so always below the no-finding statement. A miss on
-            an image with findings earns 0, so nothing that is paid can be below that; it is below what as many boxes,
-            one of which hits at τ, earn on an image with one finding: under the defaults of R1 to R4, and of soft_f1 at
-            IoU 0.5, for every δ and γ, under those of R5 where γ δ < 0.6. Between one box and none a policy chooses as
-            if δ were ``δ (1 - γ / 2)``.
-
-    Raises:
-        ValueError: a parameter is out of its range.
-    """
-
-    no_box_bonus: float = parameter(0.2, SHARE)
-    label_matching: str = parameter("ignore", LABEL_MATCHING)
-    ignore_threshold: float = parameter(0.5, SOME_SHARE)
-    ignore_many: bool = parameter(False, bool)
-    graded_negatives: float = parameter(0.0, Interval(0, 1, below=True))
-
-    def __post_init__(self) -> None:
-        for one in fields(self):
-            value, legal = getattr(self, one.name), one.metadata.get("legal")
-            if isinstance(legal, Interval):
-                object.__setattr__(self, one.name, check_number(one.name, value, legal))
-            elif legal is bool:
-                if not isinstance(value, bool):
-                    raise ValueError(f"Expected true or false for `{one.name}`, got {value!r}. Use one of them.")
-            elif legal is not None:
-                check_word(one.name, value, legal)
-
-    def _overlap(self, pred: Boxes, gt: Boxes, iou: Array) -> Array:
-        """What each pair is worth to the matcher, (b, n, m) in [0, 1]; 0 for a pair that cannot be."""
-        return iou
+class BoxScorer(ABC):
+    """`score`, `score_many` and `explain` of boxes, the same for rewards on boxes and for rewards on text."""
 
     @abstractmethod
-    def _pair_up(self, overlap: Array) -> Indices:
-        """Return the ground truth of each prediction or -1, (b, n), from overlaps (b, n, m)."""
+    def label_codes(
+        self, pred_labels: Iterable[str | None] | None, gt_labels: Iterable[str | None] | None
+    ) -> LabelCodes | None:
+        """The labels of all boxes in the form that :meth:`score_flat` takes; None where labels play no part.
+
+        Raises:
+            ValueError: labels are needed and missing.
+        """
 
     @abstractmethod
-    def _combine(self, batch: MatchedBatch) -> tuple[Array, Array, Array]:
-        """Return F-beta, quality and reward, (b,) each, of completions that have both predictions and ground truth."""
+    def score_flat(
+        self,
+        pred: BoxBatch,
+        gt: BoxBatch,
+        scores: Array | None = None,
+        *,
+        ignore: BoxBatch | None = None,
+        labels: LabelCodes | None = None,
+    ) -> Outcomes:
+        """Score many completions at once, each against its own ground truth.
+
+        Args:
+            pred: the predictions of all completions.
+            gt: their ground truth, in the same order.
+            scores: ``(predictions,)`` stated confidences, NaN where none is stated; for R1's ``ranking="score"``.
+            ignore: the ignore regions of all completions, in the same order.
+            labels: the labels of all boxes, see :meth:`label_codes`.
+
+        Returns:
+            The outcomes, in the order of the completions.
+
+        Raises:
+            ValueError: labels are needed and missing, or are not as many as the boxes.
+
+        Example:
+            >>> from grounding_rewards.rewards import AveragePrecisionReward
+            >>> pred = BoxBatch.of([[[50, 50, 60, 60], [0, 0, 10, 10]]], "pred")
+            >>> gt = BoxBatch.of([[[0, 0, 10, 10]]], "gt")
+            >>> by_score = AveragePrecisionReward(ranking="score")
+            >>> by_score.score_flat(pred, gt, np.array([0.1, 0.9])).reward
+            array([1.])
+        """
 
     def score(
         self,
@@ -272,8 +270,32 @@ class BoxReward(ABC):
             0.8
             >>> MeanIoUReward().score([[0, 0, 10, 8], [50, 50, 60, 60]], [[0, 0, 10, 10]], ignore=[[45, 45, 70, 70]])
             0.8
+            >>> labels = {"pred_labels": ["mass"], "gt_labels": ["nodule"]}
+            >>> MeanIoUReward(label_matching="exact").score([[0, 0, 10, 8]], [[0, 0, 10, 10]], **labels)
+            0.0
         """
-        return float(self._score_one(pred, gt, ignore, pred_labels, gt_labels).reward[0])
+        return float(self._outcomes(*_one_image(pred, gt, ignore, pred_labels, gt_labels)).reward[0])
+
+    def score_many(
+        self,
+        pred: Sequence[ArrayLike],
+        gt: Sequence[ArrayLike],
+        *,
+        ignore: Sequence[ArrayLike] | None = None,
+        pred_labels: Sequence[Sequence[str | None]] | None = None,
+        gt_labels: Sequence[Sequence[str]] | None = None,
+    ) -> list[float]:
+        """:meth:`score` for n images at once, each argument with one entry per image; far faster than one by one.
+
+        Raises:
+            ValueError: ``pred`` and ``gt`` differ in length, or hold something that is no box array.
+
+        Example:
+            >>> from grounding_rewards import get_reward
+            >>> get_reward("R3").score_many([[[0, 0, 10, 8]], []], [[[0, 0, 10, 10]], []])
+            [0.8, 0.2]
+        """
+        return self._outcomes(pred, gt, ignore, pred_labels, gt_labels).reward.tolist()
 
     def explain(
         self,
@@ -292,22 +314,106 @@ class BoxReward(ABC):
             >>> explained.matches, explained.ious, explained.fp
             (((0, 0),), (0.8,), 1)
         """
-        return self._score_one(pred, gt, ignore, pred_labels, gt_labels).explanations()[0]
+        return self._outcomes(*_one_image(pred, gt, ignore, pred_labels, gt_labels)).explanations()[0]
 
-    def _score_one(
+    def _outcomes(
         self,
-        pred: ArrayLike,
-        gt: ArrayLike,
-        ignore: ArrayLike | None,
-        pred_labels: Sequence[str | None] | None,
-        gt_labels: Sequence[str] | None,
+        pred: Sequence[ArrayLike],
+        gt: Sequence[ArrayLike],
+        ignore: Sequence[ArrayLike] | None,
+        pred_labels: Sequence[Sequence[str | None]] | None,
+        gt_labels: Sequence[Sequence[str]] | None,
     ) -> Outcomes:
+        if len(pred) != len(gt):
+            raise ValueError(
+                f"Expected as many images for `gt` as for `pred`, got {len(gt)} and {len(pred)}. "
+                "Give an entry for each image, empty where it has no box."
+            )
         return self.score_flat(
-            BoxBatch.of([pred], "pred"),
-            BoxBatch.of([gt], "gt"),
-            ignore=None if ignore is None else BoxBatch.of([ignore], "ignore"),
-            labels=self.label_codes(pred_labels, gt_labels),
+            BoxBatch.of(pred, "pred"),
+            BoxBatch.of(gt, "gt"),
+            ignore=None if ignore is None else BoxBatch.of(ignore, "ignore"),
+            labels=self.label_codes(
+                None if pred_labels is None else chain.from_iterable(pred_labels),
+                None if gt_labels is None else chain.from_iterable(gt_labels),
+            ),
         )
+
+
+def _one_image(*arguments: Any) -> list[Any]:
+    """Each argument of one image as a batch of one; None stays None."""
+    return [None if argument is None else [argument] for argument in arguments]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoxReward(BoxScorer):
+    """A reward on boxes: predictions and ground truth in one common space, one number in [0, 1].
+
+    Args:
+        no_box_bonus: δ, the reward for writing no box where there is none, in [0, 1]. Under TRL's ``scale_rewards:
+            group`` its size hardly matters: change the share of images without findings instead.
+        label_matching: ``"ignore"``, labels play no part; ``"exact"``, a box matches only a finding of the same label,
+            whatever the case and the white space; ``"synonyms"``, only one whose label
+            :func:`grounding_rewards.labels.are_synonyms` agrees with. Under the last two a predicted box without a
+            label matches nothing, and so is a false positive.
+        ignore_threshold: the share of a prediction's area, in (0, 1], that has to lie in an ignore region which
+            excuses it, see :func:`grounding_rewards.matching.excused_boxes`.
+        ignore_many: COCO's rule: a region excuses any number of predictions, also such as touch a reference box.
+        graded_negatives: γ, in [0, 1): n false boxes where there is nothing earn ``γ δ / (1 + n)``, so that a group
+            in which everybody hallucinates has something to learn from. 0, the specification, gives them nothing.
+            Excused boxes are none of the n. It is less than δ / 2, so always below the no-finding statement. A miss on
+            an image with findings earns 0, so nothing that is paid can be below that; it is below what as many boxes,
+            one of which hits at τ, earn on an image with one finding: under the defaults of R1 to R4, and of soft_f1 at
+            IoU 0.5, for every δ and γ, under those of R5 where γ δ < 0.6. Between one box and none a policy chooses as
+            if δ were ``δ (1 - γ / 2)``.
+
+    Attributes:
+        supports_reader_weights: whether `reader_weights` says how several readers' findings count together.
+        normalised_boxes: whether a call with completions hands over boxes as fractions of the image's width and height.
+
+    Raises:
+        ValueError: a parameter is out of its range.
+    """
+
+    supports_reader_weights: ClassVar[bool] = False
+    normalised_boxes: ClassVar[bool] = False
+
+    no_box_bonus: float = parameter(0.2, SHARE)
+    label_matching: str = parameter("ignore", LABEL_MATCHING)
+    ignore_threshold: float = parameter(0.5, SOME_SHARE)
+    ignore_many: bool = parameter(False, bool)
+    graded_negatives: float = parameter(0.0, Interval(0, 1, below=True))
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            name, legal = option.name, option.metadata.get("legal")
+            value = getattr(self, name)
+            if isinstance(legal, Interval):
+                object.__setattr__(self, name, check_number(name, value, legal))
+            elif legal is bool:
+                if not isinstance(value, bool):
+                    raise ValueError(f"Expected true or false for `{name}`, got {value!r}. Use one of them.")
+            elif legal is not None:
+                check_word(name, value, legal)
+
+    def _overlap(self, pred: Boxes, gt: Boxes, iou: Array) -> Array:
+        """What each pair is worth to the matcher, (b, n, m) in [0, 1]; 0 for a pair that cannot be."""
+        return iou
+
+    @abstractmethod
+    def _pair_up(self, overlap: Array) -> Indices:
+        """Return the ground truth of each prediction or -1, (b, n), from overlaps (b, n, m)."""
+
+    def reader_weights(self, outcomes: Outcomes) -> Array:
+        """Weight of each entry of ``outcomes``, (b,) from 0 up: each entry is one reader's reference of an image.
+
+        Called only if ``supports_reader_weights``.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not weight readers")
+
+    @abstractmethod
+    def _combine(self, batch: MatchedBatch) -> tuple[Array, Array, Array]:
+        """Return F-beta, quality and reward, (b,) each, of completions that have both predictions and ground truth."""
 
     def ceiling(self, n: ArrayLike, m: ArrayLike) -> Array:
         """The most that any answer of n boxes can earn on an image with m findings, wherever the boxes lie.
@@ -343,11 +449,6 @@ class BoxReward(ABC):
     def label_codes(
         self, pred_labels: Iterable[str | None] | None, gt_labels: Iterable[str | None] | None
     ) -> LabelCodes | None:
-        """The labels of all boxes in the form that :meth:`score_flat` takes; None where labels play no part.
-
-        Raises:
-            ValueError: labels are needed and missing.
-        """
         if self.label_matching == "ignore":
             return None
         if pred_labels is None or gt_labels is None:
@@ -366,29 +467,6 @@ class BoxReward(ABC):
         ignore: BoxBatch | None = None,
         labels: LabelCodes | None = None,
     ) -> Outcomes:
-        """Score many completions at once, each against its own ground truth.
-
-        Args:
-            pred: the predictions of all completions.
-            gt: their ground truth, in the same order.
-            scores: ``(predictions,)`` stated confidences, NaN where none is stated; for R1's ``ranking="score"``.
-            ignore: the ignore regions of all completions, in the same order.
-            labels: the labels of all boxes, see :meth:`label_codes`.
-
-        Returns:
-            The outcomes, in the order of the completions.
-
-        Raises:
-            ValueError: labels are needed and missing, or are not as many as the boxes.
-
-        Example:
-            >>> from grounding_rewards.rewards import AveragePrecisionReward
-            >>> pred = BoxBatch.of([[[50, 50, 60, 60], [0, 0, 10, 10]]], "pred")
-            >>> gt = BoxBatch.of([[[0, 0, 10, 10]]], "gt")
-            >>> by_score = AveragePrecisionReward(ranking="score")
-            >>> by_score.score_flat(pred, gt, np.array([0.1, 0.9])).reward
-            array([1.])
-        """
         labels = self._checked_labels(labels, pred, gt)
         names = () if labels is None else labels.names
         b = len(pred.counts)
@@ -508,12 +586,12 @@ class BoxReward(ABC):
         if ignore is None:
             return ignored
         for k in np.flatnonzero(ignore.counts[rows] * pred.counts[rows]):
-            one = rows[[k]]
-            p = pred.padded(one)[0]
+            row = rows[[k]]
+            p = pred.padded(row)[0]
             ignored[k, : len(p)] = excused_boxes(
                 p,
-                gt.padded(one)[0],
-                ignore.padded(one)[0],
+                gt.padded(row)[0],
+                ignore.padded(row)[0],
                 matched[k, : len(p)] >= 0,
                 ignore_threshold=self.ignore_threshold,
                 ignore_many=self.ignore_many,
@@ -525,8 +603,8 @@ def _of_matches(values: Array, matched: NDArray[np.int64]) -> Array:
     """The value of each prediction's match, (b, n) of (b, n, m); 0 without one."""
     b, n, m = values.shape
     # -1 reads the last ground truth, and counts as 0
-    own = values[:, :, 0] if m == 1 else values[np.arange(b)[:, None], np.arange(n), matched]
-    return np.where(matched >= 0, own, 0.0)
+    of_match = values[:, :, 0] if m == 1 else values[np.arange(b)[:, None], np.arange(n), matched]
+    return np.where(matched >= 0, of_match, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)

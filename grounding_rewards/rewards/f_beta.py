@@ -6,6 +6,7 @@ import functools
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -300,6 +301,8 @@ class SoftF1Reward(BetaReward):
     Source: the unthresholded form of F-beta over an optimal matching, as RadVLM-GRPO (arXiv 2512.10691) trains with
     sums of IoU; Rezatofighi et al., CVPR 2019; Zheng et al., AAAI 2020; Wang et al., arXiv 2110.13389.
     """
+
+    supports_reader_weights: ClassVar[bool] = True
 
     overlap: str = parameter("iou", OVERLAPS)
     quality: str = parameter("linear", QUALITIES)

@@ -10,13 +10,10 @@ import copy
 import inspect
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import chain
 from typing import Any
-
-from numpy.typing import ArrayLike
 
 from grounding_rewards.boxes import BoxBatch
 from grounding_rewards.columns import (
@@ -28,13 +25,14 @@ from grounding_rewards.columns import (
     refuse_outside,
     with_ground_truth,
 )
+from grounding_rewards.common.numeric import Array
 from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.parsing import BoxFormat, get_box_format, read_boxes
 from grounding_rewards.parsing.answer_span import ThinkingWatcher, marks_thinking
 from grounding_rewards.parsing.space_check import SpaceWarning, SpaceWatcher
 from grounding_rewards.rewards.batch_log import columns_of, metrics_of
-from grounding_rewards.rewards.box_reward import COUNTS, PARTS, Explanation, Outcomes
+from grounding_rewards.rewards.box_reward import COUNTS, PARTS, BoxReward, BoxScorer, Outcomes
 from grounding_rewards.rewards.completions import (
     box_tokens,
     check_answers,
@@ -42,7 +40,10 @@ from grounding_rewards.rewards.completions import (
     decoded,
     tokenizer_of,
 )
-from grounding_rewards.rewards.registry import make_box_reward, name_of, takes
+from grounding_rewards.rewards.controls import TextReward
+from grounding_rewards.rewards.f_beta import MeanIoUReward
+from grounding_rewards.rewards.label_matching import LabelCodes
+from grounding_rewards.rewards.registry import TEXT_CONTROLS, check_parameters, make_box_reward, name_of, takes
 from grounding_rewards.rewards.schedules import (
     Pace,
     Schedules,
@@ -57,9 +58,9 @@ from grounding_rewards.rewards.scoring import (
     ScoredBatch,
     ScoredCompletion,
     has_labels,
-    judge,
     named_format,
     predicted_boxes,
+    score_batch,
     score_boxes,
 )
 
@@ -69,7 +70,7 @@ class RolloutWarning(PackageWarning):
 
 
 @dataclass(frozen=True)
-class GroundingReward:
+class GroundingReward(BoxScorer):
     """A reward on text: reads boxes out of completions and scores them. Made by :func:`get_reward`.
 
     Frozen, hashable and picklable, with ``__name__``, as TRL wants its reward functions.
@@ -86,10 +87,11 @@ class GroundingReward:
             it: without a closing mark it has no answer.
         readers: what a row with several readers earns: ``"best"``, the reward by the reader who suits the answer best;
             ``"mean"``, the expected reward by one of them; or ``"weighted"``, by all findings at once, each weighted by
-            the share of readers who drew it, for rewards that have ``reader_weights``.
+            the share of readers who drew it, for rewards with ``supports_reader_weights``.
         tokenizer: decodes ``completion_ids`` where special tokens carry the syntax of the boxes or mark thinking.
         stop_ids: tokens that are left out when a completion is decoded, as are the tokenizer's own end and padding.
         schedules: the scheduled parameters by name, which calling the reward follows; all else takes the final values.
+        text_reward: a control that scores the texts; `box_reward` then gives only the matches that are logged.
     """
 
     name: str
@@ -103,6 +105,7 @@ class GroundingReward:
     tokenizer: Any = field(default=None, compare=False, repr=False)
     stop_ids: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
     schedules: Schedules = ()
+    text_reward: TextReward | None = None
     # They only watch: nothing they have seen affects a reward.
     _watcher: SpaceWatcher = field(default_factory=SpaceWatcher, init=False, compare=False, repr=False)
     _thinking: ThinkingWatcher = field(default_factory=ThinkingWatcher, init=False, compare=False, repr=False)
@@ -125,7 +128,8 @@ class GroundingReward:
         check_word("on_unparseable", self.on_unparseable, ("zero", "empty"))
         check_word("on_truncated", self.on_truncated, ("keep", "zero"))
         check_word("readers", self.readers, ("best", "mean", "weighted"))
-        if self.readers == "weighted" and not hasattr(self.box_reward, "reader_weights"):
+        is_weighting = isinstance(self.box_reward, BoxReward) and self.box_reward.supports_reader_weights
+        if self.readers == "weighted" and not is_weighting:
             raise ValueError(
                 f"Expected 'best' or 'mean' for `readers` of reward {self.name}, got 'weighted'. "
                 "Only soft_f1 weighs findings: take it, or 'mean', the expected reward."
@@ -158,89 +162,34 @@ class GroundingReward:
     @property
     def judges_boxes(self) -> bool:
         """Whether boxes and references decide, and not the text or the other answers alone, as with most controls."""
-        return not (hasattr(self.box_reward, "of_text") or hasattr(self.box_reward, "of_batch"))
+        return self.text_reward is None
 
-    def score(
+    def label_codes(
+        self, pred_labels: Iterable[str | None] | None, gt_labels: Iterable[str | None] | None
+    ) -> LabelCodes | None:
+        """As :meth:`BoxReward.label_codes`."""
+        return self.box_reward.label_codes(pred_labels, gt_labels) if self.compares_labels else None
+
+    def score_flat(
         self,
-        pred: ArrayLike,
-        gt: ArrayLike,
+        pred: BoxBatch,
+        gt: BoxBatch,
+        scores: Array | None = None,
         *,
-        ignore: ArrayLike | None = None,
-        pred_labels: Sequence[str | None] | None = None,
-        gt_labels: Sequence[str] | None = None,
-    ) -> float:
-        """The reward of predicted boxes against ground truth; arguments and errors are :meth:`BoxReward.score`'s.
-
-        Example:
-            >>> get_reward("R3").score([[0, 0, 10, 8]], [[0, 0, 10, 10]])
-            0.8
-            >>> labels = {"pred_labels": ["mass"], "gt_labels": ["nodule"]}
-            >>> get_reward("R3", label_matching="exact").score([[0, 0, 10, 8]], [[0, 0, 10, 10]], **labels)
-            0.0
-        """
-        return self._outcomes(*_each_one_image(pred, gt, ignore, pred_labels, gt_labels)).reward.tolist()[0]
-
-    def score_many(
-        self,
-        pred: Sequence[ArrayLike],
-        gt: Sequence[ArrayLike],
-        *,
-        ignore: Sequence[ArrayLike] | None = None,
-        pred_labels: Sequence[Sequence[str | None]] | None = None,
-        gt_labels: Sequence[Sequence[str]] | None = None,
-    ) -> list[float]:
-        """:meth:`score` for n images at once, each argument with one entry per image; far faster than one by one.
+        ignore: BoxBatch | None = None,
+        labels: LabelCodes | None = None,
+    ) -> Outcomes:
+        """As :meth:`BoxReward.score_flat`, for rewards of third parties too.
 
         Raises:
-            ValueError: ``pred`` and ``gt`` differ in length, or hold something that is no box array.
-
-        Example:
-            >>> get_reward("R3").score_many([[[0, 0, 10, 8]], []], [[[0, 0, 10, 10]], []])
-            [0.8, 0.2]
+            ValueError: the reward scores texts, and boxes alone have no number.
         """
-        return self._outcomes(pred, gt, ignore, pred_labels, gt_labels).reward.tolist()
-
-    def explain(
-        self,
-        pred: ArrayLike,
-        gt: ArrayLike,
-        *,
-        ignore: ArrayLike | None = None,
-        pred_labels: Sequence[str | None] | None = None,
-        gt_labels: Sequence[str] | None = None,
-    ) -> Explanation:
-        """Like :meth:`score`, but with everything that led to the number, as :meth:`BoxReward.explain`.
-
-        Example:
-            >>> explained = get_reward("R3").explain([[0, 0, 10, 8], [50, 50, 60, 60]], [[0, 0, 10, 10]])
-            >>> explained.tp, explained.fp, explained.fn, explained.matches, explained.ious
-            (1, 1, 0, ((0, 0),), (0.8,))
-        """
-        return self._outcomes(*_each_one_image(pred, gt, ignore, pred_labels, gt_labels)).explanations()[0]
-
-    def _outcomes(
-        self,
-        pred: Sequence[ArrayLike],
-        gt: Sequence[ArrayLike],
-        ignore: Sequence[ArrayLike] | None,
-        pred_labels: Sequence[Sequence[str | None]] | None,
-        gt_labels: Sequence[Sequence[str]] | None,
-    ) -> Outcomes:
-        if len(pred) != len(gt):
+        if not self.judges_boxes:
             raise ValueError(
-                f"Expected as many images for `gt` as for `pred`, got {len(gt)} and {len(pred)}. "
-                "Give an entry for each image, empty where it has no box."
+                f"Expected a reward on boxes for `score`, got {self.name}, which scores texts. "
+                "Call it with completions and the dataset's columns."
             )
-        of_pred, of_gt = (
-            None if labels is None else list(chain.from_iterable(labels)) for labels in (pred_labels, gt_labels)
-        )
-        return score_boxes(
-            self.box_reward,
-            BoxBatch.of(pred, "pred"),
-            BoxBatch.of(gt, "gt"),
-            ignore=None if ignore is None else BoxBatch.of(ignore, "ignore"),
-            labels=self.box_reward.label_codes(of_pred, of_gt) if self.compares_labels else None,
-        )
+        return score_boxes(self.box_reward, pred, gt, scores, ignore=ignore, labels=labels)
 
     def __call__(
         self,
@@ -327,7 +276,7 @@ class GroundingReward:
             scheduled = {f"{self.name}/{parameter}": value for parameter, value in values.items()}
             for column, entries in columns_of(batch, given, scheduled).items():
                 log_extra(f"{self.name}/{column}", entries)
-        return batch.reward.tolist()
+        return batch.outcomes.reward.tolist()
 
     def details(self, completions: Sequence[Any], **columns: Any) -> list[ScoredCompletion]:
         """Score one batch and say why; takes the same columns as the reward itself. Schedules are at their ends.
@@ -357,7 +306,7 @@ class GroundingReward:
         return changed
 
     def _score(self, completions: Sequence[Any], columns: Mapping[str, Any]) -> ScoredBatch:
-        return judge(self._read(completions, columns, labelled=self.compares_labels), self)
+        return score_batch(self._read(completions, columns, labelled=self.compares_labels), self)
 
     def _read(self, completions: Sequence[Any], columns: Mapping[str, Any], *, labelled: bool) -> ReadBatch:
         check_answers(completions)
@@ -476,11 +425,6 @@ def _warn_of_doubled_images() -> None:
     )
 
 
-def _each_one_image(*parts: Any) -> list[Any]:
-    """Each part of one image as a batch of one; None stays None."""
-    return [None if part is None else [part] for part in parts]
-
-
 def get_reward(
     name: Any,
     *,
@@ -553,31 +497,43 @@ def get_reward(
             "or build it by name with other options."
         )
     final, schedules = split_schedules(params)
-    with naming_schedules(schedules):
-        made = make_box_reward(name, final)
-    if isinstance(made, GroundingReward):
-        made = made.box_reward
-    if not takes(getattr(made, "score", None), None, None):
-        raise ValueError(
-            f"Expected an object with `score(pred, gt)` for reward {name_of(name)!r}, got {made!r}. "
-            "Give its class that method, of these two arguments, or subclass BoxReward."
-        )
-    with naming_schedules(schedules):
-        # The other end of every schedule: where both are in range all that lies between is.
-        with_values(made, {parameter: one.start for parameter, one in schedules})
+    text_reward = None
+    if isinstance(name, str) and name in TEXT_CONTROLS:
+        check_parameters(name, TEXT_CONTROLS[name], params)
+        box_reward, text_reward = MeanIoUReward(), TextReward.of(TEXT_CONTROLS[name], params)
+    else:
+        box_reward = _box_reward(name, final, schedules)
     # GroundingReward turns a mapping into a format.
-    given: Any = box_format
+    declared_format: Any = box_format
     return GroundingReward(
         name_of(name) if log_as is None else log_as,
-        made,
-        given,
+        box_reward,
+        declared_format,
         on_unparseable,
         on_truncated,
         prompt_opens_thinking,
         readers,
         tokenizer,
         schedules=schedules,
+        text_reward=text_reward,
     )
+
+
+def _box_reward(reward: Any, params: Mapping[str, Any], schedules: Schedules) -> Any:
+    """The reward on boxes, valid at both ends of every schedule."""
+    with naming_schedules(schedules):
+        box_reward = make_box_reward(reward, params)
+    if isinstance(box_reward, GroundingReward):
+        box_reward = box_reward.box_reward
+    if not takes(getattr(box_reward, "score", None), None, None):
+        raise ValueError(
+            f"Expected an object with `score(pred, gt)` for reward {name_of(reward)!r}, got {box_reward!r}. "
+            "Give its class that method, of these two arguments, or subclass BoxReward."
+        )
+    with naming_schedules(schedules):
+        # Validate the start values too; values in between are then valid.
+        with_values(box_reward, {parameter: schedule.start for parameter, schedule in schedules})
+    return box_reward
 
 
 def score_columns(
@@ -619,7 +575,7 @@ def score_columns(
     }
     for reward, batch in zip(rewards, batches, strict=True):
         name = reward.__name__
-        found[name] = batch.reward.tolist()
+        found[name] = batch.outcomes.reward.tolist()
         found |= {f"{name}/{part}": getattr(batch.outcomes, part).tolist() for part in (*PARTS, *COUNTS)}
         found[f"{name}/reason"] = batch.reasons()
     return found
@@ -631,7 +587,7 @@ def score_batches(rewards: Sequence[GroundingReward], completions: Sequence[Any]
     Example:
         >>> rewards = [get_reward(name, box_format="qwen3-vl") for name in ("R3", "R5")]
         >>> batches = score_batches(rewards, ["[]"], boxes=[[]], width=[100], height=[100])
-        >>> [batch.reward.tolist() for batch in batches]
+        >>> [batch.outcomes.reward.tolist() for batch in batches]
         [[0.2], [0.2]]
     """
     check_alike(rewards)
@@ -640,7 +596,7 @@ def score_batches(rewards: Sequence[GroundingReward], completions: Sequence[Any]
     batches = []
     for reward in rewards:
         reward._refuse_lost_labels(read.formats)
-        batches.append(judge(read, reward))
+        batches.append(score_batch(read, reward))
     first._notice_wrong_reading(batches[0])
     return batches
 

@@ -27,16 +27,16 @@ from grounding_rewards.rewards.average_precision import average_precision_of_hit
 
 
 @dataclass(frozen=True, kw_only=True)
-class _PublishedReward(ABC):
+class PublishedReward(ABC):
     """A formula for answers and references that both have boxes; where one side has none, 0.
 
     Attributes:
         both_empty: what is earned where neither side has a box.
-        in_shares: whether boxes come as shares of the image's sides.
+        normalised_boxes: whether boxes come as fractions of the image's width and height.
     """
 
     both_empty: ClassVar[float] = 0.0
-    in_shares: ClassVar[bool] = False
+    normalised_boxes: ClassVar[bool] = False
 
     def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
         p, g = as_box_array(pred, "pred"), as_box_array(gt, "gt")
@@ -50,7 +50,7 @@ class _PublishedReward(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _FirstBoxReward(_PublishedReward):
+class _FirstBoxReward(PublishedReward):
     """A formula for the first predicted box and the first reference box; a broken one earns 0."""
 
     def _of_boxes(self, p: Boxes, g: Boxes) -> float:
@@ -62,7 +62,7 @@ class _FirstBoxReward(_PublishedReward):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RadVLMReward(_PublishedReward):
+class RadVLMReward(PublishedReward):
     """radvlm: soft F1 of one-to-one pairs, with false boxes beside the mass of the right ones, in [0, 1].
 
     ``mass = Σ IoU`` of the pairs with the largest sum of IoUs, ``R = mass / (m + ε)``, ``P = mass / (mass + f + ε)``
@@ -89,7 +89,7 @@ class RadVLMReward(_PublishedReward):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MedVisionReward(_PublishedReward):
+class MedVisionReward(PublishedReward):
     """medvision: exp(-mean relative error) of the four coordinates of one box, in [0, 1].
 
     ``exp(-mean_k |p_k - g_k| / (g_k + 1e-15))`` of x1, y1, x2, y2. What an error costs depends on where the finding
@@ -116,7 +116,7 @@ class MedVisionReward(_PublishedReward):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MedVisionCIoUReward(_PublishedReward):
+class MedVisionCIoUReward(PublishedReward):
     """medvision_ciou: exp(-(1 - CIoU) / 2) of one box, in [0, 1]: MedVision's later form.
 
     CIoU as its authors publish it but for three things: swapped corners are put in order, IoU is 0 where the union is
@@ -136,7 +136,7 @@ class MedVisionCIoUReward(_PublishedReward):
     under ``exp_decay``, read in 2026-11; its format reward is left out.
     """
 
-    in_shares = True
+    normalised_boxes = True
 
     def _of_boxes(self, p: Boxes, g: Boxes) -> float:
         if not np.isfinite(p[-1]).all():
@@ -208,7 +208,7 @@ class VLMR1Reward(_FirstBoxReward):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VLMR1DetectionReward(_PublishedReward):
+class VLMR1DetectionReward(PublishedReward):
     """vlm_r1_detection: COCO's mAP of one image times ``min(1, m / n)``, in [0, 1].
 
     AP at 101 recall levels and IoU 0.5, 0.55, …, 0.95 with equal confidences, so in the order of writing, where each
@@ -260,7 +260,7 @@ class MedGroundR1Reward(_FirstBoxReward):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VisualRFTReward(_PublishedReward):
+class VisualRFTReward(PublishedReward):
     """visual_rft: the IoUs of the hits over the larger number of boxes, in [0, 1].
 
     Boxes that repeat one are left out. In turn each takes the free reference box of largest IoU, if that is above 0.5;
@@ -305,7 +305,7 @@ class PerceptionR1Reward(_FirstBoxReward):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PerceptionR1DetectionReward(_PublishedReward):
+class PerceptionR1DetectionReward(PublishedReward):
     """perception_r1_detection: F1, labels and IoU of pairs, less false and missed boxes, in [0, 2.75].
 
     Pairs have the least sum of ``5 L1 - 2 GIoU``, L1 of centres and sides in pixels, which decides alone; those above
@@ -348,7 +348,7 @@ class PerceptionR1DetectionReward(_PublishedReward):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VisionReasonerReward(_PublishedReward):
+class VisionReasonerReward(PublishedReward):
     """vision_reasoner: hits of two kinds over the larger number of boxes, in [0, 2].
 
     Pairs earn 1 for an IoU above 0.5 and 1 for a mean distance of the four coordinates below 10 pixels of an image of
@@ -368,7 +368,7 @@ class VisionReasonerReward(_PublishedReward):
     Source: Liu et al., VisionReasoner, arXiv 2505.12081; ``vision_reasoner_accuracy_reward`` of its training code.
     """
 
-    in_shares = True
+    normalised_boxes = True
 
     def _of_boxes(self, p: Boxes, g: Boxes) -> float:
         p, g = 840 * p, 840 * g
@@ -382,7 +382,7 @@ class VisionReasonerReward(_PublishedReward):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeMoRLReward(_PublishedReward):
+class NeMoRLReward(PublishedReward):
     """nemo_rl: GIoU of the one box of an answer, in [-1, 1]; 0 for an answer with no box or several.
 
     Union and hull are at least 0.001 of the image, so that a right box smaller than that earns less than 1: one of 1
@@ -401,7 +401,7 @@ class NeMoRLReward(_PublishedReward):
     Source: NVIDIA-NeMo/RL 7ea279a, nemo_rl/environments/rewards.py, ``bbox_giou_reward``.
     """
 
-    in_shares = True
+    normalised_boxes = True
 
     def _of_boxes(self, p: Boxes, g: Boxes) -> float:
         if len(p) != 1 or not valid_boxes(p)[0]:

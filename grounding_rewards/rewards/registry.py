@@ -23,22 +23,23 @@ _SPECIFIED: dict[str, Factory] = {
     "R4": f_beta.SplineIoUReward,
     "R5": f_beta.PiecewiseIoUReward,
 }
-_CONTROLS: dict[str, Factory] = {
-    "pointing": controls.PointingReward,
-    "format_only": controls.FormatOnlyReward,
-    "constant": controls.ConstantReward,
-    "random": controls.RandomReward,
-    "consensus": controls.ConsensusReward,
+#: Controls that score texts: functions as TRL takes them.
+TEXT_CONTROLS: dict[str, Factory] = {
+    "format_only": controls.format_only,
+    "constant": controls.constant,
+    "random": controls.random,
+    "consensus": controls.consensus,
 }
 #: The rewards of the specification by name.
 SPECIFICATION_REWARDS = tuple(_SPECIFIED)
-#: The names of what stands beside the rewards in a study, and does not ask boxes to fit.
-CONTROLS = tuple(_CONTROLS)
+#: Names of the rewards that do not ask boxes to fit: what a study compares the others with.
+CONTROLS = ("pointing", *TEXT_CONTROLS)
 #: All rewards by name; one that the specification does not have is one line here.
 REGISTRY: dict[str, Factory] = {
     **_SPECIFIED,
     "soft_f1": f_beta.SoftF1Reward,
-    **_CONTROLS,
+    "pointing": controls.PointingReward,
+    **TEXT_CONTROLS,
 }
 
 
@@ -67,8 +68,8 @@ def summary_of(name: str) -> str:
         'F-beta times the mean of the matched IoUs, in [0, 1].'
     """
     known = {**PUBLISHED, **REGISTRY}
-    told = inspect.getdoc(known[name]) if name in known else None
-    return (told or "").partition("\n")[0].removeprefix(f"{name}: ")
+    docstring = inspect.getdoc(known[name]) if name in known else None
+    return (docstring or "").partition("\n")[0].removeprefix(f"{name}: ")
 
 
 def describe_rewards() -> str:
@@ -81,11 +82,11 @@ def describe_rewards() -> str:
     lines = []
     for name, factory in REGISTRY.items():
         lines.append(f"  {name}: {summary_of(name)}".rstrip(": "))
-        taken = [
-            one.name if one.default is one.empty else f"{one.name}={one.default!r}"
-            for one in _parameters(factory) or ()
+        options = [
+            option.name if option.default is option.empty else f"{option.name}={option.default!r}"
+            for option in _parameters(factory) or ()
         ]
-        lines.append(f"      {', '.join(taken) or 'no parameters'}")
+        lines.append(f"      {', '.join(options) or 'no parameters'}")
     return "\n".join(lines)
 
 
@@ -212,9 +213,9 @@ def look_up(name: str) -> Any:
         >>> look_up("R3").__name__
         'MeanIoUReward'
     """
-    for known in (REGISTRY, PUBLISHED):
-        if isinstance(name, str) and name in known:
-            return known[name]
+    for registry in (REGISTRY, PUBLISHED):
+        if isinstance(name, str) and name in registry:
+            return registry[name]
     if isinstance(name, str) and "." in name:
         module, _, attribute = name.rpartition(".")
         try:
@@ -224,11 +225,12 @@ def look_up(name: str) -> Any:
                 f"Expected an importable path for `reward`, got {name!r} ({type(error).__name__}: {error}). "
                 "Check the spelling and PYTHONPATH."
             ) from error
-    near = difflib.get_close_matches(str(name).casefold(), {one.casefold(): one for one in (*REGISTRY, *PUBLISHED)}, 1)
-    guess = next((f"Did you mean {one}? " for one in (*REGISTRY, *PUBLISHED) if one.casefold() in near), "")
+    names = {reward.casefold(): reward for reward in (*REGISTRY, *PUBLISHED)}
+    matches = difflib.get_close_matches(str(name).casefold(), names, 1)
+    guess = f"Did you mean {names[matches[0]]}? " if matches else ""
     raise ValueError(
-        f"Expected a known name for `reward`, got {name!r}. {guess}Use one of: {', '.join(REGISTRY)}; one of others': "
-        f"{', '.join(PUBLISHED)}; or a dotted path."
+        f"Expected a known name for `reward`, got {name!r}. {guess}Use one of: {', '.join(REGISTRY)}; a published "
+        f"reward: {', '.join(PUBLISHED)}; or a dotted path."
     )
 
 
@@ -252,14 +254,16 @@ def takes(function: Any, *args: Any, **kwargs: Any) -> bool:
     return True
 
 
-def takes_completions(found: Any) -> bool:
+def takes_completions(reward: Any) -> bool:
     """Whether this is called as TRL calls a reward function; a class is none, but its objects may be.
 
     Example:
         >>> takes_completions(lambda completions, **columns: [0.0]), takes_completions(dict)
         (True, False)
     """
-    return callable(found) and not inspect.isclass(found) and "completions" in inspect.signature(found).parameters
+    if not callable(reward) or inspect.isclass(reward):
+        return False
+    return "completions" in inspect.signature(reward).parameters
 
 
 def check_parameters(name: str, factory: Factory, params: Mapping[str, Any]) -> None:
@@ -278,14 +282,14 @@ def check_parameters(name: str, factory: Factory, params: Mapping[str, Any]) -> 
         Traceback (most recent call last):
         ValueError: Expected known parameters for reward `any`, got 'betta'. Did you mean beta? Use some of: beta.
     """
-    taken = _parameters(factory)
-    if taken is None:
+    options = _parameters(factory)
+    if options is None:
         return
-    legal = [p.name for p in taken if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    legal = [p.name for p in options if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     unknown = [param for param in params if param not in legal]
-    if unknown and not any(p.kind is p.VAR_KEYWORD for p in taken):
-        near = difflib.get_close_matches(unknown[0], legal, 1)
-        advice = f"Did you mean {near[0]}? " if near else ""
+    if unknown and not any(p.kind is p.VAR_KEYWORD for p in options):
+        matches = difflib.get_close_matches(unknown[0], legal, 1)
+        advice = f"Did you mean {matches[0]}? " if matches else ""
         if "iou_threshold" in unknown:
             advice = f"{name} has no threshold: leave iou_threshold out. "
         raise ValueError(
@@ -293,7 +297,7 @@ def check_parameters(name: str, factory: Factory, params: Mapping[str, Any]) -> 
             + (f"Use some of: {', '.join(legal)}." if legal else "It takes none: leave them out.")
         )
     optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    missing = [p.name for p in taken if p.kind not in optional and p.default is p.empty and p.name not in params]
+    missing = [p.name for p in options if p.kind not in optional and p.default is p.empty and p.name not in params]
     if missing:
         raise ValueError(
             f"Expected values for {', '.join(f'`{param}`' for param in missing)} of reward `{name}`, "
@@ -318,11 +322,11 @@ def spread_kwargs(rewards: Sequence[object], kwargs: object) -> list[dict[str, A
     if kwargs is None:
         return [{} for _ in rewards]
     each: Sequence[Any] = kwargs if isinstance(kwargs, (list, tuple)) else [kwargs]
-    if len(each) == len(rewards) and all(one is None or isinstance(one, Mapping) for one in each):
-        return [dict(one or {}) for one in each]
-    wanted = "a mapping" if len(rewards) == 1 else f"a list of {len(rewards)} mappings"
+    if len(each) == len(rewards) and all(params is None or isinstance(params, Mapping) for params in each):
+        return [dict(params or {}) for params in each]
+    expected = "a mapping" if len(rewards) == 1 else f"a list of {len(rewards)} mappings"
     raise ValueError(
-        f"Expected {wanted} for reward_kwargs, got {kwargs!r}. "
+        f"Expected {expected} for reward_kwargs, got {kwargs!r}. "
         "Write parameters by name, for example beta: 1.5; for several rewards one mapping each."
     )
 
@@ -332,7 +336,9 @@ def _origin(factory: Factory) -> tuple[Any, Any]:
 
 
 def _parameters(factory: Factory) -> list[inspect.Parameter] | None:
-    """The parameters of a factory; None for a built-in without a signature."""
+    """The parameters of a factory or control; None for a built-in without a signature."""
+    if factory in TEXT_CONTROLS.values():
+        return controls.control_parameters(factory)
     try:
         return list(inspect.signature(factory).parameters.values())
     except ValueError:

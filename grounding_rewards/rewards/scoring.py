@@ -1,8 +1,8 @@
-"""A batch of completions: read, judged and scored.
+"""A batch of completions, read and scored.
 
-`ReadBatch` is the boxes of each text in pixels of its image, and what it will be scored against; judging settles broken
-boxes, regions, labels, readers and texts without an answer; `ScoredBatch` is the number of each and why, for the
-trainer, for a log and for a person.
+`ReadBatch` is the boxes of each text in pixels of its image, and the references. :func:`score_batch` settles broken
+boxes, ignore regions, labels, readers and texts without an answer. `ScoredBatch` is the number of each completion and
+the reason, for the trainer, for a log and for a person.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.boxes import BoxBatch, frame_to_pixel, positions
-from grounding_rewards.columns import References, Sizes, column_of, frame_of_boxes, known_sizes
+from grounding_rewards.columns import References, Sizes, frame_of_boxes, known_sizes
 from grounding_rewards.parsing import (
     BoxFormat,
     BrokenBox,
@@ -32,9 +32,10 @@ from grounding_rewards.parsing import (
     read_boxes,
 )
 from grounding_rewards.parsing.results import with_broken
-from grounding_rewards.rewards.box_reward import Explanation, Outcomes
+from grounding_rewards.rewards.box_reward import BoxReward, BoxScorer, Explanation, Outcomes
 from grounding_rewards.rewards.f_beta import MeanIoUReward
 from grounding_rewards.rewards.label_matching import LabelCodes
+from grounding_rewards.rewards.published import PublishedReward
 
 
 def named_format(name: Any) -> BoxFormat:
@@ -71,7 +72,7 @@ def has_labels(fmt: BoxFormat) -> bool:
 
 @dataclass(frozen=True)
 class ReadBatch:
-    """n completions: their texts, what was read in them and how, and what the dataset says of their images.
+    """n completions: their texts, the boxes read in them and how, and the dataset's references and columns.
 
     ``sizes`` are None where the columns do not state them.
     """
@@ -97,25 +98,13 @@ def predicted_boxes(
     return BoxBatch(frame_to_pixel(flat, frame_of_boxes(formats, columns, counts, sizes)), counts)
 
 
-def row_names(read: ReadBatch) -> list[str]:
-    """What tells each row from others, whatever stands beside it in the batch: its id, or else its reference boxes."""
-    n, references = len(read.raws), read.references
-    rows = range(n) if references.rows is None else references.rows
-    drawn: list[list[Any]] = [[] for _ in range(n)]
-    parts = np.split(references.boxes.flat, np.cumsum(references.boxes.counts))[:-1]
-    for row, boxes in zip(rows, parts, strict=True):
-        drawn[row].append(boxes.tolist())
-    ids = column_of(read.columns, "id", n) or [None] * n
-    return [str(boxes if name is None else name) for boxes, name in zip(drawn, ids, strict=True)]
-
-
 @dataclass(frozen=True)
 class ScoredCompletion:
     """One completion, read and scored.
 
     Attributes:
         reward: the number that the trainer gets.
-        reason: one line for a person: why.
+        reason: one line for a person.
         parsed: the boxes in the text, in original pixels, its status and what was rejected.
         explanation: matches, F-beta and quality.
         reader: index of the reader in ``reader_boxes`` by whom the answer is best, and is explained; None where the row
@@ -131,26 +120,30 @@ class ScoredCompletion:
 
 @dataclass(frozen=True)
 class ScoredBatch(ReadBatch):
-    """Beside what was read: what was matched, the rewards (n,), and the references and reader that suit each best."""
+    """A batch with its rewards and matches, and the references and reader by whom each completion is best."""
 
     outcomes: Outcomes
-    reward: NDArray[np.float64]
     gt: BoxBatch
     readers: Sequence[int | None]
 
+    @property
+    def reward(self) -> NDArray[np.float64]:
+        """The reward of each completion, (n,)."""
+        return self.outcomes.reward
+
     def explanations(self) -> list[Explanation]:
         """What led to the number of each completion; indices are of the boxes that were read."""
-        explained = replace(self.outcomes, reward=self.reward).explanations()
-        for k, (raw, made) in enumerate(zip(self.raws, explained, strict=True)):
+        explanations = self.outcomes.explanations()
+        for k, (raw, explanation) in enumerate(zip(self.raws, explanations, strict=True)):
             if raw.broken:
                 # Broken boxes count in the outcomes, and have no place among the boxes that were read.
-                broken = [one.place + before for before, one in enumerate(raw.broken)]
-                explained[k] = replace(
-                    made,
-                    matches=tuple((i - bisect(broken, i), j) for i, j in made.matches),
-                    ignored=tuple(i - bisect(broken, i) for i in made.ignored),
+                broken = [box.place + before for before, box in enumerate(raw.broken)]
+                explanations[k] = replace(
+                    explanation,
+                    matches=tuple((i - bisect(broken, i), j) for i, j in explanation.matches),
+                    ignored=tuple(i - bisect(broken, i) for i in explanation.ignored),
                 )
-        return explained
+        return explanations
 
     def parsed(self) -> list[ParsedBoxes]:
         """What was read in each completion, in pixels of its image."""
@@ -169,24 +162,24 @@ class ScoredBatch(ReadBatch):
 
     def reasons(self) -> list[str]:
         """One line for a person for each completion: why it earned what it did."""
-        own = self.outcomes
-        numbers = (self.pred.counts, own.n, own.m, own.tp, own.ignored.sum(axis=1), own.mean_iou)
-        return list(map(_reason, self.raws, *(one.tolist() for one in numbers)))
+        of = self.outcomes
+        numbers = (self.pred.counts, of.n, of.m, of.tp, of.ignored.sum(axis=1), of.mean_iou)
+        return list(map(_reason, self.raws, *(column.tolist() for column in numbers)))
 
 
-def _reason(raw: RawBoxes, read: int, counted: int, m: int, tp: int, ignored: int, mean_iou: float) -> str:
+def _reason(raw: RawBoxes, read: int, scored: int, m: int, tp: int, ignored: int, mean_iou: float) -> str:
     n = read - ignored
-    broken = counted - n
+    broken = scored - n
     if not ignored and n == 0 and raw.status != "empty":
-        found = ", ".join(f"{count} × {reason}" for reason, count in raw.rejected.items())
-        return f"{raw.status}: {found or 'no complete box and no no-finding statement'}"
-    aside = [f"{ignored} {_boxes(ignored)} ignored"] if ignored else []
+        rejected = ", ".join(f"{count} × {reason}" for reason, count in raw.rejected.items())
+        return f"{raw.status}: {rejected or 'no complete box and no no-finding statement'}"
+    excused = [f"{ignored} {_boxes(ignored)} ignored"] if ignored else []
     if m == 0:
         if n or broken:
             stray = f"{n} {_boxes(n)}" if n else f"{broken} broken {_boxes(broken)}"
-            return ", ".join([f"{stray} where there is nothing to find", *aside])
+            return ", ".join([f"{stray} where there is nothing to find", *excused])
         if ignored:
-            return ", ".join(["nothing to find" if raw.status == "boxes" else raw.status, *aside])
+            return ", ".join(["nothing to find" if raw.status == "boxes" else raw.status, *excused])
         return "nothing to find, and says so"
     if n == 0 and not ignored:
         return f"says there is nothing, misses {m}"
@@ -195,7 +188,7 @@ def _reason(raw: RawBoxes, read: int, counted: int, m: int, tp: int, ignored: in
         parts.append(f"{n - tp} false {_boxes(n - tp)}")
     if broken:
         parts.append(f"{broken} broken {_boxes(broken)}")
-    parts += aside
+    parts += excused
     if tp:
         parts.append(f"mean IoU {mean_iou:.2f}")
     return ", ".join(parts)
@@ -205,70 +198,84 @@ def _boxes(count: int) -> str:
     return "box" if count == 1 else "boxes"
 
 
-def judge(read: ReadBatch, reward: Any) -> ScoredBatch:
+def score_batch(read: ReadBatch, reward: Any) -> ScoredBatch:
     """Score a batch that was read.
 
     Args:
         read: n completions.
         reward: a :class:`grounding_rewards.rewards.grounding.GroundingReward`.
     """
-    raws, pred, references, ignore = read.raws, read.pred, read.references, read.ignore
     box_reward = reward.box_reward
-    counted = _with_broken_boxes(raws, pred)
-    stated = _of_boxes(raws, attrgetter("scores"), attrgetter("score"))
-    # None becomes NaN
-    scores = None if {None}.issuperset(stated) else np.array(stated, dtype=np.float64)
+    pred, gt, ignore = _with_broken_boxes(read.raws, read.pred), read.references.boxes, read.ignore
+    scores = _predicted_scores(read.raws)
     labels = None
     if reward.compares_labels:
-        of_pred = _of_boxes(raws, attrgetter("labels"), attrgetter("label"))
-        labels = box_reward.label_codes(of_pred, references.labels)
-    # On an image without findings a text must say so, or hold boxes and be whole, to be rewarded; holding no box is
-    # not enough. A text whose boxes all lie in ignore regions counts as saying so; one with something broken in the
-    # place of a box never does, and one that was cut off earns nothing, lest breaking off be cheaper than a box.
-    lenient = reward.on_unparseable == "empty"
-    credited = [
-        raw.status in ("empty", "boxes") or (lenient and raw.status == "unparseable" and is_silent(raw.rejected))
-        for raw in raws
-    ]
-    gt, rows = references.boxes, references.rows
+        pred_labels = _of_boxes(read.raws, attrgetter("labels"), attrgetter("label"))
+        labels = box_reward.label_codes(pred_labels, read.references.labels)
+    credited = [_earns_bonus(raw, reward.on_unparseable) for raw in read.raws]
+    rows = read.references.rows
     if rows is not None:
-        where = positions(counted.counts, rows)
-        counted, credited = counted.take(rows), [credited[row] for row in rows.tolist()]
-        scores = None if scores is None else scores[where]
+        # Several readers: an entry for each, with the same predictions.
+        places = positions(pred.counts, rows)
+        pred, credited = pred.take(rows), [credited[row] for row in rows.tolist()]
+        scores = None if scores is None else scores[places]
         ignore = None if ignore is None else ignore.take(rows)
-        labels = None if labels is None else replace(labels, pred=labels.pred[where])
-    by_boxes = box_reward if reward.judges_boxes else MeanIoUReward()
-    if getattr(box_reward, "in_shares", False):
-        sizes = _known_sides(read, box_reward)
+        labels = None if labels is None else replace(labels, pred=labels.pred[places])
+    if isinstance(box_reward, BoxReward | PublishedReward) and box_reward.normalised_boxes:
+        sizes = _image_sides(read, box_reward)
         sizes = sizes if rows is None else sizes[rows]
-        judged, against = _shares_of_image(counted, sizes), _shares_of_image(gt, sizes)
-        regions = None if ignore is None else _shares_of_image(ignore, sizes)
+        outcomes = score_boxes(
+            box_reward,
+            _normalised(pred, sizes),
+            _normalised(gt, sizes),
+            scores,
+            ignore=None if ignore is None else _normalised(ignore, sizes),
+            labels=labels,
+        )
     else:
-        judged, against, regions = counted, gt, ignore
-    outcomes = score_boxes(by_boxes, judged, against, scores, ignore=regions, labels=labels)
-    earned = outcomes.reward if all(credited) else np.where((outcomes.m > 0) | credited, outcomes.reward, 0.0)
-    suited: Sequence[int | None] = [None] * len(raws)
+        outcomes = score_boxes(box_reward, pred, gt, scores, ignore=ignore, labels=labels)
+    if not all(credited):
+        outcomes = replace(outcomes, reward=np.where((outcomes.m > 0) | credited, outcomes.reward, 0.0))
+    readers: Sequence[int | None] = [None] * len(read.raws)
     if rows is not None:
-        best = _first_best(earned, rows)
-        if reward.readers != "best":
-            weights = np.ones(len(rows)) if reward.readers == "mean" else box_reward.reader_weights(outcomes)
-            # Nothing was drawn where no box counts: by each reader it is right or wrong as a whole.
-            weights = np.where((np.bincount(rows, weights=outcomes.n) == 0)[rows], 1.0, weights)
-            mean = np.bincount(rows, weights=weights * earned) / np.bincount(rows, weights=weights)
-            # Rounding must not lift it above the best.
-            earned = np.minimum(mean, earned[best])
-        else:
-            earned = earned[best]
-        outcomes, gt = outcomes.take(best), gt.take(best)
-        suited = [references.readers[entry] for entry in best]
-    if hasattr(box_reward, "of_batch"):
-        earned = box_reward.of_batch(read)
-    elif hasattr(box_reward, "of_text"):
-        earned = np.array(list(map(box_reward.of_text, read.texts, raws, row_names(read))), dtype=np.float64)
-    return ScoredBatch(**vars(read), outcomes=outcomes, reward=earned, gt=gt, readers=suited)
+        best = _first_best(outcomes.reward, rows)
+        rewards = _over_readers(outcomes, rows, best, reward)
+        outcomes, gt = replace(outcomes.take(best), reward=rewards), gt.take(best)
+        readers = [read.references.readers[entry] for entry in best]
+    if reward.text_reward is not None:
+        columns = {**read.columns, "box_format": read.formats, "prompt_opens_thinking": read.opened}
+        rewards = np.array(reward.text_reward(read.texts, columns), dtype=np.float64)
+        outcomes = replace(outcomes, reward=rewards)
+    return ScoredBatch(**vars(read), outcomes=outcomes, gt=gt, readers=readers)
 
 
-def _known_sides(read: ReadBatch, box_reward: Any) -> NDArray[np.float64]:
+def _earns_bonus(raw: RawBoxes, on_unparseable: str) -> bool:
+    """Whether a text may be rewarded on an image without findings.
+
+    It must say so, or hold boxes and be whole; holding no box is not enough. A text whose boxes all lie in ignore
+    regions counts as saying so; one with something broken in the place of a box never does; one that was cut off earns
+    nothing, or breaking off would be cheaper than a box.
+    """
+    is_lenient = on_unparseable == "empty" and raw.status == "unparseable" and is_silent(raw.rejected)
+    return raw.status in ("empty", "boxes") or is_lenient
+
+
+def _over_readers(
+    outcomes: Outcomes, rows: NDArray[np.intp], best: NDArray[np.intp], reward: Any
+) -> NDArray[np.float64]:
+    """The reward of each row, (rows,), from those by each of its readers; ``best`` is the entry of the best reader."""
+    if reward.readers == "best":
+        return outcomes.reward[best]
+    weights = np.ones(len(rows)) if reward.readers == "mean" else reward.box_reward.reader_weights(outcomes)
+    # If no prediction counts, weight readers equally.
+    has_predictions = np.bincount(rows, weights=outcomes.n) > 0
+    weights = np.where(has_predictions[rows], weights, 1.0)
+    mean = np.bincount(rows, weights=weights * outcomes.reward) / np.bincount(rows, weights=weights)
+    # Rounding must not lift it above the best.
+    return np.minimum(mean, outcomes.reward[best])
+
+
+def _image_sides(read: ReadBatch, box_reward: Any) -> NDArray[np.float64]:
     """Width and height of each image, ``(n, 2)``.
 
     Raises:
@@ -277,13 +284,13 @@ def _known_sides(read: ReadBatch, box_reward: Any) -> NDArray[np.float64]:
     sizes = known_sizes(read.columns, len(read.raws))[:, :2]
     if np.isnan(sizes).any():
         raise ValueError(
-            f"Expected the sizes of all images for {type(box_reward).__name__}, which judges shares of the image, got "
+            f"Expected the sizes of all images for {type(box_reward).__name__}, which takes normalised boxes, got "
             f"none for image {int(np.isnan(sizes).any(axis=1).argmax())}. Add the columns `width` and `height`."
         )
     return sizes
 
 
-def _shares_of_image(boxes: BoxBatch, sizes: NDArray[np.float64]) -> BoxBatch:
+def _normalised(boxes: BoxBatch, sizes: NDArray[np.float64]) -> BoxBatch:
     return BoxBatch(boxes.flat / np.repeat(np.tile(sizes, 2), boxes.counts, axis=0), boxes.counts)
 
 
@@ -296,8 +303,15 @@ def _with_broken_boxes(raws: list[RawBoxes], pred: BoxBatch) -> BoxBatch:
         return pred
     broken = np.array([len(raw.broken) for raw in raws], dtype=np.int64)
     starts = np.repeat(np.cumsum(pred.counts) - pred.counts, broken)
-    places = starts + np.array([one.place for raw in raws for one in raw.broken], dtype=np.int64)
+    places = starts + np.array([box.place for raw in raws for box in raw.broken], dtype=np.int64)
     return BoxBatch(np.insert(pred.flat, places, np.nan, axis=0), pred.counts + broken)
+
+
+def _predicted_scores(raws: list[RawBoxes]) -> NDArray[np.float64] | None:
+    """The confidences of all boxes, NaN where a box has none; None if no box has any."""
+    scores = _of_boxes(raws, attrgetter("scores"), attrgetter("score"))
+    # None becomes NaN
+    return None if {None}.issuperset(scores) else np.array(scores, dtype=np.float64)
 
 
 _Value = TypeVar("_Value")
@@ -306,7 +320,7 @@ _Value = TypeVar("_Value")
 def _of_boxes(
     raws: list[RawBoxes], complete: Callable[[RawBoxes], list[_Value]], broken: Callable[[BrokenBox], _Value]
 ) -> list[_Value]:
-    """What all boxes state, label or confidence, in the order of :func:`_with_broken_boxes`."""
+    """The labels or confidences of all boxes, in the order of :func:`_with_broken_boxes`."""
     return list(
         chain.from_iterable(
             with_broken(complete(raw), raw.broken, broken) if raw.broken else complete(raw) for raw in raws
@@ -328,22 +342,22 @@ def score_boxes(
     Raises:
         ValueError: a third party's reward is not finite.
     """
-    if hasattr(box_reward, "score_flat"):
+    if isinstance(box_reward, BoxScorer):
         return box_reward.score_flat(pred, gt, scores, ignore=ignore, labels=labels)
-    # A third party's reward gives only the number, and knows nothing of ignore regions: R3 gives the matches that are
-    # logged beside it, and the ignored boxes, which are taken out first.
+    # A third party's reward gives only the number, and knows no ignore regions: R3 gives the matches that are logged
+    # with it, and the ignored boxes, which are taken out first.
     outcomes = MeanIoUReward().score_flat(pred, gt, ignore=ignore)
     ends_p, ends_g = np.cumsum(pred.counts), np.cumsum(gt.counts)
-    own = [
+    rewards = [
         float(box_reward.score(pred.flat[end_p - n : end_p][~ignored[:n]], gt.flat[end_g - m : end_g]))
         for end_p, n, end_g, m, ignored in zip(ends_p, pred.counts, ends_g, gt.counts, outcomes.ignored, strict=True)
     ]
-    if not np.isfinite(own).all():
+    if not np.isfinite(rewards).all():
         raise ValueError(
-            f"Expected finite numbers for the score of {type(box_reward).__name__}, got {own!r:.200}. "
+            f"Expected finite numbers for the score of {type(box_reward).__name__}, got {rewards!r:.200}. "
             "TRL would skip such a sample: return 0 where the reward is undefined."
         )
-    return replace(outcomes, reward=np.array(own, dtype=np.float64))
+    return replace(outcomes, reward=np.array(rewards, dtype=np.float64))
 
 
 def _first_best(reward: NDArray[np.float64], rows: NDArray[np.intp]) -> NDArray[np.intp]:

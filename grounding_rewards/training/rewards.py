@@ -127,7 +127,7 @@ def reward_with_parameters(reward: Any) -> str:
         reward = reward.reward
     if isinstance(reward, GroundingReward):
         schedules = [f"{name}: {one}" for name, one in reward.schedules]
-        return "; ".join([f"{reward.name}: {reward.box_reward!r}", *schedules])
+        return "; ".join([f"{reward.name}: {reward.text_reward or reward.box_reward!r}", *schedules])
     return reward_name(reward)
 
 

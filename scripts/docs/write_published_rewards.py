@@ -79,7 +79,7 @@ class Judge:
     def __init__(self, name: str) -> None:
         self.name = name
         self.reward = gr.get_reward(name).box_reward
-        self.side = SIDE if getattr(self.reward, "in_shares", False) else 1
+        self.side = SIDE if getattr(self.reward, "normalised_boxes", False) else 1
 
     def __call__(self, pred: list, gt: list) -> float:
         return self.reward.score(*(np.reshape(boxes, (-1, 4)) / self.side for boxes in (pred, gt)))

@@ -117,7 +117,7 @@ def test_they_have_names_of_their_own_and_are_no_default() -> None:
         assert factory.__doc__.startswith(f"{name}: ")
         assert "Source: " in factory.__doc__
         assert gr.get_reward(name, box_format="qwen3-vl").__name__ == name
-    with pytest.raises(ValueError, match="one of others': radvlm, medvision"):
+    with pytest.raises(ValueError, match="a published reward: radvlm, medvision"):
         gr.get_reward("medvlm")
     with pytest.raises(ValueError, match="Expected a new name"):
         gr.register_reward("radvlm", dict)
