@@ -297,7 +297,7 @@ def _earned(reward: Reward, texts: Sequence[str], columns: Mapping[str, list[Any
 
 def _ceiling(reward: Reward, boxes: Array, images: Sequence[AuditImage], doubt: str) -> Array:
     """The most that the reward says answers of so many boxes can earn, ``(images,)``; 1 where it says nothing."""
-    box_reward = reward.box_reward if getattr(reward, "judges_boxes", False) else None
+    box_reward = getattr(reward, "box_reward", None) if getattr(reward, "judges_boxes", False) else None
     stated = getattr(box_reward, "ceiling", None)
     unread = np.isnan(boxes)
     if box_reward is None or stated is None:
