@@ -40,7 +40,7 @@ def script(name: str) -> ModuleType:
     "name",
     [
         *("ask_findings", "check_families", "check_gpu", "check_integrations", "check_processes", "draw_before_after"),
-        *("draw_rewards", "draw_schedules", "estimate_memory", "find_small_nodules", "fuzz_parsing", "lowest_versions"),
+        *("draw_rewards", "estimate_memory", "find_small_nodules", "fuzz_parsing", "lowest_versions"),
         *("measure_answer_tokens", "place_images", "search_exploits", "simulate_dependence", "simulate_signal"),
         *("simulate_study", "take_pictures", "write_audit", "write_formats", "write_golden", "write_licences"),
         *("write_published_rewards", "write_study"),
