@@ -16,8 +16,8 @@ from tests.docs.blocks import CODE, FENCED, PAGES, blocks, inline_commands, ours
 
 # Where a line leaves something out for the reader to fill in.
 LEFT_OUT = {"...", "…"}
-# Programs of others, whose options are theirs.
-FOREIGN = {"accelerate", "lmms-eval", "pip", "sbatch", "swift", "trl", "uv"}
+# Programs of others, which have options of their own.
+FOREIGN = {"accelerate", "cd", "git", "lmms-eval", "pip", "sbatch", "swift", "trl", "uv"}
 OF_OTHERS = {"--KEY", "--key", "--kill-on-bad-exit", "--num_processes"}
 LANGUAGES = {"", "bash", "console", "json", "pycon", "python", "text", "toml", "yaml"}
 

@@ -1,7 +1,8 @@
-"""README.md: its commands, on a small folder in the layout that they name, with the small model; what ran where."""
+"""README.md and the two recipes: their commands and Python, on small stand-ins, with the small model."""
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 
@@ -13,18 +14,25 @@ for _library in ("datasets", "matplotlib", "pydicom", "trl"):
 from grounding_rewards.cli import main  # noqa: E402
 from grounding_rewards.synthetic import draw_radiograph  # noqa: E402
 from tests.conftest import REPOSITORY, write_dicom  # noqa: E402
-from tests.docs.blocks import ours, shell_commands  # noqa: E402
+from tests.docs.blocks import blocks, ours, shell_commands  # noqa: E402
+from tests.test_scripts import script  # noqa: E402
 
 README = REPOSITORY / "README.md"
-MODEL = "Qwen/Qwen2.5-VL-3B-Instruct"
+RECIPE = REPOSITORY / "docs" / "recipe_vindr_qwen.md"
+OWN_SCRIPT = REPOSITORY / "docs" / "recipe_own_script.md"
+TINY = "assets/tiny_vlm"
 # A processor, one step, and the parts that a GPU, its memory and its library are for left out.
 FEW = "--use_cpu --bf16 false --tf32 false --dtype float32 --max_steps 1 --disable_tqdm true --lora_r 2"
 SMALLER = {
-    "sft": f"{FEW} --per_device_train_batch_size 2 --gradient_accumulation_steps 1",
+    "sft": f"{FEW} --per_device_train_batch_size 2 --gradient_accumulation_steps 1 --model_name_or_path {TINY}",
     "train": f"{FEW} --use_vllm false --max_completion_length 24 --generation_batch_size 8",
-    "signal": "--samples 2 --max-new-tokens 24",
-    "evaluate": "--max-new-tokens 24",
+    "signal": "--samples 2",
 }
+# The same for a script with stock TRL.
+FEW_ARGUMENTS = (
+    "max_steps=1, use_cpu=True, bf16=False, num_generations=2, per_device_train_batch_size=2, "
+    "max_completion_length=8, disable_tqdm=True, "
+)
 
 
 def vindr(root: Path) -> None:
@@ -39,44 +47,94 @@ def vindr(root: Path) -> None:
         boxes = [f"{label},{','.join(map(str, box))}" for label, box in zip(image.labels, image.boxes, strict=True)]
         for reader in ("R1,", "R2,", "R3,") if split == "train" else ("",):
             drawn = [] if reader == "R3," else boxes
-            lines[split] += [f"{image.id},{reader}{one}" for one in drawn or ["No finding,,,,"]]
+            lines[split] += [f"{image.id},{reader}{finding}" for finding in drawn or ["No finding,,,,"]]
     (root / "annotations").mkdir()
     for split, of_split in lines.items():
         (root / "annotations" / f"annotations_{split}.csv").write_text("\n".join(of_split) + "\n")
 
 
 @pytest.mark.training
-def test_every_command_of_the_first_page_runs(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("page", "commands", "pages"),
+    [
+        (README, 9, ("doctor.html", "diff.html", "runs/before/report.html", "runs/after/report.html")),
+        (RECIPE, 10, ("doctor.html", "diff.html", "runs/vindr/before/report.html", "runs/vindr/after/report.html")),
+    ],
+    ids=["README", "recipe"],
+)
+def test_commands_of_a_page_run_in_its_order(
+    workplace: Path, capsys: pytest.CaptureFixture[str], page: Path, commands: int, pages: tuple[str, ...]
+) -> None:
     vindr(workplace / "path" / "to" / "vindr-cxr")
-    commands = [given for words in shell_commands(README) if (given := ours(words)) is not None]
-    assert len(commands) == 9
-    for words in commands:
-        here = ["assets/tiny_vlm" if word == MODEL else word for word in words]
-        if words[0] == "sft":
-            here += ["--model_name_or_path", "assets/tiny_vlm"]
-        ended = main([*here, *shlex.split(SMALLER.get(words[0], ""))])
+    printed = [command for words in shell_commands(page) if (command := ours(words)) is not None]
+    assert len(printed) == commands
+    for words in printed:
+        smaller = [TINY if word.startswith("Qwen/") else word.replace("512", "24") for word in words]
+        if words[0] in ("signal", "evaluate") and "--max-new-tokens" not in words:
+            smaller += ["--max-new-tokens", "24"]
+        code = main([*smaller, *shlex.split(SMALLER.get(words[0], ""))])
         said = capsys.readouterr()
         # The doctor ends with 1 where it finds something.
-        assert ended in ((0, 1) if words[0] == "doctor" else (0,)), (words, said.err)
+        assert code in ((0, 1) if words[0] == "doctor" else (0,)), (words, said.err)
     assert "F1 at IoU 0.5" in said.out
-    for page in ("doctor.html", "diff.html", "runs/before/report.html", "runs/after/report.html"):
-        assert (workplace / page).stat().st_size > 10_000, page
+    for file in pages:
+        assert (workplace / file).stat().st_size > 10_000, file
 
 
-def table_rows(page: str, engine: str) -> list[list[str]]:
-    """The cells of a page's table rows about an engine."""
-    lines = (REPOSITORY / page).read_text(encoding="utf-8").splitlines()
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith(f"| {engine}")]
+@pytest.fixture
+def small_scripts(workplace: Path) -> Path:
+    """A working directory with the prepared dataset and the JSON lines that the Python of the pages reads."""
+    from datasets import Dataset, DatasetDict
+
+    from grounding_rewards.data.model_columns import add_prompts
+
+    images = [draw_radiograph(index, "pa-112") for index in range(4)]
+    rows = []
+    for image in images:
+        width, height = image.image.size
+        image.image.save(workplace / f"{image.id}.png")
+        row = {"image": f"{image.id}.png", "boxes": [list(map(float, box)) for box in image.boxes]}
+        rows.append({**row, "labels": list(image.labels), "width": width, "height": height})
+    (workplace / "images.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
+    prepared = Dataset.from_list([{**row, "image": image.image} for row, image in zip(rows, images, strict=True)])
+    DatasetDict({"train": add_prompts(prepared, "qwen3-vl")}).save_to_disk(workplace / "saved")
+    return workplace
 
 
-def test_what_ran_where_repeats_the_tables_that_scripts_write() -> None:
-    summary = {(cells[0], cells[1]): cells[3] for cells in table_rows("README.md", "v")}
-    measured = table_rows("docs/cluster.md", "vLLM |")
-    colocate = [
-        float(cells[3].split()[0]) for cells in measured if cells[1].startswith("colocate") and cells[3][0] == "0"
-    ]
-    assert summary["vLLM, colocate", "all weights, LoRA, bf16"] == f"at most {max(colocate):g}"
-    [server] = [cells[3] for cells in measured if cells[1].startswith("server")]
-    assert summary["vLLM, server", "all weights"] == server
-    [trained] = [cells[4] for cells in table_rows("docs/trainers.md", "verl") if cells[1].startswith("GRPO")]
-    assert summary["verl 0.9.1 with vLLM", "all weights"] == f"{trained} (of p)"
+@pytest.mark.training
+@pytest.mark.parametrize("page", [README, OWN_SCRIPT], ids=lambda page: page.stem)
+def test_a_script_with_stock_trl_trains(small_scripts: Path, page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    saved = datasets.load_from_disk(str(small_scripts / "saved"))
+    read = datasets.load_dataset
+    monkeypatch.setattr(
+        datasets,
+        "load_dataset",
+        lambda path, **options: read(path, **options) if path == "json" else saved[options["split"]],
+    )
+    scripts = [block.code for block in blocks(page) if block.language == "python" and "import" in block.code]
+    names: dict[str, object] = {}
+    for code in reversed(scripts) if page == README else scripts[:1]:
+        smaller = code.replace("Qwen/Qwen3-VL-4B-Instruct", str(REPOSITORY / TINY))
+        exec(smaller.replace("output_dir=", f"{FEW_ARGUMENTS}output_dir="), names)
+    assert names["trainer"].state.global_step == 1
+    if page == README:
+        assert {"prompt", "image", "resized_width", "box_format"} <= set(names["images"].column_names)
+
+
+def test_inspect_says_what_the_first_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    [shown] = [block.code for block in blocks(README) if block.language == "console"]
+    command, _, said = shown.partition("\n…\n")
+    assert main(shlex.split(command.removeprefix("$ grounding-rewards "))) == 0
+    assert " ".join(said.split()) in " ".join(capsys.readouterr().out.split())
+
+
+def test_parsers_are_compared_as_the_first_page_says(shared_dir: Path) -> None:
+    path = shared_dir / "data" / "completions" / "completions.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    counts = script("compare_parsers").compare([json.loads(line) for line in lines])
+    said = " ".join(README.read_text(encoding="utf-8").split())
+    assert f"Of {counts.with_boxes} published completions with boxes, a parser of twelve lines reads " in said
+    assert f"reads {counts.twelve_lines}, and finds boxes in {counts.invented} of {counts.without_boxes} that" in said
+    assert f"reads all {counts.package}," in said
