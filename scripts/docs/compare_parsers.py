@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.parsing.formats import get_box_format
-from grounding_rewards.parsing.reading import read_boxes
-from tests.parsing.test_reading import FORMAT_OF
+from grounding_rewards.parsing.parse import read_boxes
+from tests.parsing.test_parse import FORMAT_OF
 
 
 def read_in_twelve_lines(text: str) -> list[float]:

@@ -86,7 +86,7 @@ def small_scripts(workplace: Path) -> Path:
     """A working directory with the prepared dataset and the JSON lines that the Python of the pages reads."""
     from datasets import Dataset, DatasetDict
 
-    from grounding_rewards.data.model_columns import add_prompts
+    from grounding_rewards.data.dataset_columns import add_prompts
 
     images = [draw_radiograph(index, "pa-112") for index in range(4)]
     rows = []
