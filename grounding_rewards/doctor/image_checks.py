@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from grounding_rewards.common.workers import map_in_order, worker_pool
+from grounding_rewards.common.workers import map_in_workers
 from grounding_rewards.doctor.context import Context, Defect, Problem
 from grounding_rewards.doctor.rows import ImageFacts, ImageRow
 from grounding_rewards.images.decoding import has_shape, image_size, load_image, open_image, shown_image
@@ -25,8 +24,6 @@ from grounding_rewards.images.near_duplicates import image_signature
 
 # An image with fewer greys, but for one in a hundred pixels at either end, shows nothing.
 _MIN_GREYS = 8
-# Images in work per process, as `prepare` has them.
-_AHEAD = 4
 # Fewer images are decoded before a process has started.
 _FEW = 200
 # Models see sides that are multiples of this.
@@ -46,8 +43,8 @@ def rows_with_facts(
     """
     alone = quick or processes == 1 or (total is not None and total < _FEW)
     look = partial(_with_facts, quick=quick)
-    with nullcontext() if alone else worker_pool(processes) as pool:
-        yield from map(look, rows) if pool is None else map_in_order(pool, look, rows, ahead=processes * _AHEAD)
+    with map_in_workers(look, rows, processes=1 if alone else processes) as looked_at:
+        yield from looked_at
 
 
 def _with_facts(row: ImageRow, quick: bool) -> ImageRow:
