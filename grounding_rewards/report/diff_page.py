@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.comparison import p_cell
-from grounding_rewards.metrics.estimates import format_interval, format_value
+from grounding_rewards.metrics.estimates import format_estimate, format_value
 from grounding_rewards.metrics.outcomes import (
     MOST_BOXES,
     box_outcomes,
@@ -115,23 +115,27 @@ def choose_shared(
     gains = [_gain(shared, reward) for shared in images]
     ranked = sorted(range(len(images)), key=lambda k: (gains[k], images[k][-1].rewards[reward]))
     findings = [k for k in ranked if not images[k][0].is_normal]
-    normal = [k for k in ranked if images[k][0].is_normal][::-1]
-    down, up = [k for k in findings if gains[k] < 0], [k for k in findings[::-1] if gains[k] > 0]
+    normal = [k for k in reversed(ranked) if images[k][0].is_normal]
+    up = [k for k in reversed(findings) if gains[k] > 0]
+    down = [k for k in findings if gains[k] < 0]
     others = names[1] if len(names) == 2 else "the mean of the others"
     tally = f"{len(up)} of {len(findings)} images with findings have a higher {reward} in {others}, "
     tally += f"{len(down)} a lower one, {len(findings) - len(up) - len(down)} the same."
-    clean = {name: sum(not len(images[k][run].pred) for k in normal) for run, name in enumerate(names)}
-    without = ", ".join(f"{n} of {len(normal)} in {name}" for name, n in clean.items())
-    wanted = [
+    without_box = []
+    for run, name in enumerate(names):
+        count_without = sum(not len(images[k][run].pred) for k in normal)
+        without_box.append(f"{count_without} of {len(normal)} in {name}")
+    note = f"Nothing is to be found here; any box is invented. Without a box: {', '.join(without_box)}."
+    choices = [
         Choice("Largest gains", tally, up, "first"),
         Choice("Largest losses", tally, down, "first"),
-        Choice("Normal images", f"Nothing is to be found here; any box is invented. Without a box: {without}.", normal),
+        Choice("Normal images", note, normal),
     ]
-    return choose_images(wanted, count)
+    return choose_images(choices, count)
 
 
 def _gain(shared: SharedImage, reward: str) -> float:
-    first, *others = (answered.rewards[reward] for answered in shared)
+    first, *others = (image.rewards[reward] for image in shared)
     # The mean of equal numbers may differ from them in the last digit.
     return round(sum(others) / len(others) - first, 9)
 
@@ -150,51 +154,19 @@ def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
         ValueError: an image lacks the reward by whose change images are chosen.
     """
     difference, names, reward = comparison.first, comparison.names, comparison.reward
-    metrics = [difference.metrics[key].metric for key in comparison.metrics]
     images = _shared_images(comparison)
-    everything = {"All metrics": [comparison.table(comparison.metrics)]}
-    folded: dict[str, list[Any]] = everything if {*comparison.metrics} - {*difference.core} else {}
-    folded |= {table.title: [table._replace(title="")] for table in comparison.further_tables()}
-    if definitions := {metric.heading: metric.definition for metric in metrics if metric.definition}:
-        folded["What each metric is"] = [definitions]
-    rewards, logged = reward_plot(comparison.log, comparison.evaluated), training_plot(comparison.log)
-    training: list[Any] = [rewards] if rewards else []
-    training += [Section("What else was logged", [logged], kind="fold")] if logged else []
-
-    def card(shared: SharedImage) -> Card:
-        panels = []
-        for name, answered in zip(names, shared, strict=True):
-            outcomes = box_outcomes(answered, difference.label_matching)
-            boxes = zip(answered.pred_labels, outcomes.pred, outcomes.pred_ious.tolist(), strict=True)
-            lines = [(f"{label or 'box'}: {outcome}", f"IoU {format_iou(iou)}") for label, outcome, iou in boxes]
-            heading, summary = f"{name} {answered.rewards[reward]:.2f}", image_summary(answered, outcomes)
-            drawing, text = drawn_answer(answered, outcomes), answered.text[:_MOST_TEXT]
-            panels.append(Panel(drawing, heading, summary, lines[:MOST_BOXES], text))
-        image, gain, first = load_image(shared[-1]), _gain(shared, reward), shared[0]
-        return Card(
-            title=", ".join(first.gt_labels) or "normal",
-            id=first.id,
-            uri=jpeg_uri(image, LONGEST_SIDE) if image else "",
-            size=(first.width, first.height),
-            panels=panels,
-            sides=any(map(has_sides, shared)),
-            value=Cell(format_value(gain, signed=True), kind=kind_of(gain)),
-        )
-
-    def first_card(choice: Choice) -> Card:
-        """The reference beside the answers, which say no more than what became of their boxes."""
-        shared = images[choice.places[0]]
-        whole = card(shared)
-        reference = drawn_boxes(shared[0].gt, "reference", shared[0].gt_labels)
-        panels = [Panel(reference, "reference", whole.title)]
-        panels += [panel._replace(lines=(), text=None) for panel in whole.panels]
-        return whole._replace(title=choice.title, panels=panels)
-
-    first = [first_card(choice) for choice in choose_first(images, reward)]
-    cards = [
-        Section(choice.title, [Cards([card(images[k]) for k in choice.places])], choice.note)
-        for choice in choose_shared(images, reward, names)
-    ]
+    first_cards = []
+    for choice in choose_first(images, reward):
+        card = _card(comparison, images[choice.places[0]], load_image)
+        reference = images[choice.places[0]][0]
+        # The reference with the answers, without the details of their boxes.
+        panels = [Panel(drawn_boxes(reference.gt, "reference", reference.gt_labels), "reference", card.title)]
+        panels += [panel._replace(lines=(), text=None) for panel in card.panels]
+        first_cards.append(card._replace(title=choice.title, panels=panels))
+    sections = []
+    for choice in choose_shared(images, reward, names):
+        cards = [_card(comparison, images[place], load_image) for place in choice.places]
+        sections.append(Section(choice.title, [Cards(cards)], choice.note))
     facts = comparison.made[1]
     split = f" ({facts['split']})" if facts.get("split") else ""
     dataset = f" of {Path(str(facts['dataset'])).name}{split}" if "dataset" in facts else ""
@@ -202,35 +174,75 @@ def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
         title=comparison.title,
         subtitle=f"{difference.images} images{dataset}. {', '.join(names[1:])} compared with {names[0]}. "
         f"Above each image: the change of its {reward}.",
-        opening=[Legend(), Cards(first)] if first else [],
+        opening=[Legend(), Cards(first_cards)] if first_cards else [],
         verdict=comparison.verdict,
         tiles=_tiles(comparison),
         sections=[
-            Section("Training", training),
-            Section("Images", [Legend(difference.label_matching), *cards] if cards else []),
-            Section(
-                "Metrics",
-                [
-                    comparison.table(comparison.core),
-                    *(Section(title, blocks, kind="fold") for title, blocks in folded.items()),
-                ],
-                f"{comparison.caption} {comparison.tests_caption}",
-            ),
+            Section("Training", _training_plots(comparison)),
+            Section("Images", [Legend(difference.label_matching), *sections] if sections else []),
+            Section("Metrics", _tables(comparison), f"{comparison.caption} {comparison.tests_caption}"),
             Section("How it was compared", [comparison.facts]),
         ],
         footer=GUARD,
     ).render()
 
 
+def _card(comparison: Comparison, shared: SharedImage, load_image: LoadImage) -> Card:
+    """One image with the answer of each run."""
+    panels = []
+    for name, image in zip(comparison.names, shared, strict=True):
+        outcomes = box_outcomes(image, comparison.first.label_matching)
+        boxes = zip(image.pred_labels, outcomes.pred, outcomes.pred_ious.tolist(), strict=True)
+        lines = [(f"{label or 'box'}: {outcome}", f"IoU {format_iou(iou)}") for label, outcome, iou in boxes]
+        heading = f"{name} {image.rewards[comparison.reward]:.2f}"
+        panels.append(
+            Panel(
+                drawn_answer(image, outcomes),
+                heading,
+                image_summary(image, outcomes),
+                lines[:MOST_BOXES],
+                image.text[:_MOST_TEXT],
+            )
+        )
+    pixels, gain, reference = load_image(shared[-1]), _gain(shared, comparison.reward), shared[0]
+    return Card(
+        title=", ".join(reference.gt_labels) or "normal",
+        id=reference.id,
+        uri=jpeg_uri(pixels, LONGEST_SIDE) if pixels else "",
+        size=(reference.width, reference.height),
+        panels=panels,
+        sides=any(map(has_sides, shared)),
+        value=Cell(format_value(gain, signed=True), kind=kind_of(gain)),
+    )
+
+
+def _training_plots(comparison: Comparison) -> list[Any]:
+    rewards, logged = reward_plot(comparison.log, comparison.evaluated), training_plot(comparison.log)
+    further = [Section("What else was logged", [logged], kind="fold")] if logged else []
+    return [*([rewards] if rewards else []), *further]
+
+
+def _tables(comparison: Comparison) -> list[Any]:
+    blocks: list[Any] = [comparison.table(comparison.core)]
+    if {*comparison.metrics} - {*comparison.first.core}:
+        blocks.append(Section("All metrics", [comparison.table(comparison.metrics)], kind="fold"))
+    for table in comparison.further_tables():
+        blocks.append(Section(table.title, [table._replace(title="")], kind="fold"))
+    metrics = [comparison.first.metrics[key].metric for key in comparison.metrics]
+    if definitions := {metric.heading: metric.definition for metric in metrics if metric.definition}:
+        blocks.append(Section("What each metric is", [definitions], kind="fold"))
+    return blocks
+
+
 def _shared_images(comparison: Comparison) -> list[SharedImage]:
     """The images that all runs have, each as every run answered it."""
     by_id = [{image.id: image for image in images} for images in comparison.images]
-    shared = [tuple(of[name] for of in by_id) for name in by_id[0] if all(name in of for of in by_id)]
+    shared = [tuple(run[name] for run in by_id) for name in by_id[0] if all(name in run for run in by_id)]
     rewards = [set(image.rewards) for images in shared for image in images]
-    if comparison.reward not in (known := set.intersection(*rewards)):
+    if comparison.reward not in (common := set.intersection(*rewards)):
         raise ValueError(
             f"Expected a reward that all images of all runs have for --reward, got {comparison.reward!r}. "
-            f"They have: {', '.join(sorted(known)) or 'none'}."
+            f"They have: {', '.join(sorted(common)) or 'none'}."
         )
     return shared
 
@@ -239,17 +251,16 @@ def _tiles(comparison: Comparison) -> list[Tile]:
     """Of two runs the metrics that matter most; of several the metric of the verdict for each."""
     main, metrics = comparison.first.main, comparison.first.metrics
     if len(comparison.differences) > 1:
-        changes = dict(zip(comparison.names[1:], comparison.changes(main), strict=True))
+        headings = list(comparison.names[1:])
+        changes = [difference.metrics[main] for difference in comparison.differences]
     else:
         keys = [key for key in dict.fromkeys((main, *_TILES)) if key in comparison.core]
-        changes = {metrics[key].metric.heading: metrics[key] for key in keys[:_MOST_TILES]}
-    return [
-        Tile(
-            name,
-            f"{format_value(change.a.value)} → {format_value(change.b.value)}",
-            f"{format_value(change.difference.value, signed=True)} {format_interval(change.difference, signed=True)}",
-            note="" if math.isnan(change.holm) else f"Holm's p {p_cell(change.holm)}",
-            kind=kind_of(change.direction),
-        )
-        for name, change in changes.items()
-    ]
+        changes = [metrics[key] for key in keys[:_MOST_TILES]]
+        headings = [change.metric.heading for change in changes]
+    tiles = []
+    for heading, change in zip(headings, changes, strict=True):
+        values = f"{format_value(change.a.value)} → {format_value(change.b.value)}"
+        difference = format_estimate(change.difference, signed=True)
+        p = "" if math.isnan(change.holm) else f"Holm's p {p_cell(change.holm)}"
+        tiles.append(Tile(heading, values, difference, p, kind_of(change.direction)))
+    return tiles
