@@ -31,12 +31,10 @@ examples:
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -50,31 +48,18 @@ from grounding_rewards.commands.options import (
     stated_sizes,
     within,
 )
-from grounding_rewards.common.atomic_files import check_settings, whole_folder, write_whole
 from grounding_rewards.common.environment import package_versions
 from grounding_rewards.exchange.model_card import model_name
-from grounding_rewards.metrics.answered_image import AnsweredImage, write_answered
 from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.metrics.average_precision import AP_THRESHOLDS
-from grounding_rewards.metrics.evaluation import (
-    Evaluation,
-    Measures,
-    answer_notes,
-    evaluate,
-    evaluation_file,
-    read_evaluation,
-    write_evaluation,
-)
+from grounding_rewards.metrics.evaluation import Evaluation, Measures, answer_notes, evaluate
 from grounding_rewards.metrics.image_dependence import BLANK, REFERENCE, baseline_systems
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
 from grounding_rewards.parsing import box_format_from_option, box_formats_of
 from grounding_rewards.report.tables import (
     core_table,
-    csv_text,
     evaluation_table,
     metrics_table,
-    per_class_rows,
-    per_image_rows,
     robustness_rows,
     rows_of_groups,
 )
@@ -82,14 +67,17 @@ from grounding_rewards.report.tables import (
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from grounding_rewards.logs.join import Answers
     from grounding_rewards.models.ask import AskedModel
     from grounding_rewards.rewards.grounding import GroundingReward
 
 #: As --train-split: no images for the constant box.
 NO_SPLIT = "none"
-# Where and by how many it is done, and what is shown of it, changes nothing about what is evaluated.
-_NOT_ASKED = ("out", "overwrite", "all_metrics")
+_PACKAGES = ("grounding_rewards", "numpy", "torch", "transformers", "vllm")
+_BASELINES = (
+    "reference as answer: what no answer can better; constant box: what is best on the training images of the median "
+    "box of each label that at least half of them carry, the median of all boxes and one box fitted to all; "
+    "whole image: with the most frequent label"
+)
 
 
 @Parameter(name="*")
@@ -134,11 +122,13 @@ class EvaluateOptions(AnswerOptions):
     all_metrics: Annotated[bool, Parameter(name="--all")] = False
 
     def check(self) -> None:
-        """Refuse what cannot be right before a model is loaded, or a log is read.
+        """Refuse wrong options before a model is loaded, or a log is read.
 
         Raises:
             ValueError: options exclude each other, a value is out of range, or `--out` has another evaluation.
         """
+        from grounding_rewards.report.evaluation_folder import check_evaluation_folder
+
         self.check_subject(self.completions, "a log of completions")
         for name, needed in (("temperature", "samples"), ("robustness_images", "robustness")):
             if getattr(self, name) != getattr(EvaluateOptions, name) and not getattr(self, needed):
@@ -151,29 +141,15 @@ class EvaluateOptions(AnswerOptions):
             )
         # Raises for wrong values now, not after hours of generation.
         self.measures(self.reward)
-        if self.out.exists() and not self.out.is_dir():
-            raise ValueError(f"Expected a folder for --out, got the file {str(self.out)!r}. Give another name.")
-        taken = [name for name in ("evaluation.json", "images.jsonl", "report.html") if (self.out / name).exists()]
-        if self.overwrite or not taken:
-            return
-        # The evaluation of something else would be lost.
-        before = read_evaluation(self.out).command if evaluation_file(self.out).is_file() else None
-        before = before or f"{taken[0]} of another one"
-        remedy = "Name another folder, or replace what is there with --overwrite."
-        check_settings(self.out, {"evaluate": before}, {"evaluate": self.command()}, remedy)
+        if not self.overwrite:
+            check_evaluation_folder(self.out, self.command())
 
     def command(self) -> str:
-        """What was asked for: the options that are not at their defaults, without where it is written."""
-        words = []
-        for one in fields(self):
-            value: Any = getattr(self, one.name)
-            if one.name not in _NOT_ASKED and value != (None if one.default is MISSING else one.default):
-                given = [] if value is True else value if isinstance(value, list | tuple) else [value]
-                words += [f"--{one.name.replace('_', '-')}", *map(str, given)]
-        return shlex.join(words)
+        """The options that are not at their defaults, without those of the output."""
+        return self.words(without=("out", "overwrite", "all_metrics"))
 
     def measures(self, reward: str) -> Measures:
-        """How the options say to measure.
+        """The settings of the metrics.
 
         Raises:
             ValueError: a value is out of range.
@@ -182,34 +158,15 @@ class EvaluateOptions(AnswerOptions):
         return Measures(reward, self.label_matching, self.interpolation, iou, self.seed)
 
 
-_PACKAGES = ("grounding_rewards", "numpy", "torch", "transformers", "vllm")
-_BASELINES = (
-    "reference as answer: what no answer can better; constant box: what is best on the training images of the median "
-    "box of each label that at least half of them carry, the median of all boxes and one box fitted to all; "
-    "whole image: with the most frequent label"
-)
-
-
-class Subject(NamedTuple):
-    """What is evaluated: answers to images, the reward that reads them, and what changed images did to the model.
-
-    `blank` are the answers to the same images without anything to see, where they were asked for.
-    """
-
-    name: str
-    answers: Answers
-    reward: GroundingReward
-    robustness: list[RobustnessPoint]
-    facts: dict[str, Any]
-    blank: list[list[str]] | None = None
-
-
 def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
     """Evaluate, write the folder, and print the tables.
 
     Args:
         log: files or folders with completions; also as --completions
     """
+    from grounding_rewards.logs.join import ImageAnswers, image_loader, read_log
+    from grounding_rewards.report.evaluation_folder import evaluated_images, write_evaluation_folder
+    from grounding_rewards.report.evaluation_page import EvaluationPage
     from grounding_rewards.rewards.grounding import get_reward
 
     if log:
@@ -220,29 +177,64 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
     reward = final_reward(get_reward(options.reward, **parameters))
     training = _training_images(options)
     images = options.images(options.split, options.max_images)
+    robustness: list[RobustnessPoint] = []
+    blank_texts: list[list[str]] | None = None
     if options.model is not None and images is not None:
-        subject = _ask_model(options, images, reward)
+        asked = _prepare_model(options, images, reward)
+        texts, blank_texts = _ask_model(options, asked)
+        if not asked.is_first:
+            return 0
+        name, reward, images = model_name(options.model), asked.reward, asked.dataset
+        answers = ImageAnswers(asked.rows, texts, numbers=list(range(images.num_rows)))
+        facts = _facts_of_model(options, asked)
+        if options.robustness:
+            robustness, facts["robustness"] = _change_images(options, asked)
     else:
-        subject = _read_logged(options, images, reward)
-    if subject is None:
-        # Not the first process: its share of the answers is generated.
-        return 0
+        answers = read_log(
+            options.completions,
+            reward,
+            dataset=images,
+            text_column=options.text_column,
+            by_order=options.by_order,
+            sizes=stated_sizes(options.width, options.height),
+            allow_outside=options.allow_outside,
+            label_matching=options.label_matching,
+            bad_rows=options.bad_rows,
+        )
+        name = options.completions[0].stem if len(options.completions) == 1 else "completions"
+        facts = {"completions": ", ".join(path.name for path in options.completions)}
     with step_status("reading the answers") as on_progress:
-        rows, texts = subject.answers.rows, subject.answers.texts
-        answered = read_answers(rows, texts, subject.reward, nms_threshold=options.nms)
-        for note in (*subject.answers.notes, *answer_notes(answered)):
+        predictions = read_answers(answers.rows, answers.texts, reward, nms_threshold=options.nms)
+        for note in (*answers.notes, *answer_notes(predictions)):
             say(f"warning: {note}", error=True)
         on_progress("answering without a look at the images")
-        baselines = baseline_systems(rows, training, subject.reward)
-        if subject.blank is not None:
-            baselines[BLANK] = read_answers(rows, subject.blank, subject.reward, nms_threshold=options.nms)
-        found = _measure(options, subject, {subject.name: answered, **baselines}, on_progress)
+        systems = {name: predictions, **baseline_systems(answers.rows, training, reward)}
+        if blank_texts is not None:
+            systems[BLANK] = read_answers(answers.rows, blank_texts, reward, nms_threshold=options.nms)
+        evaluation = evaluate(
+            systems,
+            options.measures(reward.name),
+            agreement=_readers_agreement(options),
+            robustness=robustness,
+            facts={**facts, **_facts(options, reward, answers.rows)},
+            command=options.command(),
+            on_progress=on_progress,
+        )
         on_progress("drawing")
-        # The page shows this one alone; the others are let go of before plots and page need memory.
-        reference = baselines[REFERENCE]
-        del baselines
-        _write(options, subject, found, answered, reference)
-    _print(options, found, subject.reward.name)
+        page = EvaluationPage(
+            title=name if options.dataset is None else f"{name} on {Path(options.dataset).name}",
+            subtitle=evaluated_images(evaluation.facts),
+            evaluation=evaluation,
+            images=predictions,
+            reward=reward.name,
+            load_image=image_loader(answers, images),
+            label_matching=options.label_matching,
+            reference=systems[REFERENCE],
+        )
+        # Plots and page need memory; the other systems are not shown image by image.
+        systems.clear()
+        write_evaluation_folder(options.out, page)
+    _print(options, evaluation, reward.name)
     return 0
 
 
@@ -258,11 +250,13 @@ def _training_images(options: EvaluateOptions) -> list[dict[str, Any]] | None:
         raise ValueError(f"{error} Images for the constant box come from --train-split; `none` does without.") from None
 
 
-def _ask_model(options: EvaluateOptions, images: Dataset, reward: GroundingReward) -> Subject | None:
-    """Ask the model about the images of the dataset; None in all processes but the first."""
-    from grounding_rewards.data.dataset_columns import load_dataset_image
-    from grounding_rewards.logs.join import Answers
-    from grounding_rewards.models.ask import blank_images
+def _readers_agreement(options: EvaluateOptions) -> Mapping[str, Any] | None:
+    from grounding_rewards.prepare import manifest
+
+    return None if options.dataset is None else manifest.readers_agreement(options.dataset)
+
+
+def _prepare_model(options: EvaluateOptions, images: Dataset, reward: GroundingReward) -> AskedModel:
     from grounding_rewards.models.robustness import corrupt
 
     # Only transformers can be asked about changed images, and both must be asked in the same way.
@@ -272,30 +266,34 @@ def _ask_model(options: EvaluateOptions, images: Dataset, reward: GroundingRewar
         # Refuse an image that cannot be changed now, not after hours of generation.
         corrupt(asked.shown[0]["image"], asked.dataset[0]["boxes"], "noise", 1)
     options.out.mkdir(parents=True, exist_ok=True)
+    return asked
+
+
+def _ask_model(options: EvaluateOptions, asked: AskedModel) -> tuple[list[list[str]], list[list[str]] | None]:
+    """The answers of the model to each image, the greedy one first, and those to blank images where they are wanted."""
+    from grounding_rewards.models.ask import blank_images
+
     texts = options.ask(asked, options.out / "completions.jsonl", "greedy answers", overwrite=options.overwrite)
-    decoding = f"greedy, at most {options.max_new_tokens} new tokens, {asked.backend}"
     if options.samples:
         sampling = {"samples": options.samples, "temperature": options.temperature, "overwrite": options.overwrite}
-        sampled = options.ask(asked, options.out / "samples.jsonl", f"{options.samples} samples", **sampling)
-        texts = [[*greedy, *others] for greedy, others in zip(texts, sampled, strict=True)]
+        samples = options.ask(asked, options.out / "samples.jsonl", f"{options.samples} samples", **sampling)
+        texts = [[*greedy, *sampled] for greedy, sampled in zip(texts, samples, strict=True)]
+    if not options.blank:
+        return texts, None
+    blank = replace(asked, shown=blank_images(asked.shown))
+    return texts, options.ask(blank, options.out / "blank.jsonl", "blank images", overwrite=options.overwrite)
+
+
+def _facts_of_model(options: EvaluateOptions, asked: AskedModel) -> dict[str, Any]:
+    decoding = f"greedy, at most {options.max_new_tokens} new tokens, {asked.backend}"
+    if options.samples:
         decoding += f"; {options.samples} samples at temperature {options.temperature:g}"
-    blank = None
-    if options.blank:
-        without = replace(asked, shown=blank_images(asked.shown))
-        blank = options.ask(without, options.out / "blank.jsonl", "blank images", overwrite=options.overwrite)
-    if not asked.is_first:
-        return None
-    answers = Answers(asked.rows, texts, partial(load_dataset_image, asked.dataset), asked.places)
     size = asked.image_size.removeprefix("Image size: ").rstrip(".")
-    facts = {"model": options.model, "image size": size, "decoding": decoding}
-    robustness: list[RobustnessPoint] = []
-    if options.robustness:
-        robustness, facts["robustness"] = _change_images(options, asked)
-    return Subject(model_name(str(options.model)), answers, asked.reward, robustness, facts, blank)
+    return {"model": options.model, "image size": size, "decoding": decoding}
 
 
 def _change_images(options: EvaluateOptions, asked: AskedModel) -> tuple[list[RobustnessPoint], str]:
-    """What changed images do to the model, and how they were changed."""
+    """The metrics of the model on changed images, and how they were changed."""
     from grounding_rewards.models.robustness import Changes, robustness
 
     images = asked.shown.select(range(min(options.robustness_images, asked.shown.num_rows)))
@@ -315,114 +313,35 @@ def _change_images(options: EvaluateOptions, asked: AskedModel) -> tuple[list[Ro
     return points, f"the first {images.num_rows} images, {changes}"
 
 
-def _read_logged(options: EvaluateOptions, dataset: Dataset | None, reward: GroundingReward) -> Subject:
-    """Read the log of completions, and the images that it answers.
-
-    Raises:
-        ValueError: they do not fit each other; file and row are named.
-    """
-    from grounding_rewards.logs.join import read_log
-
-    answers = read_log(
-        options.completions,
-        dataset=dataset,
-        text_column=options.text_column,
-        box_format=reward.box_format,
-        by_order=options.by_order,
-        sizes=stated_sizes(options.width, options.height),
-        allow_outside=options.allow_outside,
-    )
-    answers = answers.checked(reward, label_matching=options.label_matching, bad_rows=options.bad_rows)
-    name = options.completions[0].stem if len(options.completions) == 1 else "completions"
-    return Subject(name, answers, reward, [], {"completions": ", ".join(path.name for path in options.completions)})
-
-
-def _measure(
-    options: EvaluateOptions,
-    subject: Subject,
-    systems: Mapping[str, Sequence[AnsweredImage]],
-    on_progress: Callable[[str], None],
-) -> Evaluation:
-    from grounding_rewards.prepare.manifest import readers_agreement
-
-    formats = box_formats_of(subject.reward.box_format, (row.get("box_format") for row in subject.answers.rows))
-    versions = {name: found for name, found in package_versions(_PACKAGES).items() if found is not None}
-    facts = {
-        **subject.facts,
+def _facts(options: EvaluateOptions, reward: GroundingReward, rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    formats = box_formats_of(reward.box_format, (row.get("box_format") for row in rows))
+    versions = {name: version for name, version in package_versions(_PACKAGES).items() if version is not None}
+    return {
         "dataset": options.dataset or "the log's own images",
         "split": options.split if options.dataset is not None else "",
-        "reward": repr(subject.reward),
-        "box format": ", ".join(fmt.name for fmt in formats),
+        "reward": repr(reward),
+        "box format": ", ".join(box_format.name for box_format in formats),
         "bad rows": "refused" if options.bad_rows == "refuse" else "left out",
         "duplicates": "kept" if options.nms is None else f"removed above IoU {options.nms:g}",
         "baselines": _BASELINES,
-        "versions": ", ".join(f"{name} {found}" for name, found in versions.items()),
+        "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
     }
-    return evaluate(
-        systems,
-        options.measures(subject.reward.name),
-        agreement=None if options.dataset is None else readers_agreement(options.dataset),
-        robustness=subject.robustness,
-        facts=facts,
-        command=options.command(),
-        on_progress=on_progress,
-    )
 
 
-def _write(
-    options: EvaluateOptions,
-    subject: Subject,
-    found: Evaluation,
-    images: Sequence[AnsweredImage],
-    reference: Sequence[AnsweredImage],
-) -> None:
-    from grounding_rewards.report.evaluation_page import EvaluationPage, render_evaluation_page
-    from grounding_rewards.report.plots import write_plots
+def _print(options: EvaluateOptions, evaluation: Evaluation, reward: str) -> None:
+    from grounding_rewards.report.evaluation_folder import evaluated_images
 
-    page = EvaluationPage(
-        title=subject.name if options.dataset is None else f"{subject.name} on {Path(options.dataset).name}",
-        subtitle=_subtitle(found.facts),
-        evaluation=found,
-        images=images,
-        reward=subject.reward.name,
-        load_image=subject.answers.load_image,
-        label_matching=options.label_matching,
-        reference=reference,
-    )
-    with whole_folder(options.out) as unfinished:
-        write_answered(unfinished / "images.jsonl", images)
-        write_evaluation(unfinished, found)
-        drawn = {path.name for path in write_plots(page.plots, unfinished / "metrics")}
-        write_whole(unfinished / "report.html", render_evaluation_page(page))
-        write_whole(unfinished / "per_class.csv", csv_text(per_class_rows(found)))
-        write_whole(unfinished / "per_image.csv", csv_text(per_image_rows(images, options.label_matching)))
-    for path in (options.out / "metrics").iterdir():
-        if path.name not in drawn:
-            # Of an evaluation before, which had other metrics.
-            path.unlink()
-
-
-def _subtitle(facts: Mapping[str, Any]) -> str:
-    split = f" ({facts['split']})" if facts["split"] else ""
-    patients = f" of {facts['patients']} patients" if isinstance(facts["patients"], int) else ""
-    # The name of the dataset only: its path is among the facts.
-    return (
-        f"{facts['images']} images{patients} of {Path(facts['dataset']).name}{split}, "
-        f"{facts['images without a finding']} without a finding, {facts['reference boxes']} reference boxes"
-    )
-
-
-def _print(options: EvaluateOptions, found: Evaluation, reward: str) -> None:
     console = output_console(160)
-    console.print(found.looking, soft_wrap=True, markup=False)
-    title = _subtitle(found.facts)
-    table = evaluation_table(found, title=title) if options.all_metrics else core_table(found, reward, title=title)
-    left = 0 if options.all_metrics else len(found.metrics) - len(table.rows)
-    console.print(table.rich(caption=f"{left} more metrics with --all and on the page." if left else None))
-    for title, rows, headings in (
-        ("Changed images", robustness_rows(found.robustness), ROBUSTNESS_METRICS),
-        ("By source", rows_of_groups(found.per_source), found.headings),
-    ):
-        if rows:
-            console.print(metrics_table(rows, headings, title=title).rich())
+    console.print(evaluation.looking, soft_wrap=True, markup=False)
+    title = evaluated_images(evaluation.facts)
+    if options.all_metrics:
+        console.print(evaluation_table(evaluation, title=title).rich())
+    else:
+        table = core_table(evaluation, reward, title=title)
+        hidden = len(evaluation.metrics) - len(table.rows)
+        console.print(table.rich(caption=f"{hidden} more metrics with --all and on the page." if hidden else None))
+    if points := robustness_rows(evaluation.robustness):
+        console.print(metrics_table(points, ROBUSTNESS_METRICS, title="Changed images").rich())
+    if sources := rows_of_groups(evaluation.per_source):
+        console.print(metrics_table(sources, evaluation.headings, title="By source").rich())
     console.print(f"Page: {(options.out / 'report.html').resolve().as_uri()}", soft_wrap=True, markup=False)

@@ -4,8 +4,9 @@
 
 import json
 import math
+import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -173,6 +174,18 @@ class AnswerOptions:
                 )
         if self.model is not None:
             say_loading("PyTorch and transformers")
+
+    def words(self, without: Sequence[str] = ()) -> str:
+        """The options that are not at their defaults, as they are typed, but for some of them."""
+        words = []
+        for option in fields(self):
+            value: Any = getattr(self, option.name)
+            if option.name in without or value == (None if option.default is MISSING else option.default):
+                continue
+            values = value if isinstance(value, list | tuple) else [value]
+            words.append(f"--{option.name.replace('_', '-')}")
+            words += [str(part) for part in values if part is not True]
+        return shlex.join(words)
 
     def images(self, split: str, max_images: int | None = None) -> "Dataset | None":
         """The images that `--dataset` names; None where a log has them itself."""

@@ -26,11 +26,10 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from rich.console import Console
 
-    from grounding_rewards.logs.join import Answers
+    from grounding_rewards.models.ask import AskedModel
     from grounding_rewards.rewards.grounding import GroundingReward
 
 #: Rewards that are printed, beside the one that is recommended.
@@ -124,30 +123,28 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
     if (stated := box_format_from_option(options.box_format)) is not None:
         given["box_format"] = stated
     judge = final_reward(get_reward(reward, **given))
-    matching = getattr(judge.box_reward, "label_matching", "ignore")
     images = options.images(options.split, options.max_images or (None if options.model is None else 32))
     if options.model is not None and images is not None:
-        asked = _ask(options, images, judge, matching)
-        if asked is None:
-            # Its share of the answers is generated.
+        asked = _prepare_model(options, images, judge)
+        rows, texts = _ask(options, asked)
+        if not asked.is_first:
             return 0
-        answers, judge = asked
-        title = model_name(options.model)
+        judge, title = asked.reward, model_name(options.model)
     else:
         answers = read_groups(
             log,
+            judge,
             dataset=images,
             text_column=options.text_column,
-            box_format=judge.box_format,
             by_order=options.by_order,
             group_size=options.group_size,
             sizes=stated_sizes(options.width, options.height, options.resized_width, options.resized_height),
+            bad_rows=options.bad_rows,
         )
-        answers = answers.checked(judge, label_matching=matching, bad_rows=options.bad_rows)
-        title = ", ".join(path.name for path in log)
-    for note in answers.notes:
-        say(f"note: {note}", error=True)
-    report = measure_signal(answers.rows, answers.texts, judge, tried=options.tried, track=partial(track, "scoring"))
+        rows, texts, title = answers.rows, answers.texts, ", ".join(path.name for path in log)
+        for note in answers.notes:
+            say(f"note: {note}", error=True)
+    report = measure_signal(rows, texts, judge, tried=options.tried, track=partial(track, "scoring"))
     if options.json is not None:
         write_json(options.json, report.to_dict())
     if options.html is not None:
@@ -156,38 +153,34 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
     return int(options.strict and (bool(report.misreading) or report.configured.no_spread.value > ENOUGH))
 
 
-def _ask(
-    options: SignalOptions, images: Dataset, judge: GroundingReward, matching: str
-) -> tuple[Answers, GroundingReward] | None:
-    """The answers of the model at every temperature, and the reward that reads them; None in other processes."""
-    from grounding_rewards.logs.join import Answers
+def _prepare_model(options: SignalOptions, images: Dataset, judge: GroundingReward) -> AskedModel:
     from grounding_rewards.models.parity import parity_of_model
 
-    asked = options.prepare_asking(images, judge, backend=options.backend, label_matching=matching)
-    if asked.backend == "transformers":
-        parity = parity_of_model(asked.model.load(), asked.processor, asked.shown, judge.box_format)
-        if asked.is_first:
-            say(parity.sentence())
     if options.keep is None and int(os.environ.get("WORLD_SIZE", 1)) > 1:
         raise ValueError(
             "Expected --keep FOLDER with several processes, got none. They put their answers together there."
         )
+    label_matching = getattr(judge.box_reward, "label_matching", "ignore")
+    asked = options.prepare_asking(images, judge, backend=options.backend, label_matching=label_matching)
+    if asked.backend == "transformers":
+        parity = parity_of_model(asked.model.load(), asked.processor, asked.shown, judge.box_format)
+        if asked.is_first:
+            say(parity.sentence())
+    return asked
+
+
+def _ask(options: SignalOptions, asked: AskedModel) -> tuple[list[dict[str, Any]], list[list[str]]]:
+    """The images at every temperature, and the answers of the model to them."""
     rows, texts = [], []
-    with ExitStack() as stack:
-        folder = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    with tempfile.TemporaryDirectory() as temporary_folder:
+        folder = options.keep or Path(temporary_folder)
         folder.mkdir(parents=True, exist_ok=True)
         for temperature in dict.fromkeys(options.temperatures):
-            file, title = (
-                folder / f"samples-{temperature:g}.jsonl",
-                f"{options.samples} samples at temperature {temperature:g}",
-            )
-            sampling = {"samples": options.samples, "temperature": temperature}
-            texts += options.ask(asked, file, title, **sampling)
+            title = f"{options.samples} samples at temperature {temperature:g}"
+            file = folder / f"samples-{temperature:g}.jsonl"
+            texts += options.ask(asked, file, title, samples=options.samples, temperature=temperature)
             rows += [{**row, "temperature": temperature} for row in asked.rows]
-    if not asked.is_first:
-        return None
-    places = asked.places * (len(rows) // len(asked.rows))
-    return Answers(rows, texts, lambda k: None, places), asked.reward
+    return rows, texts
 
 
 def print_signal(report: SignalReport, console: Console, *, every: bool = False) -> None:

@@ -32,7 +32,6 @@ class AskedModel:
         dataset: with the columns that depend on the model, and prompts.
         shown: the same images at the size at which the model sees them.
         rows: one an image, without prompt and image.
-        places: of the rows, for errors.
         reward: knows whether the prompt opens a thinking.
         skip_special_tokens: False where they carry boxes or mark thinking.
         backend: what runs the model.
@@ -45,7 +44,6 @@ class AskedModel:
     dataset: Dataset
     shown: Dataset
     rows: list[dict[str, Any]]
-    places: list[str]
     reward: GroundingReward
     skip_special_tokens: bool
     backend: str
@@ -107,14 +105,14 @@ def blank_images(dataset: Dataset) -> Dataset:
     """
     from PIL import Image, ImageStat
 
-    def blank(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        if "image" not in rows:
-            return rows
-        grey = [image.convert("L") for image in rows["image"]]
-        flat = [Image.new("L", one.size, int(ImageStat.Stat(one).mean[0])) for one in grey]
-        return {**rows, "image": [one.convert(image.mode) for one, image in zip(flat, rows["image"], strict=True)]}
+    def replace_images(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        blank_images = []
+        for image in rows.get("image", ()):
+            grey = int(ImageStat.Stat(image.convert("L")).mean[0])
+            blank_images.append(Image.new("L", image.size, grey).convert(image.mode))
+        return {**rows, "image": blank_images} if blank_images else rows
 
-    return dataset.with_transform(blank)
+    return dataset.with_transform(replace_images)
 
 
 def prepare_asking(
@@ -148,7 +146,7 @@ def prepare_asking(
     from grounding_rewards.data.checks import without_bad_rows
     from grounding_rewards.data.dataset_columns import add_columns, add_prompts, light_rows
     from grounding_rewards.images.resize import fit_images, largest_image, set_image_size
-    from grounding_rewards.logs.join import Answers, dataset_places, image_problems
+    from grounding_rewards.logs.join import image_problems
     from grounding_rewards.logs.run_log import tool_notes
     from grounding_rewards.models.generate import (
         check_processor,
@@ -157,10 +155,11 @@ def prepare_asking(
     )
     from grounding_rewards.models.load import choose_backend, load_later, model_type_of, process_state
 
-    problems = image_problems(light_rows(dataset), label_matching=label_matching)
     expected = "sizes, boxes and labels that fit the image"
+    rows = light_rows(dataset)
+    problems = image_problems(rows, label_matching=label_matching)
     dataset = without_bad_rows(dataset, problems, expected, source, bad_rows)
-    reference_images(light_rows(dataset))
+    reference_images([row for k, row in enumerate(rows) if k not in problems])
     box_format = None
     if reward.box_format is None and "box_format" not in dataset.column_names:
         box_format = box_format_for_model_type(model_type_of(model_path))
@@ -168,7 +167,7 @@ def prepare_asking(
     model, processor = load_later(model_path, backend=backend, vllm_options=vllm_options)
     notes = [*set_image_size(processor, max_image_pixels), *tool_notes(model_path)]
     dataset = add_prompts(add_columns(dataset, processor, box_format, bad_rows=bad_rows), reward.box_format)
-    places, image_size = dataset_places(dataset), largest_image(dataset, processor)
+    image_size = largest_image(dataset, processor)
     if state.is_main_process:
         print(*notes, image_size, sep="\n", file=sys.stderr)
     with state.main_process_first():
@@ -176,15 +175,15 @@ def prepare_asking(
     check_processor(processor, shown, source)
     if completion_begins_in_thinking(processor, dataset[0]["prompt"]):
         reward = replace(reward, prompt_opens_thinking=True)
+    # With the box format and the sizes that the model sees.
     rows = light_rows(dataset)
-    Answers(rows, [], lambda k: None, places).checked(reward)
+    without_bad_rows(dataset, image_problems(rows, reward), expected, source, "refuse")
     return AskedModel(
         model=model,
         processor=processor,
         dataset=dataset,
         shown=shown,
         rows=rows,
-        places=places,
         reward=reward,
         skip_special_tokens=not reads_special_tokens(dataset, reward, getattr(processor, "tokenizer", processor)),
         backend=backend,

@@ -79,11 +79,12 @@ def evaluate(
         judge = _text_reward(reward, box_format)
         answers = read_log(
             _log_source(log),
+            judge,
             dataset=_images(dataset, split),
             text_column=text_column,
-            box_format=judge.box_format,
             by_order=by_order,
-        ).checked(judge, label_matching=label_matching)
+            label_matching=label_matching,
+        )
         answered = read_answers(answers.rows, answers.texts, judge)
         _warn(answers.notes, answer_notes(answered))
         title = Path(log).stem if isinstance(log, str | Path) else "completions"
@@ -173,13 +174,8 @@ def signal(
         reward, parameters = trained or ("R4", {})
     judge = _text_reward(reward, box_format, parameters)
     answers = read_groups(
-        _log_source(log),
-        dataset=_images(dataset, split),
-        text_column=text_column,
-        box_format=judge.box_format,
-        by_order=by_order,
+        _log_source(log), judge, dataset=_images(dataset, split), text_column=text_column, by_order=by_order
     )
-    answers = answers.checked(judge, label_matching=getattr(judge.box_reward, "label_matching", "ignore"))
     _warn(answers.notes)
     return measure_signal(answers.rows, answers.texts, judge)
 

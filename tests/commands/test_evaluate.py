@@ -396,7 +396,7 @@ def test_another_evaluation_is_not_written_over(tmp_path: Path, capsys: pytest.C
 def test_a_full_disk_leaves_the_evaluation_of_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from grounding_rewards.report import evaluation_page
+    from grounding_rewards.report import evaluation_folder
 
     log, out = log_of(tmp_path / "log.jsonl", [SOUND]), tmp_path / "out"
     options = ["--completions", log, "--box-format", "qwen3-vl", "--out", out]
@@ -407,7 +407,7 @@ def test_a_full_disk_leaves_the_evaluation_of_before(
         raise OSError(28, "No space left on device")
 
     # The page is what is written last.
-    monkeypatch.setattr(evaluation_page, "render_evaluation_page", full)
+    monkeypatch.setattr(evaluation_folder, "render_evaluation_page", full)
     assert evaluate(*options, "--seed", 1, "--overwrite") == 2
     assert "No space left on device" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before

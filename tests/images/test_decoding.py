@@ -29,7 +29,7 @@ from PIL import Image
 from grounding_rewards.commands.diff import _image_loader
 from grounding_rewards.doctor.examine import examine
 from grounding_rewards.doctor.rows import open_rows
-from grounding_rewards.logs.join import read_log
+from grounding_rewards.logs.join import image_loader, read_log
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.prepare import PrepareSettings, prepare_images
 from grounding_rewards.prepare.load import load_split
@@ -260,15 +260,16 @@ def test_a_log_opens_no_image_of_somebody_else(folder, way, column):
     row = {"completion": "[]", "boxes": [], "width": 40, "height": 30, "id": "a"}
     (folder / "log.jsonl").write_text(json.dumps({**row, column: way.format(others=folder.parent / "others")}))
     answers = read_log([folder / "log.jsonl"])
-    assert answers.load_image(0) is None
+    assert image_loader(answers, None)(0) is None
     assert answers.rows[0].get("image_path") is None
     allowed = read_log([folder / "log.jsonl"], allow_outside=True)
-    assert allowed.load_image(0).size == (40, 30)
+    assert image_loader(allowed, None)(0).size == (40, 30)
 
 
 def test_a_log_opens_its_own_images(folder):
-    (folder / "log.jsonl").write_text(json.dumps({"completion": "[]", "id": "a", "image": "images/own.png"}))
-    assert read_log([folder / "log.jsonl"]).load_image(0).size == (40, 30)
+    row = {"completion": "[]", "boxes": [], "width": 40, "height": 30, "id": "a", "image": "images/own.png"}
+    (folder / "log.jsonl").write_text(json.dumps(row))
+    assert image_loader(read_log([folder / "log.jsonl"]), None)(0).size == (40, 30)
 
 
 def test_diff_opens_the_images_of_the_run_and_its_dataset_alone(folder, capsys):

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from grounding_rewards.logs.join import image_problems, read_groups, read_log
+from grounding_rewards.logs.join import image_loader, image_problems, read_groups, read_log
 from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.rewards.grounding import get_reward
+
+SOUND = {"id": "a", "text": "[]", "boxes": [[0, 0, 5, 5]], "labels": ["mass"], "width": 10, "height": 20}
 
 
 def write(path: Path, *rows: dict) -> list[Path]:
@@ -29,9 +31,8 @@ def test_a_log_that_knows_its_images(tmp_path):
     answers = read_log(log)
     assert [row["id"] for row in answers.rows] == ["a", "b"]
     assert answers.texts == [["[]", "again"], ["x", ""]]
-    assert [place.partition(" of ")[0] for place in answers.places] == ["line 1", "line 2"]
     assert "The log has 2 answers to every image" in answers.notes[0]
-    assert answers.load_image(0) is None
+    assert image_loader(answers, None)(0) is None
 
 
 def test_of_a_training_the_answers_of_the_last_step_are_taken(tmp_path):
@@ -69,13 +70,14 @@ def test_two_images_of_one_name_are_refused(tmp_path):
 
 def test_images_are_found_beside_the_log(tmp_path):
     Image.new("L", (4, 4), 7).save(tmp_path / "a.png")
-    log = write(tmp_path / "log.jsonl", {"text": "[]", "boxes": [], "image": "a.png"}, {"text": "", "image": "b.png"})
+    row = {"text": "[]", "boxes": [], "height": 4}
+    log = write(tmp_path / "log.jsonl", {**row, "image": "a.png"}, {**row, "image": "b.png"})
     answers = read_log(log, sizes={"width": 4, "height": None})
-    assert answers.rows[0]["width"] == 4
-    assert "height" not in answers.rows[0]
+    load_image = image_loader(answers, None)
+    assert (answers.rows[0]["width"], answers.rows[0]["height"]) == (4, 4)
     assert answers.rows[0]["image_path"] == str(tmp_path / "a.png")
-    assert answers.load_image(0).getpixel((0, 0)) == 7
-    assert answers.load_image(1) is None
+    assert load_image(0).getpixel((0, 0)) == 7
+    assert load_image(1) is None
 
 
 def test_a_dicom_image_is_found_and_opened(tmp_path):
@@ -84,19 +86,20 @@ def test_a_dicom_image_is_found_and_opened(tmp_path):
     from tests.conftest import write_dicom
 
     image = write_dicom(draw_radiograph(3, "pa-256"), tmp_path)
-    answers = read_log(write(tmp_path / "log.jsonl", {"text": "[]", "boxes": [], "image": image.name}))
-    assert (answers.load_image(0).mode, answers.load_image(0).size) == ("L", (211, 256))
+    answers = read_log(write(tmp_path / "log.jsonl", {**SOUND, "image": image.name}))
+    opened = image_loader(answers, None)(0)
+    assert (opened.mode, opened.size) == ("L", (211, 256))
 
 
 def test_a_broken_image_is_named(tmp_path):
     (tmp_path / "a.png").write_bytes(b"no picture")
-    answers = read_log(write(tmp_path / "log.jsonl", {"text": "[]", "boxes": [], "image": "a.png"}))
+    answers = read_log(write(tmp_path / "log.jsonl", {**SOUND, "image": "a.png"}))
     with pytest.raises(ValueError, match=r"Expected an image in '.*a\.png', got .*Replace the file"):
-        answers.load_image(0)
+        image_loader(answers, None)(0)
 
 
 def test_the_columns_of_a_row_stand_above_the_sizes_for_all(tmp_path):
-    log = write(tmp_path / "log.jsonl", {"text": "[]", "boxes": [], "width": 9})
+    log = write(tmp_path / "log.jsonl", {**SOUND, "width": 9})
     assert read_log(log, sizes={"width": 4}).rows[0]["width"] == 9
 
 
@@ -206,9 +209,6 @@ def test_what_the_log_says_after_rounding_is_no_contradiction(images, tmp_path):
     assert len(read_log(write(tmp_path / "log.jsonl", *rows), dataset=images).rows) == 4
 
 
-SOUND = {"id": "a", "text": "[]", "boxes": [[0, 0, 5, 5]], "labels": ["mass"], "width": 10, "height": 20}
-
-
 @pytest.mark.parametrize(
     ("change", "label_matching", "message"),
     [
@@ -235,16 +235,14 @@ SOUND = {"id": "a", "text": "[]", "boxes": [[0, 0, 5, 5]], "labels": ["mass"], "
 )
 def test_images_that_nothing_can_be_measured_on_are_named(tmp_path, change, label_matching, message):
     rows = [{**SOUND, "box_format": "qwen3-vl"}, {**SOUND, "id": "b", "box_format": "qwen3-vl", **change}]
-    answers = read_log(write(tmp_path / "log.jsonl", *rows))
     with pytest.raises(ValueError, match=message):
-        answers.checked(get_reward("R4"), label_matching=label_matching)
+        read_log(write(tmp_path / "log.jsonl", *rows), get_reward("R4"), label_matching=label_matching)
 
 
 def test_many_bad_images_are_counted(tmp_path):
     rows = [{**SOUND, "id": str(k), "boxes": [[0, 0, 5, 25]]} for k in range(30)]
-    answers = read_log(write(tmp_path / "log.jsonl", *rows))
     with pytest.raises(ValueError, match=r"(?s)got 30 of 30 that do not\. .*line 20 of .*\nand 10 more$"):
-        answers.checked()
+        read_log(write(tmp_path / "log.jsonl", *rows))
 
 
 def test_images_that_do_not_exist_or_lie_elsewhere_are_said(tmp_path):
@@ -256,7 +254,8 @@ def test_images_that_do_not_exist_or_lie_elsewhere_are_said(tmp_path):
     images = ["own.png", str(folder / "own.png"), "../other.png", str(tmp_path / "other.png"), "link.png", "none.png"]
     rows = [{**SOUND, "id": str(k), "image": image} for k, image in enumerate(images)]
     answers = read_log(write(folder / "log.jsonl", *rows))
-    assert [k for k in range(6) if answers.load_image(k) is not None] == [0, 1]
+    load_image = image_loader(answers, None)
+    assert [k for k in range(6) if load_image(k) is not None] == [0, 1]
     missing, outside = answers.notes
     assert missing.startswith(
         "1 of 6 images are shown without their image, which is not there: 'none.png' in line 6 of"
@@ -347,7 +346,11 @@ def test_a_size_of_groups_may_be_given(tmp_path):
         ([answer("a", id=1), answer("b")], {}, "Expected an `id` in every row of the log, or in none, got 1 of 2"),
         ([*map(answer, "abc")], {"group_size": 2}, "Expected whole groups of 2 rows, got 3 rows"),
         ([*map(answer, "ab")], {"group_size": 1}, "Expected at least 2 for `group_size`, got 1"),
-        ([{"completion": "a", "id": 1}] * 2, {}, "Expected `boxes` for every image, got none for 1 of 1: line 1 of"),
+        (
+            [{"completion": "a", "id": 1}] * 2,
+            {},
+            "Expected a column `boxes` for every image, got none for 1 of 1: line 1",
+        ),
     ],
 )
 def test_logs_that_are_refused(tmp_path, rows, options, message):
