@@ -20,7 +20,7 @@ import numpy as np
 
 from grounding_rewards.columns import patient_of
 from grounding_rewards.data.checks import is_blank, row_problems, said_dropped
-from grounding_rewards.data.dataset_columns import light_rows
+from grounding_rewards.data.dataset_columns import light_rows, load_dataset_image
 from grounding_rewards.images.decoding import is_below, open_image
 from grounding_rewards.logs.image_names import with_image_ids
 from grounding_rewards.logs.read import Log, first_of, read_completions, step_of, with_answer_references
@@ -76,8 +76,7 @@ def image_loader(answers: ImageAnswers, dataset: Dataset | None) -> Callable[[in
         dataset: the images, where there is one.
     """
     if dataset is not None:
-        has_images = "image" in dataset.column_names
-        return lambda k: dataset[answers.numbers[k]]["image"] if has_images else None
+        return lambda k: load_dataset_image(dataset, answers.numbers[k])
 
     def open_file(k: int) -> Image | None:
         path = answers.rows[k].get("image_path")
