@@ -2,12 +2,15 @@
 
 TRL's `TrlParser` knows every field of TRL's own configuration; ours are in `GroundingArguments` and
 `SupervisedArguments`. The parser checks neither types nor choices nor ranges of YAML values, so a mistake would surface
-after the model is loaded, or never. The `__post_init__` of the classes here check them.
+after the model is loaded, or never: of 60 values just outside the ranges here, TRL, transformers and the optimizer
+refuse 11. The `__post_init__` of the classes here check them; what has no range is tried by
+`grounding_rewards.training.model.check_optimization`, which builds it.
 """
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,29 +18,94 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, NoReturn, get_args, get_type_hints
 
+from torch.utils.checkpoint import checkpoint
 from transformers import training_args
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
+from transformers.trainer_pt_utils import AcceleratorConfig
 from trl import GRPOConfig, ModelConfig, SFTConfig, TrlParser
 
 from grounding_rewards.common.config_files import check_known, find_shipped, read_config
-from grounding_rewards.common.validation import check_keys
+from grounding_rewards.common.validation import SHARE, SOME_SHARE, Interval, check_keys
 from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.metrics.estimates import capitalised
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.rewards.registry import describe_rewards
-from grounding_rewards.training.extras import read_extra
+from grounding_rewards.training.hooks import read_extra
 from grounding_rewards.training.look_closer import LookCloser
-from grounding_rewards.training.option_values import GENERATION_OPTIONS, GRPO_CHOICES, MAPPING_KEYS, check_options
 from grounding_rewards.training.rewards import build_rewards
 from grounding_rewards.training.run_options import (
+    AUGMENTATION,
     DESCRIPTIONS,
     SAVE_DTYPES,
     USAGE,
     GroundingOptions,
     ImageOptions,
     SupervisedOptions,
+    check_options,
     documented,
 )
+
+#: The legal range of each option, of TRL, transformers and ours.
+NUMBERS: Mapping[str, Interval] = {
+    name: legal
+    for legal, names in (
+        # counts
+        (
+            Interval(1),
+            "train_images eval_images max_image_pixels early_stopping_patience "
+            "per_device_train_batch_size per_device_eval_batch_size gradient_accumulation_steps save_total_limit "
+            "dataloader_prefetch_factor ddp_timeout num_generations_eval max_completion_length generation_batch_size "
+            "steps_per_generation num_iterations ref_model_sync_steps vllm_tensor_parallel_size vllm_max_model_length "
+            "lora_r lora_alpha",
+        ),
+        # Answers to an image are compared with one another.
+        (Interval(2), "num_generations"),
+        # At temperature 0 all completions of an image are the same, and there is nothing to compare.
+        (
+            Interval(above=True),
+            "num_train_epochs adam_epsilon logging_steps eval_steps save_steps temperature repetition_penalty epsilon "
+            "epsilon_high delta vllm_server_timeout",
+        ),
+        (
+            Interval(),
+            "warmup_steps weight_decay max_grad_norm eval_delay dataloader_num_workers top_k beta",
+        ),
+        (Interval(0, 1, below=True), "adam_beta1 adam_beta2 label_smoothing_factor lora_dropout"),
+        (SHARE, "min_p ref_model_mixup_alpha"),
+        # A rate above 1 is a slip of the exponent: usual are 1e-6 for all weights and 1e-5 for adapters.
+        (SOME_SHARE, "learning_rate top_p top_entropy_quantile vllm_gpu_memory_utilization"),
+        (Interval(0, 2**32, below=True), "seed data_seed"),
+        (Interval(0, 0.5, below=True), " ".join(AUGMENTATION)),
+    )
+    for name in names.split()
+}
+
+#: Words of GRPOConfig that TRL compares a field with; it notices others only in mid-run.
+GRPO_CHOICES: Mapping[str, tuple[object, ...]] = {
+    "importance_sampling_level": ("token", "sequence"),
+    "loss_type": ("grpo", "dapo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo"),
+    "multi_objective_aggregation": ("sum_then_normalize", "normalize_then_sum"),
+    "scale_rewards": ("group", "batch", "none", True, False),
+    "vllm_importance_sampling_mode": ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask"),
+    "vllm_mode": ("colocate", "server"),
+}
+
+_CHECKPOINTING = tuple(
+    name for name, one in inspect.signature(checkpoint).parameters.items() if one.kind is inspect.Parameter.KEYWORD_ONLY
+)
+#: Keys of options that hold a mapping, where the library that reads it would end with a traceback, or pass them over.
+MAPPING_KEYS: Mapping[str, tuple[str, ...]] = {
+    "accelerator_config": tuple(one.name for one in fields(AcceleratorConfig)),
+    "activation_checkpointing_kwargs": (*_CHECKPOINTING, "every_n_layers", "offload"),
+    "gradient_checkpointing_kwargs": (*_CHECKPOINTING, "every_n_layers", "offload"),
+    "dataset_kwargs": ("skip_prepare_dataset",),
+}
+
+#: Keys of `generation_kwargs`, of transformers and of vLLM, and the options of TRL that say the same.
+GENERATION_OPTIONS: Mapping[str, str] = {
+    **dict.fromkeys(("max_length", "max_new_tokens", "max_tokens"), "max_completion_length"),
+    **{name: name for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "cache_implementation")},
+}
 
 
 class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -79,7 +147,7 @@ class _Parser(TrlParser):
 class _ImageArguments(ImageOptions):
     def __post_init__(self) -> None:
         self.box_format = box_format_from_option(self.box_format)
-        check_options(self, choices={"bad_rows": BAD_ROWS, "save_dtype": SAVE_DTYPES})
+        check_options(self, NUMBERS, choices={"bad_rows": BAD_ROWS, "save_dtype": SAVE_DTYPES})
 
 
 @dataclass
@@ -132,7 +200,7 @@ class GRPOArguments(GRPOConfig):
     )
 
     def __post_init__(self) -> None:
-        check_options(self, choices=GRPO_CHOICES)
+        check_options(self, NUMBERS, choices=GRPO_CHOICES)
         _check_training(self)
         if self.use_transformers_continuous_batching:
             raise ValueError(
@@ -155,7 +223,7 @@ class SupervisedConfig(SFTConfig):
     remove_unused_columns: bool = False
 
     def __post_init__(self) -> None:
-        check_options(self)
+        check_options(self, NUMBERS)
         _check_training(self)
         for name, legal, why in (
             ("remove_unused_columns", False, "The answers are written from boxes and labels."),
@@ -178,7 +246,7 @@ class ModelArguments(ModelConfig):
             if isinstance(getattr(self, name), str):
                 setattr(self, name, [getattr(self, name)])
         choices = {one.name: one.metadata["choices"] for one in fields(self) if "choices" in one.metadata}
-        check_options(self, choices=choices)
+        check_options(self, NUMBERS, choices=choices)
         if self.model_name_or_path is None:
             raise ValueError(
                 "Expected a folder or a name on the hub for model_name_or_path, got nothing. "

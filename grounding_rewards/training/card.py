@@ -14,8 +14,8 @@ from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.exchange.model_card import model_name, table_cell, with_metadata
 from grounding_rewards.images.resize import has_resized_size, image_pixel_limit
 from grounding_rewards.parsing import list_box_formats
-from grounding_rewards.training.option_values import AUGMENTATION
 from grounding_rewards.training.run_folder import CARD, versions
+from grounding_rewards.training.run_options import AUGMENTATION
 
 # At run time the trainer, which comes after the mix-in in the list of bases.
 _Trainer: Any = object

@@ -34,7 +34,13 @@ from grounding_rewards.rewards.completions import completion_text
 from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.training.callbacks import LogEntry, ParityCheck, SignalWatch
 from grounding_rewards.training.card import RunCard
-from grounding_rewards.training.extras import Extra, Setup
+from grounding_rewards.training.dataset import (
+    format_name,
+    prepare_examples,
+    refuse_no_step,
+    warn_of_long_answers,
+)
+from grounding_rewards.training.hooks import Extra, Setup
 from grounding_rewards.training.model import loading_kwargs, model_format, warn_of_another_family
 from grounding_rewards.training.resume import EpochSampler, ExactResume
 from grounding_rewards.training.rewards import (
@@ -46,12 +52,6 @@ from grounding_rewards.training.rewards import (
 )
 from grounding_rewards.training.rollout import VllmRollout, refuse_other_rollouts
 from grounding_rewards.training.sharding import SharedWeights
-from grounding_rewards.training.training_images import (
-    format_name,
-    prepare_examples,
-    refuse_no_step,
-    warn_of_long_answers,
-)
 
 # Trackers that keep no copy of what a run prints, as wandb does.
 _QUIET = frozenset({"mlflow", "tensorboard", "trackio"})

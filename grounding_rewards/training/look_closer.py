@@ -29,9 +29,9 @@ from grounding_rewards.images.image_column import FULL_IMAGE
 from grounding_rewards.images.resize import has_resized_size, resized_size
 from grounding_rewards.parsing import BoxFormat, get_box_format
 from grounding_rewards.rewards.grounding import GroundingReward
-from grounding_rewards.training.extras import Extra, Setup
-from grounding_rewards.training.option_values import check_options
+from grounding_rewards.training.hooks import Extra, Setup
 from grounding_rewards.training.rewards import StepReward
+from grounding_rewards.training.run_options import check_options
 
 _TOOLS = ("zoom", "window")
 # A side that is a whole number of pixels but for rounding stays that number.

@@ -51,7 +51,6 @@ from grounding_rewards.training.model import (
     load_run_processor,
     model_init_kwargs,
 )
-from grounding_rewards.training.option_values import AUGMENTATION
 from grounding_rewards.training.rewards import reward_name
 from grounding_rewards.training.run_folder import (
     ADAPTER,
@@ -65,6 +64,7 @@ from grounding_rewards.training.run_folder import (
     last_complete_checkpoint,
     resolved_config,
 )
+from grounding_rewards.training.run_options import AUGMENTATION
 from grounding_rewards.training.sft import GroundingSFTTrainer
 from grounding_rewards.training.sharding import without_zero3
 

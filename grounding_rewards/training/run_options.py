@@ -5,9 +5,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
+from grounding_rewards.common.validation import Interval
 from grounding_rewards.images.decoding import ALLOW_OUTSIDE_HELP
 
 _FILES = """\
@@ -59,6 +64,9 @@ BOX_FORMAT_HELP = (
 )
 
 SAVE_DTYPES = ("float32", "float16", "bfloat16")
+
+#: How a warm start changes images; see `grounding_rewards.training.sft.GoldAnswers`.
+AUGMENTATION = ("crop", "contrast", "box_margin", "box_noise")
 
 
 def documented(default: Any, text: str) -> Any:
@@ -190,3 +198,57 @@ COMMON_OPTIONS: dict[str, dict[str, tuple[Any, str]]] = {
     "sft": _OF_MODEL | _OF_RUN | _OF_SFT,
 }
 OUR_OPTIONS = {"train": GroundingOptions, "sft": SupervisedOptions}
+
+
+def check_options(
+    owner: Any,
+    numbers: Mapping[str, Interval],
+    choices: Mapping[str, Iterable[object]] = types.MappingProxyType({}),
+    where: str = "",
+) -> None:
+    """Refuse fields of a dataclass whose value is not legal; None counts as left out.
+
+    Of types only int, float, bool, str, lists of these and unions are compared; an int passes for a float.
+
+    Args:
+        owner: an object of the dataclass.
+        numbers: the legal range of each field by name; a field that it does not have is passed over.
+        choices: the legal values of each field by name, whatever its type.
+        where: the option that holds the fields, for messages.
+
+    Raises:
+        ValueError: a field has another value or type, or a number that is not finite; the message says what is legal.
+    """
+    hints = typing.get_type_hints(type(owner))
+    for name, default in ((one.name, one.default) for one in fields(owner)):
+        value = getattr(owner, name)
+        if value is None:
+            continue
+        if value == "" and default != "":
+            raise ValueError(f"Expected a value for {name}, got ''. Write one, or leave the option out.")
+        if name in choices:
+            listed = ", ".join(word for word in choices[name] if isinstance(word, str))
+            right, expected = value in choices[name], f"one of {listed}"
+        elif not _fits(value, hints[name]):
+            kind = str(hints[name]).replace("<class '", "").replace("'>", "").replace("typing.", "")
+            right, expected = False, kind
+        elif name in numbers:
+            right, expected = value in numbers[name], str(numbers[name])
+        else:
+            given = value if isinstance(value, list) else [value]
+            right = all(math.isfinite(number) for number in given if isinstance(number, float))
+            expected = "finite numbers"
+        if not right:
+            of = f"{name} of {where}" if where else name
+            raise ValueError(f"Expected {expected} for {of}, got {value!r}. Correct the value.")
+
+
+def _fits(value: object, hint: Any) -> bool:
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, option) for option in typing.get_args(hint))
+    if origin is list:
+        return isinstance(value, list) and all(_fits(item, typing.get_args(hint)[0]) for item in value)
+    if hint in (int, float):
+        return isinstance(value, (int, hint)) and not isinstance(value, bool)
+    return isinstance(value, hint) if hint in (bool, str, types.NoneType) else True

@@ -25,10 +25,10 @@ from grounding_rewards.models.robustness.corruptions import MIN_VISIBLE
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.training.card import RunCard
+from grounding_rewards.training.dataset import format_name, prepare_examples
 from grounding_rewards.training.model import loading_kwargs, model_format
 from grounding_rewards.training.resume import ExactResume
 from grounding_rewards.training.sharding import SharedWeights
-from grounding_rewards.training.training_images import format_name, prepare_examples
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -178,7 +178,7 @@ class GroundingSFTTrainer(RunCard, ExactResume, SharedWeights, SFTTrainer):
     """`SFTTrainer` that writes the answers itself.
 
     Before the model is loaded every row is checked as before GRPO
-    (`grounding_rewards.training.training_images.prepare_examples`). No text is cut: its end is the answer. A resumed
+    (`grounding_rewards.training.dataset.prepare_examples`). No text is cut: its end is the answer. A resumed
     run equals an uninterrupted one (`grounding_rewards.training.resume`).
 
     Args:

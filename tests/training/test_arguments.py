@@ -11,10 +11,10 @@ import yaml
 from transformers import training_args
 from trl import GRPOConfig
 
-from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
+from grounding_rewards.training.arguments import NUMBERS, parse_grpo_arguments, parse_sft_arguments
 from grounding_rewards.training.model import check_optimization
-from grounding_rewards.training.option_values import NUMBERS, check_options
 from grounding_rewards.training.run_folder import resolved_config
+from grounding_rewards.training.run_options import check_options
 
 pytestmark = pytest.mark.training
 
@@ -41,13 +41,13 @@ def test_numbers_out_of_their_range_are_refused(tmp_path):
     )
     tried = set()
     for part in parts:
-        check_options(part)
+        check_options(part, NUMBERS)
         for name in NUMBERS.keys() & part.__dataclass_fields__:
             legal, before = NUMBERS[name], getattr(part, name)
             for outside in (legal.low if legal.above else legal.low - 1, math.nan):
                 setattr(part, name, outside)
                 with pytest.raises(ValueError, match=rf"^Expected .* for {name}, got "):
-                    check_options(part)
+                    check_options(part, NUMBERS)
             setattr(part, name, before)
             tried.add(name)
     assert tried == set(NUMBERS)

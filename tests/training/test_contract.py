@@ -37,8 +37,13 @@ from grounding_rewards.data.dataset_columns import add_prompts
 from grounding_rewards.models.parity import FORWARDED
 from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training import GroundingGRPOTrainer
-from grounding_rewards.training.arguments import GroundingArguments, SupervisedArguments
-from grounding_rewards.training.option_values import GENERATION_OPTIONS, GRPO_CHOICES, NUMBERS
+from grounding_rewards.training.arguments import (
+    GENERATION_OPTIONS,
+    GRPO_CHOICES,
+    NUMBERS,
+    GroundingArguments,
+    SupervisedArguments,
+)
 from scripts.checks.model_families import Family, byte_tokenizer, family_config
 from tests.conftest import REPOSITORY
 from tests.training.runs import config

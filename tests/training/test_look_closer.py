@@ -20,7 +20,7 @@ from grounding_rewards.cli import main
 from grounding_rewards.models.tiny_vlm import build_model, build_processor, build_tokenizer
 from grounding_rewards.synthetic import LABELS, draw_radiograph, synthetic_dataset
 from grounding_rewards.training import GroundingGRPOTrainer
-from grounding_rewards.training.extras import read_extra
+from grounding_rewards.training.hooks import read_extra
 from grounding_rewards.training.look_closer import LookCloser, LookEnvironment, LookReward, View
 from tests.conftest import write_dicom
 from tests.test_scripts import script

@@ -16,7 +16,7 @@ from grounding_rewards.images.resize import set_image_size
 from grounding_rewards.models.generate import Sampling, generate
 from grounding_rewards.models.load import load_model
 from grounding_rewards.synthetic import synthetic_dataset
-from grounding_rewards.training.training_images import format_name, prepare_examples, warn_of_long_answers
+from grounding_rewards.training.dataset import format_name, prepare_examples, warn_of_long_answers
 from tests.training.runs import ASSET, grpo, sft
 
 pytestmark = pytest.mark.training
