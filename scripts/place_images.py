@@ -23,7 +23,6 @@ import numpy as np
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.data.prompts import prompt_messages, prompt_order
 from grounding_rewards.images.decoding import open_image
-from grounding_rewards.models.tiny_vlm import IMAGE_SIZE
 from grounding_rewards.sources.jsonl import ANNOTATIONS
 
 SECOND = "second_reader.jsonl"
@@ -107,7 +106,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("images", type=Path, help="folder with annotations.jsonl")
     parser.add_argument("output", type=Path, help="folder to write")
-    parser.add_argument("--size", type=int, default=IMAGE_SIZE, help="side in pixels")
+    parser.add_argument("--size", type=int, default=112, help="side in pixels; the small model is made for 112")
     parser.add_argument("--placements", type=int, default=8, help="squares of each training image")
     parser.add_argument("--empty", type=int, default=EMPTY, help="one square in so many holds no image")
     parser.add_argument("--blank", action="store_true", help="replace every square by its mean grey")

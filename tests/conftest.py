@@ -57,8 +57,8 @@ def tiny_model() -> tuple[Any, Any]:
     """An untrained Qwen2.5-VL of a million parameters, and its processor."""
     import torch
 
-    from grounding_rewards.models.tiny_vlm import build_model, build_processor, build_tokenizer
     from grounding_rewards.synthetic import LABELS
+    from scripts.build_tiny_vlm import build_model, build_processor, build_tokenizer
 
     torch.set_num_threads(1)
     tokenizer = build_tokenizer((LABELS,))

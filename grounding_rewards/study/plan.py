@@ -27,7 +27,7 @@ from grounding_rewards.sources.base import split_name
 from grounding_rewards.study.results import ARM, CONTROL, FEWEST_SEEDS, SCHEMA, Folder, Measure
 from grounding_rewards.study.rulers import RULERS
 
-#: The model that `models.tiny_vlm` builds with random weights.
+#: The shipped tiny model with random weights.
 UNTRAINED = "untrained_tiny_vlm"
 GRPO, SFT = "train", "sft"
 #: At most so many points of a training's curve are kept.

@@ -201,12 +201,12 @@ class _Workshop:
         if model == UNTRAINED:
             from transformers.utils.logging import disable_progress_bar
 
-            from grounding_rewards.models.tiny_vlm import save_untrained
+            from grounding_rewards.models.load import save_untrained
 
             # One of the study's own is on the screen.
             disable_progress_bar()
             model = str(self.folder.made(f"{start.name}--untrained"))
-            save_untrained(model, seed=recipe.get("seed", 0))
+            save_untrained("assets/tiny_vlm", model, seed=recipe.get("seed", 0))
         return {**recipe, "model_name_or_path": model, "output_dir": str(self.folder.made(start.name))}
 
     def _train(self, kind: str, config: Mapping[str, Any], log: Path, lock: Any) -> dict[str, Any]:

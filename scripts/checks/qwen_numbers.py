@@ -16,8 +16,8 @@ from tokenizers import Tokenizer
 from transformers import AutoModelForImageTextToText, AutoProcessor, PreTrainedTokenizerFast
 
 from grounding_rewards.data.prompts import gold_answer
-from grounding_rewards.models.tiny_vlm import BOX_FORMAT, IMAGE_SIZE, SPECIAL_TOKENS, build_processor
 from grounding_rewards.prepare.load import load_split
+from scripts.build_tiny_vlm import BOX_FORMAT, IMAGE_SIZE, SPECIAL_TOKENS, build_processor
 
 #: As in the tokenizer of Qwen/Qwen2.5-VL-3B-Instruct.
 QWEN_NUMBERS: Mapping[str, int] = {

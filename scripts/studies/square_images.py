@@ -16,7 +16,6 @@ from PIL.Image import Resampling
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.data.prompts import prompt_messages
 from grounding_rewards.images.decoding import open_image
-from grounding_rewards.models.tiny_vlm import IMAGE_SIZE
 from grounding_rewards.prepare.load import folder_rows, vocabulary_of
 from grounding_rewards.sources.jsonl import ANNOTATIONS
 from grounding_rewards.sources.tables import scaled_box
@@ -66,7 +65,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("images", type=Path, help="folder with annotations.jsonl")
     parser.add_argument("output", type=Path, help="folder to write")
-    parser.add_argument("--size", type=int, default=IMAGE_SIZE, help="side in pixels")
+    parser.add_argument("--size", type=int, default=112, help="side in pixels; the small model is made for 112")
     options = parser.parse_args()
     write_square_images(options.images, options.output, options.size)
 

@@ -26,7 +26,6 @@ from grounding_rewards.data.dataset_columns import add_columns, add_prompts
 from grounding_rewards.logs.read import read_completions
 from grounding_rewards.metrics.image_dependence import image_dependence
 from grounding_rewards.metrics.signal import CAUSES
-from grounding_rewards.models.tiny_vlm import VOCABULARIES, build_model, build_processor, build_tokenizer
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
 from grounding_rewards.rewards.grounding import GroundingReward, score_columns
 from grounding_rewards.synthetic import synthetic_dataset
@@ -34,6 +33,7 @@ from grounding_rewards.training import GroundingGRPOTrainer
 from grounding_rewards.training import grpo as trainer_module
 from grounding_rewards.training.callbacks import ParityCheck
 from grounding_rewards.training.rewards import build_rewards
+from scripts.build_tiny_vlm import VOCABULARIES, build_model, build_processor, build_tokenizer
 from tests.training.runs import ASSET, config, grpo, history, logged
 
 pytestmark = pytest.mark.training

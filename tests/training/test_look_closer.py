@@ -17,11 +17,11 @@ from trl.chat_template_utils import qwen3_vl_chat_template
 
 from grounding_rewards.boxes import SPACES
 from grounding_rewards.cli import main
-from grounding_rewards.models.tiny_vlm import build_model, build_processor, build_tokenizer
 from grounding_rewards.synthetic import LABELS, draw_radiograph, synthetic_dataset
 from grounding_rewards.training import GroundingGRPOTrainer
 from grounding_rewards.training.hooks import read_extra
 from grounding_rewards.training.look_closer import LookCloser, LookEnvironment, LookReward, View
+from scripts.build_tiny_vlm import build_model, build_processor, build_tokenizer
 from tests.conftest import write_dicom
 from tests.test_scripts import script
 from tests.training.runs import config, logged

@@ -16,7 +16,10 @@ from grounding_rewards.metrics.image_dependence import baseline_systems
 from grounding_rewards.metrics.intervals import ratio_estimates
 from grounding_rewards.models.generate import Sampling, generate
 from grounding_rewards.models.load import load_model
-from grounding_rewards.models.tiny_vlm import (
+from grounding_rewards.prepare.load import load_split
+from grounding_rewards.rewards.grounding import get_reward
+from grounding_rewards.synthetic import LABELS
+from scripts.build_tiny_vlm import (
     BOX_FORMAT,
     IMAGE_SIZE,
     VOCABULARIES,
@@ -24,9 +27,6 @@ from grounding_rewards.models.tiny_vlm import (
     build_tokenizer,
     save_untrained,
 )
-from grounding_rewards.prepare.load import load_split
-from grounding_rewards.rewards.grounding import get_reward
-from grounding_rewards.synthetic import LABELS
 from tests.conftest import REPOSITORY
 
 ASSET = REPOSITORY / "assets" / "tiny_vlm"
