@@ -74,8 +74,7 @@ class AskedModel:
             overwrite: whether answers of other settings are dropped; they are refused otherwise.
             on_progress: called with images, their total and tokens, in the first process alone.
         """
-        from grounding_rewards.models.generate import Sampling
-        from grounding_rewards.models.resumable import generate_to_file
+        from grounding_rewards.models.generate import Sampling, generate_to_file
 
         shown = self.shown
         if temperature:

@@ -1,19 +1,30 @@
-"""Let a vision-language model answer the prompts of a dataset, in batches, with transformers or vLLM."""
+"""Let a vision-language model answer the prompts of a dataset, in batches, with transformers or vLLM.
+
+Answers are returned, or kept in a file as they come, so that a run that was killed can be continued.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import takewhile
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 import torch
 from transformers import GenerationConfig
 from trl.data_utils import prepare_multimodal_messages
 
+from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
+from grounding_rewards.common.atomic_files import check_settings, write_whole
 from grounding_rewards.common.validation import Interval, check_number
+from grounding_rewards.images.decoding import rows_without_images
+from grounding_rewards.images.resize import image_pixel_limit
+from grounding_rewards.models.load import UnloadedModel, digest_of_weights, process_state
 from grounding_rewards.models.vllm import VllmModel
 from grounding_rewards.parsing import box_formats_of
 from grounding_rewards.parsing.answer_span import marks_thinking, opens_thinking
@@ -60,6 +71,10 @@ GREEDY = Sampling()
 #: Added by vLLM to the logit of a token that must not be generated; the lowest value that it takes.
 NEVER = -100.0
 
+# Columns that are copied next to the answer, so that the file can be scored and evaluated by itself. An image may be
+# asked about at several temperatures.
+_COPIED_COLUMNS = ("patient_id", *BOX_COLUMNS, "box_format", *SIZE_COLUMNS, "temperature")
+
 
 class Generated(NamedTuple):
     """The answers to some images, those to one image next to each other, and their total number of tokens."""
@@ -83,7 +98,7 @@ def generate(
     They are padded on the left, so the answer to an image depends on the others in its batch only through rounding.
 
     Args:
-        model: a transformers vision-language model.
+        model: a transformers vision-language model, or one in vLLM.
         processor: its processor.
         dataset: rows with ``prompt`` (conversational) and ``image``.
         sampling: how the answers are decoded, and how many there are per image.
@@ -94,20 +109,97 @@ def generate(
     Returns:
         For each row its ``sampling.samples`` answers.
     """
-    samples, images = sampling.samples, max(1, batch_size // sampling.samples)
-    answers: list[list[str]] = []
-    tokens = 0
-    was_training = model.training
-    with _evaluating(model, seed):
-        for start in range(0, len(dataset), images):
-            rows = [dataset[i] for i in range(start, min(start + images, len(dataset)))]
-            generated = _answer_batch(model, processor, rows, sampling)
-            answers += [generated.texts[i : i + samples] for i in range(0, len(generated.texts), samples)]
-            tokens += generated.tokens
-            if on_progress is not None:
-                on_progress(len(answers), len(dataset), tokens)
-    model.train(was_training)
-    return answers
+    batches = _list_batches(len(dataset), sampling, batch_size)
+    texts: list[str] = []
+    for _, batch_texts in _generate_batches(model, processor, dataset, sampling, batches, seed, on_progress):
+        texts += batch_texts
+    return [texts[start : start + sampling.samples] for start in range(0, len(texts), sampling.samples)]
+
+
+def generate_to_file(
+    model: UnloadedModel,
+    processor: Any,
+    dataset: Any,
+    path: Path,
+    sampling: Sampling = GREEDY,
+    *,
+    batch_size: int = 256,
+    seed: int = 0,
+    overwrite: bool = False,
+    on_progress: OnProgress | None = None,
+) -> list[list[str]]:
+    """Generate answers into a file as :func:`generate` does, and continue after a stop.
+
+    `completions.jsonl` is written once all answers are there. Until then `completions.part-0.jsonl` has those of the
+    first process, one per line, and `completions.settings.json` has how they are generated. When the same command is
+    given again, a line that was cut off is dropped and the missing batches are generated. Batches and their seeds
+    follow from the settings alone, so the answers are those of an uninterrupted run, whatever the number of processes.
+
+    Under `accelerate launch` or `torchrun` every process generates its share of the batches, and the first one merges
+    them. A line of the file has ``id``, ``sample`` (from 0), ``completion``, the patient, and the columns that rewards
+    read.
+
+    Args:
+        model: from :func:`grounding_rewards.models.load.load_later`; it is loaded if answers are missing.
+        processor: its processor.
+        dataset: rows with ``prompt`` (conversational), ``image`` and ``id``; without ``id``, the row's number from 0.
+        path: a file that ends in .jsonl.
+        sampling: how the answers are decoded, and how many there are per image.
+        batch_size: answers generated at the same time; samples depend on it.
+        seed: of the sampling.
+        overwrite: drop answers that were generated with other settings; they are refused without it.
+        on_progress: as for :func:`generate`; counts what this process generates now.
+
+    Returns:
+        For each row its ``sampling.samples`` answers, on every process.
+
+    Raises:
+        ValueError: ``batch_size`` is below 1, two rows have one id, or the file was started with other settings, another
+            model or another dataset; the message says which.
+    """
+    check_number("batch_size", batch_size, Interval(1), "Give what fits into memory.")
+    rows = rows_without_images(dataset)
+    file = AnswerFile(Path(path), _image_ids(rows), sampling.samples)
+    settings = _settings_of(model, processor, rows, sampling, batch_size, seed)
+    state = process_state()
+    problem: ValueError | None = None
+    try:
+        file.check(settings)
+    except ValueError as error:
+        problem = error
+    # No process may drop answers that another one has yet to compare.
+    state.wait_for_everyone()
+    if problem and not overwrite:
+        raise problem
+    if problem and state.is_main_process:
+        file.drop()
+    state.wait_for_everyone()
+    lines, row_by_id = file.read(), dict(zip(file.ids, rows, strict=True))
+    batches = _list_batches(len(rows), sampling, batch_size)
+    pending_batches = [
+        (number, batch) for number, batch in batches if any(key not in lines for key in file.keys_of(batch))
+    ]
+    my_batches = pending_batches[state.process_index :: state.num_processes]
+    # Before anything is written: if the model cannot be loaded, nothing has begun.
+    loaded: Any = model.load() if my_batches else None
+    # No process may write before all have read.
+    state.wait_for_everyone()
+    if pending_batches or not file.path.is_file() or file.parts():
+        if state.is_main_process:
+            write_whole(file.settings_path, json.dumps(settings, indent=2) + "\n")
+        state.wait_for_everyone()
+        with file.part(state.process_index) as part:
+            for batch, texts in _generate_batches(loaded, processor, dataset, sampling, my_batches, seed, on_progress):
+                for key, text in zip(file.keys_of(batch), texts, strict=True):
+                    if key not in lines:
+                        part.write(_line_of(row_by_id[key[0]], key, text))
+                part.flush()
+        state.wait_for_everyone()
+        if state.is_main_process:
+            file.merge()
+        state.wait_for_everyone()
+        lines = file.read()
+    return [[json.loads(lines[key])["completion"] for key in file.keys_of([row])] for row in range(len(rows))]
 
 
 def generate_batch(
@@ -116,14 +208,19 @@ def generate_batch(
     """Generate the answers to some images at once; see :func:`generate`.
 
     Args:
-        model: a transformers vision-language model, which is left in evaluation mode.
+        model: a transformers vision-language model, whose mode is kept.
         processor: its processor.
         rows: with ``prompt`` (conversational) and ``image``.
         sampling: how the answers are decoded.
         seed: of the sampling; the random state of the caller is left as it was.
     """
-    with _evaluating(model, seed):
-        return _answer_batch(model, processor, rows, sampling)
+    was_training = model.training
+    model.eval()
+    with torch.random.fork_rng(devices=[model.device] if model.device.type == "cuda" else []), torch.no_grad():
+        torch.manual_seed(seed)
+        generated = _generate_with_transformers(model, processor, rows, sampling)
+    model.train(was_training)
+    return generated
 
 
 def generate_with_vllm(
@@ -237,17 +334,9 @@ def check_processor(processor: Any, dataset: Any, name: str) -> None:
         ) from error
 
 
-@contextmanager
-def _evaluating(model: Any, seed: int) -> Iterator[None]:
-    """The model in evaluation mode, and generators of its own with this seed."""
-    model.eval()
-    with torch.random.fork_rng(devices=[model.device] if model.device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        yield
-
-
-@torch.no_grad()
-def _answer_batch(model: Any, processor: Any, rows: Sequence[Mapping[str, Any]], sampling: Sampling) -> Generated:
+def _generate_with_transformers(
+    model: Any, processor: Any, rows: Sequence[Mapping[str, Any]], sampling: Sampling
+) -> Generated:
     tokenizer = getattr(processor, "tokenizer", processor)
     ends, forbidden = _end_tokens(model, tokenizer)
     drawn = {"do_sample": True, "temperature": sampling.temperature, "top_p": 1.0, "top_k": 0}
@@ -271,3 +360,177 @@ def _answer_batch(model: Any, processor: Any, rows: Sequence[Mapping[str, Any]],
     prompt_length = inputs["input_ids"].shape[1]
     generated = model.generate(**inputs, generation_config=config)
     return _decoded(processor, generated[:, prompt_length:].tolist(), ends, sampling)
+
+
+def _list_batches(count: int, sampling: Sampling, batch_size: int) -> list[tuple[int, range]]:
+    """The number and the rows of each batch: as many images as give at most `batch_size` answers."""
+    size = max(1, batch_size // sampling.samples)
+    return list(enumerate(range(start, min(start + size, count)) for start in range(0, count, size)))
+
+
+def _generate_batches(
+    model: Any,
+    processor: Any,
+    dataset: Any,
+    sampling: Sampling,
+    batches: Sequence[tuple[int, range]],
+    seed: int,
+    on_progress: OnProgress | None,
+) -> Iterator[tuple[range, list[str]]]:
+    """The answers to each batch, whose seed depends on its number alone, not on what was generated before."""
+    ask = generate_with_vllm if isinstance(model, VllmModel) else generate_batch
+    images, tokens, total = 0, 0, sum(len(batch) for _, batch in batches)
+    for number, batch in batches:
+        batch_seed = int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint32)[0])
+        generated = ask(model, processor, [dataset[row] for row in batch], sampling, seed=batch_seed)
+        yield batch, generated.texts
+        images, tokens = images + len(batch), tokens + generated.tokens
+        if on_progress is not None:
+            on_progress(images, total, tokens)
+
+
+def _settings_of(
+    model: UnloadedModel,
+    processor: Any,
+    rows: Sequence[Mapping[str, Any]],
+    sampling: Sampling,
+    batch_size: int,
+    seed: int,
+) -> dict[str, Any]:
+    """All that the answers depend on, by which a file of answers is compared with a command."""
+    content = "".join(json.dumps(row, sort_keys=True, default=str) for row in rows)
+    settings = {
+        "model": digest_of_weights(model.path),
+        "dataset": hashlib.sha256(content.encode()).hexdigest()[:16],
+        "backend": model.backend,
+        **asdict(sampling),
+    }
+    if model.backend == "vllm":
+        settings |= {"max_model_len": model.vllm_options.max_model_len, "dtype": model.vllm_options.dtype}
+    if sampling.temperature > 0:
+        # Greedy answers do not depend on these.
+        settings |= {"seed": seed, "batch_size": batch_size}
+    limit = image_pixel_limit(processor)
+    if limit is not None:
+        settings["max_image_pixels"] = limit
+    return settings
+
+
+#: The id of an image and the number of the sample.
+_Key = tuple[str, int]
+
+
+class AnswerFile:
+    """The file of answers, its parts, and the settings next to them.
+
+    Args:
+        path: of the file.
+        ids: of the images, in the order of the dataset.
+        samples: answers to each image.
+    """
+
+    def __init__(self, path: Path, ids: Sequence[str], samples: int) -> None:
+        if path.suffix != ".jsonl":
+            raise ValueError(f"Expected a file that ends in .jsonl for `path`, got {str(path)!r}. Rename it.")
+        self.path, self.ids, self.samples = path, ids, samples
+        self.settings_path = path.with_suffix(".settings.json")
+
+    def keys_of(self, rows: Iterable[int]) -> list[_Key]:
+        """The keys of the answers to these rows."""
+        return [(self.ids[row], sample) for row in rows for sample in range(self.samples)]
+
+    def check(self, settings: Mapping[str, Any]) -> None:
+        """Refuse to continue existing answers that were generated with other settings, or unknown ones."""
+        if not self.settings_path.is_file():
+            files = self._files()
+            if files:
+                raise ValueError(
+                    f"Expected {str(self.settings_path)!r} beside {str(files[0])!r}, got none. Give another path, or "
+                    "overwrite it: without its settings the file is not one to go on with."
+                )
+            return
+        try:
+            earlier_settings = json.loads(self.settings_path.read_text(encoding="utf-8"))
+        except ValueError:
+            earlier_settings = {}
+        remedy = "Give the same again, or another path, or overwrite the answers that are there."
+        check_settings(self.path, earlier_settings, settings, remedy, digests=("model", "dataset"))
+
+    def drop(self) -> None:
+        """Remove the answers and their settings."""
+        for path in self._files():
+            path.unlink()
+        self.settings_path.unlink(missing_ok=True)
+
+    def read(self) -> dict[_Key, str]:
+        """The complete lines, by key."""
+        lines = {}
+        for path in self._files():
+            with path.open(encoding="utf-8", newline="\n") as file:
+                for number, line in enumerate(file, 1):
+                    # A line without a newline was cut off when the process was killed.
+                    if line.endswith("\n"):
+                        lines[_key_of(line, number, path)] = line
+        return lines
+
+    @contextmanager
+    def part(self, process: int) -> Iterator[TextIO]:
+        """The part of one process, open for appending, without a line that was cut off."""
+        path = self.path.with_suffix(f".part-{process}.jsonl")
+        with path.open("ab+") as file:
+            file.seek(0)
+            file.truncate(sum(len(line) for line in file if line.endswith(b"\n")))
+        with path.open("a", encoding="utf-8", newline="\n") as text_file:
+            yield text_file
+
+    def merge(self) -> None:
+        """Write all answers in the order of the dataset, and remove the parts."""
+        lines = self.read()
+        keys = self.keys_of(range(len(self.ids)))
+        missing = [key for key in keys if key not in lines]
+        if missing:
+            raise ValueError(
+                f"Expected the parts of all processes in {str(self.path.parent)!r}, got no answer for image "
+                f"{missing[0][0]!r}. Several machines need one folder that all of them see."
+            )
+        write_whole(self.path, "".join(lines[key] for key in keys))
+        for part in self.parts():
+            part.unlink()
+
+    def parts(self) -> list[Path]:
+        """The parts of all processes."""
+        # No glob: the name may contain brackets.
+        files = self.path.parent.iterdir() if self.path.parent.is_dir() else ()
+        prefix = f"{self.path.stem}.part-"
+        return sorted(file for file in files if file.name.startswith(prefix) and file.suffix == ".jsonl")
+
+    def _files(self) -> list[Path]:
+        return [*([self.path] if self.path.is_file() else []), *self.parts()]
+
+
+def _key_of(line: str, number: int, path: Path) -> _Key:
+    try:
+        row = json.loads(line)
+        return str(row["id"]), int(row["sample"])
+    except (ValueError, TypeError, KeyError):
+        raise ValueError(
+            f"Expected an answer in line {number} of {str(path)!r}, got {line[:80]!r}. Delete that line and go on."
+        ) from None
+
+
+def _line_of(row: Mapping[str, Any], key: _Key, text: str) -> str:
+    columns = {name: row[name] for name in _COPIED_COLUMNS if row.get(name) is not None}
+    # ASCII escapes can hold the lone surrogates of a text that was cut off.
+    return json.dumps({"id": key[0], "sample": key[1], "completion": text, **columns}) + "\n"
+
+
+def _image_ids(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    ids = [str(row.get("id", number)) for number, row in enumerate(rows)]
+    first_rows: dict[str, int] = {}
+    for number, name in enumerate(ids):
+        if first_rows.setdefault(name, number) != number:
+            raise ValueError(
+                f"Expected a different `id` in every row, got {name!r} in rows {first_rows[name]} and {number}. "
+                "Answers are kept by it: add what tells the rows apart."
+            )
+    return ids

@@ -119,12 +119,12 @@ def test_the_same_command_again_asks_nothing_and_its_answers_can_be_evaluated_wi
     options = ["--model", checkpoint, "--max-new-tokens", 4, *images, "--out", out]
     assert evaluate(*options) == 0
     before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
-    from grounding_rewards.models import resumable
+    from grounding_rewards.models import generate as generating
 
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("the model was asked again")
 
-    monkeypatch.setattr(resumable, "generate_batch", refuse)
+    monkeypatch.setattr(generating, "generate_batch", refuse)
     assert evaluate(*options) == 0
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
     assert evaluate("--completions", out / "completions.jsonl", *images, "--out", tmp_path / "again") == 0

@@ -13,9 +13,8 @@ import pytest
 import torch
 
 from grounding_rewards.models import load
-from grounding_rewards.models.generate import Sampling, generate, generate_with_vllm
+from grounding_rewards.models.generate import Sampling, generate, generate_to_file, generate_with_vllm
 from grounding_rewards.models.load import load_later, load_model
-from grounding_rewards.models.resumable import generate_to_file
 from grounding_rewards.models.vllm import VllmModel, VllmOptions
 from grounding_rewards.synthetic import synthetic_dataset
 

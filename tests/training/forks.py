@@ -27,7 +27,7 @@ from tests.training.runs import ENVIRONMENT, REPOSITORY
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
     [
-        *("grounding_rewards.training.run", "grounding_rewards.models.resumable", "peft", "pytest", "hypothesis"),
+        *("grounding_rewards.training.run", "grounding_rewards.models.generate", "peft", "pytest", "hypothesis"),
         *("transformers.models.qwen2_5_vl.modeling_qwen2_5_vl", "transformers.models.qwen2_5_vl.processing_qwen2_5_vl"),
     ]
 )

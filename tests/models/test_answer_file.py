@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from grounding_rewards.models import load, resumable
-from grounding_rewards.models.generate import Sampling, generate
+from grounding_rewards.models import generate as generating
+from grounding_rewards.models import load
+from grounding_rewards.models.generate import Sampling, generate, generate_to_file
 from grounding_rewards.models.load import load_later
-from grounding_rewards.models.resumable import generate_to_file
 from grounding_rewards.synthetic import synthetic_dataset
 from tests.training.forks import two_processes
 
@@ -65,7 +65,7 @@ def in_a_process_that_is_killed(function):
 
 def dies_at_batch(number, monkeypatch, path, half=""):
     """Kill the process as it is about to generate that batch, in the middle of a line where one is given."""
-    original = resumable.generate_batch
+    original = generating.generate_batch
     calls: list[int] = []
 
     def dying(*arguments, **settings):
@@ -77,7 +77,7 @@ def dies_at_batch(number, monkeypatch, path, half=""):
             os.kill(os.getpid(), signal.SIGKILL)
         return original(*arguments, **settings)
 
-    monkeypatch.setattr(resumable, "generate_batch", dying)
+    monkeypatch.setattr(generating, "generate_batch", dying)
 
 
 def test_greedy_answers_are_those_of_generate(tiny_model, dataset, path):
@@ -116,13 +116,13 @@ def test_a_killed_run_goes_on(tiny_model, dataset, path, monkeypatch, settings, 
     part = path.with_suffix(".part-0.jsonl").read_text(encoding="utf-8")
     assert part.count("\n") == 2 * settings["batch_size"]
     asked: list[int] = []
-    original = resumable.generate_batch
+    original = generating.generate_batch
 
     def counting(model, processor, rows, *arguments, **more):
         asked.append(len(rows))
         return original(model, processor, rows, *arguments, **more)
 
-    monkeypatch.setattr(resumable, "generate_batch", counting)
+    monkeypatch.setattr(generating, "generate_batch", counting)
     assert generate_to_file(*tiny_model, dataset, path, **settings) == expected
     # Only what was missing was generated.
     assert asked == [2, 1]
