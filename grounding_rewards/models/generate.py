@@ -154,8 +154,8 @@ def generate_to_file(
         For each row its ``sampling.samples`` answers, on every process.
 
     Raises:
-        ValueError: ``batch_size`` is below 1, two rows have one id, or the file was started with other settings, another
-            model or another dataset; the message says which.
+        ValueError: ``batch_size`` is below 1, two rows have one id, or the file was started with other settings,
+            another model or another dataset; the message says which.
     """
     check_number("batch_size", batch_size, Interval(1), "Give what fits into memory.")
     rows = rows_without_images(dataset)
