@@ -36,6 +36,11 @@ _SIZES = ("width", "height", "resized_width", "resized_height")
 # Tolerance as a fraction of the image's sides: a box on the edge is on the image.
 _ROUNDING = 1e-9
 
+_WITHOUT_SIZE = (
+    "completions have reference boxes, but their images have no known size, and are not scored. Add columns `width` "
+    "and `height`, or give --width and --height."
+)
+
 Track = Callable[[Sequence[Any]], Iterable[Any]]
 
 
@@ -82,8 +87,8 @@ class Inspection:
 
     def __repr__(self) -> str:
         statuses = ", ".join(f"{count} {status}" for status, count in self.statuses.items() if count)
-        named = {"mean IoU": self.metrics.get("mean_iou"), "mean R4": self.metrics.get("R4")}
-        means = "".join(f"; {name} {value:.3f}" for name, value in named.items() if value is not None)
+        headings = {"mean_iou": "mean IoU", "R4": "mean R4"}
+        means = "".join(f"; {headings[key]} {self.metrics[key]:.3f}" for key in headings if key in self.metrics)
         doubts = [f"{name}: {check.message}" for name, check in self.space_checks.items()]
         suspicion = [self.thinking_suspicion] if self.thinking_suspicion else []
         return "\n".join([f"{len(self.texts)} completions: {statuses}{means}.", *doubts, *suspicion])
@@ -108,10 +113,10 @@ class Inspection:
 
     def to_dict(self) -> dict[str, Any]:
         """The metrics as plain values for JSON, without any text of the log; what was not measured is None."""
-        plain = ("statuses", "reasons", "boxes", "most_boxes", "upside_down", "located", "off_image", "scored")
+        names = ("statuses", "reasons", "boxes", "most_boxes", "upside_down", "located", "off_image", "scored")
         return {
             "completions": len(self.texts),
-            **{name: getattr(self, name) for name in (*plain, "metrics")},
+            **{name: getattr(self, name) for name in (*names, "metrics")},
             "thinking": {**self.thinking, "suspicion": self.thinking_suspicion},
             "spaces": {name: _check_as_json(check) for name, check in self.space_checks.items()},
             "notes": list(self.notes),
@@ -157,71 +162,62 @@ def inspect_completions(
     formats = _formats(rows, box_format)
     texts = [completion_text(completion) for completion in completions]
     opened = [prompt_opens_thinking or bool(row.get("prompt_opens_thinking")) for row in rows]
-    raws = [read_boxes(texts[k], formats[k], prompt_opens_thinking=opened[k]) for k in track(range(len(completions)))]
-    gt = [row.get("boxes") for row in rows]
-    stated: Iterable[Any] = (
-        [(sizes or {}).get(side) if row.get(side) is None else row[side] for row in rows] for side in _SIZES
-    )
-    known = original_and_resized_sizes(len(rows), *stated)
-    places, spaces = np.zeros(3, dtype=np.int64), {}
-    earned: dict[str, list[float]] = {"mean_iou": [], **{name: [] for name in SPECIFICATION_REWARDS}}
+    raws = [read_boxes(texts[k], formats[k], prompt_opens_thinking=opened[k]) for k in track(range(len(texts)))]
+    references = [row.get("boxes") for row in rows]
+    image_sizes = _image_sizes(rows, sizes or {})
+    counts = np.zeros(3, dtype=np.int64)
+    space_checks: dict[str, SpaceCheck] = {}
+    values: dict[str, list[float]] = {"mean_iou": [], **{name: [] for name in SPECIFICATION_REWARDS}}
     notes: dict[str, None] = {}
     for fmt in {id(fmt): fmt for fmt in formats}.values():
-        members = [k for k, other in enumerate(formats) if other is fmt]
-        scored = [k for k in members if isinstance(gt[k], list)]
+        members = [k for k, row_format in enumerate(formats) if row_format is fmt]
+        scored = [k for k in members if isinstance(references[k], list)]
         if fmt.space.frame != "original":
-            scored = [k for k in scored if np.isfinite(known[k, :2]).all()]
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            # The verdict on the space is shown anyway.
-            warnings.simplefilter("ignore", SpaceWarning)
-            found = score_columns(
-                [get_reward(name, box_format=fmt) for name in (*SPECIFICATION_REWARDS, "soft_f1")],
-                [texts[k] for k in scored],
-                boxes=[gt[k] for k in scored],
-                prompt_opens_thinking=[opened[k] for k in scored],
-                **_complete(known[scored]),
-            )
-        notes |= {str(warning.message): None for warning in caught}
-        # As in an evaluation: the IoU of every reference box with its partner, at any overlap.
-        for iou, pairs, k in zip(found["soft_f1/mean_iou"], found["soft_f1/tp"], scored, strict=True):
-            references_of = len(gt[k] or ())
-            earned["mean_iou"] += [iou * pairs / max(1, references_of)] * references_of
+            scored = [k for k in scored if np.isfinite(image_sizes[k, :2]).all()]
+        columns, messages = _score(
+            [texts[k] for k in scored],
+            fmt,
+            boxes=[references[k] for k in scored],
+            prompt_opens_thinking=[opened[k] for k in scored],
+            **_complete(image_sizes[scored]),
+        )
+        notes |= dict.fromkeys(messages)
         for name in SPECIFICATION_REWARDS:
-            earned[name] += found[name]
-        own = [raws[k] for k in members]
-        places += _places(own, fmt, known[members])
-        asked = set(scored)
-        references: list[Any] = [gt[k] if k in asked else [] for k in members]
-        spaces[fmt.name] = check_space(own, fmt, references, **dict(zip(_SIZES, known[members].T, strict=True)))
-    unscored = sum(isinstance(boxes, list) for boxes in gt) - len(earned["R3"])
-    if unscored:
-        notes[
-            f"{unscored} completions have reference boxes, but their images have no known size, and are not scored. "
-            "Add columns `width` and `height`, or give --width and --height."
-        ] = None
+            values[name] += columns[name]
+        # As in an evaluation: the IoU of every reference box with its partner, at any overlap.
+        for iou, pairs, k in zip(columns["soft_f1/mean_iou"], columns["soft_f1/tp"], scored, strict=True):
+            boxes = len(references[k] or ())
+            values["mean_iou"] += [iou * pairs / max(1, boxes)] * boxes
+        format_raws = [raws[k] for k in members]
+        counts += _count_boxes(format_raws, fmt, image_sizes[members])
+        scored_references: list[Any] = [references[k] if k in set(scored) else [] for k in members]
+        columns_of_sizes = dict(zip(_SIZES, image_sizes[members].T, strict=True))
+        space_checks[fmt.name] = check_space(format_raws, fmt, scored_references, **columns_of_sizes)
+    if unscored := sum(isinstance(boxes, list) for boxes in references) - len(values["R3"]):
+        notes[f"{unscored} {_WITHOUT_SIZE}"] = None
     thinking = count_thinking(text for text, fmt in zip(texts, formats, strict=True) if fmt.scope != "all")
-    reasons = Counter(reason for raw in raws for reason, count in raw.rejected.items() for _ in range(count))
     examples: dict[str, list[int]] = {}
+    reasons: Counter[str] = Counter()
     for k, raw in enumerate(raws):
+        reasons.update(raw.rejected)
         for key in (raw.status, *raw.rejected):
             examples.setdefault(key, []).append(k)
     return Inspection(
         texts=tuple(texts),
         answers=tuple(
-            find_answer(text, fmt.scope, prompt_opens_thinking=one).text
-            for text, fmt, one in zip(texts, formats, opened, strict=True)
+            find_answer(text, fmt.scope, prompt_opens_thinking=is_open).text
+            for text, fmt, is_open in zip(texts, formats, opened, strict=True)
         ),
         statuses={status: len(examples.get(status, ())) for status in STATUSES},
         reasons={reason: reasons[reason] for reason in REJECT_REASONS if reasons[reason]},
         boxes=sum(len(raw.labels) for raw in raws),
         most_boxes=max((len(raw.labels) for raw in raws), default=0),
-        upside_down=int(places[0]),
-        located=int(places[1]),
-        off_image=int(places[2]),
-        scored=len(earned["R3"]),
-        metrics={name: float(np.mean(values)) for name, values in earned.items() if values},
-        space_checks=spaces,
+        upside_down=int(counts[0]),
+        located=int(counts[1]),
+        off_image=int(counts[2]),
+        scored=len(values["R3"]),
+        metrics={name: float(np.mean(numbers)) for name, numbers in values.items() if numbers},
+        space_checks=space_checks,
         thinking={state: thinking[state] for state in THINKING_STATES},
         thinking_suspicion=thinking_suspicion(thinking, prompt_opens_thinking=any(opened)),
         examples=examples,
@@ -230,19 +226,36 @@ def inspect_completions(
 
 
 def _formats(rows: Sequence[Mapping[str, Any]], box_format: Any) -> list[BoxFormat]:
+    """The box format of each row; equal ones are one object."""
     if box_format is not None:
         return [get_box_format(box_format)] * len(rows)
-    made: dict[str, BoxFormat] = {}
+    formats: dict[str, BoxFormat] = {}
     for k, row in enumerate(rows):
-        given = row.get("box_format")
-        if given is None:
+        stated = row.get("box_format")
+        if stated is None:
             raise ValueError(
                 f"Expected a box format, got none for row {k}. Give --box-format, or add a column `box_format`; "
                 f"known are {', '.join(list_box_formats())}."
             )
-        if repr(given) not in made:
-            made[repr(given)] = get_box_format(box_format_from_option(given))
-    return [made[repr(row["box_format"])] for row in rows]
+        if repr(stated) not in formats:
+            formats[repr(stated)] = get_box_format(box_format_from_option(stated))
+    return [formats[repr(row["box_format"])] for row in rows]
+
+
+def _image_sizes(rows: Sequence[Mapping[str, Any]], sizes: Mapping[str, float | None]) -> Array:
+    columns: list[Any] = [[sizes.get(side) if row.get(side) is None else row[side] for row in rows] for side in _SIZES]
+    return original_and_resized_sizes(len(rows), *columns)
+
+
+def _score(texts: Sequence[str], fmt: BoxFormat, **columns: Any) -> tuple[dict[str, list[Any]], list[str]]:
+    """The columns of :func:`score_columns` for the rewards of the specification, and the warnings of scoring."""
+    rewards = [get_reward(name, box_format=fmt) for name in (*SPECIFICATION_REWARDS, "soft_f1")]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        # The verdict on the space is shown anyway.
+        warnings.simplefilter("ignore", SpaceWarning)
+        scored = score_columns(rewards, texts, **columns)
+    return scored, [str(warning.message) for warning in caught]
 
 
 def _complete(sizes: Array) -> dict[str, Array]:
@@ -251,7 +264,7 @@ def _complete(sizes: Array) -> dict[str, Array]:
     return {side: values for side, values in columns if np.isfinite(values).all()}
 
 
-def _places(raws: Sequence[RawBoxes], fmt: BoxFormat, sizes: Array) -> tuple[int, int, int]:
+def _count_boxes(raws: Sequence[RawBoxes], fmt: BoxFormat, sizes: Array) -> tuple[int, int, int]:
     """How many boxes are upside down, how many can be located on their image, and how many of these reach off it."""
     counts = [len(raw.labels) for raw in raws]
     boxes = np.array([value for raw in raws for value in raw.coords], dtype=np.float64).reshape(-1, 4)
