@@ -32,7 +32,7 @@ def run(*, out: Path | None = None) -> int:
         table = Table(box=None, show_header=False, pad_edge=False)
         for name in names:
             if name.endswith(".yaml"):
-                table.add_row(name, _about(Path(find_shipped(name))))
+                table.add_row(name, _first_sentence(Path(find_shipped(name))))
         output_console(120).print(table)
         return 0
     copies = {name: Path(out, name) for name in names}
@@ -45,13 +45,13 @@ def run(*, out: Path | None = None) -> int:
     return 0
 
 
-def _about(path: Path) -> str:
-    """The first sentence of a file, which says what it is."""
+def _first_sentence(path: Path) -> str:
+    """The first sentence of a configuration: its purpose."""
     lines = []
     for line in path.read_text(encoding="utf-8").splitlines():
         # Commands stand indented below the sentence.
         if not line.startswith("# ") or line.startswith("#  "):
             break
         lines.append(line[2:])
-    said, stop, _ = " ".join(lines).partition(". ")
-    return said + stop.strip()
+    sentence, stop, _ = " ".join(lines).partition(". ")
+    return sentence + stop.strip()

@@ -85,18 +85,18 @@ def say(text: str, *, error: bool = False) -> None:
 @contextmanager
 def plain_warnings() -> Iterator[None]:
     """Print the package's own warnings without path and line of code; those of libraries stay as they are."""
-    usual = warnings.formatwarning
+    default_format = warnings.formatwarning
 
-    def plain(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> str:
+    def format_warning(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> str:
         if issubclass(category, PackageWarning):
             return f"warning: {printable(str(message))}\n"
-        return usual(message, category, *place, **options)
+        return default_format(message, category, *place, **options)
 
-    warnings.formatwarning = plain
+    warnings.formatwarning = format_warning
     try:
         yield
     finally:
-        warnings.formatwarning = usual
+        warnings.formatwarning = default_format
 
 
 @contextmanager
@@ -153,26 +153,25 @@ def stage_progress(
     columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     bar = Progress(*columns, console=console, transient=transient, speed_estimate_period=_SPEED_PERIOD)
     task = bar.add_task(first, total=None)
-    shown_from = time.monotonic() + patience
-    next_line = time.monotonic() + _BETWEEN_LINES
-    done_before: int | None = None
+    start_time = time.monotonic() + patience
+    next_line_time = time.monotonic() + _BETWEEN_LINES
+    last_count: int | None = None
 
-    def on_progress(stage: str, done: int = 0, total: int | None = None) -> None:
-        nonlocal done_before, next_line
+    def on_progress(stage: str, count: int = 0, total: int | None = None) -> None:
+        nonlocal last_count, next_line_time
         description = printable(stage, lines=False)
-        if done_before is None or done < done_before:
-            # What another stage, or a run before this one, has done says nothing of the speed.
-            bar.reset(task, completed=done, total=total, description=description)
+        if last_count is None or count < last_count:
+            # The count of another stage, or of a run before this one, is no measure of the speed.
+            bar.reset(task, completed=count, total=total, description=description)
         else:
-            bar.update(task, description=description, completed=done, total=total)
-        done_before = done
-        now = time.monotonic()
+            bar.update(task, description=description, completed=count, total=total)
+        last_count = count
         if console.is_terminal:
-            if not bar.live.is_started and now > shown_from:
+            if not bar.live.is_started and time.monotonic() > start_time:
                 bar.start()
-        elif now > next_line:
-            say(f"{description}: {done:,}{'' if total is None else f' of {total:,}'}", error=True)
-            next_line = now + _BETWEEN_LINES
+        elif time.monotonic() > next_line_time:
+            say(f"{description}: {count:,}{'' if total is None else f' of {total:,}'}", error=True)
+            next_line_time = time.monotonic() + _BETWEEN_LINES
 
     try:
         yield on_progress
@@ -192,8 +191,8 @@ def track(title: str, items: Iterable[Item], total: int | None = None) -> Iterat
     """
     total = len(items) if total is None and isinstance(items, Sized) else total
     with stage_progress(transient=True) as on_progress:
-        for done, item in enumerate(items):
-            on_progress(title, done, total)
+        for count, item in enumerate(items):
+            on_progress(title, count, total)
             yield item
 
 

@@ -72,52 +72,53 @@ def run(
     hide_name_warnings()
     if smoke:
         max_images, samples, others = 4, 2, (*_SMOKE, *others)
-    folder, warm = output_dir, output_dir / "warm_start"
+    warm_start_folder = output_dir / "warm_start"
     configured, *_ = parse_grpo_arguments(["--config", config])
-    training_words = ["--config", config, "--output_dir", str(folder), *others]
+    training_words = ["--config", config, "--output_dir", str(output_dir), *others]
     training_words += _parameters_of_another_reward(others, configured.reward, configured.reward_kwargs)
     if warm_start is not None:
-        training_words += ["--model_name_or_path", str(warm / CHECKPOINT)]
+        training_words += ["--model_name_or_path", str(warm_start_folder / CHECKPOINT)]
     # Wrong values are refused here, before the first evaluation.
     arguments, training, model = parse_grpo_arguments(training_words)
     if len(arguments.reward) != 1:
         raise ValueError(f"Expected one reward for --reward, got {', '.join(arguments.reward)}. Make a run with each.")
     [kwargs] = spread_kwargs(arguments.reward, arguments.reward_kwargs)
-    measured = [
+    evaluation_words = [
         *("--dataset", arguments.dataset, "--split", "test", "--train-split", arguments.train_split),
         *("--max-images", max_images, "--reward", arguments.reward[0], "--reward-kwargs", json.dumps(kwargs)),
         *("--samples", samples, "--temperature", training.temperature, "--batch-size", 256),
         *("--max-new-tokens", training.max_completion_length),
     ]
-    if (given := arguments.box_format) is not None:
-        measured += ["--box-format", given if isinstance(given, str) else json.dumps(given)]
-
-    def evaluate(checkpoint: str | Path, out: Path) -> None:
-        say(f"demo: evaluating {checkpoint} on {max_images} images, {samples} samples of each", error=True)
-        # Evaluate would refuse to continue the answers of another checkpoint.
-        shutil.rmtree(out, ignore_errors=True)
-        _call("evaluate", "--model", checkpoint, "--out", out, *measured)
-
+    if arguments.box_format is not None:
+        is_name = isinstance(arguments.box_format, str)
+        evaluation_words += ["--box-format", arguments.box_format if is_name else json.dumps(arguments.box_format)]
     try:
         if warm_start is not None:
             say(f"demo: supervised warm start with {warm_start}", error=True)
-            taught = ("--dataset", arguments.dataset, "--train_split", arguments.train_split, "--output_dir", warm)
-            _call("sft", "--config", warm_start, "--overwrite", *taught)
-        evaluate(str(model.model_name_or_path), folder / "before")
-        # An earlier run in this folder is replaced, unless it is resumed.
-        start = () if training.resume_from_checkpoint else ("--overwrite",)
+            dataset_words = ("--dataset", arguments.dataset, "--train_split", arguments.train_split)
+            _call("sft", "--config", warm_start, "--overwrite", *dataset_words, "--output_dir", warm_start_folder)
+        _evaluate(str(model.model_name_or_path), output_dir / "before", evaluation_words)
         say(f"demo: training it with {arguments.reward[0]}", error=True)
-        accelerate = ("-m", "accelerate.commands.launch", "--quiet", "--config_file", find_shipped(accelerate_config))
-        _call("train", *training_words, *start, launcher=accelerate)
-        evaluate(folder / CHECKPOINT, folder / "after")
+        launcher = ("-m", "accelerate.commands.launch", "--quiet", "--config_file", find_shipped(accelerate_config))
+        # An earlier run in this folder is replaced, unless it is resumed.
+        overwrite = () if training.resume_from_checkpoint else ("--overwrite",)
+        _call("train", *training_words, *overwrite, launcher=launcher)
+        _evaluate(output_dir / CHECKPOINT, output_dir / "after", evaluation_words)
         metrics = [key for key in _METRICS if samples or not key.startswith("sampled")]
         # diff.json is written last: a run that has it is finished.
-        written = ("--html", folder / "index.html", "--json", folder / "diff.json")
-        _call("diff", folder / "before", folder / "after", *written, "--metrics", *metrics)
+        files = ("--html", output_dir / "index.html", "--json", output_dir / "diff.json")
+        _call("diff", output_dir / "before", output_dir / "after", *files, "--metrics", *metrics)
     except subprocess.CalledProcessError as error:
-        # It has said why.
+        # The command has printed the reason.
         return error.returncode
     return 0
+
+
+def _evaluate(checkpoint: str | Path, out: Path, words: Sequence[object]) -> None:
+    say(f"demo: evaluating {checkpoint}", error=True)
+    # Evaluate would refuse to continue the answers of another checkpoint.
+    shutil.rmtree(out, ignore_errors=True)
+    _call("evaluate", "--model", checkpoint, "--out", out, *words)
 
 
 def _parameters_of_another_reward(words: Sequence[str], configured: list[str], kwargs: Any) -> list[str]:
@@ -126,8 +127,8 @@ def _parameters_of_another_reward(words: Sequence[str], configured: list[str], k
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--reward", nargs="+", default=configured)
     parser.add_argument("--reward_kwargs")
-    chosen, _ = parser.parse_known_args(words)
-    if chosen.reward == configured or chosen.reward_kwargs is not None or not isinstance(kwargs, dict):
+    options, _ = parser.parse_known_args(words)
+    if options.reward == configured or options.reward_kwargs is not None or not isinstance(kwargs, dict):
         return []
     bonus = {name: value for name, value in kwargs.items() if name == "no_box_bonus"}
     return ["--reward_kwargs", json.dumps(bonus)]

@@ -117,22 +117,22 @@ def _image_loader(
     # The images of a log have no split.
     if split := facts.get("split"):
         name = str(facts.get("dataset"))
-        # The images of the run need not be the first ones; drawn images have no end.
+        # The images of the run need not be the first ones; synthetic images have no end.
         count = facts.get("images") if name.partition(":")[0] == SYNTHETIC else None
         try:
             dataset = load_split(name, str(split), max_images=count, allow_outside=allow_outside, bad_rows="drop")
-            places = {name: k for k, name in enumerate(map(str, dataset["id"]))}
+            numbers = {name: k for k, name in enumerate(map(str, dataset["id"]))}
         except (ValueError, KeyError, OSError, ImportError) as error:
-            say(f"grounding-rewards: images are drawn without their images: {error}", error=True)
-            places = {}
-        return lambda image: load_dataset_image(dataset, places[image.id]) if image.id in places else None
+            say(f"grounding-rewards: images are shown without their pixels: {error}", error=True)
+            return lambda image: None
+        return lambda image: load_dataset_image(dataset, numbers[image.id]) if image.id in numbers else None
     folder = run if run.is_dir() else run.parent
     files = {image.id: image.image for image in images if image.image is not None and Path(image.image).is_file()}
-    outside = {name for name, file in files.items() if not (allow_outside or is_below([folder], file))}
-    if outside:
+    files_inside = {name: file for name, file in files.items() if allow_outside or is_below([folder], file)}
+    if hidden := len(files) - len(files_inside):
         say(
-            f"grounding-rewards: {len(outside)} images are drawn without their images, which lie outside "
-            f"{str(folder)!r}. Give --allow-outside if these images are meant.",
+            f"grounding-rewards: {hidden} images are shown without their pixels, which lie outside {str(folder)!r}. "
+            "Give --allow-outside if these images are meant.",
             error=True,
         )
-    return lambda image: open_image(files[image.id]) if image.id in files.keys() - outside else None
+    return lambda image: open_image(files_inside[image.id]) if image.id in files_inside else None

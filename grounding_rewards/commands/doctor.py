@@ -128,41 +128,40 @@ def print_checkup(checkup: Checkup, console: Console) -> None:
     from rich.text import Text
 
     for defect in checkup.defects:
-        console.print(_shown(defect))
+        console.print(_defect_table(defect))
     for assumption in checkup.assumptions:
         console.print(Text.assemble(("assumed  ", "dim"), assumption))
-    reasons: dict[str, list[str]] = {}
-    for name, why in checkup.unchecked.items():
-        reasons.setdefault(why, []).append(CHECKS[name].title.lower())
-    for why, titles in reasons.items():
-        console.print(Text.assemble(("not looked for  ", "dim"), f"{'; '.join(titles)} ({why})"))
+    titles_by_reason: dict[str, list[str]] = {}
+    for name, reason in checkup.unchecked.items():
+        titles_by_reason.setdefault(reason, []).append(CHECKS[name].title.lower())
+    for reason, titles in titles_by_reason.items():
+        console.print(Text.assemble(("not looked for  ", "dim"), f"{'; '.join(titles)} ({reason})"))
     metrics = checkup.metrics
     images = sum(metrics.per_image.values())
     console.print(
         Text(f"{metrics.boxes:,} boxes, {metrics.negatives:,} of {images:,} images without any, {len(checkup.passed)} ")
         + Text(f"of {len(CHECKS)} checks found nothing", style="dim")
     )
-    worst = next((defect.severity for defect in checkup.defects), None)
-    console.print(Text(f"{checkup.dataset}: {doctor_verdict(checkup)}", style=_COLOURS.get(worst or "", "bold green")))
+    style = _COLOURS[checkup.defects[0].severity] if checkup.defects else "bold green"
+    console.print(Text(f"{checkup.dataset}: {doctor_verdict(checkup)}", style=style))
 
 
-def _shown(defect: Defect) -> Any:
+def _defect_table(defect: Defect) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    lines = Table.grid(padding=(0, 2))
-    lines.add_column(style="dim", no_wrap=True)
-    lines.add_column(overflow="fold")
-    lines.add_row(
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row(
         Text(defect.severity, style=_COLOURS[defect.severity]),
         Text.assemble((defect.title, "bold"), f"  {extent(defect)}  ", (defect.name, "dim")),
     )
     if defect.found:
-        lines.add_row("found", Text(defect.found))
+        table.add_row("found", Text(defect.found))
     for number, example in enumerate(defect.examples):
-        where = ": ".join(filter(None, (place(example), example.detail)))
-        lines.add_row("" if number else "examples", Text(where))
-    lines.add_row("why", Text(defect.why))
-    lines.add_row("fix", Text(defect.fix))
-    lines.add_row("", "")
-    return lines
+        table.add_row("" if number else "examples", Text(": ".join(filter(None, (place(example), example.detail)))))
+    table.add_row("why", Text(defect.why))
+    table.add_row("fix", Text(defect.fix))
+    table.add_row("", "")
+    return table

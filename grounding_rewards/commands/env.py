@@ -16,10 +16,10 @@ from grounding_rewards.common.environment import environment, untested_vllm
 
 def run(*, json: Json = None) -> int:
     """Print what is installed."""
-    found = environment()
+    parts = environment()
     if json is not None:
-        write_json(json, found)
-    for title, part in found.items():
+        write_json(json, parts)
+    for title, part in parts.items():
         say(f"{title}:")
         width = max((len(name) for name in part), default=0)
         for name, value in part.items():

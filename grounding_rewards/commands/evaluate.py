@@ -44,9 +44,9 @@ from grounding_rewards.commands.options import (
     LabelMatching,
     Reward,
     final_reward,
+    in_range,
     parameters_from_option,
     stated_sizes,
-    within,
 )
 from grounding_rewards.common.environment import package_versions
 from grounding_rewards.exchange.model_card import model_name
@@ -111,14 +111,14 @@ class EvaluateOptions(AnswerOptions):
     overwrite: bool = False
     reward: Reward = "R4"
     label_matching: LabelMatching = "ignore"
-    nms: Annotated[float | None, within(0, 1)] = None
+    nms: Annotated[float | None, in_range(0, 1)] = None
     interpolation: Literal["all", "101", "11"] = "101"
-    iou: Annotated[tuple[float, ...], within(0, 1, above=True)] = AP_THRESHOLDS
-    samples: Annotated[int, within(0)] = 0
-    temperature: Annotated[float, within(above=True)] = 1.0
+    iou: Annotated[tuple[float, ...], in_range(0, 1, above=True)] = AP_THRESHOLDS
+    samples: Annotated[int, in_range(0)] = 0
+    temperature: Annotated[float, in_range(above=True)] = 1.0
     blank: bool = False
     robustness: Annotated[tuple[Literal["corruptions", "pgd"], ...], Parameter(consume_multiple=True)] = ()
-    robustness_images: Annotated[int, within(1)] = 100
+    robustness_images: Annotated[int, in_range(1)] = 100
     all_metrics: Annotated[bool, Parameter(name="--all")] = False
 
     def check(self) -> None:
@@ -129,7 +129,7 @@ class EvaluateOptions(AnswerOptions):
         """
         from grounding_rewards.report.evaluation_folder import check_evaluation_folder
 
-        self.check_subject(self.completions, "a log of completions")
+        self.check_subject(self.completions)
         for name, needed in (("temperature", "samples"), ("robustness_images", "robustness")):
             if getattr(self, name) != getattr(EvaluateOptions, name) and not getattr(self, needed):
                 option = name.replace("_", "-")
@@ -146,7 +146,7 @@ class EvaluateOptions(AnswerOptions):
 
     def command(self) -> str:
         """The options that are not at their defaults, without those of the output."""
-        return self.words(without=("out", "overwrite", "all_metrics"))
+        return self.words(hidden=("out", "overwrite", "all_metrics"))
 
     def measures(self, reward: str) -> Measures:
         """The settings of the metrics.
@@ -180,15 +180,15 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
     robustness: list[RobustnessPoint] = []
     blank_texts: list[list[str]] | None = None
     if options.model is not None and images is not None:
-        asked = _prepare_model(options, images, reward)
-        texts, blank_texts = _ask_model(options, asked)
-        if not asked.is_first:
+        asked_model = _prepare_model(options, images, reward)
+        texts, blank_texts = _ask_model(options, asked_model)
+        if not asked_model.is_first:
             return 0
-        name, reward, images = model_name(options.model), asked.reward, asked.dataset
-        answers = ImageAnswers(asked.rows, texts, numbers=list(range(images.num_rows)))
-        facts = _facts_of_model(options, asked)
+        name, reward, images = model_name(options.model), asked_model.reward, asked_model.dataset
+        answers = ImageAnswers(asked_model.rows, texts, numbers=list(range(images.num_rows)))
+        facts = _facts_of_model(options, asked_model)
         if options.robustness:
-            robustness, facts["robustness"] = _change_images(options, asked)
+            robustness, facts["robustness"] = _change_images(options, asked_model)
     else:
         answers = read_log(
             options.completions,
@@ -261,49 +261,49 @@ def _prepare_model(options: EvaluateOptions, images: Dataset, reward: GroundingR
 
     # Only transformers can be asked about changed images, and both must be asked in the same way.
     backend = "transformers" if options.robustness else options.backend
-    asked = options.prepare_asking(images, reward, backend=backend, label_matching=options.label_matching)
+    asked_model = options.prepare_asking(images, reward, backend=backend, label_matching=options.label_matching)
     if "corruptions" in options.robustness:
         # Refuse an image that cannot be changed now, not after hours of generation.
-        corrupt(asked.shown[0]["image"], asked.dataset[0]["boxes"], "noise", 1)
+        corrupt(asked_model.shown[0]["image"], asked_model.dataset[0]["boxes"], "noise", 1)
     options.out.mkdir(parents=True, exist_ok=True)
-    return asked
+    return asked_model
 
 
-def _ask_model(options: EvaluateOptions, asked: AskedModel) -> tuple[list[list[str]], list[list[str]] | None]:
+def _ask_model(options: EvaluateOptions, asked_model: AskedModel) -> tuple[list[list[str]], list[list[str]] | None]:
     """The answers of the model to each image, the greedy one first, and those to blank images where they are wanted."""
     from grounding_rewards.models.ask import blank_images
 
-    texts = options.ask(asked, options.out / "completions.jsonl", "greedy answers", overwrite=options.overwrite)
+    texts = options.ask(asked_model, options.out / "completions.jsonl", "greedy answers", overwrite=options.overwrite)
     if options.samples:
         sampling = {"samples": options.samples, "temperature": options.temperature, "overwrite": options.overwrite}
-        samples = options.ask(asked, options.out / "samples.jsonl", f"{options.samples} samples", **sampling)
+        samples = options.ask(asked_model, options.out / "samples.jsonl", f"{options.samples} samples", **sampling)
         texts = [[*greedy, *sampled] for greedy, sampled in zip(texts, samples, strict=True)]
     if not options.blank:
         return texts, None
-    blank = replace(asked, shown=blank_images(asked.shown))
+    blank = replace(asked_model, shown=blank_images(asked_model.shown))
     return texts, options.ask(blank, options.out / "blank.jsonl", "blank images", overwrite=options.overwrite)
 
 
-def _facts_of_model(options: EvaluateOptions, asked: AskedModel) -> dict[str, Any]:
-    decoding = f"greedy, at most {options.max_new_tokens} new tokens, {asked.backend}"
+def _facts_of_model(options: EvaluateOptions, asked_model: AskedModel) -> dict[str, Any]:
+    decoding = f"greedy, at most {options.max_new_tokens} new tokens, {asked_model.backend}"
     if options.samples:
         decoding += f"; {options.samples} samples at temperature {options.temperature:g}"
-    size = asked.image_size.removeprefix("Image size: ").rstrip(".")
+    size = asked_model.image_size.removeprefix("Image size: ").rstrip(".")
     return {"model": options.model, "image size": size, "decoding": decoding}
 
 
-def _change_images(options: EvaluateOptions, asked: AskedModel) -> tuple[list[RobustnessPoint], str]:
+def _change_images(options: EvaluateOptions, asked_model: AskedModel) -> tuple[list[RobustnessPoint], str]:
     """The metrics of the model on changed images, and how they were changed."""
     from grounding_rewards.models.robustness import Changes, robustness
 
-    images = asked.shown.select(range(min(options.robustness_images, asked.shown.num_rows)))
+    images = asked_model.shown.select(range(min(options.robustness_images, asked_model.shown.num_rows)))
     changes = Changes(tuple(options.robustness), seed=options.seed)
     with stage_progress() as on_progress:
         points = robustness(
-            asked.model.load(),
-            asked.processor,
+            asked_model.model.load(),
+            asked_model.processor,
             images,
-            asked.reward,
+            asked_model.reward,
             changes,
             label_matching=options.label_matching,
             max_new_tokens=options.max_new_tokens,

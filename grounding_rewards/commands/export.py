@@ -58,15 +58,16 @@ def run(
     with whole_folder(out) as unfinished:
         if to == "coco":
             write_coco(images, unfinished)
-            said = [f"wrote {len(images)} images to {out}"]
+            lines = [f"wrote {len(images)} images to {out}"]
         else:
             model = name or evaluated_model(read_evaluation(evaluation))
-            written = write_dicom_sr(images, unfinished, model=model, dicom=dicom)
-            said = [f"{written.reports} of {len(images)} images have a report in {out}"]
-            for why, ids in (
-                ("there is no DICOM file", written.without_file),
-                ("the answer has neither a box nor a no-finding statement", written.without_answer),
+            reports = write_dicom_sr(images, unfinished, model=model, dicom=dicom)
+            lines = [f"{reports.reports} of {len(images)} images have a report in {out}"]
+            for reason, ids in (
+                ("there is no DICOM file", reports.without_file),
+                ("the answer has neither a box nor a no-finding statement", reports.without_answer),
             ):
-                said += [f"left out because {why}: {len(ids)}, the first {ids[0]!r}"] if ids else []
-    say("\n".join(said))
+                if ids:
+                    lines.append(f"left out because {reason}: {len(ids)}, the first {ids[0]!r}")
+    say("\n".join(lines))
     return 0

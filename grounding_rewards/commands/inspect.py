@@ -31,8 +31,10 @@ from grounding_rewards.report.notebook import inspect
 from grounding_rewards.report.tables import Cell, Table
 
 _HEADINGS = {"mean_iou": "mean IoU"}
-# Longest excerpt in a table, and longest text of an example, in characters.
-_EXCERPT, _FULL_TEXT = 80, 2000
+# Characters of an excerpt in a table.
+_EXCERPT = 80
+# Characters of an example's text.
+_FULL_TEXT = 2000
 
 
 def run(
@@ -83,55 +85,57 @@ def print_inspection(inspection: Inspection, console: Any, *, examples: int = 0)
     """
     from rich.text import Text
 
-    console.print(f"{len(inspection.texts)} completions, box format {', '.join(inspection.space_checks)}", markup=False)
     n = len(inspection.texts)
+    console.print(f"{n} completions, box format {', '.join(inspection.space_checks)}", markup=False)
     statuses: list[list[str | Cell]] = [
         [status, str(count), _share(count, n), Cell("", _excerpt(inspection, status), "words")]
         for status, count in inspection.statuses.items()
     ]
-    console.print(
-        Table(["status", "completions", "share", Cell("example", kind="words")], statuses).rich(unbroken=range(4))
-    )
+    headings: list[str | Cell] = ["status", "completions", "share", Cell("example", kind="words")]
+    console.print(Table(headings, statuses).rich(unbroken=range(4)))
     if inspection.reasons:
         reasons: list[list[str | Cell]] = [
             [reason, str(count), Cell(REASON_MEANINGS[reason], _excerpt(inspection, reason), "words")]
             for reason, count in inspection.reasons.items()
         ]
         console.print(Table(["rejected", "times", Cell("what it means, and an example", kind="words")], reasons).rich())
-    counted = {
+    metrics = {
         "per completion, mean": f"{inspection.boxes / n:.2f}",
         "per completion, most": str(inspection.most_boxes),
         "upside down": _share(inspection.upside_down, inspection.boxes),
         "reaching off the image": _share(inspection.off_image, inspection.located),
     }
     if inspection.thinking["none"] < n:
-        counted["thinking closed, but never opened"] = _share(inspection.thinking["unopened"], n)
-        counted["thinking never closed"] = _share(inspection.thinking["unclosed"], n)
+        metrics["thinking closed, but never opened"] = _share(inspection.thinking["unopened"], n)
+        metrics["thinking never closed"] = _share(inspection.thinking["unclosed"], n)
     if inspection.scored:
-        counted["completions with reference boxes"] = str(inspection.scored)
-    counted |= {_HEADINGS.get(key, f"mean {key}"): f"{value:.3f}" for key, value in inspection.metrics.items()}
-    console.print(Table(["boxes", ""], list(counted.items())).rich())
+        metrics["completions with reference boxes"] = str(inspection.scored)
+    metrics |= {_HEADINGS.get(key, f"mean {key}"): f"{value:.3f}" for key, value in inspection.metrics.items()}
+    console.print(Table(["boxes", ""], list(metrics.items())).rich())
     for name, check in inspection.space_checks.items():
-        style = "bold red" if check.likely else ""
-        console.print(Text(f"{name}: {check.message}", style=style))
+        console.print(Text(f"{name}: {check.message}", style="bold red" if check.likely else ""))
     if inspection.thinking_suspicion is not None:
         console.print(Text(inspection.thinking_suspicion, style="bold red"))
     for note in inspection.notes:
         console.print(Text(f"Note: {note}"))
-    if examples:
-        for key, numbers in inspection.examples.items():
-            for k in numbers[:examples]:
-                console.print(Text(f"\n{key}, row {k}", style="bold"))
-                console.print(Text(_shown(inspection.texts[k], lines=True)))
-                read = inspection.answers[k].strip()
-                if read != inspection.texts[k].strip():
-                    console.print(Text("read as the answer:" if read else "read as the answer: nothing", style="bold"))
-                    if read:
-                        console.print(Text(_shown(read, lines=True)))
+    for key, numbers in inspection.examples.items():
+        for k in numbers[:examples]:
+            _print_example(console, f"{key}, row {k}", inspection.texts[k], inspection.answers[k].strip())
 
 
-def _share(part: int, whole: int) -> str:
-    return f"{part / whole:.0%}" if whole else NOTHING
+def _print_example(console: Any, title: str, text: str, answer: str) -> None:
+    from rich.text import Text
+
+    console.print(Text(f"\n{title}", style="bold"))
+    console.print(Text(_printable_start(text, lines=True)))
+    if answer != text.strip():
+        console.print(Text("read as the answer:" if answer else "read as the answer: nothing", style="bold"))
+        if answer:
+            console.print(Text(_printable_start(answer, lines=True)))
+
+
+def _share(count: int, total: int) -> str:
+    return f"{count / total:.0%}" if total else NOTHING
 
 
 def _excerpt(inspection: Inspection, key: str) -> str:
@@ -142,11 +146,11 @@ def _excerpt(inspection: Inspection, key: str) -> str:
     if len(answer) > _EXCERPT:
         ending = key in ("truncated", "unclosed")
         answer = f"…{answer[1 - _EXCERPT :]}" if ending else f"{answer[: _EXCERPT - 1]}…"
-    return _shown(answer)
+    return _printable_start(answer)
 
 
-def _shown(text: str, *, lines: bool = False) -> str:
-    """The beginning of a text, without what a terminal would interpret."""
-    cut = text[:_FULL_TEXT]
-    shown = printable(cut, lines=lines)
-    return shown if len(text) == len(cut) else f"{shown}… ({len(text) - len(cut)} more characters)"
+def _printable_start(text: str, *, lines: bool = False) -> str:
+    """The beginning of a text, without characters that a terminal would interpret."""
+    start = printable(text[:_FULL_TEXT], lines=lines)
+    hidden = len(text) - _FULL_TEXT
+    return start if hidden <= 0 else f"{start}… ({hidden} more characters)"

@@ -30,12 +30,12 @@ def option(help: str, name: str | None = None, repeated: bool = False) -> Parame
     return Parameter(help=help, name=name, consume_multiple=not repeated)
 
 
-def within(low: float = 0, high: float = math.inf, *, above: bool = False) -> Parameter:
+def in_range(low: float = 0, high: float = math.inf, *, above: bool = False) -> Parameter:
     """The range of an option's number, or of every number where it takes several."""
     legal = Interval(low, high, above=above)
 
-    def check(_: Any, given: Any) -> None:
-        for value in given if isinstance(given, tuple | list) else [given]:
+    def check(_: Any, option_value: Any) -> None:
+        for value in option_value if isinstance(option_value, tuple | list) else [option_value]:
             if value is not None and value not in legal:
                 raise ValueError(f"Expected {legal}, got {value:g}.")
 
@@ -55,7 +55,7 @@ BoxFormat = Annotated[
     option("how the model writes boxes: a name, or a mapping as in a configuration; default: what the data say"),
 ]
 Json = Annotated[Path | None, option("write every number there, without any text or image")]
-MaxImages = Annotated[int | None, option("the first so many; default: all"), within(1)]
+MaxImages = Annotated[int | None, option("the first so many; default: all"), in_range(1)]
 Reward = Annotated[str, option("R1 … R5, soft_f1, or a dotted path")]
 Rewards = Annotated[
     Sequence[str],
@@ -84,9 +84,9 @@ VllmOptionsInJson = Annotated[
     ),
 ]
 LabelMatching = Literal["ignore", "exact", "synonyms"]
-Pixels = Annotated[float | None, option("in pixels, of images that state none"), within(above=True)]
+Pixels = Annotated[float | None, option("in pixels, of images that state none"), in_range(above=True)]
 ResizedPixels = Annotated[
-    float | None, option("in pixels, of the image that the model saw, for formats in its pixels"), within(above=True)
+    float | None, option("in pixels, of the image that the model saw, for formats in its pixels"), in_range(above=True)
 ]
 
 
@@ -134,38 +134,40 @@ class AnswerOptions:
     allow_outside: AllowOutside = False
     box_format: BoxFormat = None
     reward_kwargs: RewardKwargs = None
-    max_new_tokens: Annotated[int, within(1)] = 256
-    batch_size: Annotated[int, within(1)] = 32
-    max_image_pixels: Annotated[int | None, within(1)] = None
+    max_new_tokens: Annotated[int, in_range(1)] = 256
+    batch_size: Annotated[int, in_range(1)] = 32
+    max_image_pixels: Annotated[int | None, in_range(1)] = None
     backend: Backend = "transformers"
     vllm_options: VllmOptionsInJson = None
-    seed: Annotated[int, within(0)] = 0
+    seed: Annotated[int, in_range(0)] = 0
 
-    def check_subject(self, completions: object, named: str) -> None:
+    def check_subject(self, logs: Sequence[Path]) -> None:
         """Refuse a command that is given no answers, answers twice, a model without images, or what has no effect.
 
         Args:
-            completions: the log.
-            named: what the log is called.
+            logs: the log of completions.
 
         Raises:
-            ValueError: both or neither of log and model are given, a model has no images, or an option is for the
-                other one.
+            ValueError: both or neither of log and model are given, a model has no images, a log is not there, or an
+                option is for the other one.
         """
-        if (self.model is None) == (not completions):
-            both = "both" if completions else "neither"
-            raise ValueError(f"Expected {named} or --model, got {both}. Name one of them.")
+        if (self.model is None) == (not logs):
+            both = "both" if logs else "neither"
+            raise ValueError(f"Expected a log of completions or --model, got {both}. Name one of them.")
         if self.model is not None and self.dataset is None:
             raise ValueError("Expected images for --dataset, got none. A model needs images to look at; name some.")
-        has, lacks = ("a log of completions", "a model") if self.model is None else ("a model", "a log of completions")
-        for one in fields(self):
-            useless = one.name in (self.only_model if self.model is None else self.only_log)
-            if useless and getattr(self, one.name) != one.default:
-                option = one.name.replace("_", "-")
-                raise ValueError(f"Expected {lacks} for --{option}, got {has}. Leave it out: it has no effect.")
+        subject, other_subject, useless_options = "a model", "a log of completions", self.only_log
+        if self.model is None:
+            subject, other_subject, useless_options = "a log of completions", "a model", self.only_model
+        for field in fields(self):
+            if field.name in useless_options and getattr(self, field.name) != field.default:
+                raise ValueError(
+                    f"Expected {other_subject} for --{field.name.replace('_', '-')}, got {subject}. Leave it out: it "
+                    "has no effect."
+                )
         if self.by_order and self.dataset is None:
             raise ValueError("Expected --dataset beside --by-order, got none. Leave --by-order out: it has no effect.")
-        for path in completions if isinstance(completions, Sequence) else ():
+        for path in logs:
             if not path.exists():
                 # Said before the images are loaded, which takes longer.
                 raise ValueError(
@@ -175,12 +177,12 @@ class AnswerOptions:
         if self.model is not None:
             say_loading("PyTorch and transformers")
 
-    def words(self, without: Sequence[str] = ()) -> str:
+    def words(self, hidden: Sequence[str] = ()) -> str:
         """The options that are not at their defaults, as they are typed, but for some of them."""
         words = []
         for option in fields(self):
             value: Any = getattr(self, option.name)
-            if option.name in without or value == (None if option.default is MISSING else option.default):
+            if option.name in hidden or value == (None if option.default is MISSING else option.default):
                 continue
             values = value if isinstance(value, list | tuple) else [value]
             words.append(f"--{option.name.replace('_', '-')}")
@@ -217,10 +219,10 @@ class AnswerOptions:
             max_image_pixels=self.max_image_pixels,
         )
 
-    def ask(self, asked: "AskedModel", file: Path, title: str, **sampling: Any) -> list[list[str]]:
+    def ask(self, asked_model: "AskedModel", file: Path, title: str, **sampling: Any) -> list[list[str]]:
         """The answers of the model to each image, which are kept in a file; a bar shows how far it is."""
         with generation_progress(f"{model_name(str(self.model))}, {title}") as on_progress:
-            return asked.answer(
+            return asked_model.answer(
                 file,
                 max_new_tokens=self.max_new_tokens,
                 batch_size=self.batch_size,
@@ -230,14 +232,14 @@ class AnswerOptions:
             )
 
 
-def parameters_from_option(given: str | None) -> dict[str, Any]:
+def parameters_from_option(text: str | None) -> dict[str, Any]:
     """The parameters of a reward that --reward-kwargs gives; errors as :func:`object_from_option`.
 
     Example:
         >>> parameters_from_option('{"iou_threshold": 0.4}')
         {'iou_threshold': 0.4}
     """
-    return object_from_option("--reward-kwargs", given or "{}", '{"iou_threshold": 0.4}')
+    return object_from_option("--reward-kwargs", text or "{}", '{"iou_threshold": 0.4}')
 
 
 def object_from_option(name: str, text: str, example: str = '{"max_model_len": 4096}') -> dict[str, Any]:
@@ -286,25 +288,25 @@ def rewards_from_words(
 
     rewards: dict[str, Any] = {}
     for word, (name, parameters) in zip(words, names_and_parameters(words, reward_kwargs), strict=True):
-        short = name.rpartition(".")[2]
-        said = short + word[len(name) :]
-        if said == short and words.count(word) > 1 and parameters:
-            said = f"{short}:{','.join(f'{key}={value}' for key, value in parameters.items())}"
-        if said in rewards:
+        short_name = name.rpartition(".")[2]
+        key = short_name + word[len(name) :]
+        if key == short_name and words.count(word) > 1 and parameters:
+            key = f"{short_name}:{','.join(f'{name}={value}' for name, value in parameters.items())}"
+        if key in rewards:
             raise ValueError(
-                f"Expected different rewards for --rewards, got {said!r} twice. "
+                f"Expected different rewards for --rewards, got {key!r} twice. "
                 "Give each once, or with other parameters: R3:iou_threshold=0.3."
             )
-        found = look_up(name)
-        is_function = functions and name not in REGISTRY and takes_completions(found)
-        if not is_function or isinstance(found, GroundingReward):
-            found = final_reward(replace(get_reward(name, **{"box_format": box_format, **parameters}), name=said))
+        reward = look_up(name)
+        is_function = functions and name not in REGISTRY and takes_completions(reward)
+        if not is_function or isinstance(reward, GroundingReward):
+            reward = final_reward(replace(get_reward(name, **{"box_format": box_format, **parameters}), name=key))
         elif parameters:
             raise ValueError(
                 f"Expected no parameters for the function `{name}`, got {json.dumps(parameters)}. Set them where it is "
                 "defined."
             )
-        rewards[said] = found
+        rewards[key] = reward
     return rewards
 
 
@@ -326,19 +328,24 @@ def names_and_parameters(words: Sequence[str], reward_kwargs: str | None = None)
     """
     from grounding_rewards.rewards.registry import spread_kwargs
 
-    parts = [word.partition(":") for word in words]
-    names, given = [name for name, *_ in parts], _plain_value(reward_kwargs or "{}")
-    of_all = given if isinstance(given, list) else [parameters_from_option(reward_kwargs)] * len(parts)
-    found = []
-    for (name, _, own), shared in zip(parts, spread_kwargs(names, of_all), strict=True):
-        pairs = [pair.partition("=") for pair in own.split(",") if pair]
-        if not all(key and value for key, _, value in pairs):
-            raise ValueError(
-                f"Expected parameters as name=value, with commas between them, for the reward {name!r}, got {own!r}. "
-                "Write it as R3:iou_threshold=0.3,beta=1."
-            )
-        found.append((name, {**shared, **{key: _plain_value(value) for key, _, value in pairs}}))
-    return found
+    names = [word.partition(":")[0] for word in words]
+    kwargs = _plain_value(reward_kwargs or "{}")
+    if not isinstance(kwargs, list):
+        kwargs = [parameters_from_option(reward_kwargs)] * len(names)
+    pairs = []
+    for word, name, shared_parameters in zip(words, names, spread_kwargs(names, kwargs), strict=True):
+        text = word[len(name) + 1 :]
+        parameters = dict(shared_parameters)
+        for part in filter(None, text.split(",")):
+            key, _, value = part.partition("=")
+            if not key or not value:
+                raise ValueError(
+                    f"Expected parameters as name=value, with commas between them, for the reward {name!r}, got "
+                    f"{text!r}. Write it as R3:iou_threshold=0.3,beta=1."
+                )
+            parameters[key] = _plain_value(value)
+        pairs.append((name, parameters))
+    return pairs
 
 
 def _plain_value(text: str) -> Any:

@@ -40,11 +40,11 @@ def run(
     parameters = parameters_from_option(reward_kwargs)
     if box_format is not None:
         parameters["box_format"] = box_format
-    made = plugin(trainer, reward, parameters, out)
-    if out is not None and made.content is not None:
+    plugin_file = plugin(trainer, reward, parameters, out)
+    if out is not None and plugin_file.content is not None:
         if not overwrite:
             check_new(out, "--out", "Give --overwrite.")
-        write_whole(out, made.content)
+        write_whole(out, plugin_file.content)
         say(f"wrote {out}", error=True)
-    say(made.lines)
+    say(plugin_file.lines)
     return 0

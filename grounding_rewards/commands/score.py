@@ -67,7 +67,10 @@ def run(
     print(", ".join(f"{status} {count}" for status, count in summary.statuses.items()))
     print(", ".join(f"mean {name} {mean:.4f}" for name, mean in summary.means.items()))
     for pair in summary.pairs:
-        alike = "one of them pays all alike" if pair.correlation is None else f"rank correlation {pair.correlation:.2f}"
-        rows = f"; furthest apart in rows {', '.join(map(str, pair.rows))}" if pair.rows else ""
-        print(f"{pair.a} and {pair.b}: {alike}{rows}")
+        sentence = f"{pair.a} and {pair.b}: one of them pays all alike"
+        if pair.correlation is not None:
+            sentence = f"{pair.a} and {pair.b}: rank correlation {pair.correlation:.2f}"
+        if pair.rows:
+            sentence += f"; furthest apart in rows {', '.join(map(str, pair.rows))}"
+        print(sentence)
     return 0

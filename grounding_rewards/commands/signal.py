@@ -39,10 +39,10 @@ from grounding_rewards.commands.options import (
     Json,
     ResizedPixels,
     final_reward,
+    in_range,
     option,
     parameters_from_option,
     stated_sizes,
-    within,
 )
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.exchange.model_card import model_name
@@ -90,8 +90,8 @@ class SignalOptions(AnswerOptions):
         str | None, option("R1 … R5, soft_f1, or a dotted path; default: what the run of the log trained, else R4")
     ] = None
     tried: Annotated[Sequence[str], option("rewards that are tried on the same answers", name="--try")] = TRIED
-    samples: Annotated[int, within(2)] = 8
-    temperatures: Annotated[tuple[float, ...], within(above=True)] = (1.0,)
+    samples: Annotated[int, in_range(2)] = 8
+    temperatures: Annotated[tuple[float, ...], in_range(above=True)] = (1.0,)
     keep: Path | None = None
     json: Json = None
     html: Path | None = None
@@ -115,21 +115,21 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
     from grounding_rewards.rewards.grounding import get_reward
 
     options = options or SignalOptions()
-    options.check_subject(log, "a log of completions")
-    reward, given = options.reward, parameters_from_option(options.reward_kwargs)
+    options.check_subject(log)
+    reward, parameters = options.reward, parameters_from_option(options.reward_kwargs)
     if reward is None:
-        reward, of_run = (trained_reward(log[0]) if log else None) or ("R4", {})
-        given = {**of_run, **given}
-    if (stated := box_format_from_option(options.box_format)) is not None:
-        given["box_format"] = stated
-    judge = final_reward(get_reward(reward, **given))
+        reward, run_parameters = (trained_reward(log[0]) if log else None) or ("R4", {})
+        parameters = {**run_parameters, **parameters}
+    if options.box_format is not None:
+        parameters["box_format"] = box_format_from_option(options.box_format)
+    judge = final_reward(get_reward(reward, **parameters))
     images = options.images(options.split, options.max_images or (None if options.model is None else 32))
     if options.model is not None and images is not None:
-        asked = _prepare_model(options, images, judge)
-        rows, texts = _ask(options, asked)
-        if not asked.is_first:
+        asked_model = _prepare_model(options, images, judge)
+        rows, texts = _ask(options, asked_model)
+        if not asked_model.is_first:
             return 0
-        judge, title = asked.reward, model_name(options.model)
+        judge, title = asked_model.reward, model_name(options.model)
     else:
         answers = read_groups(
             log,
@@ -161,15 +161,15 @@ def _prepare_model(options: SignalOptions, images: Dataset, judge: GroundingRewa
             "Expected --keep FOLDER with several processes, got none. They put their answers together there."
         )
     label_matching = getattr(judge.box_reward, "label_matching", "ignore")
-    asked = options.prepare_asking(images, judge, backend=options.backend, label_matching=label_matching)
-    if asked.backend == "transformers":
-        parity = parity_of_model(asked.model.load(), asked.processor, asked.shown, judge.box_format)
-        if asked.is_first:
+    asked_model = options.prepare_asking(images, judge, backend=options.backend, label_matching=label_matching)
+    if asked_model.backend == "transformers":
+        parity = parity_of_model(asked_model.model.load(), asked_model.processor, asked_model.shown, judge.box_format)
+        if asked_model.is_first:
             say(parity.sentence())
-    return asked
+    return asked_model
 
 
-def _ask(options: SignalOptions, asked: AskedModel) -> tuple[list[dict[str, Any]], list[list[str]]]:
+def _ask(options: SignalOptions, asked_model: AskedModel) -> tuple[list[dict[str, Any]], list[list[str]]]:
     """The images at every temperature, and the answers of the model to them."""
     rows, texts = [], []
     with tempfile.TemporaryDirectory() as temporary_folder:
@@ -178,8 +178,8 @@ def _ask(options: SignalOptions, asked: AskedModel) -> tuple[list[dict[str, Any]
         for temperature in dict.fromkeys(options.temperatures):
             title = f"{options.samples} samples at temperature {temperature:g}"
             file = folder / f"samples-{temperature:g}.jsonl"
-            texts += options.ask(asked, file, title, samples=options.samples, temperature=temperature)
-            rows += [{**row, "temperature": temperature} for row in asked.rows]
+            texts += options.ask(asked_model, file, title, samples=options.samples, temperature=temperature)
+            rows += [{**row, "temperature": temperature} for row in asked_model.rows]
     return rows, texts
 
 
@@ -196,14 +196,14 @@ def print_signal(report: SignalReport, console: Console, *, every: bool = False)
     if (report.is_fine or report.misreading) and not every:
         console.print(Text(report.recommendation, style="bold red" if report.misreading else "bold"))
         return
-    own = report.configured
-    share, low, high = map(percent, own.no_spread)
-    said = f"{counted(report.groups, 'group')}, {report.completions:,} completions, {report.size} in most groups. "
-    console.print(Text(f"{said}Without spread under {own.name}: {share} [{low}, {high}]"))
+    reward = report.configured
+    share, low, high = map(percent, reward.no_spread)
+    counts = f"{counted(report.groups, 'group')}, {report.completions:,} completions, {report.size} in most groups."
+    console.print(Text(f"{counts} Without spread under {reward.name}: {share} [{low}, {high}]"))
     table = signal_table(report)
-    shown = [row for k, row in enumerate(table.rows) if every or k < MOST_ROWS or row[0] == report.best]
-    left = len(table.rows) - len(shown)
-    console.print(table._replace(rows=shown).rich(caption=f"{left} more rewards with --all." if left else None))
+    rows = [row for k, row in enumerate(table.rows) if every or k < MOST_ROWS or row[0] == report.best]
+    hidden = len(table.rows) - len(rows)
+    console.print(table._replace(rows=rows).rich(caption=f"{hidden} more rewards with --all." if hidden else None))
     console.print(Text(report.recommendation, style="bold"))
-    for said in filter(None, (report.best_of_k, report.looking)):
-        console.print(Text(said))
+    for sentence in filter(None, (report.best_of_k, report.looking)):
+        console.print(Text(sentence))

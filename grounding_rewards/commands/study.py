@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from grounding_rewards.commands.console import output_console, say, say_loading, stage_progress, step_status
-from grounding_rewards.commands.options import within
+from grounding_rewards.commands.options import in_range
 
 if TYPE_CHECKING:
     from grounding_rewards.study.plan import Plan, Run
@@ -47,7 +47,7 @@ def run(
     *,
     out: Path,
     dataset: str | None = None,
-    jobs: Annotated[int, within(1)] = 1,
+    jobs: Annotated[int, in_range(1)] = 1,
     only: Sequence[str] = (),
     index: int | None = None,
     report: Path | None = None,

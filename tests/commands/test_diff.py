@@ -291,7 +291,7 @@ def test_images_come_from_the_dataset_or_from_their_files(tmp_path: Path, capsys
     capsys.readouterr()
     assert diff(a, b, "--html", tmp_path / "page.html") == 0
     assert "data:image/jpeg" not in (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "images are drawn without their images: Expected annotations.jsonl" in capsys.readouterr().err
+    assert "images are shown without their pixels: Expected annotations.jsonl" in capsys.readouterr().err
     Image.new("L", (64, 64), 9).save(tmp_path / "image.png")
     c = write(tmp_path / "c", 0.4, str(tmp_path / "image.png"))
     # of another folder than the run's: only where it is allowed; the images of a log have no folder

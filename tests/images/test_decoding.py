@@ -282,7 +282,7 @@ def test_diff_opens_the_images_of_the_run_and_its_dataset_alone(folder, capsys):
     other, elsewhere = annotated(folder.parent / "others" / "image.png"), annotated(folder / "images" / "own.png")
     own = annotated(run / "own.png")
     assert _image_loader([other], {"dataset": str(folder)}, run, False)(other) is None
-    assert "1 images are drawn without their images" in capsys.readouterr().err
+    assert "1 images are shown without their pixels" in capsys.readouterr().err
     assert _image_loader([other], {"dataset": str(folder)}, run, True)(other).size == (40, 30)
     assert _image_loader([own], {"dataset": str(folder)}, run, False)(own).size == (40, 30)
     assert _image_loader([elsewhere], {"dataset": str(folder)}, run, False)(elsewhere) is None
