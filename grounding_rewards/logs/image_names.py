@@ -56,7 +56,7 @@ def with_image_ids(
     if column is None:
         # Dataset and log may each have folders of their own.
         by_file = _matches(log, columns, names, part=_last_part)
-        matches = {name: found for name, found in by_file.items() if _is_one_to_one(log, name, found)}
+        matches = {name: numbers for name, numbers in by_file.items() if _is_one_to_one(log, name, numbers)}
         column = _naming_column(log, matches)
     if column is None:
         if any(row.get("id") not in (None, "") for row in log.rows):
@@ -78,13 +78,13 @@ def with_image_ids(
 
 def _in_order(log: Log, ids: Sequence[str], in_groups: bool) -> Log:
     n = len(log.rows)
-    each = n // max(len(ids), 1) if in_groups else 1
-    if n != each * len(ids):
+    group_size = n // max(len(ids), 1) if in_groups else 1
+    if n != group_size * len(ids):
         raise ValueError(
             f"Expected as many completions as images for --by-order, got {n} completions for {len(ids)} images. Name "
             "the split that was answered with --split, or add the image's `id` to every row."
         )
-    rows = [{**row, "id": ids[k // each]} for k, row in enumerate(log.rows)]
+    rows = [{**row, "id": ids[k // group_size]} for k, row in enumerate(log.rows)]
     note = "Rows are taken to be in the order of the images (--by-order): in another order all metrics are wrong."
     return log._replace(rows=rows, notes=(*log.notes, note))
 
@@ -113,13 +113,13 @@ def _last_part(name: str) -> str:
 def _naming_column(log: Log, matches: Mapping[str, Sequence[int | None]]) -> str | None:
     """The column that names the image of most rows; None where none names that of half of them."""
     n = len(log.rows)
-    named = {name: sum(k is not None for k in found) for name, found in matches.items()}
-    if named.get("id") == n:
+    counts = {name: sum(k is not None for k in numbers) for name, numbers in matches.items()}
+    if counts.get("id") == n:
         return "id"
-    most = max(named.values(), default=0)
-    if most < max(1, _LEAST_SHARE * n):
+    highest_count = max(counts.values(), default=0)
+    if highest_count < max(1, _LEAST_SHARE * n):
         return None
-    columns = [name for name in matches if named[name] == most]
+    columns = [name for name in matches if counts[name] == highest_count]
     # Where numbers are ids, a column with few different values may name images by chance.
     images = {name: len(set(matches[name])) for name in columns}
     columns = [name for name in columns if images[name] == max(images.values())]
@@ -161,14 +161,14 @@ def image_number_finder(names: Sequence[Sequence[str]]) -> Callable[[Any], int |
         (1, None, 2, 2, 0)
     """
     exact: dict[str, set[int]] = defaultdict(set)
-    # By the whole name, and by every end of it: a log may have more or fewer folders.
-    whole: dict[tuple[str, ...], set[int]] = defaultdict(set)
+    # By all parts of the name, and by every end of it: a log may have more or fewer folders.
+    full_paths: dict[tuple[str, ...], set[int]] = defaultdict(set)
     ends: dict[tuple[str, ...], set[int]] = defaultdict(set)
     for k, image_names in enumerate(names):
         for name in image_names:
             exact[name].add(k)
             parts = _parts(name)
-            whole[parts].add(k)
+            full_paths[parts].add(k)
             for start in range(len(parts)):
                 ends[parts[start:]].add(k)
 
@@ -184,7 +184,8 @@ def image_number_finder(names: Sequence[Sequence[str]]) -> Callable[[Any], int |
         images = exact.get(text)
         if images is None:
             parts = _parts(text)
-            images = ends.get(parts, set()).union(*(whole.get(parts[start:], ()) for start in range(1, len(parts))))
+            shorter_paths = [full_paths.get(parts[start:], set()) for start in range(1, len(parts))]
+            images = ends.get(parts, set()).union(*shorter_paths)
         return next(iter(images)) if len(images) == 1 else None
 
     return find

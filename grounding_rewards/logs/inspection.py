@@ -231,14 +231,14 @@ def _formats(rows: Sequence[Mapping[str, Any]], box_format: Any) -> list[BoxForm
         return [get_box_format(box_format)] * len(rows)
     formats: dict[str, BoxFormat] = {}
     for k, row in enumerate(rows):
-        stated = row.get("box_format")
-        if stated is None:
+        option = row.get("box_format")
+        if option is None:
             raise ValueError(
                 f"Expected a box format, got none for row {k}. Give --box-format, or add a column `box_format`; "
                 f"known are {', '.join(list_box_formats())}."
             )
-        if repr(stated) not in formats:
-            formats[repr(stated)] = get_box_format(box_format_from_option(stated))
+        if repr(option) not in formats:
+            formats[repr(option)] = get_box_format(box_format_from_option(option))
     return [formats[repr(row["box_format"])] for row in rows]
 
 

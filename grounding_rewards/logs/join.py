@@ -486,9 +486,9 @@ def _rows_with_files(
         else:
             row["image_path"] = str(files[0])
     notes = [
-        f"{len(files)} of {len(rows)} images are shown without their image, which is not {where}: {first_of(files)}. "
+        f"{len(files)} of {len(rows)} images are shown without their image, which is not {place}: {first_of(files)}. "
         f"{remedy}"
-        for where, files, remedy in (
+        for place, files, remedy in (
             ("there", missing_files, "Paths start at the folder of the log."),
             ("beside the log", outside_files, "Name the --dataset, or give --allow-outside."),
         )

@@ -164,7 +164,7 @@ def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_co
     files = [path for path in paths if not isinstance(path, Mapping)]
     logs = [_log_rows("", enumerate(rows_in_memory, 1), "row", "the rows")] if rows_in_memory else []
     logs += map(read_rows, log_files(files))
-    kept: list[LogRow] = []
+    rows: list[LogRow] = []
     previous_table: list[dict[str, Any]] = []
     repeats = 0
     for log in logs:
@@ -173,9 +173,9 @@ def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_co
             if rows_without_step == previous_table and any(name in row for *_, row in table for name in STEPS):
                 repeats += 1
                 continue
-            kept += table
+            rows += table
             previous_table = rows_without_step
-    completions = log_of_rows(kept, text_column)
+    completions = log_of_rows(rows, text_column)
     if not repeats:
         return completions
     note = (
@@ -294,18 +294,18 @@ def check_completions(rows: Iterable[LogRow], column: str) -> None:
             defect = defect or answer_defect(completion)
     if without_text:
         raise ValueError(
-            f"Expected a completion in column {column} of every row, got none or no text in {_named(without_text)}. "
-            f"Remove {'it' if len(without_text) == 1 else 'them'}, or write an empty text where the model wrote "
-            "nothing."
+            f"Expected a completion in column {column} of every row, got none or no text in "
+            f"{_count_rows(without_text)}. Remove {'it' if len(without_text) == 1 else 'them'}, or write an empty text "
+            "where the model wrote nothing."
         )
     if without_answer:
         raise ValueError(
-            f"Expected a text or messages in column {column}, got {defect} in {_named(without_answer)}. Name the "
+            f"Expected a text or messages in column {column}, got {defect} in {_count_rows(without_answer)}. Name the "
             "column with the text with --text-column, or write the text there."
         )
 
 
-def _named(places: Sequence[str]) -> str:
+def _count_rows(places: Sequence[str]) -> str:
     return f"{len(places)} {'row' if len(places) == 1 else 'rows'}: {first_of(places)}"
 
 
@@ -338,8 +338,8 @@ def first_of(names: Sequence[str]) -> str:
         >>> first_of(["a", "b"]), first_of(["a", "b", "c", "d", "e"])
         ('a, b', 'a, b, c and 2 more')
     """
-    left = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {left} more" if left > 0 else "")
+    sentence = ", ".join(names[:_MOST_NAMED])
+    return sentence if len(names) <= _MOST_NAMED else f"{sentence} and {len(names) - _MOST_NAMED} more"
 
 
 def find_text_column(rows: Sequence[Mapping[str, Any]], text_column: str | None = None) -> str:

@@ -78,10 +78,12 @@ def trained_reward(log: Path) -> tuple[str, dict[str, Any]] | None:
     names = [names] if isinstance(names, str) else names
     if not isinstance(names, list) or len(names) != 1 or not isinstance(names[0], str):
         return None
-    given = settings.get("reward_kwargs") or {}
-    given = given[0] or {} if isinstance(given, list) else given
-    box_format = settings.get("box_format")
-    return names[0], {**({} if box_format is None else {"box_format": box_format}), **given}
+    parameters = settings.get("reward_kwargs") or {}
+    if isinstance(parameters, list):
+        parameters = parameters[0] or {}
+    if settings.get("box_format") is not None:
+        parameters = {"box_format": settings["box_format"], **parameters}
+    return names[0], parameters
 
 
 def initial_checkpoint(model: Path) -> str | None:

@@ -165,8 +165,8 @@ def score_file(
         map_in_workers(partial(_score_chunk, tuple(rewards)), chunks, processes=processes) as scored_chunks,
     ):
         for columns, messages in scored_chunks:
-            done = statuses.total()
-            rows = log_rows[done : done + len(columns["status"])]
+            start = statuses.total()
+            rows = log_rows[start : start + len(columns["status"])]
             ids = [row.row.get("id") for row in rows]
             write(
                 {
@@ -225,10 +225,11 @@ def _open_output(
     if kind == ".jsonl":
 
         def write_lines(columns: dict[str, list[Any]]) -> None:
-            written = {name: values for name, values in columns.items() if name != "file" or names_files}
-            for values in zip(*written.values(), strict=True):
+            if not names_files:
+                del columns["file"]
+            for values in zip(*columns.values(), strict=True):
                 # ASCII, because an id may hold a lone surrogate, which UTF-8 cannot encode.
-                file.write(json.dumps(dict(zip(written, values, strict=True))) + "\n")
+                file.write(json.dumps(dict(zip(columns, values, strict=True))) + "\n")
 
         with path.open("w", encoding="ascii", newline="\n") as file:
             yield write_lines

@@ -70,26 +70,26 @@ def _table_rows(table: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
 
 def _answer_rows(row: dict[str, Any]) -> list[dict[str, Any]]:
     """The row, or one for each completion of an answer of a server or of an evaluation."""
-    completions, left_out = _served_completions(row), {"choices", "candidates", "outputs", "id", "object"}
+    completions, answer_columns = _served_completions(row), {"choices", "candidates", "outputs", "id", "object"}
     for name in _SERVED:
         if completions is None and isinstance(row.get(name), Mapping):
-            completions, left_out = _served_completions(row[name]), {name}
+            completions, answer_columns = _served_completions(row[name]), {name}
     if completions is None and any(name in row for name in _RESPONSES):
         completions = _responses(next(row[name] for name in _RESPONSES if name in row))
-        left_out = set(_RESPONSES)
+        answer_columns = set(_RESPONSES)
     if completions is None:
         return [row]
-    kept = {name: value for name, value in row.items() if name not in left_out | _UNUSED}
+    columns = {name: value for name, value in row.items() if name not in answer_columns | _UNUSED}
     if isinstance(row.get("custom_id"), str):
         # The id is that of the request.
-        kept = {"id": row["custom_id"], **{name: value for name, value in kept.items() if name != "id"}}
-    if isinstance(row.get("epoch"), int) and "output" in left_out:
-        kept["sample"] = row["epoch"]
+        columns = {**columns, "id": row["custom_id"]}
+    if isinstance(row.get("epoch"), int) and "output" in answer_columns:
+        columns["sample"] = row["epoch"]
     for name in _OF_DATASET:
-        described = kept.get(name)
-        if isinstance(described, Mapping):
-            kept |= {column: described[column] for column in SCORED_COLUMNS if column in described.keys() - kept.keys()}
-    return [{**kept, "completion": completion} for completion in completions or [None]]
+        dataset_row = columns.get(name)
+        if isinstance(dataset_row, Mapping):
+            columns = {**{column: dataset_row[column] for column in SCORED_COLUMNS if column in dataset_row}, **columns}
+    return [{**columns, "completion": completion} for completion in completions or [None]]
 
 
 def _served_completions(answer: Mapping[str, Any]) -> list[Any] | None:
@@ -130,19 +130,20 @@ def _responses(responses: Any) -> list[Any] | None:
 
 
 def _image_row(row: dict[str, Any]) -> dict[str, Any]:
-    logged = [name for name in row if name.endswith(f"/{ROW_COLUMN}")]
-    # All rewards of a run say the same of the image, and each its own values of scheduled parameters.
-    packed = logged or (PACKED if row.get("boxes") is None else ())
-    found = {name: one for name in packed if (one := _scored_against(row.get(name))) is not None}
+    logged_columns = [name for name in row if name.endswith(f"/{ROW_COLUMN}")]
+    # All rewards of a run log the same image, and each its own values of scheduled parameters.
+    packed_columns = logged_columns or (PACKED if row.get("boxes") is None else ())
+    unpacked = {name: fields for name in packed_columns if (fields := _scored_against(row.get(name))) is not None}
     step = next((name for name in STEPS if row.get(name) is not None), None)
-    if not found and step in (None, "step"):
+    if not unpacked and step in (None, "step"):
         return row
-    said = {name: value for one in reversed(found.values()) for name, value in one.items()}
-    if (text := said.pop("text", None)) is not None:
-        said["completion"] = text
-    aside = {*logged, *STEPS, *found.keys() - {"ground_truth"}}
-    kept = {name: value for name, value in row.items() if name not in aside}
-    return {**kept, **({} if step is None else {"step": row[step]}), **said}
+    removed = {*logged_columns, *STEPS, *unpacked.keys() - {"ground_truth"}}
+    columns = {name: value for name, value in row.items() if name not in removed}
+    if step is not None:
+        columns["step"] = row[step]
+    for fields in reversed(unpacked.values()):
+        columns |= {"completion" if name == "text" else name: value for name, value in fields.items()}
+    return columns
 
 
 def _scored_against(packed: Any) -> dict[str, Any] | None:

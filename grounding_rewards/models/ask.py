@@ -76,13 +76,13 @@ class AskedModel:
         """
         from grounding_rewards.models.generate import Sampling, generate_to_file
 
-        shown = self.shown
+        images = self.shown
         if temperature:
-            shown = shown.add_column("temperature", [temperature] * shown.num_rows)
+            images = images.add_column("temperature", [temperature] * images.num_rows)
         return generate_to_file(
             self.model,
             self.processor,
-            shown,
+            images,
             file,
             Sampling(samples, temperature, max_new_tokens, self.skip_special_tokens),
             batch_size=batch_size,
