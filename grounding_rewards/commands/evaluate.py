@@ -67,7 +67,9 @@ from grounding_rewards.report.tables import (
 if TYPE_CHECKING:
     from datasets import Dataset
 
+    from grounding_rewards.metrics.answered_image import AnsweredImage
     from grounding_rewards.models.ask import AskedModel
+    from grounding_rewards.report.evaluation_page import EvaluationPage
     from grounding_rewards.rewards.grounding import GroundingReward
 
 #: As --train-split: no images for the constant box.
@@ -165,8 +167,7 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
         log: files or folders with completions; also as --completions
     """
     from grounding_rewards.logs.join import ImageAnswers, image_loader, read_log
-    from grounding_rewards.report.evaluation_folder import evaluated_images, write_evaluation_folder
-    from grounding_rewards.report.evaluation_page import EvaluationPage
+    from grounding_rewards.report.evaluation_folder import write_evaluation_folder
     from grounding_rewards.rewards.grounding import get_reward
 
     if log:
@@ -221,19 +222,10 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
             on_progress=on_progress,
         )
         on_progress("drawing")
-        page = EvaluationPage(
-            title=name if options.dataset is None else f"{name} on {Path(options.dataset).name}",
-            subtitle=evaluated_images(evaluation.facts),
-            evaluation=evaluation,
-            images=predictions,
-            reward=reward.name,
-            load_image=image_loader(answers, images),
-            label_matching=options.label_matching,
-            reference=systems[REFERENCE],
-        )
+        page = _page(options, name, evaluation, reward.name, predictions, systems[REFERENCE])
         # Plots and page need memory; the other systems are not shown image by image.
         systems.clear()
-        write_evaluation_folder(options.out, page)
+        write_evaluation_folder(options.out, replace(page, load_image=image_loader(answers, images)))
     _print(options, evaluation, reward.name)
     return 0
 
@@ -326,6 +318,28 @@ def _facts(options: EvaluateOptions, reward: GroundingReward, rows: Iterable[Map
         "baselines": _BASELINES,
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
     }
+
+
+def _page(
+    options: EvaluateOptions,
+    name: str,
+    evaluation: Evaluation,
+    reward: str,
+    predictions: Sequence[AnsweredImage],
+    reference: Sequence[AnsweredImage],
+) -> EvaluationPage:
+    from grounding_rewards.report.evaluation_folder import evaluated_images
+    from grounding_rewards.report.evaluation_page import EvaluationPage
+
+    return EvaluationPage(
+        title=name if options.dataset is None else f"{name} on {Path(options.dataset).name}",
+        subtitle=evaluated_images(evaluation.facts),
+        evaluation=evaluation,
+        images=predictions,
+        reward=reward,
+        label_matching=options.label_matching,
+        reference=reference,
+    )
 
 
 def _print(options: EvaluateOptions, evaluation: Evaluation, reward: str) -> None:

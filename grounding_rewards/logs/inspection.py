@@ -6,6 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -171,6 +172,7 @@ def inspect_completions(
     notes: dict[str, None] = {}
     for fmt in {id(fmt): fmt for fmt in formats}.values():
         members = [k for k, row_format in enumerate(formats) if row_format is fmt]
+        format_raws, format_sizes = [raws[k] for k in members], image_sizes[members]
         scored = [k for k in members if isinstance(references[k], list)]
         if fmt.space.frame != "original":
             scored = [k for k in scored if np.isfinite(image_sizes[k, :2]).all()]
@@ -182,32 +184,25 @@ def inspect_completions(
             **_complete(image_sizes[scored]),
         )
         notes |= dict.fromkeys(messages)
-        for name in SPECIFICATION_REWARDS:
+        for name in values:
             values[name] += columns[name]
-        # As in an evaluation: the IoU of every reference box with its partner, at any overlap.
-        for iou, pairs, k in zip(columns["soft_f1/mean_iou"], columns["soft_f1/tp"], scored, strict=True):
-            boxes = len(references[k] or ())
-            values["mean_iou"] += [iou * pairs / max(1, boxes)] * boxes
-        format_raws = [raws[k] for k in members]
-        counts += _count_boxes(format_raws, fmt, image_sizes[members])
-        scored_references: list[Any] = [references[k] if k in set(scored) else [] for k in members]
-        columns_of_sizes = dict(zip(_SIZES, image_sizes[members].T, strict=True))
-        space_checks[fmt.name] = check_space(format_raws, fmt, scored_references, **columns_of_sizes)
+        counts += _count_boxes(format_raws, fmt, format_sizes)
+        scored_references: dict[int, Any] = {k: references[k] for k in scored}
+        boxes = [scored_references.get(k, []) for k in members]
+        size_columns = dict(zip(_SIZES, format_sizes.T, strict=True))
+        space_checks[fmt.name] = check_space(format_raws, fmt, boxes, **size_columns)
     if unscored := sum(isinstance(boxes, list) for boxes in references) - len(values["R3"]):
         notes[f"{unscored} {_WITHOUT_SIZE}"] = None
     thinking = count_thinking(text for text, fmt in zip(texts, formats, strict=True) if fmt.scope != "all")
-    examples: dict[str, list[int]] = {}
-    reasons: Counter[str] = Counter()
-    for k, raw in enumerate(raws):
-        reasons.update(raw.rejected)
-        for key in (raw.status, *raw.rejected):
-            examples.setdefault(key, []).append(k)
+    examples = _examples(raws)
+    reasons = Counter(chain.from_iterable(Counter(raw.rejected).elements() for raw in raws))
+    spans = [
+        find_answer(text, fmt.scope, prompt_opens_thinking=is_open)
+        for text, fmt, is_open in zip(texts, formats, opened, strict=True)
+    ]
     return Inspection(
         texts=tuple(texts),
-        answers=tuple(
-            find_answer(text, fmt.scope, prompt_opens_thinking=is_open).text
-            for text, fmt, is_open in zip(texts, formats, opened, strict=True)
-        ),
+        answers=tuple(span.text for span in spans),
         statuses={status: len(examples.get(status, ())) for status in STATUSES},
         reasons={reason: reasons[reason] for reason in REJECT_REASONS if reasons[reason]},
         boxes=sum(len(raw.labels) for raw in raws),
@@ -242,20 +237,34 @@ def _formats(rows: Sequence[Mapping[str, Any]], box_format: Any) -> list[BoxForm
     return [formats[repr(row["box_format"])] for row in rows]
 
 
+def _examples(raws: Sequence[RawBoxes]) -> dict[str, list[int]]:
+    """By status and by reason the numbers of the completions that have it."""
+    examples: dict[str, list[int]] = {}
+    for k, raw in enumerate(raws):
+        for key in (raw.status, *raw.rejected):
+            examples.setdefault(key, []).append(k)
+    return examples
+
+
 def _image_sizes(rows: Sequence[Mapping[str, Any]], sizes: Mapping[str, float | None]) -> Array:
     columns: list[Any] = [[sizes.get(side) if row.get(side) is None else row[side] for row in rows] for side in _SIZES]
     return original_and_resized_sizes(len(rows), *columns)
 
 
-def _score(texts: Sequence[str], fmt: BoxFormat, **columns: Any) -> tuple[dict[str, list[Any]], list[str]]:
-    """The columns of :func:`score_columns` for the rewards of the specification, and the warnings of scoring."""
+def _score(texts: Sequence[str], fmt: BoxFormat, **columns: Any) -> tuple[dict[str, list[float]], list[str]]:
+    """The rewards of the specification, the IoU of every reference box (`mean_iou`), and the warnings of scoring."""
     rewards = [get_reward(name, box_format=fmt) for name in (*SPECIFICATION_REWARDS, "soft_f1")]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         # The verdict on the space is shown anyway.
         warnings.simplefilter("ignore", SpaceWarning)
         scored = score_columns(rewards, texts, **columns)
-    return scored, [str(warning.message) for warning in caught]
+    ious: list[float] = []
+    # As in an evaluation: the IoU of every reference box with its partner, at any overlap.
+    for iou, pairs, references in zip(scored["soft_f1/mean_iou"], scored["soft_f1/tp"], columns["boxes"], strict=True):
+        ious += [iou * pairs / max(1, len(references))] * len(references)
+    values = {name: scored[name] for name in SPECIFICATION_REWARDS}
+    return {**values, "mean_iou": ious}, [str(warning.message) for warning in caught]
 
 
 def _complete(sizes: Array) -> dict[str, Array]:
