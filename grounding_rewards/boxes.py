@@ -342,6 +342,21 @@ def original_and_resized_sizes(
     return np.where(positive_sizes(sizes), sizes, np.nan)
 
 
+class Convention(NamedTuple):
+    """What four numbers mean: the name of a coordinate space, and their order in the text.
+
+    Example:
+        >>> print(Convention("norm1000", "yxyx"))
+        norm1000, order yxyx
+    """
+
+    space: str
+    order: str
+
+    def __str__(self) -> str:
+        return f"{self.space}, order {self.order}"
+
+
 class Frame(NamedTuple):
     """A space on given images: along each axis, ``pixel = (value + offset) * size / unit + origin``.
 

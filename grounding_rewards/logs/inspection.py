@@ -24,7 +24,8 @@ from grounding_rewards.parsing import (
     list_box_formats,
     read_boxes,
 )
-from grounding_rewards.parsing.answer_span import THINKING_STATES, count_thinking, find_answer, thinking_suspicion
+from grounding_rewards.parsing.answer_span import THINKING_STATES, find_answer
+from grounding_rewards.parsing.batch_watcher import count_thinking, thinking_suspicion
 from grounding_rewards.parsing.space_check import SpaceCheck, SpaceWarning, check_space
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.completions import completion_text

@@ -29,8 +29,9 @@ from grounding_rewards.common.numeric import Array
 from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.parsing import BoxFormat, get_box_format, read_boxes
-from grounding_rewards.parsing.answer_span import ThinkingWatcher, marks_thinking
-from grounding_rewards.parsing.space_check import SpaceWarning, SpaceWatcher
+from grounding_rewards.parsing.answer_span import marks_thinking
+from grounding_rewards.parsing.batch_watcher import BatchWatcher
+from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards.batch_log import columns_of, metrics_of
 from grounding_rewards.rewards.box_reward import COUNTS, PARTS, BoxReward, BoxScorer, Outcomes
 from grounding_rewards.rewards.completions import (
@@ -106,9 +107,8 @@ class GroundingReward(BoxScorer):
     stop_ids: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
     schedules: Schedules = ()
     text_reward: TextReward | None = None
-    # They only watch: nothing they have seen affects a reward.
-    _watcher: SpaceWatcher = field(default_factory=SpaceWatcher, init=False, compare=False, repr=False)
-    _thinking: ThinkingWatcher = field(default_factory=ThinkingWatcher, init=False, compare=False, repr=False)
+    # It only watches: nothing that it has seen affects a reward.
+    _watcher: BatchWatcher = field(default_factory=BatchWatcher, init=False, compare=False, repr=False)
     # Whether the tokenizer has special tokens that mark thinking, which are missing in the trainer's text.
     _hides_thinking: bool = field(default=False, init=False, compare=False, repr=False)
     # Box formats whose special tokens were seen in the text: these need no tokenizer.
@@ -333,15 +333,15 @@ class GroundingReward(BoxScorer):
 
     def _notice_wrong_reading(self, batch: ScoredBatch) -> None:
         texts = (text for text, fmt in zip(batch.texts, batch.formats, strict=True) if fmt.scope != "all")
-        suspicion = self._thinking.watch(texts, prompt_opens_thinking=any(batch.opened))
+        suspicion = self._watcher.watch_thinking(texts, prompt_opens_thinking=any(batch.opened))
         if suspicion is not None:
             warnings.warn(f"{self.name}: {suspicion}", SpaceWarning, stacklevel=3)
-        if not self._watcher.wants(batch.formats):
+        if not self._watcher.wants_boxes(batch.formats):
             return
         counts = batch.gt.counts
         gt = [batch.gt.flat[end - m : end] for end, m in zip(counts.cumsum().tolist(), counts.tolist(), strict=True)]
         sizes = known_sizes(batch.columns, len(batch.raws))
-        for check in self._watcher.watch(batch.raws, batch.formats, gt, sizes):
+        for check in self._watcher.watch_boxes(batch.raws, batch.formats, gt, sizes):
             warnings.warn(f"{self.name}: {check.message}", SpaceWarning, stacklevel=3)
 
     def _opened(self, columns: Mapping[str, Any], n: int) -> list[bool]:

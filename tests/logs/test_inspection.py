@@ -91,7 +91,7 @@ def test_a_log_is_suspect_when_much_is_unparseable_or_the_space_is_wrong():
     assert not inspect_completions(["[]"] * 9 + ["?"], [{}] * 10, "qwen3-vl").is_suspect
     assert inspect_completions(["[]"] * 8 + ["?"] * 2, [{}] * 10, "qwen3-vl").is_suspect
     pixels = [f'[{{"bbox_2d": [{k}, {k}, {k + 900}, {k + 1800}]}}]' for k in range(20)]
-    assert inspect_completions(pixels, [{}] * 20, "qwen3-vl").is_suspect
+    assert inspect_completions(pixels, [{"width": 2000, "height": 2000}] * 20, "qwen3-vl").is_suspect
 
 
 def test_json_holds_metrics_and_no_text():

@@ -22,8 +22,8 @@ from grounding_rewards.parsing.answer_span import (
     find_answer,
     opens_thinking,
     thinking_state,
-    thinking_suspicion,
 )
+from grounding_rewards.parsing.batch_watcher import thinking_suspicion
 
 CASES = [
     # no tags at all: everything

@@ -204,23 +204,13 @@ def test_no_advice_lowers_the_iou():
     assert advised > 40
 
 
-WITHOUT_SIZES = """
-norm1000 > norm1; norm1 > norm1000; norm1 > pixel; norm1 > resized_pixel; norm1000 xywh > norm1000; pixel > norm1000
-"""
-
-
-@pytest.mark.parametrize(
-    ("written", "as_declared", "sized"),
-    [(*mix_ups("pixel > norm1")[0], True), *((*one, False) for one in mix_ups(WITHOUT_SIZES))],
-    ids=str,
-)
-def test_numbers_that_do_not_fit_on_the_images_need_no_references(written, as_declared, sized):
+def test_numbers_that_do_not_fit_on_the_images_need_no_references():
     rng = np.random.default_rng(2)
     # so large that pixels are beyond every other range
     size = {side: 2 * value for side, value in SIZES["tall"].items()}
-    raws = read(truth(rng, size, 30), declared(*written), size, declared(*as_declared))
-    check = check_space(raws, declared(*as_declared), **(size if sized else {}))
-    assert check.likely == written, check.message
+    raws = read(truth(rng, size, 30), declared("pixel"), size, declared("norm1"))
+    check = check_space(raws, declared("norm1"), **size)
+    assert check.likely == ("pixel", "xyxy"), check.message
     assert np.isnan(check.likely_iou)
 
 
@@ -306,15 +296,6 @@ def test_images_of_unknown_size_are_left_out_beside_others():
     assert (check.images, check.likely) == (15, ("norm1000", "yxyx"))
 
 
-def test_pixels_are_compared_with_references_without_a_size():
-    rng, size = np.random.default_rng(9), SIZES["tall"]
-    gt = truth(rng, size, 20)
-    raws = read(gt, declared("pixel", "yxyx"), size, declared("pixel"))
-    check = check_space(raws, declared("pixel"), gt)
-    assert check.likely == ("pixel", "yxyx")
-    assert check.likely_iou > 0.9
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -380,7 +361,7 @@ class TestReward:
         reward = gr.get_reward("R4", box_format="gemini")
         for seed in range(4):
             assert self.warned(reward, *self.batch(100, seed=seed)) == []
-        assert not reward._watcher.wants([get_box_format("gemini")])
+        assert not reward._watcher.wants_boxes([get_box_format("gemini")])
 
     def test_every_format_of_a_mixed_dataset_is_watched(self):
         texts, columns = self.batch(40)
@@ -396,7 +377,7 @@ class TestReward:
         texts, columns = self.batch(64, generations=16)
         for _ in range(4):
             self.warned(reward, texts, columns)
-        assert not reward._watcher.wants([get_box_format("gemini")])
+        assert not reward._watcher.wants_boxes([get_box_format("gemini")])
 
     def test_sizes_that_the_format_does_not_need_may_be_anything(self):
         texts, columns = self.batch(20, written=("pixel", "xyxy"))
@@ -430,4 +411,4 @@ def test_what_hardly_matters_is_not_reported():
 def test_one_box_for_all_images_shows_no_range():
     """An untrained model that always writes the whole image as thousandths, whatever it is asked for."""
     whole = read_boxes('[{"bbox_2d": [0, 0, 1000, 1000]}]', get_box_format(declared("norm1")))
-    assert check_space([whole] * 40, declared("norm1")).likely is None
+    assert check_space([whole] * 40, declared("norm1"), width=900, height=700).likely is None

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 import grounding_rewards as gr
 from grounding_rewards.boxes import original_and_resized_sizes
 from grounding_rewards.parsing import get_box_format, read_boxes
-from grounding_rewards.parsing.answer_span import ThinkingWatcher
-from grounding_rewards.parsing.space_check import SpaceWatcher
+from grounding_rewards.parsing.batch_watcher import BatchWatcher
 from grounding_rewards.rewards import (
     AveragePrecisionReward,
     MeanIoUReward,
@@ -153,11 +152,11 @@ def test_other_processes_score_what_this_one_does():
 
 
 def test_what_is_suspicious_is_reported_once_by_many_threads():
-    fmt, space, thinking = get_box_format("answer-list"), SpaceWatcher(), ThinkingWatcher()
+    fmt, watcher = get_box_format("answer-list"), BatchWatcher()
 
     def in_pixels(k):
         raw = read_boxes(f"<answer>[{k}, {k}, {k + 90}, {k + 50}]</answer>", fmt)
-        return space.watch(
+        return watcher.watch_boxes(
             [raw], [fmt], [np.array([[k, k, k + 90.0, k + 50]])], original_and_resized_sizes(1, 1000, 1000)
         )
 
@@ -168,7 +167,7 @@ def test_what_is_suspicious_is_reported_once_by_many_threads():
         with ThreadPoolExecutor(16) as pool:
             assert len([check for checks in pool.map(in_pixels, range(0, 600, 5)) for check in checks]) == 1
             texts = ["hm</think>[]", "hm", "hm</think>[]", "<think>a</think>[]"] * 100
-            found = pool.map(lambda text: thinking.watch([text], prompt_opens_thinking=False), texts)
+            found = pool.map(lambda text: watcher.watch_thinking([text], prompt_opens_thinking=False), texts)
             assert sum(one is not None for one in found) == 1
     finally:
         sys.setswitchinterval(before)
