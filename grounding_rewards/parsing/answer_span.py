@@ -179,25 +179,25 @@ def _without_middle(text: str) -> str:
     A generation that loops costs time in proportion to its length otherwise, and patterns of marks are slow. Thinking
     that is open at the beginning stays open unless the end closes it, and an answer at the end is read.
     """
-    kept = MAX_CHARACTERS + _MAX_END
-    return text if len(text) <= kept else f"{text[:MAX_CHARACTERS]}\n{text[-_MAX_END:]}"
+    max_length = MAX_CHARACTERS + _MAX_END
+    return text if len(text) <= max_length else f"{text[:MAX_CHARACTERS]}\n{text[-_MAX_END:]}"
 
 
 def _without_drafts(text: str) -> str:
     """The text without the parts between tags of drafts; one that is not closed goes to the end."""
     if "<" not in text:
         return text
-    kept, start, open_tag = [], 0, None
+    pieces, start, open_tag = [], 0, None
     for tag in itertools.islice(_DRAFT.finditer(text), MAX_MARKS):
         name = tag[2].casefold()
         if open_tag is None and not tag[1]:
-            kept.append(text[start : tag.start()])
+            pieces.append(text[start : tag.start()])
             open_tag = name
         elif open_tag == name and tag[1]:
             start, open_tag = tag.end(), None
-    if not kept:
+    if not pieces:
         return text
-    return "".join(kept) if open_tag else "".join(kept) + text[start:]
+    return "".join(pieces) if open_tag else "".join(pieces) + text[start:]
 
 
 def _find_in_turn(text: str, scope: str, in_thinking: bool, ended: bool) -> Answer:

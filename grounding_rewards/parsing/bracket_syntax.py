@@ -27,7 +27,7 @@ from grounding_rewards.parsing.numbers import (
     split_numbers,
     take_box,
 )
-from grounding_rewards.parsing.results import MAX_BOXES, MAX_GROUPS, MAX_LIST, Findings, RawBoxes
+from grounding_rewards.parsing.results import MAX_BOXES, MAX_GROUPS, MAX_LIST, BoxCollector, RawBoxes
 
 if TYPE_CHECKING:
     from grounding_rewards.parsing.box_format import BoxFormat, Layout
@@ -134,7 +134,7 @@ def read_plain_items(text: str, fmt: BoxFormat) -> RawBoxes | None:
     pattern, marks, label_first = _plain_item(fmt.layout, bool(fmt.syntax.tokens))
     items = pattern.findall(text)
     count = len(items)
-    if not 0 < count <= MAX_BOXES or any(text.count(mark) != each * count for mark, each in marks):
+    if not 0 < count <= MAX_BOXES or any(text.count(mark) != in_item * count for mark, in_item in marks):
         return None
     if (not text.isascii() and not _WIDE_MARKS.isdisjoint(text)) or may_have_marks(text):
         return None
@@ -220,30 +220,30 @@ def _mark_pattern(tokens: tuple[str, ...]) -> re.Pattern[str]:
     )
 
 
-def scan_brackets(text: str, fmt: BoxFormat, found: Findings) -> None:
+def scan_brackets(text: str, fmt: BoxFormat, collector: BoxCollector) -> None:
     """Read every box outside JSON.
 
     Example:
         >>> from grounding_rewards.parsing import get_box_format
-        >>> found = Findings()
-        >>> scan_brackets("A mass<loc_1><loc_2><loc_3><loc_4>", get_box_format("florence-2"), found)
-        >>> found.coords, found.labels
+        >>> collector = BoxCollector()
+        >>> scan_brackets("A mass<loc_1><loc_2><loc_3><loc_4>", get_box_format("florence-2"), collector)
+        >>> collector.coords, collector.labels
         ([1.0, 2.0, 3.0, 4.0], ['A mass'])
     """
     places = list(itertools.islice(_mark_pattern(fmt.syntax.tokens).finditer(text), MAX_GROUPS + 1))
     if not places:
-        found.cut_off |= _ends_in_tag(text, fmt)
+        collector.cut_off |= _ends_in_tag(text, fmt)
         return
     marks = list(_read_marks(places[:MAX_GROUPS]))
     labelled = _with_labels(marks, text)
     # "<ref>no": a label that the text breaks off in is no statement.
-    found.cut_off |= bool(labelled) and labelled[-1].kind == "open_label" and len(places) <= MAX_GROUPS
-    _Scan(text, fmt, found).walk(labelled)
-    if found.met_nothing and len(labelled) < len(marks):
+    collector.cut_off |= bool(labelled) and labelled[-1].kind == "open_label" and len(places) <= MAX_GROUPS
+    _Scan(text, fmt, collector).walk(labelled)
+    if collector.met_nothing and len(labelled) < len(marks):
         # Only labels held anything like numbers: read those.
-        _Scan(text, fmt, found).walk([mark for mark in marks if mark.kind in _NUMBERS])
+        _Scan(text, fmt, collector).walk([mark for mark in marks if mark.kind in _NUMBERS])
     if len(places) > MAX_GROUPS:
-        found.reject("too_long")
+        collector.reject("too_long")
 
 
 #: Numbers, placeholders (x1) and NaN hold one of these; brackets without any of them hold words.
@@ -255,7 +255,7 @@ def _read_marks(places: Sequence[re.Match[str]]) -> Iterator[_Mark]:
     for match in places:
         start, end = match.span()
         kind = match.lastgroup
-        whole = match[0]
+        tag = match[0]
         if kind == "group":
             opening, content, closing = match[5], match[6], match[7]
             if not _MAY_BE_NUMBERS.search(content) and content.strip(_SEPARATORS):
@@ -270,15 +270,15 @@ def _read_marks(places: Sequence[re.Match[str]]) -> Iterator[_Mark]:
             if not lists or breaks_off or any(_is_attempt(tokens, opening) for tokens in lists):
                 yield _Mark("group", start, end, "", opening, closed, lists)
         elif kind == "run":
-            yield _Mark("run", start, end, whole)
-        elif whole[1] in "0123456789-." and "," in whole:
-            yield _Mark("group", start, end, "", "<", True, split_numbers(whole[1:-1]))
+            yield _Mark("run", start, end, tag)
+        elif tag[1] in "0123456789-." and "," in tag:
+            yield _Mark("group", start, end, "", "<", True, split_numbers(tag[1:-1]))
         elif kind == "named":
-            yield _Mark("named_end" if whole[1] == "/" else "named", start, end, whole)
-        elif whole.startswith("<point") and "=" in whole:
+            yield _Mark("named_end" if tag[1] == "/" else "named", start, end, tag)
+        elif tag.startswith("<point") and "=" in tag:
             yield _Mark("shape", start, end, "<point>")
         else:
-            yield _Mark(TAG_ROLES.get(whole.casefold(), "other"), start, end, whole)
+            yield _Mark(TAG_ROLES.get(tag.casefold(), "other"), start, end, tag)
 
 
 def _is_attempt(tokens: list[str], opening: str) -> bool:
@@ -313,10 +313,10 @@ def _with_labels(marks: Sequence[_Mark], text: str) -> list[_Mark]:
 class _Scan:
     """One walk over the marks of a text."""
 
-    def __init__(self, text: str, fmt: BoxFormat, found: Findings) -> None:
+    def __init__(self, text: str, fmt: BoxFormat, collector: BoxCollector) -> None:
         self.text = text
         self.fmt = fmt
-        self.found = found
+        self.collector = collector
         self.label: str | None = None
         #: words since the last box: the label of the next one where labels have no tags
         self.words = ""
@@ -345,7 +345,7 @@ class _Scan:
         next_numbers = next_numbers[-2::-1]
         end = 0
         for index, mark in enumerate(marks):
-            if self.found.full:
+            if self.collector.full:
                 return
             gap = self.text[end : mark.start]
             end = mark.end
@@ -370,9 +370,9 @@ class _Scan:
             if self.box_tag_is_bare and closed:
                 self._read_bare(content)
             elif not self.box_tag_ends or any(map(str.isdecimal, content)):
-                self.found.cut_off = True
+                self.collector.cut_off = True
         after_numbers = self.text[self.numbers_end :].strip(" \t\r\n]") if self.numbers_end >= 0 else ""
-        self.found.cut_off |= after_numbers in _COMMAS or _ends_in_tag(self.text, self.fmt)
+        self.collector.cut_off |= after_numbers in _COMMAS or _ends_in_tag(self.text, self.fmt)
 
     def _read_tag(self, mark: _Mark) -> None:
         kind, text = mark.kind, mark.text
@@ -383,7 +383,7 @@ class _Scan:
             self.label = _clean(text)
             self.in_relation = False
         elif kind == "label_end":
-            self.found.stated_empty |= text.casefold() == "</obj>" and "unboxed_label" in self.fmt.negatives
+            self.collector.stated_empty |= text.casefold() == "</obj>" and "unboxed_label" in self.fmt.negatives
         elif kind == "named":
             mention = _MENTION.search(text)
             self.label = _clean(html.unescape(mention[1])) if mention else self.collection
@@ -399,7 +399,7 @@ class _Scan:
             if self.in_shape and text != "<seg>":
                 self._reject("point" if text == "<point>" else "quad")
         if kind == "box" or text.startswith("<point_box"):
-            self.box_tag, self.box_tag_is_bare, self.met_before_box = mark, True, self.found.met
+            self.box_tag, self.box_tag_is_bare, self.met_before_box = mark, True, self.collector.met
             self.box_tag_ends = in_box
 
     def _close_box_tag(self, end: int) -> None:
@@ -407,24 +407,24 @@ class _Scan:
             content = self.text[self.box_tag.end : end]
             if self.box_tag_is_bare:
                 self._read_bare(content)
-            elif self.found.met == self.met_before_box and any(map(str.isdecimal, content)):
+            elif self.collector.met == self.met_before_box and any(map(str.isdecimal, content)):
                 # "<box>[[7]]</box>": elsewhere a number alone in brackets is prose.
                 self._reject("wrong_count")
-            elif self.found.met == self.met_before_box and any(map(str.isalpha, content)):
+            elif self.collector.met == self.met_before_box and any(map(str.isalpha, content)):
                 self._read_bare(content.strip("[] \n"))
         self.box_tag = None
 
     def _read_bare(self, content: str) -> None:
         """Read text between box tags that has no brackets."""
         if content.strip(" .\n").casefold() in NOTHING:
-            self.found.stated_empty = True
-            self.found.asserted |= asserts_finding(self._own_label() or "")
+            self.collector.stated_empty = True
+            self.collector.asserted |= asserts_finding(self._own_label() or "")
             return
         lists = [tokens for tokens in split_numbers(content) if any(map(looks_numeric, tokens))]
         for tokens in lists:
             self._add(tokens)
         if not lists:
-            self.found.note_words(self._own_label())
+            self.collector.note_words(self._own_label())
 
     def _read_numbers(self, mark: _Mark) -> None:
         if mark.kind == "run":
@@ -432,8 +432,8 @@ class _Scan:
             self._read_run(mark)
         elif not mark.lists:
             self._end_corners()
-            self.found.stated_empty |= mark.closed and mark.opening in "[［"
-            self.found.cut_off |= not mark.closed and mark.end == len(self.text)
+            self.collector.stated_empty |= mark.closed and mark.opening in "[［"
+            self.collector.cut_off |= not mark.closed and mark.end == len(self.text)
         elif mark.closed:
             if mark.opening != "<" and [len(tokens) for tokens in mark.lists] == [2]:
                 if not self._joins(mark):
@@ -464,7 +464,7 @@ class _Scan:
         for tokens in mark.lists[:-1]:
             self._add(tokens)
         self._reject("unclosed")
-        self.found.cut_off |= mark.end == len(self.text)
+        self.collector.cut_off |= mark.end == len(self.text)
 
     def _end_corners(self, cut: _Mark | None = None) -> None:
         """Make boxes of the corner points that were joined: two are a box, four are a quadrilateral.
@@ -476,7 +476,7 @@ class _Scan:
         if not corners:
             return
         joined = corners if cut is None else [*corners, cut]
-        gaps = [self.text[one.end : other.start] for one, other in itertools.pairwise(joined)]
+        gaps = [self.text[corner.end : after.start] for corner, after in itertools.pairwise(joined)]
         tokens = [token for corner in corners[:MAX_BOXES] for token in corner.lists[0]]
         if corners[0].opening in "[［" and not self._enclosed(corners):
             for _ in corners:
@@ -488,7 +488,7 @@ class _Scan:
             if complete < len(tokens):
                 at_the_end = corners[-1].end == len(self.text)
                 self._reject("unclosed" if at_the_end else "point")
-                self.found.cut_off |= at_the_end
+                self.collector.cut_off |= at_the_end
         elif cut is None:
             self._add(tokens[:MAX_LIST])
 
@@ -504,14 +504,14 @@ class _Scan:
         tokens = _TOKEN_NUMBER.findall(mark.text)
         patches = self.fmt.syntax.patches
         largest = patches**2 - 2 if patches else self.fmt.largest
-        each = 2 if patches else 4
-        complete = len(tokens) // each * each
+        box_size = 2 if patches else 4
+        complete = len(tokens) // box_size * box_size
         cut_off = complete < len(tokens) and mark.end == len(self.text)
         too_long = max(map(len, tokens)) > MAX_LIST
         numbers = [] if too_long else list(map(int, tokens[:complete]))
         # One more than the largest is allowed, for the far edge of the image.
         if largest is not None and (too_long or any(int(token) > largest + 1 for token in tokens)):
-            for _ in range(max(len(tokens) // each, 1)):
+            for _ in range(max(len(tokens) // box_size, 1)):
                 self._reject("number_too_large")
         elif patches:
             if len(tokens) == 2:
@@ -531,13 +531,13 @@ class _Scan:
             self._add(tokens[:MAX_LIST])
         if cut_off:
             self._reject("unclosed")
-            self.found.cut_off = True
+            self.collector.cut_off = True
 
     def _add(self, tokens: list[str]) -> None:
-        take_box(tokens, self.fmt.order, self.found, self._own_label())
+        take_box(tokens, self.fmt.order, self.collector, self._own_label())
 
     def _reject(self, reason: str) -> None:
-        self.found.reject(reason, self._own_label())
+        self.collector.reject(reason, self._own_label())
 
     def _own_label(self) -> str | None:
         if self.words:
@@ -587,28 +587,28 @@ _AROUND_LINE = _BEFORE_LABEL + "{}$"
 _LINE = re.compile(r"(?:[^\n:：\d]{0,60}[:：])?([^\n:：]*)")
 
 
-def scan_lines(text: str, fmt: BoxFormat, found: Findings) -> None:
+def scan_lines(text: str, fmt: BoxFormat, collector: BoxCollector) -> None:
     """Read lines of four numbers and nothing else but a name and a colon before them.
 
     Example:
         >>> from grounding_rewards.parsing import get_box_format
-        >>> found = Findings()
-        >>> scan_lines("A mass:\\n120, 340, 900, 400", get_box_format("qwen3-vl"), found)
-        >>> found.coords
+        >>> collector = BoxCollector()
+        >>> scan_lines("A mass:\\n120, 340, 900, 400", get_box_format("qwen3-vl"), collector)
+        >>> collector.coords
         [120.0, 340.0, 900.0, 400.0]
     """
     lines = itertools.islice(filter(None, text.splitlines()), MAX_BOXES)
     for match in filter(None, map(_LINE.fullmatch, (line.strip(_AROUND_LINE) for line in lines))):
         for tokens in split_numbers(match[1]):
             if len(tokens) == 4 and all(map(looks_numeric, tokens)):
-                take_box(tokens, fmt.order, found)
+                take_box(tokens, fmt.order, collector)
 
 
 _COORDS = re.compile(r"""<boxes\s{1,8}coords\s{0,8}=\s{0,8}["']([^"'<>]*)["'][^<>]{0,80}>([^<]*)""")
 _HTML_BOX = re.compile(r"""data-bbox\s{0,8}=\s{0,8}["']([^"'<>]{0,200})["']""")
 
 
-def scan_attributes(text: str, fmt: BoxFormat, found: Findings) -> None:
+def scan_attributes(text: str, fmt: BoxFormat, collector: BoxCollector) -> None:
     """Read boxes in attributes of tags.
 
     In HTML they are `data-bbox`; `<boxes coords="…">label</boxes>` holds the number of the image, then for each box its
@@ -616,20 +616,20 @@ def scan_attributes(text: str, fmt: BoxFormat, found: Findings) -> None:
 
     Example:
         >>> from grounding_rewards.parsing import get_box_format
-        >>> found = Findings()
-        >>> scan_attributes('<p data-bbox="1 2 3 4">mass</p>', get_box_format("qwen2.5-vl"), found)
-        >>> scan_attributes('<boxes coords="1 1 5 6 7 8">mass</boxes>', get_box_format("molmoact2"), found)
-        >>> found.coords, found.labels
+        >>> collector = BoxCollector()
+        >>> scan_attributes('<p data-bbox="1 2 3 4">mass</p>', get_box_format("qwen2.5-vl"), collector)
+        >>> scan_attributes('<boxes coords="1 1 5 6 7 8">mass</boxes>', get_box_format("molmoact2"), collector)
+        >>> collector.coords, collector.labels
         ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], [None, 'mass'])
     """
     for match in itertools.islice(_HTML_BOX.finditer(text), MAX_GROUPS) if "data-bbox" in text else ():
         for tokens in split_numbers(match[1]):
-            take_box(tokens, fmt.order, found)
+            take_box(tokens, fmt.order, collector)
     for match in itertools.islice(_COORDS.finditer(text), MAX_GROUPS) if "<boxes" in text else ():
         numbers = match[1].replace(",", " ").split(maxsplit=5 * MAX_BOXES + 1)
         if len(numbers) < 6 or len(numbers) % 5 != 1:
-            found.reject("wrong_count")
+            collector.reject("wrong_count")
             continue
         for start in range(2, len(numbers), 5):
-            take_box(numbers[start : start + 4], fmt.order, found, _clean(match[2]))
-    found.cut_off |= "<boxes" in text and _ends_in_tag(text, fmt)
+            take_box(numbers[start : start + 4], fmt.order, collector, _clean(match[2]))
+    collector.cut_off |= "<boxes" in text and _ends_in_tag(text, fmt)

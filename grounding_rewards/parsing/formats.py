@@ -29,13 +29,13 @@ _FAMILIES: list[dict[str, Any]] = _TABLES.pop("families")
 _WITHOUT_FORMAT: list[dict[str, Any]] = _TABLES.pop("without_format")
 
 
-def _made(name: str) -> BoxFormat:
+def _make_format(name: str) -> BoxFormat:
     """The format of one table, with what it takes from others."""
     fields: dict[str, Any] = {}
-    like: str | None = name
-    while like is not None:
-        fields = _TABLES[like] | fields
-        like = _TABLES[like].get("like")
+    table: str | None = name
+    while table is not None:
+        fields = _TABLES[table] | fields
+        table = _TABLES[table].get("like")
     families = [family["family"] for family in _FAMILIES if family["format"] == name]
     fields["family"] = ", ".join(families) or fields["family"]
     fields = {key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()}
@@ -51,7 +51,7 @@ def _made(name: str) -> BoxFormat:
     return BoxFormat(name, syntax=syntax, layout=layout, **of(BoxFormat.__dataclass_fields__))
 
 
-BOX_FORMATS = {name: _made(name) for name in _TABLES}
+BOX_FORMATS = {name: _make_format(name) for name in _TABLES}
 #: The `model_type` of transformers configurations whose models write a format.
 MODEL_TYPES: dict[str, list[str]] = {}
 #: Where code or documentation of the families of a format says so.
@@ -60,7 +60,9 @@ for _family in _FAMILIES:
     MODEL_TYPES.setdefault(_family["format"], []).extend(_family.get("model_types", []))
     SOURCES.setdefault(_family["format"], []).append(_family["source"])
 #: Why there is no format for models of a `model_type` that people ask for, and what to do.
-MODELS_WITHOUT_FORMAT: dict[str, str] = {name: one["why"] for one in _WITHOUT_FORMAT for name in one["model_types"]}
+MODELS_WITHOUT_FORMAT: dict[str, str] = {
+    name: family["why"] for family in _WITHOUT_FORMAT for name in family["model_types"]
+}
 
 #: What a mapping may change in the format that its `syntax` names.
 _DECLARABLE = ("space", "order", "keys", "scope", "decimals", "no_finding")
@@ -108,14 +110,14 @@ def _guess(text: str) -> str:
     ('Did you mean qwen2.5-vl? ', 'That is a model of the family qwen2.5-vl, which writes qwen2.5-vl. ')
     """
     if "/" not in text:
-        near = difflib.get_close_matches(text[:40].casefold(), BOX_FORMATS, 1)
-        return f"Did you mean {near[0]}? " if near else ""
+        matches = difflib.get_close_matches(text[:40].casefold(), BOX_FORMATS, 1)
+        return f"Did you mean {matches[0]}? " if matches else ""
     model = _letters(text.rpartition("/")[2])
     families = {name: f", which writes {name}" for name in BOX_FORMATS}
-    families |= {known: f", which writes {name}" for name, own in MODEL_TYPES.items() for known in own}
-    families |= {known: f": {why.removesuffix('.')}" for known, why in MODELS_WITHOUT_FORMAT.items()}
+    families |= {alias: f", which writes {name}" for name, aliases in MODEL_TYPES.items() for alias in aliases}
+    families |= {alias: f": {reason.removesuffix('.')}" for alias, reason in MODELS_WITHOUT_FORMAT.items()}
     # The longest: `qwen3_vl` is within names of `qwen3_vl_moe`, too.
-    family = max((known for known in families if _letters(known) in model), key=len, default=None)
+    family = max((alias for alias in families if _letters(alias) in model), key=len, default=None)
     if family is None:
         return "That looks like the name of a model. "
     return f"That is a model of the family {family}{families[family]}. "
@@ -132,33 +134,37 @@ def box_formats_of(box_format: Any, column: Iterable[Any] = ()) -> list[BoxForma
         box_format: of all of them; None takes the column.
         column: the box format of each row.
 
-    >>> [one.name for one in box_formats_of(None, ["qwen3-vl", "paligemma", "qwen3-vl"])]
+    >>> [fmt.name for fmt in box_formats_of(None, ["qwen3-vl", "paligemma", "qwen3-vl"])]
     ['paligemma', 'qwen3-vl']
     """
-    given = column if box_format is None else [box_format]
+    formats = column if box_format is None else [box_format]
     # Declared formats are mappings, which no set can hold.
-    found = {repr(one): one for one in given}
-    return sorted(map(get_box_format, found.values()), key=lambda one: one.name)
+    distinct = {repr(box_format): box_format for box_format in formats}
+    return sorted(map(get_box_format, distinct.values()), key=lambda fmt: fmt.name)
 
 
-def _declared(given: Mapping[str, Any]) -> BoxFormat:
-    unknown = [field for field in given if field not in ("syntax", *_DECLARABLE)]
-    if unknown or "syntax" not in given:
+def _declared(declaration: Mapping[str, Any]) -> BoxFormat:
+    unknown = [field for field in declaration if field not in ("syntax", *_DECLARABLE)]
+    if unknown or "syntax" not in declaration:
         raise ValueError(
-            f"Expected `syntax` and any of {', '.join(_DECLARABLE)} for `box_format`, got {dict(given)!r:.200}. "
+            f"Expected `syntax` and any of {', '.join(_DECLARABLE)} for `box_format`, got {dict(declaration)!r:.200}. "
             "Name the format to start from as `syntax`: json, brackets, or any other."
         )
-    base = get_box_format(given["syntax"])
-    changes: dict[str, Any] = {field: value for field, value in given.items() if field != "syntax"}
+    base = get_box_format(declaration["syntax"])
+    changes = {field: value for field, value in declaration.items() if field != "syntax"}
 
     for field, names in (("order", ORDERS), ("scope", SCOPES)):
         check_word(field, changes.get(field, getattr(base, field)), names)
     for field in filter(changes.__contains__, ("keys", "no_finding")):
-        stated = changes[field]
-        texts = [stated] if isinstance(stated, str) else stated
-        if not isinstance(texts, list | tuple) or not texts or not all(isinstance(one, str) and one for one in texts):
+        value = changes[field]
+        texts = [value] if isinstance(value, str) else value
+        if (
+            not isinstance(texts, list | tuple)
+            or not texts
+            or not all(isinstance(text, str) and text for text in texts)
+        ):
             raise ValueError(
-                f"Expected a list of texts for `{field}` of `box_format`, got {stated!r:.200}. Give the JSON keys that "
+                f"Expected a list of texts for `{field}` of `box_format`, got {value!r:.200}. Give the JSON keys that "
                 "hold a box as `keys`, such as [bbox_2d], whole sentences as `no_finding`, such as [Kein Befund.]."
             )
         changes[field] = tuple(texts)
@@ -172,20 +178,20 @@ def _declared(given: Mapping[str, Any]) -> BoxFormat:
         changes |= _declared_space(base, get_space(changes["space"]), changes)
     if base.syntax.patches and {"space", "order", "decimals"} & changes.keys():
         raise ValueError(
-            f"Expected no `space`, `order` or `decimals` for `box_format` {base.name}, got {dict(given)!r:.200}. "
+            f"Expected no `space`, `order` or `decimals` for `box_format` {base.name}, got {dict(declaration)!r:.200}. "
             "Its tokens number the cells of a grid; start from another `syntax`."
         )
     # As JSON, which is YAML too: what a log names can be read wherever the package runs.
-    declared = {field: given[field] for field in ("syntax", *_DECLARABLE) if field in given}
+    declared = {field: declaration[field] for field in ("syntax", *_DECLARABLE) if field in declaration}
     name = json.dumps(declared, ensure_ascii=False, default=str)
     return replace(base, name=name, **changes)
 
 
-def _declared_space(base: BoxFormat, space: CoordinateSpace, given: Mapping[str, Any]) -> dict[str, Any]:
+def _declared_space(base: BoxFormat, space: CoordinateSpace, changes: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that change with the space: the largest number, and how many digits a number has."""
     in_pixels = space.frame in ("original", "resized")
     is_fraction = space.unit == 1 and not in_pixels
-    if base.syntax.tokens and (in_pixels or is_fraction or given.get("decimals")):
+    if base.syntax.tokens and (in_pixels or is_fraction or changes.get("decimals")):
         raise ValueError(
             f"Expected a space of whole numbers with an end for `box_format` {base.name}, got {space.name}. "
             "Its coordinates are tokens, one for each number; start from another `syntax`."
@@ -193,7 +199,7 @@ def _declared_space(base: BoxFormat, space: CoordinateSpace, given: Mapping[str,
     limited = base.largest is not None and not in_pixels
     # The last of n bins is n - 1.
     largest = int(space.unit) - space.name.startswith(("bin", "crop")) if limited else None
-    return {"space": space, "largest": largest, "decimals": given.get("decimals", 3 if is_fraction else 0)}
+    return {"space": space, "largest": largest, "decimals": changes.get("decimals", 3 if is_fraction else 0)}
 
 
 _LONGEST_MAPPING = 10_000
@@ -272,12 +278,12 @@ def box_format_for_model_type(model_type: str) -> str:
         >>> box_format_for_model_type("qwen2_5_vl")
         'qwen2.5-vl'
     """
-    names = {known: name for name, own in MODEL_TYPES.items() for known in own}
+    names = {alias: name for name, aliases in MODEL_TYPES.items() for alias in aliases}
     if model_type in names:
         return names[model_type]
-    known = MODELS_WITHOUT_FORMAT.get(model_type)
+    reason = MODELS_WITHOUT_FORMAT.get(model_type)
     raise ValueError(
         f"Expected one of {', '.join(names)} for `model_type`, got {model_type!r}. "
-        + (f"{known} " if known else "")
+        + (f"{reason} " if reason else "")
         + _MEASURE.format(names=", ".join(BOX_FORMATS))
     )

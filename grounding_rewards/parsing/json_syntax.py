@@ -29,7 +29,7 @@ from grounding_rewards.parsing.numbers import (
     read_number,
     split_numbers,
 )
-from grounding_rewards.parsing.results import MAX_BOXES, MAX_DEPTH, MAX_LIST, MAX_TOKENS, Findings, RawBoxes
+from grounding_rewards.parsing.results import MAX_BOXES, MAX_DEPTH, MAX_LIST, MAX_TOKENS, BoxCollector, RawBoxes
 
 if TYPE_CHECKING:
     from grounding_rewards.parsing.box_format import BoxFormat
@@ -44,7 +44,7 @@ _FIRST_CORNERS = frozenset(names[0] for names in CORNER_NAMES if len(names[0]) >
 #: The members of an object that are read as the confidence of its box.
 SCORE_KEYS = ("confidence", "score", "conf", "probability")
 #: `{"finding": false}` states that there is nothing, as does `{"boxes": []}`.
-_STATEMENT_KEYS = frozenset({"finding", "findings", "abnormality", "abnormal", "detected", "found", "present"})
+_STATEMENT_KEYS = frozenset({"finding", "findings", "abnormality", "abnormal", "detected", "collector", "present"})
 _NAMING_KEYS = _STATEMENT_KEYS.union(_LABEL_KEYS)
 _NORMAL_KEY = re.compile("(?<!ab)normal|healthy|negative|no(?:finding|abnormal)")
 _LIST_KEYS = frozenset(
@@ -188,7 +188,7 @@ _BRACKET = dict(zip("[({［（｛])}］）｝", "[[{[[{[[{[[{", strict=True))
 _CONSTANTS = {"null": None, "None": None, "true": True, "True": True, "false": False, "False": False}
 
 
-def scan_json(text: str, fmt: BoxFormat, found: Findings) -> str:
+def scan_json(text: str, fmt: BoxFormat, collector: BoxCollector) -> str:
     """Read every box out of JSON that may be broken in any way.
 
     Returns:
@@ -197,8 +197,8 @@ def scan_json(text: str, fmt: BoxFormat, found: Findings) -> str:
 
     Example:
         >>> from grounding_rewards.parsing import get_box_format
-        >>> found = Findings()
-        >>> scan_json("Here: {'bbox_2d': [1, 2, 3, 4,]}!", get_box_format("qwen3-vl"), found), found.coords
+        >>> collector = BoxCollector()
+        >>> scan_json("Here: {'bbox_2d': [1, 2, 3, 4,]}!", get_box_format("qwen3-vl"), collector), collector.coords
         ('Here: !', [1.0, 2.0, 3.0, 4.0])
     """
     keys = _folded(fmt.keys)
@@ -207,23 +207,23 @@ def scan_json(text: str, fmt: BoxFormat, found: Findings) -> str:
         # JSON without a box or a denial is left to the other readers.
         if not any(word in lower for word in ("false", *keys, *_FIRST_CORNERS)):
             return text
-    whole, text = text, _plain(text)
-    read = Findings()
+    original, text = text, _without_escapes(text)
+    read = BoxCollector()
     roots = _read_values(text, read)
-    chosen = [root for root in roots if _holds_key(root, fmt)]
-    if not chosen and not fmt.syntax.keyed:
-        found.stated_empty |= any(map(_denies, roots))
-        return whole
+    answers = [root for root in roots if _holds_key(root, fmt)]
+    if not answers and not fmt.syntax.keyed:
+        collector.stated_empty |= any(map(_denies, roots))
+        return original
     # Beside the answer's own objects, numbers in brackets are prose: "[3] nodules", "near [1, 2, 3, 4]".
-    chosen = chosen or roots
-    found.cut_off |= read.cut_off
+    answers = answers or roots
+    collector.cut_off |= read.cut_off
     for reason in read.rejected:
-        found.reject(reason)
-    for root in chosen:
-        if found.full:
+        collector.reject(reason)
+    for root in answers:
+        if collector.full:
             break
-        _collect(root, None, fmt, found)
-    starts, ends = [0, *(root.end for root in chosen)], [*(root.start for root in chosen), len(text)]
+        _collect(root, None, fmt, collector)
+    starts, ends = [0, *(root.end for root in answers)], [*(root.start for root in answers), len(text)]
     return "".join(text[start:end] for start, end in zip(starts, ends, strict=True))
 
 
@@ -235,7 +235,7 @@ _BOX_TAG = re.compile(
 _BRACKET_OF_TAG = {"open": "[", "close": "]", None: " "}
 
 
-def _plain(text: str) -> str:
+def _without_escapes(text: str) -> str:
     """JSON with brackets for box tags and without the backslashes of JSON in a string or in Markdown."""
     if "box" in text and "<" in text:
         text = _BOX_TAG.sub(lambda tag: _BRACKET_OF_TAG[tag.lastgroup], text)
@@ -266,7 +266,7 @@ def _denies(node: _Node) -> bool:
     return any(member is False and key in _STATEMENT_KEYS for key, member in node.members)
 
 
-def _read_values(text: str, found: Findings) -> list[_Node]:
+def _read_values(text: str, collector: BoxCollector) -> list[_Node]:
     """Read the lists and objects at the top level, with all that their brackets enclose."""
     roots: list[_Node] = []
     frames: list[tuple[str, _Node]] = []
@@ -284,10 +284,10 @@ def _read_values(text: str, found: Findings) -> list[_Node]:
         token = _TOKEN.match(text, position)
         if token is None:
             # Only braces around complete values may stay open, as in "{ [{...}, {...}]".
-            found.cut_off = not all(
+            collector.cut_off = not all(
                 node.is_object
                 and node.members
-                and all(own is None and isinstance(member, _Node) for own, member in node.members)
+                and all(key is None and isinstance(member, _Node) for key, member in node.members)
                 for _, node in frames
             )
             break
@@ -299,8 +299,8 @@ def _read_values(text: str, found: Findings) -> list[_Node]:
             key = None
             # The member before a colon is a key.
             if parent is not None and parent.is_object and parent.members:
-                own, value = parent.members[-1]
-                if own is None and isinstance(value, str):
+                last_key, value = parent.members[-1]
+                if last_key is None and isinstance(value, str):
                     parent.members.pop()
                     key = folded(value)
             continue
@@ -316,10 +316,10 @@ def _read_values(text: str, found: Findings) -> list[_Node]:
                 del frames[depth:]
         elif kind == "open":
             if len(frames) == MAX_DEPTH:
-                found.reject("too_deep")
+                collector.reject("too_deep")
                 break
-            whole = position <= last.get(token["open"], -1)
-            child = _decoded(text, position - 1, MAX_DEPTH - len(frames)) if whole else None
+            may_be_whole = position <= last.get(token["open"], -1)
+            child = _decoded(text, position - 1, MAX_DEPTH - len(frames)) if may_be_whole else None
             if child is not None:
                 position = child.end
             else:
@@ -333,7 +333,7 @@ def _read_values(text: str, found: Findings) -> list[_Node]:
             parent.members.append((key, _scalar(token)))
         key = None
     else:
-        found.reject("too_long")
+        collector.reject("too_long")
     if frames:
         frames[0][1].end = len(text)
     return roots
@@ -359,10 +359,10 @@ def _node_of(value: Any, start: int, room: int) -> _Node:
         raise RecursionError
     node = _Node(isinstance(value, tuple), start)
     node.closed = True
-    members = ((folded(key), one) for key, one in value) if node.is_object else ((None, one) for one in value)
-    node.members = [
-        (key, _node_of(one, start, room - 1) if isinstance(one, list | tuple) else one) for key, one in members
-    ]
+    for member in value:
+        key, content = (folded(member[0]), member[1]) if node.is_object else (None, member)
+        is_node = isinstance(content, list | tuple)
+        node.members.append((key, _node_of(content, start, room - 1) if is_node else content))
     return node
 
 
@@ -386,33 +386,39 @@ def _scalar(token: re.Match[str]) -> str | bool | None:
 
 
 def _collect(
-    node: _Node, key: str | None, fmt: BoxFormat, found: Findings, *, labelled: bool = False, boxed: bool = False
+    node: _Node,
+    key: str | None,
+    fmt: BoxFormat,
+    collector: BoxCollector,
+    *,
+    labelled: bool = False,
+    boxed: bool = False,
 ) -> None:
     """Take the boxes out of the node under this key; what a list holds counts as under the list's key.
 
     `labelled` and `boxed`: the object that holds the node has a label, or a box of its own.
     """
     if node.is_object:
-        _collect_object(node, fmt, found, beside_box=boxed)
+        _collect_object(node, fmt, collector, beside_box=boxed)
         return
     children = node.nodes()
     for child in children:
-        if found.full:
+        if collector.full:
             break
-        _collect(child, key, fmt, found, labelled=labelled, boxed=boxed)
+        _collect(child, key, fmt, collector, labelled=labelled, boxed=boxed)
     if children:
         return
     if key is None or key in _LIST_KEYS:
-        for box in _read_box(node, fmt, found, named=False):
-            found.take(box)
+        for box in _read_box(node, fmt, collector, has_box_key=False):
+            collector.take(box)
     elif not node.members:
         # {"answer": []}, but not {"label": "mass", "attributes": []}
-        found.stated_empty |= node.closed and not labelled
+        collector.stated_empty |= node.closed and not labelled
     elif node.closed and not boxed and not isinstance(box_or_reason(node.tokens()), str):
-        found.reject("unknown_key")
+        collector.reject("unknown_key")
 
 
-def _collect_object(node: _Node, fmt: BoxFormat, found: Findings, *, beside_box: bool = False) -> None:
+def _collect_object(node: _Node, fmt: BoxFormat, collector: BoxCollector, *, beside_box: bool = False) -> None:
     """Take the boxes of an object and of what it holds, in the order of the text.
 
     `beside_box`: an object around it has a box of its own, so that other keys with four numbers are no failed boxes.
@@ -430,45 +436,47 @@ def _collect_object(node: _Node, fmt: BoxFormat, found: Findings, *, beside_box:
         # "position": "left lower lobe" beside a box is a description.
         []
         if key not in keys or (has_box and isinstance(member, str) and not any(map(str.isdecimal, member)))
-        else _boxes_of(member, fmt, found)
+        else _boxes_of(member, fmt, collector)
         for key, member in members
     ]
     count = sum(map(len, boxes))
     # "{[1, 2, 3, 4]}": a pair of braces around a list is no object.
     is_object = any(key is not None for key, _ in members)
     labels = _labels_of(members)
-    stated = (member for key, member in members if key in SCORE_KEYS and isinstance(member, str))
-    score = next((read_number(one.strip()) for one in stated), None)
+    scores = [member for key, member in members if key in SCORE_KEYS and isinstance(member, str)]
+    score = read_number(scores[0].strip()) if scores else None
     last_label = labels[-1] if labels else None
     if not count and corners is not None:
-        found.take(_corner_box(node, *corners), last_label, score)
+        collector.take(_corner_box(node, *corners), last_label, score)
         count = 1
-    elif not count and any(key in keys for key, _ in members) and not any(_denies_finding(*one) for one in members):
+    elif (
+        not count and any(key in keys for key, _ in members) and not any(_denies_finding(*member) for member in members)
+    ):
         # A label and no box may deny it, but no label that is "severe".
-        found.asserted |= any(_asserts_finding(*one) for one in members if one[0] not in keys)
+        collector.asserted |= any(_asserts_finding(*member) for member in members if member[0] not in keys)
     # Beside a box or a list of findings, numbers under a name of their own are no failed boxes; in the list they are.
     beside_box = beside_box or count > 0
-    holding = [one for _, one in members if isinstance(one, _Node) and _holds_key(one, fmt)]
+    holding = [member for _, member in members if isinstance(member, _Node) and _holds_key(member, fmt)]
     index = 0
-    for own, (key, member) in zip(boxes, members, strict=True):
-        for box in own:
+    for boxes_of_member, (key, member) in zip(boxes, members, strict=True):
+        for box in boxes_of_member:
             # Duplicate keys: as many labels as boxes belong together in their order.
-            found.take(box, labels[index] if len(labels) == count else last_label, score)
+            collector.take(box, labels[index] if len(labels) == count else last_label, score)
             index += 1
         if key in keys:
             continue
-        beside = beside_box or any(one is not member for one in holding)
+        explained = beside_box or any(node is not member for node in holding)
         if key in _REASON_BY_KEY:
-            if not beside:
-                found.reject(_REASON_BY_KEY[key], last_label, score)
+            if not explained:
+                collector.reject(_REASON_BY_KEY[key], last_label, score)
         elif isinstance(member, _Node):
             # An object under a label key is a label in several languages.
             if not (member.is_object and key in _LABEL_KEYS and not _holds_key(member, fmt)):
                 under = "" if is_object and key is None else key
-                _collect(member, under, fmt, found, labelled=bool(labels), boxed=beside)
+                _collect(member, under, fmt, collector, labelled=bool(labels), boxed=explained)
         elif isinstance(member, bool):
-            found.asserted |= _asserts_finding(key, member)
-            found.stated_empty |= key in _STATEMENT_KEYS and not member
+            collector.asserted |= _asserts_finding(key, member)
+            collector.stated_empty |= key in _STATEMENT_KEYS and not member
 
 
 def _denies_finding(key: str | None, value: _Value) -> bool:
@@ -480,7 +488,9 @@ def _asserts_finding(key: str | None, value: _Value) -> bool:
     """Whether a member beside an empty box says that there is a finding: `"is_anomaly": true`, `"size": "3 cm"`."""
     if isinstance(value, _Node):
         # Under "en" or "zh" stands a label in another language.
-        return any(_asserts_finding(own if own and len(own) > 2 else key, member) for own, member in value.members)
+        return any(
+            _asserts_finding(inner if inner and len(inner) > 2 else key, member) for inner, member in value.members
+        )
     if isinstance(value, bool):
         return value is not bool(key and _NORMAL_KEY.search(key))
     if value is None or _is_nothing(value) or read_number(value) == 0:
@@ -497,9 +507,9 @@ def _joined_corners(members: _Members) -> _Members:
     joined: _Members = []
     for key, member in members:
         if not key and joined and _is_corner(member) and _is_corner(joined[-1][1]):
-            both = _Node(is_object=False, start=0)
-            both.members = [(None, joined[-1][1]), (None, member)]
-            joined[-1] = (joined[-1][0], both)
+            corners = _Node(is_object=False, start=0)
+            corners.members = [(None, joined[-1][1]), (None, member)]
+            joined[-1] = (joined[-1][0], corners)
         else:
             joined.append((key, member))
     return joined
@@ -515,17 +525,17 @@ def _is_corner(value: _Value) -> bool:
 _BoxOrReason: TypeAlias = "list[float] | str"
 
 
-def _boxes_of(member: _Value, fmt: BoxFormat, found: Findings) -> list[_BoxOrReason]:
+def _boxes_of(member: _Value, fmt: BoxFormat, collector: BoxCollector) -> list[_BoxOrReason]:
     """The boxes under a box key: a list of numbers, two corner points, a list of either, or any of it in a string."""
     if member is None:
-        found.stated_empty = True
+        collector.stated_empty = True
         return []
     if isinstance(member, _Cut):
         return ["unclosed"]
     if isinstance(member, str):
         content = member.translate(_BRACKETS_TO_BLANKS)
         if content.strip(" .").casefold() in NOTHING:
-            found.stated_empty = True
+            collector.stated_empty = True
             return []
         return [ordered_box_or_reason(tokens, fmt.order) for tokens in split_numbers(content)]
     if isinstance(member, bool):
@@ -534,7 +544,7 @@ def _boxes_of(member: _Value, fmt: BoxFormat, found: Findings) -> list[_BoxOrRea
         if corners := _corners(member, fmt):
             return [_corner_box(member, *corners)]
         if _holds_key(member, fmt):
-            _collect_object(member, fmt, found)
+            _collect_object(member, fmt, collector)
             return []
         return ["not_a_number"]
     children = member.nodes()
@@ -543,8 +553,8 @@ def _boxes_of(member: _Value, fmt: BoxFormat, found: Findings) -> list[_BoxOrRea
         if not isinstance(box, str):
             return [in_xyxy(box, fmt.order)]
     if children:
-        return [box for child in children for box in _boxes_of(child, fmt, found)]
-    return _read_box(member, fmt, found, named=True)
+        return [box for child in children for box in _boxes_of(child, fmt, collector)]
+    return _read_box(member, fmt, collector, has_box_key=True)
 
 
 _BRACKETS_TO_BLANKS = str.maketrans("[](){}<>", "        ")
@@ -556,9 +566,9 @@ def _corners(node: _Node, fmt: BoxFormat) -> tuple[Sequence[str], str] | None:
 
 
 def _corner_box(node: _Node, corners: Sequence[str], order: str) -> _BoxOrReason:
-    given = dict(node.members)
+    values = dict(node.members)
     tokens: list[str] = []
-    for value in map(given.__getitem__, corners):
+    for value in map(values.__getitem__, corners):
         if isinstance(value, _Cut):
             return "unclosed"
         # A corner point may name its own numbers.
@@ -567,13 +577,13 @@ def _corner_box(node: _Node, corners: Sequence[str], order: str) -> _BoxOrReason
     return ordered_box_or_reason(tokens, order)
 
 
-def _read_box(node: _Node, fmt: BoxFormat, found: Findings, *, named: bool) -> list[_BoxOrReason]:
-    """The box in a list of scalars; a list that begins with a word is prose unless it is `named` by a box key."""
+def _read_box(node: _Node, fmt: BoxFormat, collector: BoxCollector, *, has_box_key: bool) -> list[_BoxOrReason]:
+    """The box in a list of scalars; a list that begins with a word is prose unless its key holds boxes."""
     tokens = node.tokens()
-    if tokens and not named and not looks_numeric(tokens[0]):
+    if tokens and not has_box_key and not looks_numeric(tokens[0]):
         return []
     if all(token.casefold() in NOTHING for token in tokens):
-        found.stated_empty |= node.closed
+        collector.stated_empty |= node.closed
         return []
     return [ordered_box_or_reason(tokens, fmt.order) if node.closed else "unclosed"]
 

@@ -113,17 +113,18 @@ def states_nothing(answer: str, declared: Collection[str] = ()) -> bool:
 # Models say the same over and over.
 @lru_cache(maxsize=4096)
 def _says_nothing(answer: str, declared: tuple[str, ...]) -> bool:
-    text = _plain(answer)
-    own = frozenset(_plain(one).strip(" .") for one in declared)
-    if _CHINESE.fullmatch(text.strip(" .。")) or text.strip(" .") in own:
+    text = _normalize(answer)
+    declared_sentences = frozenset(_normalize(sentence).strip(" .") for sentence in declared)
+    if _CHINESE.fullmatch(text.strip(" .。")) or text.strip(" .") in declared_sentences:
         return True
-    sentences = [one for part in re.split(r"[.;!\n]+(?:\s|$)", text) if (one := part.strip(" .,:"))]
+    sentences = [part.strip(" .,:") for part in re.split(r"[.;!\n]+(?:\s|$)", text)]
+    sentences = [sentence for sentence in sentences if sentence]
     # A sentence that is said three times is a generation that got stuck.
-    stuck = any(sentences.count(one) > 2 for one in sentences)
-    judged = [True if one in own else _judge(one) for one in sentences]
+    stuck = any(sentences.count(sentence) > 2 for sentence in sentences)
+    verdicts = [sentence in declared_sentences or _judge(sentence) for sentence in sentences]
     # What says nothing may come before a statement; behind it, it may be where something is.
-    said = next((k for k, one in enumerate(judged) if one is not None), 0)
-    return not stuck and bool(judged) and all(judged[said:])
+    first = next((k for k, verdict in enumerate(verdicts) if verdict is not None), 0)
+    return not stuck and bool(verdicts) and all(verdicts[first:])
 
 
 @lru_cache(maxsize=4096)
@@ -136,7 +137,7 @@ def asserts_finding(text: str) -> bool:
         >>> asserts_finding("No mass is seen."), asserts_finding("effusion"), asserts_finding("left lung")
         (False, False, False)
     """
-    for clause in _CLAUSE_END.split(_plain(text[:MAX_STATEMENT])):
+    for clause in _CLAUSE_END.split(_normalize(text[:MAX_STATEMENT])):
         clause = clause.strip(" ,:")
         if _ASSERTS.search(clause) and not _DENIES.search(clause):
             words = re.findall(r"[\w/-]+", clause)
@@ -171,11 +172,11 @@ def gives_instructions(around: str) -> bool:
     return _COMMAND.search(around, 0, MAX_STATEMENT) is not None
 
 
-def _plain(answer: str) -> str:
+def _normalize(answer: str) -> str:
     """The text in lower case, without tags, quotes, emphasis, brackets, contractions and repeated blanks."""
     text = _TAG.sub(" ", unicodedata.normalize("NFKC", answer).casefold()).translate(_DECORATION)
-    for written, meant in _CONTRACTIONS.items():
-        text = text.replace(written, meant)
+    for contraction, words in _CONTRACTIONS.items():
+        text = text.replace(contraction, words)
     text = re.sub(r"(?<=\w)-(?=\w)", " ", text.replace("'", " ").replace("n/a", "na"))
     text = re.sub(r"(?m)^\s*(?:[-–—]|\d\.)\s", "", text)
     return re.sub(r"[^\S\n]+", " ", text).strip().removeprefix("json").strip()
@@ -190,16 +191,17 @@ def _judge(sentence: str) -> bool | None:
     if "?" in sentence or sentence.rpartition(" ")[2] in _UNFINISHED:
         return False
     joints = list(_JOINT.finditer(sentence))
-    begins, ends = [0, *(one.end() for one in joints)], [*(one.start() for one in joints), len(sentence)]
+    begins = [0, *(joint.end() for joint in joints)]
+    ends = [*(joint.start() for joint in joints), len(sentence)]
     # What the clauses up to each joint say; joints that no cut reaches are not there.
-    said: dict[int, bool | None] = {0: None}
+    verdicts: dict[int, bool | None] = {0: None}
     for first, begin in enumerate(begins):
-        for last in range(first, min(first + _LONGEST_LIST, len(ends))) if first in said else ():
-            judged = _judge_clause(sentence[begin : ends[last]])
+        for last in range(first, min(first + _LONGEST_LIST, len(ends))) if first in verdicts else ():
+            verdict = _judge_clause(sentence[begin : ends[last]])
             # What says nothing introduces a clause; behind one it may be a finding.
-            if judged or (judged is None and said[first] is None):
-                said[last + 1] = said.get(last + 1) or judged or said[first]
-    return said.get(len(ends), False)
+            if verdict or (verdict is None and verdicts[first] is None):
+                verdicts[last + 1] = verdicts.get(last + 1) or verdict or verdicts[first]
+    return verdicts.get(len(ends), False)
 
 
 def _judge_clause(clause: str) -> bool | None:
@@ -208,20 +210,20 @@ def _judge_clause(clause: str) -> bool | None:
         return True
     if _FRAME.issuperset(re.findall(r"\w+", words)):
         return None
-    frame, colon, rest = words.partition(": ")
+    frame, colon, content = words.partition(": ")
     if colon and _FRAME.issuperset(frame.split()):
-        return _judge_clause(rest)
+        return _judge_clause(content)
     return _is_denial(words) or _is_normal(words)
 
 
 def _is_normal(words: str) -> bool:
     """Whether parts of the body or of an image, and nothing else, are called normal."""
-    rest, count = _NORMALITY.subn(" ", words)
+    other_words, count = _NORMALITY.subn(" ", words)
     return (
         count > 0
         and not re.search(r"\b(?:image|answer|it) (?:is|looks) clear", words)
-        and not re.search(r"\bnot?\b", rest)
-        and _FRAME.issuperset(re.findall(r"\w+", _ADVERBS.sub(" ", rest)))
+        and not re.search(r"\bnot?\b", other_words)
+        and _FRAME.issuperset(re.findall(r"\w+", _ADVERBS.sub(" ", other_words)))
     )
 
 
@@ -243,7 +245,7 @@ def _are_findings(text: str) -> bool:
     # "No effusion, edema" and "no effusion and a mass" assert the last; "no effusion, edema or mass" denies it.
     if "," in listed[-1] or re.search(r",? and an? ", text):
         return False
-    return all(_is_finding(one) for part in listed for one in part.split(", "))
+    return all(_is_finding(name) for part in listed for name in part.split(", "))
 
 
 @cache
@@ -266,14 +268,13 @@ def _is_finding(text: str) -> bool:
 
 def _is_named(words: list[str]) -> bool:
     name = " ".join(words)
-    one = (
-        name[:-3] + "y"
-        if name.endswith("ies")
-        else name[:-2]
-        if name.endswith(("sses", "xes"))
-        else name.removesuffix("s")
-    )
-    if {name, one} & _FINDINGS:
+    if name.endswith("ies"):
+        singular = name[:-3] + "y"
+    elif name.endswith(("sses", "xes")):
+        singular = name[:-2]
+    else:
+        singular = name.removesuffix("s")
+    if {name, singular} & _FINDINGS:
         return True
-    label = normalize_label(one if normalize_label(one).known else name)
+    label = normalize_label(singular if normalize_label(singular).known else name)
     return label.known and label.name not in anatomy() and "normal" not in words and "clear" not in words

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from grounding_rewards.parsing.box_format import in_xyxy
-from grounding_rewards.parsing.results import MAX_BOXES, MAX_GROUPS, MAX_LIST, Findings
+from grounding_rewards.parsing.results import MAX_BOXES, MAX_GROUPS, MAX_LIST, BoxCollector
 
 #: Coordinates of this size or more are digit loops, not places in an image.
 MAX_COORDINATE = 1e9
@@ -177,8 +177,8 @@ def ordered_box_or_reason(tokens: Sequence[str], order: str) -> list[float] | st
     box = box_or_reason(tokens)
     if isinstance(box, list):
         return in_xyxy(box, order)
-    named = named_boxes(", ".join(tokens))
-    return named[0] if len(named) == 1 else box
+    boxes = named_boxes(", ".join(tokens))
+    return boxes[0] if len(boxes) == 1 else box
 
 
 _NAMED_NUMBER = re.compile(
@@ -199,36 +199,36 @@ def named_boxes(text: str) -> list[list[float] | str]:
         [[100.0, 200.0, 300.0, 400.0]]
     """
     boxes: list[list[float] | str] = []
-    given: dict[str, str] = {}
+    corners: dict[str, str] = {}
     end = 0
     for match in itertools.islice(_NAMED_NUMBER.finditer(text), MAX_GROUPS) if sum(map(text.count, "=:：")) > 2 else ():
         name = folded(match["name"])
-        if name in given or not any(given.keys() | {name} <= names for names in _NAME_SETS):
+        if name in corners or not any(corners.keys() | {name} <= names for names in _NAME_SETS):
             # Three corners of four are a broken box; fewer may be prose, "left: 2 nodules, right: 1".
-            boxes += ["wrong_count"] if len(given) == 3 else []
-            given = {}
-        given[name] = match["number"]
+            boxes += ["wrong_count"] if len(corners) == 3 else []
+            corners = {}
+        corners[name] = match["number"]
         end = match.end()
-        if len(given) == 4:
-            corners = next(names for names in CORNER_NAMES if given.keys() == set(names))
-            boxes.append(box_or_reason([given[name] for name in corners]))
-            given = {}
-    if len(given) == 3:
+        if len(corners) == 4:
+            names = next(names for names in CORNER_NAMES if corners.keys() == set(names))
+            boxes.append(box_or_reason([corners[name] for name in names]))
+            corners = {}
+    if len(corners) == 3:
         boxes.append("wrong_count" if text[end:].strip(_AFTER_NUMBER) else "unclosed")
     return boxes
 
 
-def take_box(tokens: Sequence[str], order: str, found: Findings, label: str | None = None) -> None:
-    """Add the box in these tokens to what was found, or the reason why they are not a box.
+def take_box(tokens: Sequence[str], order: str, collector: BoxCollector, label: str | None = None) -> None:
+    """Collect the box in these tokens, or the reason why they are not a box.
 
     Example:
-        >>> found = Findings()
-        >>> take_box(["1", "2", "3", "4"], "yxyx", found, "mass")
-        >>> take_box(["1", "2"], "yxyx", found)
-        >>> found.coords, found.labels, found.rejected
+        >>> collector = BoxCollector()
+        >>> take_box(["1", "2", "3", "4"], "yxyx", collector, "mass")
+        >>> take_box(["1", "2"], "yxyx", collector)
+        >>> collector.coords, collector.labels, collector.rejected
         ([2.0, 1.0, 4.0, 3.0], ['mass'], {'point': 1})
     """
-    found.take(ordered_box_or_reason(tokens, order), label)
+    collector.take(ordered_box_or_reason(tokens, order), label)
 
 
 def are_coordinates(values: list[float]) -> bool:

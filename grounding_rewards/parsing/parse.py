@@ -22,7 +22,7 @@ from grounding_rewards.parsing.formats import get_box_format
 from grounding_rewards.parsing.json_syntax import OPENER, scan_json
 from grounding_rewards.parsing.no_finding import asserts_finding, echoes_prompt, gives_instructions, states_nothing
 from grounding_rewards.parsing.numbers import named_boxes
-from grounding_rewards.parsing.results import MAX_CHARACTERS, Findings, ParsedBoxes, RawBoxes
+from grounding_rewards.parsing.results import MAX_CHARACTERS, BoxCollector, ParsedBoxes, RawBoxes
 from grounding_rewards.parsing.write import write_answer
 
 
@@ -147,47 +147,47 @@ def read_boxes(text: str, fmt: BoxFormat, *, prompt_opens_thinking: bool = False
             return raw
     answer = find_answer(text, fmt.scope, prompt_opens_thinking=prompt_opens_thinking)
     if quick is not None and not answer.cut_off:
-        whole = answer.text.strip()
+        stripped = answer.text.strip()
         # The scanner of JSON passes over all words before the first bracket.
-        bracket = OPENER.search(whole) if fmt.syntax.keyed else None
-        words = "" if bracket is None else whole[: bracket.start()]
+        bracket = OPENER.search(stripped) if fmt.syntax.keyed else None
+        words = "" if bracket is None else stripped[: bracket.start()]
         # Unless a tag or a mark among the words changes what follows.
         is_marked = words and ("<" in words or "#" in words or "~~" in words or "//" in words or "/*" in words)
-        content = whole if is_marked else whole[len(words) :]
-        raw = quick(content, fmt) if content != text and len(whole) <= MAX_CHARACTERS else None
+        content = stripped if is_marked else stripped[len(words) :]
+        raw = quick(content, fmt) if content != text and len(stripped) <= MAX_CHARACTERS else None
         # A negative with words around it may be a quotation, which only the scanner can tell.
-        if raw is not None and (raw.coords or (content == whole and not answer.around)):
+        if raw is not None and (raw.coords or (content == stripped and not answer.around)):
             return raw
     return _scan_answer(answer, fmt)
 
 
 def _scan_answer(answer: Answer, fmt: BoxFormat) -> RawBoxes:
-    whole = answer.text.strip()
-    text = whole[:MAX_CHARACTERS]
-    found = Findings()
-    outside = _scan(text, fmt, found)
-    if found.labels and "placeholder" in found.rejected and (said := _FORM.sub(" ", text)) != text:
+    full_text = answer.text.strip()
+    text = full_text[:MAX_CHARACTERS]
+    collector = BoxCollector()
+    outside = _scan(text, fmt, collector)
+    if collector.labels and "placeholder" in collector.rejected and (without_form := _FORM.sub(" ", text)) != text:
         # The prompt's own form beside an answer is no failed box.
-        found = Findings()
-        outside = _scan(said, fmt, found)
+        collector = BoxCollector()
+        outside = _scan(without_form, fmt, collector)
     # Syntax left open before a closing tag, or where reading stopped, is broken rather than cut off.
-    to_the_end = len(text) == len(whole) and not (answer.closed or answer.ended)
-    cut_off = answer.cut_off or (found.cut_off and to_the_end)
-    if len(text) < len(whole):
-        found.reject("too_long")
+    to_the_end = len(text) == len(full_text) and not (answer.closed or answer.ended)
+    cut_off = answer.cut_off or (collector.cut_off and to_the_end)
+    if len(text) < len(full_text):
+        collector.reject("too_long")
     # What follows in a text that was cut off is not known, but a zero box alone is no box there either.
-    whole_or_cut = cut_off or not found.rejected
-    if "zero_box" in fmt.negatives and found.labels and whole_or_cut and not any(found.coords):
-        found = Findings()
-        found.stated_empty = True
+    whole_or_cut = cut_off or not collector.rejected
+    if "zero_box" in fmt.negatives and collector.labels and whole_or_cut and not any(collector.coords):
+        collector = BoxCollector()
+        collector.stated_empty = True
     if cut_off:
         status = "truncated"
-    elif found.labels:
+    elif collector.labels:
         status = "boxes"
     else:
-        status = _status_without_boxes(text, outside, answer, fmt, found)
-    broken = found.broken_beside_boxes(cut_off=cut_off)
-    return RawBoxes(found.coords, found.labels, found.scores, status, found.rejected, broken)
+        status = _status_without_boxes(text, outside, answer, fmt, collector)
+    broken = collector.broken_beside_boxes(cut_off=cut_off)
+    return RawBoxes(collector.coords, collector.labels, collector.scores, status, collector.rejected, broken)
 
 
 #: Commands of LaTeX whose braces are no object of JSON; the brace that closes them is a stray one, which nobody reads.
@@ -212,7 +212,7 @@ _TAKEN_BACK = re.compile(
 )
 
 
-def _scan(text: str, fmt: BoxFormat, found: Findings) -> str:
+def _scan(text: str, fmt: BoxFormat, collector: BoxCollector) -> str:
     """Read all boxes in the answer: in JSON, in HTML, in brackets, tags and tokens, by names, or on lines of their own.
 
     Returns:
@@ -222,37 +222,37 @@ def _scan(text: str, fmt: BoxFormat, found: Findings) -> str:
         text = _TAKEN_BACK.sub(lambda part: part["string"] or " ", text)
     if "boxed" in text or "\\" in text:
         text = _LATEX.sub("", text)
-    outside = scan_json(text, fmt, found) if "{" in text or "｛" in text else text
-    if found.met_nothing:
-        scan_attributes(outside, fmt, found)
-        if found.met_nothing or "<boxes" not in outside:
-            scan_brackets(without_counts(outside), fmt, found)
-        if found.met_nothing and not found.cut_off:
+    outside = scan_json(text, fmt, collector) if "{" in text or "｛" in text else text
+    if collector.met_nothing:
+        scan_attributes(outside, fmt, collector)
+        if collector.met_nothing or "<boxes" not in outside:
+            scan_brackets(without_counts(outside), fmt, collector)
+        if collector.met_nothing and not collector.cut_off:
             corners = named_boxes(outside)
             for box in corners:
-                found.take(box)
-            found.cut_off |= corners[-1:] == ["unclosed"]
-        if found.met_nothing and not found.cut_off:
-            scan_lines(outside, fmt, found)
+                collector.take(box)
+            collector.cut_off |= corners[-1:] == ["unclosed"]
+        if collector.met_nothing and not collector.cut_off:
+            scan_lines(outside, fmt, collector)
     return outside
 
 
-def _status_without_boxes(text: str, outside: str, answer: Answer, fmt: BoxFormat, found: Findings) -> str:
+def _status_without_boxes(text: str, outside: str, answer: Answer, fmt: BoxFormat, collector: BoxCollector) -> str:
     """`empty` where the model itself says that there is nothing, else `unparseable` with at least one reason."""
-    if found.rejected:
+    if collector.rejected:
         return "unparseable"
     if answer.asks:
-        found.reject("only_tools")
+        collector.reject("only_tools")
     elif echoes_prompt(outside) or gives_instructions(answer.around):
-        found.reject("echoed_prompt")
+        collector.reject("echoed_prompt")
     elif not text:
         if answer.closed or ("blank" in fmt.negatives and not answer.thought):
             return "empty"
-        found.reject("no_answer")
-    elif found.asserted or (found.stated_empty and asserts_finding(outside)):
-        found.reject("finding_without_box")
-    elif found.stated_empty or states_nothing(text, fmt.no_finding):
+        collector.reject("no_answer")
+    elif collector.asserted or (collector.stated_empty and asserts_finding(outside)):
+        collector.reject("finding_without_box")
+    elif collector.stated_empty or states_nothing(text, fmt.no_finding):
         return "empty"
     else:
-        found.reject("nothing_stated")
+        collector.reject("nothing_stated")
     return "unparseable"

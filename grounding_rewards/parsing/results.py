@@ -105,7 +105,7 @@ def with_broken(
 
 
 class RawBoxes(NamedTuple):
-    """What `read_boxes` found: plain Python values, still in the format's own coordinate space.
+    """A completion as read: plain Python values, still in the format's own coordinate space.
 
     `coords` is flat, four finite numbers per box in the order x1, y1, x2, y2; `labels` and `scores` have one
     entry per box, None where the text states none; `status` is one of `STATUSES`; `rejected` counts reasons out
@@ -148,8 +148,8 @@ class ParsedBoxes:
         return iter(self.boxes)
 
 
-class Findings:
-    """What was found so far in one answer; once it is `full`, reading can stop.
+class BoxCollector:
+    """Collects the boxes of one answer, and why others are none; once it is `full`, reading can stop.
 
     `stated_empty`: something says that there is nothing to mark; `asserted`: something says that there is;
     `ends_open`: the last thing met has no closing bracket.
@@ -205,7 +205,7 @@ class Findings:
         if all(score is None for score in self.scores):
             return tuple(broken)
         # Ranked by confidence, a box that breaks with its own must not come last, where it would be free.
-        return tuple(one._replace(score=math.inf) if one.score is None else one for one in broken)
+        return tuple(box._replace(score=math.inf) if box.score is None else box for box in broken)
 
     @property
     def met(self) -> int:

@@ -187,7 +187,7 @@ def check_answers(answers: Sequence[Answer], fmt: BoxFormat) -> SpaceCheck:
         images.setdefault(answer.image_key if len(answer.gt) else k, []).append(answer)
     # Evenly out of the whole log.
     step = max(1, -(-len(images) // MAX_IMAGES))
-    return _check_sample(_Sample.of([same[:_MAX_ANSWERS] for same in list(images.values())[::step]], fmt), fmt)
+    return _check_sample(_Sample.of([of_image[:_MAX_ANSWERS] for of_image in list(images.values())[::step]], fmt), fmt)
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ class _Sample:
 
     @staticmethod
     def of(images: Sequence[Sequence[Answer]], fmt: BoxFormat) -> _Sample:
-        answers = [answer for same in images for answer in same]
+        answers = [answer for of_image in images for answer in of_image]
         sizes = np.array([answer.sizes for answer in answers]).reshape(-1, 4).T[..., None]
         xyxy = [np.array(answer.raw.coords[: 4 * _MAX_BOXES]).reshape(-1, 4) for answer in answers]
         rows = np.arange(len(answers))
@@ -216,7 +216,7 @@ class _Sample:
             BoxBatch.of([from_xyxy(boxes, fmt.order) for boxes in xyxy], "boxes").padded(rows),
             BoxBatch.of([answer.gt[:_MAX_BOXES] for answer in answers], "boxes").padded(rows) / _corner(sizes),
             sizes,
-            np.repeat(np.arange(len(images)), [len(same) for same in images]),
+            np.repeat(np.arange(len(images)), [len(of_image) for of_image in images]),
             len(images),
         )
 
@@ -267,28 +267,28 @@ def _corner(sizes: Array) -> Array:
 def _check_sample(sample: _Sample, fmt: BoxFormat) -> SpaceCheck:
     declared = Convention(fmt.space.name, fmt.order)
     boxes = int(sample.written_boxes.sum())
-    counted = (
+    evidence_size = (
         f"{sample.images} {'image' if sample.images == 1 else 'images'} with {boxes} {'box' if boxes == 1 else 'boxes'}"
     )
     likely, declared_iou, likely_iou = None, np.nan, np.nan
     if sample.images < MIN_IMAGES:
-        message = f"Too little to judge {declared} by: {counted} of known size."
+        message = f"Too little to judge {declared} by: {evidence_size} of known size."
         return SpaceCheck(declared, likely, declared_iou, likely_iou, sample.images, boxes, message)
     if sample.gt.shape[1]:
         likely, declared_iou, likely_iou = _fit_to_references(sample, declared)
     if likely is not None:
-        evidence = f"over {counted} the mean IoU is {declared_iou:.2f}, and would be {likely_iou:.2f}"
+        evidence = f"over {evidence_size} the mean IoU is {declared_iou:.2f}, and would be {likely_iou:.2f}"
     elif not declared_iou >= _MIN_IOU:
-        likely, evidence = _fit_on_images(sample, declared, counted)
+        likely, evidence = _fit_on_images(sample, declared, evidence_size)
         if likely is not None and sample.gt.shape[1]:
             iou = sample.mean_iou(sample.read(likely), sample.gt)
-            if _tells_apart(iou - _best_as_declared(sample, declared)):
+            if _is_larger(iou - _best_as_declared(sample, declared)):
                 likely_iou = float(iou.mean())
             else:
                 likely = None
     if likely is None:
         mean = "" if np.isnan(declared_iou) else f", mean IoU {declared_iou:.2f}"
-        message = f"Nothing contradicts {declared}: {counted}{mean}."
+        message = f"Nothing contradicts {declared}: {evidence_size}{mean}."
     else:
         message = (
             f"Expected boxes in {declared}, for box format {fmt.name}, got numbers that fit {likely}: {evidence}. If "
@@ -305,9 +305,9 @@ def _declaration(fmt: BoxFormat, convention: Convention) -> str:
 
     if fmt.name.startswith("{"):
         return json.dumps({**json.loads(fmt.name), **convention._asdict()}, ensure_ascii=False)
-    wanted = as_read(replace(fmt, space=SPACES[convention.space], order=convention.order))
+    target = as_read(replace(fmt, space=SPACES[convention.space], order=convention.order))
     for name in list_box_formats():
-        if as_read(get_box_format(name)) == wanted:
+        if as_read(get_box_format(name)) == target:
             return name
     return json.dumps({"syntax": fmt.name, **convention._asdict()})
 
@@ -330,7 +330,7 @@ def _fit_to_references(sample: _Sample, declared: Convention) -> tuple[Conventio
     if not better:
         return None, declared_iou, np.nan
     best = max(better.values(), key=np.mean)
-    equal = [convention for convention, iou in better.items() if not _tells_apart(best - iou)]
+    equal = [convention for convention, iou in better.items() if not _is_larger(best - iou)]
     likely = min(equal, key=lambda convention: _changes(convention, declared))
     return likely, declared_iou, float(better[likely].mean())
 
@@ -375,11 +375,11 @@ def _is_certain(differences: Array) -> bool:
     return float(differences.mean()) > _STANDARD_ERRORS * float(differences.std(ddof=1)) / np.sqrt(len(differences))
 
 
-def _tells_apart(differences: Array) -> bool:
+def _is_larger(differences: Array) -> bool:
     return float(differences.mean()) > _SAME_IOU and _is_certain(differences)
 
 
-def _fit_on_images(sample: _Sample, declared: Convention, counted: str) -> tuple[Convention | None, str]:
+def _fit_on_images(sample: _Sample, declared: Convention, evidence_size: str) -> tuple[Convention | None, str]:
     """The convention in which the boxes fit on the images if they do not as declared, and the evidence."""
     written = sample.written[sample.written_boxes]
     fitting, reach = _fit(sample, declared, _WIDE_MARGIN)
@@ -397,10 +397,10 @@ def _fit_on_images(sample: _Sample, declared: Convention, counted: str) -> tuple
         return None, ""
     fewest = min(_changes(convention, declared) for convention in reaches)
     reaches = {convention: reach for convention, reach in reaches.items() if _changes(convention, declared) == fewest}
-    farthest = max(reaches.values())
-    likely = next(convention for convention, reach in reaches.items() if reach >= _SAME_REACH * farthest)
+    max_reach = max(reaches.values())
+    likely = next(convention for convention, reach in reaches.items() if reach >= _SAME_REACH * max_reach)
     if fitting > _MAX_FITTING:
-        return likely, f"as declared, {counted} would have them all in one corner"
+        return likely, f"as declared, {evidence_size} would have them all in one corner"
     return likely, f"as declared, {1 - fitting:.0%} of {len(written)} boxes are far outside the image or upside down"
 
 

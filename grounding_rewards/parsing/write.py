@@ -32,8 +32,7 @@ def write_answer(boxes: Sequence[Sequence[float]], labels: Sequence[str | None],
     layout = fmt.layout
     items = []
     for label, group in _grouped(boxes, labels, fmt):
-        written = [layout.box.format(*_numbers(box, fmt)) for box in group]
-        joined = (layout.between_boxes or "").join(written)
+        joined = (layout.between_boxes or "").join(layout.box.format(*_numbers(box, fmt)) for box in group)
         if label is None:
             items.append(layout.bare_item.format(key=fmt.keys[0], boxes=joined))
         else:
@@ -139,9 +138,10 @@ def box_format_regex(
     layout = fmt.layout
     label = _ANY_LABEL
     if labels is not None:
-        written = [written_label(one, fmt) for one in labels]
-        # In JSON a label comes with its quotes.
-        label = f"(?:{'|'.join(_escape(one[1:-1] if fmt.syntax.keyed else one) for one in written)})"
+        texts = [written_label(text, fmt) for text in labels]
+        if fmt.syntax.keyed:
+            texts = [quoted[1:-1] for quoted in texts]
+        label = f"(?:{'|'.join(map(_escape, texts))})"
     items = [_items(layout.item, label, fmt, max_boxes)]
     # Without a separator two boxes of coordinate tokens read as a quadrilateral.
     separated = layout.bare_item + layout.between_items != "{boxes}"
@@ -162,8 +162,8 @@ def _items(item: str, label: str, fmt: BoxFormat, count: int) -> str:
     if layout.between_boxes is not None:
         # Without a label there is no reason to begin a new item.
         steps = [_escape(layout.between_boxes), *(steps if "{label}" in item else [])]
-    more = f"(?:(?:{'|'.join(steps)}){box}){{0,{count - 1}}}" if count > 1 else ""
-    return f"{before}{box}{more}{after}"
+    more_boxes = f"(?:(?:{'|'.join(steps)}){box}){{0,{count - 1}}}" if count > 1 else ""
+    return f"{before}{box}{more_boxes}{after}"
 
 
 def _fill(template: str, slots: Mapping[str, Callable[[str], str]]) -> str:
@@ -210,7 +210,7 @@ def _up_to(largest: int, width: int = 0) -> str:
         low = 1 if not width and index == 0 and not last else 0
         high = int(digit) if last else int(digit) - 1
         if low <= high:
-            rest = len(text) - 1 - index
-            tail = "" if not rest else "[0-9]" if rest == 1 else f"[0-9]{{{rest}}}"
+            digits_left = len(text) - 1 - index
+            tail = "" if not digits_left else "[0-9]" if digits_left == 1 else f"[0-9]{{{digits_left}}}"
             options.append(text[:index] + (f"[{low}-{high}]" if low < high else str(low)) + tail)
     return f"(?:{'|'.join(options)})"
