@@ -21,10 +21,10 @@ import numpy as np
 from compare import clean, mixed, rows
 
 import grounding_rewards as gr
-from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.metrics.comparison import compare_runs
 from grounding_rewards.metrics.evaluation import Measures, evaluate
+from grounding_rewards.metrics.prediction import Prediction
+from grounding_rewards.metrics.read_predictions import read_predictions
 from scripts.studies.simulate_metrics import LABELS, Model, answer, draw_patients
 
 
@@ -35,7 +35,7 @@ def seconds(run: Callable[[], object]) -> float:
     return time.process_time() - started
 
 
-def with_pycocotools(images: Sequence[AnsweredImage]) -> None:
+def with_pycocotools(images: Sequence[Prediction]) -> None:
     from pycocotools.coco import COCO
     from pycocotools.cocoeval import COCOeval
 
@@ -95,7 +95,7 @@ def main() -> None:
         lines = [json.dumps(row) for row in made]
         loads = seconds(lambda lines=lines: [json.loads(line) for line in lines])
         texts = [[row["completion"]] for row in made]
-        read = seconds(lambda made=made, texts=texts: read_answers(made, texts, reward))
+        read = seconds(lambda made=made, texts=texts: read_predictions(made, texts, reward))
         print(f"{read / loads:.1f} × json.loads ({1e6 * loads / len(made):.1f} µs) to read {write.__name__} answers")
     for name, one in took.items():
         print(f"{name:24} {one:6.1f} s for {len(a)} images, {1e3 * one / len(a):.2f} ms an image")

@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 import demo_over_seeds
 import pytest
 
-from grounding_rewards.metrics.answered_image import AnsweredImage, write_answered
+from grounding_rewards.metrics.prediction import Prediction, save_predictions
 from tests.conftest import REPOSITORY
 
 SIDE, IMAGES = 100, 40
@@ -27,11 +27,11 @@ def write_kept_run(folder: Path, name: str, before: float, after: float) -> Path
             boxes = {"gt": [[x, y, x + 10, y + 10]], "pred": [[x, y, x + 10, y + 10 * iou]]}
             rewards = {"soft_f1": iou}
             images.append(
-                AnsweredImage(
+                Prediction(
                     f"image {number}", SIDE, SIDE, **boxes, gt_labels=["mass"], pred_labels=["mass"], rewards=rewards
                 )
             )
-        write_answered(root / part / "images.jsonl", images)
+        save_predictions(root / part / "images.jsonl", images)
         facts = json.dumps({"facts": {"model": part, "reward": "soft_f1"}})
         (root / part / "evaluation.json").write_text(facts, encoding="utf-8")
     (root / "log.jsonl").write_text('{"step": 1, "reward": 0.25}\n{"step": 2, "reward": 0.5}\n', encoding="utf-8")

@@ -14,8 +14,8 @@ from grounding_rewards.matching import (
     most_hits_match,
     thresholded_hungarian_match,
 )
-from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.counts import MatchedImages
+from grounding_rewards.metrics.detection import MatchedImages
+from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.grounding import get_reward
 
@@ -212,7 +212,7 @@ def test_an_iou_that_is_the_threshold_on_paper_is_compared_as_it_is_computed():
         pred = np.array([[x, y, x + w, y + h]]) * side / 1000
         iou = pairwise_iou(pred, gt)
         assert abs(iou[0, 0] - 0.5) < 1e-13
-        matched = MatchedImages([AnsweredImage("a", side, side, gt=gt, gt_labels=["x"], pred=pred)])
+        matched = MatchedImages([Prediction("a", side, side, gt=gt, gt_labels=["x"], pred=pred)])
         hits.append(bool(iou[0, 0] >= 0.5))
         assert len(greedy_match(iou, 0.5)) == len(hungarian_match(iou, 0.5)) == hits[-1]
         assert matched.counts_50.tp[0] == hits[-1] == (get_reward("R3").score(pred, gt) > 0)

@@ -25,9 +25,9 @@ from grounding_rewards.logs.inspection import inspect_completions
 from grounding_rewards.logs.join import read_groups, read_log
 from grounding_rewards.logs.read import read_completions
 from grounding_rewards.logs.score_file import score_file
-from grounding_rewards.metrics.answered_image import AnsweredImage, write_answered
-from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.metrics.evaluation import Measures, evaluate
+from grounding_rewards.metrics.prediction import Prediction, save_predictions
+from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.metrics.signal import measure_signal
 from grounding_rewards.prepare import PrepareSettings, prepare_images
 from grounding_rewards.report.comparison_tables import compare_evaluations
@@ -54,14 +54,14 @@ def agreement():
 
 def evaluated():
     answers = read_log(["greedy.jsonl"])
-    return evaluate({"model": read_answers(answers.rows, answers.texts, REWARD)}, Measures("R3"))
+    return evaluate({"model": read_predictions(answers.rows, answers.texts, REWARD)}, Measures("R3"))
 
 
 def compared():
     for name, right in (("before", 0.5), ("after", 0.8)):
         pred = [[0, 0, 50, 100 * right]]
-        image = AnsweredImage("a", 100, 100, gt=[[0, 0, 50, 100]], gt_labels=["mass"], pred=pred, rewards={"R3": right})
-        write_answered(f"{name}/images.jsonl", [image])
+        image = Prediction("a", 100, 100, gt=[[0, 0, 50, 100]], gt_labels=["mass"], pred=pred, rewards={"R3": right})
+        save_predictions(f"{name}/images.jsonl", [image])
     return compare_evaluations(["before", "after"], reward="R3")
 
 
@@ -80,7 +80,7 @@ def audited():
 
 
 def exported():
-    write_coco([AnsweredImage("a", 100, 100)], ".")
+    write_coco([Prediction("a", 100, 100)], ".")
     with open("ground_truth.json") as file:
         return json.load(file)["images"][0]["width"]
 

@@ -10,10 +10,10 @@ from transformers import AutoModelForImageTextToText, AutoProcessor, AutoTokeniz
 from grounding_rewards.data.dataset_columns import add_columns, light_rows
 from grounding_rewards.data.prompts import gold_answer, prompt_messages, prompt_order, task_prompt
 from grounding_rewards.images.resize import fit_images
-from grounding_rewards.metrics.answers import read_answers
-from grounding_rewards.metrics.counts import MatchedImages
-from grounding_rewards.metrics.image_dependence import baseline_systems
+from grounding_rewards.metrics.baselines import baseline_systems
+from grounding_rewards.metrics.detection import MatchedImages
 from grounding_rewards.metrics.intervals import ratio_estimates
+from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.models.generate import Sampling, generate
 from grounding_rewards.models.load import load_model
 from grounding_rewards.prepare.load import load_split
@@ -138,7 +138,7 @@ class TestShipped:
         sampled = generate(model, processor, shown, Sampling(samples=4, temperature=1.0, max_new_tokens=24))
         texts = [[*first, *others] for first, others in zip(greedy, sampled, strict=True)]
         rows = light_rows(images)
-        shipped = ratio_estimates(MatchedImages(read_answers(rows, texts, reward)).sums())
+        shipped = ratio_estimates(MatchedImages(read_predictions(rows, texts, reward)).sums())
         nothing = ratio_estimates(MatchedImages(baseline_systems(rows, None, reward)["nothing found"]).sums())
         # Far better than knowing nothing, and loose: wide limits around the demo's first evaluation.
         assert shipped["sampled_reward"].value > nothing["sampled_reward"].value + 0.2
@@ -157,6 +157,6 @@ class TestShipped:
         for row in light_rows(images):
             kept = [k for k, label in enumerate(row["labels"]) if label in (what if task == "detection" else [what])]
             rows.append({**row, "boxes": [row["boxes"][k] for k in kept], "labels": [row["labels"][k] for k in kept]})
-        metrics = ratio_estimates(MatchedImages(read_answers(rows, texts, get_reward("soft_f1"))).sums())
+        metrics = ratio_estimates(MatchedImages(read_predictions(rows, texts, get_reward("soft_f1"))).sums())
         assert metrics["mean_iou"].value > 0.5
         assert metrics["f1_50"].value > 0.8

@@ -8,8 +8,8 @@ from typing import Any
 
 from grounding_rewards import get_reward
 from grounding_rewards.data.prompts import gold_answer
-from grounding_rewards.metrics.answers import SIDE_BY_SIDE, read_answers
-from grounding_rewards.metrics.counts import MatchedImages
+from grounding_rewards.metrics.detection import MatchedImages
+from grounding_rewards.metrics.read_predictions import SIDE_BY_SIDE, read_predictions
 from grounding_rewards.parsing import get_box_format
 
 REWARD = get_reward("R4")
@@ -66,7 +66,7 @@ def gold_text(doc: Mapping[str, Any]) -> str:
 def score(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, tuple[float, float]]:
     """Every metric of one answer as numerator and denominator."""
     row = {name: value for name, value in doc.items() if name not in ("prompt", "image")}
-    annotated_images = read_answers([row], [[results[0] if results else ""]], REWARD)
+    annotated_images = read_predictions([row], [[results[0] if results else ""]], REWARD)
     sums = MatchedImages(annotated_images).sums()
     return {
         **{name: (annotated_images[0].rewards[name], 1.0) for name in SIDE_BY_SIDE},

@@ -25,9 +25,9 @@ from grounding_rewards.audit.scripted_answers import (
     ScriptedAnswer,
     honest_name,
 )
+from grounding_rewards.common.formatting import finite_or_none
 from grounding_rewards.common.numeric import Array
-from grounding_rewards.metrics.estimates import Estimate, estimate_as_json, finite_or_none
-from grounding_rewards.metrics.intervals import jackknifed_ratio, sum_by_group
+from grounding_rewards.metrics.intervals import Estimate, estimate_as_json, jackknifed_ratio, sum_by_group
 from grounding_rewards.parsing import BoxFormat
 
 #: A reward as TRL calls it.

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from grounding_rewards.commands.console import output_console, write_json
 from grounding_rewards.commands.options import Json, SourceOption
+from grounding_rewards.common.formatting import NO_VALUE
 from grounding_rewards.data.readers import IOU_THRESHOLDS, measure_agreement
-from grounding_rewards.metrics.estimates import NOTHING
 from grounding_rewards.report.tables import Cell, Table, estimate_cell
 from grounding_rewards.sources import get_source
 from grounding_rewards.sources.base import source_options, split_name
@@ -47,7 +47,7 @@ def run(
     f1 = (f"F1@{threshold:g}" for threshold in agreement.overall.f1)
     rows: list[list[str | Cell]] = []
     for row in (agreement.overall, *agreement.labels):
-        shares = [f"{number / row.findings:.0%}" if row.findings else NOTHING for number in row.drawn_by]
+        shares = [f"{number / row.findings:.0%}" if row.findings else NO_VALUE for number in row.drawn_by]
         name = Cell("all labels", kind="strong") if row.label is None else row.label
         rows.append([name, str(row.findings), *shares, *map(estimate_cell, (*row.f1.values(), row.mean_iou))])
     alone = f", {agreement.single} more with one reader left out" if agreement.single else ""

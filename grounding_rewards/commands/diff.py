@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from grounding_rewards.commands.console import output_console, say, write_json
 from grounding_rewards.commands.options import AllowOutside, Json, LabelMatching, option
 from grounding_rewards.common.atomic_files import write_whole
-from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.comparison import DRAWS, MAIN_METRIC
+from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.report.comparison_tables import compare_evaluations
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ def run(
 
 
 def _image_loader(
-    images: Sequence[AnsweredImage], facts: Mapping[str, Any], run: Path, allow_outside: bool
-) -> Callable[[AnsweredImage], Image | None]:
+    images: Sequence[Prediction], facts: Mapping[str, Any], run: Path, allow_outside: bool
+) -> Callable[[Prediction], Image | None]:
     """A function that opens the image: its row in the dataset that was evaluated on, else the file that the log names.
 
     A run from elsewhere may name any file of this machine: only those in its folder are opened.

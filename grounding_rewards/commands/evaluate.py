@@ -50,10 +50,10 @@ from grounding_rewards.commands.options import (
 )
 from grounding_rewards.common.environment import package_versions
 from grounding_rewards.exchange.model_card import model_name
-from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.metrics.average_precision import AP_THRESHOLDS
+from grounding_rewards.metrics.baselines import BLANK, REFERENCE, baseline_systems
 from grounding_rewards.metrics.evaluation import Evaluation, Measures, answer_notes, evaluate
-from grounding_rewards.metrics.image_dependence import BLANK, REFERENCE, baseline_systems
+from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
 from grounding_rewards.parsing import box_format_from_option, box_formats_of
 from grounding_rewards.report.tables import (
@@ -67,7 +67,7 @@ from grounding_rewards.report.tables import (
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from grounding_rewards.metrics.answered_image import AnsweredImage
+    from grounding_rewards.metrics.prediction import Prediction
     from grounding_rewards.models.ask import AskedModel
     from grounding_rewards.report.evaluation_page import EvaluationPage
     from grounding_rewards.rewards.grounding import GroundingReward
@@ -205,13 +205,13 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
         name = options.completions[0].stem if len(options.completions) == 1 else "completions"
         facts = {"completions": ", ".join(path.name for path in options.completions)}
     with step_status("reading the answers") as on_progress:
-        predictions = read_answers(answers.rows, answers.texts, reward, nms_threshold=options.nms)
+        predictions = read_predictions(answers.rows, answers.texts, reward, nms_threshold=options.nms)
         for note in (*answers.notes, *answer_notes(predictions)):
             say(f"warning: {note}", error=True)
         on_progress("answering without a look at the images")
         systems = {name: predictions, **baseline_systems(answers.rows, training, reward)}
         if blank_texts is not None:
-            systems[BLANK] = read_answers(answers.rows, blank_texts, reward, nms_threshold=options.nms)
+            systems[BLANK] = read_predictions(answers.rows, blank_texts, reward, nms_threshold=options.nms)
         evaluation = evaluate(
             systems,
             options.measures(reward.name),
@@ -325,8 +325,8 @@ def _page(
     name: str,
     evaluation: Evaluation,
     reward: str,
-    predictions: Sequence[AnsweredImage],
-    reference: Sequence[AnsweredImage],
+    predictions: Sequence[Prediction],
+    reference: Sequence[Prediction],
 ) -> EvaluationPage:
     from grounding_rewards.report.evaluation_folder import evaluated_images
     from grounding_rewards.report.evaluation_page import EvaluationPage

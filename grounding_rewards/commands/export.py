@@ -22,8 +22,8 @@ from grounding_rewards.common.atomic_files import check_new, whole_folder, write
 from grounding_rewards.exchange.coco import write_coco
 from grounding_rewards.exchange.dicom_sr import write_dicom_sr
 from grounding_rewards.exchange.model_card import evaluated_model, model_card_block
-from grounding_rewards.metrics.answered_image import read_answered
 from grounding_rewards.metrics.evaluation import read_evaluation
+from grounding_rewards.metrics.prediction import load_predictions
 
 
 def run(
@@ -53,7 +53,7 @@ def run(
         write_whole(out, block)
         say(f"wrote {out}")
         return 0
-    images = read_answered(evaluation)
+    images = load_predictions(evaluation)
     check_new(out, "--out")
     with whole_folder(out) as unfinished:
         if to == "coco":

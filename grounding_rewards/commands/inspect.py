@@ -24,7 +24,6 @@ from typing import Any
 from grounding_rewards.commands.console import output_console, printable, track, write_json
 from grounding_rewards.commands.options import BoxFormat, Json, Pixels, ResizedPixels, TextColumn, stated_sizes
 from grounding_rewards.logs.inspection import Inspection
-from grounding_rewards.metrics.estimates import NOTHING
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.parsing.results import REASON_MEANINGS
 from grounding_rewards.report.notebook import inspect

@@ -45,9 +45,9 @@ from grounding_rewards.commands.options import (
     stated_sizes,
 )
 from grounding_rewards.common.atomic_files import write_whole
+from grounding_rewards.common.formatting import counted, percent
 from grounding_rewards.exchange.model_card import model_name
 from grounding_rewards.logs.run_log import trained_reward
-from grounding_rewards.metrics.estimates import counted, percent
 from grounding_rewards.metrics.signal import ENOUGH, TRIED, SignalReport, measure_signal
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.report.signal_page import render_signal_page, signal_table

@@ -34,12 +34,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.boxes import as_box_array
+from grounding_rewards.common.formatting import finite_or_none
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.common.validation import SHARE, check_number, check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.matching import hungarian_match, most_hits_match
-from grounding_rewards.metrics.estimates import Estimate, finite_or_none
-from grounding_rewards.metrics.intervals import jackknifed_ratio
+from grounding_rewards.metrics.intervals import Estimate, jackknifed_ratio
 from grounding_rewards.overlap import pairwise_iou
 
 STRATEGIES = ("union", "majority", "consensus", "any-of", "ignore")

@@ -28,16 +28,16 @@ import numpy as np
 
 from grounding_rewards.boxes import from_xyxy, valid_boxes
 from grounding_rewards.common.atomic_files import write_whole
-from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.prediction import Prediction
 
 _UNLABELLED = "unlabelled"
 
 
-def coco_ground_truth(images: Sequence[AnsweredImage]) -> dict[str, Any]:
+def coco_ground_truth(images: Sequence[Prediction]) -> dict[str, Any]:
     """The reference boxes of all images as COCO instances, with every label that occurs in references or predictions.
 
     Example:
-        >>> image = AnsweredImage("a", 90, 60, gt=[[10, 20, 40, 50]], gt_labels=["mass"])
+        >>> image = Prediction("a", 90, 60, gt=[[10, 20, 40, 50]], gt_labels=["mass"])
         >>> document = coco_ground_truth([image])
         >>> document["images"], document["categories"]
         ([{'id': 1, 'file_name': 'a', 'width': 90, 'height': 60, 'image_id': 'a'}], [{'id': 1, 'name': 'mass'}])
@@ -85,11 +85,11 @@ def coco_ground_truth(images: Sequence[AnsweredImage]) -> dict[str, Any]:
     }
 
 
-def coco_results(images: Sequence[AnsweredImage]) -> list[dict[str, Any]]:
+def coco_results(images: Sequence[Prediction]) -> list[dict[str, Any]]:
     """The predicted boxes of all images as COCO results for :func:`coco_ground_truth` of the same images.
 
     Example:
-        >>> image = AnsweredImage("a", 90, 60, pred=[[10, 20, 40, 50]], pred_labels=["mass"], pred_scores=[0.5])
+        >>> image = Prediction("a", 90, 60, pred=[[10, 20, 40, 50]], pred_labels=["mass"], pred_scores=[0.5])
         >>> coco_results([image])
         [{'image_id': 1, 'category_id': 1, 'bbox': [10.0, 20.0, 30.0, 30.0], 'score': 0.5}]
     """
@@ -113,13 +113,13 @@ def coco_results(images: Sequence[AnsweredImage]) -> list[dict[str, Any]]:
     ]
 
 
-def write_coco(images: Sequence[AnsweredImage], out: str | Path) -> None:
+def write_coco(images: Sequence[Prediction], out: str | Path) -> None:
     """Write ``ground_truth.json`` and ``results.json`` into a folder."""
     for name, content in (("ground_truth", coco_ground_truth(images)), ("results", coco_results(images))):
         write_whole(Path(out, f"{name}.json"), json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def _categories(images: Sequence[AnsweredImage]) -> dict[str, int]:
+def _categories(images: Sequence[Prediction]) -> dict[str, int]:
     """The number of every label, by the rule at the top of this module."""
     gt = sorted({label for image in images for label in image.gt_labels})
     pred = {label for image in images for label in image.pred_labels}
@@ -129,7 +129,7 @@ def _categories(images: Sequence[AnsweredImage]) -> dict[str, int]:
     return {name: number for number, name in enumerate(names, start=1)}
 
 
-def _file_names(images: Sequence[AnsweredImage]) -> list[str]:
+def _file_names(images: Sequence[Prediction]) -> list[str]:
     """A different name for every image; never an absolute path, nor one that leads out of its folder."""
     files = [PurePosixPath(Path(image.image or "").as_posix()) for image in images]
     names = [file.name for file in files]

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from grounding_rewards.boxes import Boxes, valid_boxes
 from grounding_rewards.images.dicom import DICOM_SUFFIXES, is_dicom
-from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.sources.tables import image_finder
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Written(NamedTuple):
     without_answer: tuple[str, ...]
 
 
-def findings_report(image: AnsweredImage, source: Dataset, *, model: str) -> ComprehensiveSR:
+def findings_report(image: Prediction, source: Dataset, *, model: str) -> ComprehensiveSR:
     """The report of one image.
 
     Args:
@@ -91,7 +91,7 @@ def findings_report(image: AnsweredImage, source: Dataset, *, model: str) -> Com
         >>> from pydicom import dcmread
         >>> from pydicom.data import get_testdata_file
         >>> source = dcmread(get_testdata_file("MR_small.dcm"))
-        >>> image = AnsweredImage("MR_small", 64, 64, pred=[[20, 30, 60, 50]], pred_labels=["mass"])
+        >>> image = Prediction("MR_small", 64, 64, pred=[[20, 30, 60, 50]], pred_labels=["mass"])
         >>> report = findings_report(image, source, model="my-model")
         >>> report.VerificationFlag, report.ContentQualification
         ('UNVERIFIED', 'RESEARCH')
@@ -156,7 +156,7 @@ def findings_report(image: AnsweredImage, source: Dataset, *, model: str) -> Com
 
 
 def write_dicom_sr(
-    images: Sequence[AnsweredImage], out: str | Path, *, model: str, dicom: str | Path | None = None
+    images: Sequence[Prediction], out: str | Path, *, model: str, dicom: str | Path | None = None
 ) -> Written:
     """Write one report per image into a folder.
 
@@ -216,7 +216,7 @@ def drawable_boxes(boxes: Boxes, width: float, height: float) -> tuple[Boxes, ND
     return inside[kept], np.flatnonzero(kept)
 
 
-def _groups(image: AnsweredImage, source: Dataset, model: str) -> list[Any]:
+def _groups(image: Prediction, source: Dataset, model: str) -> list[Any]:
     from highdicom import UID, sr
     from pydicom.sr.codedict import codes
 
@@ -261,11 +261,11 @@ def _groups(image: AnsweredImage, source: Dataset, model: str) -> list[Any]:
     return groups
 
 
-def _says_something(image: AnsweredImage) -> bool:
+def _says_something(image: Prediction) -> bool:
     return image.status == "empty" or len(drawable_boxes(image.pred, image.width, image.height)[0]) > 0
 
 
-def _scale(image: AnsweredImage, source: Dataset) -> list[float]:
+def _scale(image: Prediction, source: Dataset) -> list[float]:
     """The factors from pixels of the image to columns and rows of the source, for x, y, x, y."""
     across, down = source.Columns / image.width, source.Rows / image.height
     if abs(image.height * across - source.Rows) > max(_ROUNDING, _ROUNDING * across):
@@ -305,7 +305,7 @@ def _completed(source: Dataset, image: str) -> Dataset:
     return completed
 
 
-def _source_of(annotated: AnsweredImage, find: Callable[[str], str] | None) -> str | Path | None:
+def _source_of(annotated: Prediction, find: Callable[[str], str] | None) -> str | Path | None:
     image = Path(annotated.image) if annotated.image else None
     if find is None:
         return image if image is not None and is_dicom(image) and image.is_file() else None

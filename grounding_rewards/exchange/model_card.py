@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.metrics.estimates import NOTHING, Estimate, finite_or_none
+from grounding_rewards.common.formatting import NO_VALUE, finite_or_none
 from grounding_rewards.metrics.evaluation import StoredEvaluation
+from grounding_rewards.metrics.intervals import Estimate
 
 if TYPE_CHECKING:
     from huggingface_hub import CardData
@@ -97,7 +98,7 @@ grounding_rewards.
     dataset = _last_part(facts.get("dataset"), "dataset")
 
     def number(value: float) -> str:
-        return NOTHING if finite_or_none(value) is None else f"{value:.{_DIGITS}f}"
+        return NO_VALUE if finite_or_none(value) is None else f"{value:.{_DIGITS}f}"
 
     results, rows = [], [["metric", "value", "95 % interval", *map(table_cell, others)]]
     for key, one in measured.items():
@@ -115,7 +116,7 @@ grounding_rewards.
                 metric_args={"interval_95": [round(end, _DIGITS) for end in (one.low, one.high)]} if has_ends else None,
             )
         )
-        interval = f"{number(one.low)} to {number(one.high)}" if has_ends else NOTHING
+        interval = f"{number(one.low)} to {number(one.high)}" if has_ends else NO_VALUE
         beside = (number(systems[other].get(key, _NOTHING).value) for other in others)
         rows.append([table_cell(heading), number(one.value), interval, *beside])
     lines = [f"| {' | '.join(row)} |" for row in rows]

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.images.decoding import open_image
-from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.outcomes import (
+from grounding_rewards.metrics.confusion import (
     FOUND,
     IGNORED,
     MISSED,
@@ -26,6 +25,7 @@ from grounding_rewards.metrics.outcomes import (
     box_outcomes,
     image_summary,
 )
+from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.parsing import ParsedBoxes
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def show(
         labels = boxes.labels
     gt: Any = [] if reference is None else reference
     named = tuple(labels or ())
-    annotated = AnsweredImage("", width, height, gt=gt, gt_labels=("",) * len(gt), pred=pred, pred_labels=named)
+    annotated = Prediction("", width, height, gt=gt, gt_labels=("",) * len(gt), pred=pred, pred_labels=named)
     outcomes = box_outcomes(annotated)
     if reference is None:
         outcomes = outcomes._replace(pred=(RIGHT,) * len(annotated.pred))
@@ -95,7 +95,7 @@ def show(
     return ax
 
 
-def answer_picture(annotated: AnsweredImage, image: Image | None, label_matching: str = "ignore") -> NDArray[np.uint8]:
+def answer_picture(annotated: Prediction, image: Image | None, label_matching: str = "ignore") -> NDArray[np.uint8]:
     """Draw an image with its reference boxes and the boxes of its answer.
 
     Args:
@@ -108,7 +108,7 @@ def answer_picture(annotated: AnsweredImage, image: Image | None, label_matching
         became of its boxes.
 
     Example:
-        >>> image = AnsweredImage("a", 200, 100, gt=[[10, 10, 60, 60]], gt_labels=["mass"], pred=[[10, 10, 60, 50]])
+        >>> image = Prediction("a", 200, 100, gt=[[10, 10, 60, 60]], gt_labels=["mass"], pred=[[10, 10, 60, 50]])
         >>> answer_picture(image, None).shape
         (290, 480, 3)
     """
@@ -128,7 +128,7 @@ def answer_picture(annotated: AnsweredImage, image: Image | None, label_matching
     return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
 
 
-def draw_answer(axis: Axes, annotated: AnsweredImage, image: Image | None, outcomes: BoxOutcomes) -> None:
+def draw_answer(axis: Axes, annotated: Prediction, image: Image | None, outcomes: BoxOutcomes) -> None:
     """Draw an image and its boxes by outcome; a dark edge keeps every line visible on white findings."""
     from matplotlib.patches import Rectangle
     from matplotlib.patheffects import withStroke

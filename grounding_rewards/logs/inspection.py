@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from grounding_rewards.boxes import original_and_resized_sizes, to_pixel, valid_boxes
+from grounding_rewards.common.formatting import finite_or_none, format_value, html_table, percent
 from grounding_rewards.common.numeric import Array
-from grounding_rewards.metrics.estimates import finite_or_none, format_value, html_table, percent
 from grounding_rewards.parsing import (
     REJECT_REASONS,
     STATUSES,

@@ -5,12 +5,12 @@ the tests hold to 1e-6. Where confidences are equal these take boxes in the orde
 which evaluations have, boxes of one confidence are one group, and the order of a log changes nothing. Without equal
 ones both are the same.
 Where an answer states none, COCO's ranking does not exist; the other rankings of
-:mod:`grounding_rewards.metrics.ranking` then give a number of their own, which needs its own name: "AP at IoU 0.5,
+this module then give a number of their own, which needs its own name: "AP at IoU 0.5,
 boxes tied" is precision times recall over all recalls, and in the order of emission it is the area under the curve of
 the first box of every image, the first two, and so on.
 
 Whatever the ranking, AP does not charge what comes after the last right box, and mean AP does not charge boxes of a
-label that no image has. Precision, F1 and the hallucination rate of :mod:`grounding_rewards.metrics.counts` do.
+label that no image has. Precision, F1 and the hallucination rate of :mod:`grounding_rewards.metrics.detection` do.
 
 Which of these an evaluation has depends on what answers state (:func:`ranking_metrics`): where every box has a
 confidence, average precision is COCO's; elsewhere there is no order that boxes could be ranked by, all are tied, and
@@ -27,37 +27,739 @@ A box without a name answers the query of an image that has findings of one name
 Where the dataset names no findings, each image with a finding is one query.
 
 Source: Gundersen et al., RadVLM-GRPO, arXiv 2512.10691, and Deperrois et al., RadVLM, arXiv 2502.03333.
+
+Predicted boxes of all images in one ranking, each right, wrong or not counted: what AP and FROC are read from.
+
+The rules are COCO's. Of one image and label the first ``max_detections`` boxes of the ranking are looked at; each takes
+the free reference box with which it overlaps most, if the IoU reaches the threshold. A box that takes none and that an
+ignored region covers (:mod:`grounding_rewards.matching`) does not count. pycocotools works on x, y, width,
+height; where that loses the last bit of a coordinate, an IoU that equals a threshold may fall on the other side of it.
+
+What COCO does not know, models that write boxes as text do:
+
+* ``ranking="score"`` ranks by stated confidence. Boxes of equal confidence are one group, as models write the same one
+  nearly everywhere; boxes without one come after all others, as one group.
+* ``ranking="coco"`` is COCO's: boxes of equal confidence are taken one by one, in the order of the images. Shuffled,
+  the same answers then have another AP.
+* ``ranking="emission"`` ranks by the order in which the answer names the boxes: the first boxes of all images are one
+  group, the second boxes the next.
+* ``ranking="tied"`` takes all boxes as one group, which is one point on a curve and favours no order. Those that
+  overlap a reference box most choose first, as in :func:`grounding_rewards.matching.greedy_match`.
+
+A curve is read at the end of each group. Under all but ``"coco"`` nothing depends on the order of the images.
+
+Broken boxes, which the parser rejects beside complete ones, are boxes that overlap nothing, as they are in the rewards.
+An invalid box has area 0.
+
+Sizes of boxes: parts of the image, or COCO's, in pixels of the image.
+
+Reading a curve from ranked boxes: how many boxes, and how many right ones, come before each of its points.
+
+FROC: the share of findings that is found against false boxes per image, radiology's way to measure a detector.
+
+Sensitivity is the share of the reference boxes of all images that a box is right about; the other axis is the number of
+false boxes over the number of all images, normal ones among them. Boxes are matched as for average precision
+(:func:`rank_boxes`). The sensitivity at a rate is the best one of a threshold on the confidence
+that gives at most that many false boxes per image: no line is drawn between thresholds, and all boxes of equal
+confidence come together.
+
+ROC: images with a finding against images without, by how sure an answer is that there is any; its area alone.
+
+Where answers state no confidence, there is one operating point, ``ranking="tied"``. ``ranking="emission"`` gives a
+curve: the first box of every image, the first two, and so on. It is no trade-off that the model was asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from grounding_rewards.boxes import BoxBatch, box_area, positions
 from grounding_rewards.common.numeric import Array, ratio, ratio_or_nan, row_sums
 from grounding_rewards.common.validation import check_word
-from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage
-from grounding_rewards.metrics.curves import (
-    FROC_RATES,
-    Curve,
-    read_curve,
-    sensitivity_at_false_positives,
-    totals,
+from grounding_rewards.labels import are_synonyms, normalize_label
+from grounding_rewards.matching import covered_share, is_ignored
+from grounding_rewards.metrics.intervals import (
+    Jackknifed,
+    Metric,
+    Parts,
+    group_numbers,
 )
-from grounding_rewards.metrics.estimates import Metric
-from grounding_rewards.metrics.intervals import Jackknifed, Parts
-from grounding_rewards.metrics.ranking import (
-    COCO_THRESHOLDS,
-    RankedBoxes,
-    RankedImages,
-    label_name,
-    place_within,
-    rank_boxes,
-)
+from grounding_rewards.metrics.prediction import UNNAMED, Prediction, PredictionBatch
+from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS, newly_reached, precision_envelope
+from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LABEL_RULES, LabelCodes
+
+
+class Area(NamedTuple):
+    """A range of box sizes: ``of`` is `pixels`, or `image` for fractions of the image's area.
+
+    In pixels both ends belong to the range, as in COCO; in fractions ``high`` does not, so that neighbouring ranges
+    share no box.
+    """
+
+    low: float
+    high: float
+    of: str = "pixels"
+
+    def holds(self, areas: Array, image_areas: Array) -> NDArray[np.bool_]:
+        """Which boxes have a size in this range.
+
+        Args:
+            areas: of boxes, in pixels of the image.
+            image_areas: of the image of each box, in pixels.
+
+        Example:
+            >>> Area(0, 0.01, "image").holds(np.array([50.0, 200.0]), np.array([10_000.0, 10_000.0]))
+            array([ True, False])
+        """
+        sizes = areas / image_areas if self.of == "image" else areas
+        below = sizes < self.high if self.of == "image" else sizes <= self.high
+        return np.asarray((sizes >= self.low) & below, dtype=bool)
+
+
+#: COCO's sizes. On an image of 2500 by 3000 pixels nearly every finding is `large`.
+COCO_AREAS: dict[str, Area] = {
+    "all": Area(0, 1e10),
+    "small": Area(0, 32**2),
+    "medium": Area(32**2, 96**2),
+    "large": Area(96**2, 1e10),
+}
+
+#: Sizes that do not depend on how many pixels an image has.
+IMAGE_AREAS: dict[str, Area] = {
+    "small, below 1 % of the image": Area(0, 0.01, "image"),
+    "medium, 1 % to 10 % of the image": Area(0.01, 0.1, "image"),
+    "large, above 10 % of the image": Area(0.1, float("inf"), "image"),
+}
+
+Indices = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+RANKINGS = ("score", "coco", "emission", "tied")
+
+#: The IoU thresholds of COCO's mAP, 0.5 to 0.95.
+COCO_THRESHOLDS = tuple(np.linspace(0.5, 0.95, 10).tolist())
+
+# Cells of the IoU arrays that are worked on at once.
+_CELLS = 1 << 20
+
+# pycocotools lowers a threshold of 1 to this.
+_ALMOST_ONE = 1 - 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class RankedBoxes:
+    """The predicted boxes of one label, image after image.
+
+    Attributes:
+        image: ``(n,)`` the image of each box, an index.
+        key: ``(n,)`` place in the ranking, lowest first; infinite for a box without a stated confidence.
+        hit: ``(thresholds, n)`` whether the box is right.
+        counts: ``(thresholds, n)`` whether the box counts at all.
+        references: ``(images,)`` number of reference boxes.
+        ranking: what the key is made from.
+    """
+
+    image: Indices
+    key: Array
+    hit: Mask
+    counts: Mask
+    references: Indices
+    ranking: str = "score"
+
+    def by_group(self, group: Indices) -> RankedBoxes:
+        """The same boxes, counted by group of images, for instance by patient, instead of by image.
+
+        Args:
+            group: ``(images,)`` a number from 0 for each image.
+        """
+        references = np.bincount(group, weights=self.references).astype(np.int64)
+        return replace(self, image=group[self.image], references=references)
+
+
+@dataclass(frozen=True, eq=False)
+class RankedImages:
+    """The predicted boxes of all images, ranked and matched once.
+
+    Attributes:
+        by_label: the boxes of each label, in the order of the alphabet, labels that are only predicted among them;
+            under ``label_matching="ignore"`` all boxes together, under an empty name.
+        images: number of images.
+        iou_thresholds: at which boxes were matched.
+        ranking: how boxes were ranked.
+        label_matching: how boxes were put under labels; ``"ignore"`` where all are together.
+    """
+
+    by_label: Mapping[str, RankedBoxes]
+    images: int
+    iou_thresholds: tuple[float, ...]
+    ranking: str
+    label_matching: str
+
+    def of_label(self, label: str | None) -> RankedBoxes:
+        """The boxes of one label; without a label, all boxes of a ranking that compared none.
+
+        Raises:
+            ValueError: labels were compared and ``label`` is None, or the other way round.
+            KeyError: no box has the label.
+
+        Example:
+            >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"])
+            >>> rank_boxes([image], label_matching="exact").of_label("Mass").references
+            array([1])
+        """
+        name = label_name(label, self.label_matching)
+        if not name and (label is not None or self.label_matching != "ignore"):
+            raise ValueError(
+                f"Expected a label for `label` where labels are compared, and none where not, got {label!r} with "
+                f"label_matching={self.label_matching!r}. Name a finding, or rank with another label_matching."
+            )
+        return self.by_label[name]
+
+    def only(self, label: str | None) -> RankedImages:
+        """The boxes of one label alone, see :meth:`of_label`."""
+        return replace(self, by_label={"": self.of_label(label)})
+
+    def threshold_index(self, iou_threshold: float) -> int:
+        """Where an IoU threshold stands among those at which boxes were matched.
+
+        Raises:
+            ValueError: it is not among them.
+
+        Example:
+            >>> rank_boxes([], [0.3, 0.5]).threshold_index(0.5)
+            1
+        """
+        (near,) = np.nonzero(np.abs(np.subtract(self.iou_thresholds, iou_threshold)) < 1e-9)
+        if not len(near):
+            raise ValueError(
+                f"Expected one of {[round(one, 9) for one in self.iou_thresholds]} for the IoU threshold, got "
+                f"{iou_threshold!r}. Name it in rank_boxes(images, iou_thresholds)."
+            )
+        return int(near[0])
+
+
+def rank_boxes(
+    images: Sequence[Prediction],
+    iou_thresholds: Sequence[float] = COCO_THRESHOLDS,
+    *,
+    ranking: str = "score",
+    label_matching: str = "ignore",
+    together: bool = False,
+    area: Area | None = None,
+    max_detections: int = 100,
+) -> RankedImages:
+    """Rank the predicted boxes of each label and say which are right.
+
+    Args:
+        images: with their answers.
+        iou_thresholds: each in (0, 1].
+        ranking: ``"score"``, ``"coco"``, ``"emission"`` or ``"tied"``.
+        label_matching: ``"ignore"``, all boxes together; ``"exact"``, by label, up to case and white space;
+            ``"synonyms"``, by the names of the shared vocabulary, where left and right of one finding never match.
+            Under the last two a predicted box without a label is of no label and does not occur.
+        together: rank the boxes of all labels together, as under ``"ignore"``, each right only under the finding's
+            label by ``label_matching``; a predicted box without a label is a false one.
+        area: only reference boxes of this size; predicted boxes that match none of them and have another size, or
+            match one of another size, don't count.
+        max_detections: the highest-scoring boxes of an image and label that are looked at; under ``"emission"`` and
+            ``"tied"`` those named first.
+
+    Raises:
+        ValueError: an argument is out of its range, or a reference box has no label although labels are compared.
+
+    Example:
+        >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"],
+        ...                     pred=[[50, 50, 60, 60], [0, 0, 10, 9]], pred_scores=[0.3, 0.8])
+        >>> ranked = rank_boxes([image], [0.5]).of_label(None)
+        >>> ranked.key, ranked.hit, ranked.references
+        (array([-0.8, -0.3]), array([[ True, False]]), array([1]))
+
+    Source: Lin et al., Microsoft COCO, ECCV 2014; https://cocodataset.org/#detection-eval.
+    """
+    if not len(iou_thresholds) or not all(0 < threshold <= 1 for threshold in iou_thresholds):
+        raise ValueError(
+            f"Expected numbers in (0, 1] for the IoU thresholds, got {list(iou_thresholds)!r}. The usual value is 0.5."
+        )
+    check_word("ranking", ranking, RANKINGS)
+    check_word("label_matching", label_matching, LABEL_MATCHING)
+    batch = PredictionBatch.of(images)
+    pred, gt = batch.pred, batch.gt
+    divided_by = "ignore" if together else label_matching
+    names, pred_label, gt_label = _numbered(batch.pred_labels, batch.gt_labels, divided_by)
+    codes = None
+    if label_matching == "synonyms" or (together and label_matching != "ignore"):
+        codes = LabelCodes.of(batch.pred_labels, batch.gt_labels, label_matching)
+
+    # An entry is an image and a label: image * labels + label. A predicted box without a label is in none.
+    every = np.arange(len(batch))
+    pred_image, gt_image = np.repeat(every, pred.counts), np.repeat(every, gt.counts)
+    pred_entry, gt_entry = pred_image * len(names) + pred_label, gt_image * len(names) + gt_label
+    stated = np.where(np.isnan(batch.pred_scores), np.inf, -batch.pred_scores)
+    by_confidence = ranking in ("score", "coco")
+    order = np.lexsort((stated if by_confidence else place_within(pred_image), pred_entry))
+    order = order[pred_label[order] >= 0]
+    place = place_within(pred_entry[order])
+    order, place = order[place < max_detections], place[place < max_detections]
+    gt_order = np.argsort(gt_entry, kind="stable")
+    pred_entry, gt_entry = pred_entry[order], gt_entry[gt_order]
+    entries = np.unique(np.concatenate([pred_entry, gt_entry]))
+
+    image_areas = batch.sizes.prod(axis=1)
+    area = area or Area(-np.inf, np.inf)
+    of_size = area.holds(box_area(pred.flat), image_areas[pred_image])[order]
+    wanted = area.holds(box_area(gt.flat), image_areas[gt_image])[gt_order]
+    matched = _match_entries(
+        BoxBatch(pred.flat[order], _counts(pred_entry, entries)),
+        BoxBatch(gt.flat[gt_order], _counts(gt_entry, entries)),
+        batch.ignore.take(entries // len(names)),
+        wanted,
+        None
+        if codes is None
+        else lambda rows, columns: codes.agree(codes.pred[order][rows], codes.gt[gt_order][columns]),
+        np.minimum(np.asarray(iou_thresholds, dtype=np.float64), _ALMOST_ONE),
+        most_overlap_first=ranking == "tied",
+    )
+    # COCO: a matched box counts if its reference box does, an unmatched one if its own size is in the range.
+    hit = matched == _WANTED
+    counts = hit | ((matched == _NOTHING) & of_size)
+    keys = {"emission": place.astype(np.float64), "tied": np.zeros(len(order))}
+    key = stated[order] if by_confidence else keys[ranking]
+    by_label = {}
+    for number, name in enumerate(names):
+        own, asked = pred_entry % len(names) == number, (gt_entry % len(names) == number) & wanted
+        references = np.bincount(gt_entry[asked] // len(names), minlength=len(batch))
+        by_label[name] = RankedBoxes(
+            pred_entry[own] // len(names), key[own], hit[:, own], counts[:, own], references, ranking
+        )
+    return RankedImages(by_label, len(batch), tuple(iou_thresholds), ranking, divided_by)
+
+
+@lru_cache(maxsize=1 << 14)
+def label_name(label: str | None, label_matching: str) -> str:
+    """What a label is called where labels are compared; empty for none.
+
+    Args:
+        label: of a dataset or of a model.
+        label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``; under the first all labels are one, whose name is
+            empty.
+
+    Example:
+        >>> label_name("Left  Effusion", "exact"), label_name("Left  Effusion", "synonyms")
+        ('left effusion', 'pleural effusion')
+        >>> label_name("left lung", "synonyms")
+        'left lung'
+    """
+    check_word("label_matching", label_matching, LABEL_MATCHING)
+    if label_matching == "ignore" or not label:
+        return ""
+    if label_matching == "exact":
+        return LABEL_RULES["exact"](label)[0]
+    finding = normalize_label(label)
+    # With its side for parts of the chest, where each side is a thing of its own.
+    return finding.name if are_synonyms(finding.name, f"left {finding.name}") else finding.text
+
+
+# What a predicted box is matched with: nothing, a reference box, or something that makes it not count.
+_NOTHING, _WANTED, _UNWANTED = 0, 1, 2
+
+
+def _numbered(
+    pred: Sequence[str | None], gt: Sequence[str | None], label_matching: str
+) -> tuple[list[str], Indices, Indices]:
+    """The names of all labels, in the order of the alphabet, and of every box its number among them, -1 for none."""
+    gt_names = [label_name(label, label_matching) for label in gt]
+    pred_names = [label_name(label, label_matching) for label in pred]
+    compared = label_matching != "ignore"
+    if compared and not all(gt_names):
+        raise ValueError(
+            "Expected a label for every reference box for `images`, got a blank one. "
+            'Name the finding, or use label_matching="ignore".'
+        )
+    names = sorted({*gt_names, *filter(None, pred_names)}) if compared else [""]
+    number = {name: i for i, name in enumerate(names)}
+    of_pred, of_gt = (
+        np.array([number.get(one, -1) for one in side], dtype=np.int64) for side in (pred_names, gt_names)
+    )
+    return names, of_pred, of_gt
+
+
+def place_within(entries: Indices) -> Indices:
+    """How many equal values stand before each value of an array in which equal values stand together.
+
+    Example:
+        >>> place_within(np.array([3, 3, 7, 7, 7]))
+        array([0, 1, 0, 1, 2])
+    """
+    starts = np.flatnonzero(np.diff(entries, prepend=-1))
+    return np.arange(len(entries)) - np.repeat(starts, np.diff(np.append(starts, len(entries))))
+
+
+def rows_of_one_shape(counts: Indices, cells: Callable[..., int]) -> Iterator[Indices]:
+    """Rows whose counts are equal, so that they can be one array without padding, some at a time.
+
+    Args:
+        counts: ``(rows, k)`` of boxes.
+        cells: how many cells of an array a row with these counts needs; about a million are worked on at once.
+
+    Example:
+        >>> counts = np.array([(1, 2), (0, 2), (1, 2)])
+        >>> [rows.tolist() for rows in rows_of_one_shape(counts, lambda n, m: n * m)]
+        [[1], [0, 2]]
+    """
+    order = np.lexsort(counts.T[::-1])
+    changes = np.flatnonzero(np.diff(counts[order], axis=0).any(axis=1)) + 1
+    for same in np.split(order, changes) if len(order) else ():
+        yield from np.array_split(same, max(1, -(-len(same) * cells(*counts[same[0]].tolist()) // _CELLS)))
+
+
+def _counts(ordered: Indices, entries: Indices) -> Indices:
+    return np.searchsorted(ordered, entries, side="right") - np.searchsorted(ordered, entries, side="left")
+
+
+def _match_entries(
+    preds: BoxBatch,
+    gts: BoxBatch,
+    ignore: BoxBatch,
+    wanted: Mask,
+    agree: Callable[[Indices, Indices], Mask] | None,
+    thresholds: Array,
+    *,
+    most_overlap_first: bool,
+) -> NDArray[np.int8]:
+    """What each predicted box is matched with at each threshold, ``(thresholds, n)``.
+
+    Args:
+        preds: the predicted boxes of all entries, in the order of the ranking.
+        gts: the reference boxes of all entries.
+        ignore: the regions of their images.
+        wanted: which reference boxes count.
+        agree: whose labels agree, by the places of predicted and of reference boxes; None where any do.
+        thresholds: ``(t,)``.
+        most_overlap_first: whether the boxes that overlap a reference box most choose first.
+    """
+    result = np.full((len(thresholds), len(preds.flat)), _NOTHING, dtype=np.int8)
+    shapes = np.column_stack([preds.counts, gts.counts, ignore.counts])
+    for rows in rows_of_one_shape(shapes, lambda n, m, k: n * (m + k)):
+        b, (n, m, k) = len(rows), shapes[rows[0]].tolist()
+        if not n or not m + k:
+            continue
+        pred, gt = positions(preds.counts, rows), positions(gts.counts, rows)
+        boxes = preds.flat[pred].reshape(b, n, 4)
+        iou = pairwise_iou(boxes, gts.flat[gt].reshape(b, m, 4))
+        if agree is not None:
+            iou = np.where(agree(pred.reshape(b, n, 1), gt.reshape(b, 1, m)), iou, 0.0)
+        regions = ignore.take(rows).flat.reshape(b, k, 4)
+        order = np.tile(np.arange(n), (b, 1))
+        if most_overlap_first:
+            order = np.argsort(-iou.max(axis=2, initial=0.0), axis=1, kind="stable")
+        matched = _match(
+            np.take_along_axis(iou, order[..., None], axis=1),
+            np.take_along_axis(covered_share(boxes, regions), order, axis=1),
+            wanted[gt].reshape(b, m),
+            thresholds,
+        )
+        back = np.take_along_axis(matched, np.argsort(order, axis=1)[:, None, :], axis=2)
+        result[:, pred] = np.swapaxes(back, 0, 1).reshape(len(thresholds), -1)
+    return result
+
+
+def _match(iou: Array, share: Array, wanted: Mask, thresholds: Array) -> NDArray[np.int8]:
+    """COCO's matching of many entries of one shape.
+
+    A wanted reference box comes before one that does not count and before an ignored region, of which the one with the
+    larger overlap is chosen; a region can be chosen any number of times. Among equal IoUs the last reference box is
+    taken.
+
+    Args:
+        iou: ``(b, n, m)``, predictions in the order in which they choose.
+        share: ``(b, n)`` of each prediction in one ignored region.
+        wanted: ``(b, m)`` whether the reference box counts.
+        thresholds: ``(t,)``.
+
+    Returns:
+        ``(b, t, n)`` what each prediction is matched with.
+    """
+    b, n, _ = iou.shape
+    wanted = wanted[:, None, :]
+    taken = np.zeros((b, len(thresholds), iou.shape[2]), dtype=bool)
+    matched = np.full((b, len(thresholds), n), _NOTHING, dtype=np.int8)
+    for i in range(n):
+        own, covered = iou[:, None, i], share[:, None, i]
+        free = (own >= thresholds[:, None]) & ~taken
+        hit = np.asarray((free & wanted).any(axis=2))
+        pool = np.where(hit[..., None], free & wanted, free)
+        best = np.where(pool, own, -1.0).max(axis=2, initial=-1.0)
+        equal = pool & (own == best[..., None])
+        chosen = equal & (equal[..., ::-1].cumsum(axis=2)[..., ::-1] == 1)
+        ignored = is_ignored(covered, hit, thresholds)
+        taken |= chosen & ~(ignored & (covered >= best))[..., None]
+        matched[..., i] = np.where(hit, _WANTED, np.where(ignored | chosen.any(axis=2), _UNWANTED, _NOTHING))
+    return matched
+
+
+class Curve(NamedTuple):
+    """A line of a plot: `x` and `y` of equal length, `x` not falling; `low` and `high` bound `y` where known.
+
+    A curve of one point is an operating point: boxes that are all tied have no curve.
+    """
+
+    name: str
+    x: Array
+    y: Array
+    low: Array | None = None
+    high: Array | None = None
+
+
+# Cells of the arrays of weights by boxes that are worked on at once.
+_WEIGHT_CELLS = 1 << 20
+
+
+def read_curve(
+    ranked: RankedBoxes, threshold: int, weights: Array, *, one_by_one: bool = False
+) -> Iterator[tuple[Array, Array, Array]]:
+    """How many boxes are right, and how many count, up to each point of a curve, where each image has a weight.
+
+    The points are the ends of groups of equal keys that have a right box. After a group without one, recall is as
+    before and more boxes are false, so no best value is found there.
+
+    Args:
+        ranked: boxes of one label.
+        threshold: index of the IoU threshold.
+        weights: ``(rows, images)``.
+        one_by_one: whether boxes of equal stated confidence are groups of their own.
+
+    Yields:
+        Some rows of the weights, and of these the right boxes and those that count, ``(rows, points)``; nothing where
+        no box is right.
+
+    Example:
+        >>> hit = np.array([[True, False, True, False]])
+        >>> ranked = RankedBoxes(np.zeros(4, int), np.array([-0.9, -0.8, -0.8, np.inf]), hit, hit | True, np.array([2]))
+        >>> [(hits.tolist(), boxes.tolist()) for _, hits, boxes in read_curve(ranked, 0, np.ones((1, 1)))]
+        [([[1.0, 2.0]], [[1.0, 3.0]])]
+    """
+    from scipy.sparse import csr_array
+
+    order = np.argsort(ranked.key, kind="stable")
+    key, image = ranked.key[order], ranked.image[order]
+    hit, counts = (mask[threshold, order].astype(np.float64) for mask in (ranked.hit, ranked.counts))
+    if not hit.any():
+        return
+    is_end = np.append(key[1:] != key[:-1], True)
+    if one_by_one:
+        is_end |= np.isfinite(key)
+    ends = np.flatnonzero(is_end) + 1
+    ends = ends[np.add.reduceat(hit, np.append(0, ends[:-1])) > 0]
+    last = int(ends[-1])
+    # What each image adds at each point, which is mostly nothing, times how much it weighs.
+    places = np.searchsorted(ends, np.arange(last), side="right"), image[:last]
+    added = [csr_array((values[:last], places), shape=(len(ends), weights.shape[1])) for values in (hit, counts)]
+    rows = max(1, _WEIGHT_CELLS // last)
+    for block in (weights[start : start + rows] for start in range(0, len(weights), rows)):
+        # By rows, in which sums along a curve are as exact as they are fast.
+        hits, boxes = (np.ascontiguousarray((one @ block.T).cumsum(axis=0).T) for one in added)
+        yield block, hits, boxes
+
+
+def totals(ranked: RankedBoxes, threshold: int) -> tuple[int, int, int]:
+    """Right boxes, boxes that count and reference boxes of all images.
+
+    Example:
+        >>> hit = np.array([[True, False]])
+        >>> totals(RankedBoxes(np.array([0, 1]), np.zeros(2), hit, hit | True, np.array([1, 0])), 0)
+        (1, 2, 1)
+    """
+    return int(ranked.hit[threshold].sum()), int(ranked.counts[threshold].sum()), int(ranked.references.sum())
+
+
+#: False boxes per image at which sensitivity is read; the mean of the seven is the FROC score.
+FROC_RATES = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+
+
+class Sensitivities(NamedTuple):
+    """Sensitivity at fixed numbers of false boxes per image, and the mean over them, the FROC score."""
+
+    at_rates: tuple[Jackknifed, ...]
+    mean: Jackknifed
+
+
+def sensitivity_at_false_positives(
+    ranked: RankedImages,
+    rates: Sequence[float] = FROC_RATES,
+    *,
+    iou_threshold: float = 0.5,
+    groups: Sequence[Any] | None = None,
+    seed: int = 0,
+) -> Sensitivities:
+    """The best sensitivity with at most so many false boxes per image.
+
+    Args:
+        ranked: of :func:`rank_boxes`, by score or in the order of emission.
+        rates: false boxes per image.
+        iou_threshold: from which a box is right, one of ``ranked.iou_thresholds``.
+        groups: the patient of each image, where known; the images of one patient are then left out together.
+        seed: of what is left out.
+
+    Returns:
+        Metrics in [0, 1]; NaN without a reference box.
+
+    Raises:
+        ValueError: an argument is out of its range; boxes that are all tied have no sensitivity at another rate.
+
+    Example:
+        One finding of two is found at once, the other after a false box on two images.
+
+        >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass"] * 2,
+        ...                     pred=[[0, 0, 10, 9], [20, 20, 30, 30], [50, 50, 60, 60]], pred_scores=[0.9, 0.8, 0.7])
+        >>> ranked = rank_boxes([image, Prediction("b", 100, 100)])
+        >>> found = sensitivity_at_false_positives(ranked, [0.25, 0.5])
+        >>> [one.value for one in found.at_rates], found.mean.value
+        ([0.5, 1.0], 0.75)
+
+    Source: Setio et al., LUNA16, Medical Image Analysis 2017, for the seven rates and their mean; Bunch et al., A
+    free-response approach to the measurement and characterization of radiographic observer performance, 1977.
+    """
+    boxes, t = ranked.of_label(None), ranked.threshold_index(iou_threshold)
+    parts = Parts.of(groups, ranked.images, seed)
+    weights = np.concatenate([np.ones((1, parts.parts)), parts.without_each])
+    of_part = np.bincount(parts.of_image, minlength=parts.parts)
+    found = _sensitivities(boxes.by_group(parts.of_image), t, of_part, weights, np.asarray(rates))
+    *at_rates, mean = (
+        Jackknifed(float(column[0]), column[1:], parts.units) for column in (*found.T, found.mean(axis=1))
+    )
+    return Sensitivities(tuple(at_rates), mean)
+
+
+def froc_curve(ranked: RankedImages, iou_threshold: float = 0.5, *, name: str = "") -> Curve:
+    """Sensitivity against false boxes per image: a staircase, which rises at its points; one point for tied boxes.
+
+    Args:
+        ranked: of :func:`rank_boxes`.
+        iou_threshold: from which a box is right, one of ``ranked.iou_thresholds``.
+        name: of the curve.
+
+    Returns:
+        ``x`` false boxes per image, ``y`` sensitivity; the last point takes in all boxes. Without a reference box the
+        curve has no point.
+
+    Raises:
+        ValueError: an argument is out of its range.
+
+    Example:
+        >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass"] * 2,
+        ...                     pred=[[0, 0, 10, 9], [20, 20, 30, 30], [50, 50, 60, 60]], pred_scores=[0.9, 0.8, 0.7])
+        >>> froc_curve(rank_boxes([image]), name="mass")[:3]
+        ('mass', array([0., 1., 1.]), array([0.5, 1. , 1. ]))
+        >>> froc_curve(rank_boxes([image], ranking="tied"))[1:3]
+        (array([1.]), array([1.]))
+    """
+    boxes, t = ranked.of_label(None), ranked.threshold_index(iou_threshold)
+    if not boxes.references.any():
+        return Curve(name, np.zeros(0), np.zeros(0))
+    found, predicted, references = totals(boxes, t)
+    x = y = np.zeros(0)
+    for _, hits, counted in read_curve(boxes, t, np.ones((1, ranked.images))):
+        x, y = (counted[0] - hits[0]) / ranked.images, hits[0] / references
+    # And with all boxes.
+    x, y = np.append(x, (predicted - found) / ranked.images), np.append(y, found / references)
+    if ranked.ranking == "tied":
+        x, y = x[-1:], y[-1:]
+    return Curve(name, x, y)
+
+
+def _sensitivities(ranked: RankedBoxes, t: int, images: Indices, weights: Array, rates: Array) -> Array:
+    """The best sensitivity at each rate under each row of weights of the groups, ``(rows, rates)``.
+
+    Args:
+        ranked: boxes by group.
+        t: index of the IoU threshold.
+        images: ``(groups,)`` number of images.
+        weights: ``(rows, groups)``.
+        rates: ``(rates,)``.
+    """
+    best = [
+        np.append(0.0, found)[np.searchsorted(false, rates, side="right")]
+        for block, hits, boxes in read_curve(ranked, t, weights)
+        for false, found in zip(ratio(boxes - hits, (block @ images)[:, None]), hits, strict=True)
+    ]
+    found = np.array(best) if best else np.zeros((len(weights), len(rates)))
+    references = (weights @ ranked.references)[:, None]
+    return np.where(references > 0, ratio(found, references), np.nan)
+
+
+#: In the table of metrics.
+IMAGE_AUROC = {
+    "auroc": Metric(
+        "AUROC of images",
+        "how often an image with a finding ranks above one without, ties counting half: by the largest stated "
+        "confidence of its boxes; where any box has none, by the share of its answers, sampled ones among them, with a "
+        "box",
+    )
+}
+
+
+def image_auroc(images: Sequence[Prediction], *, groups: Sequence[Any] | None = None, seed: int = 0) -> Jackknifed:
+    """Area under the ROC curve of images with a finding against images without one.
+
+    Args:
+        images: with their answers. Where every box states a confidence, an image's score is the largest one, and an
+            image without a box comes last; elsewhere it is the share of its answers with a box, the judged one and
+            sampled ones.
+        groups: the patient of each image, where known; the images of one patient are then left out together.
+        seed: of what is left out.
+
+    Returns:
+        In [0, 1]; NaN where all images have a finding or none has, and where neither confidences are stated nor
+        answers were sampled for every image: yes and no are no ranking.
+
+    Example:
+        The normal image ranks below one of two images with a finding.
+
+        >>> found = {"width": 99, "height": 99, "gt": [[0, 0, 9, 9]], "gt_labels": ["mass"]}
+        >>> sure = Prediction("a", **found, pred=[[0, 0, 9, 9], [20, 20, 30, 30]], pred_scores=[0.3, 0.9])
+        >>> normal = Prediction("c", 99, 99, pred=[[0, 0, 9, 9]], pred_scores=[0.4])
+        >>> image_auroc([sure, Prediction("b", **found), normal]).value
+        0.5
+
+    Source: Hanley and McNeil, The Meaning and Use of the Area under a ROC Curve, Radiology 1982.
+    """
+    score, positive = _image_scores(images), np.array([not image.is_normal for image in images], dtype=bool)
+    parts = Parts.of(groups, len(images), seed)
+    value, *left_out = (
+        _area_under_roc(score[kept & positive], score[kept & ~positive])
+        for kept in (parts.of_image != part for part in range(-1, parts.parts))
+    )
+    # Of patients with a finding, or without: the fewer of them bound what is known.
+    units = group_numbers(groups, len(images))
+    fewest = min(len(np.unique(units[side])) for side in (positive, ~positive))
+    return Jackknifed(value, np.array(left_out), fewest)
+
+
+def _image_scores(images: Sequence[Prediction]) -> Array:
+    """How sure each answer is that there is a finding, ``(images,)``; NaN where that is not known."""
+    batch = PredictionBatch.of(images)
+    if batch.states_confidences:
+        return np.array([image.pred_scores.max(initial=-np.inf) for image in batch.answers])
+    if not all(image.sampled_boxes for image in images):
+        return np.full(len(images), np.nan)
+    counts = ((len(image.pred), *image.sampled_boxes) for image in batch.answers)
+    return np.array([sum(n > 0 for n in several) / len(several) for several in counts])
+
+
+def _area_under_roc(positive: Array, negative: Array) -> float:
+    if np.isnan(positive).any() or np.isnan(negative).any():
+        return np.nan
+    negative = np.sort(negative)
+    # Σ over pairs of (positive above negative) + (equal) / 2
+    above = sum(np.searchsorted(negative, positive, side).sum() / 2 for side in ("left", "right"))
+    return float(ratio_or_nan(above, len(positive) * len(negative)))
 
 
 def average_precision(
@@ -70,7 +772,7 @@ def average_precision(
     """Average precision of one label, or of all boxes of a ranking that compared no labels.
 
     Args:
-        ranked: of :func:`grounding_rewards.metrics.ranking.rank_boxes`.
+        ranked: of :func:`rank_boxes`.
         iou_threshold: from which a box is right, one of ``ranked.iou_thresholds``.
         label: of the finding; None where labels were not compared.
         interpolation: precision is averaged at ``"101"`` recall levels as COCO does, at ``"11"`` as VOC did until 2009,
@@ -84,9 +786,7 @@ def average_precision(
         ValueError: an argument is out of its range.
 
     Example:
-        >>> from grounding_rewards.metrics.answered_image import AnsweredImage
-        >>> from grounding_rewards.metrics.ranking import rank_boxes
-        >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"],
+        >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"],
         ...                     pred=[[50, 50, 60, 60], [0, 0, 10, 9]], pred_scores=[0.3, 0.8])
         >>> average_precision(rank_boxes([image])), average_precision(rank_boxes([image]), 0.95)
         (1.0, 0.0)
@@ -107,7 +807,7 @@ def mean_average_precision(
     """Average precision, averaged over the labels that some image has and over IoU thresholds.
 
     Args:
-        ranked: of :func:`grounding_rewards.metrics.ranking.rank_boxes`. Where it compared no labels, all boxes are of
+        ranked: of :func:`rank_boxes`. Where it compared no labels, all boxes are of
             one label.
         iou_thresholds: of ``ranked.iou_thresholds``; None takes all of them.
         interpolation: as for :func:`average_precision`.
@@ -121,9 +821,7 @@ def mean_average_precision(
     Example:
         One of two labels is found; 0.9 is the IoU.
 
-        >>> from grounding_rewards.metrics.answered_image import AnsweredImage
-        >>> from grounding_rewards.metrics.ranking import rank_boxes
-        >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass", "effusion"],
+        >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass", "effusion"],
         ...                     pred=[[0, 0, 10, 9]], pred_labels=["Mass"], pred_scores=[0.8])
         >>> ranked = rank_boxes([image], label_matching="exact")
         >>> mean_average_precision(ranked, [0.5]), mean_average_precision(ranked, [0.5, 0.95])
@@ -160,11 +858,9 @@ def jackknifed_mean_average_precision(
         ValueError: as :func:`mean_average_precision`, or there is not one group per image.
 
     Example:
-        >>> from grounding_rewards.metrics.answered_image import AnsweredImage
-        >>> from grounding_rewards.metrics.ranking import rank_boxes
-        >>> hit = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 10]],
+        >>> hit = Prediction("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 10]],
         ...                    pred_labels=["mass"], pred_scores=[0.9])
-        >>> miss = AnsweredImage("b", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"])
+        >>> miss = Prediction("b", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"])
         >>> ranked = rank_boxes([hit, miss] * 10, [0.5], label_matching="exact")
         >>> found = jackknifed_mean_average_precision(ranked, interpolation="all").estimate
         >>> round(found.value, 3), round(found.low, 3), round(found.high, 3)
@@ -197,9 +893,7 @@ def precision_recall_curve(ranked: RankedImages, iou_threshold: float = 0.5, *, 
         ValueError: as :func:`average_precision`.
 
     Example:
-        >>> from grounding_rewards.metrics.answered_image import AnsweredImage
-        >>> from grounding_rewards.metrics.ranking import rank_boxes
-        >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass", "mass"],
+        >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass", "mass"],
         ...                     pred=[[0, 0, 10, 9]], pred_scores=[0.8])
         >>> curve = precision_recall_curve(rank_boxes([image]), name="mass")
         >>> curve.x[[0, 50, 51]], curve.y[[0, 50, 51]]
@@ -275,7 +969,7 @@ def _precision_recall(ranked: RankedBoxes, t: int, weights: Array) -> Iterator[t
         yield ratio(hits, (block @ ranked.references)[:, None]), precision_envelope(ratio(hits, boxes))
 
 
-def query_ap_sums(images: Sequence[AnsweredImage], *, label_matching: str = "ignore") -> Array:
+def query_ap_sums(images: Sequence[Prediction], *, label_matching: str = "ignore") -> Array:
     """The APs of each image's queries added up, and their number.
 
     Args:
@@ -289,7 +983,7 @@ def query_ap_sums(images: Sequence[AnsweredImage], *, label_matching: str = "ign
     Example:
         Two queries: of the mass the second box is right, of the nodule none is written.
 
-        >>> image = AnsweredImage("a", 99, 99, gt=[[0, 0, 9, 9], [50, 50, 60, 60]], gt_labels=["mass", "nodule"],
+        >>> image = Prediction("a", 99, 99, gt=[[0, 0, 9, 9], [50, 50, 60, 60]], gt_labels=["mass", "nodule"],
         ...                     pred=[[20, 20, 30, 30], [0, 0, 9, 8]], pred_labels=["mass", "Mass"])
         >>> query_ap_sums([image])
         array([[0.5, 2. ]])
@@ -313,14 +1007,14 @@ def query_ap_sums(images: Sequence[AnsweredImage], *, label_matching: str = "ign
     return sums
 
 
-def _compared(images: Sequence[AnsweredImage], label_matching: str) -> str:
+def _compared(images: Sequence[Prediction], label_matching: str) -> str:
     names = {label_name(label, "exact") for image in images for label in image.gt_labels}
     if "" in names or names <= {UNNAMED}:
         return "ignore"
     return "exact" if label_matching == "ignore" else label_matching
 
 
-def _asked(image: AnsweredImage, compared: str) -> AnsweredImage:
+def _asked(image: Prediction, compared: str) -> Prediction:
     """The image with the name of its findings, if they have one name, for boxes without any."""
     if all(image.pred_labels) or len({label_name(label, compared) for label in image.gt_labels}) != 1:
         return image
@@ -357,7 +1051,7 @@ class RankingMetrics(NamedTuple):
     @classmethod
     def of(
         cls,
-        images: Sequence[AnsweredImage],
+        images: Sequence[Prediction],
         label_matching: str = "ignore",
         iou_thresholds: Sequence[float] = AP_THRESHOLDS,
     ) -> RankingMetrics:
@@ -369,7 +1063,7 @@ class RankingMetrics(NamedTuple):
             iou_thresholds: of average precision, each in (0, 1].
 
         Example:
-            >>> RankingMetrics.of([AnsweredImage("a", 9, 9, pred=[[0, 0, 5, 5]])])[:2]
+            >>> RankingMetrics.of([Prediction("a", 9, 9, pred=[[0, 0, 5, 5]])])[:2]
             ('tied', (('ap', 'ignore'),))
         """
         stated = not any(np.isnan(image.pred_scores).any() for image in images) and any(
@@ -425,7 +1119,7 @@ class RankingMetrics(NamedTuple):
                 )
         return found
 
-    def rank(self, images: Sequence[AnsweredImage], iou_thresholds: Sequence[float] = ()) -> dict[str, RankedImages]:
+    def rank(self, images: Sequence[Prediction], iou_thresholds: Sequence[float] = ()) -> dict[str, RankedImages]:
         """The boxes as each kind of average precision ranks them, by the beginning of its key.
 
         Args:
@@ -433,7 +1127,7 @@ class RankingMetrics(NamedTuple):
             iou_thresholds: at which boxes are matched, beside those of the metrics.
 
         Example:
-            >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["x"])
+            >>> image = Prediction("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["x"])
             >>> list(RankingMetrics.of([image]).rank([image]))
             ['ap']
         """
@@ -465,7 +1159,7 @@ class RankingMetrics(NamedTuple):
             ValueError: a word is unknown.
 
         Example:
-            >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["x"], pred=[[0, 0, 5, 5], [6, 6, 9, 9]])
+            >>> image = Prediction("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["x"], pred=[[0, 0, 5, 5], [6, 6, 9, 9]])
             >>> metrics = RankingMetrics.of([image])
             >>> metrics.jackknifed(metrics.rank([image]))["ap_50"].value
             0.5
@@ -485,12 +1179,12 @@ class RankingMetrics(NamedTuple):
         return found
 
 
-def can_compare_labels(images: Sequence[AnsweredImage]) -> bool:
+def can_compare_labels(images: Sequence[Prediction]) -> bool:
     """Whether any predicted box has a label, and every reference box one to compare it with.
 
     Example:
-        >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["mass"], pred=[[0, 0, 5, 5]])
-        >>> can_compare_labels([image]), can_compare_labels([image, AnsweredImage("b", 9, 9, pred=image.pred,
+        >>> image = Prediction("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["mass"], pred=[[0, 0, 5, 5]])
+        >>> can_compare_labels([image]), can_compare_labels([image, Prediction("b", 9, 9, pred=image.pred,
         ...     pred_labels=["x"])])
         (False, True)
     """

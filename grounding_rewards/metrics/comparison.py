@@ -27,7 +27,7 @@ worse.
 * By label and by size the metrics are those of the reference boxes alone: a false box belongs to no finding.
   Labels that differ in case and white space are one; under `synonyms` so are two words for one finding.
 * The sizes of reference boxes are their parts of the area of the image
-  (:data:`grounding_rewards.metrics.ranking.IMAGE_AREAS`).
+  (:data:`grounding_rewards.metrics.average_precision.IMAGE_AREAS`).
 
 B is called better or worse by one rule, :func:`direction`: the interval excludes 0 and Holm's p is below 0.05. Else no
 change is shown, and there may be one, as large as the interval says. The verdict says of mean IoU, of F1 and of the
@@ -67,30 +67,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.boxes import box_area
+from grounding_rewards.common.formatting import NO_VALUE, capitalised, finite_or_none, format_value, html_table
 from grounding_rewards.common.numeric import Array, ratio_or_nan
-from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage, ImageBatch, patients_of
-from grounding_rewards.metrics.average_precision import RankingMetrics
-from grounding_rewards.metrics.counts import (
+from grounding_rewards.metrics.average_precision import IMAGE_AREAS, RankingMetrics
+from grounding_rewards.metrics.detection import (
     BoxGroups,
     MatchedImages,
     label_groups,
     reference_sums,
 )
-from grounding_rewards.metrics.estimates import (
-    NOTHING,
-    SIGNED,
-    Estimate,
-    Metric,
-    capitalised,
-    finite_or_none,
-    format_estimate,
-    format_value,
-    html_table,
-)
 from grounding_rewards.metrics.evaluation import CORE_METRICS
 from grounding_rewards.metrics.image_dependence import IMAGE_DEPENDENCE, dependence_sums
 from grounding_rewards.metrics.intervals import (
+    SIGNED,
+    Estimate,
     Jackknifed,
+    Metric,
+    format_estimate,
     group_numbers,
     jackknifed_difference,
     jackknifed_ratio,
@@ -98,7 +91,7 @@ from grounding_rewards.metrics.intervals import (
     share_estimate,
     sum_by_group,
 )
-from grounding_rewards.metrics.ranking import IMAGE_AREAS
+from grounding_rewards.metrics.prediction import UNNAMED, Prediction, PredictionBatch, patients_of
 
 # Cells of an array of draws by units.
 _CELLS = 1 << 21
@@ -421,8 +414,8 @@ class RunDifference:
 
 
 def compare_runs(
-    a: Sequence[AnsweredImage],
-    b: Sequence[AnsweredImage],
+    a: Sequence[Prediction],
+    b: Sequence[Prediction],
     *,
     label_matching: str = "ignore",
     main: str = MAIN_METRIC,
@@ -449,8 +442,8 @@ def compare_runs(
 
     Example:
         >>> truth = {"width": 99, "height": 99, "gt": [[0, 0, 9, 9]], "gt_labels": ["mass"]}
-        >>> a = [AnsweredImage(str(i), **truth, pred=[[0, 0, 9, 3]]) for i in range(8)]
-        >>> b = [AnsweredImage(str(i), **truth, pred=[[0, 0, 9, 6]]) for i in range(8)]
+        >>> a = [Prediction(str(i), **truth, pred=[[0, 0, 9, 3]]) for i in range(8)]
+        >>> b = [Prediction(str(i), **truth, pred=[[0, 0, 9, 6]]) for i in range(8)]
         >>> found = compare_runs(a, b)
         >>> f1 = found.metrics["f1_50"]
         >>> f1.difference, f1.units, f1.p
@@ -562,7 +555,7 @@ def _changes(
 
 
 def _ranked_changes(
-    a: Sequence[AnsweredImage], b: Sequence[AnsweredImage], label_matching: str, groups: Sequence[Any], **drawn: int
+    a: Sequence[Prediction], b: Sequence[Prediction], label_matching: str, groups: Sequence[Any], **drawn: int
 ) -> dict[str, Change]:
     """Average precision and sensitivities, which a single image does not have; Holm's p still to come."""
     by_rank = RankingMetrics.of([*a, *b], label_matching)
@@ -586,14 +579,14 @@ def _change(metric: Metric, a: Jackknifed, b: Jackknifed, units: Units, p: float
     return Change(metric, a.estimate, b.estimate, jackknifed_difference(a, b).estimate, units, p, math.nan)
 
 
-def _size_groups(images: Sequence[AnsweredImage]) -> BoxGroups:
-    batch = ImageBatch.of(images)
+def _size_groups(images: Sequence[Prediction]) -> BoxGroups:
+    batch = PredictionBatch.of(images)
     image_areas = np.repeat(batch.sizes.prod(axis=1), batch.gt.counts)
     groups = {name: size.holds(box_area(batch.gt.flat), image_areas) for name, size in IMAGE_AREAS.items()}
     return {name: members for name, members in groups.items() if members.any()}
 
 
-def _by_id(images: Sequence[AnsweredImage], run: str) -> dict[str, AnsweredImage]:
+def _by_id(images: Sequence[Prediction], run: str) -> dict[str, Prediction]:
     by_id = {image.id: image for image in images}
     if len(by_id) < len(images):
         twice = next(name for name, count in Counter(image.id for image in images).most_common(1))
@@ -604,7 +597,7 @@ def _by_id(images: Sequence[AnsweredImage], run: str) -> dict[str, AnsweredImage
     return by_id
 
 
-def _check_references(pairs: Sequence[tuple[AnsweredImage, AnsweredImage]], in_a: int, in_b: int) -> None:
+def _check_references(pairs: Sequence[tuple[Prediction, Prediction]], in_a: int, in_b: int) -> None:
     if not pairs:
         raise ValueError(
             f"Expected images that both runs have, got none: {in_a} in A and {in_b} in B, and no id in common. "
@@ -619,7 +612,7 @@ def _check_references(pairs: Sequence[tuple[AnsweredImage, AnsweredImage]], in_a
         )
 
 
-def _reference_that_differs(a: AnsweredImage, b: AnsweredImage) -> str:
+def _reference_that_differs(a: Prediction, b: Prediction) -> str:
     one, other = (
         {
             # Lists of a few numbers are compared faster than arrays of them.
@@ -675,5 +668,5 @@ def p_cell(p: float) -> str:
         ('0.031', '< 0.001', '–')
     """
     if math.isnan(p):
-        return NOTHING
+        return NO_VALUE
     return f"< {_SMALLEST_P:g}" if p < _SMALLEST_P else f"{p:.3f}"

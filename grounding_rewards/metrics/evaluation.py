@@ -18,18 +18,25 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grounding_rewards.common.atomic_files import write_whole
+from grounding_rewards.common.formatting import html_table
 from grounding_rewards.common.numeric import Array
-from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage, patients_of
-from grounding_rewards.metrics.answers import confidence_notes, reading_notes
-from grounding_rewards.metrics.areas import CLASS_MEAN_IOU, class_mean_iou_estimate
 from grounding_rewards.metrics.average_precision import (
     AP_THRESHOLDS,
+    IMAGE_AREAS,
+    IMAGE_AUROC,
+    Curve,
+    RankedImages,
     RankingMetrics,
     can_compare_labels,
+    froc_curve,
+    image_auroc,
     jackknifed_mean_average_precision,
     precision_recall_curve,
+    rank_boxes,
 )
-from grounding_rewards.metrics.counts import (
+from grounding_rewards.metrics.baselines import BLANK, CONSTANT, CONSTANT_OF_THESE, NOTHING_FOUND, WHOLE_IMAGE
+from grounding_rewards.metrics.confusion import Calibration, Confusion, calibration, confusion
+from grounding_rewards.metrics.detection import (
     BOUNDS,
     DETECTION_METRICS,
     SHARES,
@@ -37,40 +44,32 @@ from grounding_rewards.metrics.counts import (
     label_groups,
     reference_sums,
 )
-from grounding_rewards.metrics.curves import IMAGE_AUROC, Curve, froc_curve, image_auroc
-from grounding_rewards.metrics.estimates import (
-    UNIT,
-    Estimate,
-    Metric,
-    Metrics,
-    estimate_as_json,
-    estimate_from_json,
-    format_estimate,
-    html_table,
-)
 from grounding_rewards.metrics.image_dependence import (
-    BLANK,
-    CONSTANT,
-    CONSTANT_OF_THESE,
     IMAGE_DEPENDENCE,
-    NOTHING_FOUND,
-    WHOLE_IMAGE,
     ImageDependence,
     dependence_sums,
     image_dependence,
     shift_notes,
 )
 from grounding_rewards.metrics.intervals import (
+    UNIT,
+    Estimate,
     Jackknifed,
+    Metric,
+    Metrics,
+    estimate_as_json,
+    estimate_from_json,
+    format_estimate,
     group_numbers,
     jackknifed_difference,
     jackknifed_ratio,
     ratio_estimates,
     sum_by_group,
 )
-from grounding_rewards.metrics.outcomes import Calibration, Confusion, calibration, confusion
-from grounding_rewards.metrics.ranking import IMAGE_AREAS, RankedImages, rank_boxes
+from grounding_rewards.metrics.prediction import UNNAMED, Prediction, patients_of
+from grounding_rewards.metrics.read_predictions import confidence_notes, reading_notes
 from grounding_rewards.metrics.robustness import RobustnessPoint
+from grounding_rewards.metrics.segmentation import CLASS_MEAN_IOU, class_mean_iou_estimate
 
 #: Keys of the metrics that are shown first, beside the reward that an evaluation is about.
 CORE_METRICS = (
@@ -164,7 +163,7 @@ class Evaluation:
     above_constant: Metrics = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
     command: str = ""
-    images: Sequence[AnsweredImage] = ()
+    images: Sequence[Prediction] = ()
 
     def __repr__(self) -> str:
         name, own = next(iter(self.systems.items()))
@@ -256,18 +255,18 @@ class Evaluation:
         return pandas.DataFrame(rows)
 
 
-def answer_notes(images: Sequence[AnsweredImage]) -> list[str]:
+def answer_notes(images: Sequence[Prediction]) -> list[str]:
     """What a person should know of answers beside their metrics: how they were read, ranked and placed.
 
     Example:
-        >>> len(answer_notes([AnsweredImage("a", 9, 9, text="?", status="unparseable")]))
+        >>> len(answer_notes([Prediction("a", 9, 9, text="?", status="unparseable")]))
         1
     """
     return [*reading_notes(images), *confidence_notes(images), *shift_notes(images)]
 
 
 def evaluate(
-    systems: Mapping[str, Sequence[AnsweredImage]],
+    systems: Mapping[str, Sequence[Prediction]],
     measures: Measures,
     *,
     agreement: Mapping[str, Any] | None = None,
@@ -292,7 +291,7 @@ def evaluate(
         ValueError: a word of ``measures`` is unknown.
 
     Example:
-        >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]],
+        >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]],
         ...                     rewards={"R3": 0.8})
         >>> found = evaluate({"model": [image]}, Measures("R3"))
         >>> found.systems["model"]["mean_iou"].value, found.headings["ap_50"]
@@ -407,7 +406,7 @@ def write_evaluation(folder: str | Path, evaluation: Evaluation) -> None:
 
     Example:
         >>> import tempfile
-        >>> found = evaluate({"model": [AnsweredImage("a", 9, 9, rewards={"R3": 0.8})]}, Measures("R3"))
+        >>> found = evaluate({"model": [Prediction("a", 9, 9, rewards={"R3": 0.8})]}, Measures("R3"))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     write_evaluation(Path(folder), found)
         ...     stored = read_evaluation(Path(folder))
@@ -490,7 +489,7 @@ def _above_constant(model: Mapping[str, Jackknifed], constant: Mapping[str, Jack
     return {key: jackknifed_difference(constant[key], one).estimate for key, one in model.items() if key in constant}
 
 
-def _patient_numbers(images: Sequence[AnsweredImage]) -> Any:
+def _patient_numbers(images: Sequence[Prediction]) -> Any:
     """The patient of each image as a number; None where no patient is known."""
     patients = patients_of(images)
     return None if patients is None else group_numbers(patients, len(images))
@@ -540,7 +539,7 @@ def _by_size(
             yield GroupMetrics(name, boxes, {**found, "ap_50": _ap_50(ranked, measures, groups)})
 
 
-def _by_source(images: Sequence[AnsweredImage], measures: Measures, by_rank: RankingMetrics) -> Iterator[GroupMetrics]:
+def _by_source(images: Sequence[Prediction], measures: Measures, by_rank: RankingMetrics) -> Iterator[GroupMetrics]:
     """The metrics that are quoted, each over the images of one source; none where all are from one."""
     sources = sorted({image.source or _NO_SOURCE for image in images})
     for source in sources if len(sources) > 1 else ():
@@ -557,7 +556,7 @@ def _curves(ranked: RankedImages, read: Callable[..., Curve]) -> tuple[Curve, ..
     return tuple(read(ranked, iou, name=f"IoU {iou:g}") for iou in _CURVE_THRESHOLDS)
 
 
-def _facts(images: Sequence[AnsweredImage], measures: Measures) -> dict[str, Any]:
+def _facts(images: Sequence[Prediction], measures: Measures) -> dict[str, Any]:
     """What was measured, and how."""
     patients = {image.patient for image in images if image.patient is not None}
     unknown = sum(image.patient is None for image in images)

@@ -42,43 +42,41 @@ for Dyadic Data, Political Analysis 2015. Others ask a model again about blank o
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, permutations
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.boxes import BoxBatch, as_box_array, pad
+from grounding_rewards.boxes import BoxBatch, pad
+from grounding_rewards.common.formatting import finite_or_none, format_p
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.matching import match_batch
-from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage, ImageBatch, patients_of
-from grounding_rewards.metrics.answers import SIDE_BY_SIDE, asked_labels, reference_images
-from grounding_rewards.metrics.counts import MatchedImages
-from grounding_rewards.metrics.estimates import (
+from grounding_rewards.metrics.detection import MatchedImages
+from grounding_rewards.metrics.intervals import (
     SIGNED,
     Estimate,
     Metric,
     estimate_as_json,
-    finite_or_none,
     format_interval,
-    format_p,
+    group_numbers,
+    ratio_estimates,
+    student_factor,
 )
-from grounding_rewards.metrics.intervals import group_numbers, ratio_estimates, student_factor
+from grounding_rewards.metrics.prediction import Prediction, PredictionBatch, patients_of
 from grounding_rewards.overlap import pairwise_iou
-from grounding_rewards.rewards.grounding import GroundingReward, get_reward
 from grounding_rewards.rewards.label_matching import LabelCodes
-from grounding_rewards.rewards.scoring import score_boxes
 
 #: What an answer earns on an image: from IoUs ``(b, n, m)``, 0 where labels differ, and the numbers of predicted and of
 #: reference boxes ``(b,)``, to ``(b,)``.
 Earned = Callable[[Array, NDArray[Any], NDArray[Any]], Array]
 
 #: Which images answers are permuted among: those with as many reference boxes, with the same labels, or all.
-WITHIN: Mapping[str, Callable[[AnsweredImage], Any]] = {
+WITHIN: Mapping[str, Callable[[Prediction], Any]] = {
     "count": lambda image: len(image.gt),
     "labels": lambda image: tuple(sorted(image.gt_labels)),
     "all": lambda image: None,
@@ -111,14 +109,6 @@ _PAIRS = 1 << 17
 _FEW_PAIRINGS = 120
 # From how many reference boxes on, and from which mean IoU with those of another image, answers are of that image.
 _LEAST_SHIFTED, _SHIFTED = 10, 0.3
-# The constant box: patients are in so many parts, each of which is answered by the box of the others.
-_FOLDS = 5
-# Fewer boxes are no sample to fit one box to; of more images with boxes, so many are enough.
-_FEWEST_FITTED, _MOST_FITTED = 10, 2000
-# Boxes that the search begins from, and its steps and moves as parts of the image: of an edge, of the whole box.
-_STARTS, _CLIMBS = 64, 8
-_STEPS = (0.08, 0.04, 0.02, 0.01, 0.005)
-_MOVES = np.vstack([np.eye(4), -np.eye(4), [[1, 0, 1, 0], [-1, 0, -1, 0], [0, 1, 0, 1], [0, -1, 0, -1]]])
 _ANY_OVERLAP = float(np.nextafter(0.0, 1.0))
 
 
@@ -207,7 +197,7 @@ class ImageDependence:
 
 
 def image_dependence(
-    images: Sequence[AnsweredImage],
+    images: Sequence[Prediction],
     *,
     metric: str | Earned = "mean_iou",
     within: str = "count",
@@ -234,11 +224,11 @@ def image_dependence(
 
         >>> gt = [[[0, 0, 10, 10]], [[5, 0, 15, 10]]]
         >>> of = {"width": 20, "height": 20, "gt_labels": ["mass"]}
-        >>> looks = [AnsweredImage(str(k), gt=boxes, pred=boxes, **of) for k, boxes in enumerate(gt)]
+        >>> looks = [Prediction(str(k), gt=boxes, pred=boxes, **of) for k, boxes in enumerate(gt)]
         >>> found = image_dependence(looks)
         >>> round(found.value, 3), round(found.dealt, 3), round(found.dependence.value, 3)
         (1.0, 0.333, 0.667)
-        >>> blind = [AnsweredImage(str(k), gt=boxes, pred=gt[0], **of) for k, boxes in enumerate(gt)]
+        >>> blind = [Prediction(str(k), gt=boxes, pred=gt[0], **of) for k, boxes in enumerate(gt)]
         >>> image_dependence(blind).dependence.value, image_dependence(blind).distinct
         (0.0, 1)
     """
@@ -276,7 +266,7 @@ def image_dependence(
     )
 
 
-def _estimate(permuted: _Permuted, images: Sequence[AnsweredImage]) -> Estimate:
+def _estimate(permuted: _Permuted, images: Sequence[Prediction]) -> Estimate:
     sums = {"": permuted.sums(images).by_image}
     return ratio_estimates(sums, bounds={"": SIGNED}, groups=patients_of(images))[""]
 
@@ -292,11 +282,11 @@ class DependenceSums(NamedTuple):
     by_answer: Array
 
 
-def dependence_sums(images: Sequence[AnsweredImage], *, label_matching: str = "ignore") -> DependenceSums:
+def dependence_sums(images: Sequence[Prediction], *, label_matching: str = "ignore") -> DependenceSums:
     """The image dependence of mean IoU as ratios of sums, as other metrics are.
 
     Example:
-        >>> images = [AnsweredImage(name, 20, 20, gt=[box], gt_labels=["mass"], pred=[box])
+        >>> images = [Prediction(name, 20, 20, gt=[box], gt_labels=["mass"], pred=[box])
         ...           for name, box in (("a", [0, 0, 10, 10]), ("b", [5, 5, 15, 15]), ("c", [9, 9, 19, 19]))]
         >>> dependence_sums(images).by_answer.round(2)
         array([[0.93, 1.  ],
@@ -307,7 +297,7 @@ def dependence_sums(images: Sequence[AnsweredImage], *, label_matching: str = "i
     return _permute(images, _matched_iou, divisor, "count", label_matching).sums(images)
 
 
-def shift_notes(images: Sequence[AnsweredImage]) -> list[str]:
+def shift_notes(images: Sequence[Prediction]) -> list[str]:
     """A sentence where the answers fit the boxes of the next or the previous image, and not those of their own.
 
     Args:
@@ -317,7 +307,7 @@ def shift_notes(images: Sequence[AnsweredImage]) -> list[str]:
         >>> places = np.random.default_rng(0).integers(0, 90, (12, 2)).tolist()
         >>> boxes = [[[x, y, x + 9, y + 9]] for x, y in places]
         >>> of = {"width": 99, "height": 99, "gt_labels": ["mass"]}
-        >>> moved = [AnsweredImage(str(k), gt=boxes[k - 1], pred=boxes[k], **of) for k in range(12)]
+        >>> moved = [Prediction(str(k), gt=boxes[k - 1], pred=boxes[k], **of) for k in range(12)]
         >>> print(*shift_notes(moved))
         The answers fit the boxes of the next image (mean IoU 1.00) and not those of their own (0.00): answers and \
 images are joined off by one row. Join them by `id`.
@@ -379,7 +369,7 @@ class _Permuted:
         above[np.abs(above) < _ROUNDING] = 0.0
         return np.column_stack([above, self.divisor]) * self.is_measured
 
-    def sums(self, images: Sequence[AnsweredImage]) -> DependenceSums:
+    def sums(self, images: Sequence[Prediction]) -> DependenceSums:
         """See the top of this module."""
         by_answer = self.earned(self.of_answer)
         if not by_answer[:, 1].any():
@@ -412,7 +402,7 @@ class _Permuted:
 
 
 def _permute(
-    images: Sequence[AnsweredImage],
+    images: Sequence[Prediction],
     earned: Earned,
     divisor: Array,
     within: str,
@@ -480,7 +470,7 @@ def _permute(
     )
 
 
-def _groups(images: Sequence[AnsweredImage], within: str) -> dict[Any, list[int]]:
+def _groups(images: Sequence[Prediction], within: str) -> dict[Any, list[int]]:
     """The images among which answers are permuted, sorted, so that nothing depends on the order of the images."""
     groups: dict[Any, list[int]] = defaultdict(list)
     for k in sorted(range(len(images)), key=lambda k: images[k].id):
@@ -569,8 +559,8 @@ class _Boxes:
     codes: LabelCodes | None
 
     @classmethod
-    def of(cls, images: Sequence[AnsweredImage], label_matching: str, *, in_pixels: bool = False) -> _Boxes:
-        batch = ImageBatch.of(images)
+    def of(cls, images: Sequence[Prediction], label_matching: str, *, in_pixels: bool = False) -> _Boxes:
+        batch = PredictionBatch.of(images)
         sides = np.tile(np.ones_like(batch.sizes) if in_pixels else batch.sizes, 2)
         pred, gt = (
             BoxBatch(boxes.flat / np.repeat(sides, boxes.counts, axis=0), boxes.counts)
@@ -618,201 +608,3 @@ class _Boxes:
             size = max(1, _CELLS // max(1, int(n[alike[:1]].sum() * m[alike[:1]].sum())))
             for start in range(0, len(alike), size):
                 yield alike[start : start + size]
-
-
-#: The boxes and labels of one answer; the boxes in pixels of the image.
-BoxAnswer = tuple[Array, list[str]]
-
-CONSTANT, CONSTANT_OF_THESE = "constant box", "constant box of these images"
-NOTHING_FOUND, WHOLE_IMAGE = "nothing found", "whole image"
-#: What the model answers to images without anything to see.
-BLANK = "blank images"
-#: What no answer can better. A rightly empty answer earns the bonus, below 1, so that a mean reward cannot reach 1.
-REFERENCE = "reference as answer"
-
-
-def baseline_systems(
-    rows: Sequence[Mapping[str, Any]],
-    training: Iterable[Mapping[str, Any]] | None,
-    reward: GroundingReward,
-) -> dict[str, list[AnsweredImage]]:
-    """The answers that need no model; they stand beside a model's in every table.
-
-    Args:
-        rows: the images, see :func:`grounding_rewards.metrics.answers.read_answers`.
-        training: the images that the constant box is fitted on; without them it is fitted on those of other patients
-            among these images, and its name says so. Of no images there is no constant box.
-        reward: what the evaluation is about.
-
-    Returns:
-        By name: the reference itself, the constant box (:func:`constant_boxes`, of the training images that are asked
-        for the same labels), nothing found, and the whole image under the most frequent label.
-
-    Example:
-        >>> row = {"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 100}
-        >>> systems = baseline_systems([row], [row], get_reward("R3", box_format="qwen3-vl"))
-        >>> [(name, images[0].rewards["R3"]) for name, images in systems.items()]
-        [('reference as answer', 1.0), ('constant box', 1.0), ('nothing found', 0.0), ('whole image', 0.0)]
-    """
-    images = ImageBatch(reference_images(rows))
-    # With the names that rows without labels are given.
-    named = [{**row, "labels": image.gt_labels} for row, image in zip(rows, images, strict=True)]
-    constant = _constant_answers(images, named, None if training is None else list(training))
-    labels = Counter(chain.from_iterable(image.gt_labels for image in images)).most_common(1)
-    label = labels[0][0] if labels else UNNAMED
-    answers: dict[str, list[BoxAnswer]] = {REFERENCE: [(image.gt, list(image.gt_labels)) for image in images]}
-    if constant:
-        answers[CONSTANT_OF_THESE if training is None else CONSTANT] = constant
-    answers[NOTHING_FOUND] = [(np.zeros((0, 4)), [])] * len(images)
-    answers[WHOLE_IMAGE] = [(np.array([[0.0, 0.0, image.width, image.height]]), [label]) for image in images]
-    rewards = {**{name: get_reward(name) for name in SIDE_BY_SIDE}, reward.name: reward}
-    return {name: _with_boxes(images, given, rewards, reward.name) for name, given in answers.items()}
-
-
-def _with_boxes(
-    images: ImageBatch, answers: Sequence[BoxAnswer], rewards: Mapping[str, GroundingReward], main: str
-) -> list[AnsweredImage]:
-    boxes, labels = [boxes for boxes, _ in answers], [labels for _, labels in answers]
-    pred, written = BoxBatch.of(boxes, "pred"), list(chain.from_iterable(labels))
-    scores = {}
-    for name, reward in rewards.items():
-        if not reward.judges_boxes:
-            # A control that scores texts has no number for boxes.
-            scores[name] = [math.nan] * len(images)
-            continue
-        codes = reward.box_reward.label_codes(written, images.gt_labels) if reward.compares_labels else None
-        found = score_boxes(reward.box_reward, pred, images.gt, ignore=images.ignore, labels=codes)
-        scores[name] = found.reward.tolist()
-    return [
-        replace(
-            image,
-            pred=boxes[k],
-            pred_labels=tuple(labels[k]),
-            pred_scores=np.full(len(boxes[k]), np.nan),
-            status="boxes" if len(boxes[k]) else "empty",
-            rewards={name: values[k] for name, values in scores.items()},
-            # However often such a rule is asked, it answers the same.
-            sampled_rewards=(scores[main][k],),
-            sampled_read=(True,),
-            sampled_boxes=(len(boxes[k]),),
-        )
-        for k, image in enumerate(images)
-    ]
-
-
-def constant_boxes(rows: Iterable[Mapping[str, Any]]) -> dict[str, Array]:
-    """The best box, or boxes, for an answer that never looks: what reaches the highest mean IoU on the rows.
-
-    It is one of three: the median box of every label that at least half of the images carry, else of the most frequent
-    label; the median of all boxes; and one box that is fitted to all. The last two have the most frequent label.
-
-    Args:
-        rows: training images with ``boxes``, ``labels``, ``width`` and ``height``.
-
-    Returns:
-        By label one box ``(4,)``, as fractions of the image's width and height; none without any box.
-
-    Example:
-        >>> row = {"boxes": [[0, 0, 50, 100]], "labels": ["right lung"], "width": 100, "height": 200}
-        >>> constant_boxes([row, {**row, "boxes": [[0, 0, 30, 100]]}])
-        {'right lung': array([0. , 0. , 0.4, 0.5])}
-    """
-    boxes: list[Array] = []
-    by_label: dict[str, list[Array]] = defaultdict(list)
-    carried: dict[str, int] = defaultdict(int)
-    for row in rows:
-        size = np.array([row["width"], row["height"]] * 2, dtype=np.float64)
-        boxes.append(as_box_array(row["boxes"]) / size)
-        for box, label in zip(boxes[-1], row["labels"], strict=True):
-            by_label[label].append(box)
-        for label in set(row["labels"]):
-            carried[label] += 1
-    if not by_label:
-        return {}
-    gt = BoxBatch.of(boxes, "boxes")
-    usual = max(by_label, key=lambda label: carried[label])
-    chosen = [label for label in by_label if 2 * carried[label] >= len(boxes)] or [usual]
-    medians = {label: np.median(own, axis=0) for label, own in by_label.items()}
-    median = np.median(gt.flat, axis=0)
-    candidates = [{label: medians[label] for label in chosen}, {usual: median}]
-    if len(gt.flat) >= _FEWEST_FITTED:
-        candidates.append({usual: _fitted_box(gt, [median, *medians.values()])})
-    return max(candidates, key=lambda boxes: _mean_iou_of(np.array(list(boxes.values())), gt))
-
-
-def _mean_iou_of(boxes: Array, gt: BoxBatch) -> float:
-    """The mean IoU of an answer that is the same on all images."""
-    images = np.arange(len(gt.counts))
-    pred = BoxBatch(np.tile(boxes, (len(images), 1)), np.full(len(images), len(boxes)))
-    return float(_Boxes(pred, gt, None).earn(_matched_iou, images, images).sum()) / len(gt.flat)
-
-
-def _fitted_box(gt: BoxBatch, medians: Sequence[Array]) -> Array:
-    """The box of the largest mean IoU that a search by ever smaller steps finds, from the best of some boxes."""
-    counts = gt.counts[gt.counts > 0][:_MOST_FITTED]
-    boxes, starts = gt.flat[: counts.sum()], np.cumsum(counts) - counts
-
-    def matched_iou(tried: Array) -> Array:
-        return np.asarray(np.maximum.reduceat(pairwise_iou(tried, boxes), starts, axis=1).sum(axis=1))
-
-    tried = np.vstack([*medians, boxes[:: max(1, len(boxes) // _STARTS)]])
-    # A box of the training images fits itself too well to be left: several are tried.
-    found = [_climb(start, matched_iou) for start in tried[np.argsort(-matched_iou(tried))[:_CLIMBS]]]
-    return max(found, key=lambda box: float(matched_iou(box[None])[0]))
-
-
-def _climb(box: Array, height: Callable[[Array], Array]) -> Array:
-    """The box from which no smallest move leads higher."""
-    value = float(height(box[None])[0])
-    for step in _STEPS:
-        while True:
-            tried = box + step * _MOVES
-            heights = height(tried)
-            if heights.max() <= value + _ROUNDING:
-                break
-            box, value = tried[heights.argmax()], float(heights.max())
-    return box
-
-
-def _constant_by_question(
-    training: Sequence[Mapping[str, Any]], labels: Iterable[str]
-) -> dict[tuple[str, ...] | None, dict[str, Array]]:
-    """The constant boxes of the training images whose prompts name the same labels; under None those of all."""
-    by_question: dict[tuple[str, ...] | None, list[Mapping[str, Any]]] = defaultdict(list)
-    for row, asked in zip(training, asked_labels(training, labels), strict=True):
-        by_question[asked].append(row)
-    return {None: constant_boxes(training), **{asked: constant_boxes(rows) for asked, rows in by_question.items()}}
-
-
-def _constant_answers(
-    images: Sequence[AnsweredImage], rows: Sequence[Mapping[str, Any]], training: Sequence[Mapping[str, Any]] | None
-) -> list[BoxAnswer]:
-    """The constant answer to each image; without training images it is fitted on other patients. None without a box."""
-    labels = {label for image in images for label in image.gt_labels}
-    patient = group_numbers(patients_of(images), len(images))
-    folds = 1 if training is not None else min(_FOLDS, int(patient.max(initial=-1)) + 1)
-    answers: list[BoxAnswer] = [(np.zeros((0, 4)), [])] * len(images)
-    for fold in range(folds):
-        is_asked = patient % folds == fold
-        fitted = [row for row, held in zip(rows, is_asked, strict=True) if not held] if training is None else training
-        constant = _constant_by_question(fitted, labels)
-        for k in np.flatnonzero(is_asked).tolist():
-            boxes = constant.get(images[k].asked) or constant[None]
-            answers[k] = constant_answer(boxes, width=images[k].width, height=images[k].height)
-    return answers if any(labels for _, labels in answers) else []
-
-
-def constant_answer(boxes: Mapping[str, Array], *, width: float, height: float) -> BoxAnswer:
-    """The constant boxes put on one image.
-
-    Args:
-        boxes: from :func:`constant_boxes`.
-        width: of the image in pixels.
-        height: of the image in pixels.
-
-    Example:
-        >>> constant_answer({"heart": np.array([0.25, 0.5, 0.75, 1.0])}, width=100, height=200)
-        (array([[ 25., 100.,  75., 200.]]), ['heart'])
-    """
-    size = np.array([width, height] * 2, dtype=np.float64)
-    return np.array(list(boxes.values())).reshape(-1, 4) * size, list(boxes)

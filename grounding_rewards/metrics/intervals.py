@@ -59,8 +59,91 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from grounding_rewards.common.formatting import finite_or_none, format_value
 from grounding_rewards.common.numeric import Array, ratio_or_nan
-from grounding_rewards.metrics.estimates import COUNT, SIGNED, UNIT, Bounds, Estimate
+
+#: The ends of a metric's scale; infinite without any.
+Bounds = tuple[float, float]
+UNIT: Bounds = (0.0, 1.0)
+COUNT: Bounds = (0.0, math.inf)
+SIGNED: Bounds = (-math.inf, math.inf)
+
+
+class Metric(NamedTuple):
+    """A metric of an evaluation; tables, pages and `diff` take from here all that they show of it.
+
+    heading: for tables.
+    definition: one sentence for a person.
+    of: the function that computes it; its table says from what. None where several metrics are computed together.
+    lower_is_better: None where 0 is best from both sides.
+    is_share: how often something happens among things that are counted: its interval is that of
+        :mod:`grounding_rewards.metrics.intervals`.
+    bounds: the ends of its scale, which its interval does not cross: `UNIT`, `COUNT` or `SIGNED`.
+    """
+
+    heading: str
+    definition: str
+    of: Any = None
+    lower_is_better: bool | None = False
+    is_share: bool = False
+    bounds: Bounds = UNIT
+
+
+class Estimate(NamedTuple):
+    """A metric and the ends of its 95 % interval; all three are NaN where there is nothing to measure."""
+
+    value: float
+    low: float
+    high: float
+
+
+#: Metrics by key.
+Metrics = dict[str, Estimate]
+
+
+def estimate_as_json(estimate: Sequence[float]) -> dict[str, float | None]:
+    """A metric and the ends of its interval as plain values.
+
+    Example:
+        >>> estimate_as_json(Estimate(0.5, 0.4, float("nan")))
+        {'value': 0.5, 'low': 0.4, 'high': None}
+    """
+    return dict(zip(Estimate._fields, map(finite_or_none, estimate), strict=True))
+
+
+def estimate_from_json(stored: Mapping[str, float | None]) -> Estimate:
+    """What :func:`estimate_as_json` wrote.
+
+    Example:
+        >>> estimate_from_json({"value": 0.5, "low": 0.4, "high": None})
+        Estimate(value=0.5, low=0.4, high=nan)
+    """
+    ends = (stored.get(end) for end in Estimate._fields)
+    return Estimate(*(math.nan if end is None else float(end) for end in ends))
+
+
+def format_interval(estimate: tuple[float, float, float], *, signed: bool = False) -> str:
+    """The ends of an interval, or nothing where nothing was measured.
+
+    Example:
+        >>> format_interval(Estimate(0.67, 0.64, 0.7)), format_interval(Estimate(0.02, -0.01, 0.05), signed=True)
+        ('[0.640, 0.700]', '[-0.010, +0.050]')
+    """
+    _, low, high = estimate
+    if math.isnan(low) or math.isnan(high):
+        return ""
+    return f"[{format_value(low, signed=signed)}, {format_value(high, signed=signed)}]"
+
+
+def format_estimate(estimate: tuple[float, float, float], *, signed: bool = False) -> str:
+    """The value and its interval, for a sentence or a cell.
+
+    Example:
+        >>> format_estimate(Estimate(0.67, 0.64, 0.7)), format_estimate((float("nan"),) * 3)
+        ('0.670 [0.640, 0.700]', '–')
+    """
+    return f"{format_value(estimate[0], signed=signed)} {format_interval(estimate, signed=signed)}".rstrip()
+
 
 _TAIL = 0.025
 

@@ -20,7 +20,7 @@ Four metrics, over N images:
   rate is never below accuracy before the change times ``broken_share``.
 * ``broken_share`` = Σ 1[f(x) = y and f(x′) ≠ y] / Σ 1[f(x) = y], which many papers call attack success rate: of the
   images with a right answer the share that lost it.
-* ``mean_iou``, that of :mod:`grounding_rewards.metrics.counts`, on the changed images.
+* ``mean_iou``, that of :mod:`grounding_rewards.metrics.detection`, on the changed images.
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grounding_rewards.boxes import Boxes, valid_boxes
-from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.counts import MatchedImages
-from grounding_rewards.metrics.estimates import Estimate
-from grounding_rewards.metrics.intervals import ratio_estimates
+from grounding_rewards.metrics.detection import MatchedImages
+from grounding_rewards.metrics.intervals import Estimate, ratio_estimates
+from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.rewards.grounding import GroundingReward
 
 #: Every metric of a :class:`RobustnessPoint` and its heading in tables.
@@ -77,18 +76,18 @@ class AnswerPair:
         kept: ``(n,)`` bool: False for those of which the change has left too little to ask for them again.
     """
 
-    before: AnsweredImage
-    after: AnsweredImage
+    before: Prediction
+    after: Prediction
     moved: Boxes
     kept: np.ndarray
 
     @staticmethod
-    def unmoved(before: AnsweredImage, after: AnsweredImage) -> AnswerPair:
+    def unmoved(before: Prediction, after: Prediction) -> AnswerPair:
         """The answers to an image on which everything stayed in its place."""
         return AnswerPair(before, after, before.pred, np.ones(len(before.pred), dtype=bool))
 
 
-def is_right(image: AnsweredImage, reward: GroundingReward) -> bool:
+def is_right(image: Prediction, reward: GroundingReward) -> bool:
     """Whether an answer marks all that the reference marks and nothing else, ``f(x) = y``.
 
     Args:
@@ -97,7 +96,7 @@ def is_right(image: AnsweredImage, reward: GroundingReward) -> bool:
 
     Example:
         >>> from grounding_rewards import get_reward
-        >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]])
+        >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]])
         >>> is_right(image, get_reward("R3")), is_right(image, get_reward("R3", iou_threshold=0.9))
         (True, False)
     """
@@ -118,7 +117,7 @@ def is_same_answer(pair: AnswerPair, reward: GroundingReward) -> bool:
 
     Example:
         >>> from grounding_rewards import get_reward
-        >>> one, other = (AnsweredImage("a", 100, 100, pred=[[0, 0, 10, side]]) for side in (10, 8))
+        >>> one, other = (Prediction("a", 100, 100, pred=[[0, 0, 10, side]]) for side in (10, 8))
         >>> is_same_answer(AnswerPair.unmoved(one, other), get_reward("R3"))
         True
     """
@@ -153,13 +152,13 @@ def robustness_estimates(
     Args:
         pairs: one per image.
         reward: whose threshold, matcher and comparison of labels decide.
-        label_matching: of mean IoU, as in :mod:`grounding_rewards.metrics.counts`.
+        label_matching: of mean IoU, as in :mod:`grounding_rewards.metrics.detection`.
         groups: the patient of each image, where known; the images of one patient are then drawn together.
 
     Example:
         >>> from grounding_rewards import get_reward
         >>> from dataclasses import replace
-        >>> right = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 10]])
+        >>> right = Prediction("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 10]])
         >>> wrong = replace(right, pred=[[50, 50, 60, 60]])
         >>> pairs = [AnswerPair.unmoved(right, right), AnswerPair.unmoved(right, wrong)]
         >>> {key: estimate.value for key, estimate in robustness_estimates(pairs, get_reward("R3")).items()}
@@ -179,6 +178,6 @@ def robustness_estimates(
     return ratio_estimates(sums, shares=sums.keys() - {"mean_iou"}, groups=groups)
 
 
-def _labels(image: AnsweredImage, chosen: np.ndarray) -> list[str]:
+def _labels(image: Prediction, chosen: np.ndarray) -> list[str]:
     # Two boxes without a label agree with each other here; the reward lets None agree with nothing.
     return [label or "no label" for label, taken in zip(image.pred_labels, chosen, strict=True) if taken]

@@ -35,18 +35,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.columns import patient_of
+from grounding_rewards.common.formatting import NO_VALUE, finite_or_none, html_table, percent
 from grounding_rewards.common.numeric import Array, ratio, ratio_or_nan
-from grounding_rewards.metrics.answers import read_each, row_columns
-from grounding_rewards.metrics.estimates import (
-    NOTHING,
+from grounding_rewards.metrics.image_dependence import ImageDependence, image_dependence
+from grounding_rewards.metrics.intervals import (
     Estimate,
     estimate_as_json,
-    finite_or_none,
-    html_table,
-    percent,
+    jackknifed_ratio,
+    share_estimate,
+    sum_by_group,
 )
-from grounding_rewards.metrics.image_dependence import ImageDependence, image_dependence
-from grounding_rewards.metrics.intervals import jackknifed_ratio, share_estimate, sum_by_group
+from grounding_rewards.metrics.read_predictions import read_each, row_columns
 from grounding_rewards.parsing import STATUSES
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards import CONTROLS, SPECIFICATION_REWARDS
@@ -394,7 +393,7 @@ class SignalReport:
             why = sorted((name for name in CAUSES if one.causes[name]), key=lambda name: -one.causes[name])
             share, low, high = map(percent, one.no_spread)
             because = ", ".join(f"{percent(one.causes[name])} {CAUSES[name].title}" for name in why)
-            fit = NOTHING if one.iou_correlation is None else f"{one.iou_correlation:.2f}"
+            fit = NO_VALUE if one.iou_correlation is None else f"{one.iou_correlation:.2f}"
             numbers = f"{one.effective_group_size:.1f}", f"{one.mean:.3f}", fit
             rows.append([one.name, f"{share} [{low}, {high}]", because, *numbers])
         return ["reward", "no spread", "because", "effective size", "mean", "with IoU"], rows

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.metrics.answers import reference_images
+from grounding_rewards.metrics.read_predictions import reference_images
 from grounding_rewards.parsing import box_format_for_model_type
 
 if TYPE_CHECKING:

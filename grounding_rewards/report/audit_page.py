@@ -6,7 +6,8 @@ import math
 
 from grounding_rewards.audit.run import FINDINGS, Audit, Played, RewardAtPlace
 from grounding_rewards.audit.scripted_answers import KINDS, NEVER_LOOKING
-from grounding_rewards.metrics.estimates import NOTHING, counted, format_interval, format_value
+from grounding_rewards.common.formatting import NO_VALUE, counted, format_value
+from grounding_rewards.metrics.intervals import format_interval
 from grounding_rewards.report.page import Page, Section, Tile
 from grounding_rewards.report.tables import Cell, Table, estimate_cell
 
@@ -85,7 +86,7 @@ def looking_table(done: Audit) -> Table:
         low, high = earned.ends
         places = [_at(low), _at(high)] if low.reward < high.reward else ["the same everywhere"] * 2
         cells = [Cell(format_value(end.reward), at) for end, at in zip((low, high), places, strict=True)]
-        rows.append([name, blind.get(name, NOTHING), *(cells if not math.isnan(low.reward) else [NOTHING] * 2)])
+        rows.append([name, blind.get(name, NO_VALUE), *(cells if not math.isnan(low.reward) else [NO_VALUE] * 2)])
     return Table(["reward", "never looking", "same error, least", "same error, most"], rows)
 
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from grounding_rewards.common.formatting import NO_VALUE, capitalised, finite_or_none, format_value
 from grounding_rewards.logs.run_log import LOG, first_and_last, initial_checkpoint, read_entries, trained_reward
-from grounding_rewards.metrics.answered_image import AnsweredImage, read_answered
+from grounding_rewards.metrics.average_precision import Curve
 from grounding_rewards.metrics.comparison import (
     DRAWS,
     LEVEL,
@@ -24,16 +25,9 @@ from grounding_rewards.metrics.comparison import (
     compare_runs,
     p_cell,
 )
-from grounding_rewards.metrics.curves import Curve
-from grounding_rewards.metrics.estimates import (
-    NOTHING,
-    Metrics,
-    capitalised,
-    finite_or_none,
-    format_estimate,
-    format_value,
-)
 from grounding_rewards.metrics.evaluation import CORE_METRICS, StoredEvaluation, read_evaluation
+from grounding_rewards.metrics.intervals import Metrics, format_estimate
+from grounding_rewards.metrics.prediction import Prediction, load_predictions
 from grounding_rewards.report.page import is_measured
 from grounding_rewards.report.plots import read_series
 from grounding_rewards.report.tables import Cell, Table, estimate_cell, group_metrics
@@ -68,7 +62,7 @@ class Comparison:
     names: Sequence[str]
     metrics: Sequence[str]
     baselines: Sequence[Mapping[str, Metrics]]
-    images: Sequence[Sequence[AnsweredImage]]
+    images: Sequence[Sequence[Prediction]]
     made: Sequence[Mapping[str, Any]]
     reward: str = "R4"
     log: Sequence[Mapping[str, Any]] = ()
@@ -111,7 +105,7 @@ class Comparison:
         changes = [difference.metrics[self.first.main] for difference in self.differences]
         heading = changes[0].metric.heading
         numbers = [changes[0].a.value, *(change.b.value for change in changes)]
-        values = [NOTHING if math.isnan(number) else f"{number:.2f}" for number in numbers]
+        values = [NO_VALUE if math.isnan(number) else f"{number:.2f}" for number in numbers]
         if len(changes) > 1:
             return f"{heading}: {', '.join(map(' '.join, zip(self.names, values, strict=True)))}"
         before, after = map(_trained, self.made)
@@ -271,7 +265,7 @@ def compare_evaluations(
         ValueError: a run cannot be read, the runs cannot be compared, or one lacks a metric.
     """
     files = [Path(path) for path in paths]
-    runs = [read_answered(path) for path in files]
+    runs = [load_predictions(path) for path in files]
     evaluations = [read_evaluation(path) for path in files]
     if len(runs) > 2:
         # One table needs the same images in all of its columns.

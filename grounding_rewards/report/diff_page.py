@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.common.formatting import format_value
 from grounding_rewards.metrics.comparison import p_cell
-from grounding_rewards.metrics.estimates import format_estimate, format_value
-from grounding_rewards.metrics.outcomes import (
+from grounding_rewards.metrics.confusion import (
     MOST_BOXES,
     box_outcomes,
     drawn_answer,
@@ -21,6 +20,8 @@ from grounding_rewards.metrics.outcomes import (
     has_sides,
     image_summary,
 )
+from grounding_rewards.metrics.intervals import format_estimate
+from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.report.comparison_tables import Comparison, kind_of
 from grounding_rewards.report.page import (
     GUARD,
@@ -41,7 +42,7 @@ from grounding_rewards.report.tables import Cell
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    LoadImage = Callable[[AnsweredImage], Image | None]
+    LoadImage = Callable[[Prediction], Image | None]
 
 #: Longest side in pixels of an image on the page; with the number of images it bounds the size of the file.
 LONGEST_SIDE = 448
@@ -56,7 +57,7 @@ _FINDINGS_FIRST = 4
 _WORST_LOSS = "worst loss"
 
 #: The same image as each run answered it, A first.
-SharedImage = tuple[AnsweredImage, ...]
+SharedImage = tuple[Prediction, ...]
 
 
 def choose_first(images: Sequence[SharedImage], reward: str) -> list[Choice]:
@@ -75,7 +76,7 @@ def choose_first(images: Sequence[SharedImage], reward: str) -> list[Choice]:
     Example:
         >>> image = {"width": 9, "height": 9, "gt": [[0, 0, 5, 5]], "gt_labels": ["mass"]}
         >>> pairs = [(0.5, 0.7), (0.5, 0.6), (0.5, 0.8), (0.5, 0.3)]
-        >>> shared = [tuple(AnsweredImage("", **image, rewards={"R4": value}) for value in pair) for pair in pairs]
+        >>> shared = [tuple(Prediction("", **image, rewards={"R4": value}) for value in pair) for pair in pairs]
         >>> [(choice.title, list(choice.places)) for choice in choose_first(shared, "R4")]
         [('mass, median change', [0]), ('worst loss', [3])]
     """
@@ -108,7 +109,7 @@ def choose_shared(
 
     Example:
         >>> image = {"width": 9, "height": 9, "gt": [[0, 0, 5, 5]], "gt_labels": ["mass"]}
-        >>> shared = tuple(AnsweredImage("a", **image, rewards={"R4": value}) for value in (0.5, 0.7))
+        >>> shared = tuple(Prediction("a", **image, rewards={"R4": value}) for value in (0.5, 0.7))
         >>> [choice.title for choice in choose_shared([shared], "R4", ["A", "B"])]
         ['Largest gains']
     """

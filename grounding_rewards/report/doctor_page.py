@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from grounding_rewards.boxes import is_box
+from grounding_rewards.common.formatting import percent
 from grounding_rewards.doctor.box_checks import LEAST_SIDE
 from grounding_rewards.doctor.box_defects import box_defect
 from grounding_rewards.doctor.context import CHECKS, SEVERITIES, Defect, Example, ImagePicture
 from grounding_rewards.doctor.examine import Checkup
 from grounding_rewards.doctor.summary import AREA_EDGES, ASPECT_EDGES, MOST_BOXES, SIDE_EDGES, Metrics
-from grounding_rewards.metrics.estimates import percent
 from grounding_rewards.report.page import GUARD, Card, Cards, Page, Panel, Section, Tile, data_uri
 from grounding_rewards.report.plots import DASHES, SERIES, Plot, short
 from grounding_rewards.report.tables import Cell, Table

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from grounding_rewards.common.atomic_files import check_settings, whole_folder, write_whole
-from grounding_rewards.metrics.answered_image import write_answered
 from grounding_rewards.metrics.evaluation import evaluation_file, read_evaluation, write_evaluation
+from grounding_rewards.metrics.prediction import save_predictions
 from grounding_rewards.report.evaluation_page import EvaluationPage, render_evaluation_page
 from grounding_rewards.report.plots import write_plots
 from grounding_rewards.report.tables import csv_text, per_class_rows, per_image_rows
@@ -42,7 +42,7 @@ def write_evaluation_folder(folder: Path, page: EvaluationPage) -> None:
         page: with the metrics and images.
     """
     with whole_folder(folder) as unfinished:
-        write_answered(unfinished / "images.jsonl", page.images)
+        save_predictions(unfinished / "images.jsonl", page.images)
         write_evaluation(unfinished, page.evaluation)
         plots = {path.name for path in write_plots(page.plots, unfinished / "metrics")}
         write_whole(unfinished / "report.html", render_evaluation_page(page))

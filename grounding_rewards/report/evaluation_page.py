@@ -21,11 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage
-from grounding_rewards.metrics.counts import MatchedImages, label_groups
-from grounding_rewards.metrics.estimates import format_interval, format_value
-from grounding_rewards.metrics.evaluation import Evaluation
-from grounding_rewards.metrics.outcomes import (
+from grounding_rewards.common.formatting import format_value
+from grounding_rewards.metrics.confusion import (
     IGNORED,
     MISSED,
     WRONG_LABEL,
@@ -37,6 +34,10 @@ from grounding_rewards.metrics.outcomes import (
     image_summary,
     outcomes_of,
 )
+from grounding_rewards.metrics.detection import MatchedImages, label_groups
+from grounding_rewards.metrics.evaluation import Evaluation
+from grounding_rewards.metrics.intervals import format_interval
+from grounding_rewards.metrics.prediction import UNNAMED, Prediction
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS
 from grounding_rewards.report.evaluation_plots import plots_of
 from grounding_rewards.report.page import (
@@ -122,11 +123,11 @@ class EvaluationPage:
     title: str
     subtitle: str
     evaluation: Evaluation
-    images: Sequence[AnsweredImage]
+    images: Sequence[Prediction]
     reward: str
     load_image: Callable[[int], Image | None] | None = None
     label_matching: str = "ignore"
-    reference: Sequence[AnsweredImage] = ()
+    reference: Sequence[Prediction] = ()
 
     @cached_property
     def plots(self) -> list[Plot]:
@@ -142,7 +143,7 @@ class EvaluationPage:
 class _JudgedImage(NamedTuple):
     """An image with what became of its boxes, and the part of each reward that it earned of what it could."""
 
-    image: AnsweredImage
+    image: Prediction
     outcomes: BoxOutcomes
     overlap: float | None
     ceilings: Mapping[str, float]
@@ -182,7 +183,7 @@ def render_evaluation_page(page: EvaluationPage) -> str:
 
     Example:
         >>> from grounding_rewards.metrics.evaluation import Measures, evaluate
-        >>> image = AnsweredImage("a", 10, 10, text="</script>", rewards={"R4": 0.2})
+        >>> image = Prediction("a", 10, 10, text="</script>", rewards={"R4": 0.2})
         >>> found = evaluate({"my model": [image]}, Measures("R4"))
         >>> page = EvaluationPage(title="my model", subtitle="one image", evaluation=found, images=[image], reward="R4")
         >>> render_evaluation_page(page).count("</script>")  # its own two: the data and the program

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from grounding_rewards.metrics.curves import Curve
+from grounding_rewards.metrics.average_precision import Curve
+from grounding_rewards.metrics.confusion import Calibration
 from grounding_rewards.metrics.evaluation import Evaluation, GroupMetrics
-from grounding_rewards.metrics.outcomes import Calibration
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
 from grounding_rewards.report.plots import (
     DASHES,
@@ -45,9 +45,9 @@ def plots_of(evaluation: Evaluation) -> list[Plot]:
         evaluation: what was measured.
 
     Example:
-        >>> from grounding_rewards.metrics.answered_image import AnsweredImage
+        >>> from grounding_rewards.metrics.prediction import Prediction
         >>> from grounding_rewards.metrics.evaluation import Measures, evaluate
-        >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]],
+        >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]],
         ...                     rewards={"R4": 0.8})
         >>> [plot.name for plot in plots_of(evaluate({"model": [image]}, Measures("R4")))]
         ['precision_recall', 'froc', 'per_label', 'per_size']

@@ -17,12 +17,12 @@ from grounding_rewards.logs.inspection import Inspection, inspect_completions
 from grounding_rewards.logs.join import read_groups, read_log
 from grounding_rewards.logs.read import doubts_about, read_completions, with_answer_references
 from grounding_rewards.logs.run_log import trained_reward
-from grounding_rewards.metrics.answered_image import AnsweredImage, read_answered
-from grounding_rewards.metrics.answers import read_answers
+from grounding_rewards.metrics.baselines import baseline_systems
 from grounding_rewards.metrics.comparison import RunDifference, compare_runs
 from grounding_rewards.metrics.evaluation import Evaluation, Measures, answer_notes, evaluation_file
 from grounding_rewards.metrics.evaluation import evaluate as measure
-from grounding_rewards.metrics.image_dependence import baseline_systems
+from grounding_rewards.metrics.prediction import Prediction, load_predictions
+from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.metrics.signal import SignalReport, measure_signal
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.report.comparison_tables import compare_evaluations
@@ -50,7 +50,7 @@ def evaluate(
     """Measure how good the answers of a log are, with intervals, beside answers that need no model.
 
     Args:
-        log: a path, rows, or predictions (:class:`AnsweredImage`), which are measured as they are.
+        log: a path, rows, or predictions (:class:`Prediction`), which are measured as they are.
         dataset: the images, as a dataset or as its name; without it the rows have `boxes`, `width` and `height`.
         box_format: how the model writes boxes; None takes it from the rows.
         text_column: of the log with the completions, where two columns may hold them.
@@ -85,7 +85,7 @@ def evaluate(
             by_order=by_order,
             label_matching=label_matching,
         )
-        answered = read_answers(answers.rows, answers.texts, judge)
+        answered = read_predictions(answers.rows, answers.texts, judge)
         _warn(answers.notes, answer_notes(answered))
         title = Path(log).stem if isinstance(log, str | Path) else "completions"
         systems, name = {title: answered, **baseline_systems(answers.rows, None, judge)}, judge.name
@@ -193,7 +193,7 @@ def compare(before: Any, after: Any, **options: Any) -> RunDifference:
 
     Example:
         >>> truth = {"width": 99, "height": 99, "gt": [[0, 0, 9, 9]], "gt_labels": ["mass"]}
-        >>> before, after = ([AnsweredImage(str(i), **truth, pred=[[0, 0, 9, y]]) for i in range(8)] for y in (3, 6))
+        >>> before, after = ([Prediction(str(i), **truth, pred=[[0, 0, 9, y]]) for i in range(8)] for y in (3, 6))
         >>> compare(before, after).metrics["f1_50"].difference.value
         1.0
     """
@@ -204,9 +204,9 @@ def compare(before: Any, after: Any, **options: Any) -> RunDifference:
     return compare_runs(*images, label_matching=options.get("label_matching", "ignore"))
 
 
-def _predictions(run: Any, options: Mapping[str, Any]) -> Sequence[AnsweredImage]:
+def _predictions(run: Any, options: Mapping[str, Any]) -> Sequence[Prediction]:
     if _is_evaluated(run):
-        return read_answered(run)
+        return load_predictions(run)
     if _is_predictions(run):
         return list(run)
     evaluation = run if isinstance(run, Evaluation) else evaluate(run, **options)
@@ -223,7 +223,7 @@ def _is_evaluated(run: Any) -> bool:
 
 
 def _is_predictions(log: Any) -> bool:
-    return isinstance(log, list | tuple) and bool(log) and all(isinstance(image, AnsweredImage) for image in log)
+    return isinstance(log, list | tuple) and bool(log) and all(isinstance(image, Prediction) for image in log)
 
 
 def _text_reward(reward: Any, box_format: Any, parameters: Mapping[str, Any] | None = None) -> GroundingReward:

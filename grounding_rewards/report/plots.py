@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.metrics.curves import Curve
-from grounding_rewards.metrics.estimates import Estimate
+from grounding_rewards.metrics.average_precision import Curve
+from grounding_rewards.metrics.intervals import Estimate
 from grounding_rewards.report.page import data_uri
 
 if TYPE_CHECKING:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.counts import MatchedImages
-from grounding_rewards.metrics.estimates import Metrics, format_interval, format_p, format_value
+from grounding_rewards.common.formatting import format_p, format_value
+from grounding_rewards.metrics.baselines import NOTHING_FOUND, REFERENCE, WHOLE_IMAGE
+from grounding_rewards.metrics.detection import MatchedImages
 from grounding_rewards.metrics.evaluation import CORE_METRICS, Evaluation, GroupMetrics
-from grounding_rewards.metrics.image_dependence import NOTHING_FOUND, REFERENCE, WHOLE_IMAGE
+from grounding_rewards.metrics.intervals import Metrics, format_interval
+from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
 from grounding_rewards.rewards.registry import summary_of
 
@@ -336,9 +337,9 @@ def per_class_rows(evaluation: Evaluation) -> list[dict[str, Any]]:
     """A row for each label: its reference boxes, and each metric with the ends of its interval.
 
     Example:
-        >>> from grounding_rewards.metrics.answered_image import AnsweredImage
+        >>> from grounding_rewards.metrics.prediction import Prediction
         >>> from grounding_rewards.metrics.evaluation import Measures, evaluate
-        >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"], pred=[[0, 0, 4, 2]])
+        >>> image = Prediction("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"], pred=[[0, 0, 4, 2]])
         >>> [row] = per_class_rows(evaluate({"model": [image]}, Measures("R4")))
         >>> {key: row[key] for key in ("label", "reference_boxes", "mean_iou", "recall_75")}
         {'label': 'mass', 'reference_boxes': 1, 'mean_iou': 0.5, 'recall_75': 0.0}
@@ -354,11 +355,11 @@ def per_class_rows(evaluation: Evaluation) -> list[dict[str, Any]]:
     ]
 
 
-def per_image_rows(images: Sequence[AnsweredImage], label_matching: str = "ignore") -> list[dict[str, Any]]:
+def per_image_rows(images: Sequence[Prediction], label_matching: str = "ignore") -> list[dict[str, Any]]:
     """A row for each image: what became of its boxes at IoU 0.5, its mean IoU, and every reward.
 
     Example:
-        >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"], pred=[[0, 0, 4, 2], [5, 5, 9, 9]])
+        >>> image = Prediction("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"], pred=[[0, 0, 4, 2], [5, 5, 9, 9]])
         >>> [row] = per_image_rows([image])
         >>> {key: row[key] for key in ("id", "right", "false", "missed", "mean_iou")}
         {'id': 'a', 'right': 1, 'false': 1, 'missed': 0, 'mean_iou': 0.5}

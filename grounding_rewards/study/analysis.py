@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from grounding_rewards.common.formatting import finite_or_none
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.common.validation import check_word
-from grounding_rewards.metrics.answered_image import AnsweredImage, patients_of
+from grounding_rewards.metrics.average_precision import Curve
 from grounding_rewards.metrics.comparison import direction, holm
-from grounding_rewards.metrics.curves import Curve
-from grounding_rewards.metrics.estimates import Estimate, finite_or_none
-from grounding_rewards.metrics.intervals import group_numbers, ratios, sum_by_group
+from grounding_rewards.metrics.intervals import Estimate, group_numbers, ratios, sum_by_group
+from grounding_rewards.metrics.prediction import Prediction, patients_of
 from grounding_rewards.study.results import CONTROL, Answers, ArmKey, Measure, Study, StudyRun
 from grounding_rewards.study.rulers import RULERS, read_model, ruler_sums
 from grounding_rewards.study.statistics import (
@@ -183,7 +183,7 @@ def find(
         check_word("the primary metric", one.metric, RULERS)
     leading = study.primary[0]
 
-    def read(model: Answers, on: str) -> list[AnsweredImage]:
+    def read(model: Answers, on: str) -> list[Prediction]:
         return read_model(study.sets[on], model[on], study.box_format)
 
     first = next(iter(next(iter(study.starts.values())).values()))

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from grounding_rewards.common.numeric import Array
-from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.answers import read_answers
-from grounding_rewards.metrics.counts import MatchedImages
+from grounding_rewards.metrics.detection import MatchedImages
 from grounding_rewards.metrics.image_dependence import dependence_sums
+from grounding_rewards.metrics.prediction import Prediction
+from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.grounding import get_reward
@@ -44,7 +44,7 @@ RULERS = {
 }
 
 
-def read_model(rows: Sequence[Mapping[str, Any]], texts: Sequence[str], box_format: Any) -> list[AnsweredImage]:
+def read_model(rows: Sequence[Mapping[str, Any]], texts: Sequence[str], box_format: Any) -> list[Prediction]:
     """Read what a model answered to the images of a set, scored by every reward that is a ruler.
 
     Args:
@@ -59,14 +59,14 @@ def read_model(rows: Sequence[Mapping[str, Any]], texts: Sequence[str], box_form
     with warnings.catch_warnings():
         # Training has said so, where it matters; a start that has learned little contradicts any space.
         warnings.simplefilter("ignore", SpaceWarning)
-        return read_answers(rows, [[text] for text in texts], reward)
+        return read_predictions(rows, [[text] for text in texts], reward)
 
 
-def ruler_sums(images: Sequence[AnsweredImage]) -> dict[str, Array]:
+def ruler_sums(images: Sequence[Prediction]) -> dict[str, Array]:
     """Numerators and denominators of every ruler by key, ``(images, 2)``.
 
     Example:
-        >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2]], rewards={})
+        >>> image = Prediction("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2]], rewards={})
         >>> ruler_sums([image])["mean_iou"]
         array([[0.5, 1. ]])
     """

@@ -32,7 +32,7 @@ from typing import NamedTuple
 import numpy as np
 
 from grounding_rewards.common.numeric import Array
-from grounding_rewards.metrics.estimates import Estimate
+from grounding_rewards.metrics.intervals import Estimate
 
 #: Draws of patients.
 RESAMPLES = 2000

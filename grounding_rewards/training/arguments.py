@@ -25,9 +25,9 @@ from transformers.trainer_pt_utils import AcceleratorConfig
 from trl import GRPOConfig, ModelConfig, SFTConfig, TrlParser
 
 from grounding_rewards.common.config_files import check_known, find_shipped, read_config
+from grounding_rewards.common.formatting import capitalised
 from grounding_rewards.common.validation import SHARE, SOME_SHARE, Interval, check_keys
 from grounding_rewards.data.checks import BAD_ROWS
-from grounding_rewards.metrics.estimates import capitalised
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.rewards.registry import describe_rewards
 from grounding_rewards.training.hooks import read_extra

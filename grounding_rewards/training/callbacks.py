@@ -18,8 +18,8 @@ from tqdm.auto import tqdm
 from transformers import ProgressCallback, TrainerCallback
 
 from grounding_rewards.common.atomic_files import write_whole
+from grounding_rewards.common.formatting import NO_VALUE
 from grounding_rewards.common.package_warning import PackageWarning
-from grounding_rewards.metrics.estimates import NOTHING
 from grounding_rewards.metrics.signal import CAUSES, SAME, SIGNAL_KEYS, main_cause
 from grounding_rewards.models.parity import check_parity
 from grounding_rewards.parsing import BoxFormat
@@ -128,7 +128,7 @@ def _line_of(logs: Mapping[str, Any], shown: Mapping[str, str]) -> str:
     'reward  0.250, rate      –, loss -1.000'
     """
     values = {label: logs.get(key) for key, label in shown.items()}
-    return ", ".join(f"{label} {NOTHING if value is None else f'{value:.3f}':>6}" for label, value in values.items())
+    return ", ".join(f"{label} {NO_VALUE if value is None else f'{value:.3f}':>6}" for label, value in values.items())
 
 
 def shown_of_rewards(names: Sequence[str]) -> dict[str, str]:

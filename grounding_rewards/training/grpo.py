@@ -23,9 +23,9 @@ from transformers import AutoProcessor
 from trl import GRPOConfig, GRPOTrainer
 
 from grounding_rewards.common.package_warning import PackageWarning
-from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.counts import ImageGroups
+from grounding_rewards.metrics.detection import ImageGroups
 from grounding_rewards.metrics.image_dependence import image_dependence
+from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.metrics.signal import SAME
 from grounding_rewards.models.generate import NEVER, completion_begins_in_thinking
 from grounding_rewards.parsing import BoxFormat
@@ -203,7 +203,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         named = () if train_dataset is None else train_dataset.column_names
         sources, labels = (train_dataset[name] if name in named else () for name in ("source", "labels"))  # type: ignore[index]
         self.image_groups = ImageGroups.of(sources, labels)
-        self._evaluated: list[AnsweredImage] = []
+        self._evaluated: list[Prediction] = []
         self._without_spread, self._told_of_unscored = math.nan, False
         self.rejected_reasons: dict[str, dict[str, int]] = {}
         stated = self.step_rewards[0].reward.box_format if self.step_rewards else None

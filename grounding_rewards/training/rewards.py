@@ -13,9 +13,9 @@ import torch
 from accelerate.utils import gather_object
 
 from grounding_rewards.boxes import as_box_array
-from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage
-from grounding_rewards.metrics.answers import question_of
-from grounding_rewards.metrics.counts import ImageGroups
+from grounding_rewards.metrics.detection import ImageGroups
+from grounding_rewards.metrics.prediction import UNNAMED, Prediction
+from grounding_rewards.metrics.read_predictions import question_of
 from grounding_rewards.metrics.signal import Groups
 from grounding_rewards.parsing import REJECT_REASONS, STATUSES, BoxFormat, get_box_format
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
@@ -184,7 +184,7 @@ class StepReward:
             noted = gather_object([self.pace.noted])
             self.pace.update([one for of_process in noted for one in of_process])
 
-    def answered(self, rows: Sequence[Mapping[str, Any]]) -> list[AnsweredImage]:
+    def answered(self, rows: Sequence[Mapping[str, Any]]) -> list[Prediction]:
         """Rows of the last call with the boxes read in their answers; several readers' boxes are nobody's."""
         assert self._scored is not None
         pred = self._scored.pred
@@ -229,10 +229,10 @@ class StepReward:
         return found
 
 
-def _answered(row: Mapping[str, Any], pred: Any) -> AnsweredImage:
+def _answered(row: Mapping[str, Any], pred: Any) -> Prediction:
     boxes = as_box_array(row.get("boxes") or [], "boxes")
     labels = row.get("labels") or [None] * len(boxes)
-    return AnsweredImage(
+    return Prediction(
         str(row.get("id", "")),
         row.get("width") or 1,
         row.get("height") or 1,

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from grounding_rewards.images.decoding import open_image
 from grounding_rewards.images.drawn_boxes import draw_answer
-from grounding_rewards.metrics.answered_image import read_answered
-from grounding_rewards.metrics.outcomes import box_outcomes
+from grounding_rewards.metrics.confusion import box_outcomes
+from grounding_rewards.metrics.prediction import load_predictions
 from grounding_rewards.sources.jsonl import read_jsonl
 
 _SIDE, _DPI, _FONT = 1.6, 100, 8
@@ -36,7 +36,7 @@ def main() -> None:
     from matplotlib.figure import Figure
 
     before, after = (
-        {image.id: image for image in read_answered(folder / "images.jsonl")}
+        {image.id: image for image in load_predictions(folder / "images.jsonl")}
         for folder in (options.before, options.after)
     )
     files = {image.id: options.images / image.file for image in read_jsonl(options.images)}

@@ -21,10 +21,12 @@ import numpy as np
 import yaml
 
 from grounding_rewards.common.atomic_files import changed_settings, write_whole
-from grounding_rewards.metrics.answers import read_answers
+from grounding_rewards.common.formatting import format_value
+from grounding_rewards.metrics.baselines import constant_answer, constant_boxes
 from grounding_rewards.metrics.comparison import LEVEL
-from grounding_rewards.metrics.estimates import format_estimate, format_value
-from grounding_rewards.metrics.image_dependence import constant_answer, constant_boxes, image_dependence
+from grounding_rewards.metrics.image_dependence import image_dependence
+from grounding_rewards.metrics.intervals import format_estimate
+from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.report.tables import csv_text, markdown_table
 from grounding_rewards.rewards.grounding import get_reward
@@ -343,7 +345,7 @@ def real_findings(folder: Path) -> str:
     """Whether the model looked, with the number, and at which findings."""
     rows = [json.loads(line) for line in (folder / "completions.jsonl").read_text(encoding="utf-8").splitlines()]
     reward = get_reward("R3", box_format="qwen2.5-vl")
-    answered = read_answers(rows, [[row["completion"]] for row in rows], reward)
+    answered = read_predictions(rows, [[row["completion"]] for row in rows], reward)
     # The question names the finding: dealt to other findings, answers would differ by the question alone.
     whole = image_dependence(answered, within="labels")
     medians = json.loads((folder / "median_boxes.json").read_text(encoding="utf-8"))

@@ -24,7 +24,7 @@ from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.data.prompts import prompt_messages
 from grounding_rewards.data.splits import hash_fraction
 from grounding_rewards.images.decoding import open_image
-from grounding_rewards.metrics.image_dependence import constant_boxes
+from grounding_rewards.metrics.baselines import constant_boxes
 from grounding_rewards.sources.jsonl import ANNOTATIONS, read_jsonl
 from grounding_rewards.sources.nih_chestxray14 import read_nih_chestxray14
 

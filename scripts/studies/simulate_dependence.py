@@ -18,11 +18,10 @@ import numpy as np
 
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.common.numeric import Array
-from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.comparison import swap_p_values
-from grounding_rewards.metrics.estimates import SIGNED, Estimate
 from grounding_rewards.metrics.image_dependence import dependence_sums, image_dependence
-from grounding_rewards.metrics.intervals import jackknifed_difference, jackknifed_ratio
+from grounding_rewards.metrics.intervals import SIGNED, Estimate, jackknifed_difference, jackknifed_ratio
+from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.report.tables import markdown_table
 from scripts.docs.page_parts import marks_of, replace_part
 
@@ -52,7 +51,7 @@ def draw_boxes(rng: np.random.Generator, count: int, spread: float) -> Array:
     return np.hstack([middle - size / 2, middle + size / 2])
 
 
-def draw_runs(rng: np.random.Generator, sizes: Sequence[int]) -> list[list[AnsweredImage]]:
+def draw_runs(rng: np.random.Generator, sizes: Sequence[int]) -> list[list[Prediction]]:
     """Three models' answers to the same images: two never look, the last one looks a little."""
     count = sum(sizes)
     questions = np.repeat(np.arange(len(sizes)), sizes).astype(str).tolist()
@@ -60,9 +59,7 @@ def draw_runs(rng: np.random.Generator, sizes: Sequence[int]) -> list[list[Answe
     looks = _LOOKS * gt + (1 - _LOOKS) * draw_boxes(rng, count, _SPREAD)
     return [
         [
-            AnsweredImage(
-                f"{k:02d}", SIDE, SIDE, gt=gt[k : k + 1], gt_labels=["x"], pred=pred[k : k + 1], question=name
-            )
+            Prediction(f"{k:02d}", SIDE, SIDE, gt=gt[k : k + 1], gt_labels=["x"], pred=pred[k : k + 1], question=name)
             for k, name in enumerate(questions)
         ]
         for pred in (blind, steady, looks)

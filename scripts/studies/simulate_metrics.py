@@ -19,19 +19,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.common.atomic_files import write_whole
+from grounding_rewards.common.formatting import format_value
 from grounding_rewards.common.numeric import Array
-from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.areas import CLASS_MEAN_IOU, class_mean_iou_estimate
 from grounding_rewards.metrics.average_precision import (
     RankingMetrics,
     average_precision,
     jackknifed_mean_average_precision,
+    rank_boxes,
 )
 from grounding_rewards.metrics.comparison import swap_p_values
-from grounding_rewards.metrics.counts import BOUNDS, SHARES, MatchedImages
-from grounding_rewards.metrics.estimates import Estimate, format_value
-from grounding_rewards.metrics.intervals import ratio_estimates, ratios, sum_by_group
-from grounding_rewards.metrics.ranking import rank_boxes
+from grounding_rewards.metrics.detection import BOUNDS, SHARES, MatchedImages
+from grounding_rewards.metrics.intervals import Estimate, ratio_estimates, ratios, sum_by_group
+from grounding_rewards.metrics.prediction import Prediction
+from grounding_rewards.metrics.segmentation import CLASS_MEAN_IOU, class_mean_iou_estimate
 from grounding_rewards.report.tables import markdown_table
 from scripts.docs.page_parts import marks_of, replace_part
 
@@ -81,7 +81,7 @@ def draw_patients(rng: np.random.Generator, count: int) -> list[Patient]:
     return [Patient(rng.normal(), [image() for _ in range(rng.integers(1, 4))]) for _ in range(count)]
 
 
-def answer(rng: np.random.Generator, patients: Sequence[Patient], model: Model) -> list[AnsweredImage]:
+def answer(rng: np.random.Generator, patients: Sequence[Patient], model: Model) -> list[Prediction]:
     return [
         _answered(rng, f"{k}-{i}", gt, model, patient.hard)
         for k, patient in enumerate(patients)
@@ -94,7 +94,7 @@ def _boxes(rng: np.random.Generator, count: int) -> Array:
     return np.hstack([corner, corner + size])
 
 
-def _answered(rng: np.random.Generator, name: str, gt: Array, model: Model, hard: float) -> AnsweredImage:
+def _answered(rng: np.random.Generator, name: str, gt: Array, model: Model, hard: float) -> Prediction:
     labels = tuple(LABELS[int(box[0]) % len(LABELS)] for box in gt)
     found = rng.random(len(gt)) < 1 / (1 + np.exp(hard - model.skill))
     placed = gt[found] + rng.normal(0, model.shift, (found.sum(), 4)) * np.tile(gt[found, 2:] - gt[found, :2], 2)
@@ -103,7 +103,7 @@ def _answered(rng: np.random.Generator, name: str, gt: Array, model: Model, hard
     pred = np.concatenate([placed, invented]) if is_read else np.zeros((0, 4))
     named = [label for label, is_found in zip(labels, found, strict=True) if is_found] + [LABELS[0]] * len(invented)
     confidences = np.concatenate([rng.beta(6, 2, len(placed)), rng.beta(3, 3, len(invented))])
-    return AnsweredImage(
+    return Prediction(
         name,
         SIDE,
         SIDE,
@@ -121,7 +121,7 @@ def _answered(rng: np.random.Generator, name: str, gt: Array, model: Model, hard
 class Population:
     """Answered images of all patients, with what their metrics are made of."""
 
-    def __init__(self, images: Sequence[AnsweredImage]) -> None:
+    def __init__(self, images: Sequence[Prediction]) -> None:
         self.images = list(images)
         matched = MatchedImages(images)
         self.metrics, self.sums, self.areas = matched.metrics, matched.sums(), matched.areas
@@ -201,14 +201,14 @@ def rejected(
 
 
 def rejected_ap(
-    runs: Sequence[Sequence[AnsweredImage]], of_patient: Sequence[int], patients: int, draws: int, *, are_alike: bool
+    runs: Sequence[Sequence[Prediction]], of_patient: Sequence[int], patients: int, draws: int, *, are_alike: bool
 ) -> float:
     """The share of draws on which the permutation test of average precision has p below 0.05, as in `rejected`."""
     rng = np.random.default_rng(patients)
     starts = np.cumsum([0, *of_patient])
     count = 0
     for seed in range(draws):
-        images: tuple[list[AnsweredImage], list[AnsweredImage]] = ([], [])
+        images: tuple[list[Prediction], list[Prediction]] = ([], [])
         groups: list[int] = []
         for k, chosen in enumerate(rng.integers(0, len(of_patient), patients)):
             changed = are_alike and rng.random() < 0.5

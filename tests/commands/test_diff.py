@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from grounding_rewards.metrics.answered_image import AnsweredImage, write_answered
+from grounding_rewards.metrics.prediction import Prediction, save_predictions
 from grounding_rewards.report.comparison_tables import compare_evaluations
 from tests.commands.conftest import call
 
@@ -22,8 +22,8 @@ HOSTILE = "<b>mass</b>|[red]x"
 def write_run(folder: Path, part: float, facts: dict[str, Any] | None = None) -> Path:
     folder.mkdir()
     boxes = {"gt": [[0, 0, 10, 10]], "gt_labels": [HOSTILE], "pred": [[0, 0, 10, 10 * part]], "rewards": {"R4": part}}
-    images = [AnsweredImage(f"image {i}", 100, 100, patient=f"p{i // 2}", **boxes) for i in range(14)]
-    write_answered(folder / "images.jsonl", images)
+    images = [Prediction(f"image {i}", 100, 100, patient=f"p{i // 2}", **boxes) for i in range(14)]
+    save_predictions(folder / "images.jsonl", images)
     if facts is not None:
         (folder / "evaluation.json").write_text(json.dumps({"facts": facts}), encoding="utf-8")
     return folder
@@ -278,8 +278,8 @@ def test_images_come_from_the_dataset_or_from_their_files(tmp_path: Path, capsys
         known, rows = {"image": image, "rewards": {"R4": reward}}, load_split("synthetic", "test", max_images=3)
         names = ("id", "width", "height", "boxes", "labels")
         images = [[row[name] for name in names] for row in rows]
-        written = [AnsweredImage(*size, gt=boxes, gt_labels=labels, **known) for *size, boxes, labels in images]
-        write_answered(folder / "images.jsonl", written)
+        written = [Prediction(*size, gt=boxes, gt_labels=labels, **known) for *size, boxes, labels in images]
+        save_predictions(folder / "images.jsonl", written)
         return folder
 
     a, b = write(tmp_path / "a", 0.2, None), write(tmp_path / "b", 0.4, None)
@@ -319,9 +319,9 @@ def test_images_are_found_wherever_they_stand_in_a_dataset_with_bad_rows(tmp_pat
     # The first line is no image; of the others the last three were evaluated.
     for name, rows, reward in (("a", "refused", 0.5), ("b", "left out", 0.7)):
         boxes = {"gt": [[8, 8, 40, 40]], "gt_labels": ["mass"], "rewards": {"R4": reward}}
-        images = [AnsweredImage(f"{k}", 64, 64, **boxes) for k in (3, 4, 5)]
+        images = [Prediction(f"{k}", 64, 64, **boxes) for k in (3, 4, 5)]
         (tmp_path / name).mkdir()
-        write_answered(tmp_path / name / "images.jsonl", images)
+        save_predictions(tmp_path / name / "images.jsonl", images)
         with_baselines(tmp_path / name, **{"dataset": str(root), "split": "test", "images": 3, "bad rows": rows})
     with pytest.warns(UserWarning, match="1 of 6 lines"):
         assert diff(tmp_path / "a", tmp_path / "b", "--html", tmp_path / "page.html") == 0

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from grounding_rewards.cli import main
-from grounding_rewards.metrics.answered_image import read_answered
+from grounding_rewards.metrics.prediction import load_predictions
 
 SOUND = {"id": "a", "text": "[]", "boxes": [[0, 0, 5, 5]], "labels": ["mass"], "width": 9, "height": 9}
 FILES = {"report.html", "evaluation.json", "images.jsonl", "metrics", "per_class.csv", "per_image.csv"}
@@ -50,7 +50,7 @@ def test_a_model(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert next(iter(found["headings"])) == "reward_R2"
     assert found["facts"]["box format"] == "qwen2.5-vl"
     assert found["facts"]["images"] == 6
-    images = read_answered(tmp_path)
+    images = load_predictions(tmp_path)
     assert [len(image.sampled_rewards) for image in images] == [2] * 6
     assert set(images[0].rewards) == {"R1", "R2", "R3", "R4", "R5"}
     printed = capsys.readouterr().out
@@ -106,7 +106,7 @@ def test_bad_images_are_refused_or_left_out_and_named(
     words = " ".join(str(one.message) for one in said)
     assert all(f"image {k}" in words for k in (1, 2, 3))
     assert not any(f"image {k}" in words for k in (0, 4, 5))
-    assert [image.id for image in read_answered(tmp_path / "out")] == ["image 0", "image 4", "image 5"]
+    assert [image.id for image in load_predictions(tmp_path / "out")] == ["image 0", "image 4", "image 5"]
     facts = metrics(tmp_path / "out")["facts"]
     assert (facts["images"], facts["bad rows"]) == (3, "left out")
     assert "left out" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
@@ -192,7 +192,7 @@ def test_a_log_with_everything(tmp_path: Path) -> None:
     assert found["systems"]["log"]["hallucination_rate"]["value"] == 1
     assert found["facts"]["patients"] == 15
     assert found["facts"]["duplicates"] == "removed above IoU 0.5"
-    assert all(len(image.pred) == 1 for image in read_answered(tmp_path / "out"))
+    assert all(len(image.pred) == 1 for image in load_predictions(tmp_path / "out"))
     assert {path.stem for path in (tmp_path / "out" / "metrics").iterdir()} >= {"froc", "calibration", "per_label"}
 
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from grounding_rewards.metrics.answered_image import write_answered
+from grounding_rewards.metrics.prediction import save_predictions
 from tests.commands.conftest import call
 from tests.exchange.conftest import images
 
@@ -19,7 +19,7 @@ __all__ = ["images"]
 def evaluation(images, tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
-    write_answered(folder / "images.jsonl", images)
+    save_predictions(folder / "images.jsonl", images)
     metrics = {"mean_iou": {"value": 0.5, "low": 0.4, "high": 0.6}}
     content = {"systems": {"model": metrics}, "facts": {"model": "runs/mine", "dataset": "vindr", "split": "test"}}
     (folder / "evaluation.json").write_text(json.dumps(content), encoding="utf-8")

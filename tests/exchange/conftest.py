@@ -6,14 +6,14 @@ import math
 
 import pytest
 
-from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.prediction import Prediction
 
 
 @pytest.fixture
-def images() -> list[AnsweredImage]:
+def images() -> list[Prediction]:
     """Four images: labels and confidences; an ignored region and odd boxes; a right negative; an unparseable answer."""
     return [
-        AnsweredImage(
+        Prediction(
             "one",
             400,
             300,
@@ -26,7 +26,7 @@ def images() -> list[AnsweredImage]:
             image="images/one.png",
             text='[{"bbox_2d": [12, 18, 115, 225], "label": "mass"}] <b>&</b>',
         ),
-        AnsweredImage(
+        Prediction(
             "two",
             200,
             100,
@@ -39,6 +39,6 @@ def images() -> list[AnsweredImage]:
             ignore=[[100, 40, 200, 100]],
             image="images/two.png",
         ),
-        AnsweredImage("three", 100, 100, status="empty", image="images/three.png", text="No finding."),
-        AnsweredImage("four", 100, 100, status="unparseable", image="images/four.png", text="I am not sure."),
+        Prediction("three", 100, 100, status="empty", image="images/three.png", text="No finding."),
+        Prediction("four", 100, 100, status="unparseable", image="images/four.png", text="I am not sure."),
     ]

@@ -10,7 +10,7 @@ from grounding_rewards.exchange.coco import (
     coco_results,
     write_coco,
 )
-from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.sources.coco import read_coco
 from tests.conftest import random_boxes
 from tests.metrics.coco_oracle import coco_eval
@@ -41,7 +41,7 @@ def test_pycocotools_loads_both(images, tmp_path):
 
 
 def test_an_invalid_box_stays_a_false_positive_and_an_ignored_region_excuses_one():
-    image = AnsweredImage(
+    image = Prediction(
         "a",
         100,
         100,
@@ -64,7 +64,7 @@ def test_pycocotools_gives_one_for_the_references_themselves():
     for number in range(20):
         boxes = random_boxes(rng, int(rng.integers(0, 5)))
         labels = [str(label) for label in rng.choice(["mass", "nodule"], len(boxes))]
-        images.append(AnsweredImage(str(number), 100, 100, gt=boxes, gt_labels=labels, pred=boxes, pred_labels=labels))
+        images.append(Prediction(str(number), 100, 100, gt=boxes, gt_labels=labels, pred=boxes, pred_labels=labels))
     assert _evaluated(images).stats[0] == pytest.approx(1)
 
 
@@ -78,7 +78,7 @@ def test_real_annotations_go_round(shared_dir, tmp_path):
     root = shared_dir / "data" / "annotations" / "generalblockchain_lungs"
     read = list(read_coco(root, annotations="annotations.sample.json", images="images", missing_category="ignore"))
     images = [
-        AnsweredImage(image.id, image.width, image.height, gt=image.boxes, gt_labels=image.labels, ignore=image.ignored)
+        Prediction(image.id, image.width, image.height, gt=image.boxes, gt_labels=image.labels, ignore=image.ignored)
         for image in read
     ]
     write_coco(images, tmp_path)
@@ -91,9 +91,9 @@ def test_labels_of_references_come_first_and_a_box_without_one_has_the_only_one_
     names = [category["name"] for category in coco_ground_truth(images)["categories"]]
     assert names == ["effusion", "mass", "nodule", "unlabelled"]
     assert [names[one["category_id"] - 1] for one in coco_results(images)][2:] == ["mass", "mass", "unlabelled"]
-    image = AnsweredImage("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["mass"], pred=[[0, 0, 4, 4]])
+    image = Prediction("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["mass"], pred=[[0, 0, 4, 4]])
     # another answer names something else: the references still have one label
-    other = AnsweredImage("b", 9, 9, pred=[[0, 0, 4, 4]], pred_labels=["nodule"])
+    other = Prediction("b", 9, 9, pred=[[0, 0, 4, 4]], pred_labels=["nodule"])
     assert [one["category_id"] for one in coco_results([image, other])] == [1, 2]
 
 
@@ -109,7 +109,7 @@ def test_labels_of_references_come_first_and_a_box_without_one_has_the_only_one_
     ],
 )
 def test_no_two_images_share_a_file_name(given, names):
-    images = [AnsweredImage(one, 9, 9, image=file) for one, file in given]
+    images = [Prediction(one, 9, 9, image=file) for one, file in given]
     assert [one["file_name"] for one in coco_ground_truth(images)["images"]] == names
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from grounding_rewards.boxes import valid_boxes
 from grounding_rewards.exchange.dicom_sr import NOTICE, SCHEME, drawable_boxes, findings_report, write_dicom_sr
-from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.prediction import Prediction
 from tests.conftest import box_lists
 
 pydicom = pytest.importorskip("pydicom", reason="needs the extra dicom")
@@ -122,7 +122,7 @@ def test_a_stated_negative_is_a_finding_of_the_whole_image_and_silence_is_none(i
     with pytest.raises(ValueError, match=r"image 'four', got neither.*unparseable"):
         findings_report(images[3], source, model="mine")
     # a no-finding statement beside boxes that cannot be drawn is no no-finding statement
-    odd = AnsweredImage("odd", 100, 100, pred=[[9, 9, 5, 5]])
+    odd = Prediction("odd", 100, 100, pred=[[9, 9, 5, 5]])
     with pytest.raises(ValueError, match="got neither"):
         findings_report(odd, source, model="mine")
 
@@ -140,7 +140,7 @@ def test_images_without_a_file_or_an_answer_are_named(images, dicom_image, tmp_p
 
 
 def test_the_image_itself_may_be_the_file(dicom_image, tmp_path):
-    image = AnsweredImage("any id", 200, 100, status="empty", image=str(dicom_image()))
+    image = Prediction("any id", 200, 100, status="empty", image=str(dicom_image()))
     assert write_dicom_sr([image], tmp_path / "out", model="mine").reports == 1
 
 
@@ -148,7 +148,7 @@ def test_a_file_that_is_no_dicom_is_named(images, tmp_path):
     (tmp_path / "two.dcm").write_text("no")
     with pytest.raises(ValueError, match=r"Expected a DICOM file .*two.dcm"):
         write_dicom_sr(images, tmp_path / "out", model="mine", dicom=tmp_path)
-    itself = AnsweredImage("two", 9, 9, status="empty", image=str(tmp_path / "two.dcm"))
+    itself = Prediction("two", 9, 9, status="empty", image=str(tmp_path / "two.dcm"))
     with pytest.raises(ValueError, match=r"Expected a DICOM file in .*two.dcm"):
         write_dicom_sr([itself], tmp_path / "out", model="mine")
 
@@ -176,7 +176,7 @@ def test_an_image_that_cannot_be_referred_to_is_refused(images, dicom_image):
 def test_any_label_fits(label, meaning, dicom_image, tmp_path):
     from highdicom.sr import srread
 
-    image = AnsweredImage("two", 200, 100, pred=[[0, 0, 5, 5]], pred_labels=[label])
+    image = Prediction("two", 200, 100, pred=[[0, 0, 5, 5]], pred_labels=[label])
     write_dicom_sr([image], tmp_path / "out", model=f"m\\{label}", dicom=dicom_image().parent)
     (path,) = (tmp_path / "out").iterdir()
     (group,) = groups(srread(path))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from grounding_rewards.exchange.model_card import evaluated_model, model_card_block
-from grounding_rewards.metrics.estimates import Estimate
 from grounding_rewards.metrics.evaluation import StoredEvaluation
+from grounding_rewards.metrics.intervals import Estimate
 
 hub = pytest.importorskip("huggingface_hub", reason="comes with transformers")
 

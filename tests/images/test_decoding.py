@@ -30,7 +30,7 @@ from grounding_rewards.commands.diff import _image_loader
 from grounding_rewards.doctor.examine import examine
 from grounding_rewards.doctor.rows import open_rows
 from grounding_rewards.logs.join import image_loader, read_log
-from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.prepare import PrepareSettings, prepare_images
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.sources.jsonl import read_jsonl
@@ -274,7 +274,7 @@ def test_a_log_opens_its_own_images(folder):
 
 def test_diff_opens_the_images_of_the_run_and_its_dataset_alone(folder, capsys):
     def annotated(image):
-        return AnsweredImage("a", 40, 30, image=str(image))
+        return Prediction("a", 40, 30, image=str(image))
 
     run = folder.parent / "run"
     run.mkdir()

@@ -10,7 +10,7 @@ import pytest
 
 import grounding_rewards
 from grounding_rewards.images.drawn_boxes import PREDICTED, REFERENCE, answer_picture, show
-from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.prediction import Prediction
 
 pytest.importorskip("matplotlib")
 
@@ -37,7 +37,7 @@ def has(picture, colour, x, y, reach=3):
 
 
 def test_each_box_is_drawn_where_it_is_by_what_became_of_it():
-    image = AnsweredImage(
+    image = Prediction(
         "a", 100, 100, gt=[[5, 5, 30, 30], [60, 60, 90, 90]], gt_labels=["mass", "nodule"],
         pred=[[5, 5, 29, 30], [40, 10, 60, 20]],
     )  # fmt: skip
@@ -54,7 +54,7 @@ def test_each_box_is_drawn_where_it_is_by_what_became_of_it():
 
 @pytest.mark.parametrize("size", [(1, 4000), (4000, 1), (0.5, 0.5)])
 def test_images_of_any_shape_and_broken_boxes_are_drawn(size):
-    image = AnsweredImage("$x_$\n", *size, pred=[[np.nan, 0, 1, 1], [3, 3, 2, 2], [np.inf, 0, 1, 1]])
+    image = Prediction("$x_$\n", *size, pred=[[np.nan, 0, 1, 1], [3, 3, 2, 2], [np.inf, 0, 1, 1]])
     assert answer_picture(image, None).ndim == 3
 
 

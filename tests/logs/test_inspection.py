@@ -9,8 +9,8 @@ import pytest
 
 import grounding_rewards as gr
 from grounding_rewards.logs.inspection import inspect_completions
-from grounding_rewards.metrics.answers import read_answers
-from grounding_rewards.metrics.counts import MatchedImages
+from grounding_rewards.metrics.detection import MatchedImages
+from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 
 ROWS = [
@@ -106,7 +106,7 @@ def test_mean_iou_is_that_of_an_evaluation():
     texts = ["[[0, 0, 200, 100], [500, 500, 900, 900]]", "[]", "[[0, 0, 100, 100]]", "[[300, 300, 700, 700]]"]
     boxes = [[[0, 0, 10, 10], [50, 50, 90, 90], [1, 60, 9, 70]], [[0, 0, 9, 9]], [], [[0, 0, 40, 40]]]
     log = [{"id": k, "boxes": gt, "width": 100, "height": 100} for k, gt in enumerate(boxes)]
-    images = read_answers(log, [[text] for text in texts], gr.get_reward("R3", box_format="qwen3-vl"))
+    images = read_predictions(log, [[text] for text in texts], gr.get_reward("R3", box_format="qwen3-vl"))
     iou, references = MatchedImages(images).sums(["mean_iou"])["mean_iou"].sum(axis=0)
     found = inspect_completions(texts, log, "qwen3-vl").metrics["mean_iou"]
     assert found == pytest.approx(iou / references)

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from grounding_rewards.logs.join import image_loader, image_problems, read_groups, read_log
-from grounding_rewards.metrics.answers import read_answers
+from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.rewards.grounding import get_reward
 
 SOUND = {"id": "a", "text": "[]", "boxes": [[0, 0, 5, 5]], "labels": ["mass"], "width": 10, "height": 20}
@@ -56,7 +56,7 @@ def test_a_csv_log_with_labels_is_evaluated_as_it_is_scored(tmp_path):
     log = tmp_path / "log.csv"
     log.write_text('id,completion,boxes,labels,width,height\na,[],"[[0, 0, 5, 5]]","[""nodule""]",10,20\n')
     answers = read_log([log])
-    images = read_answers(answers.rows, answers.texts, get_reward("R4", box_format="qwen3-vl"))
+    images = read_predictions(answers.rows, answers.texts, get_reward("R4", box_format="qwen3-vl"))
     assert images[0].gt_labels == ("nodule",)
 
 

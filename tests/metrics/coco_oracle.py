@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from grounding_rewards.boxes import valid_boxes
-from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.ranking import COCO_AREAS, COCO_THRESHOLDS, Area, label_name
+from grounding_rewards.metrics.average_precision import COCO_AREAS, COCO_THRESHOLDS, Area, label_name
+from grounding_rewards.metrics.prediction import Prediction
 
 ENGINES = ("pycocotools", "faster_coco_eval")
 # A box that overlaps nothing: COCO's files hold no invalid one.
@@ -20,7 +20,7 @@ _OUTSIDE = [-2.0, -2.0, 0.0, 0.0]
 
 
 def coco_average_precision(
-    images: Sequence[AnsweredImage],
+    images: Sequence[Prediction],
     iou_thresholds: Sequence[float] = COCO_THRESHOLDS,
     *,
     area: Area = COCO_AREAS["all"],
@@ -68,7 +68,7 @@ def coco_average_precision(
     return dict(zip(names, np.where(precision < 0, np.nan, precision).T, strict=True))
 
 
-def coco_mean_average_precision(images: Sequence[AnsweredImage], *args: Any, **kwargs: Any) -> float:
+def coco_mean_average_precision(images: Sequence[Prediction], *args: Any, **kwargs: Any) -> float:
     """The mean of :func:`coco_average_precision` over labels and thresholds."""
     measured = [one for one in coco_average_precision(images, *args, **kwargs).values() if not np.isnan(one).any()]
     return float(np.mean(measured)) if measured else np.nan

@@ -3,8 +3,7 @@
 Predicted and reference boxes are paired one to one so that the sum of their IoUs is largest; boxes that do not overlap
 are no partners. Hits from an IoU on are paired for themselves: as many as there can be. A predicted box that is no hit
 and that an ignored region excuses does not count, as in the rewards. These are the rules of
-:class:`grounding_rewards.metrics.counts.MatchedImages`, here image by image, so that the two can be held against each
-other.
+:class:`grounding_rewards.metrics.detection.MatchedImages`, here image by image, so that the two can be compared.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.matching import excused_boxes, match_batch
-from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LabelCodes
 
@@ -33,7 +32,7 @@ class BoxPairs(NamedTuple):
 
     ious: Array
     partners: NDArray[np.int64]
-    image: AnsweredImage
+    image: Prediction
     overlaps: Array
 
     @property
@@ -57,7 +56,7 @@ class BoxPairs(NamedTuple):
         return ~excused_boxes(image.pred, image.gt, image.ignore, self.found(iou_threshold) >= 0)
 
 
-def pair_image(image: AnsweredImage, label_matching: str = "ignore") -> BoxPairs:
+def pair_image(image: Prediction, label_matching: str = "ignore") -> BoxPairs:
     """Pair the predicted with the reference boxes of an image."""
     check_word("label_matching", label_matching, LABEL_MATCHING)
     overlaps = pairwise_iou(image.pred, image.gt)

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.prediction import Prediction
 
 LABELS = ["effusion", "mass", "nodule"]
 _SIZE = 400.0
 
 
-def random_images(seed: int, n: int = 25, *, whole_numbers: bool = False) -> list[AnsweredImage]:
+def random_images(seed: int, n: int = 25, *, whole_numbers: bool = False) -> list[Prediction]:
     """Images with several labels, boxes of all of COCO's sizes, equal confidences, ignore regions, and no boxes."""
     rng = np.random.default_rng(seed)
     images = []
@@ -23,7 +23,7 @@ def random_images(seed: int, n: int = 25, *, whole_numbers: bool = False) -> lis
         pred = np.concatenate([_jittered(rng, copies, whole_numbers), junk])
         gt_labels = rng.choice(LABELS, len(gt))
         images.append(
-            AnsweredImage(
+            Prediction(
                 f"image {i}",
                 _SIZE,
                 _SIZE,
@@ -40,7 +40,7 @@ def random_images(seed: int, n: int = 25, *, whole_numbers: bool = False) -> lis
     return images
 
 
-def without_confidences(images: list[AnsweredImage]) -> list[AnsweredImage]:
+def without_confidences(images: list[Prediction]) -> list[Prediction]:
     return [replace(image, pred_scores=np.full(len(image.pred), np.nan)) for image in images]
 
 

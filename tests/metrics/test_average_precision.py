@@ -10,21 +10,19 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.average_precision import (
+    COCO_AREAS,
+    COCO_THRESHOLDS,
+    IMAGE_AREAS,
+    RankedImages,
     average_precision,
     jackknifed_mean_average_precision,
     mean_average_precision,
     precision_recall_curve,
     query_ap_sums,
-)
-from grounding_rewards.metrics.ranking import (
-    COCO_AREAS,
-    COCO_THRESHOLDS,
-    IMAGE_AREAS,
-    RankedImages,
     rank_boxes,
 )
+from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.parsing import BrokenBox
 from grounding_rewards.rewards import AveragePrecisionReward
 from tests.conftest import valid_box_lists
@@ -34,7 +32,7 @@ from tests.metrics.random_images import random_images, without_confidences
 HIT, HIT_TOO, JUNK = [0, 0, 10, 10], [20, 20, 30, 30], [50, 50, 60, 60]
 
 
-def by_label(images: list[AnsweredImage], *args: Any, **kwargs: Any) -> RankedImages:
+def by_label(images: list[Prediction], *args: Any, **kwargs: Any) -> RankedImages:
     return rank_boxes(images, *args, label_matching="exact", **kwargs)
 
 
@@ -65,7 +63,7 @@ def test_the_highest_scoring_boxes_are_those_of_coco(max_detections: int, engine
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_label_that_no_image_has_and_a_box_without_one_play_no_part(engine: str) -> None:
-    image = AnsweredImage(
+    image = Prediction(
         "a",
         100,
         100,
@@ -79,11 +77,11 @@ def test_a_label_that_no_image_has_and_a_box_without_one_play_no_part(engine: st
     assert coco_mean_average_precision([image], [0.5], engine=engine) == pytest.approx(1.0)
 
 
-def two_images() -> list[AnsweredImage]:
+def two_images() -> list[Prediction]:
     """By hand: image one has two findings and names hit, junk; image two has one and names junk, hit."""
     return [
-        AnsweredImage("one", 100, 100, gt=[HIT, HIT_TOO], gt_labels=["mass", "mass"], pred=[HIT, JUNK]),
-        AnsweredImage("two", 100, 100, gt=[HIT], gt_labels=["mass"], pred=[JUNK, HIT]),
+        Prediction("one", 100, 100, gt=[HIT, HIT_TOO], gt_labels=["mass", "mass"], pred=[HIT, JUNK]),
+        Prediction("two", 100, 100, gt=[HIT], gt_labels=["mass"], pred=[JUNK, HIT]),
     ]
 
 
@@ -108,7 +106,7 @@ def test_answers_without_confidences_by_hand(ranking: str, interpolation: str, e
 @given(valid_box_lists(max_size=6), valid_box_lists(min_size=1, max_size=4))
 def test_tied_ap_of_one_image_is_the_reward_r1(pred: list[list[float]], gt: list[list[float]]) -> None:
     # without ignored regions, of which AP has COCO's rule: there one excuses any number
-    image = AnsweredImage("a", 30, 30, gt=gt, gt_labels=[""] * len(gt), pred=pred)
+    image = Prediction("a", 30, 30, gt=gt, gt_labels=[""] * len(gt), pred=pred)
     reward = AveragePrecisionReward(ranking="tied").score(np.reshape(pred, (-1, 4)), gt)
     ranked = rank_boxes([image], ranking="tied")
     assert average_precision(ranked, interpolation="all") == pytest.approx(reward, abs=1e-12)
@@ -116,7 +114,7 @@ def test_tied_ap_of_one_image_is_the_reward_r1(pred: list[list[float]], gt: list
 
 def test_broken_boxes_count_as_false_ones() -> None:
     truth: dict[str, Any] = {"gt": [HIT], "gt_labels": ["mass"], "pred": [HIT], "pred_labels": ["mass"]}
-    before, after = (AnsweredImage("a", 100, 100, **truth, broken=(BrokenBox(place, "mass"),)) for place in (0, 1))
+    before, after = (Prediction("a", 100, 100, **truth, broken=(BrokenBox(place, "mass"),)) for place in (0, 1))
     for image in (before, after):
         assert average_precision(rank_boxes([image], ranking="tied"), interpolation="all") == 0.5
     # in the order of the answer, and under its own label
@@ -124,12 +122,12 @@ def test_broken_boxes_count_as_false_ones() -> None:
         assert average_precision(rank_boxes([image], ranking="emission"), interpolation="all") == expected
         ranked = by_label([image], ranking="emission")
         assert average_precision(ranked, label="mass", interpolation="all") == expected
-        assert AnsweredImage.of_json(image.as_json()).broken == image.broken
+        assert Prediction.of_json(image.as_json()).broken == image.broken
 
 
 def test_invalid_boxes_are_false_ones_here_and_in_coco() -> None:
     broken = [[5.0, 5.0, 0.0, 0.0], [math.nan, 0, 1, 1], [0, 0, math.inf, 5], [3.0, 3.0, 3.0, 9.0]]
-    image = AnsweredImage(
+    image = Prediction(
         "a",
         100,
         100,
@@ -145,7 +143,7 @@ def test_invalid_boxes_are_false_ones_here_and_in_coco() -> None:
 
 
 def test_synonyms_match_unless_their_sides_contradict() -> None:
-    image = AnsweredImage(
+    image = Prediction(
         "a",
         100,
         100,
@@ -166,8 +164,8 @@ def test_synonyms_match_unless_their_sides_contradict() -> None:
 def test_equal_confidences_are_one_group() -> None:
     """The order of the images changes nothing; COCO takes them as they come."""
     box = {"gt": [[0, 0, 10, 10]], "gt_labels": ["mass"], "pred_scores": [0.9]}
-    hits = [AnsweredImage(f"hit {k}", 99, 99, **box, pred=[[0, 0, 10, 10]]) for k in range(20)]
-    misses = [AnsweredImage(f"miss {k}", 99, 99, **box, pred=[[50, 50, 60, 60]]) for k in range(20)]
+    hits = [Prediction(f"hit {k}", 99, 99, **box, pred=[[0, 0, 10, 10]]) for k in range(20)]
+    misses = [Prediction(f"miss {k}", 99, 99, **box, pred=[[50, 50, 60, 60]]) for k in range(20)]
     orders = [hits + misses, misses + hits, [one for pair in zip(hits, misses, strict=True) for one in pair]]
     # By hand: half of all findings at a precision of one half, as if all were tied.
     assert [average_precision(rank_boxes(images), interpolation="all") for images in orders] == [0.25] * 3
@@ -214,14 +212,14 @@ def test_the_mean_of_the_curve_is_the_average_precision() -> None:
 
 def test_sizes_are_parts_of_the_image_or_pixels() -> None:
     small, large = [0, 0, 9, 10], [40, 40, 90, 90]  # 0.9 % and 25 % of the image
-    image = AnsweredImage("a", 100, 100, gt=[small, large], gt_labels=["", ""], pred=[large], pred_scores=[0.5])
+    image = Prediction("a", 100, 100, gt=[small, large], gt_labels=["", ""], pred=[large], pred_scores=[0.5])
     assert [average_precision(rank_boxes([image], area=area)) for area in IMAGE_AREAS.values()] == pytest.approx(
         [0.0, math.nan, 1.0], nan_ok=True
     )
 
 
 def test_a_blank_reference_label_is_refused_where_labels_are_compared() -> None:
-    image = AnsweredImage("a", 10, 10, gt=[[0, 0, 5, 5]], gt_labels=[" "])
+    image = Prediction("a", 10, 10, gt=[[0, 0, 5, 5]], gt_labels=[" "])
     assert average_precision(rank_boxes([image])) == 0.0
     with pytest.raises(ValueError, match="Expected a label for every reference box"):
         by_label([image])
@@ -230,9 +228,9 @@ def test_a_blank_reference_label_is_refused_where_labels_are_compared() -> None:
 A, B, C, FAR = [0, 0, 10, 10], [20, 0, 30, 10], [40, 0, 50, 10], [80, 80, 90, 90]
 
 
-def asked(gt: Any, pred: Any, **others: Any) -> AnsweredImage:
+def asked(gt: Any, pred: Any, **others: Any) -> Prediction:
     """Boxes and their labels."""
-    return AnsweredImage(
+    return Prediction(
         "a",
         100,
         100,
@@ -278,7 +276,7 @@ def asked(gt: Any, pred: Any, **others: Any) -> AnsweredImage:
         (asked([(A, "mass"), (B, "mass")], [(A, "mass"), (A, "mass"), (B, "mass")]), (5 / 6, 1)),
     ],
 )
-def test_query_ap_by_hand(one: AnsweredImage, expected: tuple[float, float]) -> None:
+def test_query_ap_by_hand(one: Prediction, expected: tuple[float, float]) -> None:
     assert query_ap_sums([one])[0] == pytest.approx(expected)
 
 

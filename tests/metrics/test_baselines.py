@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.counts import MatchedImages
-from grounding_rewards.metrics.image_dependence import baseline_systems, constant_answer, constant_boxes
+from grounding_rewards.metrics.baselines import baseline_systems, constant_answer, constant_boxes
+from grounding_rewards.metrics.detection import MatchedImages
 from grounding_rewards.metrics.intervals import ratio_estimates
+from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.grounding import get_reward
 
@@ -78,10 +78,10 @@ def test_without_training_images_the_constant_box_is_that_of_other_patients() ->
     assert metrics_of({"constant": answers})["constant"]["mean_iou"].value < 0.2
 
 
-def answered(image: dict[str, Any], common: dict[str, Any]) -> AnsweredImage:
+def answered(image: dict[str, Any], common: dict[str, Any]) -> Prediction:
     size = {"width": image["width"], "height": image["height"]}
     boxes, labels = constant_answer(common, **size)
-    return AnsweredImage(
+    return Prediction(
         image["file"], **size, gt=image["boxes"], gt_labels=image["labels"], pred=boxes, pred_labels=labels
     )
 
@@ -98,7 +98,7 @@ def test_constant_box_on_the_real_lungs(shared_dir: Path) -> None:
     assert (ious >= 0.75).mean() == pytest.approx(0.311, abs=5e-4)
 
 
-def metrics_of(answers: dict[str, list[AnsweredImage]]) -> dict[str, Any]:
+def metrics_of(answers: dict[str, list[Prediction]]) -> dict[str, Any]:
     return {name: ratio_estimates(MatchedImages(images).sums()) for name, images in answers.items()}
 
 

@@ -14,10 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.comparison import compare_runs, direction, holm
-from grounding_rewards.metrics.estimates import Estimate
-from grounding_rewards.metrics.intervals import ratio_estimates
+from grounding_rewards.metrics.intervals import Estimate, ratio_estimates
+from grounding_rewards.metrics.prediction import Prediction
 from tests.metrics.test_intervals import difference
 
 BOX = [0.0, 0.0, 10.0, 10.0]
@@ -28,13 +27,13 @@ def part(iou: float) -> list[list[float]]:
     return [[0.0, 0.0, 10.0, 10.0 * iou]] if iou else []
 
 
-def image(name: Any, iou: float, label: str = "mass", *, side: float = 100, **others: Any) -> AnsweredImage:
-    return AnsweredImage(
+def image(name: Any, iou: float, label: str = "mass", *, side: float = 100, **others: Any) -> Prediction:
+    return Prediction(
         str(name), side, side, gt=[BOX], gt_labels=[label], **{"pred": part(iou), "status": "boxes", **others}
     )
 
 
-def run(ious: Sequence[float], **others: Any) -> list[AnsweredImage]:
+def run(ious: Sequence[float], **others: Any) -> list[Prediction]:
     return [image(i, iou, **others) for i, iou in enumerate(ious)]
 
 
@@ -59,8 +58,8 @@ def test_a_comparison_by_hand() -> None:
 
 
 def test_less_is_better_for_hallucinations() -> None:
-    a = [AnsweredImage(str(i), 9, 9, pred=[BOX]) for i in range(9)]
-    b = [AnsweredImage(str(i), 9, 9, status="empty") for i in range(9)]
+    a = [Prediction(str(i), 9, 9, pred=[BOX]) for i in range(9)]
+    b = [Prediction(str(i), 9, 9, status="empty") for i in range(9)]
     found = compare_runs(a, b).metrics["hallucination_rate"]
     assert found.difference == (-1.0, -1.0, -1.0)
     assert found.units == (9, 0, 0)
@@ -70,7 +69,7 @@ def test_less_is_better_for_hallucinations() -> None:
 
 
 def test_a_run_does_not_differ_from_itself() -> None:
-    images = [*run([0.1, 0.6, 0.9]), AnsweredImage("n", 9, 9, status="empty", rewards={"R1": 0.2})]
+    images = [*run([0.1, 0.6, 0.9]), Prediction("n", 9, 9, status="empty", rewards={"R1": 0.2})]
     found = compare_runs(images, images)
     for change in found.metrics.values():
         assert change.difference.value == 0 or math.isnan(change.difference.value)
@@ -99,7 +98,7 @@ def test_images_of_one_patient_are_left_out_and_counted_together() -> None:
 
 def test_labels_and_sizes_are_those_of_the_reference_boxes() -> None:
     # masses get better, nodules worse; a mass has 1 % of its image, a nodule 100 of 400 pixels
-    def both(ious: tuple[float, float]) -> list[AnsweredImage]:
+    def both(ious: tuple[float, float]) -> list[Prediction]:
         masses = [image(f"m{i}", ious[0]) for i in range(12)]
         return masses + [image(f"n{i}", ious[1], "nodule", side=20) for i in range(8)]
 
@@ -178,14 +177,14 @@ def test_one_rule_says_better_worse_or_not_shown(
         ),
         # normal images on which nobody says anything
         (
-            [AnsweredImage("1", 9, 9)],
-            [AnsweredImage("1", 9, 9)],
+            [Prediction("1", 9, 9)],
+            [Prediction("1", 9, 9)],
             "Mean IoU is not measured in both runs. F1@0.5 is not measured in both runs.",
         ),
     ],
 )
 def test_the_summary_says_what_changed_and_of_what_no_change_is_shown(
-    a: list[AnsweredImage], b: list[AnsweredImage], summary: str
+    a: list[Prediction], b: list[Prediction], summary: str
 ) -> None:
     difference = compare_runs(a, b)
     assert difference.summary.startswith(summary)
@@ -195,8 +194,8 @@ def test_the_summary_says_what_changed_and_of_what_no_change_is_shown(
 def test_losses_are_said_beside_gains() -> None:
     # all fit better, but on twelve normal images B answers with a box
     ious, normal = [0.6] * 12, {"gt": [], "gt_labels": [], "status": "boxes"}
-    a = [*run(ious), *(AnsweredImage(f"n{i}", 100, 100, **{**normal, "status": "empty"}) for i in range(12))]
-    b = [*run([0.8] * 12), *(AnsweredImage(f"n{i}", 100, 100, **normal, pred=[BOX]) for i in range(12))]
+    a = [*run(ious), *(Prediction(f"n{i}", 100, 100, **{**normal, "status": "empty"}) for i in range(12))]
+    b = [*run([0.8] * 12), *(Prediction(f"n{i}", 100, 100, **normal, pred=[BOX]) for i in range(12))]
     difference = compare_runs(a, b)
     assert difference.summary.startswith("Boxes fit better: mean IoU 0.60 → 0.80 ")
     # F1 leads and is worse, so that the others are also worse
@@ -239,7 +238,7 @@ def test_holm_is_adjusted_for_the_metrics_that_are_shown() -> None:
         ([image(7, 0.5)], {}, "no id in common. Compare runs on the same dataset"),
         ([image(0, 0.5), image(0, 0.5)], {}, "one image per id in run B, got 1 too many, '0' among them"),
         ([image(0, 0.5, "nodule"), image(1, 0.5)], {}, "got others on 1 of 2 images: the labels of '0' differ"),
-        ([AnsweredImage("1", 100, 100)], {}, "got others on 1 of 1 images: the reference boxes of '1' differ"),
+        ([Prediction("1", 100, 100)], {}, "got others on 1 of 1 images: the reference boxes of '1' differ"),
         (run([0.5, 0.5], ignore=[BOX]), {}, "on 2 of 2 images: the ignored regions of '0' differ"),
         (run([0.5, 0.5], side=99), {}, "width and height of '0' differ"),
         (run([0.5, 0.5], patient="q"), {}, "the patients of '0' differ"),
@@ -249,13 +248,13 @@ def test_holm_is_adjusted_for_the_metrics_that_are_shown() -> None:
         (run([0.5, 0.5]), {"seed": -1}, "Expected a whole number from 0 up for `seed`, got -1"),
     ],
 )
-def test_runs_that_cannot_be_compared(b: list[AnsweredImage], options: dict[str, Any], message: str) -> None:
+def test_runs_that_cannot_be_compared(b: list[Prediction], options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         compare_runs(run([0.5, 0.5], patient="p"), b, **options)
 
 
 def test_json_has_no_nan() -> None:
-    images = [*run([0.1, 0.6]), AnsweredImage("n", 9, 9, status="empty")]
+    images = [*run([0.1, 0.6]), Prediction("n", 9, 9, status="empty")]
     content = json.loads(json.dumps(compare_runs(images, images).to_dict(), allow_nan=False))
     assert content["images"] == {"both": 3, "only_a": 0, "only_b": 0}
     assert content["units"] == {"name": "images", "count": 3}
@@ -276,7 +275,7 @@ def test_holm_is_the_closed_test_with_bonferroni(p_values: list[float]) -> None:
     assert holm([*p_values, math.nan])[:-1] == pytest.approx(closed)
 
 
-def sure(images: Sequence[AnsweredImage]) -> list[AnsweredImage]:
+def sure(images: Sequence[Prediction]) -> list[Prediction]:
     return [replace(image, pred_scores=[0.9] * len(image.pred)) for image in images]
 
 

@@ -10,28 +10,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grounding_rewards.metrics.answered_image import AnsweredImage, patients_of
-from grounding_rewards.metrics.average_precision import average_precision
-from grounding_rewards.metrics.counts import MatchedImages
+from grounding_rewards.metrics.average_precision import average_precision, rank_boxes
+from grounding_rewards.metrics.detection import MatchedImages
 from grounding_rewards.metrics.evaluation import READER_AGREEMENT, Evaluation, Measures, evaluate, write_evaluation
 from grounding_rewards.metrics.intervals import jackknifed_ratio, sum_by_group
-from grounding_rewards.metrics.ranking import rank_boxes
+from grounding_rewards.metrics.prediction import Prediction, patients_of
 from tests.metrics.random_images import random_images
 
 MEASURES = Measures("R3")
 
 
-def image(name: str, **changes: Any) -> AnsweredImage:
+def image(name: str, **changes: Any) -> Prediction:
     given: dict[str, Any] = {"gt": [[0, 0, 40, 40]], "gt_labels": ["mass"], "pred": [[0, 0, 40, 32]]}
-    return AnsweredImage(name, 100, 100, **{**given, "rewards": {"R1": 1.0, "R3": 0.8}, **changes})
+    return Prediction(name, 100, 100, **{**given, "rewards": {"R1": 1.0, "R3": 0.8}, **changes})
 
 
 def test_the_first_metrics_are_those_that_an_evaluation_is_quoted_by() -> None:
     found = evaluate(
-        {
-            "model": [image(name, pred_labels=["mass"]) for name in "ac"]
-            + [AnsweredImage("b", 9, 9, rewards={"R3": 0.2})]
-        },
+        {"model": [image(name, pred_labels=["mass"]) for name in "ac"] + [Prediction("b", 9, 9, rewards={"R3": 0.2})]},
         MEASURES,
     )
     assert list(found.headings)[:5] == ["reward_R3", "mean_iou", "image_dependence", "f1_50", "hallucination_rate"]
@@ -53,7 +49,7 @@ def test_confidences_bring_the_metrics_of_coco_and_froc() -> None:
     assert found.calibration is not None
 
 
-def unsure(one: AnsweredImage) -> AnsweredImage:
+def unsure(one: Prediction) -> Prediction:
     from dataclasses import replace
 
     return replace(one, pred_scores=np.full(len(one.pred), np.nan))
@@ -104,14 +100,14 @@ def test_readers_are_a_row_of_the_table() -> None:
     "images",
     [
         [],
-        [AnsweredImage("a", 9, 9, status="empty", rewards={"R3": 0.2})],
-        [AnsweredImage("a", 9, 9, status="unparseable", rewards={"R3": 0.0})],
-        [AnsweredImage("a", 9, 9, pred=[[5, 5, 1, 1]], rewards={"R3": 0.0})],
-        [AnsweredImage("a", 9, 9, gt=[[1, 1, 2, 2]], gt_labels=["x"], status="empty", rewards={"R3": 0.0})],
+        [Prediction("a", 9, 9, status="empty", rewards={"R3": 0.2})],
+        [Prediction("a", 9, 9, status="unparseable", rewards={"R3": 0.0})],
+        [Prediction("a", 9, 9, pred=[[5, 5, 1, 1]], rewards={"R3": 0.0})],
+        [Prediction("a", 9, 9, gt=[[1, 1, 2, 2]], gt_labels=["x"], status="empty", rewards={"R3": 0.0})],
     ],
     ids=["no image", "rightly empty", "not read", "an invalid box", "all missed"],
 )
-def test_nothing_to_measure_is_no_error(images: list[AnsweredImage]) -> None:
+def test_nothing_to_measure_is_no_error(images: list[Prediction]) -> None:
     found = evaluate({"model": images}, MEASURES)
     assert json.dumps(found.to_dict(), allow_nan=False)
 
@@ -131,7 +127,7 @@ def test_the_rule_of_labels_is_followed_by_every_metric_of_boxes(rule: str) -> N
     """Both lungs in the right place and both called left: one of two is right, in every metric but the areas."""
     lungs = {"gt": [[0, 0, 40, 90], [60, 0, 100, 90]], "gt_labels": ["right lung", "left lung"]}
     answer = {"pred": lungs["gt"], "pred_labels": ["left lung"] * 2, "pred_scores": [0.9, 0.8]}
-    images = [AnsweredImage(name, 100, 100, **lungs, **answer, rewards={"R3": 1.0}) for name in "abc"]
+    images = [Prediction(name, 100, 100, **lungs, **answer, rewards={"R3": 1.0}) for name in "abc"]
     found, aside = (evaluate({"model": images}, Measures("R3", rule)) for rule in (rule, "ignore"))
     one, other = found.systems["model"], aside.systems["model"]
     for key in ("f1_50", "mean_iou", "recall_50", "sensitivity_1"):
@@ -152,7 +148,7 @@ def test_the_rule_of_labels_is_followed_by_every_metric_of_boxes(rule: str) -> N
 
 
 def test_metrics_of_each_source_are_those_of_its_images_alone() -> None:
-    clinic = [image("a", source="clinic", patient="p"), AnsweredImage("b", 9, 9, rewards={"R3": 0.2}, source="clinic")]
+    clinic = [image("a", source="clinic", patient="p"), Prediction("b", 9, 9, rewards={"R3": 0.2}, source="clinic")]
     # a miss, and an image that does not say where it is from
     others = [image("c", pred=[], rewards={"R3": 0.0}, source="abroad"), image("d")]
     found = evaluate({"model": [*clinic, *others]}, MEASURES)
@@ -175,7 +171,7 @@ def test_metrics_of_each_source_are_those_of_its_images_alone() -> None:
 def test_what_is_owed_to_the_images_is_said_in_one_sentence() -> None:
     boxes = [[0, 0, 10, 10], [50, 50, 60, 60], [0, 50, 10, 60]]
     looks = [
-        AnsweredImage(str(k), 99, 99, gt=[box], gt_labels=["mass"], pred=[box], text=str(box), rewards={"R3": 1.0})
+        Prediction(str(k), 99, 99, gt=[box], gt_labels=["mass"], pred=[box], text=str(box), rewards={"R3": 1.0})
         for k, box in enumerate(boxes)
     ]
     same = [replace(image, pred=[boxes[0]], text="same") for image in looks]
@@ -201,4 +197,4 @@ def test_what_is_owed_to_the_images_is_said_in_one_sentence() -> None:
     # One of three right instead of two: three images do not show which is better.
     close = evaluate({"model": same, "constant box": [*looks[:2], same[2]]}, MEASURES)
     assert close.looking.startswith("No better than a model that never looks: 0.33 mean IoU; the constant box")
-    assert evaluate({"model": [AnsweredImage("a", 9, 9, rewards={"R3": 0.2})]}, MEASURES).looking == ""
+    assert evaluate({"model": [Prediction("a", 9, 9, rewards={"R3": 0.2})]}, MEASURES).looking == ""

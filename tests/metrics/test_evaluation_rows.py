@@ -7,19 +7,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.average_precision import average_precision, mean_average_precision
+from grounding_rewards.metrics.average_precision import (
+    IMAGE_AREAS,
+    average_precision,
+    mean_average_precision,
+    rank_boxes,
+)
 from grounding_rewards.metrics.evaluation import Evaluation, Measures, evaluate
-from grounding_rewards.metrics.ranking import IMAGE_AREAS, rank_boxes
+from grounding_rewards.metrics.prediction import Prediction
 from tests.metrics.random_images import random_images
 
 
-def measured(images: list[AnsweredImage], **measures: str) -> Evaluation:
+def measured(images: list[Prediction], **measures: str) -> Evaluation:
     given = [replace(image, rewards={"R4": 0.5}) for image in images]
     return evaluate({"model": given}, Measures("R4", **measures))  # type: ignore[arg-type]
 
 
-def with_labels(images: list[AnsweredImage], words: list[str]) -> list[AnsweredImage]:
+def with_labels(images: list[Prediction], words: list[str]) -> list[Prediction]:
     """The references' masses called by these words in turn."""
     return [
         replace(

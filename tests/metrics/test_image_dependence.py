@@ -9,19 +9,15 @@ import numpy as np
 import pytest
 
 from grounding_rewards.metrics import image_dependence as module
-from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.answers import read_answers
-from grounding_rewards.metrics.counts import MatchedImages
-from grounding_rewards.metrics.image_dependence import (
-    baseline_systems,
-    dependence_sums,
-    image_dependence,
-    shift_notes,
-)
+from grounding_rewards.metrics.baselines import baseline_systems
+from grounding_rewards.metrics.detection import MatchedImages
+from grounding_rewards.metrics.image_dependence import dependence_sums, image_dependence, shift_notes
+from grounding_rewards.metrics.prediction import Prediction
+from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.rewards.grounding import get_reward
 
 
-def draw(rng: np.random.Generator, n: int, *, looks: float, boxes: tuple[int, ...] = (1,)) -> list[AnsweredImage]:
+def draw(rng: np.random.Generator, n: int, *, looks: float, boxes: tuple[int, ...] = (1,)) -> list[Prediction]:
     """Images of 100 pixels; answers lie between the reference (looks = 1) and where boxes usually are (0)."""
     made = []
     for k in range(n):
@@ -31,18 +27,18 @@ def draw(rng: np.random.Generator, n: int, *, looks: float, boxes: tuple[int, ..
         labels = tuple(rng.choice(["mass", "nodule"], m))
         pred = np.clip(looks * gt + (1 - looks) * usual + rng.normal(0, 2, gt.shape), 0, 100)
         made.append(
-            AnsweredImage(f"i{k}", 100, 100, gt=gt, gt_labels=labels, pred=pred, pred_labels=labels, text=str(pred))
+            Prediction(f"i{k}", 100, 100, gt=gt, gt_labels=labels, pred=pred, pred_labels=labels, text=str(pred))
         )
     return made
 
 
-def metric_of(images: list[AnsweredImage], metric: str) -> float:
+def metric_of(images: list[Prediction], metric: str) -> float:
     """The metric as the evaluation's table has it."""
     numerator, denominator = MatchedImages(images).sums([metric])[metric].T
     return numerator.sum() / denominator.sum()
 
 
-def dealt(images: list[AnsweredImage], order: tuple[int, ...]) -> list[AnsweredImage]:
+def dealt(images: list[Prediction], order: tuple[int, ...]) -> list[Prediction]:
     return [
         replace(image, pred=images[j].pred, pred_labels=images[j].pred_labels, pred_scores=images[j].pred_scores)
         for image, j in zip(images, order, strict=True)
@@ -60,7 +56,7 @@ def test_what_the_question_says_is_nothing_seen() -> None:
     ]
     texts = [[str([[10 * value for value in usual[row["labels"][0]]]])] for row in rows]
     reward = get_reward("R3", box_format="qwen3-vl")
-    images = read_answers(rows, texts, reward)
+    images = read_predictions(rows, texts, reward)
     assert [image.asked for image in images[:3]] == [("heart",), ("nodule",), ("heart",)]
     assert image_dependence(images).dependence.value == 0
     unasked = image_dependence([replace(image, asked=(), question=None) for image in images])
@@ -124,7 +120,7 @@ def test_a_perfect_model_earns_the_same_in_groups_of_any_size(size: int) -> None
     """References that don't overlap: nothing but looking earns anything, so that all of 1 is owed to it."""
     boxes = [[[10.0 * (k % 10), 10.0 * (k // 10), 10.0 * (k % 10) + 9, 10.0 * (k // 10) + 9]] for k in range(40)]
     images = [
-        AnsweredImage(str(k), 100, 100, gt=box, gt_labels=["mass"], pred=box, question=f"question {k // size}")
+        Prediction(str(k), 100, 100, gt=box, gt_labels=["mass"], pred=box, question=f"question {k // size}")
         for k, box in enumerate(boxes)
     ]
     found = image_dependence(images)
@@ -158,7 +154,7 @@ def test_naming_and_placing_are_told_apart(places: bool) -> None:
         label = ("heart", "nodule")[k % 2]
         gt = np.add(usual[label], [k % 7, k % 5, k % 7, k % 5])
         pred = gt if places else usual[label]
-        images.append(AnsweredImage(str(k), 100, 100, gt=[gt], gt_labels=[label], pred=[pred], question="all?"))
+        images.append(Prediction(str(k), 100, 100, gt=[gt], gt_labels=[label], pred=[pred], question="all?"))
     found = image_dependence(images)
     assert found.dependence.value == pytest.approx(found.naming + found.placing.value)
     assert found.naming > 0.3
@@ -199,9 +195,7 @@ def test_any_mean_over_images() -> None:
         return (n > 0).astype(float)
 
     images = draw(np.random.default_rng(5), 10, looks=1.0)
-    found = image_dependence(
-        [*images, AnsweredImage("none", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["mass"])], metric=has_box
-    )
+    found = image_dependence([*images, Prediction("none", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["mass"])], metric=has_box)
     assert (found.metric, found.value) == ("has_box", pytest.approx(10 / 11))
     assert found.dependence.value == pytest.approx(0, abs=1e-12)
 
@@ -227,7 +221,7 @@ def test_many_images_have_fixed_partners(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_nothing_to_measure() -> None:
     assert np.isnan(image_dependence([]).value)
-    assert np.isnan(image_dependence([AnsweredImage("a", 9, 9)]).dependence.value)
+    assert np.isnan(image_dependence([Prediction("a", 9, 9)]).dependence.value)
     assert dependence_sums([]).by_image.shape == (0, 2)
     with pytest.raises(ValueError, match=r"got 'view'\. Use one of: count, labels, all"):
         image_dependence([], within="view")
@@ -242,7 +236,7 @@ def test_ignored_regions_count_as_in_the_table() -> None:
     assert image_dependence(images, metric="f1_50").value == pytest.approx(MatchedImages(images).counts_50.tp.mean())
 
 
-def paired(images: list[AnsweredImage], group: int) -> list[AnsweredImage]:
+def paired(images: list[Prediction], group: int) -> list[Prediction]:
     """The images with one question for each so many."""
     return [replace(image, question=f"question {k // group}") for k, image in enumerate(images)]
 

@@ -12,14 +12,19 @@ from hypothesis import strategies as st
 from scipy.stats import beta, binomtest, chi2, t
 
 from grounding_rewards.metrics import intervals
-from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.average_precision import jackknifed_mean_average_precision
+from grounding_rewards.metrics.average_precision import (
+    jackknifed_mean_average_precision,
+    rank_boxes,
+    sensitivity_at_false_positives,
+)
 from grounding_rewards.metrics.comparison import compare_runs
-from grounding_rewards.metrics.counts import SHARES
-from grounding_rewards.metrics.curves import sensitivity_at_false_positives
-from grounding_rewards.metrics.estimates import COUNT, SIGNED, UNIT, Estimate
+from grounding_rewards.metrics.detection import SHARES
 from grounding_rewards.metrics.evaluation import Measures, evaluate
 from grounding_rewards.metrics.intervals import (
+    COUNT,
+    SIGNED,
+    UNIT,
+    Estimate,
     Jackknifed,
     Parts,
     jackknifed_difference,
@@ -28,7 +33,7 @@ from grounding_rewards.metrics.intervals import (
     share_estimate,
     sum_by_group,
 )
-from grounding_rewards.metrics.ranking import rank_boxes
+from grounding_rewards.metrics.prediction import Prediction
 from tests.metrics.random_images import random_images
 
 
@@ -73,7 +78,7 @@ def test_intervals_hold_the_share_and_are_never_shorter_than_without_any(units: 
 
 
 def test_nothing_seen_among_25_normal_images() -> None:
-    images: list[Any] = [AnsweredImage(str(i), 9, 9, status="empty", rewards={"R4": 0.2}) for i in range(25)]
+    images: list[Any] = [Prediction(str(i), 9, 9, status="empty", rewards={"R4": 0.2}) for i in range(25)]
     measured = evaluate({"model": images}, Measures("R4")).systems["model"]
     assert measured["hallucination_rate"] == pytest.approx((0, 0, 0.1372), abs=1e-4)
     assert measured["specificity"] == pytest.approx((1, 0.8628, 1), abs=1e-4)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from grounding_rewards import get_reward
-from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.metrics.robustness import (
     AnswerPair,
     is_right,
@@ -26,10 +26,10 @@ FAR_A = [0.0, 0.0, 10.0, 4.0]  # IoU 0.4 with A
 INVERTED = [10.0, 10.0, 0.0, 0.0]
 
 
-def image(gt: list = (), pred: list = (), **others: Any) -> AnsweredImage:
+def image(gt: list = (), pred: list = (), **others: Any) -> Prediction:
     others.setdefault("status", "boxes" if pred else "empty")
     others.setdefault("gt_labels", ["mass"] * len(gt))
-    return AnsweredImage("a", 100, 100, gt=gt, pred=pred, **others)
+    return Prediction("a", 100, 100, gt=gt, pred=pred, **others)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def image(gt: list = (), pred: list = (), **others: Any) -> AnsweredImage:
         (image([A], [A], pred_labels=["nodule"]), True),  # R3 compares no labels
     ],
 )
-def test_right(answered: AnsweredImage, right: bool) -> None:
+def test_right(answered: Prediction, right: bool) -> None:
     assert is_right(answered, R3) is right
 
 
@@ -85,7 +85,7 @@ def test_right_needs_the_label_where_the_reward_compares_labels(label: str | Non
         (image([A], [A]), image([A], [A], ignore=[A]), True),  # the reference plays no part
     ],
 )
-def test_the_same_answer(before: AnsweredImage, after: AnsweredImage, same: bool) -> None:
+def test_the_same_answer(before: Prediction, after: Prediction, same: bool) -> None:
     assert is_same_answer(AnswerPair.unmoved(before, after), R3) is same
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import grounding_rewards as gr
-from grounding_rewards.metrics.estimates import Estimate
+from grounding_rewards.metrics.intervals import Estimate
 from grounding_rewards.metrics.signal import (
     CAUSES,
     SIGNAL_KEYS,

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.curves import Curve
-from grounding_rewards.metrics.estimates import Metric
+from grounding_rewards.metrics.average_precision import Curve
+from grounding_rewards.metrics.baselines import REFERENCE
+from grounding_rewards.metrics.confusion import Calibration, Confusion
 from grounding_rewards.metrics.evaluation import Evaluation, GroupMetrics, Measures, evaluate
-from grounding_rewards.metrics.image_dependence import REFERENCE
-from grounding_rewards.metrics.outcomes import Calibration, Confusion
+from grounding_rewards.metrics.intervals import Metric
+from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.report.evaluation_page import EvaluationPage
 
@@ -32,10 +32,10 @@ def answered(name: str, *, pred: Sequence[Any] = (), gt: Sequence[Any] = (BOX,),
     """An image of 100 by 100 pixels whose five rewards are alike."""
     more = {"gt_labels": ("mass",) * len(gt), "pred_labels": ("mass",) * len(pred), **more}
     rewards = {f"R{k}": reward for k in range(1, 6)}
-    return AnsweredImage(name, 100, 100, gt=np.array(gt), pred=np.array(pred), rewards=rewards, **more)
+    return Prediction(name, 100, 100, gt=np.array(gt), pred=np.array(pred), rewards=rewards, **more)
 
 
-def answered_images() -> list[AnsweredImage]:
+def answered_images() -> list[Prediction]:
     """Twelve good answers, two misses, two hallucinations, a right negative, and two that can't be read."""
     good = [
         answered(f"good {k}", pred=[(20, 20, 60, 40 + 2 * k)], reward=k / 12, text=f"box {k}", patient=f"P{k}")
@@ -55,7 +55,7 @@ def answered_images() -> list[AnsweredImage]:
     ]
 
 
-def as_reference(answered: AnsweredImage) -> AnsweredImage:
+def as_reference(answered: Prediction) -> Prediction:
     """The image with its reference as answer: all of every reward, and of a normal image the bonus."""
     most = 0.2 if answered.is_normal else 1.0
     return replace(
@@ -133,7 +133,7 @@ def _measured() -> Evaluation:
 
 
 def page(
-    made: Sequence[AnsweredImage] | None = None,
+    made: Sequence[Prediction] | None = None,
     *,
     title: str = "tiny & <small>",
     subtitle: str = "drawn images",

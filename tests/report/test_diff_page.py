@@ -11,10 +11,10 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
-from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.comparison import Change, Units, compare_runs
-from grounding_rewards.metrics.counts import DETECTION_METRICS
-from grounding_rewards.metrics.estimates import Estimate, Metric
+from grounding_rewards.metrics.detection import DETECTION_METRICS
+from grounding_rewards.metrics.intervals import Estimate, Metric
+from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.report.comparison_tables import Comparison
 from grounding_rewards.report.diff_page import SharedImage, choose_first, choose_shared, render_diff_page
 from tests.report.documents import Document, check_self_contained
@@ -27,9 +27,7 @@ def pair(name: str, a: float, b: float, *, normal: bool = False, **values: Any) 
     gt = [] if normal else [BOX]
     said = {"gt_labels": ["mass"] * len(gt), "text": "[]", "reason": "because", **values}
     return tuple(
-        AnsweredImage(
-            name, 100, 80, gt=gt, rewards={"R4": earned}, **{"pred": [] if normal and earned else [BOX], **said}
-        )
+        Prediction(name, 100, 80, gt=gt, rewards={"R4": earned}, **{"pred": [] if normal and earned else [BOX], **said})
         for earned in (a, b)
     )
 
@@ -245,9 +243,7 @@ def test_the_table_has_four_columns_and_the_baselines_are_beneath() -> None:
 def test_the_verdict_on_several_runs_is_short() -> None:
     """One sentence for each run would tell every number twice: they stand in the table."""
     boxes = [[BOX], [], [(10.0, 10.0, 60.0, 12.0)]]
-    runs = [
-        [AnsweredImage(f"{k}", 100, 80, gt=[BOX], gt_labels=["mass"], pred=pred) for k in range(12)] for pred in boxes
-    ]
+    runs = [[Prediction(f"{k}", 100, 80, gt=[BOX], gt_labels=["mass"], pred=pred) for k in range(12)] for pred in boxes]
     before, good, none = runs[1], runs[0], runs[2]
     runs = {"before": before, "R3": good, "R5": none}
     compared = {

@@ -20,8 +20,8 @@ import grounding_rewards as gr  # noqa: E402
 from grounding_rewards.audit.run import audit  # noqa: E402
 from grounding_rewards.doctor.examine import examine  # noqa: E402
 from grounding_rewards.doctor.rows import open_rows  # noqa: E402
+from grounding_rewards.metrics.confusion import Confusion  # noqa: E402
 from grounding_rewards.metrics.evaluation import Measures, evaluate  # noqa: E402
-from grounding_rewards.metrics.outcomes import Confusion  # noqa: E402
 from grounding_rewards.metrics.signal import measure_signal  # noqa: E402
 from grounding_rewards.report.audit_page import render_audit_page  # noqa: E402
 from grounding_rewards.report.doctor_page import render_doctor_page  # noqa: E402

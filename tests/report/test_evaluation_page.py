@@ -17,10 +17,10 @@ import pytest
 pytest.importorskip("matplotlib", reason="needs the train extra")
 Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
 
-from grounding_rewards.metrics.answered_image import AnsweredImage  # noqa: E402
-from grounding_rewards.metrics.estimates import Metric  # noqa: E402
+from grounding_rewards.metrics.confusion import Confusion  # noqa: E402
 from grounding_rewards.metrics.evaluation import GroupMetrics, Measures, evaluate  # noqa: E402
-from grounding_rewards.metrics.outcomes import Confusion  # noqa: E402
+from grounding_rewards.metrics.intervals import Metric  # noqa: E402
+from grounding_rewards.metrics.prediction import Prediction  # noqa: E402
 from grounding_rewards.metrics.robustness import RobustnessPoint  # noqa: E402
 from grounding_rewards.report import evaluation_page as module  # noqa: E402
 from grounding_rewards.report.evaluation_page import (  # noqa: E402
@@ -264,7 +264,7 @@ def test_groups_begin_with_failures_say_what_they_hold_and_no_image_comes_twice(
 LUNGS = [(5, 5, 40, 90), (60, 5, 95, 90)]
 
 
-def lungs(*called: str, **more: object) -> AnsweredImage:
+def lungs(*called: str, **more: object) -> Prediction:
     """An image of two lungs, which lie where they should, under the given names."""
     labels = {"gt_labels": ("right lung", "left lung"), "pred_labels": called, "reward": 1.0}
     return answered("lungs", gt=LUNGS, pred=LUNGS, **{**labels, **more})

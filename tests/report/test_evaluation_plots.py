@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("matplotlib", reason="needs the train extra")
 pytest.importorskip("PIL", reason="needs the train extra")
 
-from grounding_rewards.metrics.curves import Curve
+from grounding_rewards.metrics.average_precision import Curve
 from grounding_rewards.metrics.evaluation import GroupMetrics
 from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.report.evaluation_plots import plots_of

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grounding_rewards.metrics.curves import Curve
+from grounding_rewards.metrics.average_precision import Curve
 from grounding_rewards.report.plots import PANELS, curves, read_series, reward_plot, training_plot
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import grounding_rewards as gr
-from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS, RANKINGS
 from tests.metrics.coco_oracle import coco_mean_average_precision
 from tests.rewards.test_label_matching import LABELS, images
@@ -101,7 +101,7 @@ def test_101_points_equal_pycocotools(kind):
         ]
         pred, pred_labels = zip(*(answer[i] for i in rng.permutation(len(answer))), strict=True)
         scores = 1 - np.arange(len(pred)) / 100
-        image = AnsweredImage(
+        image = Prediction(
             *("a", 400, 200),
             **{"gt": gt, "gt_labels": gt_labels, "ignore": crowds},
             **{"pred": pred, "pred_labels": pred_labels, "pred_scores": scores},

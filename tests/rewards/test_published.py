@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
 import grounding_rewards as gr
-from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.published import PUBLISHED
 from tests.metrics.coco_oracle import coco_mean_average_precision
@@ -153,6 +153,6 @@ def test_vlm_r1_detection_is_cocos_map_with_a_length_factor() -> None:
         )
         p = np.sort(np.concatenate([near, junk]).reshape(-1, 2, 2), axis=1).reshape(-1, 4)
         p = p[rng.permutation(5)[: rng.integers(1, 6)]]
-        image = AnsweredImage("a", 100, 100, gt=g, gt_labels=[""] * 3, pred=p, pred_scores=np.ones(len(p)))
+        image = Prediction("a", 100, 100, gt=g, gt_labels=[""] * 3, pred=p, pred_scores=np.ones(len(p)))
         expected = coco_mean_average_precision([image], label_matching="ignore") * min(1, len(g) / len(p))
         assert gr.get_reward("vlm_r1_detection").score(p, g) == pytest.approx(expected)

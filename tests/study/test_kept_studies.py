@@ -8,9 +8,9 @@ from functools import cache
 import numpy as np
 import pytest
 
-from grounding_rewards.metrics.answers import read_answers
-from grounding_rewards.metrics.image_dependence import constant_answer, constant_boxes
+from grounding_rewards.metrics.baselines import constant_answer, constant_boxes
 from grounding_rewards.metrics.intervals import ratios
+from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.study.analysis import NO_SPREAD, REFERENCE, START, find
@@ -202,7 +202,7 @@ def test_the_page_has_the_image_dependence_of_the_answers_about_real_findings():
     """Reckoned from single IoUs: within a finding, what answers earn where they are less what the others earn there."""
     file = REPOSITORY / "docs" / "study" / "nih_findings" / "completions.jsonl"
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    answered = read_answers(rows, [[row["completion"]] for row in rows], get_reward("R3", box_format="qwen2.5-vl"))
+    answered = read_predictions(rows, [[row["completion"]] for row in rows], get_reward("R3", box_format="qwen2.5-vl"))
     own, dealt = [], []
     for label in {row["labels"][0] for row in rows}:
         images = [image for image in answered if image.gt_labels == (label,)]

@@ -17,7 +17,7 @@ import yaml
 
 import grounding_rewards.study
 from grounding_rewards.cli import main
-from grounding_rewards.metrics.answers import read_answers
+from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.study import runs as study_runs
 from grounding_rewards.study.runs import Children, _at_work, compute_of, thin_curve
@@ -81,7 +81,7 @@ def test_answers_are_read_with_the_images_that_are_kept(made_study):
     assert {name: len(one) for name, one in images.items()} == {"test": 4, "other": 3}
     assert set(images["test"][0]) >= {"id", "patient", "width", "height", "boxes", "labels"}
     reward = get_reward("R3", box_format=start["box_format"])
-    answered = read_answers(images["test"], [[text] for text in start["sets"]["test"]["answers"]], reward)
+    answered = read_predictions(images["test"], [[text] for text in start["sets"]["test"]["answers"]], reward)
     assert sum(image.rewards["R3"] for image in answered) / len(answered) > 0.2
     assert len(start["sets"]["other"]["answers"]) == 3
 

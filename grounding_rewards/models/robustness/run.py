@@ -12,8 +12,8 @@ import numpy as np
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.dataset_columns import light_rows
 from grounding_rewards.data.prompts import gold_answer
-from grounding_rewards.metrics.answered_image import AnsweredImage, patients_of
-from grounding_rewards.metrics.answers import read_answers
+from grounding_rewards.metrics.prediction import Prediction, patients_of
+from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.metrics.robustness import AnswerPair, RobustnessPoint, robustness_estimates
 from grounding_rewards.models.robustness.corruptions import CORRUPTIONS, STRENGTHS, corrupt, corrupt_boxes
 from grounding_rewards.models.robustness.pgd import PGD, AttackingProcessor
@@ -97,7 +97,7 @@ def robustness(
             the column ``boxes``.
         reward: reads the answers; its threshold, matcher and comparison of labels decide what is right.
         changes: which ones; all without it.
-        label_matching: of mean IoU, as in :mod:`grounding_rewards.metrics.counts`.
+        label_matching: of mean IoU, as in :mod:`grounding_rewards.metrics.detection`.
         max_new_tokens: where an answer is cut off.
         batch_size: images answered, and attacked, at the same time.
         on_progress: called with the change, the images answered under it, and of how many.
@@ -124,12 +124,14 @@ def robustness(
         skip_special_tokens=not reads_special_tokens(dataset, reward, getattr(processor, "tokenizer", processor)),
     )
 
-    def ask(shown: Any, of: Any, change: str) -> list[AnsweredImage]:
+    def ask(shown: Any, of: Any, change: str) -> list[Prediction]:
         def count(images: int, total: int, _: int) -> None:
             if on_progress is not None:
                 on_progress(change, images, total)
 
-        return read_answers(rows, generate(model, of, shown, greedy, batch_size=batch_size, on_progress=count), reward)
+        return read_predictions(
+            rows, generate(model, of, shown, greedy, batch_size=batch_size, on_progress=count), reward
+        )
 
     def point(family: str, name: str, strength: float, pairs: Sequence[AnswerPair]) -> RobustnessPoint:
         metrics = robustness_estimates(pairs, reward, label_matching=label_matching, groups=groups)
@@ -172,7 +174,7 @@ class CorruptedImages:
         image = corrupt(row["image"], [], self._name, self._strength, seed=(self._seed, i)).image
         return {**row, "image": image}
 
-    def pairs(self, before: Sequence[AnsweredImage], after: Sequence[AnsweredImage]) -> Iterator[AnswerPair]:
+    def pairs(self, before: Sequence[Prediction], after: Sequence[Prediction]) -> Iterator[AnswerPair]:
         """Each image with both answers, its boxes moved along with the corruption.
 
         What is left of a reference box that is no longer visible becomes an ignored region.

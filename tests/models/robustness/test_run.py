@@ -12,7 +12,7 @@ from PIL import Image
 
 from grounding_rewards import get_reward
 from grounding_rewards.data.dataset_columns import add_columns
-from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.models.generate import Sampling, generate
 from grounding_rewards.models.load import load_model
 from grounding_rewards.models.robustness import pgd
@@ -143,7 +143,7 @@ def test_images_and_answers_move_together():
     assert first["image"].tobytes() == corrupt(image, [], "crop", 5, seed=(1, 0)).image.tobytes()
     assert first["image"].tobytes() != second["image"].tobytes()
 
-    before = AnsweredImage(
+    before = Prediction(
         "a", 100, 50, gt=[[0, 0, 3, 50], [30, 10, 60, 40]], gt_labels=["tube", "mass"], pred=[[30, 10, 60, 40]]
     )
     (pair,) = CorruptedImages([{"image": image}], "crop", 5, seed=1).pairs([before], [before])

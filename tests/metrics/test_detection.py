@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.counts import (
+from grounding_rewards.metrics.average_precision import IMAGE_AREAS, rank_boxes
+from grounding_rewards.metrics.confusion import calibration, confusion
+from grounding_rewards.metrics.detection import (
     MOST_GROUPS,
     ImageGroups,
     MatchedImages,
@@ -19,8 +20,7 @@ from grounding_rewards.metrics.counts import (
     reference_sums,
 )
 from grounding_rewards.metrics.intervals import ratio_estimates
-from grounding_rewards.metrics.outcomes import calibration, confusion
-from grounding_rewards.metrics.ranking import IMAGE_AREAS, rank_boxes
+from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import BrokenBox
 from grounding_rewards.rewards import MeanIoUReward
@@ -31,7 +31,7 @@ from tests.metrics.random_images import LABELS, random_images
 HIT, HALF, JUNK = [0, 0, 50, 50], [0, 0, 50, 25], [80, 0, 90, 10]
 
 
-def values(images: list[AnsweredImage], **arguments: Any) -> dict[str, float]:
+def values(images: list[Prediction], **arguments: Any) -> dict[str, float]:
     found = ratio_estimates(MatchedImages(images, **arguments).sums())
     return {key: estimate.value for key, estimate in found.items()}
 
@@ -39,9 +39,9 @@ def values(images: list[AnsweredImage], **arguments: Any) -> dict[str, float]:
 def test_metrics_by_hand() -> None:
     images = [
         # IoU 0.5
-        AnsweredImage("one", 100, 100, gt=[HIT], gt_labels=["mass"], pred=[HALF], pred_labels=["Mass"]),
+        Prediction("one", 100, 100, gt=[HIT], gt_labels=["mass"], pred=[HALF], pred_labels=["Mass"]),
         # one of two found, under another label, and one invented
-        AnsweredImage(
+        Prediction(
             "two",
             100,
             100,
@@ -50,9 +50,9 @@ def test_metrics_by_hand() -> None:
             pred=[[0, 0, 20, 20], JUNK],
             pred_labels=["effusion", None],
         ),
-        AnsweredImage("three", 100, 100, pred=[HALF]),
-        AnsweredImage("four", 100, 100, status="empty"),
-        AnsweredImage("five", 100, 100, status="unparseable"),
+        Prediction("three", 100, 100, pred=[HALF]),
+        Prediction("four", 100, 100, status="empty"),
+        Prediction("five", 100, 100, status="unparseable"),
     ]
     assert values(images) == pytest.approx(
         {
@@ -86,7 +86,7 @@ def test_panoptic_quality_is_its_definition(seed: int) -> None:
     rng = np.random.default_rng(seed)
     gt = np.array([[x, y, x + 8, y + 8] for x in (0.0, 10, 20) for y in (0.0, 10, 20)])
     images = [
-        AnsweredImage(
+        Prediction(
             str(k),
             99,
             99,
@@ -111,7 +111,7 @@ def test_panoptic_quality_is_its_definition(seed: int) -> None:
 def test_f_beta_of_one_image_is_that_of_the_reward(
     pred: list[list[float]], gt: list[list[float]], ignore: list[list[float]]
 ) -> None:
-    image = AnsweredImage("a", 30, 30, gt=gt, gt_labels=[""] * len(gt), pred=pred, ignore=ignore)
+    image = Prediction("a", 30, 30, gt=gt, gt_labels=[""] * len(gt), pred=pred, ignore=ignore)
     metrics = values([image])
     explained = MeanIoUReward(beta=1.0, matching="most_hits").explain(
         np.reshape(pred, (-1, 4)), np.reshape(gt, (-1, 4)), ignore=np.reshape(ignore, (-1, 4))
@@ -131,9 +131,7 @@ def test_a_box_more_loses_no_hit_by_hand() -> None:
     iou = pairwise_iou([one, more], gt)
     # The greatest sum of IoUs, 65/135 twice, has no hit.
     assert iou.tolist() == [[pytest.approx(67 / 133), pytest.approx(65 / 135)], [pytest.approx(65 / 135), 0]]
-    alone, both = (
-        AnsweredImage("a", 300, 100, gt=gt, gt_labels=["x", "y"], pred=boxes) for boxes in ([one], [one, more])
-    )
+    alone, both = (Prediction("a", 300, 100, gt=gt, gt_labels=["x", "y"], pred=boxes) for boxes in ([one], [one, more]))
     for image in (alone, both):
         assert values([image])["recall_50"] == 0.5
         assert values([image], label_matching="ignore")["recall_50"] == 0.5
@@ -169,13 +167,13 @@ def test_labels_and_sizes_add_up_to_the_whole(seed: int) -> None:
         parts = [MatchedImages(images, label_matching=labels, label=label).counts(0.5) for label in LABELS]
         np.testing.assert_array_equal(np.sum(parts, axis=0), whole)
     # one box at the border of two sizes
-    images.append(AnsweredImage("border", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 9]]))
+    images.append(Prediction("border", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 9]]))
     parts = [MatchedImages(images, area=area).counts(0.5) for area in IMAGE_AREAS.values()]
     np.testing.assert_array_equal(np.sum(parts, axis=0), MatchedImages(images).counts(0.5))
 
 
 def test_labels_that_are_compared() -> None:
-    image = AnsweredImage(
+    image = Prediction(
         "a",
         100,
         100,
@@ -194,7 +192,7 @@ def test_labels_that_are_compared() -> None:
 
 
 def test_a_phrase_is_answered_by_the_highest_scoring_box() -> None:
-    image = AnsweredImage("a", 100, 100, gt=[HIT], gt_labels=["mass"], pred=[JUNK, HIT])
+    image = Prediction("a", 100, 100, gt=[HIT], gt_labels=["mass"], pred=[JUNK, HIT])
     assert values([image])["phrase_mean_iou"] == 0.0
     assert values([replace(image, pred_scores=[0.2, 0.8])])["phrase_mean_iou"] == 1.0
     assert values([replace(image, pred_scores=[math.nan, 0.1])])["accuracy_50"] == 1.0
@@ -210,48 +208,46 @@ TRUTH: dict[str, Any] = {"width": 100, "height": 100, "gt": [[0, 0, 10, 10], [50
     [
         # IoU 0.8 with the first; the second is missed; one false box of 100 pixels
         (
-            AnsweredImage("1", **TRUTH, pred=[[0, 0, 10, 8], [80, 80, 90, 90]], pred_labels=["b", "b"]),
+            Prediction("1", **TRUTH, pred=[[0, 0, 10, 8], [80, 80, 90, 90]], pred_labels=["b", "b"]),
             {"f1_50": (2, 4), "mean_iou": (0.8, 2), "dice": (160, 380), "pixel_accuracy": (9780, 10000)},
         ),
         # the same with the false box in an ignored region, which is no part of the image then
         (
-            AnsweredImage("1", **TRUTH, pred=[[0, 0, 10, 8], [80, 80, 90, 90]], ignore=[[70, 70, 100, 100]]),
+            Prediction("1", **TRUTH, pred=[[0, 0, 10, 8], [80, 80, 90, 90]], ignore=[[70, 70, 100, 100]]),
             {"f1_50": (2, 3), "precision_50": (1, 1), "dice": (160, 280)},
         ),
         # a normal image, rightly empty
-        (AnsweredImage("1", 9, 9, status="empty"), {"f1_50": (0, 0), "dice": (0, 0), "pixel_accuracy": (81, 81)}),
+        (Prediction("1", 9, 9, status="empty"), {"f1_50": (0, 0), "dice": (0, 0), "pixel_accuracy": (81, 81)}),
         # a broken box beside a complete one is a false one, as in the rewards
         (
-            AnsweredImage("1", **TRUTH, pred=[[0, 0, 10, 8]], broken=(BrokenBox(0),)),
+            Prediction("1", **TRUTH, pred=[[0, 0, 10, 8]], broken=(BrokenBox(0),)),
             {"precision_50": (1, 2), "f1_50": (2, 4)},
         ),
     ],
 )
-def test_sums_by_hand(image: AnsweredImage, expected: dict[str, tuple[float, float]]) -> None:
+def test_sums_by_hand(image: Prediction, expected: dict[str, tuple[float, float]]) -> None:
     sums = MatchedImages([image]).sums()
     assert {key: tuple(sums[key][0]) for key in expected} == {key: pytest.approx(one) for key, one in expected.items()}
 
 
 def test_sampled_answers_that_cannot_be_read() -> None:
     images = [
-        AnsweredImage("1", 9, 9, sampled_read=(True, False, False, True), sampled_rewards=(0.5,) * 4),
-        AnsweredImage("2", 9, 9, sampled_read=(True, True), sampled_rewards=(0.5,) * 2),
-        AnsweredImage("3", 9, 9, sampled_read=(False,), sampled_rewards=(0.5,)),
+        Prediction("1", 9, 9, sampled_read=(True, False, False, True), sampled_rewards=(0.5,) * 4),
+        Prediction("2", 9, 9, sampled_read=(True, True), sampled_rewards=(0.5,) * 2),
+        Prediction("3", 9, 9, sampled_read=(False,), sampled_rewards=(0.5,)),
     ]
     # first the share on each image, then the mean over images: (1/2 + 0 + 1) / 3, not 3 of 7
     assert ratio_estimates(MatchedImages(images).sums())["sampled_unparseable_share"].value == 0.5
     metric = MatchedImages(images).metrics["sampled_unparseable_share"]
     assert (metric.heading, metric.lower_is_better) == ("unparseable sampled answers", True)
-    assert "sampled_unparseable_share" not in MatchedImages([*images, AnsweredImage("4", 9, 9)]).sums()
+    assert "sampled_unparseable_share" not in MatchedImages([*images, Prediction("4", 9, 9)]).sums()
 
 
 def test_ious_of_all_references_come_in_the_order_of_images() -> None:
     images = [
-        AnsweredImage(
-            "1", 20, 20, gt=[[15, 15, 20, 20], [0, 0, 10, 10]], gt_labels=["x", "mass"], pred=[[0, 0, 10, 5]]
-        ),
-        AnsweredImage("2", 20, 20, pred=[[0, 0, 1, 1]]),
-        AnsweredImage("3", 20, 20, gt=[[0, 0, 1, 1]], gt_labels=["Mass"]),
+        Prediction("1", 20, 20, gt=[[15, 15, 20, 20], [0, 0, 10, 10]], gt_labels=["x", "mass"], pred=[[0, 0, 10, 5]]),
+        Prediction("2", 20, 20, pred=[[0, 0, 1, 1]]),
+        Prediction("3", 20, 20, gt=[[0, 0, 1, 1]], gt_labels=["Mass"]),
     ]
     for rule, expected in (("ignore", 0.5), ("exact", 0.0)):
         ious, there = MatchedImages(images, rule).best_ious
@@ -276,7 +272,7 @@ def test_ious_of_all_references_come_in_the_order_of_images() -> None:
     ],
 )
 def test_labels_that_are_compared_as_one_are_one_group(words: list[str], labels: str, expected: dict[str, int]) -> None:
-    image = AnsweredImage("1", 20, 20, gt=[[0, 0, 1, 1]] * len(words), gt_labels=words)
+    image = Prediction("1", 20, 20, gt=[[0, 0, 1, 1]] * len(words), gt_labels=words)
     assert {name: int(members.sum()) for name, members in label_groups([image], labels).items()} == expected
 
 
@@ -284,7 +280,7 @@ MASS, NODULE = [0, 0, 10, 10], [50, 50, 60, 60]
 
 
 def sourced(source, gt, labels, pred):
-    return AnsweredImage("a", 100, 100, gt=gt, gt_labels=labels, pred=pred, source=source)
+    return Prediction("a", 100, 100, gt=gt, gt_labels=labels, pred=pred, source=source)
 
 
 IMAGES = [

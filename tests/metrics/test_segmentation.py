@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 
 from grounding_rewards.common.numeric import ratio_or_nan
-from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.areas import (
+from grounding_rewards.metrics.detection import MatchedImages
+from grounding_rewards.metrics.intervals import Jackknifed, sum_by_group
+from grounding_rewards.metrics.prediction import Prediction
+from grounding_rewards.metrics.segmentation import (
     class_mean_iou,
     class_mean_iou_estimate,
     segmentation_areas,
 )
-from grounding_rewards.metrics.counts import MatchedImages
-from grounding_rewards.metrics.intervals import Jackknifed, sum_by_group
 from tests.conftest import box_lists, valid_box_lists
 
 # Pieces that a side of a pixel is cut into, so that quarters of pixels can be counted.
@@ -26,7 +26,7 @@ FINE = 4
 
 def one_image(pred: Any, gt: Any, *, width: int, height: int, ignore: Any = ()) -> MatchedImages:
     boxes = {"gt": gt, "gt_labels": ["x"] * len(gt), "pred": pred, "ignore": ignore}
-    return MatchedImages([AnsweredImage("a", width, height, **boxes)])
+    return MatchedImages([Prediction("a", width, height, **boxes)])
 
 
 def box_areas(*boxes: Any, **options: Any) -> np.ndarray:
@@ -137,7 +137,7 @@ def test_metrics_by_hand(pred: Any, gt: Any, accuracy: float, mean_iou: float, d
 
 def test_in_an_ignored_region_only_the_reference_counts() -> None:
     # region of 50, half of it reference; 10 by 10 image: the other half of the region plays no part
-    image = AnsweredImage("a", 10, 10, gt=[[0, 0, 5, 5]], gt_labels=["x"], pred=[[0, 0, 10, 5]], ignore=[[0, 0, 10, 5]])
+    image = Prediction("a", 10, 10, gt=[[0, 0, 5, 5]], gt_labels=["x"], pred=[[0, 0, 10, 5]], ignore=[[0, 0, 10, 5]])
     assert segmentation_areas([image]).tolist() == [[25, 0, 0, 50]]
 
 

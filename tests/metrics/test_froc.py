@@ -9,16 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.curves import FROC_RATES, froc_curve, image_auroc, sensitivity_at_false_positives
+from grounding_rewards.metrics.average_precision import (
+    FROC_RATES,
+    froc_curve,
+    image_auroc,
+    rank_boxes,
+    sensitivity_at_false_positives,
+)
 from grounding_rewards.metrics.intervals import never_seen
-from grounding_rewards.metrics.ranking import rank_boxes
+from grounding_rewards.metrics.prediction import Prediction
 from tests.metrics.random_images import random_images, without_confidences
 
 HIT, HIT_TOO, JUNK = [0, 0, 10, 10], [20, 20, 30, 30], [50, 50, 60, 60]
 
 
-def by_thresholds(images: list[AnsweredImage], rate: float) -> float:
+def by_thresholds(images: list[Prediction], rate: float) -> float:
     """The best sensitivity at a rate, every confidence tried as a threshold."""
     ranked = rank_boxes(images, [0.5]).of_label(None)
     best = 0.0
@@ -41,15 +46,13 @@ def test_sensitivity_is_the_best_of_all_thresholds(seed: int) -> None:
     assert values == sorted(values)
 
 
-def images_by_hand() -> list[AnsweredImage]:
+def images_by_hand() -> list[Prediction]:
     """Three findings on two of four images; false boxes at 0.8 and 0.5."""
     return [
-        AnsweredImage(
-            "a", 100, 100, gt=[HIT, HIT_TOO], gt_labels=["mass"] * 2, pred=[HIT, JUNK], pred_scores=[0.9, 0.8]
-        ),
-        AnsweredImage("b", 100, 100, gt=[HIT], gt_labels=["mass"], pred=[HIT], pred_scores=[0.7]),
-        AnsweredImage("c", 100, 100, pred=[JUNK], pred_scores=[0.5]),
-        AnsweredImage("d", 100, 100),
+        Prediction("a", 100, 100, gt=[HIT, HIT_TOO], gt_labels=["mass"] * 2, pred=[HIT, JUNK], pred_scores=[0.9, 0.8]),
+        Prediction("b", 100, 100, gt=[HIT], gt_labels=["mass"], pred=[HIT], pred_scores=[0.7]),
+        Prediction("c", 100, 100, pred=[JUNK], pred_scores=[0.5]),
+        Prediction("d", 100, 100),
     ]
 
 
@@ -74,19 +77,19 @@ def test_answers_without_confidences_have_an_operating_point_and_an_order() -> N
 
 
 def test_without_a_reference_box_there_is_no_metric() -> None:
-    for images in ([], [AnsweredImage("a", 10, 10, pred=[[0, 0, 5, 5]])]):
+    for images in ([], [Prediction("a", 10, 10, pred=[[0, 0, 5, 5]])]):
         found = sensitivity_at_false_positives(rank_boxes(images))
         assert all(math.isnan(one.value) for one in found.at_rates)
         assert len(froc_curve(rank_boxes(images)).x) == 0
 
 
-def scored(scores: list[float], found: bool, **more: Any) -> AnsweredImage:
+def scored(scores: list[float], found: bool, **more: Any) -> Prediction:
     """An image with or without a finding, and a box of each confidence."""
     truth: dict[str, Any] = {"gt": [HIT], "gt_labels": ["mass"]} if found else {}
-    return AnsweredImage("", 100, 100, **truth, pred=[JUNK] * len(scores), pred_scores=scores, **more)
+    return Prediction("", 100, 100, **truth, pred=[JUNK] * len(scores), pred_scores=scores, **more)
 
 
-def sampled(boxes: int, others: tuple[int, ...], found: bool) -> AnsweredImage:
+def sampled(boxes: int, others: tuple[int, ...], found: bool) -> Prediction:
     return scored([math.nan] * boxes, found, sampled_boxes=others)
 
 
@@ -108,7 +111,7 @@ def sampled(boxes: int, others: tuple[int, ...], found: bool) -> AnsweredImage:
         ([], math.nan),
     ],
 )
-def test_auroc_by_hand(images: list[AnsweredImage], expected: float) -> None:
+def test_auroc_by_hand(images: list[Prediction], expected: float) -> None:
     assert image_auroc(images).value == pytest.approx(expected, nan_ok=True)
 
 

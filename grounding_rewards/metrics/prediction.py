@@ -40,7 +40,7 @@ def _storable(text: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class AnsweredImage:
+class Prediction:
     """One image, its reference boxes, and the boxes that one answer gave.
 
     Lone surrogates in its texts, which a model may write and no file can hold, are replaced with '?'.
@@ -125,8 +125,8 @@ class AnsweredImage:
         """The image as plain values; a confidence that is not stated is None.
 
         Example:
-            >>> image = AnsweredImage("a", 10, 20, pred=[[0, 0, 5, 5]])
-            >>> image.as_json()["pred_scores"], AnsweredImage.of_json(image.as_json()).pred.tolist()
+            >>> image = Prediction("a", 10, 20, pred=[[0, 0, 5, 5]])
+            >>> image.as_json()["pred_scores"], Prediction.of_json(image.as_json()).pred.tolist()
             ([None], [[0.0, 0.0, 5.0, 5.0]])
         """
         scores = [None if math.isnan(score) else score for score in self.pred_scores.tolist()]
@@ -137,7 +137,7 @@ class AnsweredImage:
         }
 
     @classmethod
-    def of_json(cls, values: Mapping[str, Any]) -> AnsweredImage:
+    def of_json(cls, values: Mapping[str, Any]) -> Prediction:
         """The image that :meth:`as_json` wrote; keys that it does not know are passed over."""
         taken = {key: values[key] for key in cls.__slots__ if key in values}
         scores = [math.nan if score is None else score for score in taken.get("pred_scores", ())]
@@ -145,11 +145,11 @@ class AnsweredImage:
         return cls(**{**taken, "pred_scores": scores, "asked": tuple(taken.get("asked", ())), **sampled})
 
 
-def with_broken_boxes(image: AnsweredImage) -> AnsweredImage:
+def with_broken_boxes(image: Prediction) -> Prediction:
     """The image with an invalid box in the place of each broken one, as in the rewards.
 
     Example:
-        >>> image = AnsweredImage("a", 10, 10, pred=[[0, 0, 5, 5]], broken=[BrokenBox(0, "mass")])
+        >>> image = Prediction("a", 10, 10, pred=[[0, 0, 5, 5]], broken=[BrokenBox(0, "mass")])
         >>> with_broken_boxes(image).pred.tolist(), with_broken_boxes(image).pred_labels
         ([[nan, nan, nan, nan], [0.0, 0.0, 5.0, 5.0]], ('mass', None))
     """
@@ -168,24 +168,24 @@ def with_broken_boxes(image: AnsweredImage) -> AnsweredImage:
     )
 
 
-class ImageBatch(tuple[AnsweredImage, ...]):
+class PredictionBatch(tuple[Prediction, ...]):
     """Answered images, and what they hold side by side in arrays, which are made once for all metrics.
 
     Among the predicted boxes broken ones stand in their places as invalid boxes.
 
     Example:
-        >>> batch = ImageBatch([AnsweredImage("a", 9, 9), AnsweredImage("b", 9, 9, pred=[[0, 0, 5, 5]])])
-        >>> batch.pred.counts, batch.pred_labels, ImageBatch.of(batch) is batch
+        >>> batch = PredictionBatch([Prediction("a", 9, 9), Prediction("b", 9, 9, pred=[[0, 0, 5, 5]])])
+        >>> batch.pred.counts, batch.pred_labels, PredictionBatch.of(batch) is batch
         (array([0, 1]), [None], True)
     """
 
     @classmethod
-    def of(cls, images: Sequence[AnsweredImage]) -> ImageBatch:
+    def of(cls, images: Sequence[Prediction]) -> PredictionBatch:
         """The images as a batch, which they may be already."""
         return images if isinstance(images, cls) else cls(images)
 
     @cached_property
-    def answers(self) -> list[AnsweredImage]:
+    def answers(self) -> list[Prediction]:
         """The images as :func:`with_broken_boxes` gives them."""
         return [with_broken_boxes(image) for image in self]
 
@@ -235,7 +235,7 @@ def is_read(boxes: Array, status: str) -> bool:
 
     Args:
         boxes: ``(n, 4)`` that it gave, invalid ones among them.
-        status: as of :class:`AnsweredImage`. An answer that was cut off is read where it has a box.
+        status: as of :class:`Prediction`. An answer that was cut off is read where it has a box.
 
     Example:
         >>> is_read(np.zeros((0, 4)), "empty"), is_read(np.zeros((0, 4)), "truncated")
@@ -244,11 +244,11 @@ def is_read(boxes: Array, status: str) -> bool:
     return len(boxes) > 0 or status == "empty"
 
 
-def patients_of(images: Sequence[AnsweredImage]) -> list[Any] | None:
+def patients_of(images: Sequence[Prediction]) -> list[Any] | None:
     """The patient of every image, where any is known; an image without one is a patient of its own.
 
     Example:
-        >>> patients_of([AnsweredImage("a", 9, 9, patient="p"), AnsweredImage("b", 9, 9)])
+        >>> patients_of([Prediction("a", 9, 9, patient="p"), Prediction("b", 9, 9)])
         [('patient', 'p'), ('image', 'b')]
     """
     if all(image.patient is None for image in images):
@@ -256,18 +256,18 @@ def patients_of(images: Sequence[AnsweredImage]) -> list[Any] | None:
     return [("image", image.id) if image.patient is None else ("patient", image.patient) for image in images]
 
 
-def write_answered(path: str | Path, images: Iterable[AnsweredImage]) -> None:
+def save_predictions(path: str | Path, images: Iterable[Prediction]) -> None:
     """Write one image a line as JSON."""
     with whole_file(path) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
         for image in images:
             file.write(json.dumps(image.as_json(), ensure_ascii=False, allow_nan=True) + "\n")
 
 
-def read_answered(path: str | Path) -> list[AnsweredImage]:
+def load_predictions(path: str | Path) -> list[Prediction]:
     """Read the images of an evaluation.
 
     Args:
-        path: the file that :func:`write_answered` wrote, or the folder of an evaluation, which has it as
+        path: the file that :func:`save_predictions` wrote, or the folder of an evaluation, which has it as
             `images.jsonl`.
 
     Raises:
@@ -279,11 +279,11 @@ def read_answered(path: str | Path) -> list[AnsweredImage]:
             f"Expected the folder of an evaluation, got {str(path)!r} without images.jsonl. "
             "Make it with `grounding-rewards evaluate`."
         )
-    images: dict[str, AnsweredImage] = {}
+    images: dict[str, Prediction] = {}
     fix = "Make the file anew with `grounding-rewards evaluate`."
     for number, content in read_json_lines(file, fix, any_text=True):
         try:
-            image = AnsweredImage.of_json(content)
+            image = Prediction.of_json(content)
             if image.id in images:
                 raise ValueError(f"{image.id!r} is there already")
         except (ValueError, TypeError, AttributeError) as error:

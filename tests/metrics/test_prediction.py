@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from grounding_rewards.metrics.answered_image import AnsweredImage, read_answered, write_answered
+from grounding_rewards.metrics.prediction import Prediction, load_predictions, save_predictions
 
 ODD = [
     "\ud800 half a character",
@@ -20,20 +20,18 @@ ODD = [
 @pytest.mark.parametrize("text", ODD)
 def test_whatever_a_model_writes_is_kept_in_one_line(text, tmp_path):
     images = [
-        AnsweredImage(
-            "a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=[text], pred=[[0, 0, 4, 4]], pred_labels=[text], text=text
-        ),
-        AnsweredImage(text, 9, 9, patient=text, reason=text),
+        Prediction("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=[text], pred=[[0, 0, 4, 4]], pred_labels=[text], text=text),
+        Prediction(text, 9, 9, patient=text, reason=text),
     ]
-    write_answered(tmp_path / "images.jsonl", images)
-    first, second = read_answered(tmp_path)
+    save_predictions(tmp_path / "images.jsonl", images)
+    first, second = load_predictions(tmp_path)
     kept = text.replace("\ud800", "?")
     assert (first.text, first.gt_labels, first.pred_labels) == (kept, (kept,), (kept,))
     assert (second.id, second.patient, second.reason) == (kept, kept, kept)
 
 
 def test_everything_comes_back(tmp_path):
-    image = AnsweredImage(
+    image = Prediction(
         "a",
         640,
         480.5,
@@ -49,8 +47,8 @@ def test_everything_comes_back(tmp_path):
         sampled_read=(True, False),
         sampled_boxes=(2, 0),
     )
-    write_answered(tmp_path / "images.jsonl", [image])
-    (back,) = read_answered(tmp_path / "images.jsonl")
+    save_predictions(tmp_path / "images.jsonl", [image])
+    (back,) = load_predictions(tmp_path / "images.jsonl")
     for name in ("gt", "pred", "pred_scores", "ignore"):
         np.testing.assert_array_equal(getattr(back, name), getattr(image, name))
     plain = ("id", "width", "height", "gt_labels", "pred_labels", "rejected", "rewards", "patient")
@@ -62,10 +60,10 @@ def test_everything_comes_back(tmp_path):
 def test_a_line_that_is_no_image_is_named(line, tmp_path):
     (tmp_path / "images.jsonl").write_text('{"id": "a", "width": 9, "height": 9}\n' + line + "\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"Expected (a JSON object|an image of its own) in line 2 of"):
-        read_answered(tmp_path)
+        load_predictions(tmp_path)
 
 
 def test_two_images_of_one_id_are_refused(tmp_path):
-    write_answered(tmp_path / "images.jsonl", [AnsweredImage(name, 9, 9) for name in "abca"])
+    save_predictions(tmp_path / "images.jsonl", [Prediction(name, 9, 9) for name in "abca"])
     with pytest.raises(ValueError, match=r"an image of its own in line 4 of .* is there already"):
-        read_answered(tmp_path)
+        load_predictions(tmp_path)

@@ -14,8 +14,8 @@ import numpy as np
 
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.columns import BOX_COLUMNS, patient_of
-from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage, is_read
-from grounding_rewards.metrics.ranking import label_name
+from grounding_rewards.metrics.average_precision import label_name
+from grounding_rewards.metrics.prediction import UNNAMED, Prediction, is_read
 from grounding_rewards.overlap import nms
 from grounding_rewards.parsing import ParsedBoxes
 from grounding_rewards.parsing.json_syntax import SCORE_KEYS
@@ -38,13 +38,13 @@ _MARK = re.compile(r"<[^<>]*>")
 _PASSED_OVER = ("prompt", "messages", "input", "asked", "image", "images", "completion_ids", "ground_truth")
 
 
-def read_answers(
+def read_predictions(
     rows: Sequence[Mapping[str, Any]],
     texts: Sequence[Sequence[Any]],
     reward: GroundingReward,
     *,
     nms_threshold: float | None = None,
-) -> list[AnsweredImage]:
+) -> list[Prediction]:
     """Read and score a model's answers to each image.
 
     Args:
@@ -66,7 +66,7 @@ def read_answers(
     Example:
         >>> row = {"id": "a", "boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 100}
         >>> text = '[{"bbox_2d": [0, 0, 500, 400], "label": "mass"}]'
-        >>> image = read_answers([row], [[text]], get_reward("R3", box_format="qwen3-vl"))[0]
+        >>> image = read_predictions([row], [[text]], get_reward("R3", box_format="qwen3-vl"))[0]
         >>> image.pred.tolist(), image.pred_labels, round(image.rewards["R3"], 2)
         ([[0.0, 0.0, 50.0, 40.0]], ('mass',), 0.8)
     """
@@ -107,11 +107,11 @@ def read_answers(
     return answered if nms_threshold is None else without_duplicates(answered, nms_threshold)
 
 
-def read_each(rows: Sequence[Mapping[str, Any]], texts: Sequence[Any], reward: GroundingReward) -> list[AnsweredImage]:
+def read_each(rows: Sequence[Mapping[str, Any]], texts: Sequence[Any], reward: GroundingReward) -> list[Prediction]:
     """Read answers one by one, several of which may be about one image; no reward is kept.
 
     Args:
-        rows: n rows, see :func:`read_answers`.
+        rows: n rows, see :func:`read_predictions`.
         texts: n answers.
         reward: that reads them.
 
@@ -131,11 +131,11 @@ def read_each(rows: Sequence[Mapping[str, Any]], texts: Sequence[Any], reward: G
     ]
 
 
-def reference_images(rows: Sequence[Mapping[str, Any]]) -> list[AnsweredImage]:
+def reference_images(rows: Sequence[Mapping[str, Any]]) -> list[Prediction]:
     """The images of a dataset with an answer that has no box.
 
     Args:
-        rows: see :func:`read_answers`.
+        rows: see :func:`read_predictions`.
 
     Raises:
         ValueError: a row lacks `boxes`, `width` or `height`, or two images have one name.
@@ -152,7 +152,7 @@ def reference_images(rows: Sequence[Mapping[str, Any]]) -> list[AnsweredImage]:
     return images
 
 
-def _references(rows: Sequence[Mapping[str, Any]]) -> list[AnsweredImage]:
+def _references(rows: Sequence[Mapping[str, Any]]) -> list[Prediction]:
     for name in ("boxes", "width", "height"):
         for k, row in enumerate(rows):
             if row.get(name) is None:
@@ -219,11 +219,11 @@ def _words(content: Any) -> str:
     return ""
 
 
-def _reference(row: Mapping[str, Any], name: str, asked: tuple[str, ...]) -> AnsweredImage:
+def _reference(row: Mapping[str, Any], name: str, asked: tuple[str, ...]) -> Prediction:
     boxes = as_box_array(row["boxes"], "boxes")
     labels = row.get("labels")
     image = row.get("image_path")
-    return AnsweredImage(
+    return Prediction(
         id=name if row.get("id") is None else str(row["id"]),
         width=float(row["width"]),
         height=float(row["height"]),
@@ -264,11 +264,11 @@ def row_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     }
 
 
-def reading_notes(images: Sequence[AnsweredImage]) -> list[str]:
+def reading_notes(images: Sequence[Prediction]) -> list[str]:
     """A sentence where more than one answer in ten has neither a box nor a statement that there is none.
 
     Example:
-        >>> print(*reading_notes([AnsweredImage("a", 9, 9, text="?", status="unparseable")]))
+        >>> print(*reading_notes([Prediction("a", 9, 9, text="?", status="unparseable")]))
         1 of 1 answers cannot be read, as if they had no boxes: unparseable 1. The first is to 'a'. Is the \
 box format the model's? `grounding-rewards inspect` shows what was read.
     """
@@ -282,14 +282,14 @@ box format the model's? `grounding-rewards inspect` shows what was read.
     ]
 
 
-def confidence_notes(images: Sequence[AnsweredImage]) -> list[str]:
+def confidence_notes(images: Sequence[Prediction]) -> list[str]:
     """What a person should know about the confidences that answers state, a sentence each.
 
     Where a text states a confidence and a box has none, it is no number: `"85%"`, `"high"`. Then average precision
     has no ranking. Numbers outside of [0, 1] rank boxes, and are left out of the calibration.
 
     Example:
-        >>> image = AnsweredImage("a", 9, 9, pred=[[0, 0, 5, 5]], text='[{"bbox_2d": [0, 0, 5, 5], "score": "85%"}]')
+        >>> image = Prediction("a", 9, 9, pred=[[0, 0, 5, 5]], text='[{"bbox_2d": [0, 0, 5, 5], "score": "85%"}]')
         >>> confidence_notes([image])[0].partition(":")[0]
         "1 of 1 images has a box whose stated confidence is no number, the first 'a'"
     """
@@ -308,7 +308,7 @@ def confidence_notes(images: Sequence[AnsweredImage]) -> list[str]:
     ]
 
 
-def without_duplicates(images: Sequence[AnsweredImage], iou_threshold: float = 0.5) -> list[AnsweredImage]:
+def without_duplicates(images: Sequence[Prediction], iou_threshold: float = 0.5) -> list[Prediction]:
     """The images with the boxes that :func:`grounding_rewards.overlap.nms` keeps, in the order of the answer.
 
     Only boxes of the same label, or without one, remove each other: the higher-scoring one stays. A box with a
@@ -322,7 +322,7 @@ def without_duplicates(images: Sequence[AnsweredImage], iou_threshold: float = 0
         ValueError: the threshold is out of its range.
 
     Example:
-        >>> image = AnsweredImage("a", 100, 100, pred=[[0, 0, 10, 10], [0, 0, 10, 9], [50, 50, 60, 60]])
+        >>> image = Prediction("a", 100, 100, pred=[[0, 0, 10, 10], [0, 0, 10, 9], [50, 50, 60, 60]])
         >>> without_duplicates([image])[0].pred.tolist()
         [[0.0, 0.0, 10.0, 10.0], [50.0, 50.0, 60.0, 60.0]]
     """

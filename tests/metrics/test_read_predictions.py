@@ -9,8 +9,14 @@ import numpy as np
 import pytest
 
 from grounding_rewards import get_reward
-from grounding_rewards.metrics.answers import SIDE_BY_SIDE, read_answers, read_each, reading_notes, reference_images
-from grounding_rewards.metrics.image_dependence import baseline_systems
+from grounding_rewards.metrics.baselines import baseline_systems
+from grounding_rewards.metrics.read_predictions import (
+    SIDE_BY_SIDE,
+    read_each,
+    read_predictions,
+    reading_notes,
+    reference_images,
+)
 from grounding_rewards.parsing.space_check import SpaceWarning
 
 REWARD = get_reward("R3", box_format="qwen3-vl")
@@ -49,7 +55,7 @@ def test_the_question_is_read_from_whatever_column_has_it(row: dict[str, Any], q
 
 
 def test_answers_are_read_scored_and_kept() -> None:
-    one, other = read_answers(ROWS, [[HIT, "[]", HIT], ["no idea", "[]", "[]"]], REWARD)
+    one, other = read_predictions(ROWS, [[HIT, "[]", HIT], ["no idea", "[]", "[]"]], REWARD)
     assert (one.id, one.patient, one.status, one.text) == ("a", "p", "boxes", HIT)
     assert one.gt.tolist() == [[0, 0, 50, 50]]
     assert one.pred.tolist() == [[0, 0, 50, 40]]
@@ -63,7 +69,7 @@ def test_answers_are_read_scored_and_kept() -> None:
 
 
 def test_all_five_rewards_stand_side_by_side() -> None:
-    images = read_answers(ROWS, [[HIT], ["[]"]], REWARD)
+    images = read_predictions(ROWS, [[HIT], ["[]"]], REWARD)
     for image in images:
         assert set(image.rewards) == set(SIDE_BY_SIDE)
         expected = {name: get_reward(name).score(image.pred, image.gt) for name in SIDE_BY_SIDE}
@@ -73,7 +79,7 @@ def test_all_five_rewards_stand_side_by_side() -> None:
 def test_a_column_that_only_some_rows_have() -> None:
     rows = [{**ROWS[0], "ignore_boxes": [[60, 60, 99, 99]]}, {**ROWS[1], "split": "test"}]
     far = '[{"bbox_2d": [0, 0, 500, 500]}, {"bbox_2d": [700, 700, 900, 900]}]'
-    one, other = read_answers(rows, [[far], ["[]"]], REWARD)
+    one, other = read_predictions(rows, [[far], ["[]"]], REWARD)
     assert one.rewards["R3"] == 1
     assert one.ignore.tolist() == [[60, 60, 99, 99]]
     assert other.ignore.shape == (0, 4)
@@ -90,7 +96,7 @@ def test_one_warning_about_the_space_however_many_rewards() -> None:
         texts.append([f'[{{"bbox_2d": {[round(value) for value in box]}}}]'])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        read_answers(rows, texts, REWARD)
+        read_predictions(rows, texts, REWARD)
     assert [warning.category for warning in caught] == [SpaceWarning]
 
 
@@ -153,4 +159,4 @@ def test_rewards_beside_the_one_asked_for_read_texts_as_it_does() -> None:
     cut_off = '[{"bbox_2d": [0, 0, 500, 500]}, {"bbox_2d": [1,'
     for on_truncated, earned in (("keep", 1.0), ("zero", 0.0)):
         reward = get_reward("soft_f1", box_format="qwen3-vl", on_truncated=on_truncated)
-        assert read_answers([row], [[cut_off]], reward)[0].rewards["R2"] == pytest.approx(earned)
+        assert read_predictions([row], [[cut_off]], reward)[0].rewards["R2"] == pytest.approx(earned)

@@ -34,21 +34,20 @@ from numpy.typing import NDArray
 
 from grounding_rewards.boxes import BoxBatch, valid_boxes
 from grounding_rewards.common.numeric import Array, ratio_or_nan
-from grounding_rewards.metrics.answered_image import AnsweredImage, ImageBatch
-from grounding_rewards.metrics.estimates import Estimate, Metric
-from grounding_rewards.metrics.intervals import Jackknifed, sum_by_group
-from grounding_rewards.metrics.ranking import rows_of_one_shape
+from grounding_rewards.metrics.average_precision import rows_of_one_shape
+from grounding_rewards.metrics.intervals import Estimate, Jackknifed, Metric, sum_by_group
+from grounding_rewards.metrics.prediction import Prediction, PredictionBatch
 
 
-def segmentation_areas(images: Sequence[AnsweredImage]) -> Array:
+def segmentation_areas(images: Sequence[Prediction]) -> Array:
     """The hit, false, missed and remaining area of every image, ``(images, 4)``.
 
     Example:
-        >>> image = AnsweredImage("a", 20, 10, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 5]])
+        >>> image = Prediction("a", 20, 10, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 5]])
         >>> segmentation_areas([image])
         array([[ 50.,   0.,  50., 100.]])
     """
-    batch, areas = ImageBatch.of(images), np.zeros((len(images), 4))
+    batch, areas = PredictionBatch.of(images), np.zeros((len(images), 4))
     sides = BoxBatch.of([image.pred for image in batch], "pred"), batch.gt, batch.ignore
     counts = np.column_stack([side.counts for side in sides])
     for rows in rows_of_one_shape(counts, lambda n, m, k: (2 * (n + m + k) + 1) ** 2):

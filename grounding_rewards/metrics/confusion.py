@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.labels import are_synonyms
 from grounding_rewards.matching import match_batch
-from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage
-from grounding_rewards.metrics.counts import MatchedImages
-from grounding_rewards.metrics.ranking import label_name, rank_boxes
+from grounding_rewards.metrics.average_precision import label_name, rank_boxes
+from grounding_rewards.metrics.detection import MatchedImages
+from grounding_rewards.metrics.prediction import UNNAMED, Prediction
 from grounding_rewards.overlap import pairwise_iou
 
 #: Outcomes of a predicted box.
@@ -59,7 +59,7 @@ class BoxOutcomes(NamedTuple):
     renamed: tuple[str | None, ...]
 
 
-def box_outcomes(image: AnsweredImage, label_matching: str = "ignore") -> BoxOutcomes:
+def box_outcomes(image: Prediction, label_matching: str = "ignore") -> BoxOutcomes:
     """What became of every box of an image at :data:`IOU_THRESHOLD`.
 
     Args:
@@ -71,7 +71,7 @@ def box_outcomes(image: AnsweredImage, label_matching: str = "ignore") -> BoxOut
         Both lungs are called left.
 
         >>> lungs = [[0, 0, 40, 90], [60, 0, 100, 90]]
-        >>> image = AnsweredImage("a", 100, 100, gt=lungs, gt_labels=["right lung", "left lung"],
+        >>> image = Prediction("a", 100, 100, gt=lungs, gt_labels=["right lung", "left lung"],
         ...                     pred=lungs, pred_labels=["left lung", "left lung"])
         >>> box_outcomes(image, "exact")[:2]
         (('wrong label', 'right'), ('wrong label', 'found'))
@@ -85,7 +85,7 @@ def outcomes_of(matched: MatchedImages) -> list[BoxOutcomes]:
     """:func:`box_outcomes` of many images, matched together, which is faster.
 
     Example:
-        >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"])
+        >>> image = Prediction("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"])
         >>> [outcomes.gt for outcomes in outcomes_of(MatchedImages([image, image]))]
         [('missed',), ('missed',)]
     """
@@ -119,7 +119,7 @@ def _mislabelled(right: NDArray[np.int64], counted: NDArray[np.bool_], iou: Arra
     return match_batch(free[None], IOU_THRESHOLD, matching="most_hits")[0]
 
 
-def _renamed(image: AnsweredImage, i: int, place: int) -> str | None:
+def _renamed(image: Prediction, i: int, place: int) -> str | None:
     stated = image.pred_labels[i]
     if place < 0 or not stated or image.gt_labels[place] == UNNAMED:
         return None
@@ -145,16 +145,16 @@ def format_iou(iou: float) -> str:
     return f"{math.floor(100 * iou + 1e-9) / 100:.2f}"
 
 
-def has_sides(image: AnsweredImage) -> bool:
+def has_sides(image: Prediction) -> bool:
     """Whether the patient's right is known to lie on the left of the picture, so that sides may be marked on it.
 
     A frontal image has sides; so does one whose findings are named by side. An image from the side has none, and of an
     image of unknown view nothing is said.
 
     Example:
-        >>> [has_sides(AnsweredImage("a", 9, 9, view=view)) for view in ("PA", "AP SUPINE", "LATERAL", None)]
+        >>> [has_sides(Prediction("a", 9, 9, view=view)) for view in ("PA", "AP SUPINE", "LATERAL", None)]
         [True, True, False, False]
-        >>> has_sides(AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["left lung"]))
+        >>> has_sides(Prediction("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["left lung"]))
         True
     """
     if image.view is not None:
@@ -162,12 +162,12 @@ def has_sides(image: AnsweredImage) -> bool:
     return any(_SIDE.search(label) for label in (*image.gt_labels, *image.pred_labels) if label)
 
 
-def image_summary(image: AnsweredImage, outcomes: BoxOutcomes) -> str:
+def image_summary(image: Prediction, outcomes: BoxOutcomes) -> str:
     """What became of the boxes of an image, in one line.
 
     Example:
-        >>> from grounding_rewards.metrics.outcomes import box_outcomes
-        >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"], pred=[[0, 0, 4, 4], [5, 5, 9, 9]])
+        >>> from grounding_rewards.metrics.confusion import box_outcomes
+        >>> image = Prediction("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"], pred=[[0, 0, 4, 4], [5, 5, 9, 9]])
         >>> image_summary(image, box_outcomes(image))
         '1 of 1 found, 1 in the wrong place'
     """
@@ -189,12 +189,12 @@ def image_summary(image: AnsweredImage, outcomes: BoxOutcomes) -> str:
     return ", ".join(said)
 
 
-def drawn_answer(image: AnsweredImage, outcomes: BoxOutcomes) -> list[tuple[Any, ...]]:
+def drawn_answer(image: Prediction, outcomes: BoxOutcomes) -> list[tuple[Any, ...]]:
     """What a page draws upon an image: regions to ignore, reference boxes and predicted ones, see :func:`drawn_boxes`.
 
     Example:
-        >>> from grounding_rewards.metrics.outcomes import box_outcomes
-        >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"], pred=[[0, 0, 4, 4]])
+        >>> from grounding_rewards.metrics.confusion import box_outcomes
+        >>> image = Prediction("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"], pred=[[0, 0, 4, 4]])
         >>> [(kind, outcome) for _, kind, _, outcome in drawn_answer(image, box_outcomes(image))]
         [('reference', 'found'), ('predicted', 'right')]
     """
@@ -257,7 +257,7 @@ def confusion(matched: MatchedImages, *, synonyms: bool = False) -> Confusion:
         images.
 
     Example:
-        >>> image = AnsweredImage("a", 99, 99, gt=[[0, 0, 9, 9], [50, 50, 60, 60]], gt_labels=["mass", "nodule"],
+        >>> image = Prediction("a", 99, 99, gt=[[0, 0, 9, 9], [50, 50, 60, 60]], gt_labels=["mass", "nodule"],
         ...                     pred=[[0, 0, 9, 9]], pred_labels=["Nodule"])
         >>> found = confusion(MatchedImages([image]))
         >>> found.gt, found.pred
@@ -341,7 +341,7 @@ def calibration(matched: MatchedImages) -> Calibration | None:
         The bins that have a box, by rising confidence; None where no box states a confidence in [0, 1].
 
     Example:
-        >>> image = AnsweredImage("a", 99, 99, gt=[[0, 0, 9, 9]], gt_labels=["mass"],
+        >>> image = Prediction("a", 99, 99, gt=[[0, 0, 9, 9]], gt_labels=["mass"],
         ...                     pred=[[0, 0, 9, 9], [20, 20, 30, 30]], pred_scores=[0.9, 0.6])
         >>> found = calibration(MatchedImages([image]))
         >>> found.confidence, found.precision, found.counts, round(found.error, 2)

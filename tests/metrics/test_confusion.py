@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage
-from grounding_rewards.metrics.counts import MatchedImages
-from grounding_rewards.metrics.outcomes import (
+from grounding_rewards.metrics.confusion import (
     FOUND,
     IGNORED,
     MISSED,
@@ -26,6 +24,8 @@ from grounding_rewards.metrics.outcomes import (
     image_summary,
     outcomes_of,
 )
+from grounding_rewards.metrics.detection import MatchedImages
+from grounding_rewards.metrics.prediction import UNNAMED, Prediction
 from grounding_rewards.parsing import BrokenBox
 from tests.metrics.image_pairs import pair_image
 from tests.metrics.random_images import random_images
@@ -36,7 +36,7 @@ FAR = [45, 0, 55, 10]
 
 
 def image(pred: list[Any], pred_labels: list[Any], *, labels: Any = ("right lung", "left lung"), **more: Any):
-    return AnsweredImage(
+    return Prediction(
         "a", 100, 100, gt=[RIGHT_SIDE, LEFT], gt_labels=labels, pred=pred, pred_labels=pred_labels, **more
     )
 
@@ -64,7 +64,7 @@ def image(pred: list[Any], pred_labels: list[Any], *, labels: Any = ("right lung
         (image([], []), (), (MISSED, MISSED)),
     ],
 )
-def test_outcomes_where_labels_are_compared(made: AnsweredImage, pred: tuple[str, ...], gt: tuple[str, ...]) -> None:
+def test_outcomes_where_labels_are_compared(made: Prediction, pred: tuple[str, ...], gt: tuple[str, ...]) -> None:
     assert box_outcomes(made, "exact")[:2] == (pred, gt)
 
 
@@ -84,7 +84,7 @@ _BOXES = st.lists(st.tuples(_SIDE, _SIDE, _SIDE, _SIDE, st.sampled_from(["mass",
 @pytest.mark.parametrize("rule", ["ignore", "exact", "synonyms"])
 def test_many_images_together_are_what_they_are_alone(rule: str) -> None:
     """And what an image at a time gives, which is computed by other code."""
-    images = [*random_images(3, 60), AnsweredImage("nothing", 9, 9), *random_images(4, 3)]
+    images = [*random_images(3, 60), Prediction("nothing", 9, 9), *random_images(4, 3)]
     together = outcomes_of(MatchedImages(images, rule))
     for made, found in zip(images, together, strict=True):
         alone, pairs = box_outcomes(made, rule), pair_image(made, rule)
@@ -115,7 +115,7 @@ def test_many_images_together_are_what_they_are_alone(rule: str) -> None:
     ],
 )
 def test_sides_are_marked_only_where_they_are_known(image: dict, expected: bool) -> None:
-    assert has_sides(AnsweredImage("a", 100, 100, **image)) is expected
+    assert has_sides(Prediction("a", 100, 100, **image)) is expected
 
 
 @pytest.mark.parametrize(
@@ -132,18 +132,18 @@ def test_sides_are_marked_only_where_they_are_known(image: dict, expected: bool)
     ],
     ids=lambda value: value.id if hasattr(value, "id") else "",
 )
-def test_one_line_tells_what_became_of_an_image(one: AnsweredImage, summary: str) -> None:
+def test_one_line_tells_what_became_of_an_image(one: Prediction, summary: str) -> None:
     assert image_summary(one, box_outcomes(one)) == summary
 
 
 PLACES = [[20.0 * k, 0.0, 20.0 * k + 10, 10.0] for k in range(6)]
 
 
-def labelled_image(gt: list[str | None], pred: list[Any], **others: Any) -> AnsweredImage:
+def labelled_image(gt: list[str | None], pred: list[Any], **others: Any) -> Prediction:
     """One box of each kind at every place; None is no reference box there, "" no predicted box."""
     at = [place for place, label in zip(PLACES, gt, strict=False) if label is not None]
     where = [place for place, label in zip(PLACES, pred, strict=False) if label != ""]
-    return AnsweredImage(
+    return Prediction(
         "a",
         200,
         20,
@@ -204,11 +204,11 @@ def test_every_box_is_counted_once(images: Any) -> None:
 BOX, AWAY = [0.0, 0.0, 10.0, 10.0], [50.0, 50.0, 60.0, 60.0]
 
 
-def scored_image(boxes: list[tuple[bool, float]]) -> AnsweredImage:
+def scored_image(boxes: list[tuple[bool, float]]) -> Prediction:
     """An image for each box, on which it is right or not: its place does not matter then."""
     right = [place for place, (is_right, _) in enumerate(boxes) if is_right]
     shifted = [[20.0 * place, 0.0, 20.0 * place + 10, 10.0] for place in range(len(boxes))]
-    return AnsweredImage(
+    return Prediction(
         "a",
         20.0 * len(boxes) + 1,
         20,
@@ -238,7 +238,7 @@ def test_bins_are_those_of_a_loop(boxes: list[tuple[bool, float]]) -> None:
 
 def test_of_two_boxes_for_one_finding_the_surest_is_right() -> None:
     """By hand; pycocotools 2.0.11 gives the box of 0.9 the finding too, though the other one fits better."""
-    image = AnsweredImage(
+    image = Prediction(
         *("a", 99, 99),
         gt=[[0, 0, 10, 10]],
         gt_labels=["x"],
@@ -270,5 +270,5 @@ def test_of_two_boxes_for_one_finding_the_surest_is_right() -> None:
     ],
 )
 def test_which_boxes_are_judged(answer: dict[str, Any], counts: list[int] | None) -> None:
-    found = calibration(MatchedImages([AnsweredImage("a", 99, 99, gt=[BOX], gt_labels=["x"], **answer)]))
+    found = calibration(MatchedImages([Prediction("a", 99, 99, gt=[BOX], gt_labels=["x"], **answer)]))
     assert (None if found is None else found.counts.tolist()) == counts

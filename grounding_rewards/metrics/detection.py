@@ -28,11 +28,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.boxes import BoxBatch, box_area, pad
 from grounding_rewards.common.numeric import Array
-from grounding_rewards.metrics.answered_image import AnsweredImage, ImageBatch, is_read
-from grounding_rewards.metrics.areas import segmentation_areas
-from grounding_rewards.metrics.average_precision import query_ap_sums
-from grounding_rewards.metrics.estimates import COUNT, UNIT, Metric
-from grounding_rewards.metrics.ranking import Area, Mask, label_name
+from grounding_rewards.metrics.average_precision import Area, Mask, label_name, query_ap_sums
+from grounding_rewards.metrics.intervals import COUNT, UNIT, Metric
+from grounding_rewards.metrics.prediction import Prediction, PredictionBatch, is_read
+from grounding_rewards.metrics.segmentation import segmentation_areas
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing.results import with_broken
 from grounding_rewards.rewards import MeanIoUReward
@@ -75,13 +74,13 @@ class MatchedImages:
         ValueError: a word is unknown, or a label is chosen and none is compared.
 
     Example:
-        >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10]], pred=[[0, 0, 10, 9], [50, 50, 60, 60]],
+        >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10]], pred=[[0, 0, 10, 9], [50, 50, 60, 60]],
         ...                     gt_labels=["mass"])
         >>> MatchedImages([image]).counts(0.5)
         BoxCounts(n=array([2.]), m=array([1.]), tp=array([1.]))
     """
 
-    images: Sequence[AnsweredImage]
+    images: Sequence[Prediction]
     label_matching: str = "ignore"
     label: str | None = None
     area: Area | None = None
@@ -89,7 +88,7 @@ class MatchedImages:
     _known: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "images", ImageBatch.of(self.images))
+        object.__setattr__(self, "images", PredictionBatch.of(self.images))
         if self.label is not None and not label_name(self.label, self.label_matching):
             raise ValueError(
                 f"Expected a label that is compared for `label`, got {self.label!r} with "
@@ -114,7 +113,7 @@ class MatchedImages:
         Before :data:`DETECTION_METRICS` stand rewards and metrics of sampled answers, where every image has them.
 
         Example:
-            >>> list(MatchedImages([AnsweredImage("a", 9, 9, rewards={"R1": 0.5, "R4": 0.2})]).metrics)[:3]
+            >>> list(MatchedImages([Prediction("a", 9, 9, rewards={"R1": 0.5, "R4": 0.2})]).metrics)[:3]
             ['reward_R1', 'reward_R4', 'mean_iou']
         """
         names = [name for image in self.images[:1] for name in image.rewards]
@@ -146,7 +145,7 @@ class MatchedImages:
             ValueError: a word is unknown, or a reference box has a blank label although labels are compared.
 
         Example:
-            >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10]], pred=[[0, 0, 10, 9], [50, 50, 60, 60]],
+            >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10]], pred=[[0, 0, 10, 9], [50, 50, 60, 60]],
             ...                     gt_labels=["mass"])
             >>> sums = MatchedImages([image]).sums()
             >>> sums["precision_50"].tolist(), sums["f1_50"].tolist(), sums["hallucination_rate"].tolist()
@@ -159,7 +158,7 @@ class MatchedImages:
 
     @cached_property
     def areas(self) -> Array:
-        """:func:`grounding_rewards.metrics.areas.segmentation_areas` of the images."""
+        """:func:`grounding_rewards.metrics.segmentation.segmentation_areas` of the images."""
         return segmentation_areas(self.images)
 
     @cached_property
@@ -214,7 +213,7 @@ class MatchedImages:
         ious = np.where(pred & (outcomes.matched >= 0), outcomes.iou, 0.0).sum(axis=1)
         return ious, (pred.sum(axis=1) + gt.sum(axis=1)) / 2
 
-    def by_image(self, iou_threshold: float) -> Iterator[tuple[AnsweredImage, NDArray[np.int64], Mask]]:
+    def by_image(self, iou_threshold: float) -> Iterator[tuple[Prediction, NDArray[np.int64], Mask]]:
         """Each image; the reference box that each of its predicted boxes is right about, -1 for none; which count.
 
         Broken boxes, which the image does not have, are left out.
@@ -247,9 +246,9 @@ class MatchedImages:
         return np.array([is_read(image.pred, image.status) for image in self.images], dtype=bool)
 
     @property
-    def batch(self) -> ImageBatch:
+    def batch(self) -> PredictionBatch:
         """The images with their arrays."""
-        return ImageBatch.of(self.images)
+        return PredictionBatch.of(self.images)
 
     def _hits(self, iou_threshold: float) -> Outcomes:
         return self._outcomes(iou_threshold, _FOR_HITS)
@@ -312,7 +311,7 @@ def _specificity(images: MatchedImages) -> Sums:
 
 
 def _of_areas(sums: Callable[[Array, Array, Array, Array], Sums]) -> Callable[[MatchedImages], Sums]:
-    """A metric made of the hit, false, missed and remaining area of :mod:`grounding_rewards.metrics.areas`."""
+    """A metric made of the hit, false, missed and remaining area of :mod:`grounding_rewards.metrics.segmentation`."""
     return lambda images: sums(*images.areas.T)
 
 
@@ -448,7 +447,7 @@ SHARES = frozenset(key for key, metric in {**DETECTION_METRICS, **_SAMPLED_METRI
 BOUNDS = {key: metric.bounds for key, metric in DETECTION_METRICS.items() if metric.bounds != UNIT}
 
 
-def label_groups(images: Sequence[AnsweredImage], label_matching: str = "exact") -> BoxGroups:
+def label_groups(images: Sequence[Prediction], label_matching: str = "exact") -> BoxGroups:
     """The reference boxes by label, the most frequent label first.
 
     Labels that are compared as one are one group, under the spelling that is most frequent.
@@ -458,7 +457,7 @@ def label_groups(images: Sequence[AnsweredImage], label_matching: str = "exact")
         label_matching: ``"exact"`` or ``"synonyms"``.
 
     Example:
-        >>> label_groups([AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4], [5, 5, 9, 9]], gt_labels=["mass", "Mass"])])
+        >>> label_groups([Prediction("a", 9, 9, gt=[[0, 0, 4, 4], [5, 5, 9, 9]], gt_labels=["mass", "Mass"])])
         {'mass': array([ True,  True])}
     """
     written = [label for image in images for label in image.gt_labels]
@@ -481,7 +480,7 @@ def reference_sums(matched: MatchedImages, groups: BoxGroups) -> dict[tuple[str,
         By group and key the numerators and denominators, ``(images, 2)``.
 
     Example:
-        >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4], [5, 5, 9, 9]], gt_labels=["x", "y"], pred=[[0, 0, 4, 2]])
+        >>> image = Prediction("a", 9, 9, gt=[[0, 0, 4, 4], [5, 5, 9, 9]], gt_labels=["x", "y"], pred=[[0, 0, 4, 2]])
         >>> reference_sums(MatchedImages([image]), label_groups([image]))["x", "mean_iou"]
         array([[0.5, 1. ]])
     """
@@ -542,7 +541,7 @@ class ImageGroups(NamedTuple):
         named = [("source", name) for name in self.sources] + [("label", name) for name in self.labels]
         return tuple(f"{kind}/{name}/{metric}" for kind, name in named for metric in ("reward", "recall"))
 
-    def sums(self, images: Sequence[AnsweredImage], rewards: ArrayLike) -> Array:
+    def sums(self, images: Sequence[Prediction], rewards: ArrayLike) -> Array:
         """Sums and counts behind the metrics, which add up over processes: a metric is the one over the other.
 
         `reward` is the mean over the answers to images of the source, or to those that have the label; `recall` the
@@ -557,7 +556,7 @@ class ImageGroups(NamedTuple):
             `(keys, 2)`.
 
         Example:
-            >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4], [5, 5, 9, 9]], gt_labels=["mass", "nodule"],
+            >>> image = Prediction("a", 9, 9, gt=[[0, 0, 4, 4], [5, 5, 9, 9]], gt_labels=["mass", "nodule"],
             ...                     pred=[[0, 0, 4, 4]])
             >>> ImageGroups((), ("mass", "nodule")).sums([image], [0.5]).tolist()
             [[0.5, 1.0], [1.0, 1.0], [0.5, 1.0], [0.0, 1.0]]

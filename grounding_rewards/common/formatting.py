@@ -1,0 +1,87 @@
+"""Numbers and sentences for people: percentages, p values, counted things, a table for a notebook."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+
+#: Stands in tables where nothing was measured.
+NO_VALUE = "–"
+
+
+def percent(share: float) -> str:
+    """A share in per cent, rounded to 0 % or 100 % only where it is exactly that.
+
+    Example:
+        >>> percent(0.0004), percent(0.25), percent(0.9999), percent(0)
+        ('< 1 %', '25 %', '> 99 %', '0 %')
+    """
+    if 0 < share < 0.01:
+        return "< 1 %"
+    return "> 99 %" if 0.99 < share < 1 else f"{share:.0%}".replace("%", " %")
+
+
+def finite_or_none(value: float) -> float | None:
+    """A number as JSON has it, which knows neither NaN nor infinity.
+
+    Example:
+        >>> finite_or_none(0.5), finite_or_none(float("nan"))
+        (0.5, None)
+    """
+    return float(value) if math.isfinite(value) else None
+
+
+def format_value(value: float, *, signed: bool = False) -> str:
+    """Three decimals, or a dash for NaN.
+
+    Example:
+        >>> format_value(0.67), format_value(0.02, signed=True), format_value(float("nan"))
+        ('0.670', '+0.020', '–')
+    """
+    if math.isnan(value):
+        return NO_VALUE
+    text = f"{value:+.3f}" if signed else f"{value:.3f}"
+    return "0.000" if float(text) == 0 else text
+
+
+def format_p(p: float) -> str:
+    """A p value for a sentence.
+
+    Example:
+        >>> format_p(0.03125), format_p(0.0005)
+        ('p = 0.031', 'p < 0.001')
+    """
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things in words.
+
+    Example:
+        >>> counted(1, "image"), counted(3, "image")
+        ('1 image', '3 images')
+    """
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def capitalised(sentence: str) -> str:
+    """The sentence with a capital letter, the rest as it is.
+
+    Example:
+        >>> capitalised("mean IoU rose")
+        'Mean IoU rose'
+    """
+    return sentence[:1].upper() + sentence[1:]
+
+
+def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table as a notebook shows it.
+
+    Example:
+        >>> html_table(["metric", "after"], [["F1 < 1", "0.5"]])
+        '<table><tr><th>metric</th><th>after</th></tr><tr><td>F1 &lt; 1</td><td>0.5</td></tr></table>'
+    """
+    lines = [f"<tr>{''.join(f'<th>{escape(cell)}</th>' for cell in header)}</tr>"]
+    lines += [f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows]
+    return f"<table>{''.join(lines)}</table>"

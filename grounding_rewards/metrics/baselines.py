@@ -1,0 +1,236 @@
+"""Answers that need no look at the image: what a trained model must beat, and the reference, which it cannot.
+
+The constant box is the best box, or boxes, for an answer that never looks (:func:`constant_boxes`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from grounding_rewards.boxes import BoxBatch, as_box_array
+from grounding_rewards.common.numeric import Array
+from grounding_rewards.metrics.intervals import group_numbers
+from grounding_rewards.metrics.prediction import UNNAMED, Prediction, PredictionBatch, patients_of
+from grounding_rewards.metrics.read_predictions import SIDE_BY_SIDE, asked_labels, reference_images
+from grounding_rewards.overlap import pairwise_iou
+from grounding_rewards.rewards import MeanIoUReward
+from grounding_rewards.rewards.grounding import GroundingReward, get_reward
+from grounding_rewards.rewards.scoring import score_boxes
+
+# The constant box: patients are in so many parts, each of which is answered by the box of the others.
+_FOLDS = 5
+# Fewer boxes are no sample to fit one box to; of more images with boxes, so many are enough.
+_FEWEST_FITTED, _MOST_FITTED = 10, 2000
+# Boxes that the search begins from, and its steps and moves as parts of the image: of an edge, of the whole box.
+_STARTS, _CLIMBS = 64, 8
+_STEPS = (0.08, 0.04, 0.02, 0.01, 0.005)
+_MOVES = np.vstack([np.eye(4), -np.eye(4), [[1, 0, 1, 0], [-1, 0, -1, 0], [0, 1, 0, 1], [0, -1, 0, -1]]])
+# An IoU that any overlap reaches, and the pairs of boxes of the largest sum of IoUs.
+_ANY_PAIR = MeanIoUReward(iou_threshold=float(np.nextafter(0.0, 1.0)), matching="hungarian")
+# A move that gains less is rounding.
+_ROUNDING = 1e-12
+
+#: The boxes and labels of one answer; the boxes in pixels of the image.
+BoxAnswer = tuple[Array, list[str]]
+
+CONSTANT, CONSTANT_OF_THESE = "constant box", "constant box of these images"
+NOTHING_FOUND, WHOLE_IMAGE = "nothing found", "whole image"
+#: What the model answers to images without anything to see.
+BLANK = "blank images"
+#: What no answer can better. A rightly empty answer earns the bonus, below 1, so that a mean reward cannot reach 1.
+REFERENCE = "reference as answer"
+
+
+def baseline_systems(
+    rows: Sequence[Mapping[str, Any]],
+    training: Iterable[Mapping[str, Any]] | None,
+    reward: GroundingReward,
+) -> dict[str, list[Prediction]]:
+    """The answers that need no model; they stand beside a model's in every table.
+
+    Args:
+        rows: the images, see :func:`grounding_rewards.metrics.read_predictions.read_predictions`.
+        training: the images that the constant box is fitted on; without them it is fitted on those of other patients
+            among these images, and its name says so. Of no images there is no constant box.
+        reward: what the evaluation is about.
+
+    Returns:
+        By name: the reference itself, the constant box (:func:`constant_boxes`, of the training images that are asked
+        for the same labels), nothing found, and the whole image under the most frequent label.
+
+    Example:
+        >>> row = {"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 100}
+        >>> systems = baseline_systems([row], [row], get_reward("R3", box_format="qwen3-vl"))
+        >>> [(name, images[0].rewards["R3"]) for name, images in systems.items()]
+        [('reference as answer', 1.0), ('constant box', 1.0), ('nothing found', 0.0), ('whole image', 0.0)]
+    """
+    images = PredictionBatch(reference_images(rows))
+    # With the names that rows without labels are given.
+    named = [{**row, "labels": image.gt_labels} for row, image in zip(rows, images, strict=True)]
+    constant = _constant_answers(images, named, None if training is None else list(training))
+    labels = Counter(chain.from_iterable(image.gt_labels for image in images)).most_common(1)
+    label = labels[0][0] if labels else UNNAMED
+    answers: dict[str, list[BoxAnswer]] = {REFERENCE: [(image.gt, list(image.gt_labels)) for image in images]}
+    if constant:
+        answers[CONSTANT_OF_THESE if training is None else CONSTANT] = constant
+    answers[NOTHING_FOUND] = [(np.zeros((0, 4)), [])] * len(images)
+    answers[WHOLE_IMAGE] = [(np.array([[0.0, 0.0, image.width, image.height]]), [label]) for image in images]
+    rewards = {**{name: get_reward(name) for name in SIDE_BY_SIDE}, reward.name: reward}
+    return {name: _with_boxes(images, given, rewards, reward.name) for name, given in answers.items()}
+
+
+def _with_boxes(
+    images: PredictionBatch, answers: Sequence[BoxAnswer], rewards: Mapping[str, GroundingReward], main: str
+) -> list[Prediction]:
+    boxes, labels = [boxes for boxes, _ in answers], [labels for _, labels in answers]
+    pred, written = BoxBatch.of(boxes, "pred"), list(chain.from_iterable(labels))
+    scores = {}
+    for name, reward in rewards.items():
+        if not reward.judges_boxes:
+            # A control that scores texts has no number for boxes.
+            scores[name] = [math.nan] * len(images)
+            continue
+        codes = reward.box_reward.label_codes(written, images.gt_labels) if reward.compares_labels else None
+        found = score_boxes(reward.box_reward, pred, images.gt, ignore=images.ignore, labels=codes)
+        scores[name] = found.reward.tolist()
+    return [
+        replace(
+            image,
+            pred=boxes[k],
+            pred_labels=tuple(labels[k]),
+            pred_scores=np.full(len(boxes[k]), np.nan),
+            status="boxes" if len(boxes[k]) else "empty",
+            rewards={name: values[k] for name, values in scores.items()},
+            # However often such a rule is asked, it answers the same.
+            sampled_rewards=(scores[main][k],),
+            sampled_read=(True,),
+            sampled_boxes=(len(boxes[k]),),
+        )
+        for k, image in enumerate(images)
+    ]
+
+
+def constant_boxes(rows: Iterable[Mapping[str, Any]]) -> dict[str, Array]:
+    """The best box, or boxes, for an answer that never looks: what reaches the highest mean IoU on the rows.
+
+    It is one of three: the median box of every label that at least half of the images carry, else of the most frequent
+    label; the median of all boxes; and one box that is fitted to all. The last two have the most frequent label.
+
+    Args:
+        rows: training images with ``boxes``, ``labels``, ``width`` and ``height``.
+
+    Returns:
+        By label one box ``(4,)``, as fractions of the image's width and height; none without any box.
+
+    Example:
+        >>> row = {"boxes": [[0, 0, 50, 100]], "labels": ["right lung"], "width": 100, "height": 200}
+        >>> constant_boxes([row, {**row, "boxes": [[0, 0, 30, 100]]}])
+        {'right lung': array([0. , 0. , 0.4, 0.5])}
+    """
+    boxes: list[Array] = []
+    by_label: dict[str, list[Array]] = defaultdict(list)
+    carried: dict[str, int] = defaultdict(int)
+    for row in rows:
+        size = np.array([row["width"], row["height"]] * 2, dtype=np.float64)
+        boxes.append(as_box_array(row["boxes"]) / size)
+        for box, label in zip(boxes[-1], row["labels"], strict=True):
+            by_label[label].append(box)
+        for label in set(row["labels"]):
+            carried[label] += 1
+    if not by_label:
+        return {}
+    gt = BoxBatch.of(boxes, "boxes")
+    usual = max(by_label, key=lambda label: carried[label])
+    chosen = [label for label in by_label if 2 * carried[label] >= len(boxes)] or [usual]
+    medians = {label: np.median(own, axis=0) for label, own in by_label.items()}
+    median = np.median(gt.flat, axis=0)
+    candidates = [{label: medians[label] for label in chosen}, {usual: median}]
+    if len(gt.flat) >= _FEWEST_FITTED:
+        candidates.append({usual: _fitted_box(gt, [median, *medians.values()])})
+    return max(candidates, key=lambda boxes: _mean_iou_of(np.array(list(boxes.values())), gt))
+
+
+def _mean_iou_of(boxes: Array, gt: BoxBatch) -> float:
+    """The mean IoU of an answer that is the same on all images."""
+    images = len(gt.counts)
+    pred = BoxBatch(np.tile(boxes, (images, 1)), np.full(images, len(boxes)))
+    pairs = _ANY_PAIR.score_flat(pred, gt)
+    return float(pairs.iou[pairs.matched >= 0].sum()) / len(gt.flat)
+
+
+def _fitted_box(gt: BoxBatch, medians: Sequence[Array]) -> Array:
+    """The box of the largest mean IoU that a search by ever smaller steps finds, from the best of some boxes."""
+    counts = gt.counts[gt.counts > 0][:_MOST_FITTED]
+    boxes, starts = gt.flat[: counts.sum()], np.cumsum(counts) - counts
+
+    def matched_iou(tried: Array) -> Array:
+        return np.asarray(np.maximum.reduceat(pairwise_iou(tried, boxes), starts, axis=1).sum(axis=1))
+
+    tried = np.vstack([*medians, boxes[:: max(1, len(boxes) // _STARTS)]])
+    # A box of the training images fits itself too well to be left: several are tried.
+    found = [_climb(start, matched_iou) for start in tried[np.argsort(-matched_iou(tried))[:_CLIMBS]]]
+    return max(found, key=lambda box: float(matched_iou(box[None])[0]))
+
+
+def _climb(box: Array, height: Callable[[Array], Array]) -> Array:
+    """The box from which no smallest move leads higher."""
+    value = float(height(box[None])[0])
+    for step in _STEPS:
+        while True:
+            tried = box + step * _MOVES
+            heights = height(tried)
+            if heights.max() <= value + _ROUNDING:
+                break
+            box, value = tried[heights.argmax()], float(heights.max())
+    return box
+
+
+def _constant_by_question(
+    training: Sequence[Mapping[str, Any]], labels: Iterable[str]
+) -> dict[tuple[str, ...] | None, dict[str, Array]]:
+    """The constant boxes of the training images whose prompts name the same labels; under None those of all."""
+    by_question: dict[tuple[str, ...] | None, list[Mapping[str, Any]]] = defaultdict(list)
+    for row, asked in zip(training, asked_labels(training, labels), strict=True):
+        by_question[asked].append(row)
+    return {None: constant_boxes(training), **{asked: constant_boxes(rows) for asked, rows in by_question.items()}}
+
+
+def _constant_answers(
+    images: Sequence[Prediction], rows: Sequence[Mapping[str, Any]], training: Sequence[Mapping[str, Any]] | None
+) -> list[BoxAnswer]:
+    """The constant answer to each image; without training images it is fitted on other patients. None without a box."""
+    labels = {label for image in images for label in image.gt_labels}
+    patient = group_numbers(patients_of(images), len(images))
+    folds = 1 if training is not None else min(_FOLDS, int(patient.max(initial=-1)) + 1)
+    answers: list[BoxAnswer] = [(np.zeros((0, 4)), [])] * len(images)
+    for fold in range(folds):
+        is_asked = patient % folds == fold
+        fitted = [row for row, held in zip(rows, is_asked, strict=True) if not held] if training is None else training
+        constant = _constant_by_question(fitted, labels)
+        for k in np.flatnonzero(is_asked).tolist():
+            boxes = constant.get(images[k].asked) or constant[None]
+            answers[k] = constant_answer(boxes, width=images[k].width, height=images[k].height)
+    return answers if any(labels for _, labels in answers) else []
+
+
+def constant_answer(boxes: Mapping[str, Array], *, width: float, height: float) -> BoxAnswer:
+    """The constant boxes put on one image.
+
+    Args:
+        boxes: from :func:`constant_boxes`.
+        width: of the image in pixels.
+        height: of the image in pixels.
+
+    Example:
+        >>> constant_answer({"heart": np.array([0.25, 0.5, 0.75, 1.0])}, width=100, height=200)
+        (array([[ 25., 100.,  75., 200.]]), ['heart'])
+    """
+    size = np.array([width, height] * 2, dtype=np.float64)
+    return np.array(list(boxes.values())).reshape(-1, 4) * size, list(boxes)
