@@ -23,6 +23,7 @@ from typing import Any
 
 from grounding_rewards.commands.console import output_console, printable, track, write_json
 from grounding_rewards.commands.options import BoxFormat, Json, Pixels, ResizedPixels, TextColumn, stated_sizes
+from grounding_rewards.common.formatting import NO_VALUE
 from grounding_rewards.logs.inspection import Inspection
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.parsing.results import REASON_MEANINGS
@@ -134,7 +135,7 @@ def _print_example(console: Any, title: str, text: str, answer: str) -> None:
 
 
 def _share(count: int, total: int) -> str:
-    return f"{count / total:.0%}" if total else NOTHING
+    return f"{count / total:.0%}" if total else NO_VALUE
 
 
 def _excerpt(inspection: Inspection, key: str) -> str:
