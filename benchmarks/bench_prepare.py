@@ -23,7 +23,7 @@ from PIL import Image
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.prepare import PrepareSettings, prepare_images
-from grounding_rewards.prepare.survey import survey_images
+from grounding_rewards.prepare.examples import make_plan
 
 LABELS = ("mass", "effusion", "nodule", "cardiomegaly")
 DISTINCT = 20
@@ -58,7 +58,7 @@ def measure(root: Path, out: Path, images: int, side: int, image_format: str, pr
     """Prepare once, in a process of its own, and print one line."""
     settings = PrepareSettings("jsonl", "qwen3-vl", side=side, image_format=image_format)
     start = time.perf_counter()
-    prepare_images(lambda: made_records(images), root, out, settings, processes=processes)
+    prepare_images(made_records(images), root, out, settings, processes=processes)
     seconds = time.perf_counter() - start
     main, worker = peak_megabytes(resource.RUSAGE_SELF), peak_megabytes(resource.RUSAGE_CHILDREN)
     print(
@@ -71,7 +71,7 @@ def measure(root: Path, out: Path, images: int, side: int, image_format: str, pr
 def measure_tables(images: int) -> None:
     """The first pass alone, in a process of its own."""
     start = time.perf_counter()
-    survey_images(made_records(images), PrepareSettings("jsonl", "qwen3-vl"))
+    make_plan(list(made_records(images)), PrepareSettings("jsonl", "qwen3-vl"))
     seconds = time.perf_counter() - start
     print(
         f"tables       {images / seconds:9,.0f} images/s, peak {peak_megabytes(resource.RUSAGE_SELF):,.0f} MB",

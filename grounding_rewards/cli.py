@@ -27,6 +27,9 @@ COMMANDS = {
     "demo": "evaluate a small model, train it, evaluate it again: what changed, on drawn images",
     "inspect": "what a log of completions says, and whether its coordinate space is right",
     "prepare": "a downloaded dataset to a checked folder that trains",
+    "prepare-mix": "several prepared folders to one, in shares of the training rows",
+    "prepare-table": "the table that another trainer reads, from any dataset that train takes",
+    "prepare-verify": "whether every file of a prepared folder is as it was written",
     "doctor": "what is wrong with a dataset, before it costs a run",
     "agreement": "how well several readers of the same images agree",
     "evaluate": "how good a model's answers are, where, how certain, and how fragile, beside baselines",
@@ -114,7 +117,7 @@ def _run(words: list[str]) -> int:
     if name in ("-h", "--help"):
         print("usage: grounding-rewards COMMAND ...\n\nRewards for vision-language models that answer with boxes.\n")
         for command, summary in {**TRAINING, **COMMANDS}.items():
-            print(f"  {command:<10}  {summary}")
+            print(f"  {command:<14}  {summary}")
         print("\n`grounding-rewards demo` is the place to begin; `grounding-rewards COMMAND --help` has examples.")
         return 0
     if name not in COMMANDS:
@@ -209,7 +212,7 @@ def _as_typed(message: str, words: Sequence[str]) -> str:
 
 
 def _module(name: str) -> Any:
-    return importlib.import_module(f"grounding_rewards.commands.{name}")
+    return importlib.import_module(f"grounding_rewards.commands.{name.replace('-', '_')}")
 
 
 def _refuse(message: str) -> int:

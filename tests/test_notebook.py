@@ -42,7 +42,7 @@ OF_STEPS = {"demo", "study"}
 
 def prepared():
     manifest = prepare_images(
-        lambda: get_source("jsonl").read("images"), "images", "prepared", PrepareSettings("jsonl", "qwen3-vl")
+        get_source("jsonl").read("images"), "images", "prepared", PrepareSettings("jsonl", "qwen3-vl")
     )
     return manifest["splits"]["train"]["boxes"]
 

@@ -1,7 +1,7 @@
 """Columns of a dataset: those that depend on the model, those the package does not know, and rows without images.
 
 * Of the model: box format, resized sizes and prompts (:func:`add_columns`, :func:`add_prompts`).
-* Unknown, such as age, view or licence: kept, for subgroups and sources (:class:`CarriedColumns`).
+* Unknown, such as age, view or licence: kept, for subgroups and sources (:class:`ExtraColumns`).
 * :func:`light_rows` leaves images out.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ from grounding_rewards.images.resize import has_resized_size, resized_size
 from grounding_rewards.parsing import BoxFormat, get_box_format
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from datasets import Dataset
     from PIL.Image import Image
@@ -146,41 +146,37 @@ def _with_column(dataset: Dataset, name: str, values: list[Any]) -> Dataset:
     return dataset.add_column(name, values)
 
 
-class CarriedColumns:
+class ExtraColumns:
     """Finds for each column a type that holds the values of every row.
 
     Texts, numbers, truth values and lists of these keep their type, whole numbers beside fractions become fractions;
     objects, and values of several types, become JSON text. A column without any value is left out.
 
-    >>> columns = CarriedColumns()
-    >>> for row in ({"age": 63, "view": "PA"}, {"age": 41.5, "view": None}, {"view": ["AP", 2]}):
-    ...     columns.add(row)
+    Args:
+        rows: the values of each, by column.
+
+    >>> columns = ExtraColumns([{"age": 63, "view": "PA"}, {"age": 41.5, "view": None}, {"view": ["AP", 2]}])
     >>> columns.values({"age": 63, "view": ["AP", 2]})
     {'age': 63, 'view': '["AP", 2]'}
     >>> columns.values({})
     {'age': None, 'view': None}
     """
 
-    def __init__(self) -> None:
-        self._types: dict[str, DataType] = {}
+    def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        from pyarrow.types import is_null
 
-    def add(self, row: Mapping[str, Any]) -> None:
-        """Take the values of one row into account."""
-        for name, value in row.items():
-            if value is not None:
-                found = _type_of(value)
-                self._types[name] = _joined(self._types.get(name, found), found)
+        types: dict[str, DataType] = {}
+        for row in rows:
+            for name, value in row.items():
+                if value is not None:
+                    value_type = _type_of(value)
+                    types[name] = _common_type(types.get(name, value_type), value_type)
+        #: The arrow type of each column that has a value.
+        self.types = {name: kind for name, kind in types.items() if not is_null(_innermost(kind))}
 
     def values(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """The values of one row in the types of the columns, None where the row has none."""
-        return {name: _held(row.get(name), kind) for name, kind in self.types.items()}
-
-    @property
-    def types(self) -> dict[str, DataType]:
-        """The arrow type of each column that has a value."""
-        from pyarrow.types import is_null
-
-        return {name: kind for name, kind in self._types.items() if not is_null(_innermost(kind))}
+        return {name: _as_type(row.get(name), kind) for name, kind in self.types.items()}
 
     def features(self) -> dict[str, Any]:
         """The types of the columns as `datasets` writes them."""
@@ -209,19 +205,19 @@ def _innermost(kind: DataType) -> DataType:
     return kind
 
 
-def _joined(one: DataType, other: DataType) -> DataType:
+def _common_type(first: DataType, second: DataType) -> DataType:
     import pyarrow as pa
 
-    if one == other:
-        return one
+    if first == second:
+        return first
     try:
-        schemas = [pa.schema([("value", kind)]) for kind in (one, other)]
+        schemas = [pa.schema([("value", kind)]) for kind in (first, second)]
         return pa.unify_schemas(schemas, promote_options="permissive").field("value").type
     except pa.ArrowException:
         return pa.string()
 
 
-def _held(value: Any, kind: DataType) -> Any:
+def _as_type(value: Any, kind: DataType) -> Any:
     from pyarrow.types import is_string
 
     if value is None or isinstance(value, str) or not is_string(kind):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grounding_rewards.columns import patient_key, patient_of
@@ -132,43 +132,42 @@ def hashed_split(name: str, shares: Mapping[str, float], seed: int) -> str:
     return next(split for split, share in reversed(list(shares.items())) if share)
 
 
-class PatientSplits:
-    """Collects a source's own splits of its patients, and finds patients in several.
+def splits_of_patients(images: Iterable[tuple[str | None, str | None]]) -> dict[str, list[str]]:
+    """The different splits of every patient, in the order in which they are met.
 
-    Attributes:
-        known: The first split of each patient.
-        several: The splits of each patient who is in several.
+    Args:
+        images: patient and split of each; None for an unknown patient, or no split, which are left out.
 
-    >>> splits = PatientSplits()
-    >>> splits.add("7", "train")
-    >>> splits.add("7", "test")
-    >>> splits.check()
-    Traceback (most recent call last):
-    ...
-    ValueError: Expected every patient in one split of the dataset, got 1 in several: 7 (train, test). Draw the splits \
-anew with splits_from="hash" (--splits-from hash).
+    Example:
+        >>> splits_of_patients([("7", "train"), ("7", None), ("7", "test"), (None, "test")])
+        {'7': ['train', 'test']}
     """
-
-    def __init__(self) -> None:
-        self.known: dict[str, str] = {}
-        self.several: dict[str, dict[str, None]] = {}
-
-    def add(self, patient: str | None, split: str | None) -> None:
-        """Add one image; None stands for an unknown patient and for no split."""
+    splits: dict[str, list[str]] = {}
+    for patient, split in images:
         if patient is not None and split is not None:
-            first = self.known.setdefault(patient, split)
-            if first != split:
-                self.several.setdefault(patient, {first: None})[split] = None
+            names = splits.setdefault(patient, [])
+            if split not in names:
+                names.append(split)
+    return splits
 
-    def check(self) -> None:
-        """Raise an error that names patients in several splits."""
-        if self.several:
-            names = [f"{patient} ({', '.join(splits)})" for patient, splits in self.several.items()]
-            raise ValueError(
-                f"Expected every patient in one split of the dataset, got {len(names)} in several: "
-                f"{', '.join(names[:_SHOWN])}{', …' if len(names) > _SHOWN else ''}. "
-                'Draw the splits anew with splits_from="hash" (--splits-from hash).'
-            )
+
+def check_one_split(patient_splits: Mapping[str, Sequence[str]]) -> None:
+    """Refuse patients in several splits of the dataset.
+
+    Example:
+        >>> check_one_split({"7": ["train", "test"]})
+        Traceback (most recent call last):
+        ...
+        ValueError: Expected every patient in one split of the dataset, got 1 in several: 7 (train, test). Draw the \
+splits anew with splits_from="hash" (--splits-from hash).
+    """
+    names = [f"{patient} ({', '.join(splits)})" for patient, splits in patient_splits.items() if len(splits) > 1]
+    if names:
+        raise ValueError(
+            f"Expected every patient in one split of the dataset, got {len(names)} in several: "
+            f"{', '.join(names[:_SHOWN])}{', …' if len(names) > _SHOWN else ''}. "
+            'Draw the splits anew with splits_from="hash" (--splits-from hash).'
+        )
 
 
 class Assigned(NamedTuple):
@@ -212,27 +211,27 @@ def assign_splits(images: Iterable[tuple[str | None, str | None, str]], name: st
         >>> assign_splits([(None, str(number), "1") for number in range(100)], "images").said
         'images holds no image out: 80 % of its patients are drawn for train, 10 % for validation, 10 % for test.'
     """
-    listed = list(images)
-    own = PatientSplits()
-    for split, patient, _ in listed:
-        own.add(patient, split)
-    alone = sum(patient is None for _, patient, _ in listed)
-    count = len({patient for _, patient, _ in listed if patient is not None}) + alone
-    rule = split_rule({split for split, _, _ in listed if split is not None}, count)
-    splits = [
-        image_split(split, patient or image, own.known.get(patient or ""), rule) for split, patient, image in listed
-    ]
+    images = list(images)
+    patient_splits = splits_of_patients((patient, split) for split, patient, _ in images)
+    unknown_patients = sum(patient is None for _, patient, _ in images)
+    patients = len({patient for _, patient, _ in images if patient is not None}) + unknown_patients
+    rule = split_rule({split for split, _, _ in images if split is not None}, patients)
+    splits = []
+    for split, patient, image in images:
+        own_split = patient_splits[patient][0] if patient in patient_splits else None
+        splits.append(image_split(split, patient or image, own_split, rule))
     if not rule.own:
-        return Assigned(splits, True, drawn_sentence(name, rule.shares, len(listed), alone))
-    if not own.several:
+        return Assigned(splits, True, drawn_sentence(name, rule.shares, len(images), unknown_patients))
+    several = [(patient, names) for patient, names in patient_splits.items() if len(names) > 1]
+    if not several:
         return Assigned(splits, False, "")
-    patient, found = next(iter(own.several.items()))
-    patients = f"{len(own.several)} {'patient' if len(own.several) == 1 else 'patients'}"
-    said = (
-        f"{patients} of {name} are in several splits, such as {patient} ({', '.join(in_usual_order(found))}): metrics "
+    patient, names = several[0]
+    count = "1 patient" if len(several) == 1 else f"{len(several)} patients"
+    sentence = (
+        f"{count} of {name} are in several splits, such as {patient} ({', '.join(in_usual_order(names))}): metrics "
         "on held-out images will be too good."
     )
-    return Assigned(splits, False, said)
+    return Assigned(splits, False, sentence)
 
 
 def drawn_sentence(name: str, shares: Mapping[str, float], images: int, alone: int) -> str:

@@ -41,7 +41,8 @@ def _source(manifest: Mapping[str, Any]) -> Iterator[str]:
     yield f"- Licence: {source['licence']}"
     if source["note"]:
         yield f"- Note: {source['note']}"
-    yield f"- Made by `grounding-rewards prepare {settings['dataset']}`; what else it depends on is listed below."
+    command = "prepare-mix" if settings["dataset"] == "mix" else f"prepare {settings['dataset']}"
+    yield f"- Made by `grounding-rewards {command}`; what else it depends on is listed below."
     yield '- Load it with `datasets.load_dataset("parquet", data_files=…, streaming=True)`, or name this folder as the'
     yield "  `dataset` of a training run."
 
@@ -196,7 +197,7 @@ def _how(manifest: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield from _table(("package", "version"), list(manifest["versions"].items()))
     yield ""
-    yield "`manifest.json` holds the same, and the checksums that `grounding-rewards prepare --verify` looks at."
+    yield "`manifest.json` holds the same, and the checksums that `grounding-rewards prepare-verify` looks at."
 
 
 def _table(head: Sequence[Any], rows: Sequence[Sequence[Any]]) -> Iterator[str]:

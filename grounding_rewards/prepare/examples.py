@@ -1,93 +1,432 @@
-"""The examples of a preparation: which there are, as tables alone say, and their columns once images are read."""
+"""From the annotated images of a source to examples: what is asked of each image, and the boxes that answer it.
+
+`make_plan` checks the images and counts what their examples depend on. Tables alone give of an example `id`,
+`looked_for`, `boxes`, `labels` and `ignore_boxes`; `phrase` in the task `phrase`; `reader_boxes` and `reader_labels`
+where readers stay apart. `completed_examples` adds what needs the pixels, and the prompt.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+import warnings
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grounding_rewards.columns import SIZE_COLUMNS
+from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.checks import row_problems
-from grounding_rewards.data.prompts import LOOKED_FOR
-from grounding_rewards.data.splits import TRAIN, image_split, patient_of_image
+from grounding_rewards.data.dataset_columns import ExtraColumns
+from grounding_rewards.data.prompts import LOOKED_FOR, prompt_order, task_prompt, template_prompt, wordings
+from grounding_rewards.data.readers import check_readers, image_readers, reference_boxes
+from grounding_rewards.data.splits import (
+    SHARES,
+    TRAIN,
+    SplitRule,
+    check_one_split,
+    drawn_sentence,
+    hash_fraction,
+    holds_out,
+    image_split,
+    patient_column,
+    patient_of_image,
+    split_rule,
+    splits_of_patients,
+)
 from grounding_rewards.images.decoding import has_shape
 from grounding_rewards.images.resize import has_resized_size, resized_size
 from grounding_rewards.prepare.encode import StoredImage
+from grounding_rewards.prepare.settings import PrepareSettings, check_split_name
 from grounding_rewards.prepare.shards import ShardCounts
-from grounding_rewards.prepare.survey import Survey
-from grounding_rewards.prepare.tasks import Example, is_kept, is_present, normal_hash, prompt_of, task_examples
+from grounding_rewards.prepare.split_duplicates import DuplicateGroups
 
-# What counts in pixels of the image that boxes were drawn on, until the image is stored.
-_BOXES = ("boxes", "ignore_boxes")
+Example = dict[str, Any]
+"""The columns of an example that are known so far."""
+
+# Columns in pixels of the image that boxes were drawn on, until the image is stored.
+_BOX_COLUMNS = ("boxes", "ignore_boxes")
 
 
-def planned_examples(
-    images: Iterable[AnnotatedImage], survey: Survey
-) -> Iterator[tuple[AnnotatedImage, list[Example]]]:
-    """The images that the task asks about, in their order, each with its examples, which name their split."""
+@dataclass(frozen=True)
+class Plan:
+    """All that the examples of a source depend on.
+
+    Attributes:
+        images: Of the source, in its order.
+        settings: Of the preparation.
+        vocabulary: The findings of interest, in the order of the prompt.
+        rule: Whether the dataset's own splits count, and the shares in which other images are drawn.
+        patient_splits: The dataset's own split of each patient; empty if they don't count.
+        extra: The columns that are not the package's own.
+        facts: What the manifest says besides, under its keys; `pipeline` adds to it.
+        kept_negatives: For each finding, the fraction of the images without it that become negative rows.
+        duplicates: Near-duplicates among the images; empty until `pipeline` has compared them.
+        normal_end: The end of the hashes of images without findings that stay in `train`, for the task `detection`;
+            None, and every other split, keeps all.
+    """
+
+    images: Sequence[AnnotatedImage]
+    settings: PrepareSettings
+    vocabulary: tuple[str, ...]
+    rule: SplitRule
+    patient_splits: Mapping[str, str]
+    extra: ExtraColumns
+    facts: dict[str, Any]
+    kept_negatives: Mapping[str, float]
+    duplicates: DuplicateGroups = field(default_factory=DuplicateGroups)
+    normal_end: float | None = None
+
+
+def make_plan(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Plan:
+    """Check the images of a source together, and count what their examples depend on.
+
+    Raises:
+        ValueError: No images, an id twice, a patient in two splits, several readers and no merging strategy, a finding
+            that no image has, no phrases for the task `phrase`, or boxes that all look like fractions.
+    """
+    _check_images(images, settings)
+    patients = [patient_of_image(image) for image in images]
+    unknown_patients = patients.count(None)
+    if unknown_patients:
+        _warn_of_patient_column(images, patients, settings)
+    patient_splits = splits_of_patients((patient, image.split) for patient, image in zip(patients, images, strict=True))
+    if settings.splits_from == "dataset":
+        check_one_split(patient_splits)
+    split_names = {image.split for image in images if image.split is not None}
+    rule = _split_rule(split_names, len({*patients} - {None}) + unknown_patients, settings)
+    if settings.splits_from == "dataset" and not rule.own:
+        sentence = drawn_sentence(settings.dataset, rule.shares, len(images), unknown_patients)
+        # Only a dataset that names the split can be asked for it, so that nothing is drawn.
+        remedy = f", --split {TRAIN} draws none" if split_names else ""
+        warnings.warn(f"{sentence} --split-shares draws others{remedy}.", PackageWarning, stacklevel=3)
+    large_boxes = [without_small_boxes(image, settings) for image in images]
+    boxes = Counter(label for image in large_boxes for label in image.labels)
+    vocabulary = _vocabulary(boxes, settings.labels)
+    undecided = sum(image.split is None for image in images) if rule.own else len(images)
+    is_drawn = sum(share > 0 for share in rule.shares.values()) > 1
+    facts = {
+        "boxes_drawn": dict(sorted(boxes.items())),
+        "small_boxes": _count_small_boxes(images, large_boxes, settings.labels),
+        "images_without_patient": unknown_patients,
+        "images_without_own_split": undecided,
+        "images_drawn": undecided if is_drawn else 0,
+        "images_with_copies": 0,
+        "negatives_left_out": 0,
+        "agreement": None,
+        "unreadable": [],
+    }
+    return Plan(
+        images=images,
+        settings=settings,
+        vocabulary=vocabulary,
+        rule=rule,
+        patient_splits={patient: names[0] for patient, names in patient_splits.items()} if rule.own else {},
+        extra=ExtraColumns(image.extra for image in images),
+        facts=facts,
+        kept_negatives=_kept_negatives(images, vocabulary, settings) if settings.task == "finding" else {},
+    )
+
+
+def _check_images(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> None:
+    if not images:
+        raise ValueError("Expected at least one image, got none. Check the root and the split.")
+    for image_id, count in Counter(image.id for image in images).items():
+        if count > 1:
+            raise ValueError(f"Expected an id for every image, got a second one with the id {image_id!r}. Merge them.")
     for image in images:
-        split = _split(image, survey)
-        examples = [
-            one | {"split": split} for one in task_examples(image, survey.plan) if is_kept(one, split, survey.plan)
-        ]
-        if examples:
-            yield image, examples
+        check_readers(image)
+        readers = len(image_readers(image))
+        if settings.readers is None and readers > 1:
+            raise ValueError(
+                f"Expected a merging strategy for readers, because {readers} people read image {image.id}, got none. "
+                "Their boxes side by side would count every finding several times: choose union, majority, consensus, "
+                "any-of or ignore (--readers)."
+            )
+        if image.split is not None:
+            check_split_name(image.split)
+    farthest = max((value for image in images for box in image.boxes for value in box), default=0.0)
+    if 0 < farthest <= 1:
+        raise ValueError(
+            f"Expected boxes in pixels in {settings.dataset}, got none beyond {farthest:g}: they look like fractions "
+            "of the image. Multiply them by width and height; for csv, give --option frame=fraction."
+        )
+    if settings.task == "phrase" and not any(image.phrases for image in images):
+        raise ValueError(
+            f"Expected phrases for the task phrase, got none in {settings.dataset}. Choose detection or finding."
+        )
 
 
-def count_examples(images: Iterable[AnnotatedImage], survey: Survey) -> dict[str, ShardCounts]:
-    """The counts of each split; what is wrong with images and boxes is not known yet."""
-    counts: dict[str, ShardCounts] = {}
-    for _, examples in planned_examples(images, survey):
-        counts.setdefault(examples[0]["split"], ShardCounts()).add(examples)
-    return counts
+def _warn_of_patient_column(
+    images: Sequence[AnnotatedImage], patients: Sequence[str | None], settings: PrepareSettings
+) -> None:
+    for image, patient in zip(images, patients, strict=True):
+        column = patient_column(image.extra) if patient is None else None
+        if column is not None:
+            warnings.warn(
+                f"The column {column!r} of {settings.dataset} looks like the patient, but is not read: images of one "
+                "may be in several splits. Rename it to patient_id.",
+                PackageWarning,
+                stacklevel=4,
+            )
+            return
 
 
-def with_negatives(read: Callable[[], Iterable[AnnotatedImage]], survey: Survey) -> Survey:
-    """The survey with the images without findings that stay in `train`, the share of its rows that is asked for.
+def _split_rule(names: set[str], patients: int, settings: PrepareSettings) -> SplitRule:
+    """As where images are used without `prepare`, unless a draw, one split or other shares were asked for."""
+    shares = dict(settings.shares)
+    if settings.splits_from == "hash":
+        return SplitRule(False, shares)
+    if settings.split is not None:
+        return SplitRule(True, {settings.split: 1.0})
+    rule = split_rule(names, patients, shares)
+    # Shares that were asked for are drawn of a few patients too; those with a split keep it.
+    is_asked = shares != SHARES and not holds_out(names)
+    return SplitRule(True, shares) if rule.own and is_asked else rule
+
+
+def _vocabulary(boxes: Mapping[str, int], labels: tuple[str, ...] | None) -> tuple[str, ...]:
+    known = prompt_order(boxes)
+    if not known:
+        raise ValueError("Expected at least one box in the dataset, got none. Check the root and the split.")
+    if labels is None:
+        return known
+    for label in labels:
+        if label not in boxes:
+            raise ValueError(f"Expected findings of the dataset for labels, got {label!r}. It has: {', '.join(known)}.")
+    return tuple(dict.fromkeys(labels))
+
+
+def _count_small_boxes(
+    images: Sequence[AnnotatedImage], large_boxes: Sequence[AnnotatedImage], labels: tuple[str, ...] | None
+) -> dict[str, int]:
+    """Small boxes of the findings of interest, images that have any, and those of them without another box."""
+    counts = Counter(boxes=0, images=0, without_other=0)
+    for image, remaining in zip(images, large_boxes, strict=True):
+        before, after = (
+            sum(labels is None or label in labels for label in image_labels)
+            for image_labels in (image.labels, remaining.labels)
+        )
+        counts.update(boxes=before - after, images=after < before, without_other=after == 0 < before)
+    return dict(counts)
+
+
+def _kept_negatives(
+    images: Sequence[AnnotatedImage], vocabulary: Sequence[str], settings: PrepareSettings
+) -> dict[str, float]:
+    """For each finding the fraction of images without it to keep, so that negative rows have their share.
+
+    An image with ignored regions is a negative of no finding.
+    """
+    present, unusable = Counter[str](), Counter[str]()
+    for image in images:
+        for label in set(image.labels):
+            state = is_present(finding_example(image, label, settings))
+            present[label] += state is True
+            unusable[label] += state is not False and not image.ignored
+    candidates = sum(not image.ignored for image in images)
+    share = 0.5 if settings.negatives is None else settings.negatives
+    kept = {}
+    for label in vocabulary:
+        absent = candidates - unusable[label]
+        # kept / (kept + present) = share
+        wanted = present[label] * share / (1.0 - share)
+        kept[label] = min(1.0, wanted / absent) if absent else 0.0
+    return kept
+
+
+def with_negatives(plan: Plan) -> Plan:
+    """Choose the images without findings that stay in `train`, so that they are the share of rows that is asked for.
 
     Those with the smallest hashes stay: exactly as many as the share needs, or all if there are fewer.
 
     Raises:
         ValueError: A share is given, and there is no split `train`.
     """
-    settings = survey.plan.settings
-    share = settings.negatives
-    if settings.task != "detection" or share is None:
-        return survey
-    others, hashes = 0, []
-    for image, (example,) in planned_examples(read(), survey):
-        if example["split"] == TRAIN and image.id not in survey.copied.left_out:
+    share = plan.settings.negatives
+    if plan.settings.task != "detection" or share is None:
+        return plan
+    positives, hashes = 0, []
+    for image, (example,) in planned_examples(plan):
+        if example["split"] == TRAIN and image.id not in plan.duplicates.left_out:
             if is_present(example) is False:
-                hashes.append(normal_hash(example, settings))
+                hashes.append(_normal_hash(example, plan.settings))
             else:
-                others += 1
-    if not others and not hashes:
+                positives += 1
+    if not positives and not hashes:
         raise ValueError(f"Expected images of {TRAIN} for a share of negatives, got none. Leave --negatives out.")
-    # kept / (kept + others) = share
-    kept = round(others * share / (1 - share))
+    # kept / (kept + positives) = share
+    kept = round(positives * share / (1 - share))
     if kept >= len(hashes):
-        return survey
-    survey.facts["negatives_left_out"] = len(hashes) - kept
-    return replace(survey, plan=replace(survey.plan, keep_normal=sorted(hashes)[kept]))
+        return plan
+    plan.facts["negatives_left_out"] = len(hashes) - kept
+    return replace(plan, normal_end=sorted(hashes)[kept])
+
+
+def planned_examples(plan: Plan) -> Iterator[tuple[AnnotatedImage, list[Example]]]:
+    """The images that the task asks about, in their order, each with its examples, which name their split."""
+    for image in plan.images:
+        if examples := image_examples(image, plan):
+            yield image, examples
+
+
+def image_examples(image: AnnotatedImage, plan: Plan) -> list[Example]:
+    """The examples of one image, which name their split; none if the task asks nothing of it."""
+    split = _split_of(image, plan)
+    examples = []
+    for example in task_examples(image, plan):
+        # In `train` only a share of the images without findings may stay.
+        is_normal = split == TRAIN and plan.normal_end is not None and is_present(example) is False
+        if not is_normal or _normal_hash(example, plan.settings) < (plan.normal_end or 0.0):
+            examples.append(example | {"split": split})
+    return examples
+
+
+def _split_of(image: AnnotatedImage, plan: Plan) -> str:
+    patient = patient_of_image(image)
+    name = patient or image.id
+    own_split = plan.patient_splits.get(patient or "")
+    if name in plan.duplicates.groups:
+        name = plan.duplicates.groups[name]
+        own_split = plan.duplicates.splits.get(name)
+    return image_split(image.split, name, own_split, plan.rule, plan.settings.seed)
+
+
+def count_examples(plan: Plan) -> dict[str, ShardCounts]:
+    """The counts of each split; what is wrong with images and boxes is not known yet."""
+    counts: dict[str, ShardCounts] = {}
+    for _, examples in planned_examples(plan):
+        counts.setdefault(examples[0]["split"], ShardCounts()).add(examples)
+    return counts
+
+
+def task_examples(image: AnnotatedImage, plan: Plan) -> Iterator[Example]:
+    """The examples of one image; none if the task has nothing to ask, or if all boxes that answer it are too small.
+
+    Boxes of other findings, and small ones, are dropped before several readers' boxes are merged. An `id` is that of
+    the image, followed by the finding or the number of the phrase if an image may have several examples.
+
+    Raises:
+        ValueError: Boxes, labels, phrases and readers of the image differ in number.
+    """
+    settings = plan.settings
+    if settings.task == "detection":
+        example = _example(image_of_interest(image, plan.vocabulary), settings, image.id, plan.vocabulary)
+        if example is not None:
+            yield example
+    elif settings.task == "finding":
+        for label in plan.vocabulary:
+            example = finding_example(image, label, settings)
+            state = is_present(example)
+            if example is None or state is None:
+                continue
+            if state or hash_fraction("negative", settings.seed, example["id"]) < plan.kept_negatives[label]:
+                yield example
+    else:
+        for number, phrase in enumerate(dict.fromkeys(image.phrases)):
+            described = image_of_interest(image, plan.vocabulary, phrase)
+            example = _example(described, settings, f"{image.id}/{number}", phrase)
+            if example is not None and is_present(example):
+                yield example | {"phrase": phrase}
+
+
+def finding_example(image: AnnotatedImage, label: str, settings: PrepareSettings) -> Example | None:
+    """The example that asks an image for one finding, present or not; None if its boxes are all too small.
+
+    >>> image = AnnotatedImage("a", "a.png", [[0, 0, 9, 9]], ["mass"])
+    >>> finding_example(image, "mass", PrepareSettings("coco", "qwen3-vl", task="finding"))["id"]
+    'a/mass'
+    """
+    return _example(image_of_interest(image, (label,)), settings, f"{image.id}/{label}", label)
+
+
+def _example(
+    image: AnnotatedImage, settings: PrepareSettings, example_id: str, looked_for: str | tuple[str, ...]
+) -> Example | None:
+    remaining = without_small_boxes(image, settings)
+    if image.boxes and not remaining.boxes:
+        return None
+    return {"id": example_id, LOOKED_FOR: looked_for, **reference_boxes(remaining, settings.readers or "union")}
+
+
+def is_present(example: Example | None) -> bool | None:
+    """Whether any reader found the finding; None if it may be in an ignored region, or is too small to be asked."""
+    if example is None:
+        return None
+    if example["boxes"] or any(example.get("reader_boxes", ())):
+        return True
+    return None if example["ignore_boxes"] else False
+
+
+def _normal_hash(example: Example, settings: PrepareSettings) -> float:
+    """A number in [0, 1) by which images without findings are chosen, the smallest first."""
+    return hash_fraction("normal", settings.seed, example["id"])
+
+
+def image_of_interest(image: AnnotatedImage, labels: Collection[str], phrase: str | None = None) -> AnnotatedImage:
+    """The image with the boxes of these findings only, and of a phrase, if one is given; its readers stay.
+
+    >>> image_of_interest(AnnotatedImage("a", "a.png", [[0, 0, 9, 9]], ["mass"], readers=("R1",)), ("nodule",)).read_by
+    ('R1',)
+    """
+    phrases = image.phrases or (None,) * len(image.boxes)
+    chosen = []
+    for index, (label, box_phrase) in enumerate(zip(image.labels, phrases, strict=True)):
+        if label in labels and phrase in (None, box_phrase):
+            chosen.append(index)
+    return _with_boxes(image, chosen)
+
+
+def without_small_boxes(image: AnnotatedImage, settings: PrepareSettings) -> AnnotatedImage:
+    """The image without the boxes that have a side below `smallest_box`; broken ones stay, to be refused.
+
+    >>> image = AnnotatedImage("a", "a.png", [[0, 0, 9, 2], [0, 0, 9, 9]], ["mass", "mass"])
+    >>> without_small_boxes(image, PrepareSettings("coco", "qwen3-vl", smallest_box=4)).boxes
+    [[0, 0, 9, 9]]
+    """
+    if not settings.smallest_box:
+        return image
+    shorter_sides = [min(x2 - x1, y2 - y1) for x1, y1, x2, y2 in image.boxes]
+    return _with_boxes(image, [k for k, side in enumerate(shorter_sides) if not 0 < side < settings.smallest_box])
+
+
+def _with_boxes(image: AnnotatedImage, chosen: Sequence[int]) -> AnnotatedImage:
+    """The image with these of its boxes; its readers stay."""
+    return image._replace(
+        boxes=[image.boxes[i] for i in chosen],
+        labels=[image.labels[i] for i in chosen],
+        phrases=tuple(image.phrases[i] for i in chosen) if image.phrases else (),
+        readers=tuple(image.readers[i] for i in chosen) if image.readers else (),
+        read_by=tuple(image_readers(image)),
+    )
+
+
+def prompt_of(example: Example, settings: PrepareSettings) -> list[dict[str, Any]]:
+    """The prompt of an example: by the template of the settings, or in a wording that is drawn by id and seed."""
+    if settings.template is not None:
+        return template_prompt(settings.template, settings.task, example[LOOKED_FOR], settings.box_format)
+    number = 0
+    if not settings.one_wording:
+        number = int(hash_fraction("wording", settings.seed, example["id"]) * wordings(settings.task))
+    return task_prompt(settings.task, example[LOOKED_FOR], settings.box_format, wording=number)
 
 
 def completed_examples(
-    image: AnnotatedImage, examples: Sequence[Example], stored: StoredImage, survey: Survey, processor: Any
+    image: AnnotatedImage, examples: Sequence[Example], stored: StoredImage, plan: Plan, processor: Any
 ) -> tuple[list[Example], str]:
     """The examples of an image as they are written, and an empty text; or none, and why the image cannot be used.
 
-    They have resized sizes where `processor` is of a kind that `has_resized_size` knows.
+    They have resized sizes if `processor` is of a kind that `has_resized_size` knows.
     """
-    settings = survey.plan.settings
+    settings = plan.settings
     width, height = image.width or stored.original_width, image.height or stored.original_height
     if not (settings.squeezed or has_shape((stored.original_width, stored.original_height), (width, height))):
         return [], (
             f"its image is {stored.original_width} x {stored.original_height} pixels, which is not the shape of "
             f"{width} x {height} (give --squeezed if all images are squeezed copies)"
         )
-    # What the package writes itself goes before.
-    common = survey.carried.values(image.extra) | {
+    # The package's own columns replace extra ones of the same name.
+    common = plan.extra.values(image.extra) | {
         "image": {"bytes": stored.data, "path": None},
         "width": stored.width,
         "height": stored.height,
@@ -109,15 +448,15 @@ def completed_examples(
 
     completed = []
     for example in examples:
-        one = common | example | {name: moved(example[name]) for name in _BOXES}
-        one["prompt"] = prompt_of(example, settings)
+        row = common | example | {name: moved(example[name]) for name in _BOX_COLUMNS}
+        row["prompt"] = prompt_of(example, settings)
         if "reader_boxes" in example:
-            one["reader_boxes"] = [moved(boxes) for boxes in example["reader_boxes"]]
-        if problem := "; ".join(row_problems(one)):
+            row["reader_boxes"] = [moved(boxes) for boxes in example["reader_boxes"]]
+        if problem := "; ".join(row_problems(row)):
             # In the numbers of the table, which a person can look up.
-            table = one | {name: boxes for name, boxes in example.items() if name in (*_BOXES, "reader_boxes")}
-            return [], "; ".join(row_problems(table | {"width": width, "height": height})) or problem
-        completed.append(one)
+            table_boxes = {name: boxes for name, boxes in example.items() if name in (*_BOX_COLUMNS, "reader_boxes")}
+            return [], "; ".join(row_problems(row | table_boxes | {"width": width, "height": height})) or problem
+        completed.append(row)
     return completed, ""
 
 
@@ -143,30 +482,20 @@ def column_types() -> dict[str, Any]:
     }
 
 
-def dataset_features(survey: Survey, *, with_resized: bool) -> Any:
+def dataset_features(plan: Plan, *, with_resized: bool) -> Any:
     """The columns as `datasets.Features`, without those that settings or images make needless."""
     from datasets import Features
 
-    settings = survey.plan.settings
-    there = {
+    settings = plan.settings
+    is_needed = {
         LOOKED_FOR: False,
         "phrases": False,
         "resized_width": with_resized,
         "resized_height": with_resized,
         "box_format": isinstance(settings.box_format, str),
         "phrase": settings.task == "phrase",
-        "ignore_boxes": survey.has_ignored or settings.readers == "ignore",
+        "ignore_boxes": settings.readers == "ignore" or any(image.ignored for image in plan.images),
         **dict.fromkeys(("reader_boxes", "reader_labels"), settings.readers == "any-of"),
     }
-    columns = {name: kind for name, kind in column_types().items() if there.get(name, True)}
-    return Features(survey.carried.features() | columns)
-
-
-def _split(image: AnnotatedImage, survey: Survey) -> str:
-    patient = patient_of_image(image)
-    own = None if patient is None else survey.patient_splits.get(patient)
-    name = patient or image.id
-    if name in survey.copied.groups:
-        name = survey.copied.groups[name]
-        own = survey.copied.splits.get(name)
-    return image_split(image.split, name, own, survey.rule, survey.plan.settings.seed)
+    columns = {name: kind for name, kind in column_types().items() if is_needed.get(name, True)}
+    return Features(plan.extra.features() | columns)

@@ -17,7 +17,7 @@ from grounding_rewards.columns import patient_of, stated_name
 from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.checks import BAD_ROWS, said_dropped
-from grounding_rewards.data.dataset_columns import CarriedColumns
+from grounding_rewards.data.dataset_columns import ExtraColumns
 from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_order
 from grounding_rewards.data.readers import image_readers
 from grounding_rewards.data.splits import (
@@ -31,7 +31,7 @@ from grounding_rewards.data.splits import (
 from grounding_rewards.images.decoding import image_path, image_size
 from grounding_rewards.prepare.examples import column_types
 from grounding_rewards.prepare.manifest import MANIFEST, split_shards
-from grounding_rewards.sources.base import passing_over, sound_images, split_name
+from grounding_rewards.sources.base import Faults, sound_images, split_name
 from grounding_rewards.sources.jsonl import ANNOTATIONS, KNOWN_KEYS, annotated_image, sound_rows
 from grounding_rewards.sources.tables import RowPlace
 
@@ -61,7 +61,7 @@ def load_images(
     Returns:
         Columns image, boxes (xyxy pixels), labels, width, height, id and split; where any image has them patient_id,
         prompt (conversational), box_format, resized_width, resized_height, ignore_boxes, phrases, reader_boxes and
-        reader_labels; what else the lines hold, as `CarriedColumns` holds it; and `looked_for` where an image has no
+        reader_labels; what else the lines hold, as `ExtraColumns` holds it; and `looked_for` where an image has no
         prompt.
 
     Raises:
@@ -79,9 +79,7 @@ def load_images(
     splits = _own_or_drawn(named, split, str(root), remedy)
     kept = [number for number, own in enumerate(splits) if split in (None, ALL, own)]
     unknown = [{name: value for name, value in row.items() if name not in KNOWN_KEYS} for row in rows]
-    carried = CarriedColumns()
-    for one in unknown:
-        carried.add(one)
+    extra = ExtraColumns(unknown)
     columns: dict[str, list[Any]] = {"image": [str(root / row["file"]) for row in rows], "split": splits}
     if not all(row.get("prompt") for row in rows):
         vocabulary = vocabulary_of(rows, root)
@@ -90,9 +88,9 @@ def load_images(
     features = {name: kind for name, kind in column_types().items() if name in there}
     for name in features.keys() - columns.keys():
         columns[name] = [row.get(name) for row in rows]
-    values = [carried.values(one) for one in unknown]
-    columns |= {name: [row[name] for row in values] for name in carried.types}
-    features |= carried.features()
+    values = [extra.values(row) for row in unknown]
+    columns |= {name: [row[name] for row in values] for name in extra.types}
+    features |= extra.features()
     dataset = Dataset.from_dict({name: columns[name] for name in features}, Features(features))
     return dataset if len(kept) == len(rows) else dataset.select(kept)
 
@@ -156,8 +154,9 @@ def folder_rows(root: Path, allow_outside: bool = False, bad_rows: str = "refuse
         return {**row, **values}
 
     # All lines that are bad are named at once.
-    with passing_over() as faults:
-        rows = list(sound_images(usable, sound_rows(path)))
+    collected = Faults()
+    rows = list(sound_images(usable, sound_rows(path, collected), collected))
+    faults = list(collected.messages)
     if faults and (bad_rows == "refuse" or not rows):
         raise ValueError(
             f"Expected one image per line in {path}, got {len(faults)} bad of {len(rows) + len(faults)} lines. Correct "

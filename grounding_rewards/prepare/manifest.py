@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import operator
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,10 @@ from typing import Any
 from grounding_rewards.common.atomic_files import UNFINISHED, check_new, check_settings, write_whole
 from grounding_rewards.common.environment import package_versions
 from grounding_rewards.common.text_files import parse_json, read_text
+from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.splits import ALL, check_split_exists, in_usual_order
 from grounding_rewards.prepare.card import card_text
+from grounding_rewards.prepare.examples import Plan
 from grounding_rewards.prepare.shards import (
     FOLDER,
     ShardCounts,
@@ -21,7 +25,6 @@ from grounding_rewards.prepare.shards import (
     read_footer,
     shard_files,
 )
-from grounding_rewards.prepare.survey import Survey
 from grounding_rewards.sources import source_of
 from grounding_rewards.sources.base import split_name
 
@@ -31,7 +34,7 @@ CARD = "README.md"
 PACKAGES = ("grounding_rewards", "datasets", "numpy", "pillow", "pyarrow", "pydicom")
 
 
-def find_finished(out: Path, survey: Survey) -> dict[str, Any] | None:
+def find_finished(out: Path, plan: Plan) -> dict[str, Any] | None:
     """The manifest of a finished folder, or None if work is left. Writes nothing.
 
     Raises:
@@ -46,7 +49,7 @@ def find_finished(out: Path, survey: Survey) -> dict[str, Any] | None:
         return None
     # Other versions may write other bytes, which matters only while work is left.
     decisive = ("settings", "images") if there["complete"] else ("settings", "images", "versions")
-    begun = _identity_of(survey)
+    begun = _identity_of(plan)
     for what in decisive:
         remedy = "Name another folder, or remove this one."
         # A run that stopped at a bad image may continue and skip it.
@@ -54,11 +57,11 @@ def find_finished(out: Path, survey: Survey) -> dict[str, Any] | None:
     return there if there["complete"] else None
 
 
-def begin_folder(out: Path, survey: Survey) -> None:
+def begin_folder(out: Path, plan: Plan) -> None:
     """Prepare a new or unfinished folder for writing, after `find_finished`."""
     if not (out / MANIFEST).is_file() or not _has_shards(out):
         out.mkdir(parents=True, exist_ok=True)
-        write_whole(out / MANIFEST, _as_json({"complete": False, **_identity_of(survey)}))
+        write_whole(out / MANIFEST, _as_json({"complete": False, **_identity_of(plan)}))
     for unfinished in (out / FOLDER).glob(f"*{UNFINISHED}"):
         unfinished.unlink()
 
@@ -67,10 +70,10 @@ def _has_shards(out: Path) -> bool:
     return any((out / FOLDER).glob("*.parquet"))
 
 
-def finish_folder(out: Path, survey: Survey) -> dict[str, Any]:
+def finish_folder(out: Path, plan: Plan) -> dict[str, Any]:
     """Write the manifest and the card from the finished shards, and return the manifest."""
     splits, skipped = written_splits(out)
-    manifest = {"complete": True, **_identity_of(survey), **known_facts(survey), "splits": splits, "skipped": skipped}
+    manifest = {"complete": True, **_identity_of(plan), **known_facts(plan), "splits": splits, "skipped": skipped}
     return write_manifest(out, manifest)
 
 
@@ -103,11 +106,11 @@ def written_splits(out: Path) -> tuple[dict[str, Any], list[list[str]]]:
     return splits, skipped
 
 
-def known_facts(survey: Survey) -> dict[str, Any]:
+def known_facts(plan: Plan) -> dict[str, Any]:
     """The part of the manifest that is known before any image is opened."""
-    settings = survey.plan.settings
+    settings = plan.settings
     source = source_of(settings.dataset, settings.licence, settings.source)
-    return {"source": source, "vocabulary": list(survey.plan.vocabulary), **survey.facts}
+    return {"source": source, "vocabulary": list(plan.vocabulary), **plan.facts}
 
 
 def read_manifest(folder: str | Path) -> dict[str, Any]:
@@ -178,13 +181,21 @@ def verify_images(folder: str | Path) -> list[str]:
     return problems + [f"{name} is not part of the dataset" for name in sorted(there - listed)]
 
 
-def _identity_of(survey: Survey) -> dict[str, Any]:
+def _identity_of(plan: Plan) -> dict[str, Any]:
     """What must be equal to continue a preparation, see `find_finished`."""
     return {
-        "settings": json.loads(json.dumps(asdict(survey.plan.settings))),
-        "images": {"count": survey.images, "digest": survey.digest},
+        "settings": json.loads(json.dumps(asdict(plan.settings))),
+        "images": {"count": len(plan.images), "digest": _digest(plan.images)},
         "versions": package_versions(PACKAGES),
     }
+
+
+def _digest(images: Iterable[AnnotatedImage]) -> str:
+    """A hash of all images, so that a resumed run notices other images."""
+    digest = hashlib.blake2b(digest_size=16)
+    for image in images:
+        digest.update(repr(image).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
 
 
 def _as_json(value: Any) -> str:

@@ -12,7 +12,7 @@ from grounding_rewards.columns import patient_of, stated_name
 from grounding_rewards.common.atomic_files import check_new
 from grounding_rewards.common.environment import package_versions
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.data.splits import TRAIN, PatientSplits, hash_fraction, patient_of_image
+from grounding_rewards.data.splits import TRAIN, check_one_split, hash_fraction, patient_of_image, splits_of_patients
 from grounding_rewards.images.decoding import open_image
 from grounding_rewards.images.near_duplicates import image_signature
 from grounding_rewards.prepare.manifest import PACKAGES, read_manifest, split_shards, write_manifest, written_splits
@@ -71,10 +71,7 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_ro
     manifests = _checked(parts, out)
     features = _features(parts)
     images = list(_images(parts))
-    splits_of = PatientSplits()
-    for image in images:
-        splits_of.add(patient_of_image(image.annotated), image.annotated.split)
-    splits_of.check()
+    check_one_split(splits_of_patients((patient_of_image(image.annotated), image.annotated.split) for image in images))
     copied = group_duplicates(((image.annotated, image.signature) for image in images), {}, own=True, bad_rows=bad_rows)
     usable = [image for image in images if image.annotated.id not in copied.left_out]
     kept = _kept(parts, usable, seed)
@@ -100,7 +97,7 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_ro
         {
             "complete": True,
             "settings": {
-                "dataset": "--mix",
+                "dataset": "mix",
                 "task": ", ".join(dict.fromkeys(manifest["settings"]["task"] for manifest in manifests)),
                 "box_format": manifests[0]["settings"]["box_format"],
                 "seed": seed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from grounding_rewards.boxes import ORDERS, reference_defect
@@ -20,7 +20,7 @@ _MOST_BAD = 0.5
 _ORDER_OF_FORMAT = {"coco": ("xywh",), "csv": ("xyxy", "xywh", "cxcywh")}
 
 
-def check_box_order(images: Iterable[AnnotatedImage], dataset: str) -> None:
+def check_box_order(images: Sequence[AnnotatedImage], dataset: str) -> None:
     """Refuse boxes that do not fit their images because their numbers have another order or frame.
 
     Args:
@@ -78,7 +78,7 @@ def _reread(boxes: Sequence[Sequence[float]], source_order: str, order: str) -> 
     return [list(ORDERS[order].to_xyxy(*ORDERS[source_order].from_xyxy(*box))) for box in boxes]
 
 
-def warn_of_unnamed_images(images: Iterable[AnnotatedImage], root: str | Path) -> None:
+def warn_of_unnamed_images(images: Sequence[AnnotatedImage], root: str | Path) -> None:
     """Count the images below the root that no row names: those without a finding, if rows are boxes.
 
     Example:

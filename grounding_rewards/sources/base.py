@@ -1,8 +1,8 @@
 """What a source is: the function that reads one public layout, and what is declared of its dataset.
 
 A source makes its images with `sound_images`, which `tables.table_images` does for it: one that cannot be read is an
-error, or, with `--bad-rows drop`, passed over and listed. A fault that belongs to no image, such as a row of boxes that
-names none, stays an error: passed over, it would leave an image without one of its boxes.
+error, or, with `--bad-rows drop`, left out and listed in the `Faults` that the source is given. A fault that belongs to
+no image, such as a row of boxes that names none, stays an error: otherwise an image would lose one of its boxes.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
@@ -26,7 +24,8 @@ class Source(NamedTuple):
     """What reads one public layout, and where its dataset comes from, for the card of a prepared folder.
 
     read: takes the folder and, by keyword, a split (None takes all), and yields one annotated image per image, in
-        pixels of the original; whatever else it takes has a default. It raises `ValueError` where a file, column or
+        pixels of the original; whatever else it takes has a default. Given `faults`, a :class:`Faults`, it leaves out
+        images that cannot be read. It raises `ValueError` where a file, column or
         split is missing, and, while iterating, where a row or an image cannot be read or contradicts another one. The
         top of its module shows the folder.
     title, url: name and home of the dataset; empty for a format that any dataset may be written in.
@@ -46,8 +45,6 @@ SOURCES: dict[str, Source] = {}
 
 _Read = TypeVar("_Read", bound=Callable[..., Iterator[AnnotatedImage]])
 _Made = TypeVar("_Made")
-
-_FAULTS: ContextVar[dict[str, None] | None] = ContextVar("faults", default=None)
 
 _SPELLINGS = {
     "train": "train",
@@ -94,46 +91,53 @@ def split_name(spelling: str) -> str:
     return _SPELLINGS.get(spelling.lower(), spelling)
 
 
-@contextmanager
-def passing_over() -> Iterator[dict[str, None]]:
-    """Let sources pass over the images that they cannot read; yields their errors, each once, as keys.
+class Faults:
+    """What a source could not read; given to a source, it leaves out the image alone instead of raising.
+
+    Attributes:
+        messages: one sentence each, without repetition.
+        images: the first cells of rows with too few or too many cells: what else such a row says is not certain.
 
     Example:
         >>> def image(name):
         ...     raise ValueError(f"Expected a box for {name}, got none. Draw it.")
-        >>> with passing_over() as faults:
-        ...     list(sound_images(image, [("a",)]))
-        []
-        >>> list(faults)
-        ['Expected a box for a, got none. Draw it.']
+        >>> faults = Faults()
+        >>> list(sound_images(image, [("a",)], faults)), list(faults.messages)
+        ([], ['Expected a box for a, got none. Draw it.'])
     """
-    faults: dict[str, None] = {}
-    token = _FAULTS.set(faults)
-    try:
-        yield faults
-    finally:
-        _FAULTS.reset(token)
+
+    def __init__(self) -> None:
+        self.messages: dict[str, None] = {}
+        self.images: set[str] = set()
+
+    def add(self, error: ValueError) -> None:
+        """Keep the message of an error."""
+        self.messages[" ".join(str(error).split())] = None
 
 
-def pass_over(error: ValueError) -> None:
-    """Keep an error within `passing_over`, once; raise it elsewhere."""
-    if (faults := _FAULTS.get()) is None:
-        raise error
-    faults[" ".join(str(error).split())] = None
+def sound_images(
+    make: Callable[..., _Made | None], arguments_of_images: Iterable[tuple[Any, ...]], faults: Faults | None = None
+) -> Iterator[_Made]:
+    """Call a function for every image and yield its results but for None; a `ValueError` of it goes into `faults`.
 
-
-def sound_images(make: Callable[..., _Made | None], each: Iterable[tuple[Any, ...]]) -> Iterator[_Made]:
-    """What a function makes of each of these arguments, an image or a part of it, but for None; nothing where it raises
-    `ValueError` within `passing_over`.
+    Without `faults` the error is raised.
     """
-    for arguments in each:
+    for arguments in arguments_of_images:
         try:
-            made = make(*arguments)
+            image = make(*arguments)
         except ValueError as error:
-            pass_over(error)
+            if faults is None:
+                raise
+            faults.add(error)
         else:
-            if made is not None:
-                yield made
+            if image is not None:
+                yield image
+
+
+def own_options(read: Callable[..., Any]) -> dict[str, Any]:
+    """The arguments that a source alone takes, and their defaults."""
+    parameters = inspect.signature(read).parameters.values()
+    return {one.name: one.default for one in list(parameters)[2:] if one.name != "faults"}
 
 
 def source_options(read: Callable[..., Any], given: Sequence[str]) -> dict[str, Any]:
@@ -153,7 +157,7 @@ def source_options(read: Callable[..., Any], given: Sequence[str]) -> dict[str, 
         >>> source_options(get_source("nih-chestxray14").read, ["negatives=false"])
         {'negatives': False}
     """
-    parameters = {one.name: one.default for one in list(inspect.signature(read).parameters.values())[2:]}
+    parameters = own_options(read)
     options = {}
     for text in given:
         name, equals, value = text.partition("=")
@@ -178,9 +182,10 @@ def describe_options() -> str:
     lines: list[str] = []
     for name, source in sorted(SOURCES.items()):
         documented = _documented(inspect.getdoc(source.read) or "")
-        own = list(inspect.signature(source.read).parameters)[2:]
-        lines += [f"{name}:"] if own else []
-        lines += [f"  {option}: {documented.get(option, 'see its module')}" for option in own]
+        options = own_options(source.read)
+        if options:
+            lines.append(f"{name}:")
+        lines += [f"  {option}: {documented.get(option, 'see its module')}" for option in options]
     return "\n".join(lines)
 
 

@@ -27,7 +27,7 @@ from typing import Any
 from grounding_rewards.boxes import is_box
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import CREDENTIALED, register_source, sound_images, split_name
+from grounding_rewards.sources.base import CREDENTIALED, Faults, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import read_json
 from grounding_rewards.sources.tables import (
     RowPlace,
@@ -56,7 +56,11 @@ _CORNERS = ("original_x1", "original_y1", "original_x2", "original_y2")
     licence=CREDENTIALED,
 )
 def read_chest_imagenome(
-    root: str | Path, *, split: str | None = None, sizes: str | Path | None = None
+    root: str | Path,
+    *,
+    split: str | None = None,
+    sizes: str | Path | None = None,
+    faults: Faults | None = None,
 ) -> Iterator[AnnotatedImage]:
     """The images of Chest ImaGenome.
 
@@ -65,6 +69,7 @@ def read_chest_imagenome(
         split: `train`, `validation` or `test` of the silver set, or `gold`; None takes the three silver ones.
         sizes: a CSV file with `dicom_id`, `Columns` and `Rows`, such as `mimic-cxr-2.0.0-metadata.csv`; without it, or
             for an image that is not in it, width and height are None, and the image has to say.
+        faults: takes what cannot be read; see `sources.base.Faults`.
 
     Returns:
         Images in the order of the tables; `extra["view"]` is the projection.
@@ -73,20 +78,24 @@ def read_chest_imagenome(
     check_split(split, [*map(split_name, _SILVER), "gold"])
     known_sizes = {} if sizes is None else read_sizes(sizes, "dicom_id")
     if split == "gold":
-        return _gold(root, known_sizes)
+        return _gold(root, known_sizes, faults)
     graphs = find_file(root, "silver_dataset/scene_graph", remedy="Unpack scene_graph.zip.")
     names = [name for name in _SILVER if split in (None, split_name(name))]
     paths = {name: find_file(root, f"silver_dataset/splits/{name}.csv") for name in names}
-    return chain.from_iterable([_silver(path, split_name(name), graphs, known_sizes) for name, path in paths.items()])
+    return chain.from_iterable(
+        [_silver(path, split_name(name), graphs, known_sizes, faults) for name, path in paths.items()]
+    )
 
 
-def _silver(path: Path, split: str, graphs: Path, sizes: dict[str, Size]) -> Iterator[AnnotatedImage]:
+def _silver(
+    path: Path, split: str, graphs: Path, sizes: dict[str, Size], faults: Faults | None
+) -> Iterator[AnnotatedImage]:
     def image(_: RowPlace, cells: Sequence[str]) -> AnnotatedImage | None:
         name, *about = cells
         graph = graphs / f"{name}_SceneGraph.json"
         return _image(name, about, split, sizes, *_objects(graph)) if graph.is_file() else None
 
-    return sound_images(image, read_table(path, _ABOUT, ("ViewPosition",)))
+    return sound_images(image, read_table(path, _ABOUT, ("ViewPosition",)), faults)
 
 
 def _image(
@@ -115,7 +124,7 @@ def _objects(path: Path) -> tuple[list[list[float]], list[str]]:
     return boxes, labels
 
 
-def _gold(root: Path, sizes: dict[str, Size]) -> Iterator[AnnotatedImage]:
+def _gold(root: Path, sizes: dict[str, Size], faults: Faults | None) -> Iterator[AnnotatedImage]:
     avoided = optional_file(root, _AVOIDED)
     rows = () if avoided is None else read_table(avoided, _ABOUT, ("ViewPosition",))
     known = {image: cells for _, (image, *cells) in rows}
@@ -130,4 +139,6 @@ def _gold(root: Path, sizes: dict[str, Size]) -> Iterator[AnnotatedImage]:
             read_by=tuple(dict.fromkeys(filter(None, annotators))),
         )
 
-    return table_images(gold_image, find_file(root, _GOLD), ("image_id", "bbox_name", *_CORNERS), ("annotator",))
+    return table_images(
+        gold_image, find_file(root, _GOLD), ("image_id", "bbox_name", *_CORNERS), ("annotator",), faults
+    )

@@ -26,7 +26,7 @@ from typing import Any
 
 from grounding_rewards.boxes import is_box
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_source, sound_images
+from grounding_rewards.sources.base import Faults, register_source, sound_images
 from grounding_rewards.sources.documents import read_json_rows
 from grounding_rewards.sources.tables import RowPlace, chosen_splits, find_file, image_finder
 
@@ -42,9 +42,11 @@ _SPLITS = ("train", "test")
     licence="annotations Apache-2.0; images as NIH ChestX-ray14",
     note=_OTHER_NAMES,
 )
-def read_chestx_det(root: str | Path, *, split: str | None = None) -> Iterator[AnnotatedImage]:
+def read_chestx_det(
+    root: str | Path, *, split: str | None = None, faults: Faults | None = None
+) -> Iterator[AnnotatedImage]:
     """The images of ChestX-Det, in the order of the files."""
-    return _read(root, split, "ChestX_Det_{}.json")
+    return _read(root, split, "ChestX_Det_{}.json", faults)
 
 
 @register_source(
@@ -54,12 +56,14 @@ def read_chestx_det(root: str | Path, *, split: str | None = None) -> Iterator[A
     licence="annotations not stated; images as NIH ChestX-ray14",
     note=_OTHER_NAMES,
 )
-def read_chestx_det10(root: str | Path, *, split: str | None = None) -> Iterator[AnnotatedImage]:
+def read_chestx_det10(
+    root: str | Path, *, split: str | None = None, faults: Faults | None = None
+) -> Iterator[AnnotatedImage]:
     """The images of ChestX-Det10, in the order of the files."""
-    return _read(root, split, "{}.json")
+    return _read(root, split, "{}.json", faults)
 
 
-def _read(root: str | Path, split: str | None, name: str) -> Iterator[AnnotatedImage]:
+def _read(root: str | Path, split: str | None, name: str, faults: Faults | None) -> Iterator[AnnotatedImage]:
     paths = {one: find_file(root, name.format(one)) for one in chosen_splits(split, _SPLITS)}
     find = image_finder(root)
 
@@ -73,4 +77,4 @@ def _read(root: str | Path, split: str | None, name: str) -> Iterator[AnnotatedI
         return AnnotatedImage(name, find(name, f"{split}_data/{name}"), found, labels, _SIDE, _SIDE, split=split)
 
     entries = ((one, *row) for one, path in paths.items() for row in read_json_rows(path, "file_name"))
-    return sound_images(image, entries)
+    return sound_images(image, entries, faults)

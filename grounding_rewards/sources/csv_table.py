@@ -36,13 +36,12 @@ from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.splits import patient_column
 from grounding_rewards.parsing.no_finding import states_nothing
-from grounding_rewards.sources.base import SPLIT_NAMES, register_source, sound_images, split_name
+from grounding_rewards.sources.base import SPLIT_NAMES, Faults, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import UNNAMED
 from grounding_rewards.sources.tables import (
     RowPlace,
     TableRow,
     check_split,
-    group_rows,
     header_size,
     image_finder,
     read_whole_table,
@@ -96,6 +95,7 @@ def read_csv_table(
     classes: Sequence[str] = (),
     order: str = "",
     frame: str = "pixel",
+    faults: Faults | None = None,
 ) -> Iterator[AnnotatedImage]:
     """The images of a folder with one CSV file.
 
@@ -109,9 +109,10 @@ def read_csv_table(
         order: of the numbers in a list of boxes: xyxy, xywh or cxcywh; or of columns x, y, width and height, which may
             be the middle of the box.
         frame: what the numbers count: `pixel`, or `fraction` of the image.
+        faults: takes what cannot be read; see `sources.base.Faults`.
 
     Returns:
-        Images in the order in which images end in the table; `id` is what the table calls the image.
+        Images in the order of the table; `id` is what the table calls the image.
 
     Raises:
         ValueError: no table or several, a column is not found, unknown words; while iterating, a row that cannot be
@@ -143,7 +144,7 @@ def read_csv_table(
             place = found.get("split")
             check_split(split, [] if place is None else {split_name(cells[place]) for _, cells in rows})
         own_split = split if name is None else None
-        read = _images(path, separator, found, own_split, classes, frame)
+        read = _images(path, separator, found, own_split, classes, frame, faults)
         images.append(read if name is None else _of_split(read, name))
     return chain.from_iterable(images)
 
@@ -234,10 +235,18 @@ def _found(path: Path, header: list[str], given: Mapping[str, str], order: str) 
 
 
 def _images(
-    path: Path, separator: str, found: Mapping[str, Any], split: str | None, classes: Sequence[str], frame: str
+    path: Path,
+    separator: str,
+    found: Mapping[str, Any],
+    split: str | None,
+    classes: Sequence[str],
+    frame: str,
+    faults: Faults | None,
 ) -> Iterator[AnnotatedImage]:
-    def rows() -> Iterator[TableRow]:
-        for place, row in read_whole_table(path, separator, None if found["file"] else broken)[1]:
+    broken = Faults()
+
+    def named_rows() -> Iterator[TableRow]:
+        for place, row in read_whole_table(path, separator, None if found["file"] or faults is None else broken)[1]:
             cells = ["" if cell.casefold() in _EMPTY else cell for cell in row]
             if any(cells):
                 name = cells[found["file"]]
@@ -277,12 +286,21 @@ def _images(
         return AnnotatedImage(file if is_absolute else name, file, boxes, labels, width, height, patient, own_split)
 
     unmarked: dict[str, str] = {}
-    broken: set[str] = set()
+    rows = list(named_rows())
     if frame == "pixel":
-        _refuse_thousands(path, rows(), found)
-    find, groups = image_finder(path.parent), group_rows(rows(), rows())
-    kept = (group for group in groups if group[0] not in broken)
-    yield from sound_images(image, (one for one in kept if split in (None, of_rows(one[1], "split", split_name))))
+        _refuse_thousands(path, rows, found)
+    find = image_finder(path.parent)
+    groups: dict[str, list[TableRow]] = {}
+    for place, cells in rows:
+        groups.setdefault(cells[0], []).append((place, cells))
+    if faults is not None:
+        faults.messages |= broken.messages
+    chosen = [
+        (name, rows_of_image)
+        for name, rows_of_image in groups.items()
+        if name not in broken.images and split in (None, of_rows(rows_of_image, "split", split_name))
+    ]
+    yield from sound_images(image, chosen, faults)
     if unmarked:
         name, label = next(iter(unmarked.items()))
         warnings.warn(
@@ -293,7 +311,7 @@ def _images(
         )
 
 
-def _refuse_thousands(path: Path, rows: Iterator[TableRow], found: Mapping[str, Any]) -> None:
+def _refuse_thousands(path: Path, rows: Sequence[TableRow], found: Mapping[str, Any]) -> None:
     """Refuse a table whose numbers may have a mark between thousands: 1,010 would be read as 1.01 pixels.
 
     Three digits stand behind each mark, and numbers or images are large enough; a mark that ever stands elsewhere

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.common.text_files import json_lines, object_problem, parse_json, read_text
-from grounding_rewards.sources.tables import RowPlace, TableRow, group_rows, split_files
+from grounding_rewards.sources.tables import RowPlace, split_files
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -72,21 +71,17 @@ def grouped_samples(
         ValueError: as for `read_json_rows`; or an object has no image or several.
     """
 
-    def rows(path: Path) -> Iterator[TableRow]:
+    for own_split, _, path in split_files(root, annotations, split):
+        rows_of_images: dict[str, list[JsonRow]] = {}
         for place, row in read_json_rows(path, key):
             image = row.get(key)
-            image = image[0] if isinstance(image, list) and len(image) == 1 else image
+            if isinstance(image, list) and len(image) == 1:
+                image = image[0]
             if not isinstance(image, str) or not image:
                 raise place.error("one image", image, "Drop the row, or keep the image that has the boxes.")
-            # Objects wait for the rest of their image as text, which takes a fraction of the memory.
-            yield place._replace(image=image), (image, json.dumps(row))
-
-    files = split_files(root, annotations, split)
-    return (
-        (own, image, [(place, json.loads(text)) for place, (_, text) in found])
-        for own, _, path in files
-        for image, found in group_rows(rows(path), rows(path))
-    )
+            rows_of_images.setdefault(image, []).append((place._replace(image=image), row))
+        for image, rows in rows_of_images.items():
+            yield own_split, image, rows
 
 
 def objects_in(value: Any) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_source, sound_images, split_name
+from grounding_rewards.sources.base import Faults, register_source, sound_images, split_name
 from grounding_rewards.sources.coco import coco_images
 from grounding_rewards.sources.tables import check_split, find_file, optional_file, read_table
 
@@ -31,12 +31,15 @@ _MARKS = ("hand", "leg", "hip", "shoulder", "mixed", "hardware", "multiscan")
 @register_source(
     "fracatlas", title="FracAtlas", url="https://doi.org/10.6084/m9.figshare.22363012", licence="CC BY 4.0"
 )
-def read_fracatlas(root: str | Path, *, split: str | None = None) -> Iterator[AnnotatedImage]:
+def read_fracatlas(
+    root: str | Path, *, split: str | None = None, faults: Faults | None = None
+) -> Iterator[AnnotatedImage]:
     """The images of FracAtlas.
 
     Args:
         root: the folder of the dataset.
         split: `train`, `validation` or `test`, which hold fractured images alone; None takes these and the negatives.
+        faults: takes what cannot be read; see `sources.base.Faults`.
 
     Returns:
         Images in the order of the files' names, fractured images first; `extra` names what `dataset.csv` marks with 1.
@@ -48,7 +51,10 @@ def read_fracatlas(root: str | Path, *, split: str | None = None) -> Iterator[An
         find_file(root, *_SPLITS.values())
     # Tables and annotations spell an image with and without its ending.
     splits = {Path(name).stem: own for own, path in tables.items() for _, (name,) in read_table(path, ("image_id",))}
-    known = {Path(image.file).stem: image for image in coco_images(find_file(root, _COCO), images=".", split=None)}
+    known = {
+        Path(image.file).stem: image
+        for image in coco_images(find_file(root, _COCO), images=".", split=None, faults=faults)
+    }
     about = optional_file(root, "dataset.csv")
     marks = {
         Path(name).stem: "|".join(mark for mark, cell in zip(_MARKS, cells, strict=True) if cell == "1")
@@ -73,4 +79,4 @@ def read_fracatlas(root: str | Path, *, split: str | None = None) -> Iterator[An
         file = path.relative_to(root).as_posix()
         return found._replace(id=name, file=file, split=splits.get(name), ignored=(), extra=extra)
 
-    return sound_images(image, ((path,) for path in files if split in (None, splits.get(path.stem))))
+    return sound_images(image, ((path,) for path in files if split in (None, splits.get(path.stem))), faults)

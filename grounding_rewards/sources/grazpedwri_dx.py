@@ -20,7 +20,7 @@ from pathlib import Path
 
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_source, sound_images
+from grounding_rewards.sources.base import Faults, register_source, sound_images
 from grounding_rewards.sources.tables import RowPlace, check_split, find_file, image_finder, read_table
 from grounding_rewards.sources.yolo import yolo_image
 
@@ -38,7 +38,11 @@ _EXTRA = (
     "grazpedwri-dx", title="GRAZPEDWRI-DX", url="https://doi.org/10.6084/m9.figshare.14825193", licence="CC BY 4.0"
 )
 def read_grazpedwri_dx(
-    root: str | Path, *, split: str | None = None, classes: Collection[str] = CLASSES[:-1]
+    root: str | Path,
+    *,
+    split: str | None = None,
+    classes: Collection[str] = CLASSES[:-1],
+    faults: Faults | None = None,
 ) -> Iterator[AnnotatedImage]:
     """The images of GRAZPEDWRI-DX.
 
@@ -46,6 +50,7 @@ def read_grazpedwri_dx(
         root: the folder of the dataset.
         split: None; the dataset has no splits.
         classes: whose boxes are kept. `["fracture"]` makes every image without a fracture a negative.
+        faults: takes what cannot be read; see `sources.base.Faults`.
 
     Returns:
         Images in the order of `dataset.csv`; `extra` keeps sex, age, side, projection and what
@@ -74,4 +79,4 @@ def read_grazpedwri_dx(
             extra={key: value for key, value in zip(_EXTRA, extra, strict=True) if value},
         )
 
-    return sound_images(image, read_table(path, ("filestem", "patient_id"), _EXTRA, set()))
+    return sound_images(image, read_table(path, ("filestem", "patient_id"), _EXTRA, faults), faults)

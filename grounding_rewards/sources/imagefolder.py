@@ -23,7 +23,7 @@ from grounding_rewards.common.text_files import parse_json
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.splits import patient_column
-from grounding_rewards.sources.base import register_source, sound_images, split_name
+from grounding_rewards.sources.base import Faults, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import read_json_rows
 from grounding_rewards.sources.tables import RowPlace, check_split, header_size, read_whole_table
 
@@ -33,7 +33,12 @@ _CATEGORIES = ("categories", "category", "labels", "label", "category_id")
 
 @register_source("imagefolder")
 def read_imagefolder(
-    root: str | Path, *, split: str | None = None, classes: Sequence[str] = (), order: str = "xywh"
+    root: str | Path,
+    *,
+    split: str | None = None,
+    classes: Sequence[str] = (),
+    order: str = "xywh",
+    faults: Faults | None = None,
 ) -> Iterator[AnnotatedImage]:
     """The images of a folder with `metadata.jsonl` or `metadata.csv`.
 
@@ -42,6 +47,7 @@ def read_imagefolder(
         split: the name of a folder below it, `validation` for `val` and `valid` too; None takes all.
         classes: names of the categories where there are numbers, from 0.
         order: of the numbers of a box: xywh, xyxy or cxcywh.
+        faults: takes what cannot be read; see `sources.base.Faults`.
 
     Returns:
         Images in the order of the tables; `id` is the file, relative to the root.
@@ -69,7 +75,9 @@ def read_imagefolder(
         )
     splits = {path: split_name(path.parent.name) if path.parent != root else None for path in tables}
     check_split(split, dict.fromkeys(name for name in splits.values() if name is not None))
-    named = ((path, name, *row) for path, name in splits.items() if split in (None, name) for row in _rows(path))
+    named = (
+        (path, name, *row) for path, name in splits.items() if split in (None, name) for row in _rows(path, faults)
+    )
 
     def image(path: Path, own_split: str | None, place: RowPlace, row: Mapping[str, Any]) -> AnnotatedImage:
         name, given = row.get("file_name"), row.get("objects")
@@ -95,14 +103,14 @@ def read_imagefolder(
         patient = stated_name(row.get(patient_column(stated) or "patient_id"))
         return AnnotatedImage(file, file, drawn, labels, width, height, patient, own_split)
 
-    return sound_images(image, named)
+    return sound_images(image, named, faults)
 
 
-def _rows(path: Path) -> Iterator[tuple[RowPlace, dict[str, Any]]]:
+def _rows(path: Path, faults: Faults | None) -> Iterator[tuple[RowPlace, dict[str, Any]]]:
     if path.suffix == ".jsonl":
         yield from read_json_rows(path, "file_name")
         return
-    header, rows = read_whole_table(path, broken=set())
+    header, rows = read_whole_table(path, faults=faults)
     for place, cells in rows:
         row = dict(zip(header, cells, strict=True))
         yield place._replace(image=row.get("file_name") or "-"), row

@@ -23,7 +23,7 @@ from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.checks import is_size, row_problems
 from grounding_rewards.data.prompts import prompt_problem
 from grounding_rewards.data.splits import ALL, assign_splits, check_split_exists, patient_of_image
-from grounding_rewards.sources.base import register_source, sound_images, split_name
+from grounding_rewards.sources.base import Faults, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import JsonRow
 from grounding_rewards.sources.tables import RowPlace, find_file
 
@@ -43,13 +43,14 @@ TAKEN = (
 
 
 @register_source("jsonl")
-def read_jsonl(root: str | Path, *, split: str | None = None) -> Iterator[AnnotatedImage]:
+def read_jsonl(root: str | Path, *, split: str | None = None, faults: Faults | None = None) -> Iterator[AnnotatedImage]:
     """The images of a folder with `annotations.jsonl`.
 
     Args:
         root: the folder.
         split: images of this split, the same that training finds in it (`data.splits`); None takes all, each with the
             split that its line says, `validation` for `val`, `valid` and `dev`.
+        faults: takes what cannot be read; see `sources.base.Faults`.
 
     Returns:
         Images in the order of the lines.
@@ -65,24 +66,24 @@ def read_jsonl(root: str | Path, *, split: str | None = None) -> Iterator[Annota
         ...     [(image.file, image.boxes, image.labels, image.extra) for image in read_jsonl(root)]
         [('a.png', [[1.0, 2.0, 9.0, 9.0]], ['mass'], {'age': 63})]
     """
-    return _images(find_file(root, ANNOTATIONS), split)
+    return _images(find_file(root, ANNOTATIONS), split, faults)
 
 
-def _images(path: Path, split: str | None) -> Iterator[AnnotatedImage]:
+def _images(path: Path, split: str | None, faults: Faults | None) -> Iterator[AnnotatedImage]:
+    images = [annotated_image(row) for _, row in sound_rows(path, faults)]
     if split is None:
-        yield from (annotated_image(row) for _, row in sound_rows(path))
+        yield from images
         return
-    images = (annotated_image(row) for _, row in sound_rows(path))
     assigned = assign_splits(((image.split, patient_of_image(image), image.id) for image in images), str(path.parent))
     check_split_exists(split, assigned.names, str(path.parent), f"Choose a split of {path}.")
-    for (_, row), own in zip(sound_rows(path), assigned.splits, strict=True):
-        if split in (ALL, own):
-            yield annotated_image(row)._replace(split=own)
+    for image, own_split in zip(images, assigned.splits, strict=True):
+        if split in (ALL, own_split):
+            yield image._replace(split=own_split)
 
 
-def sound_rows(path: Path) -> Iterator[JsonRow]:
+def sound_rows(path: Path, faults: Faults | None = None) -> Iterator[JsonRow]:
     """The rows of `annotations.jsonl`, as `image_row` makes them, and where they stand; a line that is no image is an
-    error, or passed over.
+    error, or goes into `faults`.
     """
 
     def sound(line: int, content: Any, no_object: str) -> JsonRow:
@@ -94,7 +95,7 @@ def sound_rows(path: Path) -> Iterator[JsonRow]:
             raise place.error(*problem, "Correct the line.")
         return place, row
 
-    return sound_images(sound, json_lines(path))
+    return sound_images(sound, json_lines(path), faults)
 
 
 def image_row(content: Mapping[str, Any]) -> dict[str, Any]:

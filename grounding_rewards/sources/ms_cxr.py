@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import CREDENTIALED, register_source, split_name
+from grounding_rewards.sources.base import CREDENTIALED, Faults, register_source, split_name
 from grounding_rewards.sources.tables import TableRow, check_split, find_file, read_whole_table, table_images
 
 _SPLITS = ("train", "validation", "test")
@@ -41,7 +41,9 @@ _PATIENT = re.compile(r"/p(\d{3,})/s")
     licence=CREDENTIALED,
     note="Phrases are text of reports. Most patients are in the training split of MIMIC-CXR.",
 )
-def read_ms_cxr(root: str | Path, *, split: str | None = None, images: str | Path = "") -> Iterator[AnnotatedImage]:
+def read_ms_cxr(
+    root: str | Path, *, split: str | None = None, images: str | Path = "", faults: Faults | None = None
+) -> Iterator[AnnotatedImage]:
     """The images of MS-CXR, each with all its phrases.
 
     Args:
@@ -49,9 +51,10 @@ def read_ms_cxr(root: str | Path, *, split: str | None = None, images: str | Pat
         split: `train`, `validation` or `test`, in release 1.1.0 alone; None takes all images.
         images: the folder of MIMIC-CXR-JPG which holds `files`, relative to the root or absolute; the root when left
             out.
+        faults: takes what cannot be read; see `sources.base.Faults`.
 
     Returns:
-        Images in the order in which they end in the table; `phrases` has one per box.
+        Images in the order of the table; `phrases` has one per box.
     """
     check_split(split, _SPLITS)
     path = find_file(root, *_NAMES)
@@ -80,5 +83,5 @@ def read_ms_cxr(root: str | Path, *, split: str | None = None, images: str | Pat
             phrases=tuple(cells[2] for _, cells in rows),
         )
 
-    found = table_images(image, path, _COLUMNS, ("split",))
+    found = table_images(image, path, _COLUMNS, ("split",), faults)
     return (one for one in found if split in (None, one.split))

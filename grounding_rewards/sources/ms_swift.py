@@ -21,7 +21,7 @@ from typing import Any
 
 from grounding_rewards.boxes import is_box
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_source, sound_images
+from grounding_rewards.sources.base import Faults, register_source, sound_images
 from grounding_rewards.sources.documents import UNNAMED, JsonRow, grouped_samples, objects_in
 from grounding_rewards.sources.tables import RowPlace, header_size, scaled_box
 
@@ -39,7 +39,12 @@ _BOXES_IN_ANSWER = re.compile(
 
 @register_source("ms-swift")
 def read_ms_swift(
-    root: str | Path, *, split: str | None = None, annotations: str = "{split}.jsonl", images: str = "."
+    root: str | Path,
+    *,
+    split: str | None = None,
+    annotations: str = "{split}.jsonl",
+    images: str = ".",
+    faults: Faults | None = None,
 ) -> Iterator[AnnotatedImage]:
     """The images of ms-swift's grounding samples; all rows of one image are one image.
 
@@ -48,9 +53,10 @@ def read_ms_swift(
         split: name of a split; `validation` finds `val` and `valid` too; None takes all.
         annotations: the file of samples relative to the root, `.jsonl` or `.json`; `{split}` stands for the split.
         images: the folder of `images`, likewise.
+        faults: takes what cannot be read; see `sources.base.Faults`.
 
     Returns:
-        Images in the order in which images end in the file. Label and phrase of a box are its `ref`, or `finding`
+        Images in the order of the file. Label and phrase of a box are its `ref`, or `finding`
         where a row has none; width and height are None unless a box needed them.
 
     Raises:
@@ -83,7 +89,7 @@ def read_ms_swift(
         width, height = size or (None, None)
         return AnnotatedImage(file, file, boxes, labels, width, height, split=name, phrases=phrases)
 
-    return sound_images(image, samples)
+    return sound_images(image, samples, faults)
 
 
 def _objects(place: RowPlace, row: Mapping[str, Any]) -> tuple[list[list[float]], bool, list[str]]:

@@ -28,7 +28,7 @@ from pathlib import Path
 
 from grounding_rewards.common.text_files import read_text
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_source, sound_images
+from grounding_rewards.sources.base import Faults, register_source, sound_images
 from grounding_rewards.sources.tables import TableRow, check_split, find_file, image_finder, optional_file, read_table
 
 _SIDE = 1024
@@ -46,7 +46,11 @@ _NEGATIVE = "No Finding"
     note="Not every finding is marked: an image without a box is no negative.",
 )
 def read_nih_chestxray14(
-    root: str | Path, *, split: str | None = None, negatives: bool = True
+    root: str | Path,
+    *,
+    split: str | None = None,
+    negatives: bool = True,
+    faults: Faults | None = None,
 ) -> Iterator[AnnotatedImage]:
     """The images with boxes, then the images without findings.
 
@@ -54,6 +58,7 @@ def read_nih_chestxray14(
         root: the folder of the dataset.
         split: `train_val` or `test`, by the dataset's two lists; None takes all.
         negatives: give the images without findings as well; there are seventy for every image with boxes.
+        faults: takes what cannot be read; see `sources.base.Faults`.
 
     Returns:
         Images in the order of the tables. `extra` has `finding_labels` (all labels of the image, joined by `|`,
@@ -62,9 +67,11 @@ def read_nih_chestxray14(
     check_split(split, _LISTS)
     root = Path(root)
     listed: dict[str, list[TableRow]] = {}
-    broken: set[str] = set()
-    for row in read_table(find_file(root, "BBox_List_2017.csv"), _BOXES, broken=broken):
+    broken = Faults()
+    for row in read_table(find_file(root, "BBox_List_2017.csv"), _BOXES, faults=None if faults is None else broken):
         listed.setdefault(row[1][0], []).append(row)
+    if faults is not None:
+        faults.messages |= broken.messages
     if split is not None:
         find_file(root, _LISTS[split])
     splits = {
@@ -83,20 +90,20 @@ def read_nih_chestxray14(
         return AnnotatedImage(name, file, boxes, labels, _SIDE, _SIDE, patient, splits.get(name), extra=extra)
 
     def each() -> Iterator[tuple[str, Sequence[TableRow], Mapping[str, str]]]:
-        facts = {name: extra for name, extra in _facts(entries) if name in listed}
+        facts = {name: extra for name, extra in _facts(entries, faults) if name in listed}
         for name, rows in listed.items():
             yield name, rows, facts.get(name, {})
-        for name, extra in _facts(entries) if negatives else ():
+        for name, extra in _facts(entries, faults) if negatives else ():
             if extra["finding_labels"] == _NEGATIVE and name not in listed:
                 yield name, (), extra
 
-    chosen = (one for one in each() if one[0] not in broken and (split is None or one[0] in splits))
-    return sound_images(image, chosen)
+    chosen = (one for one in each() if one[0] not in broken.images and (split is None or one[0] in splits))
+    return sound_images(image, chosen, faults)
 
 
-def _facts(entries: Path | None) -> Iterator[tuple[str, Mapping[str, str]]]:
+def _facts(entries: Path | None, faults: Faults | None) -> Iterator[tuple[str, Mapping[str, str]]]:
     """What is known of each image."""
     if entries is not None:
-        table = read_table(entries, ("Image Index", "Finding Labels"), ("View Position",), broken=set())
+        table = read_table(entries, ("Image Index", "Finding Labels"), ("View Position",), faults)
         for _, (name, labels, view) in table:
             yield name, {"finding_labels": labels, "view": view}

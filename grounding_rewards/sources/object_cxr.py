@@ -21,7 +21,7 @@ from itertools import chain
 from pathlib import Path
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_source, split_name
+from grounding_rewards.sources.base import Faults, register_source, split_name
 from grounding_rewards.sources.tables import (
     RowPlace,
     Size,
@@ -46,7 +46,9 @@ _NAMES = ("train", "dev", "test")
     url="https://github.com/jfhealthcare/object-CXR",
     licence="scientific research and non-commercial use",
 )
-def read_object_cxr(root: str | Path, *, split: str | None = None) -> Iterator[AnnotatedImage]:
+def read_object_cxr(
+    root: str | Path, *, split: str | None = None, faults: Faults | None = None
+) -> Iterator[AnnotatedImage]:
     """The images of Object-CXR, in the order of the rows; width and height are None where the image is not there.
 
     The split `validation` is `dev.csv`; without a split, the tables that are there are read.
@@ -55,10 +57,10 @@ def read_object_cxr(root: str | Path, *, split: str | None = None) -> Iterator[A
     wanted = [name for name in _NAMES if split in (None, split_name(name))]
     find_file(root, *(f"{name}.csv" for name in wanted))
     paths = {name: optional_file(root, f"{name}.csv") for name in wanted}
-    return chain.from_iterable([_images(path, name) for name, path in paths.items() if path is not None])
+    return chain.from_iterable([_images(path, name, faults) for name, path in paths.items() if path is not None])
 
 
-def _images(path: Path, name: str) -> Iterator[AnnotatedImage]:
+def _images(path: Path, name: str, faults: Faults | None) -> Iterator[AnnotatedImage]:
     by_path = "image_path" in read_whole_table(path)[0]
 
     def image(given: str, rows: list[TableRow]) -> AnnotatedImage:
@@ -69,7 +71,7 @@ def _images(path: Path, name: str) -> Iterator[AnnotatedImage]:
         width, height = size or (None, None)
         return AnnotatedImage(file, file, boxes, [LABEL] * len(boxes), width, height, split=split_name(name))
 
-    return table_images(image, path, ("image_path" if by_path else "image_name", "annotation"))
+    return table_images(image, path, ("image_path" if by_path else "image_name", "annotation"), faults=faults)
 
 
 def _box(fields: list[str], size: Size | None, place: RowPlace) -> list[float]:

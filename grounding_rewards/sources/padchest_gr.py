@@ -28,7 +28,7 @@ from grounding_rewards.boxes import is_box
 from grounding_rewards.columns import stated_name
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_source, sound_images, split_name
+from grounding_rewards.sources.base import Faults, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import read_json_rows
 from grounding_rewards.sources.tables import (
     RowPlace,
@@ -55,7 +55,12 @@ _SETS = ("boxes", "extra_boxes")
     licence="data use agreement of BIMCV for research; not redistributable",
 )
 def read_padchest_gr(
-    root: str | Path, *, split: str | None = None, language: Language = "en", sizes: str | Path | None = None
+    root: str | Path,
+    *,
+    split: str | None = None,
+    language: Language = "en",
+    sizes: str | Path | None = None,
+    faults: Faults | None = None,
 ) -> Iterator[AnnotatedImage]:
     """The images of PadChest-GR, each with all its sentences that have boxes.
 
@@ -64,6 +69,7 @@ def read_padchest_gr(
         split: `train`, `validation` or `test`; None takes all.
         language: language of `phrases`: `en` or `es`.
         sizes: a CSV file with `ImageID`, `width` and `height`; without it, the header of each image is read.
+        faults: takes what cannot be read; see `sources.base.Faults`.
 
     Returns:
         Images in the order of the reports; `phrases` has one per box, and `extra["study_id"]` the study.
@@ -110,7 +116,7 @@ def read_padchest_gr(
             | ({"findings_without_box": str(without)} if without else {}),
         )
 
-    return sound_images(image, read_json_rows(path, "ImageID"))
+    return sound_images(image, read_json_rows(path, "ImageID"), faults)
 
 
 def _problem(report: Mapping[str, Any], sentence: str) -> str | None:

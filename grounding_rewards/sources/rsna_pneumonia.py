@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import KAGGLE, register_source
+from grounding_rewards.sources.base import KAGGLE, Faults, register_source
 from grounding_rewards.sources.tables import (
     RowPlace,
     TableRow,
@@ -49,7 +49,9 @@ _LABEL = "Lung Opacity"
     note="Two thirds of the images without a box show other findings. Images are of NIH ChestX-ray14: never train on "
     "one and test on the other.",
 )
-def read_rsna_pneumonia(root: str | Path, *, split: str | None = None) -> Iterator[AnnotatedImage]:
+def read_rsna_pneumonia(
+    root: str | Path, *, split: str | None = None, faults: Faults | None = None
+) -> Iterator[AnnotatedImage]:
     """The images of the challenge's training set, the only one with boxes, in the order of the table."""
     check_split(split, ["train"])
     path = find_file(root, "stage_2_train_labels.csv")
@@ -65,7 +67,7 @@ def read_rsna_pneumonia(root: str | Path, *, split: str | None = None) -> Iterat
         extra = {"class": classes[name]} if name in classes else {}
         return AnnotatedImage(name, file, boxes, [_LABEL] * len(boxes), _SIDE, _SIDE, split="train", extra=extra)
 
-    return table_images(image, path, ("patientId", "x", "y", "width", "height", "Target"))
+    return table_images(image, path, ("patientId", "x", "y", "width", "height", "Target"), faults=faults)
 
 
 def _boxes(place: RowPlace, cells: tuple[str, ...]) -> list[list[float]]:

@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import KAGGLE, register_source
+from grounding_rewards.sources.base import KAGGLE, Faults, register_source
 from grounding_rewards.sources.tables import TableRow, check_split, find_file, image_finder, table_images
 
 _SIDE = 1024
@@ -46,8 +46,10 @@ _CLOSING = 5
     licence=KAGGLE,
     note="Images are of NIH ChestX-ray14.",
 )
-def read_siim_acr(root: str | Path, *, split: str | None = None) -> Iterator[AnnotatedImage]:
-    """The images of the challenge's training set, the only one with masks, as they end in the table."""
+def read_siim_acr(
+    root: str | Path, *, split: str | None = None, faults: Faults | None = None
+) -> Iterator[AnnotatedImage]:
+    """The images of the challenge's training set, the only one with masks, in the order of the table."""
     check_split(split, ["train"])
     path = find_file(root, "train-rle.csv", "stage_2_train.csv")
     find = image_finder(root)
@@ -57,7 +59,7 @@ def read_siim_acr(root: str | Path, *, split: str | None = None) -> Iterator[Ann
         file = find(name, f"dicom-images-train/{name}.dcm")
         return AnnotatedImage(name, file, boxes, [_LABEL] * len(boxes), _SIDE, _SIDE, split="train")
 
-    return table_images(image, path, ("ImageId", "EncodedPixels"))
+    return table_images(image, path, ("ImageId", "EncodedPixels"), faults=faults)
 
 
 def mask_boxes(masks: Sequence[Sequence[int]], side: int = _SIDE) -> list[list[float]]:

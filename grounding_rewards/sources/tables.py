@@ -7,7 +7,6 @@ import io
 import math
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -18,7 +17,7 @@ from grounding_rewards.common.text_files import check_columns, text_lines
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.images.decoding import image_size
 from grounding_rewards.images.dicom import DICOM_SUFFIXES, dicom_uid, is_dicom
-from grounding_rewards.sources.base import pass_over, sound_images, split_name
+from grounding_rewards.sources.base import Faults, sound_images, split_name
 
 _T = TypeVar("_T")
 
@@ -200,7 +199,7 @@ def split_files(root: str | Path, pattern: str, split: str | None) -> list[tuple
 
 
 def read_whole_table(
-    path: str | Path, separator: str = ",", broken: set[str] | None = None
+    path: str | Path, separator: str = ",", faults: Faults | None = None
 ) -> tuple[list[str], Iterator[TableRow]]:
     """The header of a CSV file, which is read at the call, and its rows with all their cells, stripped.
 
@@ -211,8 +210,7 @@ def read_whole_table(
     Args:
         path: the file.
         separator: between cells.
-        broken: within `passing_over`, takes the first cells of rows with too few or too many cells, which are passed
-            over: what such a row says behind its first cell is not sure. Without it they are an error everywhere.
+        faults: takes rows with too few or too many cells, which are left out. Without it they are an error.
 
     Raises:
         ValueError: the file is empty, no UTF-8 text or no CSV, or two columns have one name; or, while iterating, a row
@@ -254,16 +252,16 @@ def read_whole_table(
                 yield place, (*row, *[""] * (width - len(row)))[:width]
             else:
                 error = place.error(f"{least} cells, as in the header,", len(row))
-                if broken is None:
+                if faults is None:
                     raise error
-                pass_over(error)
-                broken.add(row[0])
+                faults.add(error)
+                faults.images.add(row[0])
 
     return header, cells()
 
 
 def read_table(
-    path: str | Path, columns: Sequence[str], optional: Sequence[str] = (), broken: set[str] | None = None
+    path: str | Path, columns: Sequence[str], optional: Sequence[str] = (), faults: Faults | None = None
 ) -> Iterator[TableRow]:
     """The rows of a CSV file with a header, reduced to columns that are found by name.
 
@@ -274,8 +272,8 @@ def read_table(
         path: a CSV file, as `read_whole_table` takes it.
         columns: columns that must be there.
         optional: columns that may be missing; their cells are then empty.
-        broken: as for `read_whole_table`, where the first of `columns` is the first of the file: else such a row does
-            not tell its image.
+        faults: as for `read_whole_table`, if the first of `columns` is the first of the file: else such a row does not
+            name its image.
 
     Returns:
         An iterator of `(place, cells)`: the image of a place is the first cell; cells are stripped text, first those of
@@ -300,7 +298,7 @@ def read_table(
         )
     # An empty cell is added to every row; missing columns point to it.
     indices = [names.index(name.lower()) if name.lower() in names else len(names) for name in (*columns, *optional)]
-    _, rows = read_whole_table(path, broken=None if indices[0] else broken)
+    _, rows = read_whole_table(path, faults=None if indices[0] else faults)
 
     def cells() -> Iterator[TableRow]:
         for place, row in rows:
@@ -316,21 +314,20 @@ def table_images(
     path: str | Path,
     columns: Sequence[str],
     optional: Sequence[str] = (),
+    faults: Faults | None = None,
 ) -> Iterator[AnnotatedImage]:
-    """What a function makes of every image of a CSV file and of its rows, wherever in the file these are.
-
-    A row that cannot be read is an error, or costs its image with `--bad-rows drop`. The file is read twice, first to
-    count each image's rows, so that the second pass can give an image with its last row. Memory holds the counts and
-    the images whose rows are not complete, one where the rows are sorted, and no cells but those that were asked for.
+    """Group the rows of a CSV file by image, and make every image of its rows, wherever in the file these are.
 
     Args:
         make: takes the id of an image and its rows in the order of the file; None leaves it out.
-        path: a CSV file with a header.
+        path: a CSV file with a header, which is read at the call.
         columns: columns that must be there; the first one holds the id of the image.
         optional: columns that may be missing.
+        faults: takes images that cannot be read, or have a row with too few or too many cells. Without it they are an
+            error.
 
     Returns:
-        The images in the order in which they end in the file.
+        The images in the order of their first rows.
 
     Raises:
         ValueError: as `read_table`; or a row has no id.
@@ -343,37 +340,35 @@ def table_images(
         ...     _ = Path(root, "a.csv").write_text("image_id,x\\na,1\\nb,2\\na,3\\n")
         ...     images = list(table_images(image, Path(root, "a.csv"), ("image_id", "x")))
         >>> [(image.id, image.labels) for image in images]
-        [('b', ['2']), ('a', ['1', '3'])]
+        [('a', ['1', '3']), ('b', ['2'])]
     """
-    broken: set[str] = set()
-
-    def counting() -> Iterator[TableRow]:
-        for place, cells in read_table(path, columns, optional, broken):
-            if not cells[0]:
-                raise place._replace(image="-").error(f"an id for {columns[0]}", "")
-            yield place, cells
-
-    # The second reading also looks at the header, at the call.
-    groups = group_rows(counting(), read_table(path, columns, optional, broken))
-    return sound_images(make, (group for group in groups if group[0] not in broken))
+    table_faults = None if faults is None else Faults()
+    rows_of_images = group_rows(read_table(path, columns, optional, table_faults), columns[0])
+    if faults is not None and table_faults is not None:
+        faults.messages |= table_faults.messages
+        for name in table_faults.images:
+            rows_of_images.pop(name, None)
+    return sound_images(make, rows_of_images.items(), faults)
 
 
-def group_rows(counting: Iterator[TableRow], rows: Iterator[TableRow]) -> Iterator[tuple[str, list[TableRow]]]:
-    """Rows by their image, in the order of the last row of each; takes them twice, with the image in the first cell.
+def group_rows(rows: Iterable[TableRow], column: str) -> dict[str, list[TableRow]]:
+    """Rows by the image in their first cell.
+
+    Args:
+        rows: in the order of the file.
+        column: name of the first cell, for the error of a row without an image.
 
     Example:
-        >>> rows = [(RowPlace("a.csv", line, image), (image,)) for line, image in enumerate("aba")]
-        >>> [(image, len(found)) for image, found in group_rows(iter(rows), iter(rows))]
-        [('b', 1), ('a', 2)]
+        >>> groups = group_rows([(RowPlace("a.csv", line, name), (name,)) for line, name in enumerate("aba")], "id")
+        >>> [(name, len(rows)) for name, rows in groups.items()]
+        [('a', 2), ('b', 1)]
     """
-    left = Counter(cells[0] for _, cells in counting)
-    begun: dict[str, list[TableRow]] = {}
-    for row in rows:
-        image = row[1][0]
-        begun.setdefault(image, []).append(row)
-        left[image] -= 1
-        if not left[image]:
-            yield image, begun.pop(image)
+    groups: dict[str, list[TableRow]] = {}
+    for place, cells in rows:
+        if not cells[0]:
+            raise place._replace(image="-").error(f"an id for {column}", "")
+        groups.setdefault(cells[0], []).append((place, cells))
+    return groups
 
 
 def scaled_box(box: Sequence[float], scale_x: float, scale_y: float) -> list[float]:

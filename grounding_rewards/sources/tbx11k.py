@@ -20,7 +20,7 @@ from itertools import chain
 from pathlib import Path
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_source
+from grounding_rewards.sources.base import Faults, register_source
 from grounding_rewards.sources.coco import coco_images
 from grounding_rewards.sources.tables import chosen_splits, find_file
 
@@ -28,10 +28,14 @@ _FILES = {"train": "annotations/json/TBX11K_train.json", "validation": "annotati
 
 
 @register_source("tbx11k", title="TBX11K", url="https://github.com/yun-liu/Tuberculosis", licence="CC BY-NC-SA")
-def read_tbx11k(root: str | Path, *, split: str | None = None) -> Iterator[AnnotatedImage]:
+def read_tbx11k(
+    root: str | Path, *, split: str | None = None, faults: Faults | None = None
+) -> Iterator[AnnotatedImage]:
     """The images of TBX11K, in the order of the image entries; `extra["group"]` is `tb`, `health` or `sick`."""
     paths = {name: find_file(root, _FILES[name]) for name in chosen_splits(split, _FILES)}
-    images = chain.from_iterable(coco_images(path, images="imgs", split=name) for name, path in paths.items())
+    images = chain.from_iterable(
+        coco_images(path, images="imgs", split=name, faults=faults) for name, path in paths.items()
+    )
     return (_with_group(image) for image in images if image.boxes or "/tb/" not in image.file)
 
 

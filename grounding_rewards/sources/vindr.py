@@ -44,7 +44,7 @@ from grounding_rewards.columns import stated_name
 from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.images.dicom import is_dicom
-from grounding_rewards.sources.base import RESTRICTED, register_source
+from grounding_rewards.sources.base import RESTRICTED, Faults, register_source
 from grounding_rewards.sources.tables import (
     TableRow,
     chosen_splits,
@@ -112,7 +112,11 @@ _SPINEXR = _Layout(
     note="No patient ids. The training images have three readers, the test images one consensus.",
 )
 def read_vindr_cxr(
-    root: str | Path, *, split: str | None = None, sizes: str | Path | None = None
+    root: str | Path,
+    *,
+    split: str | None = None,
+    sizes: str | Path | None = None,
+    faults: Faults | None = None,
 ) -> Iterator[AnnotatedImage]:
     """The images of VinDr-CXR, as published by PhysioNet or on Kaggle, whichever files are there.
 
@@ -122,14 +126,15 @@ def read_vindr_cxr(
         sizes: a CSV file with `image_id` and the `width` and `height` of every DICOM file (or `Columns` and `Rows`, or
             Kaggle's `dim1` and `dim0`); without it, width and height are None, and the DICOM file has to say. Needed
             where images are PNG or JPEG copies, which may lie anywhere below the root as `<image_id>.png` or `.jpg`.
+        faults: takes what cannot be read; see `sources.base.Faults`.
 
     Returns:
-        Images in the order in which they end in the tables; `extra["image_labels"]` where the folder has them.
+        Images in the order of the tables; `extra["image_labels"]` where the folder has them.
     """
     names = chosen_splits(split, _CXR.tables)
     if split is None and find_file(root, *_CXR.tables["train"]).name.startswith(_KAGGLE):
         names = ["train"]
-    return _read(_CXR, Path(root), names, sizes)
+    return _read(_CXR, Path(root), names, sizes, faults)
 
 
 @register_source(
@@ -140,7 +145,11 @@ def read_vindr_cxr(
     note="No patient ids.",
 )
 def read_vindr_pcxr(
-    root: str | Path, *, split: str | None = None, sizes: str | Path | None = None
+    root: str | Path,
+    *,
+    split: str | None = None,
+    sizes: str | Path | None = None,
+    faults: Faults | None = None,
 ) -> Iterator[AnnotatedImage]:
     """The images of VinDr-PCXR, as those of `read_vindr_cxr`.
 
@@ -148,15 +157,20 @@ def read_vindr_pcxr(
         root: the folder of the dataset.
         split: `train` or `test`; None takes both.
         sizes: a CSV file with the width and height of every image, as for `read_vindr_cxr`.
+        faults: takes what cannot be read; see `sources.base.Faults`.
     """
-    return _read(_PCXR, Path(root), chosen_splits(split, _PCXR.tables), sizes)
+    return _read(_PCXR, Path(root), chosen_splits(split, _PCXR.tables), sizes, faults)
 
 
 @register_source(
     "vindr-spinexr", title="VinDr-SpineXR", url="https://physionet.org/content/vindr-spinexr/1.0.0/", licence=RESTRICTED
 )
 def read_vindr_spinexr(
-    root: str | Path, *, split: str | None = None, sizes: str | Path | None = None
+    root: str | Path,
+    *,
+    split: str | None = None,
+    sizes: str | Path | None = None,
+    faults: Faults | None = None,
 ) -> Iterator[AnnotatedImage]:
     """The images of VinDr-SpineXR.
 
@@ -164,17 +178,20 @@ def read_vindr_spinexr(
         root: the folder of the dataset.
         split: `train` or `test`; None takes both.
         sizes: as for `read_vindr_cxr`, in place of the folder's `<split>_meta.csv`.
+        faults: takes what cannot be read; see `sources.base.Faults`.
     """
-    return _read(_SPINEXR, Path(root), chosen_splits(split, _SPINEXR.tables), sizes)
+    return _read(_SPINEXR, Path(root), chosen_splits(split, _SPINEXR.tables), sizes, faults)
 
 
-def _read(layout: _Layout, root: Path, splits: Sequence[str], sizes: str | Path | None) -> Iterator[AnnotatedImage]:
+def _read(
+    layout: _Layout, root: Path, splits: Sequence[str], sizes: str | Path | None, faults: Faults | None
+) -> Iterator[AnnotatedImage]:
     paths = {name: find_file(root, *layout.tables[name]) for name in splits}
-    return chain.from_iterable([_read_table(layout, root, *one, sizes) for one in paths.items()])
+    return chain.from_iterable([_read_table(layout, root, *one, sizes, faults) for one in paths.items()])
 
 
 def _read_table(
-    layout: _Layout, root: Path, split: str, path: Path, sizes: str | Path | None
+    layout: _Layout, root: Path, split: str, path: Path, sizes: str | Path | None, faults: Faults | None
 ) -> Iterator[AnnotatedImage]:
     """The images of one table; its header is checked at the call."""
     labels_path = optional_file(path.parent, f"image_labels_{split}.csv")
@@ -230,7 +247,7 @@ def _read_table(
             extra={name: value for name, value in extra.items() if value},
         )
 
-    found = table_images(annotated, path, ("image_id", layout.label, *layout.corners), ("rad_id", "study_id"))
+    found = table_images(annotated, path, ("image_id", layout.label, *layout.corners), ("rad_id", "study_id"), faults)
 
     def images() -> Iterator[AnnotatedImage]:
         yield from found

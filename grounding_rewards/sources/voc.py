@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.common.text_files import read_text
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import SPLIT_NAMES, register_source, sound_images, split_name
+from grounding_rewards.sources.base import SPLIT_NAMES, Faults, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import pixels, read_xml
 from grounding_rewards.sources.tables import NO_SUBSET, RowPlace, check_split, header_size, outline_box, turned_box
 
@@ -52,6 +52,7 @@ def read_voc(
     annotations: str | None = None,
     images: str | None = None,
     one_based: bool | None = None,
+    faults: Faults | None = None,
 ) -> Iterator[AnnotatedImage]:
     """The images of Pascal VOC or CVAT 1.1 files.
 
@@ -65,6 +66,7 @@ def read_voc(
             `images` for CVAT.
         one_based: True where the first pixel is 1 and `xmax` the last pixel inside, as in the VOC challenge: 1 is taken
             from `xmin` and `ymin`. False where they are edges from 0. VOC files are refused without it.
+        faults: takes what cannot be read; see `sources.base.Faults`.
 
     Returns:
         Images in the order of the files' names.
@@ -90,9 +92,9 @@ def read_voc(
         check_split(split, dict.fromkeys(name for name in splits.values() if name))
         paths = [path for path in paths if split in (None, splits[path])]
     # A broken file of several costs its image alone.
-    read = sound_images(lambda path: (path, read_xml(path)), ((path,) for path in paths))
+    read = sound_images(lambda path: (path, read_xml(path)), ((path,) for path in paths), faults)
     roots = read if len(paths) > 1 else ((path, read_xml(path)) for path in paths)
-    each = (_images(tree, path, root, images, split, splits[path], one_based) for path, tree in roots)
+    each = (_images(tree, path, root, images, split, splits[path], one_based, faults) for path, tree in roots)
     return _with_known_sizes(root, chain.from_iterable(each))
 
 
@@ -161,6 +163,7 @@ def _images(
     split: str | None,
     known_split: str | None,
     one_based: bool | None,
+    faults: Faults | None,
 ) -> Iterator[AnnotatedImage]:
     if tree.tag == "annotation":
         if split not in (None, known_split):
@@ -173,9 +176,9 @@ def _images(
             )
         folder = images or _image_folder(root, path, (tree.findtext("filename") or "").strip())
         read = partial(voc_image, images=folder, split=known_split, one_based=one_based)
-        return sound_images(read, [(tree, path)])
+        return sound_images(read, [(tree, path)], faults)
     if tree.tag == "annotations":
-        return _cvat_images(tree, path, root, images or "images", split)
+        return _cvat_images(tree, path, root, images or "images", split, faults)
     raise ValueError(
         f"Expected <annotation> (Pascal VOC) or <annotations> (CVAT 1.1) as the root of {path}, got <{tree.tag}>. "
         "Export the annotations in one of the two."
@@ -218,7 +221,9 @@ def voc_image(root: Element, path: Path, *, images: str, split: str | None, one_
     return AnnotatedImage(file, file, boxes, labels, width, height, split=split, ignored=tuple(ignored))
 
 
-def _cvat_images(tree: Element, path: Path, root: Path, images: str, split: str | None) -> Iterator[AnnotatedImage]:
+def _cvat_images(
+    tree: Element, path: Path, root: Path, images: str, split: str | None, faults: Faults | None
+) -> Iterator[AnnotatedImage]:
     if tree.find("track") is not None:
         raise ValueError(f"Expected images in {path}, got <track>, a video. Export the task as CVAT for images.")
     subsets = [image.get("subset", "") for image in tree.iterfind("image")]
@@ -228,7 +233,7 @@ def _cvat_images(tree: Element, path: Path, root: Path, images: str, split: str 
         splits = [None] * len(splits)
     check_split(split, dict.fromkeys(name for name in splits if name is not None))
     each = zip(tree.iterfind("image"), repeat(path), folders, splits, strict=False)
-    return sound_images(_cvat_image, (arguments for arguments in each if split in (None, arguments[-1])))
+    return sound_images(_cvat_image, (arguments for arguments in each if split in (None, arguments[-1])), faults)
 
 
 def _cvat_image(image: Element, path: Path, images: str, split: str | None) -> AnnotatedImage:

@@ -1,6 +1,6 @@
 """Two steps of GRPO with R4 by the own commands of other trainers, on the processor, and what has to be true of them.
 
-The table is that of `prepare --for`, the options for the reward are those that `plugin` prints. The model is the small
+The table is that of `prepare-table`, the options for the reward are those that `plugin` prints. The model is the small
 one with Qwen's token numbers (qwen_numbers.py); it answers readably, so that rewards differ and weights move.
 """
 
@@ -73,7 +73,7 @@ def swift_run(model: Path, table: Sequence[str], folder: Path) -> Run:
 
     Args:
         model: folder of the model.
-        table: the lines of the configuration that `prepare --for` prints.
+        table: the lines of the configuration that `prepare-table` prints.
         folder: for everything that is written.
     """
     out, boxes = folder / "out", folder / "boxes.py"

@@ -52,7 +52,7 @@ def commands() -> str:
     for name, summary in TRAINING.items():
         parts += [f"## {name}", f"*{plain(summary)}.*", _fenced(_help_of(name), "text")]
     for name, summary in COMMANDS.items():
-        module = importlib.import_module(f"grounding_rewards.commands.{name}")
+        module = importlib.import_module(f"grounding_rewards.commands.{name.replace('-', '_')}")
         rows = [_option_row(one) for one in command_app(name).assemble_argument_collection() if one.name != "*"]
         about, _, examples = (module.__doc__ or "").partition("examples:\n")
         parts += [f"## {name}", f"*{plain(summary)}.*", prose(about), table(("option", "meaning"), rows)]

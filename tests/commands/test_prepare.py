@@ -47,10 +47,10 @@ def test_one_command(folder, tmp_path, capsys):
     assert str(out / "README.md") in printed
     settings = read_manifest(out)["settings"]
     assert (settings["task"], settings["side"], settings["shares"]) == ("finding", 48, [["train", 1.0]])
-    assert prepare("--verify", "--out", out) == 0
+    assert call("prepare-verify", out) == 0
     assert "every file is as it was written" in capsys.readouterr().out
     (out / "data/train-00000.parquet").write_bytes(b"")
-    assert prepare("--verify", "--out", out) == 1
+    assert call("prepare-verify", out) == 1
     assert "1 problems" in capsys.readouterr().out
 
 
@@ -107,21 +107,7 @@ def test_options_that_are_no_words(shared_dir, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--root", "x", "--box-format", "qwen3-vl"), "Expected dataset, got none"),
-        (("coco", "--box-format", "qwen3-vl"), "Expected --root, got none"),
-        (("coco", "--root", "x"), "Expected --box-format, got none"),
-        (("coco", "--dry-run", "--push-to-hub", "x"), "Expected --dry-run without --push-to-hub"),
-        # what would have no effect
-        (("--dry-run", "--mix", "x", "y"), "Expected --mix without --dry-run"),
-        (("coco", "--mix", "x", "y"), "Expected --mix without dataset, got 'coco'"),
-        (("--mix", "x", "y", "--labels", "mass"), "Expected --mix without --labels"),
-        (("--verify", "--side", "512"), "Expected --verify without --side, got 512"),
-        (("--push-to-hub", "x", "--licence", "CC0"), "Expected --push-to-hub without --licence"),
-        # a table for another trainer
-        (("--for", "verl", "synthetic", "--root", "images"), "Expected --for without --root, got"),
-        (("--for", "verl"), "Expected dataset, got none"),
-        (("--for", "verl", "--verify"), "Expected --verify without --for, got 'verl'"),
-        ((*COCO, "--max-pixels", "9"), "--max-pixels with --for"),
+        ((*COCO, "--dry-run", "--push-to-hub", "x"), "Expected --dry-run without --push-to-hub"),
         # what cannot be read
         ((*COCO, "--prompt-file", "none.txt"), "none.txt"),
         (("covid", "--root", "x", "--box-format", "qwen3-vl"), "got 'covid'"),
@@ -216,13 +202,29 @@ def test_mix_and_push(folder, tmp_path, capsys, monkeypatch):
         assert prepare(*words, "--out", tmp_path / name) == 0
     assert pushed == []
     mixed = tmp_path / "mixed"
-    assert prepare("--mix", f"{tmp_path / 'one'}=2", f"{tmp_path / 'two'}=1", "--out", mixed) == 0
-    assert "train: 9 images, 9 rows" in capsys.readouterr().out
-    assert prepare("--push-to-hub", "me/images", "--out", mixed) == 0
-    assert pushed == [((mixed, "me/images"), {"licence_allows": False})]
-    assert "uploaded to me/images, a private dataset" in capsys.readouterr().out
-    with pytest.raises(ValueError, match="Expected FOLDER or FOLDER=WEIGHT for --mix"):
-        prepare("--mix", "one=much", "two", "--out", tmp_path / "out")
+    assert (
+        call(
+            "prepare-mix",
+            f"{tmp_path / 'one'}=2",
+            f"{tmp_path / 'two'}=1",
+            "--out",
+            mixed,
+            "--push-to-hub",
+            "me/images",
+        )
+        == 0
+    )
+    printed = capsys.readouterr().out
+    assert "train: 9 images, 9 rows" in printed
+    assert "uploaded to me/images, a private dataset" in printed
+    # A finished folder is uploaded by the command that wrote it.
+    assert prepare(*words, "--out", tmp_path / "one", "--push-to-hub", "me/one", "--licence-allows-upload") == 0
+    assert pushed == [
+        ((mixed, "me/images"), {"licence_allows": False}),
+        ((tmp_path / "one", "me/one"), {"licence_allows": True}),
+    ]
+    with pytest.raises(ValueError, match="Expected FOLDER or FOLDER=WEIGHT for prepare-mix"):
+        call("prepare-mix", "one=much", "two", "--out", tmp_path / "out")
 
 
 def test_rows_say_where_they_are_from(tmp_path, monkeypatch, capsys):
@@ -255,8 +257,8 @@ def test_the_doctor_names_options_that_there_are():
 def test_the_table_of_another_trainer(folder, tmp_path, capsys):
     out = tmp_path / "tables"
     for split in ("train", "all"):
-        words = ("--for", "easyr1", folder, "--box-format", "qwen3-vl", "--out", out, "--max-pixels", 90000)
-        assert prepare(*words, "--split", split) == 0
+        words = (folder, "--for", "easyr1", "--box-format", "qwen3-vl", "--out", out, "--max-pixels", 90000)
+        assert call("prepare-table", *words, "--split", split) == 0
     printed = capsys.readouterr().out
     assert f"{out / 'all.parquet'}: 6 rows, " in printed
     # EasyR1's own smallest area would be above it.

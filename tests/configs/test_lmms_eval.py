@@ -59,7 +59,7 @@ def prepared(tmp_path_factory):
         pixels = np.random.default_rng(number).integers(0, 255, (64, 100), dtype=np.uint8)
         Image.fromarray(pixels).save(root / f"{number}.png")
         images.append(AnnotatedImage(str(number), f"{number}.png", boxes, labels, patient_id=str(number), split="test"))
-    prepare_images(lambda: images, root, root / "images", PrepareSettings("jsonl", "qwen3-vl"))
+    prepare_images(images, root, root / "images", PrepareSettings("jsonl", "qwen3-vl"))
     (root / "tasks").mkdir()
     (root / "tasks" / "mine.yaml").write_text(
         f"include: {TASK}\ntask: my_images\n"

@@ -13,8 +13,8 @@ from grounding_rewards.data.splits import image_split
 from grounding_rewards.doctor.examine import examine
 from grounding_rewards.doctor.rows import open_rows
 from grounding_rewards.prepare import PrepareSettings, prepare_images
+from grounding_rewards.prepare.examples import make_plan
 from grounding_rewards.prepare.load import load_images
-from grounding_rewards.prepare.survey import survey_images
 from grounding_rewards.sources.jsonl import read_jsonl
 
 Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
@@ -134,7 +134,7 @@ def verdicts(root):
     settings = PrepareSettings("jsonl", "qwen3-vl", readers="any-of")
     steps = {
         "loader": lambda: check_rows(add_prompts(load_images(root), "qwen3-vl")),
-        "prepare": lambda: prepare_images(lambda: read_jsonl(root), root, root / "out", settings),
+        "prepare": lambda: prepare_images(read_jsonl(root), root, root / "out", settings),
     }
     for name, step in steps.items():
         try:
@@ -193,9 +193,9 @@ def test_one_rule_of_splits(tmp_path, patients, own):
         lines.append(json.dumps({**IMAGE, **line}))
     (tmp_path / "annotations.jsonl").write_text("\n".join(lines))
     loaded = load_images(tmp_path)
-    survey = survey_images(read_jsonl(tmp_path), PrepareSettings("jsonl", "qwen3-vl"))
+    plan = make_plan(list(read_jsonl(tmp_path)), PrepareSettings("jsonl", "qwen3-vl"))
     prepared = {
-        image.id: image_split(image.split, image.patient_id, survey.patient_splits.get(image.patient_id), survey.rule)
+        image.id: image_split(image.split, image.patient_id, plan.patient_splits.get(image.patient_id), plan.rule)
         for image in read_jsonl(tmp_path)
     }
     assert prepared == dict(zip(loaded["id"], loaded["split"], strict=True))

@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.splits import (
     SHARES,
-    PatientSplits,
     SplitRule,
+    check_one_split,
     check_patients_apart,
     hash_fraction,
     hashed_split,
     image_split,
     patient_column,
     patient_of_image,
+    splits_of_patients,
 )
 
 patients = st.one_of(st.none(), st.sampled_from(["p1", "p2", "p3", "p4"]))
@@ -30,14 +31,15 @@ def image(number, patient=None, split=None):
 
 
 def assigned(images, *, own=True, seed=0):
-    splits = PatientSplits()
-    for one in images:
-        splits.add(patient_of_image(one), one.split)
+    patients = [patient_of_image(image) for image in images]
+    known = splits_of_patients(zip(patients, [image.split for image in images], strict=True))
     if own:
-        splits.check()
+        check_one_split(known)
     rule = SplitRule(own, SHARES)
-    named = [(one, patient_of_image(one)) for one in images]
-    return [image_split(one.split, patient or one.id, splits.known.get(patient), rule, seed) for one, patient in named]
+    return [
+        image_split(image.split, patient or image.id, known.get(patient, [None])[0], rule, seed)
+        for image, patient in zip(images, patients, strict=True)
+    ]
 
 
 def sides(images, splits):
@@ -101,11 +103,9 @@ def test_an_image_without_a_split_follows_its_patient():
 
 
 def test_patients_in_two_splits_are_named():
-    splits = PatientSplits()
-    for number in range(14):
-        splits.add(f"p{number % 7}", "train" if number < 7 else "test")
+    splits = splits_of_patients((f"p{number % 7}", "train" if number < 7 else "test") for number in range(14))
     with pytest.raises(ValueError, match=r"7 in several: p0 \(train, test\), p1 .*, …\. Draw the splits anew"):
-        splits.check()
+        check_one_split(splits)
 
 
 SPELLINGS = ["0003", "3", "3.0", " 3 ", "00003.0"]

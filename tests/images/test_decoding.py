@@ -5,7 +5,6 @@ import json
 import shutil
 import struct
 import zlib
-from functools import partial
 
 import numpy as np
 import pytest
@@ -241,7 +240,7 @@ def test_prepare_loader_and_doctor_refuse_an_image_of_somebody_else(folder, way)
     assert repr(way) in str(error.value)
     assert load_split(str(folder), "train", allow_outside=True).num_rows == 2
 
-    taken, settings = partial(read_jsonl, folder), PrepareSettings("jsonl", "qwen3-vl", bad_rows="drop")
+    taken, settings = list(read_jsonl(folder)), PrepareSettings("jsonl", "qwen3-vl", bad_rows="drop")
     ((_, name, why),) = prepare_images(taken, folder, folder.parent / "out", settings)["skipped"]
     assert name == "other"
     assert "--allow-outside" in why

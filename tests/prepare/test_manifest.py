@@ -20,7 +20,7 @@ def prepared(make_images, tmp_path):
     records = [record._replace(split="train" if k < 6 else None) for k, record in enumerate(records)]
     records[8] = records[8]._replace(patient_id=None)
     settings = PrepareSettings("tbx11k", "qwen3-vl", shares=(("test", 1.0),))
-    prepare_images(lambda: records, root, tmp_path / "out", settings)
+    prepare_images(records, root, tmp_path / "out", settings)
     return tmp_path / "out"
 
 
@@ -115,7 +115,7 @@ def test_images_without_patient_are_drawn_only_without_a_split(
     root, records = make_images(images)
     records = [record._replace(patient_id=None, split=split) for record in records]
     settings = PrepareSettings("coco", "qwen3-vl", splits_from=splits_from)
-    splits = prepare_images(lambda: records, root, tmp_path / "out", settings)["splits"]
+    splits = prepare_images(records, root, tmp_path / "out", settings)["splits"]
     card = (tmp_path / "out/README.md").read_text()
     assert f"The patient of {images} images is not known, so nobody can say whether a patient is in two splits." in card
     assert (f"{drawn} were drawn by a seeded hash of the patient, or of the image" in card) == (drawn > 0)
@@ -136,7 +136,7 @@ def test_all_readers_boxes_are_counted(make_images, tmp_path):
     """The set of the reader who drew nothing must not make an image of findings a negative."""
     root, records = make_images(3, split="train")
     settings = PrepareSettings("coco", "qwen3-vl", readers="any-of")
-    manifest = prepare_images(lambda: read_by_three(records), root, tmp_path / "out", settings)
+    manifest = prepare_images(read_by_three(records), root, tmp_path / "out", settings)
     train = manifest["splits"]["train"]
     assert (train["rows"], train["negatives"]) == (3, 1)
     assert train["boxes"] == train["rows_with"] == {"effusion": 2, "mass": 1}
@@ -152,7 +152,7 @@ def test_the_readers_agreement_is_measured(make_images, tmp_path):
     )
     other = records[0]._replace(boxes=[[1, 1, 9, 9]], labels=["other"], readers=("R1",), read_by=("R1", "R2"))
     settings = PrepareSettings("coco", "qwen3-vl", readers="majority", labels=("mass",))
-    manifest = prepare_images(lambda: [image, other], root, tmp_path / "out", settings)
+    manifest = prepare_images([image, other], root, tmp_path / "out", settings)
     agreement = manifest["agreement"]
     assert (agreement["images"], agreement["pairs"]) == (2, 4)
     # R1 and R2: one hit of 2 boxes; R3 with either: none of 1. So 2 of 4.
@@ -173,7 +173,7 @@ def test_one_reader_has_no_agreement(prepared):
 def test_licence_and_source_of_ones_own_images(make_images, tmp_path):
     root, records = make_images(2)
     settings = PrepareSettings("jsonl", "qwen3-vl", licence="CC BY 4.0", source="https://example.org/images")
-    prepare_images(lambda: records, root, tmp_path / "out", settings)
+    prepare_images(records, root, tmp_path / "out", settings)
     card = (tmp_path / "out/README.md").read_text()
     assert yaml.safe_load(card.split("---")[1])["license_name"] == "CC BY 4.0"
     assert "- Source: https://example.org/images\n- Licence: CC BY 4.0\n" in card

@@ -36,7 +36,7 @@ def prepared(make_images, tmp_path):
             if first <= k < last
         ]
         settings = PrepareSettings(**{"dataset": "jsonl", "box_format": "qwen3-vl", **values})
-        prepare_images(lambda: images, root, tmp_path / name, settings)
+        prepare_images(images, root, tmp_path / name, settings)
         return tmp_path / name
 
     return prepare

@@ -55,7 +55,7 @@ def rows_of(folder):
 @pytest.mark.parametrize("task", ["detection", "finding"])
 def test_boxes_follow_images(make_images, tmp_path, side, task):
     root, records = make_images(9)
-    prepare_images(lambda: records, root, tmp_path / "out", options(side=side, task=task))
+    prepare_images(records, root, tmp_path / "out", options(side=side, task=task))
     rows = rows_of(tmp_path / "out")
     assert sum(len(row["boxes"]) for row in rows) == sum(len(record.boxes) for record in records)
     for row in rows:
@@ -77,7 +77,7 @@ def test_boxes_of_an_image_that_is_stored_smaller_than_it_was_drawn_on(make_imag
     """As with a 1024 pixel copy of a DICOM file: boxes count in the pixels of the record."""
     root, _ = make_images(1)
     record = AnnotatedImage("a", "0.png", [[96, 64, 192, 128]], ["mass"], width=192, height=128)
-    prepare_images(lambda: [record], root, tmp_path / "out", options(side=None))
+    prepare_images([record], root, tmp_path / "out", options(side=None))
     (row,) = rows_of(tmp_path / "out")
     assert row["boxes"] == [[48, 32, 96, 64]]
     assert [row[name] for name in ("width", "height", "original_width", "original_height")] == [96, 64, 192, 128]
@@ -85,7 +85,7 @@ def test_boxes_of_an_image_that_is_stored_smaller_than_it_was_drawn_on(make_imag
 
 def test_columns(make_images, tmp_path):
     root, records = make_images(4)
-    prepare_images(lambda: records, root, tmp_path / "out", options())
+    prepare_images(records, root, tmp_path / "out", options())
     rows = rows_of(tmp_path / "out")
     assert sorted(rows[0]) == sorted(
         [
@@ -105,7 +105,7 @@ def test_columns_that_depend_on_the_images_and_the_task(make_images, tmp_path):
     root, records = make_images(3)
     phrased = [record._replace(phrases=("seen",) * len(record.boxes), ignored=((0, 0, 96, 64),)) for record in records]
     box_format = {"syntax": "json", "space": "norm100"}
-    prepare_images(lambda: phrased, root, tmp_path / "out", options(task="phrase", box_format=box_format))
+    prepare_images(phrased, root, tmp_path / "out", options(task="phrase", box_format=box_format))
     rows = rows_of(tmp_path / "out")
     assert {row["phrase"] for row in rows} == {"seen"}
     assert rows[0]["ignore_boxes"] == [[0, 0, 48, 32]]
@@ -117,7 +117,7 @@ def test_every_readers_boxes_are_kept(make_images, tmp_path):
     read = [
         record._replace(readers=("R1", "R2")[: len(record.boxes)], read_by=("R1", "R2", "R3")) for record in records
     ]
-    prepare_images(lambda: read, root, tmp_path / "out", options(readers="any-of"))
+    prepare_images(read, root, tmp_path / "out", options(readers="any-of"))
     row = next(row for row in rows_of(tmp_path / "out") if row["id"] == "image-2")
     assert row["reader_boxes"] == [[[6.0, 4.0, 20.0, 15.0]], [[25.0, 10.0, 45.0, 30.0]], []]
     assert row["reader_labels"] == [["mass"], ["effusion"], []]
@@ -128,7 +128,7 @@ def test_order_and_shards_do_not_depend_on_the_processes(make_images, tmp_path, 
     root, records = make_images(20)
     for processes in (1, 2):
         folder = tmp_path / str(processes)
-        prepare_images(lambda: records, root, folder, options(task=task), processes=processes)
+        prepare_images(records, root, folder, options(task=task), processes=processes)
     one, two = checksums(tmp_path / "1"), checksums(tmp_path / "2")
     assert one == two
     assert len([name for name in one if name.startswith("train")]) > 2
@@ -147,7 +147,7 @@ def interrupted(records, root, out, after, **values):
             raise StoppedError
 
     with pytest.raises(StoppedError):
-        prepare_images(lambda: records, root, out, options(**values), on_progress=stop)
+        prepare_images(records, root, out, options(**values), on_progress=stop)
 
 
 def test_an_interrupted_run_goes_on_wherever_it_stopped(make_images, tmp_path):
@@ -155,7 +155,7 @@ def test_an_interrupted_run_goes_on_wherever_it_stopped(make_images, tmp_path):
     # One image that cannot be used, so that it is counted in the shard that it would be in
     (root / "5.png").write_bytes(b"")
     values = {"bad_rows": "drop"}
-    prepare_images(lambda: records, root, tmp_path / "whole", options(**values))
+    prepare_images(records, root, tmp_path / "whole", options(**values))
     whole, manifest = checksums(tmp_path / "whole"), read_manifest(tmp_path / "whole")
     assert len(manifest["skipped"]) == 1
 
@@ -166,7 +166,7 @@ def test_an_interrupted_run_goes_on_wherever_it_stopped(make_images, tmp_path):
         shutil.rmtree(out, ignore_errors=True)
         for after in stops:
             interrupted(records, root, out, after, **values)
-        assert prepare_images(lambda: records, root, out, options(**values)) == manifest
+        assert prepare_images(records, root, out, options(**values)) == manifest
         assert checksums(out) == whole
 
     stopped_after()
@@ -181,7 +181,7 @@ def test_finished_shards_are_not_done_again(make_images, tmp_path):
     for record in records:
         if record.id in first:
             (root / record.file).unlink()
-    prepare_images(lambda: records, root, tmp_path / "out", options())
+    prepare_images(records, root, tmp_path / "out", options())
     assert all(path.stat().st_mtime_ns == changed for path, changed in done.items())
 
 
@@ -203,8 +203,7 @@ def kill(stage, done, of):
 if __name__ == "__main__":
     root, out, after, processes, megabytes = sys.argv[1:]
     settings = PrepareSettings("jsonl", "qwen3-vl", side=48, shard_megabytes=float(megabytes))
-    read = lambda: get_source("jsonl").read(root)
-    prepare_images(read, root, out, settings, processes=int(processes), on_progress=kill)
+    prepare_images(get_source("jsonl").read(root), root, out, settings, processes=int(processes), on_progress=kill)
 """
 
 
@@ -225,7 +224,7 @@ def test_a_killed_run_goes_on(make_images, tmp_path, after, processes):
     from grounding_rewards.sources import get_source
 
     for folder in ("out", "whole"):
-        prepare_images(lambda: get_source("jsonl").read(str(root)), root, tmp_path / folder, options())
+        prepare_images(get_source("jsonl").read(str(root)), root, tmp_path / folder, options())
     assert checksums(tmp_path / "out") == checksums(tmp_path / "whole")
     assert verify_images(tmp_path / "out") == []
 
@@ -241,9 +240,9 @@ def write_annotations(root, records):
 
 def test_a_finished_folder_is_left_alone(make_images, tmp_path):
     root, records = make_images(6)
-    first = prepare_images(lambda: records, root, tmp_path / "out", options())
+    first = prepare_images(records, root, tmp_path / "out", options())
     shutil.rmtree(root)
-    assert prepare_images(lambda: records, root, tmp_path / "out", options()) == first
+    assert prepare_images(records, root, tmp_path / "out", options()) == first
 
 
 @pytest.mark.parametrize(
@@ -259,13 +258,13 @@ def test_other_settings_and_images_need_another_folder(make_images, tmp_path, ch
     interrupted(records, root, tmp_path / "out", 4)
     _, records = make_images(images)
     with pytest.raises(ValueError, match=message):
-        prepare_images(lambda: records, root, tmp_path / "out", options(**changed))
+        prepare_images(records, root, tmp_path / "out", options(**changed))
 
 
 def test_a_folder_with_other_files_is_refused(make_images, tmp_path):
     root, records = make_images(2)
     with pytest.raises(ValueError, match="Expected a new or empty place for out"):
-        prepare_images(lambda: records, root, root, options())
+        prepare_images(records, root, root, options())
 
 
 BAD = [
@@ -285,8 +284,8 @@ def test_bad_rows_are_named_or_skipped(make_images, tmp_path, fields, message):
     root, records = make_images(6)
     records[4] = records[4]._replace(**fields)
     with pytest.raises(ValueError, match=f"(?s)got image-4 .*{message}.*What is done is kept"):
-        prepare_images(lambda: records, root, tmp_path / "stopped", options())
-    manifest = prepare_images(lambda: records, root, tmp_path / "out", options(bad_rows="drop"))
+        prepare_images(records, root, tmp_path / "stopped", options())
+    manifest = prepare_images(records, root, tmp_path / "out", options(bad_rows="drop"))
     assert [image for _, image, _ in manifest["skipped"]] == ["image-4"]
     assert "image-4" not in {row["id"] for row in rows_of(tmp_path / "out")}
     assert "image-4" in (tmp_path / "out/README.md").read_text()
@@ -296,9 +295,9 @@ def test_a_refused_attempt_does_not_block_the_corrected_one(make_images, tmp_pat
     root, records = make_images(3, split="train")
     wrong = [records[0]._replace(boxes=[[0, 0, 999, 9]], labels=["mass"]), *records[1:]]
     with pytest.raises(ValueError, match="Expected an image that can be used, got image-0"):
-        prepare_images(lambda: wrong, root, tmp_path / "out", options())
+        prepare_images(wrong, root, tmp_path / "out", options())
     # Nothing was finished: corrected tables and other settings may use the folder.
-    manifest = prepare_images(lambda: records, root, tmp_path / "out", options(side=32))
+    manifest = prepare_images(records, root, tmp_path / "out", options(side=32))
     assert manifest["splits"]["train"]["images_with_rows"] == 3
 
 
@@ -306,7 +305,7 @@ def test_boxes_follow_squeezed_copies_axis_by_axis(make_images, tmp_path):
     # an image of 96 x 64 pixels for an image of 192 x 320, stored at 48 x 32: a quarter and a tenth
     root, records = make_images(1, split="train")
     image = records[0]._replace(width=192, height=320, boxes=[[40, 80, 120, 240]], labels=["mass"])
-    prepare_images(lambda: [image], root, tmp_path / "out", options(squeezed=True))
+    prepare_images([image], root, tmp_path / "out", options(squeezed=True))
     (row,) = rows_of(tmp_path / "out")
     assert (row["width"], row["height"]) == (48, 32)
     assert row["boxes"] == [[10, 8, 30, 24]]
@@ -316,7 +315,7 @@ def test_boxes_follow_squeezed_copies_axis_by_axis(make_images, tmp_path):
 def test_a_split_whose_images_are_all_bad(make_images, tmp_path):
     root, records = make_images(4, split="train")
     records[3] = records[3]._replace(file="gone.png", split="test", patient_id="other")
-    manifest = prepare_images(lambda: records, root, tmp_path / "out", options(bad_rows="drop"))
+    manifest = prepare_images(records, root, tmp_path / "out", options(bad_rows="drop"))
     assert manifest["splits"]["test"]["rows"] == 0
     assert [split for split, _, _ in manifest["skipped"]] == ["test"]
 
@@ -326,7 +325,7 @@ def test_a_split_whose_images_are_all_bad(make_images, tmp_path):
 def test_a_prepared_folder_passes_the_check_before_training(make_images, tmp_path, task, box_format):
     root, records = make_images(12)
     records = [record._replace(phrases=tuple(f"a {label}" for label in record.labels)) for record in records]
-    prepare_images(lambda: records, root, tmp_path / "out", options(side=None, task=task, box_format=box_format))
+    prepare_images(records, root, tmp_path / "out", options(side=None, task=task, box_format=box_format))
     check_dataset(load_split(str(tmp_path / "out"), "train"), get_reward("R4"))
 
 
@@ -334,7 +333,7 @@ def test_it_streams(make_images, tmp_path):
     from datasets import load_dataset
 
     root, records = make_images(10, split="train")
-    prepare_images(lambda: records, root, tmp_path / "out", options())
+    prepare_images(records, root, tmp_path / "out", options())
     files = split_shards(tmp_path / "out", "train")
     assert len(files) > 1
     stream = load_dataset("parquet", data_files=files, split="train", streaming=True)
@@ -348,7 +347,7 @@ def test_datasets_reads_the_splits_from_the_card(make_images, tmp_path):
     from datasets import load_dataset
 
     root, records = make_images(30)
-    manifest = prepare_images(lambda: records, root, tmp_path / "out", options())
+    manifest = prepare_images(records, root, tmp_path / "out", options())
     loaded = load_dataset(str(tmp_path / "out"))
     assert {name: split.num_rows for name, split in loaded.items()} == {
         name: counts["rows"] for name, counts in manifest["splits"].items()
@@ -358,11 +357,11 @@ def test_datasets_reads_the_splits_from_the_card(make_images, tmp_path):
 def test_rows_of_one_image_share_its_image(make_images, tmp_path):
     root, records = make_images(6)
     whole = options(side=None, shard_megabytes=256, splits_from="hash", shares=(("train", 1.0),))
-    prepare_images(lambda: records, root, tmp_path / "one", whole)
+    prepare_images(records, root, tmp_path / "one", whole)
     labels = [f"finding {k}" for k in range(20)]
     many = [record._replace(boxes=[[8, 8, 40, 30]] * 20, labels=labels) for record in records]
     values = {**vars(whole), "task": "finding"}
-    prepare_images(lambda: many, root, tmp_path / "many", PrepareSettings(**values))
+    prepare_images(many, root, tmp_path / "many", PrepareSettings(**values))
     one, twenty = (sum(map(len, checksums(tmp_path / name).values())) for name in ("one", "many"))
     assert read_manifest(tmp_path / "many")["splits"]["train"]["rows"] == 120
     assert twenty < 2 * one
@@ -375,7 +374,7 @@ def test_real_images(shared_dir, tmp_path):
     root = shared_dir / "data" / "cxr_lungs"
     lines = [json.loads(line) for line in (root / "annotations.jsonl").read_text().splitlines()]
     manifest = prepare_images(
-        lambda: get_source("jsonl").read(str(root)), root, tmp_path / "out", options(side=128, image_format="jpeg")
+        get_source("jsonl").read(str(root)), root, tmp_path / "out", options(side=128, image_format="jpeg")
     )
     assert sum(counts["rows"] for counts in manifest["splits"].values()) == len(lines)
     assert manifest["vocabulary"] == sorted({label for line in lines for label in line["labels"]})
@@ -391,7 +390,7 @@ def test_resized_sizes_come_from_the_models_processor(make_images, tmp_path, mon
     monkeypatch.setattr("grounding_rewards.prepare.pipeline.load_processor", lambda model: Qwen2VLImageProcessor())
     root, records = make_images(3)
     values = options(side=None, model="a model", box_format="qwen2.5-vl")
-    prepare_images(lambda: records, root, tmp_path / "out", values)
+    prepare_images(records, root, tmp_path / "out", values)
     rows = rows_of(tmp_path / "out")
     # By hand: 96 / 28 = 3.43 rounds to 3, 64 / 28 = 2.29 to 2.
     assert {(row["resized_width"], row["resized_height"]) for row in rows} == {(84, 56)}
@@ -402,16 +401,16 @@ def test_what_a_bad_image_stopped_goes_on_without_it(make_images, tmp_path):
     root, records = make_images(20)
     records[15] = records[15]._replace(file="gone.png")
     with pytest.raises(ValueError, match=r"--bad-rows drop"):
-        prepare_images(lambda: records, root, tmp_path / "out", options())
+        prepare_images(records, root, tmp_path / "out", options())
     done = {path: path.stat().st_mtime_ns for path in (tmp_path / "out/data").glob("*.parquet")}
     assert done
-    manifest = prepare_images(lambda: records, root, tmp_path / "out", options(bad_rows="drop"))
+    manifest = prepare_images(records, root, tmp_path / "out", options(bad_rows="drop"))
     assert all(path.stat().st_mtime_ns == changed for path, changed in done.items())
     assert manifest["settings"]["bad_rows"] == "drop"
-    assert prepare_images(lambda: records, root, tmp_path / "whole", options(bad_rows="drop")) == manifest
+    assert prepare_images(records, root, tmp_path / "whole", options(bad_rows="drop")) == manifest
     assert checksums(tmp_path / "out") == checksums(tmp_path / "whole")
     # And nothing is left to do for the first command.
-    assert prepare_images(lambda: records, root, tmp_path / "out", options()) == manifest
+    assert prepare_images(records, root, tmp_path / "out", options()) == manifest
 
 
 def test_a_wrong_model_leaves_no_folder(make_images, tmp_path):
@@ -421,9 +420,9 @@ def test_a_wrong_model_leaves_no_folder(make_images, tmp_path):
     with pytest.raises(
         ValueError, match=r"Expected a folder or id of a model for --model, got .*no model' \(.*\)\. Name"
     ):
-        prepare_images(lambda: records, root, tmp_path / "out", options(model=nowhere))
+        prepare_images(records, root, tmp_path / "out", options(model=nowhere))
     assert not (tmp_path / "out").exists()
-    prepare_images(lambda: records, root, tmp_path / "out", options())
+    prepare_images(records, root, tmp_path / "out", options())
 
 
 def test_no_usable_image_at_all_is_an_error(make_images, tmp_path):
@@ -432,13 +431,13 @@ def test_no_usable_image_at_all_is_an_error(make_images, tmp_path):
     with pytest.raises(
         ValueError, match=r"at least one image that can be used, got 3 that cannot; the first is image-0"
     ):
-        prepare_images(lambda: gone, root, tmp_path / "out", options(bad_rows="drop"))
+        prepare_images(gone, root, tmp_path / "out", options(bad_rows="drop"))
     assert not list((tmp_path / "out").glob("data/*"))
     # The folder does not stand in the way once the images are there.
     (root / "gone").mkdir()
     for record in records:
         shutil.copy(root / record.file, root / "gone")
-    assert prepare_images(lambda: gone, root, tmp_path / "out", options(bad_rows="drop"))["skipped"] == []
+    assert prepare_images(gone, root, tmp_path / "out", options(bad_rows="drop"))["skipped"] == []
 
 
 def test_other_columns_are_carried_along(tmp_path):
@@ -451,7 +450,7 @@ def test_other_columns_are_carried_along(tmp_path):
     ]
     (tmp_path / "annotations.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     everything = options(shares=(("train", 1.0),))
-    prepare_images(lambda: read_jsonl(tmp_path), tmp_path, tmp_path / "out", everything)
+    prepare_images(read_jsonl(tmp_path), tmp_path, tmp_path / "out", everything)
     rows = sorted(load_split(str(tmp_path / "out"), "train"), key=lambda row: row["id"])
     assert [[row[name] for name in ("age", "view", "site")] for row in rows] == [
         [63.0, "PA", None],
@@ -469,7 +468,7 @@ def test_where_nothing_is_held_out_patients_are_drawn_and_it_is_said(make_images
     with pytest.warns(
         UserWarning, match=r"jsonl holds no image out: 80 % .* --split-shares draws others, --split train"
     ):
-        manifest = prepare_images(lambda: records, root, tmp_path / "out", options())
+        manifest = prepare_images(records, root, tmp_path / "out", options())
     rows = [row for split in manifest["splits"] for row in load_split(str(tmp_path / "out"), split)]
     sides = {(row["patient_id"], row["split"]) for row in rows}
     assert len(sides) == 20 == len({patient for patient, _ in sides})
@@ -477,7 +476,7 @@ def test_where_nothing_is_held_out_patients_are_drawn_and_it_is_said(make_images
     assert manifest["images_without_own_split"] == 40
     assert len(load_split(str(tmp_path / "out"), "all")) == 40
     # One split was asked for: nothing is drawn.
-    kept = prepare_images(lambda: records, root, tmp_path / "kept", options(split="train"))
+    kept = prepare_images(records, root, tmp_path / "kept", options(split="train"))
     assert set(kept["splits"]) == {"train"}
 
 
@@ -485,13 +484,13 @@ def test_a_patient_under_another_name_is_said(make_images, tmp_path):
     root, records = make_images(4, split="train")
     records = [record._replace(patient_id=None, extra={"PatientID": "p1"}) for record in records]
     with pytest.warns(UserWarning, match=r"'PatientID' of jsonl looks like the patient.* Rename it to patient_id"):
-        prepare_images(lambda: records, root, tmp_path / "out", options(split="train"))
+        prepare_images(records, root, tmp_path / "out", options(split="train"))
 
 
 def test_an_image_without_a_split_is_trained_on_where_others_are_held_out(make_images, tmp_path):
     root, records = make_images(30, split="test")
     records = [record._replace(split=None, patient_id=None) if k else record for k, record in enumerate(records)]
-    manifest = prepare_images(lambda: records, root, tmp_path / "out", options())
+    manifest = prepare_images(records, root, tmp_path / "out", options())
     assert {split: counts["images_with_rows"] for split, counts in manifest["splits"].items()} == {
         "train": 29,
         "test": 1,

@@ -41,7 +41,7 @@ COPIES = [("f00", "f01"), ("f02", "f03"), ("f04", "f05")]
 
 def prepare(folder, records, name="out", processes=1, **settings):
     settings = PrepareSettings("jsonl", "qwen3-vl", **{"shares": SHARES, **settings})
-    return prepare_images(lambda: records, folder, folder / name, settings, processes=processes)
+    return prepare_images(records, folder, folder / name, settings, processes=processes)
 
 
 def splits_of(folder, name="out"):

@@ -39,7 +39,7 @@ def folder(make_images, tmp_path):
         root, records = make_images(3)
         images = [record._replace(split="train", extra=extra or {}) for record in records]
         settings = PrepareSettings(**{"dataset": "jsonl", "box_format": "qwen3-vl", **values})
-        prepare_images(lambda: images, root, tmp_path / "out", settings)
+        prepare_images(images, root, tmp_path / "out", settings)
         return tmp_path / "out"
 
     return prepare

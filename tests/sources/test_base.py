@@ -14,7 +14,7 @@ from PIL import Image
 
 from grounding_rewards.prepare import PrepareSettings, prepare_images
 from grounding_rewards.sources import get_source
-from grounding_rewards.sources.base import passing_over, source_options
+from grounding_rewards.sources.base import Faults, source_options
 from grounding_rewards.sources.jsonl import read_jsonl
 from grounding_rewards.sources.tables import table_images
 
@@ -37,11 +37,12 @@ def write(root, lines):
 @pytest.mark.parametrize("broken", BROKEN, ids=[str(line[:20]) for line in BROKEN])
 def test_prepare_stops_at_a_line_or_leaves_it_out(tmp_path, broken):
     write(tmp_path, [json.dumps({**SOUND, "id": "1"}).encode(), broken, json.dumps({**SOUND, "id": "3"}).encode()])
-    read = functools.partial(read_jsonl, tmp_path)
     with pytest.raises(ValueError, match="line 2"):
-        prepare_images(read, tmp_path, tmp_path / "out", PrepareSettings("jsonl", "qwen3-vl"))
+        prepare_images(read_jsonl(tmp_path), tmp_path, tmp_path / "out", PrepareSettings("jsonl", "qwen3-vl"))
+    faults = Faults()
+    images = list(read_jsonl(tmp_path, faults=faults))
     settings = PrepareSettings("jsonl", "qwen3-vl", bad_rows="drop")
-    manifest = prepare_images(read, tmp_path, tmp_path / "out", settings)
+    manifest = prepare_images(images, tmp_path, tmp_path / "out", settings, unreadable=list(faults.messages))
     assert manifest["splits"]["train"]["images_with_rows"] == 2
     (fault,) = manifest["unreadable"]
     assert "line 2" in fault
@@ -243,11 +244,11 @@ def test_an_image_that_cannot_be_read_costs_no_other(tmp_path, name, write_folde
     read = functools.partial(get_source(name).read, str(tmp_path), **options)
     with pytest.raises(ValueError, match="Expected"):
         list(read())
-    with passing_over() as faults:
-        images = list(read())
+    faults = Faults()
+    images = list(read(faults=faults))
     assert sorted(Path(image.file).stem for image in images) == ["a", "c"]
     assert all(len(image.boxes) == 1 for image in images)
-    assert faults
+    assert faults.messages
     with pytest.raises(ValueError, match="Expected"):
         list(read())
 
@@ -257,16 +258,16 @@ def test_a_fault_of_no_image_stays_an_error(tmp_path):
     options = coco(tmp_path, broken={"image_id": 12})
     # The image of a row with too few cells is not sure where it is named behind others.
     (tmp_path / "t.csv").write_text("x,image_id\n1\n1,a\n")
-    with passing_over(), pytest.raises(ValueError, match="as in the header, in line 2"):
-        list(table_images(lambda name, rows: None, tmp_path / "t.csv", ("image_id", "x")))
-    with passing_over(), pytest.raises(ValueError, match="annotation 3 has image_id 12"):
-        list(get_source("coco").read(str(tmp_path), **options))
+    with pytest.raises(ValueError, match="as in the header, in line 2"):
+        list(table_images(lambda name, rows: None, tmp_path / "t.csv", ("image_id", "x"), faults=Faults()))
+    with pytest.raises(ValueError, match="annotation 3 has image_id 12"):
+        list(get_source("coco").read(str(tmp_path), faults=Faults(), **options))
 
 
 def test_an_option_that_is_missing_is_no_fault_of_images(tmp_path):
     voc(tmp_path)
-    with passing_over(), pytest.raises(ValueError, match="one_based"):
-        list(get_source("voc").read(str(tmp_path)))
+    with pytest.raises(ValueError, match="one_based"):
+        list(get_source("voc").read(str(tmp_path), faults=Faults()))
 
 
 @pytest.mark.parametrize(

@@ -95,19 +95,10 @@ def test_a_row_without_id(table):
 @given(images=st.lists(st.sampled_from("abcde"), max_size=30))
 def test_groups_hold_every_row_once_and_in_order(images):
     rows = [(line, (image, str(line))) for line, image in enumerate(images)]
-    groups = list(group_rows(iter(rows), iter(rows)))
-    assert sorted(row for _, group in groups for row in group) == rows
-    assert all(group == [row for row in rows if row[1][0] == image] for image, group in groups)
-    # In the order of the last row of each image
-    assert [group[-1][0] for _, group in groups] == sorted(group[-1][0] for _, group in groups)
-
-
-def test_an_image_is_let_go_with_its_last_row():
-    # So that memory holds one image at a time where rows are sorted
-    rows = iter([(1, ("a", "")), (2, ("a", "")), (3, ("b", ""))])
-    groups = group_rows(iter([(1, ("a", "")), (2, ("a", "")), (3, ("b", ""))]), rows)
-    assert next(groups)[0] == "a"
-    assert next(rows) == (3, ("b", ""))
+    groups = group_rows(rows, "image_id")
+    assert sorted(row for group in groups.values() for row in group) == rows
+    assert all(group == [row for row in rows if row[1][0] == image] for image, group in groups.items())
+    assert list(groups) == list(dict.fromkeys(images))
 
 
 @pytest.mark.parametrize("cells", [("1", "2", "3", ""), ("1", "2", "3", "x"), ("nan", "1", "1", "1"), ("1", "inf")])

@@ -220,7 +220,7 @@ def test_a_prepared_folder_trains(tiny_vlm, tmp_path, monkeypatch):
     Image.new("L", (160, 120), 40).save(tmp_path / "image.png")
     records = [AnnotatedImage(f"{k}", "image.png", [[30, 20, 90, 80]], ["mass"], split="train") for k in range(8)]
     settings = PrepareSettings("jsonl", "qwen2.5-vl", side=112, model=str(tiny_vlm))
-    prepare_images(lambda: records, tmp_path, tmp_path / "out", settings)
+    prepare_images(records, tmp_path, tmp_path / "out", settings)
     values = {"model_name_or_path": tiny_vlm, "dataset": tmp_path / "out", "max_steps": 1, "save_strategy": "no"}
     row = grpo(tmp_path / "run", **values).train_dataset[1]
     assert (row["image"].size, row["boxes"]) == ((112, 84), [[21, 14, 63, 56]])

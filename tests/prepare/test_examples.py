@@ -10,10 +10,15 @@ from hypothesis import strategies as st
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.prompts import format_instruction
-from grounding_rewards.prepare.examples import count_examples, planned_examples, with_negatives
+from grounding_rewards.prepare.examples import (
+    count_examples,
+    make_plan,
+    planned_examples,
+    prompt_of,
+    task_examples,
+    with_negatives,
+)
 from grounding_rewards.prepare.settings import PrepareSettings
-from grounding_rewards.prepare.survey import survey_images
-from grounding_rewards.prepare.tasks import prompt_of, task_examples
 
 A, B, C = [0, 0, 10, 10], [20, 20, 30, 30], [40, 40, 60, 60]
 IMAGES = [
@@ -30,7 +35,7 @@ def settings(**values):
 
 
 def rows_of(images, **values):
-    plan = survey_images(images, settings(**values)).plan
+    plan = make_plan(images, settings(**values))
     return [row for image in images for row in task_examples(image, plan)]
 
 
@@ -146,8 +151,8 @@ def test_images_with_ignored_regions_are_no_negatives():
 def test_wording_depends_on_id_and_seed_alone(seed, name):
     image = AnnotatedImage(name, "1.png", [A], ["mass"])
     one = settings(seed=seed)
-    (row,) = task_examples(image, survey_images([image], one).plan)
-    (again,) = task_examples(image, survey_images([IMAGES[1], image], one).plan)
+    (row,) = task_examples(image, make_plan([image], one))
+    (again,) = task_examples(image, make_plan([IMAGES[1], image], one))
     assert prompt_of(row, one) == prompt_of(again, one)
 
 
@@ -155,7 +160,7 @@ def test_wording_varies_unless_it_should_not():
     images = [AnnotatedImage(str(n), "1.png", [A], ["mass"]) for n in range(40)]
     for one_wording, expected in ((False, 4), (True, 1)):
         asked = settings(one_wording=one_wording)
-        plan = survey_images(images, asked).plan
+        plan = make_plan(images, asked)
         assert len({str(prompt_of(row, asked)) for image in images for row in task_examples(image, plan)}) == expected
 
 
@@ -193,10 +198,10 @@ def test_small_boxes_make_no_negatives():
         AnnotatedImage("broken", "4.png", [[9, 5, 5, 30]], ["mass"]),
     ]
     asked = settings(smallest_box=5, task="finding", negatives=0.9)
-    survey = survey_images(images, asked)
-    assert survey.facts["boxes_drawn"] == {"mass": 2}
+    plan = make_plan(images, asked)
+    assert plan.facts["boxes_drawn"] == {"mass": 2}
     # A box of no area is broken, not small: it is refused where images are written.
-    assert survey.facts["small_boxes"] == {"boxes": 2, "images": 2, "without_other": 1}
+    assert plan.facts["small_boxes"] == {"boxes": 2, "images": 2, "without_other": 1}
     assert [(row["id"], row["boxes"]) for row in rows_of(images, smallest_box=5)] == [
         ("beside", [A]),
         ("normal", []),
@@ -230,11 +235,11 @@ def test_the_share_of_images_without_findings(positive, normal, share):
     images = [AnnotatedImage(f"p{k}", "1.png", [A], ["mass"], split="train") for k in range(positive)]
     images += [AnnotatedImage(f"n{k}", "1.png", [], [], split="train") for k in range(normal)]
     images += [AnnotatedImage(f"t{k}", "1.png", [], [], split="test") for k in range(5)]
-    survey = with_negatives(lambda: images, survey_images(images, settings(negatives=share)))
-    counts = count_examples(images, survey)
+    plan = with_negatives(make_plan(images, settings(negatives=share)))
+    counts = count_examples(plan)
     kept = counts["train"].negatives
     assert kept == min(normal, round(positive * share / (1 - share)))
-    assert survey.facts["negatives_left_out"] == normal - kept
+    assert plan.facts["negatives_left_out"] == normal - kept
     assert (counts["train"].images, counts["test"].negatives) == (positive + kept, 5)
 
 
@@ -245,7 +250,7 @@ def test_a_share_is_chosen_by_hash_and_of_train_alone():
 
     def kept(images, seed=0):
         chosen = settings(negatives=0.5, seed=seed)
-        planned = planned_examples(images, with_negatives(lambda: images, survey_images(images, chosen)))
+        planned = planned_examples(with_negatives(make_plan(images, chosen)))
         return [image.id for image, _ in planned]
 
     assert kept(images) == kept(images) != kept(images, 1)
@@ -291,7 +296,7 @@ def test_a_template_of_ones_own():
     template = 'Where is {finding}? {format}\nAs in {"a": 1}.'
     asked = settings(task="finding", template=template, negatives=0.0)
     image = AnnotatedImage("image", "1.png", [A], ["{format} mass"])
-    (row,) = task_examples(image, survey_images([image], asked).plan)
+    (row,) = task_examples(image, make_plan([image], asked))
     # A finding's own braces are no placeholder, and neither is JSON.
     expected = f'Where is {{format}} mass? {format_instruction("qwen3-vl")}\nAs in {{"a": 1}}.'
     assert prompt_of(row, asked)[0]["content"] == [{"type": "image"}, {"type": "text", "text": expected}]
