@@ -143,8 +143,10 @@ class PrepareOptions:
 
     def settings(self, dataset: str) -> PrepareSettings:
         """What decides the content of the folder, read from the texts of the command line."""
-        given: dict[str, Any] = {one.name: getattr(self, one.name, None) for one in fields(PrepareSettings)}
-        given |= {
+        values: dict[str, Any] = {
+            setting.name: getattr(self, setting.name, None) for setting in fields(PrepareSettings)
+        }
+        values |= {
             "dataset": dataset,
             "split": self.split and split_name(self.split),
             "box_format": box_format_from_option(self.box_format),
@@ -153,7 +155,7 @@ class PrepareOptions:
             "shares": _shares(self.split_shares),
             "window": _window(self.window),
         }
-        return PrepareSettings(**given)
+        return PrepareSettings(**values)
 
 
 def run(dataset: str, /, *, options: PrepareOptions) -> int:
@@ -191,7 +193,7 @@ def _prepare(name: str, options: PrepareOptions) -> dict[str, Any]:
     check_workers(options.processes)
     settings = options.settings(name)
     read = get_source(name).read
-    given = source_options(read, options.option)
+    source_arguments = source_options(read, options.option)
     with stage_progress() as progress:
 
         def count(images: Iterable[AnnotatedImage]) -> Iterator[AnnotatedImage]:
@@ -201,8 +203,8 @@ def _prepare(name: str, options: PrepareOptions) -> dict[str, Any]:
 
         faults = Faults() if settings.bad_rows == "drop" else None
         if faults is not None and "faults" in inspect.signature(read).parameters:
-            given["faults"] = faults
-        images = list(count(read(str(options.root), split=settings.split, **given)))
+            source_arguments["faults"] = faults
+        images = list(count(read(str(options.root), split=settings.split, **source_arguments)))
         return prepare_images(
             images,
             options.root,
@@ -249,33 +251,39 @@ def print_summary(out: Path, manifest: Mapping[str, Any]) -> None:
     say(f"card: {out / 'README.md'}")
 
 
-def _print_counts(counted: Mapping[str, Any]) -> None:
-    for split, counts in counted["splits"].items():
+def _print_counts(counts_by_split: Mapping[str, Any]) -> None:
+    for split, counts in counts_by_split["splits"].items():
         shards = f", {len(counts['shards'])} shards" if "shards" in counts else ""
         print(
             f"{split}: {counts['images_with_rows']} images, {counts['rows']} rows, {counts['negatives']} without boxes"
             f" ({counts['negatives'] / max(counts['rows'], 1):.1%}), {sum(counts['boxes'].values())} boxes{shards}"
         )
-    for sentence in left_out_sentences(counted):
+    for sentence in left_out_sentences(counts_by_split):
         say(sentence)
 
 
-def _print_dry_run(counted: Mapping[str, Any]) -> None:
-    _print_counts(counted)
-    _print_findings(counted)
-    if faults := counted["unreadable"]:
+def _print_dry_run(counts: Mapping[str, Any]) -> None:
+    _print_counts(counts)
+    _print_findings(counts)
+    if faults := counts["unreadable"]:
         print(f"{len(faults)} images cannot be read and would be left out")
-    if note := counted["source"]["note"]:
+    if note := counts["source"]["note"]:
         say(f"note: {note}")
     print("Nothing was written. Copies among the images are looked for when they are prepared.")
 
 
-def _print_findings(counted: Mapping[str, Any]) -> None:
+def _print_findings(counts: Mapping[str, Any]) -> None:
     """Rows with each finding, and boxes of it, a column for each split."""
-    splits = counted["splits"].values()
-    head = ["finding", *(f"{split}: rows, boxes" for split in counted["splits"])]
+    splits = counts["splits"].values()
+    head = ["finding", *(f"{split}: rows, boxes" for split in counts["splits"])]
     cells = [
-        [label, *(f"{one['rows_with'].get(label, 0)}, {one['boxes'].get(label, 0)}" for one in splits)]
-        for label in counted["vocabulary"]
+        [
+            label,
+            *(
+                f"{split_counts['rows_with'].get(label, 0)}, {split_counts['boxes'].get(label, 0)}"
+                for split_counts in splits
+            ),
+        ]
+        for label in counts["vocabulary"]
     ]
     output_console(120).print(Table(head, cells).rich())

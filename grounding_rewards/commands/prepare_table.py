@@ -66,7 +66,7 @@ def run(
             bad_rows=bad_rows,
             on_progress=progress,
         )
-    written = f", {table['images']} images written to {out / IMAGES}" if table["images"] else ""
-    print(f"{table['path']}: {table['rows']} rows, {table['negatives']} without boxes{written}")
+    image_note = f", {table['images']} images written to {out / IMAGES}" if table["images"] else ""
+    print(f"{table['path']}: {table['rows']} rows, {table['negatives']} without boxes{image_note}")
     print("\n".join(table["lines"]))
     return 0

@@ -89,18 +89,22 @@ def check_dataset(
         row 0 (id -): box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl, IoU 0.25 with itself
     """
     rows = _all_rows(dataset, name, needs_format=reward.box_format is None)
-    problems = {number: found for number, row in enumerate(rows) if (found := list(row_problems(row, reward)))}
+    problems = {
+        number: row_faults for number, row in enumerate(rows) if (row_faults := list(row_problems(row, reward)))
+    }
     gold = _gold(
         chain.from_iterable(_references(number, row) for number, row in enumerate(rows) if number not in problems),
         reward,
     )
-    for one in gold:
-        if found := [one.reader + problem for problem in _gold_problems(one, reward)]:
-            problems.setdefault(one.number, []).extend(found)
+    for gold_row in gold:
+        if row_faults := [gold_row.reader + problem for problem in _gold_problems(gold_row, reward)]:
+            problems.setdefault(gold_row.number, []).extend(row_faults)
     expected = f"ground truth that earns the full reward {reward.__name__}"
-    kept = without_bad_rows(dataset, problems, expected, name, bad_rows)
-    _warn_of_coarse_rows([one for one in gold if one.number not in problems], reward, name, kept.num_rows)
-    return kept
+    sound_rows = without_bad_rows(dataset, problems, expected, name, bad_rows)
+    _warn_of_coarse_rows(
+        [gold_row for gold_row in gold if gold_row.number not in problems], reward, name, sound_rows.num_rows
+    )
+    return sound_rows
 
 
 def check_rows(dataset: Dataset, *, name: str = "train_dataset", bad_rows: str = "refuse") -> Dataset:
@@ -129,7 +133,7 @@ def check_rows(dataset: Dataset, *, name: str = "train_dataset", bad_rows: str =
         row 0 (id -): box 0 is [10, 10, 50, 50], outside the image of 40 x 60
     """
     rows = _all_rows(dataset, name, needs_format=False)
-    problems = {number: found for number, row in enumerate(rows) if (found := list(row_problems(row)))}
+    problems = {number: row_faults for number, row in enumerate(rows) if (row_faults := list(row_problems(row)))}
     several_images = "images" in dataset.column_names
     for number, row in enumerate(dataset.with_format(None).select_columns("prompt")):
         problem = prompt_problem(row["prompt"], several_images=several_images)
@@ -186,7 +190,7 @@ def without_bad_rows(
     ids = dataset["id"][:] if "id" in dataset.column_names else ["-"] * dataset.num_rows
     if bad_rows == "refuse" or len(problems) == len(ids):
         raise bad_rows_error(problems, ids, expected, name, f"{remedy}, or go on without them by bad_rows: drop")
-    said_dropped(len(problems), f"{len(ids)} rows of {name}", _named(problems, ids))
+    said_dropped(len(problems), f"{len(ids)} rows of {name}", _problem_lines(problems, ids))
     return dataset.select([number for number in range(len(ids)) if number not in problems])
 
 
@@ -215,14 +219,14 @@ def with_each(
         >>> with_each(images, ["1", "2"], int, "numbers", "train_dataset", "refuse")[1]
         [1, 2]
     """
-    made: list[_Made] = []
+    results: list[_Made] = []
     problems: dict[int, list[str]] = {}
     for number, value in enumerate(values):
         try:
-            made.append(make(value))
+            results.append(make(value))
         except ValueError as error:
             problems[number] = [str(error)]
-    return without_bad_rows(dataset, problems, expected, name, bad_rows), made
+    return without_bad_rows(dataset, problems, expected, name, bad_rows), results
 
 
 def said_dropped(count: int, of: str, lines: Iterable[str]) -> None:
@@ -233,11 +237,11 @@ def said_dropped(count: int, of: str, lines: Iterable[str]) -> None:
     )
 
 
-def _named(problems: Mapping[int, Sequence[str]], ids: Sequence[Any]) -> list[str]:
+def _problem_lines(problems: Mapping[int, Sequence[str]], ids: Sequence[Any]) -> list[str]:
     """A line for each bad row; rows that share a problem are named in one line where they are many."""
     rows_of: dict[str, list[int]] = {}
-    for number, found in sorted(problems.items()):
-        rows_of.setdefault("; ".join(found), []).append(number)
+    for number, sentences in sorted(problems.items()):
+        rows_of.setdefault("; ".join(sentences), []).append(number)
     lines = {}
     for sentence, numbers in rows_of.items():
         if len(numbers) > _FEW_ROWS:
@@ -253,9 +257,9 @@ def _many_rows(numbers: Sequence[int], ids: Sequence[Any]) -> str:
     >>> _many_rows([0, 1, 2, 4, 6], "abcdefg")
     'rows 0 to 2, 4, 6 (ids a, b, c, …)'
     """
-    known = {*numbers}
-    starts = [k for k in numbers if k - 1 not in known]
-    ends = [k for k in numbers if k + 1 not in known]
+    known_numbers = {*numbers}
+    starts = [k for k in numbers if k - 1 not in known_numbers]
+    ends = [k for k in numbers if k + 1 not in known_numbers]
     runs = [str(start) if start == end else f"{start} to {end}" for start, end in zip(starts, ends, strict=True)]
     return f"rows {', '.join(runs)} (ids {', '.join(str(ids[k]) for k in numbers[:_FEW_ROWS])}, …)"
 
@@ -265,7 +269,7 @@ ROW_PARTS = ("sizes", "lists", "labels", "boxes", "format")
 
 
 def row_problems(
-    row: Mapping[str, Any], reward: GroundingReward | None = None, about: Collection[str] = ROW_PARTS
+    row: Mapping[str, Any], reward: GroundingReward | None = None, parts: Collection[str] = ROW_PARTS
 ) -> Iterator[str]:
     """Why a row cannot be right, one sentence each; nothing for a sound row.
 
@@ -274,49 +278,49 @@ def row_problems(
     Args:
         row: one row; `image_size` holds the size of its image where the dataset has images.
         reward: decides the box format where the row does not; None looks at the name alone, where the row has one.
-        about: of :data:`ROW_PARTS`: sizes of the image; columns of boxes that are no lists; labels that are not one for
+        parts: of :data:`ROW_PARTS`: sizes of the image; columns of boxes that are no lists; labels that are not one for
             each box; boxes that cannot be reference boxes, of any image where no size is known; the box format.
 
     Example:
         >>> list(row_problems({"boxes": [[5, 5, 2, 9]], "labels": [], "width": 40, "height": 60}))
         ['0 labels for 1 boxes', 'box 0 is [5, 5, 2, 9], which has no area as x1, y1, x2, y2']
-        >>> list(row_problems({"boxes": "none", "reader_boxes": [[], None]}, about=["lists"]))
+        >>> list(row_problems({"boxes": "none", "reader_boxes": [[], None]}, parts=["lists"]))
         ["boxes is 'none', not a list", 'reader 1: boxes is None, not a list']
-        >>> list(row_problems({"boxes": [], "reader_labels": [["mass"]]}, about=["labels"]))
+        >>> list(row_problems({"boxes": [], "reader_labels": [["mass"]]}, parts=["labels"]))
         ['reader_labels without reader_boxes']
     """
-    if "sizes" in about:
+    if "sizes" in parts:
         yield from _size_problems(row)
     if broken := list(_list_problems(row)):
-        yield from broken if "lists" in about else ()
+        yield from broken if "lists" in parts else ()
         return
-    if "labels" in about:
+    if "labels" in parts:
         yield from _label_count_problems(row)
-    if "boxes" in about:
+    if "boxes" in parts:
         drawings = [("", row.get("boxes") or ()), ("ignore_boxes: ", row.get("ignore_boxes") or ())]
         drawings += [(f"reader {index}: ", boxes) for index, boxes in enumerate(row.get("reader_boxes") or ())]
         for prefix, boxes in drawings:
             for index, box in enumerate(boxes):
                 if problem := _box_problem(box, row.get("width"), row.get("height")):
                     yield f"{prefix}box {index} {problem}"
-    if "format" in about:
+    if "format" in parts:
         yield from _format_problems(row, reward)
         if reward is not None and reward.compares_labels:
             column = "labels" if row.get("reader_boxes") is None else "reader_labels"
             if (labels := row.get(column)) is None:
                 yield f"{column} is missing, which the reward compares"
                 return
-            named = labels if column == "labels" else list(chain.from_iterable(filter(None, labels)))
-            if blank := sum(map(is_blank, named)):
+            row_labels = labels if column == "labels" else list(chain.from_iterable(filter(None, labels)))
+            if blank := sum(map(is_blank, row_labels)):
                 verb = "is" if blank == 1 else "are"
-                yield f"{blank} of {len(named)} in {column} {verb} blank, which the reward compares"
+                yield f"{blank} of {len(row_labels)} in {column} {verb} blank, which the reward compares"
 
 
 def _list_problems(row: Mapping[str, Any]) -> Iterator[str]:
     readers, ignored = row.get("reader_boxes"), row.get("ignore_boxes")
     # As the reward takes it: where each reader drew there need be no other boxes.
-    stated = row.get("boxes") is not None or not (_is_list(readers) and readers)
-    if stated and not _is_list(row.get("boxes")):
+    needs_boxes = row.get("boxes") is not None or not (_is_list(readers) and readers)
+    if needs_boxes and not _is_list(row.get("boxes")):
         yield f"boxes is {row.get('boxes')!r:.200}, not a list"
     if readers is not None and not (_is_list(readers) and readers):
         yield (
@@ -346,11 +350,11 @@ def _label_count_problems(row: Mapping[str, Any]) -> Iterator[str]:
             yield f"{prefix}{count} labels for {len(boxes)} boxes"
     if row.get("labels") is None and of_readers is None:
         # One for each box under a wrong name; a single word may name the image.
-        named = (
+        label_columns = (
             name for name in _LIKE_LABELS if _is_list(row.get(name)) and len(row[name]) == len(row.get("boxes") or ())
         )
-        if (other := next(named, None)) and row["boxes"]:
-            yield f"labels is missing, and {other} has one for each box: call it labels"
+        if (column := next(label_columns, None)) and row["boxes"]:
+            yield f"labels is missing, and {column} has one for each box: call it labels"
     if of_readers is not None and readers is None:
         yield "reader_labels without reader_boxes"
 
@@ -392,7 +396,8 @@ def bad_rows_error(
     """
     return ValueError(
         f"Expected {expected} in every row for {name}, got {len(problems)} bad "
-        f"{'row' if len(problems) == 1 else 'rows'} of {len(ids)}. {remedy}:\n" + "\n".join(_named(problems, ids))
+        f"{'row' if len(problems) == 1 else 'rows'} of {len(ids)}. {remedy}:\n"
+        + "\n".join(_problem_lines(problems, ids))
     )
 
 
@@ -406,8 +411,8 @@ def _references(number: int, row: Mapping[str, Any]) -> Iterator[_Reference]:
         return
     labels = row.get("reader_labels")
     for index, boxes in enumerate(row["reader_boxes"]):
-        own = {"boxes": boxes, "labels": None if labels is None else labels[index]}
-        yield number, f"reader {index}: ", {**row, **own, "reader_boxes": None, "reader_labels": None}
+        reader_columns = {"boxes": boxes, "labels": None if labels is None else labels[index]}
+        yield number, f"reader {index}: ", {**row, **reader_columns, "reader_boxes": None, "reader_labels": None}
 
 
 def gold_problems(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) -> list[list[str]]:
@@ -426,7 +431,7 @@ def gold_problems(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) ->
         >>> gold_problems([image], gr.get_reward("R4", box_format="qwen3-vl"))[0][0]
         'box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl, IoU 0.25 with itself'
     """
-    return [list(_gold_problems(one, reward)) for one in _gold([(0, "", row) for row in rows], reward)]
+    return [list(_gold_problems(gold_row, reward)) for gold_row in _gold([(0, "", row) for row in rows], reward)]
 
 
 def rows_with_sizes(dataset: Dataset) -> Iterator[dict[str, Any]]:
@@ -566,15 +571,16 @@ def _gold(references: Iterable[_Reference], reward: GroundingReward) -> list[_Go
     scored = reader.details(completions=[gold_answer(row, _box_format(row, reward)) for row in rows], **columns)
     gt = [row["boxes"] for row in rows]
 
-    def earned(boxes: Sequence[Any], labels: Sequence[Any]) -> list[float]:
+    def rewards_of(boxes: Sequence[Any], labels: Sequence[Any]) -> list[float]:
         if not reward.compares_labels:
             return reward.score_many(boxes, gt)
         return reward.score_many(boxes, gt, pred_labels=labels, gt_labels=[row["labels"] for row in rows])
 
-    full = earned(gt, [row.get("labels") for row in rows])
-    rounded = earned([one.parsed.boxes for one in scored], [one.parsed.labels for one in scored])
+    full = rewards_of(gt, [row.get("labels") for row in rows])
+    rounded = rewards_of([completion.parsed.boxes for completion in scored], [one.parsed.labels for one in scored])
     return [
-        _Gold(*one, *earning) for one, earning in zip(references, zip(scored, full, rounded, strict=True), strict=True)
+        _Gold(*reference, *earning)
+        for reference, earning in zip(references, zip(scored, full, rounded, strict=True), strict=True)
     ]
 
 
@@ -588,7 +594,7 @@ def _gold_problems(gold: _Gold, reward: GroundingReward) -> Iterator[str]:
         return
     if not reward.judges_boxes or (len(gt) and scored.reward >= 1.0 - _TOLERANCE):
         return
-    earned = f"its own boxes written in {box_format.name} earn {scored.reward:.2g} of {full:.2g}"
+    earnings = f"its own boxes written in {box_format.name} earn {scored.reward:.2g} of {full:.2g}"
     if scored.explanation.fn:
         for index in sorted(set(range(len(gt))) - {match[1] for match in scored.explanation.matches}):
             yield f"box {index} {_loss(row, gt[index : index + 1], read[index : index + 1], box_format)}" + (
@@ -596,39 +602,41 @@ def _gold_problems(gold: _Gold, reward: GroundingReward) -> Iterator[str]:
                 if reward.compares_labels
                 else ""
             )
-        yield earned
+        yield earnings
     # The full reward is 1 for R1 to R5; a user's own reward may have another maximum, but not 0.
     elif len(gt) and full <= 0:
         yield f"its own boxes earn {full:.4g}, so that nothing could be learned from it"
     # More is lost than the rounding of the coordinates explains.
     elif scored.reward < gold.rounded - _TOLERANCE:
-        yield f"{earned} ({scored.reason})"
+        yield f"{earnings} ({scored.reason})"
 
 
 def _loss(row: Mapping[str, Any], box: Boxes, read: Boxes, box_format: BoxFormat) -> str:
     """Why one box, (1, 4), is not found again."""
     size = " x ".join(f"{side:.3g}" for side in box[0, 2:] - box[0, :2])
-    why = f"does not survive the rounding of {box_format.name}"
+    reason = f"does not survive the rounding of {box_format.name}"
     if box_format.space.frame == "cropped":
         frame = space_frame(box_format.space, row["width"], row["height"])
         crop = np.broadcast_to(frame.origin, (1, 4)) + np.array([[0.0, 0.0, 1.0, 1.0]]) * frame.size
         outside = 1.0 - pairwise_ioa(crop, box)[0, 0]
         if outside > _TOLERANCE:
-            why = f"lies {outside:.0%} outside {crop[0].tolist()}, all that {box_format.name} sees of the image"
-    return f"({size} pixels) {why}, IoU {pairwise_iou(read, box)[0, 0]:.2f} with itself"
+            reason = f"lies {outside:.0%} outside {crop[0].tolist()}, all that {box_format.name} sees of the image"
+    return f"({size} pixels) {reason}, IoU {pairwise_iou(read, box)[0, 0]:.2f} with itself"
 
 
 def _warn_of_coarse_rows(gold: Sequence[_Gold], reward: GroundingReward, name: str, rows: int) -> None:
     """Warn once where the rounding of the format costs much although every box is found again."""
-    coarse = [one for one in gold if one.row["boxes"] and one.scored.reward < _FINE_ENOUGH * one.full]
+    coarse = [
+        gold_row for gold_row in gold if gold_row.row["boxes"] and gold_row.scored.reward < _FINE_ENOUGH * gold_row.full
+    ]
     if not (reward.judges_boxes and coarse):
         return
     worst = min(coarse, key=lambda one: one.scored.reward / one.full)
     warnings.warn(
         f"The box format {_box_format(worst.row, reward).name} cannot hold some boxes of {name} closely: in "
-        f"{len({one.number for one in coarse})} of {rows} rows the right answer earns less than {_FINE_ENOUGH:.0%} of "
-        f"the full reward {reward.__name__}, at worst {worst.scored.reward:.2g} of {worst.full:.2g} in row "
-        f"{worst.number} (id {worst.row.get('id', '-')}), where a box has IoU "
+        f"{len({gold_row.number for gold_row in coarse})} of {rows} rows the right answer earns less than "
+        f"{_FINE_ENOUGH:.0%} of the full reward {reward.__name__}, at worst {worst.scored.reward:.2g} of "
+        f"{worst.full:.2g} in row {worst.number} (id {worst.row.get('id', '-')}), where a box has IoU "
         f"{min(worst.scored.explanation.ious):.2f} with itself.",
         PackageWarning,
         stacklevel=3,

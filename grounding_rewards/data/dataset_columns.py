@@ -102,42 +102,42 @@ def add_prompts(dataset: Dataset, box_format: str | Mapping[str, Any] | BoxForma
         >>> add_prompts(images, "paligemma")[0]["prompt"][0]["content"][1]["text"]
         'detect mass ; nodule'
     """
-    plain = dataset.with_format(None)
+    unformatted = dataset.with_format(None)
     columns = {
-        name: plain[name][:]
+        name: unformatted[name][:]
         for name in ("prompt", LOOKED_FOR, "labels", "reader_labels", "box_format")
         if name in dataset.column_names
     }
     prompts = column_of(columns, "prompt", dataset.num_rows)
-    rest = dataset.remove_columns(LOOKED_FOR) if LOOKED_FOR in columns else dataset
+    images = dataset.remove_columns(LOOKED_FOR) if LOOKED_FOR in columns else dataset
     if prompts is not None and not any(prompt is None or isinstance(prompt, str) for prompt in prompts):
-        return rest
-    found = [*columns.get("labels", ()), *chain.from_iterable(filter(None, columns.get("reader_labels", ())))]
-    labels = chain.from_iterable(filter(None, found))
+        return images
+    label_lists = [*columns.get("labels", ()), *chain.from_iterable(filter(None, columns.get("reader_labels", ())))]
+    labels = chain.from_iterable(filter(None, label_lists))
     # What is no label is left to the checks.
     everything = prompt_order(label for label in labels if isinstance(label, str) and label.strip())
-    written: dict[str, Any] = {}
+    made_prompts: dict[str, Any] = {}
 
-    def asked(number: int) -> Any:
-        own = None if prompts is None else prompts[number]
-        if own is not None:
-            return None if prompt_problem(own) else conversation(own)
-        wanted = columns[LOOKED_FOR][number] if LOOKED_FOR in columns else everything
+    def row_prompt(number: int) -> Any:
+        stated_prompt = None if prompts is None else prompts[number]
+        if stated_prompt is not None:
+            return None if prompt_problem(stated_prompt) else conversation(stated_prompt)
+        findings = columns[LOOKED_FOR][number] if LOOKED_FOR in columns else everything
         fmt = box_format if box_format is not None else columns.get("box_format", [None] * (number + 1))[number]
-        if not wanted or (fmt is None and "box_format" not in columns):
+        if not findings or (fmt is None and "box_format" not in columns):
             raise ValueError(
                 "Expected a prompt, or labels and a box format to make one of, in every row, got none in row "
                 f"{number}. Add the column prompt, or labels and box_format."
             )
-        key = repr((wanted, fmt))
-        if key not in written:
+        key = repr((findings, fmt))
+        if key not in made_prompts:
             try:
-                written[key] = task_prompt("detection", wanted, fmt)
+                made_prompts[key] = task_prompt("detection", findings, fmt)
             except ValueError:
-                written[key] = None
-        return written[key]
+                made_prompts[key] = None
+        return made_prompts[key]
 
-    return _with_column(rest, "prompt", [asked(number) for number in range(dataset.num_rows)])
+    return _with_column(images, "prompt", [row_prompt(number) for number in range(dataset.num_rows)])
 
 
 def _with_column(dataset: Dataset, name: str, values: list[Any]) -> Dataset:
@@ -239,10 +239,10 @@ def light_rows(dataset: Dataset) -> list[dict[str, Any]]:
 
     rows = rows_without_images(dataset, "prompt")
     if "prompt" in dataset.column_names:
-        for row, asked in zip(rows, dataset.select_columns("prompt").to_list(), strict=True):
-            if prompt_problem(asked["prompt"]) is None and asked["prompt"] is not None:
+        for row, prompt_row in zip(rows, dataset.select_columns("prompt").to_list(), strict=True):
+            if prompt_problem(prompt_row["prompt"]) is None and prompt_row["prompt"] is not None:
                 # Many images are asked in the same words.
-                row["asked"] = sys.intern(prompt_words(asked["prompt"]))
+                row["asked"] = sys.intern(prompt_words(prompt_row["prompt"]))
     if isinstance(dataset.features.get("image"), Image):
         for row, image in zip(rows, stored_images(dataset), strict=True):
             # Images stored in a parquet file keep the name of a file that may be elsewhere.

@@ -50,8 +50,8 @@ def _order(order: str, words: str) -> Claim:
     return Claim("order", order, re.compile(words, re.IGNORECASE), lambda fmt: fmt.order == order)
 
 
-def _space(says: str, words: str, *prefixes: str) -> Claim:
-    return Claim("space", says, re.compile(words, re.IGNORECASE), lambda fmt: fmt.space.name in prefixes)
+def _space(words_for_message: str, words: str, *prefixes: str) -> Claim:
+    return Claim("space", words_for_message, re.compile(words, re.IGNORECASE), lambda fmt: fmt.space.name in prefixes)
 
 
 CLAIMS = (
@@ -96,11 +96,13 @@ def prompt_contradictions(prompt: str, box_format: BoxFormat) -> Iterator[str]:
             by_kind.setdefault(claim.kind, []).append(claim)
     for kind, claims in by_kind.items():
         if not any(claim.agrees(box_format) for claim in claims):
-            says = " or ".join(claim.says for claim in claims)
-            own = {"order": box_format.order, "space": box_format.space.name, "syntax": box_format.layout.item}.get(
-                kind, "boxes"
-            )
-            yield f"the prompt asks for the {kind} {says}, {box_format.name} has {own}"
+            claimed_words = " or ".join(claim.says for claim in claims)
+            format_value = {
+                "order": box_format.order,
+                "space": box_format.space.name,
+                "syntax": box_format.layout.item,
+            }.get(kind, "boxes")
+            yield f"the prompt asks for the {kind} {claimed_words}, {box_format.name} has {format_value}"
 
 
 def told_box(
@@ -124,8 +126,8 @@ def told_box(
         ''
     """
     numbers, readings = told_readings(prompt, boxes, size, resized)
-    for told in readings.values():
-        first = np.flatnonzero(told.any(axis=1))
+    for is_box in readings.values():
+        first = np.flatnonzero(is_box.any(axis=1))
         if len(first):
             return ", ".join(numbers[first[0] : first[0] + 4])
     return ""
@@ -147,12 +149,12 @@ def told_readings(
         >>> [name for name, told in readings.items() if told.any()]
         ['0 to 1000 as xyxy']
     """
-    found = list(_NUMBER.finditer(text))
-    if len(found) < 4 or not boxes:
-        return [one[0] for one in found], {}
-    numbers = np.array([float(one[0]) for one in found])
+    matches = list(_NUMBER.finditer(text))
+    if len(matches) < 4 or not boxes:
+        return [match[0] for match in matches], {}
+    numbers = np.array([float(match[0]) for match in matches])
     # The last digit may be rounded either way.
-    slack = np.array([1.0 if one[1] is None else 10.0 ** -len(one[1]) for one in found])
+    slack = np.array([1.0 if match[1] is None else 10.0 ** -len(match[1]) for match in matches])
     windows = np.lib.stride_tricks.sliding_window_view(numbers, 4)
     slacks = np.lib.stride_tricks.sliding_window_view(slack, 4)
     parts = as_box_array(boxes) / np.array([*size, *size])
@@ -162,10 +164,10 @@ def told_readings(
         # Whole numbers say nothing of parts.
         fine = slacks <= 0.02 * max(frame)
         for order in ORDERS:
-            written = from_xyxy(parts * np.array([*frame, *frame]), order)
-            near = (np.abs(windows[:, None] - written) <= 1.001 * slacks[:, None]) & fine[:, None]
-            readings[f"{name} as {order}"] = np.asarray(near.all(axis=-1))
-    return [one[0] for one in found], readings
+            written_boxes = from_xyxy(parts * np.array([*frame, *frame]), order)
+            is_near = (np.abs(windows[:, None] - written_boxes) <= 1.001 * slacks[:, None]) & fine[:, None]
+            readings[f"{name} as {order}"] = np.asarray(is_near.all(axis=-1))
+    return [match[0] for match in matches], readings
 
 
 def told_count(prompt: str) -> int | None:
@@ -177,9 +179,9 @@ def told_count(prompt: str) -> int | None:
         >>> told_count("Find boxes.") is None
         True
     """
-    said = (before or behind for before, behind in _COUNTED.findall(prompt))
-    found = {_NUMERALS.get(one) or int(one) for one in map(str.casefold, said)}
-    return found.pop() if len(found) == 1 else None
+    numerals = (before or behind for before, behind in _COUNTED.findall(prompt))
+    counts = {_NUMERALS.get(numeral) or int(numeral) for numeral in map(str.casefold, numerals)}
+    return counts.pop() if len(counts) == 1 else None
 
 
 def told_nothing(prompt: str) -> str:
@@ -193,8 +195,10 @@ def told_nothing(prompt: str) -> str:
     """
     if not _DENIAL.search(prompt):
         return ""
-    sentences = (one.strip() for one in re.split(r"[.;!?\n]+(?:\s|$)|```", prompt))
+    sentences = (sentence.strip() for sentence in re.split(r"[.;!?\n]+(?:\s|$)|```", prompt))
     # Without the name of a report's part.
-    sentences = (re.sub(r"^(?:report|findings?|impression)\s*:\s*", "", one, flags=re.IGNORECASE) for one in sentences)
-    plain = (one for one in sentences if _DENIAL.search(one) and not _CONDITION.search(one))
-    return next((one for one in plain if states_nothing(f"{one}.")), "")
+    sentences = (
+        re.sub(r"^(?:report|findings?|impression)\s*:\s*", "", sentence, flags=re.IGNORECASE) for sentence in sentences
+    )
+    denials = (sentence for sentence in sentences if _DENIAL.search(sentence) and not _CONDITION.search(sentence))
+    return next((sentence for sentence in denials if states_nothing(f"{sentence}.")), "")

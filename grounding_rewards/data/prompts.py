@@ -144,8 +144,8 @@ left and y from the top.
     if fmt.name in _TRAINED_WORDINGS:
         words, between = _TRAINED_WORDINGS[fmt.name]
         return conversation(words.format(what=between.join(names)))
-    asked = _WORDINGS[task][wording].format(what=", ".join(names))
-    return conversation(f"{asked}\n{format_instruction(fmt)}")
+    question = _WORDINGS[task][wording].format(what=", ".join(names))
+    return conversation(f"{question}\n{format_instruction(fmt)}")
 
 
 def template_prompt(
@@ -192,18 +192,18 @@ asks for the order xywh, qwen3-vl has xyxy. Let {format} state the format, or ch
     """
     if not template.strip():
         raise ValueError("Expected words for the template of prompts, got none. Write what the model is asked.")
-    own = _PLACEHOLDERS[task]
-    found = dict.fromkeys(_PLACEHOLDER.findall(template))
-    for name in found:
-        if name not in (own, _FORMAT):
+    placeholder = _PLACEHOLDERS[task]
+    placeholders = dict.fromkeys(_PLACEHOLDER.findall(template))
+    for name in placeholders:
+        if name not in (placeholder, _FORMAT):
             raise ValueError(
-                f"Expected {{{own}}} and {{{_FORMAT}}} as placeholders of a template for the task {task}, got "
+                f"Expected {{{placeholder}}} and {{{_FORMAT}}} as placeholders of a template for the task {task}, got "
                 f"{{{name}}}. Rename it or leave it out."
             )
-    if own not in found and task != "detection":
+    if placeholder not in placeholders and task != "detection":
         raise ValueError(
-            f"Expected {{{own}}} in a template for the task {task}, got none: every row would be asked the same. "
-            "Write it where the words belong."
+            f"Expected {{{placeholder}}} in a template for the task {task}, got none: every row would be asked the "
+            "same. Write it where the words belong."
         )
     fmt = get_box_format(box_format)
     # What {format} says is the format's own, and what a finding is called claims nothing.
@@ -236,8 +236,8 @@ def conversation(prompt: str | Sequence[Mapping[str, Any]]) -> list[dict[str, An
         ]
         turns.append({"role": message["role"], "content": parts})
     if not any(part["type"] == "image" for turn in turns for part in turn["content"]):
-        asked = next((turn for turn in turns if turn["role"] == "user"), turns[0])
-        asked["content"].insert(0, {"type": "image"})
+        user_turn = next((turn for turn in turns if turn["role"] == "user"), turns[0])
+        user_turn["content"].insert(0, {"type": "image"})
     return turns
 
 
@@ -296,8 +296,8 @@ def format_instruction(box_format: str | Mapping[str, Any] | BoxFormat) -> str:
     between = fmt.layout.between_items.strip()
     # The comma of a list needs no word.
     joint = f' and "{between}" between two' if between and not fmt.syntax.keyed else ""
-    named = ", its name in place of finding" if "{label}" in fmt.layout.item else ""
-    lines.append(f"Otherwise answer with one entry for each finding{joint}, in this format{named}:")
+    label_words = ", its name in place of finding" if "{label}" in fmt.layout.item else ""
+    lines.append(f"Otherwise answer with one entry for each finding{joint}, in this format{label_words}:")
     return "\n".join([*lines, format_example(fmt, ORDERS[fmt.order].numbers)])
 
 

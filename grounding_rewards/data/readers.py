@@ -105,39 +105,46 @@ def reference_boxes(
     check_readers(image)
     names = image_readers(image)
     kinds = zip(image.labels, image.phrases or [None] * len(image.boxes), strict=True)
-    drawn: list[_Drawn] = [(list(map(float, box)), kind) for box, kind in zip(image.boxes, kinds, strict=True)]
+    labelled_boxes: list[_Drawn] = [(list(map(float, box)), kind) for box, kind in zip(image.boxes, kinds, strict=True)]
     ignored = [list(map(float, box)) for box in image.ignored]
     of_readers: dict[str, Any] = {}
     if strategy == "any-of":
-        sets = [drawn]
+        sets = [labelled_boxes]
         if len(names) > 1:
-            sets = [[one for one, reader in zip(drawn, image.readers, strict=True) if reader == name] for name in names]
-            agreement = [_mean_f1(one, sets[:i] + sets[i + 1 :], tau) for i, one in enumerate(sets)]
+            sets = [
+                [
+                    labelled_box
+                    for labelled_box, reader in zip(labelled_boxes, image.readers, strict=True)
+                    if reader == name
+                ]
+                for name in names
+            ]
+            agreement = [_mean_f1(reader_set, sets[:i] + sets[i + 1 :], tau) for i, reader_set in enumerate(sets)]
             # Ties go to the first reader by name, so that the order of the readers decides nothing.
-            drawn = sets[min(range(len(names)), key=lambda i: (-agreement[i], names[i]))]
+            labelled_boxes = sets[min(range(len(names)), key=lambda i: (-agreement[i], names[i]))]
         of_readers = {
-            "reader_boxes": [[box for box, _ in one] for one in sets],
-            "reader_labels": [[label for _, (label, _) in one] for one in sets],
+            "reader_boxes": [[box for box, _ in reader_set] for reader_set in sets],
+            "reader_labels": [[label for _, (label, _) in reader_set] for reader_set in sets],
         }
     elif strategy != "union" and len(names) > 1:
         grouped: dict[_Kind, list[tuple[list[float], int]]] = defaultdict(list)
-        for (box, kind), reader in zip(drawn, image.readers, strict=True):
+        for (box, kind), reader in zip(labelled_boxes, image.readers, strict=True):
             grouped[kind].append((box, sorted(names).index(reader)))
         needed = min(len(names), min_readers or (1 if strategy == "consensus" else 2))
-        drawn = []
+        labelled_boxes = []
         for kind, group in sorted(grouped.items(), key=lambda item: (item[0][0], item[0][1] or "")):
             boxes, readers = as_box_array([box for box, _ in group]), np.array([reader for _, reader in group])
             if strategy == "consensus":
                 fused = fused_boxes(boxes, readers, min_readers=needed, iou_threshold=tau)
-                drawn += [(box, kind) for box in fused]
+                labelled_boxes += [(box, kind) for box in fused]
                 continue
-            kept, rest = agreed_boxes(boxes, readers, min_readers=needed, iou_threshold=tau)
-            drawn += [(boxes[i].tolist(), kind) for i in kept]
+            agreed, disputed = agreed_boxes(boxes, readers, min_readers=needed, iou_threshold=tau)
+            labelled_boxes += [(boxes[i].tolist(), kind) for i in agreed]
             if strategy == "ignore":
-                ignored += boxes[rest].tolist()
+                ignored += boxes[disputed].tolist()
     return {
-        "boxes": [box for box, _ in drawn],
-        "labels": [label for _, (label, _) in drawn],
+        "boxes": [box for box, _ in labelled_boxes],
+        "labels": [label for _, (label, _) in labelled_boxes],
         "ignore_boxes": ignored,
         **of_readers,
     }
@@ -164,10 +171,10 @@ def check_readers(image: AnnotatedImage) -> None:
     """
     n = len(image.boxes)
     for name in ("labels", "phrases", "readers"):
-        given = getattr(image, name)
-        if len(given) != n and (given or name == "labels"):
+        values = getattr(image, name)
+        if len(values) != n and (values or name == "labels"):
             raise ValueError(
-                f"Expected one of `{name}` per box on image {image.id}, got {len(given)} for {n} boxes. "
+                f"Expected one of `{name}` per box on image {image.id}, got {len(values)} for {n} boxes. "
                 "Give one for each box, in their order."
             )
     if n and len(image.read_by) > 1 and not image.readers:
@@ -209,7 +216,7 @@ def agreed_boxes(
     iou = pairwise_iou(boxes, boxes)
     agrees = (iou >= iou_threshold) & (iou > 0)
     free = list(range(len(boxes)))
-    kept = []
+    agreed = []
     while free:
         candidates = []
         for i in free:
@@ -220,9 +227,9 @@ def agreed_boxes(
         number, *_, best, companions = min(candidates)
         if 1 - number < min_readers:
             break
-        kept.append(best)
+        agreed.append(best)
         free = [i for i in free if i != best and i not in companions]
-    return kept, free
+    return agreed, free
 
 
 def fused_boxes(
@@ -280,15 +287,18 @@ def _closest_of_others(
     return [j for _, _, j in closest.values()]
 
 
-def _mean_f1(one: list[_Drawn], others: list[list[_Drawn]], iou_threshold: float) -> float:
+def _mean_f1(reader_set: list[_Drawn], other_sets: list[list[_Drawn]], iou_threshold: float) -> float:
     """Mean F1 of one reader's boxes with those of each other; 1 where both drew nothing."""
     scores = []
-    for other in others:
+    for other_set in other_sets:
         hits = 0
-        for kind in {kind for _, kind in one} & {kind for _, kind in other}:
-            first, second = ([box for box, own in drawn if own == kind] for drawn in (one, other))
+        for kind in {kind for _, kind in reader_set} & {kind for _, kind in other_set}:
+            first, second = (
+                [box for box, box_kind in labelled_boxes if box_kind == kind]
+                for labelled_boxes in (reader_set, other_set)
+            )
             hits += len(most_hits_match(pairwise_iou(first, second), iou_threshold))
-        total = len(one) + len(other)
+        total = len(reader_set) + len(other_set)
         scores.append(2 * hits / total if total else 1.0)
     return fsum(scores) / len(scores)
 
@@ -336,7 +346,7 @@ class Agreement(NamedTuple):
             "images_with_one_reader": self.single,
             "pairs": self.pairs,
             "overall": _as_json(self.overall),
-            "labels": [_as_json(one) for one in self.labels],
+            "labels": [_as_json(row) for row in self.labels],
         }
 
     def to_dataframe(self) -> Any:
@@ -344,9 +354,9 @@ class Agreement(NamedTuple):
         import pandas
 
         rows = [
-            {"label": one.label, "findings": one.findings, "mean_iou": one.mean_iou.value}
-            | {f"f1_{threshold:g}": f1.value for threshold, f1 in one.f1.items()}
-            for one in (self.overall, *self.labels)
+            {"label": row.label, "findings": row.findings, "mean_iou": row.mean_iou.value}
+            | {f"f1_{threshold:g}": f1.value for threshold, f1 in row.f1.items()}
+            for row in (self.overall, *self.labels)
         ]
         return pandas.DataFrame(rows)
 
@@ -379,7 +389,7 @@ def measure_agreement(
         if not isinstance(value, Real) or not 0 < value <= 1:
             raise ValueError(f"Expected numbers in (0, 1] for `iou_thresholds`, got {value!r}. Usual are 0.4 and 0.5.")
     thresholds = tuple(dict.fromkeys(map(float, iou_thresholds)))
-    count = single = pairs = most = 0
+    count = single = pairs = most_readers = 0
     numbers: dict[str, list[int]] = defaultdict(list)
     sums: dict[str, list[Array]] = defaultdict(list)
     drawn_by: dict[str, Counter[int]] = defaultdict(Counter)
@@ -388,7 +398,7 @@ def measure_agreement(
         if len(readers) < 2:
             single += 1
             continue
-        most = max(most, len(readers))
+        most_readers = max(most_readers, len(readers))
         pairs += len(readers) * (len(readers) - 1) // 2
         check_readers(image)
         # For every label that somebody drew, the boxes of every reader.
@@ -398,7 +408,7 @@ def measure_agreement(
         for label, sets in by_label.items():
             numbers[label].append(count)
             sums[label].append(np.sum([_pair_sums(*two, thresholds) for two in combinations(sets, 2)], axis=0))
-            drawn_by[label][sum(bool(one) for one in sets)] += 1
+            drawn_by[label][sum(bool(boxes_of_reader) for boxes_of_reader in sets)] += 1
         count += 1
     if not count:
         raise ValueError(
@@ -411,34 +421,36 @@ def measure_agreement(
     for k, label in enumerate(order, 1):
         table[numbers[label], k] = sums[label]
     table[:, 0] = table[:, 1:].sum(axis=1)
-    found = []
-    for k, which in enumerate([None, *order]):
-        counter = sum(drawn_by.values(), Counter[int]()) if which is None else drawn_by[which]
-        drawn, ious, overlapping, *hits = table[:, k].T
+    rows = []
+    for k, label_name in enumerate([None, *order]):
+        counter = sum(drawn_by.values(), Counter[int]()) if label_name is None else drawn_by[label_name]
+        box_counts, ious, overlapping, *hits = table[:, k].T
         mean_iou, *f1 = (
             jackknifed_ratio(np.column_stack(sums)).estimate
-            for sums in ((ious, overlapping), *((2 * hit, drawn) for hit in hits))
+            for sums in ((ious, overlapping), *((2 * hit, box_counts) for hit in hits))
         )
-        found.append(
+        rows.append(
             LabelAgreement(
-                which,
+                label_name,
                 counter.total(),
-                tuple(counter[number] for number in range(1, most + 1)),
+                tuple(counter[number] for number in range(1, most_readers + 1)),
                 dict(zip(thresholds, f1, strict=True)),
                 mean_iou,
             )
         )
-    return Agreement(count, single, pairs, found[0], tuple(found[1:]))
+    return Agreement(count, single, pairs, rows[0], tuple(rows[1:]))
 
 
-def _pair_sums(one: Sequence[Sequence[float]], other: Sequence[Sequence[float]], thresholds: Sequence[float]) -> Array:
+def _pair_sums(
+    first_boxes: Sequence[Sequence[float]], second_boxes: Sequence[Sequence[float]], thresholds: Sequence[float]
+) -> Array:
     """Boxes of both, Σ IoU of the assigned pairs that overlap, their number, and the hits at every threshold."""
     overlaps, hits = [], [0] * len(thresholds)
-    if one and other:
-        iou = pairwise_iou(one, other)
+    if first_boxes and second_boxes:
+        iou = pairwise_iou(first_boxes, second_boxes)
         overlaps = [float(iou[pair]) for pair in hungarian_match(iou, 0.0)]
         hits = [len(most_hits_match(iou, threshold)) for threshold in thresholds]
-    return np.array([len(one) + len(other), sum(overlaps), len(overlaps), *hits], dtype=np.float64)
+    return np.array([len(first_boxes) + len(second_boxes), sum(overlaps), len(overlaps), *hits], dtype=np.float64)
 
 
 def _as_json(row: LabelAgreement) -> dict[str, Any]:

@@ -83,13 +83,13 @@ def holds_out(names: Iterable[str]) -> bool:
     return any(name.casefold() != TRAIN for name in names)
 
 
-def image_split(split: str | None, name: str, own: str | None, rule: SplitRule, seed: int = 0) -> str:
+def image_split(split: str | None, name: str, patient_split: str | None, rule: SplitRule, seed: int = 0) -> str:
     """The split of an image: its own, else its patient's, else drawn as by :func:`hashed_split`.
 
     Args:
         split: of the image, as the source gives it.
         name: of the patient, or of the image where the patient is not known.
-        own: of the patient, as other images of the patient have it.
+        patient_split: of the patient, as other images of the patient have it.
         rule: of the source; the source's own splits count only as it says.
         seed: of the draw.
 
@@ -97,8 +97,8 @@ def image_split(split: str | None, name: str, own: str | None, rule: SplitRule, 
         >>> image_split(None, "patient 7", "test", SplitRule(own=True, shares={"train": 1.0}))
         'test'
     """
-    given = (split or own) if rule.own else None
-    return given or hashed_split(name, rule.shares, seed)
+    known_split = (split or patient_split) if rule.own else None
+    return known_split or hashed_split(name, rule.shares, seed)
 
 
 def hash_fraction(*words: object) -> float:
@@ -194,8 +194,10 @@ def in_usual_order(splits: Iterable[str]) -> list[str]:
     >>> in_usual_order(["test", "fold", "train", "test"])
     ['train', 'test', 'fold']
     """
-    usual = (TRAIN, "validation", "val", "dev", "test")
-    return sorted(set(splits), key=lambda split: (usual.index(split) if split in usual else len(usual), split))
+    usual_order = (TRAIN, "validation", "val", "dev", "test")
+    return sorted(
+        set(splits), key=lambda split: (usual_order.index(split) if split in usual_order else len(usual_order), split)
+    )
 
 
 def assign_splits(images: Iterable[tuple[str | None, str | None, str]], name: str) -> Assigned:
@@ -222,11 +224,11 @@ def assign_splits(images: Iterable[tuple[str | None, str | None, str]], name: st
         splits.append(image_split(split, patient or image, own_split, rule))
     if not rule.own:
         return Assigned(splits, True, drawn_sentence(name, rule.shares, len(images), unknown_patients))
-    several = [(patient, names) for patient, names in patient_splits.items() if len(names) > 1]
-    if not several:
+    split_patients = [(patient, names) for patient, names in patient_splits.items() if len(names) > 1]
+    if not split_patients:
         return Assigned(splits, False, "")
-    patient, names = several[0]
-    count = "1 patient" if len(several) == 1 else f"{len(several)} patients"
+    patient, names = split_patients[0]
+    count = "1 patient" if len(split_patients) == 1 else f"{len(split_patients)} patients"
     sentence = (
         f"{count} of {name} are in several splits, such as {patient} ({', '.join(in_usual_order(names))}): metrics "
         "on held-out images will be too good."
@@ -242,17 +244,19 @@ def drawn_sentence(name: str, shares: Mapping[str, float], images: int, alone: i
         images holds no image out: 90 % of its images are drawn for train, 10 % for test. None of them names a patient,
         so that a patient may be in several splits.
     """
-    (first, share), *others = shares.items()
+    (first, share), *further_shares = shares.items()
     units = "images" if alone == images else "patients"
-    words = ", ".join([f"{share:.0%} of its {units} are drawn for {first}", *(f"{x:.0%} for {s}" for s, x in others)])
+    words = ", ".join(
+        [f"{share:.0%} of its {units} are drawn for {first}", *(f"{x:.0%} for {s}" for s, x in further_shares)]
+    )
     sentence = f"{name} holds no image out: {words}.".replace("%", " %")
     if not alone:
         return sentence
-    who = "None of them names" if alone == images else f"{alone} of {images} images name"
-    return f"{sentence} {who} a patient, so that a patient may be in several splits."
+    subject = "None of them names" if alone == images else f"{alone} of {images} images name"
+    return f"{sentence} {subject} a patient, so that a patient may be in several splits."
 
 
-def check_split_exists(split: str, known: Collection[str], name: str, remedy: str) -> None:
+def check_split_exists(split: str, split_names: Collection[str], name: str, remedy: str) -> None:
     """Refuse a split that a source does not have.
 
     Example:
@@ -261,9 +265,9 @@ def check_split_exists(split: str, known: Collection[str], name: str, remedy: st
         ...
         ValueError: Expected one of train, test or all for the split of 'images', got 'tset'. Choose one of these.
     """
-    if split not in (*known, ALL):
+    if split not in (*split_names, ALL):
         raise ValueError(
-            f"Expected one of {', '.join(known)} or {ALL} for the split of {name!r}, got {split!r}. {remedy}"
+            f"Expected one of {', '.join(split_names)} or {ALL} for the split of {name!r}, got {split!r}. {remedy}"
         )
 
 
@@ -295,8 +299,8 @@ def patient_in_name(file: str) -> str | None:
         >>> patient_in_name("IMG0000019.jpg") is None
         True
     """
-    found = next(filter(None, (pattern.search(file) for pattern in _IN_NAMES)), None)
-    return None if found is None else patient_key(found[1])
+    match = next(filter(None, (pattern.search(file) for pattern in _IN_NAMES)), None)
+    return None if match is None else patient_key(match[1])
 
 
 def patient_of_row(row: Mapping[str, Any]) -> str | None:
@@ -338,13 +342,13 @@ patient: `grounding-rewards prepare` does.
     patients: list[set[str]] = []
     for images in (train, held_out):
         column = patient_column(images.column_names) or "patient_id"
-        named = [name for name in (column, "file") if name in images.column_names]
-        rows = images.with_format(None).select_columns(named) if named else ()
-        known = (patient_of_row({"patient_id": row.get(column), "file": row.get("file")}) for row in rows)
-        patients.append({patient for patient in known if patient is not None})
+        patient_columns = [name for name in (column, "file") if name in images.column_names]
+        rows = images.with_format(None).select_columns(patient_columns) if patient_columns else ()
+        row_patients = (patient_of_row({"patient_id": row.get(column), "file": row.get("file")}) for row in rows)
+        patients.append({patient for patient in row_patients if patient is not None})
     trained, evaluated = patients
-    if both := trained & evaluated:
+    if shared_patients := trained & evaluated:
         raise ValueError(
-            f"Expected other patients in eval_split than in train_split, got {len(both)} of {len(evaluated)} in both. "
-            "Draw the splits by patient: `grounding-rewards prepare` does."
+            f"Expected other patients in eval_split than in train_split, got {len(shared_patients)} of "
+            f"{len(evaluated)} in both. Draw the splits by patient: `grounding-rewards prepare` does."
         )

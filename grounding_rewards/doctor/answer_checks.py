@@ -94,7 +94,7 @@ def check_gold(context: Context) -> Iterator[Defect]:
     for row in context.rows:
         box_format = model.format_of(row)
         is_whole = row.key not in bad_keys and row.trusted_size is not None
-        if box_format is not None and is_whole and not any(row_problems(row.columns, about=["labels"])):
+        if box_format is not None and is_whole and not any(row_problems(row.columns, parts=["labels"])):
             by_format[box_format] += [(row, drawing) for drawing in row.answers]
     # By row: it counts once, not once per reader.
     length_problems: dict[tuple[str, int], Problem] = {}

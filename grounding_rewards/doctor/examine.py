@@ -144,7 +144,7 @@ def examine(
     words: dict[str, Any] = {}
     for row in track(rows, source.total) if track else rows:
         context.images[row.split] += 1
-        if damage := row.damage or "; ".join(row_problems(row.columns, about=["lists"])):
+        if damage := row.damage or "; ".join(row_problems(row.columns, parts=["lists"])):
             context.damaged.append(Problem("unreadable-row", row, damage))
             continue
         for column in ("prompt", "labels", "box_format"):

@@ -42,7 +42,7 @@ def check_labels(context: Context) -> Iterator[Defect]:
 
 def _label_problems(context: Context) -> Iterator[Problem]:
     for row in context.rows:
-        if problems := list(row_problems(row.columns, about=["labels"])):
+        if problems := list(row_problems(row.columns, parts=["labels"])):
             yield Problem("label-count", row, "; ".join(problems))
     table = context.table
     for place, defect in zip(table.places, table.defects, strict=True):

@@ -421,7 +421,7 @@ def doubts_about(log: Log) -> list[str]:
         if row.get("id") in (None, ""):
             without_id.append(place)
         # Columns that are no lists are refused by what scores the row.
-        problems = [] if row.get("boxes") is None else list(row_problems(row, about=["boxes"]))
+        problems = [] if row.get("boxes") is None else list(row_problems(row, parts=["boxes"]))
         if problems:
             off_image.append(f"{place}: {problems[0]}")
     doubts = []

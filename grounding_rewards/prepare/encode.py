@@ -64,10 +64,10 @@ def store_image(
         return _encode(fromarray(read_dicom(path)), side, image_format)
     loaded = load_image(path)
     keep = image_format == "keep" and loaded.format in _KEPT_FORMATS and loaded.mode in _KEPT_MODES
-    fits = side is None or max(loaded.size) <= side
+    is_small = side is None or max(loaded.size) <= side
     image = shown_image(loaded, window)
     # An image that needs no change is handed back as it is.
-    if keep and fits and image is loaded:
+    if keep and is_small and image is loaded:
         return StoredImage(path.read_bytes(), *image.size, *image.size)
     return _encode(_grey_if_colourless(image), side, image_format)
 
@@ -79,8 +79,8 @@ def _grey_if_colourless(image: Image) -> Image:
     if image.mode != "RGB":
         return image
     pixels = np.asarray(image)
-    same = np.array_equal(pixels[..., 0], pixels[..., 1]) and np.array_equal(pixels[..., 0], pixels[..., 2])
-    return fromarray(np.ascontiguousarray(pixels[..., 0])) if same else image
+    is_grey = np.array_equal(pixels[..., 0], pixels[..., 1]) and np.array_equal(pixels[..., 0], pixels[..., 2])
+    return fromarray(np.ascontiguousarray(pixels[..., 0])) if is_grey else image
 
 
 def _encode(image: Image, side: int | None, image_format: str) -> StoredImage:

@@ -145,11 +145,11 @@ def _check_images(images: Sequence[AnnotatedImage], settings: PrepareSettings) -
             )
         if image.split is not None:
             check_split_name(image.split)
-    farthest = max((value for image in images for box in image.boxes for value in box), default=0.0)
-    if 0 < farthest <= 1:
+    largest_coordinate = max((value for image in images for box in image.boxes for value in box), default=0.0)
+    if 0 < largest_coordinate <= 1:
         raise ValueError(
-            f"Expected boxes in pixels in {settings.dataset}, got none beyond {farthest:g}: they look like fractions "
-            "of the image. Multiply them by width and height; for csv, give --option frame=fraction."
+            f"Expected boxes in pixels in {settings.dataset}, got none beyond {largest_coordinate:g}: they look like "
+            "fractions of the image. Multiply them by width and height; for csv, give --option frame=fraction."
         )
     if settings.task == "phrase" and not any(image.phrases for image in images):
         raise ValueError(
@@ -186,14 +186,16 @@ def _split_rule(names: set[str], patients: int, settings: PrepareSettings) -> Sp
 
 
 def _vocabulary(boxes: Mapping[str, int], labels: tuple[str, ...] | None) -> tuple[str, ...]:
-    known = prompt_order(boxes)
-    if not known:
+    findings = prompt_order(boxes)
+    if not findings:
         raise ValueError("Expected at least one box in the dataset, got none. Check the root and the split.")
     if labels is None:
-        return known
+        return findings
     for label in labels:
         if label not in boxes:
-            raise ValueError(f"Expected findings of the dataset for labels, got {label!r}. It has: {', '.join(known)}.")
+            raise ValueError(
+                f"Expected findings of the dataset for labels, got {label!r}. It has: {', '.join(findings)}."
+            )
     return tuple(dict.fromkeys(labels))
 
 
@@ -226,13 +228,13 @@ def _kept_negatives(
             unusable[label] += state is not False and not image.ignored
     candidates = sum(not image.ignored for image in images)
     share = 0.5 if settings.negatives is None else settings.negatives
-    kept = {}
+    fractions = {}
     for label in vocabulary:
         absent = candidates - unusable[label]
         # kept / (kept + present) = share
-        wanted = present[label] * share / (1.0 - share)
-        kept[label] = min(1.0, wanted / absent) if absent else 0.0
-    return kept
+        negatives = present[label] * share / (1.0 - share)
+        fractions[label] = min(1.0, negatives / absent) if absent else 0.0
+    return fractions
 
 
 def with_negatives(plan: Plan) -> Plan:
@@ -256,11 +258,11 @@ def with_negatives(plan: Plan) -> Plan:
     if not positives and not hashes:
         raise ValueError(f"Expected images of {TRAIN} for a share of negatives, got none. Leave --negatives out.")
     # kept / (kept + positives) = share
-    kept = round(positives * share / (1 - share))
-    if kept >= len(hashes):
+    kept_count = round(positives * share / (1 - share))
+    if kept_count >= len(hashes):
         return plan
-    plan.facts["negatives_left_out"] = len(hashes) - kept
-    return replace(plan, normal_end=sorted(hashes)[kept])
+    plan.facts["negatives_left_out"] = len(hashes) - kept_count
+    return replace(plan, normal_end=sorted(hashes)[kept_count])
 
 
 def planned_examples(plan: Plan) -> Iterator[tuple[AnnotatedImage, list[Example]]]:
@@ -370,11 +372,11 @@ def image_of_interest(image: AnnotatedImage, labels: Collection[str], phrase: st
     ('R1',)
     """
     phrases = image.phrases or (None,) * len(image.boxes)
-    chosen = []
+    indices = []
     for index, (label, box_phrase) in enumerate(zip(image.labels, phrases, strict=True)):
         if label in labels and phrase in (None, box_phrase):
-            chosen.append(index)
-    return _with_boxes(image, chosen)
+            indices.append(index)
+    return _with_boxes(image, indices)
 
 
 def without_small_boxes(image: AnnotatedImage, settings: PrepareSettings) -> AnnotatedImage:
@@ -390,13 +392,13 @@ def without_small_boxes(image: AnnotatedImage, settings: PrepareSettings) -> Ann
     return _with_boxes(image, [k for k, side in enumerate(shorter_sides) if not 0 < side < settings.smallest_box])
 
 
-def _with_boxes(image: AnnotatedImage, chosen: Sequence[int]) -> AnnotatedImage:
+def _with_boxes(image: AnnotatedImage, indices: Sequence[int]) -> AnnotatedImage:
     """The image with these of its boxes; its readers stay."""
     return image._replace(
-        boxes=[image.boxes[i] for i in chosen],
-        labels=[image.labels[i] for i in chosen],
-        phrases=tuple(image.phrases[i] for i in chosen) if image.phrases else (),
-        readers=tuple(image.readers[i] for i in chosen) if image.readers else (),
+        boxes=[image.boxes[i] for i in indices],
+        labels=[image.labels[i] for i in indices],
+        phrases=tuple(image.phrases[i] for i in indices) if image.phrases else (),
+        readers=tuple(image.readers[i] for i in indices) if image.readers else (),
         read_by=tuple(image_readers(image)),
     )
 
@@ -442,16 +444,16 @@ def completed_examples(
         except ValueError as error:
             return [], str(error)
 
-    def moved(boxes: Sequence[Sequence[float]]) -> list[list[float]]:
+    def scale_boxes(boxes: Sequence[Sequence[float]]) -> list[list[float]]:
         sizes = (stored.width, stored.height) * 2, (width, height) * 2
         return [[value * to / of for value, to, of in zip(box, *sizes, strict=True)] for box in boxes]
 
     completed = []
     for example in examples:
-        row = common | example | {name: moved(example[name]) for name in _BOX_COLUMNS}
+        row = common | example | {name: scale_boxes(example[name]) for name in _BOX_COLUMNS}
         row["prompt"] = prompt_of(example, settings)
         if "reader_boxes" in example:
-            row["reader_boxes"] = [moved(boxes) for boxes in example["reader_boxes"]]
+            row["reader_boxes"] = [scale_boxes(boxes) for boxes in example["reader_boxes"]]
         if problem := "; ".join(row_problems(row)):
             # In the numbers of the table, which a person can look up.
             table_boxes = {name: boxes for name, boxes in example.items() if name in (*_BOX_COLUMNS, "reader_boxes")}

@@ -75,24 +75,24 @@ def load_images(
     # As the lines are read: `val` is `validation`.
     split = split and split_name(split)
     remedy = f'To choose yourself, give every image in {ANNOTATIONS} its "split", the images of a patient on one side.'
-    named = ((row["split"], patient_of_row(row), row["id"]) for row in rows)
-    splits = _own_or_drawn(named, split, str(root), remedy)
-    kept = [number for number, own in enumerate(splits) if split in (None, ALL, own)]
+    splits_and_patients = ((row["split"], patient_of_row(row), row["id"]) for row in rows)
+    splits = _own_or_drawn(splits_and_patients, split, str(root), remedy)
+    numbers = [number for number, row_split in enumerate(splits) if split in (None, ALL, row_split)]
     unknown = [{name: value for name, value in row.items() if name not in KNOWN_KEYS} for row in rows]
     extra = ExtraColumns(unknown)
     columns: dict[str, list[Any]] = {"image": [str(root / row["file"]) for row in rows], "split": splits}
     if not all(row.get("prompt") for row in rows):
         vocabulary = vocabulary_of(rows, root)
         columns[LOOKED_FOR] = [None if row.get("prompt") else vocabulary for row in rows]
-    there = {*_ALWAYS, *columns, *(name for row in rows for name in KNOWN_KEYS if row.get(name) is not None)}
-    features = {name: kind for name, kind in column_types().items() if name in there}
+    column_names = {*_ALWAYS, *columns, *(name for row in rows for name in KNOWN_KEYS if row.get(name) is not None)}
+    features = {name: kind for name, kind in column_types().items() if name in column_names}
     for name in features.keys() - columns.keys():
         columns[name] = [row.get(name) for row in rows]
     values = [extra.values(row) for row in unknown]
     columns |= {name: [row[name] for row in values] for name in extra.types}
     features |= extra.features()
     dataset = Dataset.from_dict({name: columns[name] for name in features}, Features(features))
-    return dataset if len(kept) == len(rows) else dataset.select(kept)
+    return dataset if len(numbers) == len(rows) else dataset.select(numbers)
 
 
 def _own_or_drawn(
@@ -233,17 +233,17 @@ def parquet_shards(path: str | Path) -> dict[str, list[str]]:
     """
     path = Path(path)
     shards: dict[str, list[str]] = {}
-    stated: set[str] = set()
+    stated_files: set[str] = set()
     for file in [path] if path.is_file() and path.suffix == ".parquet" else sorted(path.glob("**/*.parquet")):
-        named = _SHARD.fullmatch(file.stem)
-        shards.setdefault(named["split"] if named else file.stem, []).append(str(file))
+        name_match = _SHARD.fullmatch(file.stem)
+        shards.setdefault(name_match["split"] if name_match else file.stem, []).append(str(file))
         # Names that state how many shards there are tell which one is missing.
-        if named and named["total"]:
-            stated |= {
-                str(file.with_stem(named["split"] + f"-{k:0{len(named['number'])}}-of-{named['total']}"))
-                for k in range(int(named["total"]))
+        if name_match and name_match["total"]:
+            stated_files |= {
+                str(file.with_stem(name_match["split"] + f"-{k:0{len(name_match['number'])}}-of-{name_match['total']}"))
+                for k in range(int(name_match["total"]))
             }
-    _whole_shards([*stated, *(file for files in shards.values() for file in files)])
+    _whole_shards([*stated_files, *(file for files in shards.values() for file in files)])
     return shards
 
 
@@ -285,8 +285,11 @@ def dataset_parts(dataset: str, splits: Sequence[str] = (), *, streaming: bool =
     from datasets import Dataset, load_dataset, load_from_disk
 
     if dataset.partition(":")[0] == SYNTHETIC:
-        known = (TRAIN, "validation", "test")
-        return {split: load_split(dataset, split) for split in (splits if splits and {*splits} <= {*known} else known)}
+        split_names = (TRAIN, "validation", "test")
+        return {
+            split: load_split(dataset, split)
+            for split in (splits if splits and {*splits} <= {*split_names} else split_names)
+        }
     if shards := parquet_shards(dataset):
         return {split: Dataset.from_parquet(files) for split, files in shards.items()}
     path = Path(dataset)
@@ -340,9 +343,9 @@ def _layout_hint(folder: Path) -> str:
     """The command for a folder in another layout, as a sentence; empty where none is known."""
     for name, patterns in _LAYOUTS.items():
         for pattern in patterns:
-            if (found := next(folder.glob(pattern), None)) is not None:
+            if (file := next(folder.glob(pattern), None)) is not None:
                 return (
-                    f"With {found.relative_to(folder)} it may be one that `grounding-rewards prepare {name} "
+                    f"With {file.relative_to(folder)} it may be one that `grounding-rewards prepare {name} "
                     f"--root {folder} --box-format FORMAT --out OUT` reads. "
                 )
     return ""
@@ -356,8 +359,8 @@ def _split_of(parts: Mapping[str, Dataset], split: str, name: str) -> Dataset:
         return concatenate_datasets(list(parts.values()))
     if split not in parts:
         # `validation` is found where the dataset says `val`, unless it says both `valid` and `dev`.
-        alike = [own for own in parts if split_name(own) == split_name(split)]
-        split = alike[0] if len(alike) == 1 else split
+        spellings = [part_name for part_name in parts if split_name(part_name) == split_name(split)]
+        split = spellings[0] if len(spellings) == 1 else split
     remedy = (
         "To choose yourself, save it with splits, the images of a patient in one of them: "
         'DatasetDict({"train": train, "validation": validation, "test": test}).save_to_disk(path).'
@@ -365,20 +368,20 @@ def _split_of(parts: Mapping[str, Dataset], split: str, name: str) -> Dataset:
     if len(parts) > 1:
         check_split_exists(split, in_usual_order(parts), name, "Choose one of the dataset's own splits.")
         return parts[split]
-    ((own, images),) = parts.items()
-    plain = images.with_format(None)
+    ((part_name, images),) = parts.items()
+    unformatted = images.with_format(None)
     patients, ids = (
-        plain[column][:] if column in images.column_names else [None] * images.num_rows
+        unformatted[column][:] if column in images.column_names else [None] * images.num_rows
         for column in ("patient_id", "id")
     )
     splits = _own_or_drawn(
         (
-            (own, patient_of({"patient_id": patient}), stated_name(image) or str(row))
+            (part_name, patient_of({"patient_id": patient}), stated_name(image) or str(row))
             for row, (patient, image) in enumerate(zip(patients, ids, strict=True))
         ),
         split,
         name,
         remedy,
     )
-    chosen = [number for number, assigned in enumerate(splits) if assigned == split]
-    return images if len(chosen) == images.num_rows else images.select(chosen)
+    numbers = [number for number, assigned in enumerate(splits) if assigned == split]
+    return images if len(numbers) == images.num_rows else images.select(numbers)

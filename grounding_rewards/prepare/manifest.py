@@ -43,18 +43,18 @@ def find_finished(out: Path, plan: Plan) -> dict[str, Any] | None:
     if not (out / MANIFEST).is_file():
         check_new(out, "out")
         return None
-    there = read_manifest(out)
-    if not there["complete"] and not _has_shards(out):
+    manifest = read_manifest(out)
+    if not manifest["complete"] and not _has_shards(out):
         # An attempt that was refused: nothing of it is worth keeping.
         return None
     # Other versions may write other bytes, which matters only while work is left.
-    decisive = ("settings", "images") if there["complete"] else ("settings", "images", "versions")
-    begun = _identity_of(plan)
-    for what in decisive:
+    decisive = ("settings", "images") if manifest["complete"] else ("settings", "images", "versions")
+    identity = _identity_of(plan)
+    for part in decisive:
         remedy = "Name another folder, or remove this one."
         # A run that stopped at a bad image may continue and skip it.
-        check_settings(out, there.get(what, {}), begun[what], remedy, may_change=["bad_rows"], kind=what)
-    return there if there["complete"] else None
+        check_settings(out, manifest.get(part, {}), identity[part], remedy, may_change=["bad_rows"], kind=part)
+    return manifest if manifest["complete"] else None
 
 
 def begin_folder(out: Path, plan: Plan) -> None:
@@ -123,9 +123,9 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     try:
         return parse_json(read_text(path))
     except ValueError as error:
-        why = f"({error})" if path.is_file() else "without it"
+        problem = f"({error})" if path.is_file() else "without it"
         raise ValueError(
-            f"Expected {MANIFEST} in the folder of a prepared dataset, got {str(folder)!r} {why}. "
+            f"Expected {MANIFEST} in the folder of a prepared dataset, got {str(folder)!r} {problem}. "
             "Point to what `grounding-rewards prepare` wrote."
         ) from error
 
@@ -154,8 +154,8 @@ def split_shards(folder: str | Path, split: str) -> list[str]:
     splits = manifest["splits"]
     split = split if split in splits else split_name(split)
     check_split_exists(split, list(splits), str(folder), "Choose one of these.")
-    chosen = splits if split == ALL else [split]
-    return [str(Path(folder) / shard["file"]) for name in chosen for shard in splits[name]["shards"]]
+    split_names = splits if split == ALL else [split]
+    return [str(Path(folder) / shard["file"]) for name in split_names for shard in splits[name]["shards"]]
 
 
 def verify_images(folder: str | Path) -> list[str]:
@@ -170,15 +170,15 @@ def verify_images(folder: str | Path) -> list[str]:
         return ["the preparation was interrupted; run the same command again"]
     shards = [shard for counts in manifest["splits"].values() for shard in counts["shards"]]
     problems = []
-    for written in (*shards, manifest["card"]):
-        path = folder / written["file"]
+    for entry in (*shards, manifest["card"]):
+        path = folder / entry["file"]
         if not path.is_file():
-            problems.append(f"{written['file']} is missing")
-        elif file_checksum(path) != written["sha256"]:
-            problems.append(f"{written['file']} was changed: its checksum is another one")
+            problems.append(f"{entry['file']} is missing")
+        elif file_checksum(path) != entry["sha256"]:
+            problems.append(f"{entry['file']} was changed: its checksum is another one")
     listed = {shard["file"] for shard in shards}
-    there = {path.relative_to(folder).as_posix() for path in (folder / FOLDER).glob("*")}
-    return problems + [f"{name} is not part of the dataset" for name in sorted(there - listed)]
+    present_files = {path.relative_to(folder).as_posix() for path in (folder / FOLDER).glob("*")}
+    return problems + [f"{name} is not part of the dataset" for name in sorted(present_files - listed)]
 
 
 def _identity_of(plan: Plan) -> dict[str, Any]:

@@ -74,8 +74,8 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_ro
     check_one_split(splits_of_patients((patient_of_image(image.annotated), image.annotated.split) for image in images))
     copied = group_duplicates(((image.annotated, image.signature) for image in images), {}, own=True, bad_rows=bad_rows)
     usable = [image for image in images if image.annotated.id not in copied.left_out]
-    kept = _kept(parts, usable, seed)
-    left_out = Counter(image.part.name for image in usable for row in image.rows if row not in kept)
+    kept_ids = _kept_rows(parts, usable, seed)
+    left_out = Counter(image.part.name for image in usable for row in image.rows if row not in kept_ids)
     vocabulary = dict.fromkeys(label for manifest in manifests for label in manifest["vocabulary"])
     out.mkdir(parents=True, exist_ok=True)
     writers: dict[str, ShardWriter] = {}
@@ -86,8 +86,8 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_ro
             rows = list(group)
             if (image_id := rows[0]["id"]) in copied.left_out:
                 writers[split].skip(image_id, copied.left_out[image_id])
-            elif some := [{name: row.get(name) for name in features} for row in rows if row["id"] in kept]:
-                writers[split].add(some, len(rows[0]["image"]["bytes"]))
+            elif kept_rows := [{name: row.get(name) for name in features} for row in rows if row["id"] in kept_ids]:
+                writers[split].add(kept_rows, len(rows[0]["image"]["bytes"]))
     for writer in writers.values():
         writer.close()
     splits, skipped = written_splits(out)
@@ -110,9 +110,11 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_ro
             "versions": package_versions(PACKAGES),
             "source": {
                 "title": " and ".join(part.name for part in parts),
-                "url": _by_part(parts, [", ".join(filter(None, (one["title"], one["url"]))) for one in sources]),
-                "licence": _by_part(parts, [one["licence"] for one in sources]),
-                "note": _by_part(parts, [one["note"] for one in sources]),
+                "url": _by_part(
+                    parts, [", ".join(filter(None, (source["title"], source["url"]))) for source in sources]
+                ),
+                "licence": _by_part(parts, [source["licence"] for source in sources]),
+                "note": _by_part(parts, [source["note"] for source in sources]),
             },
             "vocabulary": list(vocabulary),
             "rows_left_out": dict(left_out),
@@ -128,7 +130,7 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_ro
 
 
 def _by_part(parts: Sequence[Part], words: Sequence[str]) -> str:
-    return "; ".join(f"{part.name}: {said}" for part, said in zip(parts, words, strict=True) if said)
+    return "; ".join(f"{part.name}: {word}" for part, word in zip(parts, words, strict=True) if word)
 
 
 def _checked(parts: Sequence[Part], out: Path) -> list[dict[str, Any]]:
@@ -145,10 +147,11 @@ def _checked(parts: Sequence[Part], out: Path) -> list[dict[str, Any]]:
     check_new(out, "out")
     manifests = [read_manifest(part.folder) for part in parts]
     formats = [manifest["settings"]["box_format"] for manifest in manifests]
-    if any(other != formats[0] for other in formats):
-        told = ", ".join(f"{box_format} ({name})" for name, box_format in zip(names, formats, strict=True))
+    if any(box_format != formats[0] for box_format in formats):
+        format_names = ", ".join(f"{box_format} ({name})" for name, box_format in zip(names, formats, strict=True))
         raise ValueError(
-            f"Expected folders for one box format, got {told}. A model writes boxes in one way: prepare them again."
+            f"Expected folders for one box format, got {format_names}. A model writes boxes in one way: "
+            "prepare them again."
         )
     return manifests
 
@@ -190,11 +193,11 @@ def _images(parts: Sequence[Part]) -> Iterator[_Image]:
             yield _Image(part, annotated, signature, tuple(row["id"] for row in rows))
 
 
-def _kept(parts: Sequence[Part], images: Sequence[_Image], seed: int) -> set[str]:
+def _kept_rows(parts: Sequence[Part], images: Sequence[_Image], seed: int) -> set[str]:
     """The ids of the rows that stay."""
-    kept = {row for image in images for row in image.rows}
+    kept_ids = {row for image in images for row in image.rows}
     if parts[0].weight is None:
-        return kept
+        return kept_ids
     trained = [
         [row for image in images if image.part == part and image.annotated.split == TRAIN for row in image.rows]
         for part in parts
@@ -210,5 +213,5 @@ def _kept(parts: Sequence[Part], images: Sequence[_Image], seed: int) -> set[str
     unit = min(len(rows) / weight for rows, weight in zip(trained, weights, strict=True))
     for rows, weight in zip(trained, weights, strict=True):
         in_order = sorted(rows, key=lambda row: hash_fraction("mix", seed, row))
-        kept -= set(in_order[round(unit * weight) :])
-    return kept
+        kept_ids -= set(in_order[round(unit * weight) :])
+    return kept_ids

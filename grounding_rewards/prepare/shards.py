@@ -121,14 +121,14 @@ class ShardCounts:
         skipped: Id and reason of each image left out.
     """
 
-    def __init__(self, given: Mapping[str, Any] | None = None) -> None:
-        given = given or {}
-        self.images, self.rows = given.get("images_with_rows", 0), given.get("rows", 0)
-        self.negatives = given.get("negatives", 0)
-        self.boxes = Counter(given.get("boxes", {}))
-        self.rows_with = Counter(given.get("rows_with", {}))
-        self.origins = Counter({tuple(origin): rows for *origin, rows in given.get("origins", [])})
-        self.skipped: list[list[str]] = list(given.get("skipped", []))
+    def __init__(self, counts: Mapping[str, Any] | None = None) -> None:
+        counts = counts or {}
+        self.images, self.rows = counts.get("images_with_rows", 0), counts.get("rows", 0)
+        self.negatives = counts.get("negatives", 0)
+        self.boxes = Counter(counts.get("boxes", {}))
+        self.rows_with = Counter(counts.get("rows_with", {}))
+        self.origins = Counter({tuple(origin): rows for *origin, rows in counts.get("origins", [])})
+        self.skipped: list[list[str]] = list(counts.get("skipped", []))
 
     def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Count the rows of one image."""
@@ -136,7 +136,9 @@ class ShardCounts:
         self.rows += len(rows)
         for row in rows:
             # With several readers, `labels` holds those of one.
-            labels = [label for one in row.get("reader_labels", ()) for label in one] or row["labels"]
+            labels = [label for reader_labels in row.get("reader_labels", ()) for label in reader_labels] or row[
+                "labels"
+            ]
             self.negatives += not labels
             self.boxes.update(labels)
             self.rows_with.update(set(labels))
@@ -145,10 +147,10 @@ class ShardCounts:
                 self.origins[origin] += 1
 
     def __add__(self, other: ShardCounts) -> ShardCounts:
-        both = ShardCounts()
-        for name in vars(both):
-            setattr(both, name, getattr(self, name) + getattr(other, name))
-        return both
+        total = ShardCounts()
+        for name in vars(total):
+            setattr(total, name, getattr(self, name) + getattr(other, name))
+        return total
 
     def as_json(self) -> dict[str, Any]:
         """The counts as plain values that `ShardCounts` takes."""
@@ -165,10 +167,10 @@ class ShardCounts:
 
 def shard_files(folder: Path, split: str) -> list[Path]:
     """The finished shards of a split in order, up to the first gap in their numbers."""
-    found: list[Path] = []
-    while (path := folder / FOLDER / f"{split}-{len(found):05d}.parquet").is_file():
-        found.append(path)
-    return found
+    files: list[Path] = []
+    while (path := folder / FOLDER / f"{split}-{len(files):05d}.parquet").is_file():
+        files.append(path)
+    return files
 
 
 def read_footer(path: Path) -> dict[str, Any]:

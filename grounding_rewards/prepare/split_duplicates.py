@@ -61,11 +61,11 @@ def group_duplicates(
     pairs = list(find_near_duplicates(signatures))
     left_out = _left_out([(places[a], places[b]) for a, b in pairs], Counter(split for *_, split in places))
     if left_out and bad_rows == "refuse":
-        named = "; ".join(f"{image} is {reason}" for image, reason in list(left_out.items())[:_SHOWN])
+        sentences = "; ".join(f"{image} is {reason}" for image, reason in list(left_out.items())[:_SHOWN])
         raise ValueError(
-            f"Expected no image in two splits of the dataset, got {len(left_out)} with a copy in another one: {named}"
-            f'{"; …" if len(left_out) > _SHOWN else ""}. Draw the splits anew with splits_from="hash" (--splits-from '
-            'hash), or leave these images out with bad_rows="drop" (--bad-rows drop).'
+            f"Expected no image in two splits of the dataset, got {len(left_out)} with a copy in another one: "
+            f'{sentences}{"; …" if len(left_out) > _SHOWN else ""}. Draw the splits anew with splits_from="hash" '
+            '(--splits-from hash), or leave these images out with bad_rows="drop" (--bad-rows drop).'
         )
     parents: dict[str, str] = {}
 
@@ -89,9 +89,9 @@ def _left_out(
     pairs: Iterable[tuple[tuple[str, str, str | None], tuple[str, str, str | None]]], images: Mapping[str | None, int]
 ) -> dict[str, str]:
     """The images to leave out: of two copies in two splits, the one in the larger split, which is that of training."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for pair in pairs:
-        (image, _, split), (other, _, its_split) = sorted(pair, key=lambda one: (-images[one[2]], one[0]))
+        (image, _, split), (duplicate, _, its_split) = sorted(pair, key=lambda one: (-images[one[2]], one[0]))
         if None not in (split, its_split) and split != its_split:
-            found.setdefault(image, f"in {split} and a copy of {other} in {its_split}")
-    return found
+            reasons.setdefault(image, f"in {split} and a copy of {duplicate} in {its_split}")
+    return reasons

@@ -37,38 +37,38 @@ def check_box_order(images: Sequence[AnnotatedImage], dataset: str) -> None:
         ValueError: Expected boxes inside their images, got 9 of 9 images with a box that is not, such as 0 ([60, ...
     """
     sized = [image for image in images if image.boxes and image.width and image.height]
-    bad = [image for image in sized if not _fits(image.boxes, image)]
-    if len(bad) < max(_FEWEST_BAD, _LEAST_SHARE * len(sized)):
+    misfits = [image for image in sized if not _are_inside(image.boxes, image)]
+    if len(misfits) < max(_FEWEST_BAD, _LEAST_SHARE * len(sized)):
         return
     orders = _fitting_orders(sized, _ORDER_OF_FORMAT.get(dataset, ("xyxy",)))
-    if not orders and len(bad) < _MOST_BAD * len(sized):
+    if not orders and len(misfits) < _MOST_BAD * len(sized):
         return
-    image = bad[0]
-    box = next(box for box in image.boxes if not _fits([box], image))
+    image = misfits[0]
+    box = next(box for box in image.boxes if not _are_inside([box], image))
     words = " or ".join(orders)
     fix = "Check the sizes of the images, and what the numbers count from where."
     if orders:
         option = " or ".join(f"order={order}" for order in orders)
-        told = f"give --option {option}" if dataset == "csv" else "write them in the order of the format"
-        fix = f"Their numbers fit all images as {words}: {told}."
+        advice = f"give --option {option}" if dataset == "csv" else "write them in the order of the format"
+        fix = f"Their numbers fit all images as {words}: {advice}."
     raise ValueError(
-        f"Expected boxes inside their images, got {len(bad)} of {len(sized)} images with a box that is not, such as "
-        f"{image.id} ({list(box)} on {image.width} x {image.height}). {fix}"
+        f"Expected boxes inside their images, got {len(misfits)} of {len(sized)} images with a box that is not, such "
+        f"as {image.id} ({list(box)} on {image.width} x {image.height}). {fix}"
     )
 
 
-def _fits(boxes: Sequence[Sequence[float]], image: AnnotatedImage) -> bool:
+def _are_inside(boxes: Sequence[Sequence[float]], image: AnnotatedImage) -> bool:
     size = (float(image.width or 0), float(image.height or 0))
     return all(reference_defect(box, size) is None for box in boxes)
 
 
-def _fitting_orders(images: Sequence[AnnotatedImage], written: Sequence[str]) -> list[str]:
+def _fitting_orders(images: Sequence[AnnotatedImage], source_orders: Sequence[str]) -> list[str]:
     """The orders in which the numbers, taken from the boxes by the order that they may have, fit all images."""
     fitting: dict[str, None] = {}
-    for source_order in written:
+    for source_order in source_orders:
         for order in ORDERS:
             if order != source_order and all(
-                _fits(_reread(image.boxes, source_order, order), image) for image in images
+                _are_inside(_reread(image.boxes, source_order, order), image) for image in images
             ):
                 fitting[order] = None
     return list(fitting)
@@ -90,12 +90,12 @@ def warn_of_unnamed_images(images: Sequence[AnnotatedImage], root: str | Path) -
         'No row names 1 image below the root, such as b.png. Give images without a finding a row of their own, with \
 empty cells or an empty list for the box'
     """
-    named = {os.path.normpath(image.file) for image in images}
+    named_files = {os.path.normpath(image.file) for image in images}
     count, example = 0, ""
     for folder, _, names in os.walk(root):
         for name in names:
             file = os.path.normpath(os.path.relpath(os.path.join(folder, name), root))
-            if name.lower().endswith(IMAGE_SUFFIXES) and file not in named:
+            if name.lower().endswith(IMAGE_SUFFIXES) and file not in named_files:
                 count += 1
                 example = min(example or file, file)
     if count:

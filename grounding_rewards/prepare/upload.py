@@ -61,9 +61,11 @@ def forbidding_licences(manifest: Mapping[str, Any]) -> list[str]:
     ['CC BY 4.0; Not redistributable']
     """
     origins = [origin for counts in manifest["splits"].values() for origin in counts["origins"]]
-    named = sum(rows for _, licence, rows in origins if licence)
-    stated = [licence for _, licence, _ in origins if licence]
+    rows_with_licence = sum(rows for _, licence, rows in origins if licence)
+    licences = [licence for _, licence, _ in origins if licence]
     # Rows without a licence of their own have that of the whole.
-    if named < sum(counts["rows"] for counts in manifest["splits"].values()):
-        stated.append(manifest["source"]["licence"])
-    return [one for one in dict.fromkeys(map(str, stated)) if any(word in one.casefold() for word in _FORBIDS)]
+    if rows_with_licence < sum(counts["rows"] for counts in manifest["splits"].values()):
+        licences.append(manifest["source"]["licence"])
+    return [
+        licence for licence in dict.fromkeys(map(str, licences)) if any(word in licence.casefold() for word in _FORBIDS)
+    ]

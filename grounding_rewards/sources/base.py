@@ -137,17 +137,17 @@ def sound_images(
 def own_options(read: Callable[..., Any]) -> dict[str, Any]:
     """The arguments that a source alone takes, and their defaults."""
     parameters = inspect.signature(read).parameters.values()
-    return {one.name: one.default for one in list(parameters)[2:] if one.name != "faults"}
+    return {parameter.name: parameter.default for parameter in list(parameters)[2:] if parameter.name != "faults"}
 
 
-def source_options(read: Callable[..., Any], given: Sequence[str]) -> dict[str, Any]:
+def source_options(read: Callable[..., Any], texts: Sequence[str]) -> dict[str, Any]:
     """The options of a source on the command line, checked against the names of its arguments after `root` and `split`.
 
     `true` and `false` become booleans; several names are separated by commas; a mapping is written in JSON.
 
     Args:
         read: what a source reads with.
-        given: texts such as `sizes=sizes.csv`.
+        texts: texts such as `sizes=sizes.csv`.
 
     Raises:
         ValueError: no `NAME=VALUE`, a name that the source does not have, or a mapping that is no JSON.
@@ -159,7 +159,7 @@ def source_options(read: Callable[..., Any], given: Sequence[str]) -> dict[str, 
     """
     parameters = own_options(read)
     options = {}
-    for text in given:
+    for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             raise ValueError(f"Expected NAME=VALUE for --option, got {text!r}. Write sizes=sizes.csv, for example.")

@@ -91,17 +91,17 @@ def _silver(
     path: Path, split: str, graphs: Path, sizes: dict[str, Size], faults: Faults | None
 ) -> Iterator[AnnotatedImage]:
     def image(_: RowPlace, cells: Sequence[str]) -> AnnotatedImage | None:
-        name, *about = cells
+        name, *facts = cells
         graph = graphs / f"{name}_SceneGraph.json"
-        return _image(name, about, split, sizes, *_objects(graph)) if graph.is_file() else None
+        return _image(name, facts, split, sizes, *_objects(graph)) if graph.is_file() else None
 
     return sound_images(image, read_table(path, _ABOUT, ("ViewPosition",)), faults)
 
 
 def _image(
-    image: str, about: Sequence[str], split: str, sizes: Mapping[str, Size], boxes: list[list[float]], labels: list[str]
+    image: str, facts: Sequence[str], split: str, sizes: Mapping[str, Size], boxes: list[list[float]], labels: list[str]
 ) -> AnnotatedImage:
-    patient, path, view = about
+    patient, path, view = facts
     width, height = sizes.get(image, (None, None))
     file = PurePosixPath(path).with_suffix(".jpg").as_posix()
     extra = {"view": view} if view else {}
@@ -114,27 +114,27 @@ def _objects(path: Path) -> tuple[list[list[float]], list[str]]:
     if not isinstance(objects, list):
         raise ValueError(f"Expected a scene graph with objects in {path}, got none. Unpack the file again.")
     boxes, labels = [], []
-    for number, found in enumerate(objects, start=1):
-        box: list[Any] = [found.get(key) for key in _CORNERS] if isinstance(found, dict) else []
-        if not is_box(box) or not found.get("bbox_name"):
+    for number, region in enumerate(objects, start=1):
+        box: list[Any] = [region.get(key) for key in _CORNERS] if isinstance(region, dict) else []
+        if not is_box(box) or not region.get("bbox_name"):
             place, expected = RowPlace(path, number, path.stem), f"bbox_name and {', '.join(_CORNERS)}"
-            raise place.error(expected, found, "Correct or drop the object.")
+            raise place.error(expected, region, "Correct or drop the object.")
         boxes.append([float(value) for value in box])
-        labels.append(str(found["bbox_name"]))
+        labels.append(str(region["bbox_name"]))
     return boxes, labels
 
 
 def _gold(root: Path, sizes: dict[str, Size], faults: Faults | None) -> Iterator[AnnotatedImage]:
     avoided = optional_file(root, _AVOIDED)
     rows = () if avoided is None else read_table(avoided, _ABOUT, ("ViewPosition",))
-    known = {image: cells for _, (image, *cells) in rows}
+    facts_of_images = {image: cells for _, (image, *cells) in rows}
 
     def gold_image(name: str, rows: list[TableRow]) -> AnnotatedImage:
         annotators = tuple(cells[-1] for _, cells in rows)
         image = name.removesuffix(".dcm")
         boxes = [place._replace(image=image).numbers(cells[2:6]) for place, cells in rows]
-        about = known.get(image, ["", f"{image}.dcm", ""])
-        return _image(image, about, "gold", sizes, boxes, [cells[1] for _, cells in rows])._replace(
+        facts = facts_of_images.get(image, ["", f"{image}.dcm", ""])
+        return _image(image, facts, "gold", sizes, boxes, [cells[1] for _, cells in rows])._replace(
             readers=annotators if any(annotators) else (),
             read_by=tuple(dict.fromkeys(filter(None, annotators))),
         )

@@ -64,17 +64,17 @@ def read_chestx_det10(
 
 
 def _read(root: str | Path, split: str | None, name: str, faults: Faults | None) -> Iterator[AnnotatedImage]:
-    paths = {one: find_file(root, name.format(one)) for one in chosen_splits(split, _SPLITS)}
+    paths = {split_key: find_file(root, name.format(split_key)) for split_key in chosen_splits(split, _SPLITS)}
     find = image_finder(root)
 
     def image(split: str, place: RowPlace, entry: Mapping[str, Any]) -> AnnotatedImage:
         name, labels, boxes = place.image, entry.get("syms"), entry.get("boxes")
         if not isinstance(labels, list) or not isinstance(boxes, list) or len(labels) != len(boxes):
             raise place.error("as many syms as boxes", (labels, boxes), "Correct the entry.")
-        if wrong := [box for box in boxes if not is_box(box)]:
-            raise place.error("four numbers for a box", wrong[0], "Correct the entry.")
-        found = [[float(value) for value in box] for box in boxes]
-        return AnnotatedImage(name, find(name, f"{split}_data/{name}"), found, labels, _SIDE, _SIDE, split=split)
+        if bad_boxes := [box for box in boxes if not is_box(box)]:
+            raise place.error("four numbers for a box", bad_boxes[0], "Correct the entry.")
+        float_boxes = [[float(value) for value in box] for box in boxes]
+        return AnnotatedImage(name, find(name, f"{split}_data/{name}"), float_boxes, labels, _SIDE, _SIDE, split=split)
 
-    entries = ((one, *row) for one, path in paths.items() for row in read_json_rows(path, "file_name"))
+    entries = ((split_key, *row) for split_key, path in paths.items() for row in read_json_rows(path, "file_name"))
     return sound_images(image, entries, faults)

@@ -89,7 +89,9 @@ def read_coco(
     """
     check_word("missing_category", missing_category, get_args(MissingCategory))
     patterns = _ANNOTATIONS if annotations is None else (annotations,)
-    pattern = next((one for one in patterns if any(Path(root).glob(one.replace("{split}", "*")))), patterns[0])
+    pattern = next(
+        (candidate for candidate in patterns if any(Path(root).glob(candidate.replace("{split}", "*")))), patterns[0]
+    )
     return chain.from_iterable(
         coco_images(path, _image_folder(Path(root), images, spelling), name, patient_key, missing_category, faults)
         for name, spelling, path in split_files(root, pattern, split)
@@ -125,10 +127,13 @@ def coco_images(
     """
     document = _document(path)
     names = _category_names(document["categories"], path)
-    licences = _names(one for one in objects_in(document.get("licenses")) if one.get("name"))
-    drawn, by_name = defaultdict[Any, list[dict[str, Any]]](list), defaultdict[str, list[dict[str, Any]]](list)
+    licences = _names(licence for licence in objects_in(document.get("licenses")) if licence.get("name"))
+    annotations_of_images, by_name = (
+        defaultdict[Any, list[dict[str, Any]]](list),
+        defaultdict[str, list[dict[str, Any]]](list),
+    )
     for annotation in document["annotations"]:
-        drawn[_key(annotation.get("image_id"))].append(annotation)
+        annotations_of_images[_key(annotation.get("image_id"))].append(annotation)
     for entry in document["images"]:
         by_name[str(entry.get("file_name") or "")].append(entry)
     if patient_key and document["images"] and all(_value(entry, patient_key) is None for entry in document["images"]):
@@ -137,24 +142,26 @@ def coco_images(
             "that they have, or leave it out."
         )
     ids = Counter(_key(entry.get("id")) for entry in document["images"])
-    if lost := [one for key, found in drawn.items() if key not in ids for one in found]:
+    if orphans := [
+        annotation for key, annotations in annotations_of_images.items() if key not in ids for annotation in annotations
+    ]:
         raise ValueError(
-            f"Expected annotations of images of {path}, got {len(lost)} of other images: annotation "
-            f"{lost[0].get('id')} has image_id {lost[0].get('image_id')!r}. Correct or drop them."
+            f"Expected annotations of images of {path}, got {len(orphans)} of other images: annotation "
+            f"{orphans[0].get('id')} has image_id {orphans[0].get('image_id')!r}. Correct or drop them."
         )
 
     def image(name: str, entries: Sequence[Mapping[str, Any]]) -> AnnotatedImage:
         keys = [_key(entry.get("id")) for entry in entries]
         patients = [patient_key or _patient_key(tuple(entry)) for entry in entries]
-        about = [
-            (pixels(entry.get("width")), pixels(entry.get("height")), _value(entry, own))
-            for entry, own in zip(entries, patients, strict=True)
+        sizes_and_patients = [
+            (pixels(entry.get("width")), pixels(entry.get("height")), _value(entry, entry_key))
+            for entry, entry_key in zip(entries, patients, strict=True)
         ]
         problems = []
-        if not name or None in keys or any(ids[key] > 1 for key in keys) or len(set(about)) > 1:
+        if not name or None in keys or any(ids[key] > 1 for key in keys) or len(set(sizes_and_patients)) > 1:
             problems.append(f"images {keys}: id, file_name, size or patient is missing or contradicts another image's")
         boxes, labels, ignored = [], [], []
-        for annotation in chain.from_iterable(drawn[key] for key in dict.fromkeys(keys)):
+        for annotation in chain.from_iterable(annotations_of_images[key] for key in dict.fromkeys(keys)):
             category: Any = annotation.get("category_id")
             is_ignored = annotation.get("iscrowd") == 1 or (missing_category == "ignore" and category is None)
             if problem := _problem(annotation, names, is_ignored):
@@ -170,17 +177,17 @@ def coco_images(
                 labels.append(names[category])
         file = PurePosixPath(images, name).as_posix()
         if problems:
-            shown = "; ".join([*problems[:_SHOWN], "…"] if len(problems) > _SHOWN else problems)
+            sentences = "; ".join([*problems[:_SHOWN], "…"] if len(problems) > _SHOWN else problems)
             count = f"{len(problems)} faults: " if len(problems) > 1 else ""
-            hint = _HINT if "category_id is missing" in shown else ""
+            hint = _HINT if "category_id is missing" in sentences else ""
             raise ValueError(
-                f"Expected an image that can be read for {file} in {path}, got {count}{shown}. Correct or drop "
+                f"Expected an image that can be read for {file} in {path}, got {count}{sentences}. Correct or drop "
                 f"{'it' if len(problems) == 1 else 'them'}{hint}."
             )
         extra: dict[str, Any] = {}
-        for entry, own in zip(entries, patients, strict=True):
-            extra = {**_extra(entry, own, licences), **extra}
-        (width, height, patient), *_ = about
+        for entry, entry_key in zip(entries, patients, strict=True):
+            extra = {**_extra(entry, entry_key, licences), **extra}
+        (width, height, patient), *_ = sizes_and_patients
         return AnnotatedImage(
             file, file, boxes, labels, width, height, patient, split, ignored=tuple(ignored), extra=extra
         )
@@ -220,13 +227,13 @@ def _rotation(annotation: Mapping[str, Any]) -> float:
 
 def _names(entries: Iterable[Mapping[str, Any]]) -> dict[int | str, str]:
     """The name of each entry, by its id."""
-    return {key: str(one.get("name")) for one in entries if (key := _key(one.get("id"))) is not None}
+    return {key: str(entry.get("name")) for entry in entries if (key := _key(entry.get("id"))) is not None}
 
 
 def _extra(image: Mapping[str, Any], patient_key: str | None, licences: Mapping[int | str, str]) -> dict[str, Any]:
     """What else an image entry says, under names that are free in rows; the name of its licence instead of a number."""
-    known = {*KNOWN_KEYS, *TAKEN, "file_name", "license", patient_key}
-    extra = {name: value for name, value in image.items() if name not in known and value is not None}
+    reserved = {*KNOWN_KEYS, *TAKEN, "file_name", "license", patient_key}
+    extra = {name: value for name, value in image.items() if name not in reserved and value is not None}
     key = _key(image.get("license"))
     return {**extra, "licence": licences[key]} if key is not None and key in licences else extra
 

@@ -139,12 +139,12 @@ def read_csv_table(
             continue
         separator = stated_separator(path) or max(_SEPARATORS, key=next(text_lines(path), "").count)
         header, rows = read_whole_table(path, separator)
-        found = _found(path, header, _given(columns), order)
+        layout = _find_columns(path, header, _stated_columns(columns), order)
         if split is not None and name is None:
-            place = found.get("split")
+            place = layout.get("split")
             check_split(split, [] if place is None else {split_name(cells[place]) for _, cells in rows})
         own_split = split if name is None else None
-        read = _images(path, separator, found, own_split, classes, frame, faults)
+        read = _images(path, separator, layout, own_split, classes, frame, faults)
         images.append(read if name is None else _of_split(read, name))
     return chain.from_iterable(images)
 
@@ -158,41 +158,44 @@ def _tables(root: Path, name: str) -> dict[str | None, Path]:
     """The CSV files by the split that their names say, or one file of no split."""
     files = sorted(root.glob("*"))
     kinds = ([path for path in files if path.name.lower().endswith(endings)] for endings in _TABLES)
-    found = [root / name] if name else next(filter(None, kinds), [])
-    splits = [split_name(path.name.partition(".")[0]) for path in found]
-    if len(found) > 1 and len({*splits} & {*map(split_name, SPLIT_NAMES)}) == len(found):
-        return dict(zip(splits, found, strict=True))
-    if len(found) != 1 or not found[0].is_file():
-        listed = ", ".join(path.name for path in found) or "none"
+    paths = [root / name] if name else next(filter(None, kinds), [])
+    splits = [split_name(path.name.partition(".")[0]) for path in paths]
+    if len(paths) > 1 and len({*splits} & {*map(split_name, SPLIT_NAMES)}) == len(paths):
+        return dict(zip(splits, paths, strict=True))
+    if len(paths) != 1 or not paths[0].is_file():
+        listed = ", ".join(path.name for path in paths) or "none"
         sheets = [path.name for path in files if path.suffix.lower() in (".xlsx", ".xls")]
         remedy = "Name it: --option table=FILE."
-        if sheets and not found:
+        if sheets and not paths:
             remedy = f"Save {sheets[0]} as CSV in the spreadsheet program."
         raise ValueError(f"Expected one CSV file in the folder for root, got {listed} in {str(root)!r}. {remedy}")
-    return {None: found[0]}
+    return {None: paths[0]}
 
 
-def _given(columns: Sequence[str]) -> dict[str, str]:
+def _stated_columns(columns: Sequence[str]) -> dict[str, str]:
     parts = (*_NAMES, "patient", *dict.fromkeys(cell for cells in _CELLS.values() for cell in cells))
-    given = {}
+    names = {}
     for text in [columns] if isinstance(columns, str) else columns:
         part, _, name = text.partition("=")
         check_word("columns", part, parts)
-        given[part] = name
-    return given
+        names[part] = name
+    return names
 
 
-def _found(path: Path, header: list[str], given: Mapping[str, str], order: str) -> dict[str, Any]:
+def _find_columns(path: Path, header: list[str], stated_columns: Mapping[str, str], order: str) -> dict[str, Any]:
     """The place of every part among the cells, and `box`, the order of the numbers with their places."""
-    plain = [re.sub(r"[\W_]", "", name).casefold() for name in header]
-    for name in given.values():
+    plain_names = [re.sub(r"[\W_]", "", name).casefold() for name in header]
+    for name in stated_columns.values():
         check_word(f"a column of {path.name}", name, header)
-    stated = {part: header.index(name) for part, name in given.items()}
+    stated_places = {part: header.index(name) for part, name in stated_columns.items()}
 
     def place(part: str, names: Sequence[str]) -> int | None:
-        return stated.get(part, next((plain.index(name) for name in names if name in plain), None))
+        return stated_places.get(part, next((plain_names.index(name) for name in names if name in plain_names), None))
 
-    orders = {name: [place(*one) for one in zip(_CELLS[name], _CORNERS[name], strict=True)] for name in _CORNERS}
+    orders = {
+        name: [place(*part_and_names) for part_and_names in zip(_CELLS[name], _CORNERS[name], strict=True)]
+        for name in _CORNERS
+    }
     box = next(((name, places) for name, places in orders.items() if None not in places), None)
     listed = place("boxes", _NAMES["boxes"])
     file = place("file", _NAMES["file"])
@@ -220,12 +223,12 @@ def _found(path: Path, header: list[str], given: Mapping[str, str], order: str) 
     column = patient_column(name for name in header if name != "patient_id")
     patient = "patient_id" if "patient_id" in header else column
     optional = {"label": place("label", _NAMES["label"]), "split": place("split", _NAMES["split"])}
-    optional["patient"] = stated.get("patient", None if patient is None else header.index(patient))
+    optional["patient"] = stated_places.get("patient", None if patient is None else header.index(patient))
     optional |= sizes if len(sizes) == 2 else {}
     boxes = {"box": box} if box else {"boxes": listed, "order": order}
     parts = {"file": file, **boxes, **{part: at for part, at in optional.items() if at is not None}}
     used = {*parts.values(), *of_box} if box is None else {file, *of_box, *optional.values()}
-    for part, at in stated.items():
+    for part, at in stated_places.items():
         if at not in used:
             raise ValueError(
                 f"Expected a part of use for columns, got {part}={header[at]}: it has no effect in {path}. Leave it "
@@ -237,7 +240,7 @@ def _found(path: Path, header: list[str], given: Mapping[str, str], order: str) 
 def _images(
     path: Path,
     separator: str,
-    found: Mapping[str, Any],
+    layout: Mapping[str, Any],
     split: str | None,
     classes: Sequence[str],
     frame: str,
@@ -246,39 +249,39 @@ def _images(
     broken = Faults()
 
     def named_rows() -> Iterator[TableRow]:
-        for place, row in read_whole_table(path, separator, None if found["file"] or faults is None else broken)[1]:
+        for place, row in read_whole_table(path, separator, None if layout["file"] or faults is None else broken)[1]:
             cells = ["" if cell.casefold() in _EMPTY else cell for cell in row]
             if any(cells):
-                name = cells[found["file"]]
+                name = cells[layout["file"]]
                 yield place._replace(image=name), (name, *cells)
 
     def of_rows(rows: Sequence[TableRow], part: str, read: Callable[[str], Any] = str) -> Any:
         """What the rows of an image say of it as one; None where they say nothing."""
-        said = {cells[found[part] + 1] for _, cells in rows} - {""} if part in found else set()
-        if len(said) > 1:
-            raise rows[0][0].error(f"one {part} in all rows of an image", sorted(said), "Correct them.")
-        return read(said.pop()) if said else None
+        values = {cells[layout[part] + 1] for _, cells in rows} - {""} if part in layout else set()
+        if len(values) > 1:
+            raise rows[0][0].error(f"one {part} in all rows of an image", sorted(values), "Correct them.")
+        return read(values.pop()) if values else None
 
     def image(name: str, rows: Sequence[TableRow]) -> AnnotatedImage:
         if not name:
             raise rows[0][0]._replace(image="-").error("the name of an image", name)
         # Tables from Windows have its mark between folders.
         file = find(published := PureWindowsPath(name).as_posix(), published)
-        stated = [of_rows(rows, side, partial(_number, rows[0][0])) for side in ("width", "height")]
-        size = None if None in stated else (int(stated[0]), int(stated[1]))
+        sides = [of_rows(rows, side, partial(_number, rows[0][0])) for side in ("width", "height")]
+        size = None if None in sides else (int(sides[0]), int(sides[1]))
         if size is None and (frame == "fraction" or (path.parent / file).is_file()):
             size = header_size(path.parent / file)
         boxes, labels = [], []
         for place, (_, *cells) in rows:
-            order, drawn, called = _drawn(place, cells, found)
-            for four, label in zip(drawn, called, strict=True) if drawn else ():
+            order, row_boxes, row_labels = _row_boxes(place, cells, layout)
+            for four, label in zip(row_boxes, row_labels, strict=True) if row_boxes else ():
                 box = list(ORDERS[order].to_xyxy(*(_number(place, number) for number in four)))
                 boxes.append(scaled_box(box, *size) if frame == "fraction" and size is not None else box)
                 labels.append(place.class_name(label, classes) if label else UNNAMED)
                 if _is_nothing(labels[-1]) and not _is_class(labels[-1], boxes[-1], size):
                     raise place.error("no box beside a label that says there is nothing", label, "Clear its cells.")
-            if not drawn:
-                unmarked.update((name, label) for label in called if label and not _is_nothing(label))
+            if not row_boxes:
+                unmarked.update((name, label) for label in row_labels if label and not _is_nothing(label))
         patient, own_split = stated_name(of_rows(rows, "patient")), of_rows(rows, "split", split_name)
         width, height = size or (None, None)
         # A path of somebody's machine is no id.
@@ -288,19 +291,19 @@ def _images(
     unmarked: dict[str, str] = {}
     rows = list(named_rows())
     if frame == "pixel":
-        _refuse_thousands(path, rows, found)
+        _refuse_thousands(path, rows, layout)
     find = image_finder(path.parent)
     groups: dict[str, list[TableRow]] = {}
     for place, cells in rows:
         groups.setdefault(cells[0], []).append((place, cells))
     if faults is not None:
         faults.messages |= broken.messages
-    chosen = [
+    chosen_groups = [
         (name, rows_of_image)
         for name, rows_of_image in groups.items()
         if name not in broken.images and split in (None, of_rows(rows_of_image, "split", split_name))
     ]
-    yield from sound_images(image, chosen, faults)
+    yield from sound_images(image, chosen_groups, faults)
     if unmarked:
         name, label = next(iter(unmarked.items()))
         warnings.warn(
@@ -311,7 +314,7 @@ def _images(
         )
 
 
-def _refuse_thousands(path: Path, rows: Sequence[TableRow], found: Mapping[str, Any]) -> None:
+def _refuse_thousands(path: Path, rows: Sequence[TableRow], layout: Mapping[str, Any]) -> None:
     """Refuse a table whose numbers may have a mark between thousands: 1,010 would be read as 1.01 pixels.
 
     Three digits stand behind each mark, and numbers or images are large enough; a mark that ever stands elsewhere
@@ -320,8 +323,8 @@ def _refuse_thousands(path: Path, rows: Sequence[TableRow], found: Mapping[str, 
     Raises:
         ValueError: the first such cell is named.
     """
-    places = [found[part] for part in ("width", "height") if part in found]
-    places += found["box"][1] if "box" in found else []
+    places = [layout[part] for part in ("width", "height") if part in layout]
+    places += layout["box"][1] if "box" in layout else []
     grouped: dict[str, tuple[RowPlace, str]] = {}
     decimal: set[str] = set()
     largest = 0.0
@@ -341,10 +344,10 @@ def _refuse_thousands(path: Path, rows: Sequence[TableRow], found: Mapping[str, 
         if largest <= _SMALL and file.is_file():
             largest = max(header_size(file))
         if largest > _SMALL:
-            whole, fraction = re.sub("[,.]", "", cell), cell.replace(",", ".").rstrip("0")
+            whole_number, fraction = re.sub("[,.]", "", cell), cell.replace(",", ".").rstrip("0")
             raise ValueError(
                 f"Expected numbers without a mark between thousands in {path}, got {cell!r} in line {place.line}: is "
-                f"it {whole} or {fraction}? Write {whole}, or decimals with another number of digits."
+                f"it {whole_number} or {fraction}? Write {whole_number}, or decimals with another number of digits."
             )
 
 
@@ -361,25 +364,25 @@ def _is_nothing(label: str) -> bool:
     return label == "0" or states_nothing(f"{label}.")
 
 
-def _drawn(
-    place: RowPlace, cells: Sequence[str], found: Mapping[str, Any]
+def _row_boxes(
+    place: RowPlace, cells: Sequence[str], layout: Mapping[str, Any]
 ) -> tuple[str, list[Sequence[Any]], list[str]]:
     """The order of the numbers, the boxes of a row, and their labels."""
-    label = cells[found["label"]] if "label" in found else ""
-    if "box" in found:
-        order, places = found["box"]
+    label = cells[layout["label"]] if "label" in layout else ""
+    if "box" in layout:
+        order, places = layout["box"]
         four = [cells[number] for number in places]
         return order, [four] if any(four) else [], [label]
-    drawn = _listed(cells[found["boxes"]] or "[]")
+    row_boxes = _listed(cells[layout["boxes"]] or "[]")
     # One box alone, as many tables have it.
-    drawn = [drawn] if drawn and not isinstance(drawn[0], list) else drawn
-    parted = [[one.strip() for one in label.split(mark)] for mark in "|;,"]
-    fitting = next((one for one in parted if len(one) == len(drawn)), parted[0])
-    called = _listed(label) if label.startswith("[") else fitting
-    called = called * len(drawn) if len(called) == 1 < len(drawn) else called
-    if not all(map(is_box, drawn)) or (drawn and len(called) != len(drawn)):
-        raise place.error("a list of boxes with a label each", (cells[found["boxes"]], label))
-    return found["order"], drawn, list(map(str, called))
+    row_boxes = [row_boxes] if row_boxes and not isinstance(row_boxes[0], list) else row_boxes
+    parted = [[part.strip() for part in label.split(mark)] for mark in "|;,"]
+    fitting = next((parts for parts in parted if len(parts) == len(row_boxes)), parted[0])
+    row_labels = _listed(label) if label.startswith("[") else fitting
+    row_labels = row_labels * len(row_boxes) if len(row_labels) == 1 < len(row_boxes) else row_labels
+    if not all(map(is_box, row_boxes)) or (row_boxes and len(row_labels) != len(row_boxes)):
+        raise place.error("a list of boxes with a label each", (cells[layout["boxes"]], label))
+    return layout["order"], row_boxes, list(map(str, row_labels))
 
 
 def _listed(text: str) -> list[Any]:
@@ -391,10 +394,10 @@ def _listed(text: str) -> list[Any]:
     """
     for spelling in (text, text.translate(str.maketrans("()'", '[]"'))):
         try:
-            found = parse_json(spelling)
+            content = parse_json(spelling)
         except ValueError:
             continue
-        return found if isinstance(found, list) else [found]
+        return content if isinstance(content, list) else [content]
     try:
         return [float(word) for word in re.split(r"[\s,;]+", text.strip("[]() "))]
     except ValueError:

@@ -67,7 +67,7 @@ def _image(name: str, rows: list[TableRow]) -> AnnotatedImage:
     series, _, slice_file = name.rpartition("_")
     file = f"Images_png/{series}/{slice_file}"
     own_split = place.one_of(_SPLITS, number)
-    known = {key: value for key, value in zip(_EXTRA, extra, strict=True) if value}
+    facts = {key: value for key, value in zip(_EXTRA, extra, strict=True) if value}
     return AnnotatedImage(
-        name, file, boxes, labels, pixels(width), pixels(height), stated_name(patient), own_split, extra=known
+        name, file, boxes, labels, pixels(width), pixels(height), stated_name(patient), own_split, extra=facts
     )

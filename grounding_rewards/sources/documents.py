@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,17 +72,21 @@ def grouped_samples(
         ValueError: as for `read_json_rows`; or an object has no image or several.
     """
 
-    for own_split, _, path in split_files(root, annotations, split):
-        rows_of_images: dict[str, list[JsonRow]] = {}
-        for place, row in read_json_rows(path, key):
-            image = row.get(key)
-            if isinstance(image, list) and len(image) == 1:
-                image = image[0]
-            if not isinstance(image, str) or not image:
-                raise place.error("one image", image, "Drop the row, or keep the image that has the boxes.")
-            rows_of_images.setdefault(image, []).append((place._replace(image=image), row))
-        for image, rows in rows_of_images.items():
-            yield own_split, image, rows
+    files = split_files(root, annotations, split)
+    return chain.from_iterable(_samples_of_file(path, own_split, key) for own_split, _, path in files)
+
+
+def _samples_of_file(path: Path, split: str | None, key: str) -> Iterator[tuple[str | None, str, list[JsonRow]]]:
+    rows_of_images: dict[str, list[JsonRow]] = {}
+    for place, row in read_json_rows(path, key):
+        image = row.get(key)
+        if isinstance(image, list) and len(image) == 1:
+            image = image[0]
+        if not isinstance(image, str) or not image:
+            raise place.error("one image", image, "Drop the row, or keep the image that has the boxes.")
+        rows_of_images.setdefault(image, []).append((place._replace(image=image), row))
+    for image, rows in rows_of_images.items():
+        yield split, image, rows
 
 
 def objects_in(value: Any) -> list[dict[str, Any]]:

@@ -50,15 +50,19 @@ def read_fracatlas(
     if split is not None and not tables:
         find_file(root, *_SPLITS.values())
     # Tables and annotations spell an image with and without its ending.
-    splits = {Path(name).stem: own for own, path in tables.items() for _, (name,) in read_table(path, ("image_id",))}
-    known = {
+    splits = {
+        Path(name).stem: own_split
+        for own_split, path in tables.items()
+        for _, (name,) in read_table(path, ("image_id",))
+    }
+    annotated = {
         Path(image.file).stem: image
         for image in coco_images(find_file(root, _COCO), images=".", split=None, faults=faults)
     }
-    about = optional_file(root, "dataset.csv")
+    facts_table = optional_file(root, "dataset.csv")
     marks = {
         Path(name).stem: "|".join(mark for mark, cell in zip(_MARKS, cells, strict=True) if cell == "1")
-        for _, (name, *cells) in (() if about is None else read_table(about, ("image_id",), _MARKS))
+        for _, (name, *cells) in (() if facts_table is None else read_table(facts_table, ("image_id",), _MARKS))
     }
     files = [path for folder in _FOLDERS for path in sorted((root / folder).glob("*.jpg"))]
     if not files:
@@ -69,14 +73,14 @@ def read_fracatlas(
 
     def image(path: Path) -> AnnotatedImage:
         name = path.stem
-        found = known.get(name) or AnnotatedImage(name, "", [], [])
-        if (path.parent.name == "Fractured") != bool(found.boxes):
+        known_image = annotated.get(name) or AnnotatedImage(name, "", [], [])
+        if (path.parent.name == "Fractured") != bool(known_image.boxes):
             raise ValueError(
-                f"Expected boxes for the images in Fractured and none for the others, got {len(found.boxes)} for "
+                f"Expected boxes for the images in Fractured and none for the others, got {len(known_image.boxes)} for "
                 f"{path}. Correct its annotations, or remove the image."
             )
         extra = {"marks": marks[name]} if marks.get(name) else {}
         file = path.relative_to(root).as_posix()
-        return found._replace(id=name, file=file, split=splits.get(name), ignored=(), extra=extra)
+        return known_image._replace(id=name, file=file, split=splits.get(name), ignored=(), extra=extra)
 
     return sound_images(image, ((path,) for path in files if split in (None, splits.get(path.stem))), faults)

@@ -69,12 +69,12 @@ def read_grazpedwri_dx(
         stem, patient, *extra = cells
         if not (file := find(stem)):
             raise place.error("an image for every image", f"no {stem}.png", "Unpack images_part1 to 4.")
-        found = yolo_image(root, root / file, labels / f"{stem}.txt", CLASSES, split=None)
-        kept = [number for number, label in enumerate(found.labels) if label in classes]
-        return found._replace(
+        labelled_image = yolo_image(root, root / file, labels / f"{stem}.txt", CLASSES, split=None)
+        indices = [number for number, label in enumerate(labelled_image.labels) if label in classes]
+        return labelled_image._replace(
             id=stem,
-            boxes=[found.boxes[number] for number in kept],
-            labels=[found.labels[number] for number in kept],
+            boxes=[labelled_image.boxes[number] for number in indices],
+            labels=[labelled_image.labels[number] for number in indices],
             patient_id=stated_name(patient),
             extra={key: value for key, value in zip(_EXTRA, extra, strict=True) if value},
         )

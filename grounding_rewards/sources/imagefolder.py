@@ -75,35 +75,37 @@ def read_imagefolder(
         )
     splits = {path: split_name(path.parent.name) if path.parent != root else None for path in tables}
     check_split(split, dict.fromkeys(name for name in splits.values() if name is not None))
-    named = (
+    rows_of_tables = (
         (path, name, *row) for path, name in splits.items() if split in (None, name) for row in _rows(path, faults)
     )
 
     def image(path: Path, own_split: str | None, place: RowPlace, row: Mapping[str, Any]) -> AnnotatedImage:
-        name, given = row.get("file_name"), row.get("objects")
+        name, cell = row.get("file_name"), row.get("objects")
         if not isinstance(name, str) or not (path.parent / name).is_file():
             raise place.error("the name of an image for file_name", name, "Add it, or drop the row.")
         try:
-            objects = parse_json(given) if isinstance(given, str) and given else given or {}
+            objects = parse_json(cell) if isinstance(cell, str) and cell else cell or {}
             if isinstance(objects, list):
-                objects = {key: [one.get(key) for one in objects] for key in {key for one in objects for key in one}}
+                objects = {
+                    key: [entry.get(key) for entry in objects] for key in {key for one in objects for key in one}
+                }
             boxes = objects.get("bbox") or []
-            called: Sequence[Any] = next((objects[key] for key in _CATEGORIES if objects.get(key) is not None), [])
-            sound = all(map(is_box, boxes)) and len(called) == len(boxes)
+            categories: Sequence[Any] = next((objects[key] for key in _CATEGORIES if objects.get(key) is not None), [])
+            is_sound = all(map(is_box, boxes)) and len(categories) == len(boxes)
         except (ValueError, AttributeError, TypeError):
-            sound = False
-        if not sound:
+            is_sound = False
+        if not is_sound:
             fix = "Correct the row; `jsonl` and `csv` read other columns."
-            raise place.error("bbox and categories, as many, in objects", given, fix)
+            raise place.error("bbox and categories, as many, in objects", cell, fix)
         width, height = header_size(path.parent / name)
         file = (path.parent / name).relative_to(root).as_posix()
-        stated = [key for key, value in row.items() if value not in (None, "")]
-        drawn = [list(ORDERS[order].to_xyxy(*box)) for box in boxes]
-        labels = [place.class_name(one, classes) for one in called]
-        patient = stated_name(row.get(patient_column(stated) or "patient_id"))
-        return AnnotatedImage(file, file, drawn, labels, width, height, patient, own_split)
+        filled_columns = [key for key, value in row.items() if value not in (None, "")]
+        xyxy_boxes = [list(ORDERS[order].to_xyxy(*box)) for box in boxes]
+        labels = [place.class_name(category, classes) for category in categories]
+        patient = stated_name(row.get(patient_column(filled_columns) or "patient_id"))
+        return AnnotatedImage(file, file, xyxy_boxes, labels, width, height, patient, own_split)
 
-    return sound_images(image, named, faults)
+    return sound_images(image, rows_of_tables, faults)
 
 
 def _rows(path: Path, faults: Faults | None) -> Iterator[tuple[RowPlace, dict[str, Any]]]:

@@ -86,7 +86,7 @@ def sound_rows(path: Path, faults: Faults | None = None) -> Iterator[JsonRow]:
     error, or goes into `faults`.
     """
 
-    def sound(line: int, content: Any, no_object: str) -> JsonRow:
+    def checked_row(line: int, content: Any, no_object: str) -> JsonRow:
         if no_object:
             raise RowPlace(path, line, "-").error("a JSON object", content or no_object, "Correct the line.")
         row = image_row(content)
@@ -95,7 +95,7 @@ def sound_rows(path: Path, faults: Faults | None = None) -> Iterator[JsonRow]:
             raise place.error(*problem, "Correct the line.")
         return place, row
 
-    return sound_images(sound, json_lines(path), faults)
+    return sound_images(checked_row, json_lines(path), faults)
 
 
 def image_row(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,19 +130,19 @@ def row_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """
     sides = (row.get("width"), row.get("height"))
     if not isinstance(row.get("file"), str) or not row["file"]:
-        meant = next((name for name in _MEANT_BY_FILE if isinstance(row.get(name), str)), None)
-        yield "a text for file" + (f" (rename the key {meant})" if meant else ""), row.get("file")
+        key = next((name for name in _MEANT_BY_FILE if isinstance(row.get(name), str)), None)
+        yield "a text for file" + (f" (rename the key {key})" if key else ""), row.get("file")
     if sides != (None, None) and not all(map(is_size, sides)):
         yield "positive numbers for width and height", sides
-    if unlisted := list(row_problems(row, about=["lists"])):
+    if unlisted := list(row_problems(row, parts=["lists"])):
         yield "four numbers per box for boxes, ignore_boxes and reader_boxes", "; ".join(unlisted)
     else:
         drawings = [("boxes", row["boxes"]), ("ignore_boxes", row.get("ignore_boxes"))]
-        drawings += [("reader_boxes", one) for one in _listed(row.get("reader_boxes"))]
-        for name, given in drawings:
-            if not all(map(is_box, _listed(given))):
-                yield f"four numbers per box for {name}", given
-        if miscounted := list(row_problems(row, about=["labels"])):
+        drawings += [("reader_boxes", reader_boxes) for reader_boxes in _listed(row.get("reader_boxes"))]
+        for name, boxes in drawings:
+            if not all(map(is_box, _listed(boxes))):
+                yield f"four numbers per box for {name}", boxes
+        if miscounted := list(row_problems(row, parts=["labels"])):
             yield "one text per box for labels", "; ".join(miscounted)
     if (problem := prompt_problem(row.get("prompt"))) is not None:
         yield "a text or messages for prompt", problem
@@ -159,13 +159,16 @@ def word_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     boxes, readers, read_by = row.get("boxes"), row.get("readers"), row.get("read_by")
     if row.get("labels") is None:
         yield "one text per box for labels", None
-    named = [("labels", row.get("labels")), *(("reader_labels", one) for one in _listed(row.get("reader_labels")))]
-    for name, given in named:
-        if not all(isinstance(label, str) for label in _listed(given)):
-            yield f"one text per box for {name}", given
-    for name, given in (("phrases", row.get("phrases")), ("readers", readers)):
-        if given and not (_are_texts(given) and len(given) == len(_listed(boxes))):
-            yield f"one text per box for {name}", given
+    label_lists = [
+        ("labels", row.get("labels")),
+        *(("reader_labels", reader_labels) for reader_labels in _listed(row.get("reader_labels"))),
+    ]
+    for name, labels in label_lists:
+        if not all(isinstance(label, str) for label in _listed(labels)):
+            yield f"one text per box for {name}", labels
+    for name, labels in (("phrases", row.get("phrases")), ("readers", readers)):
+        if labels and not (_are_texts(labels) and len(labels) == len(_listed(boxes))):
+            yield f"one text per box for {name}", labels
     if read_by and not (_are_texts(read_by) and len(set(read_by)) == len(read_by)):
         yield "a list of different texts for read_by", read_by
     elif read_by and not all(reader in read_by for reader in _listed(readers)):
@@ -175,8 +178,8 @@ def word_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield f"a positive number for {name}", row[name]
     if not isinstance(row.get("box_format"), str | None):
         yield "a name for box_format", row["box_format"]
-    if taken := [name for name in TAKEN if name in row]:
-        yield "columns under names that training leaves free", taken[0]
+    if reserved := [name for name in TAKEN if name in row]:
+        yield "columns under names that training leaves free", reserved[0]
 
 
 def annotated_image(row: Mapping[str, Any]) -> AnnotatedImage:
@@ -192,11 +195,11 @@ def annotated_image(row: Mapping[str, Any]) -> AnnotatedImage:
     boxes, labels = row["boxes"], row["labels"]
     readers, read_by = tuple(row.get("readers") or ()), tuple(row.get("read_by") or ())
     if row.get("reader_boxes") is not None:
-        drawn = row["reader_boxes"]
-        boxes = [box for one in drawn for box in one]
-        labels = [label for one in row.get("reader_labels") or [row["labels"]] for label in one]
-        read_by = tuple(str(number) for number in range(1, len(drawn) + 1))
-        readers = tuple(name for name, one in zip(read_by, drawn, strict=True) for _ in one)
+        reader_sets = row["reader_boxes"]
+        boxes = [box for reader_set in reader_sets for box in reader_set]
+        labels = [label for reader_labels in row.get("reader_labels") or [row["labels"]] for label in reader_labels]
+        read_by = tuple(str(number) for number in range(1, len(reader_sets) + 1))
+        readers = tuple(name for name, reader_set in zip(read_by, reader_sets, strict=True) for _ in reader_set)
     width, height = row.get("width"), row.get("height")
     return AnnotatedImage(
         id=row["id"],

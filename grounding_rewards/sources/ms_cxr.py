@@ -83,5 +83,5 @@ def read_ms_cxr(
             phrases=tuple(cells[2] for _, cells in rows),
         )
 
-    found = table_images(image, path, _COLUMNS, ("split",), faults)
-    return (one for one in found if split in (None, one.split))
+    table = table_images(image, path, _COLUMNS, ("split",), faults)
+    return (annotated for annotated in table if split in (None, annotated.split))

@@ -75,15 +75,15 @@ def read_ms_swift(
     root = Path(root)
     samples = grouped_samples(root, annotations, split, "images")
 
-    def image(name: str | None, given: str, rows: Sequence[JsonRow]) -> AnnotatedImage:
-        file = PurePosixPath(images, given).as_posix()
+    def image(name: str | None, image_name: str, rows: Sequence[JsonRow]) -> AnnotatedImage:
+        file = PurePosixPath(images, image_name).as_posix()
         boxes, labels, size = [], [], None
         for row in rows:
-            found, normalised, names = _objects(*row)
-            if normalised and found:
+            row_boxes, normalised, names = _objects(*row)
+            if normalised and row_boxes:
                 size = size or header_size(root / file)
-                found = [scaled_box(box, *size) for box in found]
-            boxes += found
+                row_boxes = [scaled_box(box, *size) for box in row_boxes]
+            boxes += row_boxes
             labels += names
         phrases = tuple(labels) if any(label != UNNAMED for label in labels) else ()
         width, height = size or (None, None)
@@ -99,14 +99,14 @@ def _objects(place: RowPlace, row: Mapping[str, Any]) -> tuple[list[list[float]]
     boxes, refs = (objects.get(key) or [] for key in ("bbox", "ref")) if isinstance(objects, dict) else (None, None)
     if not isinstance(boxes, list) or not isinstance(refs, list):
         raise place.error("`objects` with lists of bbox and ref", objects, "Correct the line.")
-    answers = [one for one in objects_in(row.get("messages")) if one.get("role") in ("assistant", "gpt")]
+    answers = [message for message in objects_in(row.get("messages")) if message.get("role") in ("assistant", "gpt")]
     answer = "".join(str(message.get("content")) for message in answers)
     if not boxes and (_BOXES_IN_TEXT.search(text) or _BOXES_IN_ANSWER.search(answer)):
         fix = "Boxes as text need a box format: write the rows as VLM-R1's and read them with vlm-r1."
         raise place.error("boxes in `objects`", text[:200], fix)
     normalised = place.one_of(_BOX_TYPES, str(objects.get("bbox_type") or "real"))
-    if wrong := [box for box in boxes if not is_box(box)]:
-        raise place.error("x1, y1, x2, y2 for every bbox", wrong[0], "A point is no box: drop the row.")
+    if bad_boxes := [box for box in boxes if not is_box(box)]:
+        raise place.error("x1, y1, x2, y2 for every bbox", bad_boxes[0], "A point is no box: drop the row.")
     names = _names(text, refs, len(boxes))
     if names is None:
         got = f"{len(refs)} refs and {len(boxes)} boxes in {text[:200]}"

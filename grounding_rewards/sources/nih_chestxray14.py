@@ -75,9 +75,9 @@ def read_nih_chestxray14(
     if split is not None:
         find_file(root, _LISTS[split])
     splits = {
-        name: one
-        for one, file in _LISTS.items()
-        if split in (None, one) and (path := optional_file(root, file)) is not None
+        name: list_split
+        for list_split, file in _LISTS.items()
+        if split in (None, list_split) and (path := optional_file(root, file)) is not None
         for name in read_text(path).split()
     }
     entries = optional_file(root, *_ENTRIES)
@@ -89,7 +89,7 @@ def read_nih_chestxray14(
         file, patient = find(name, f"images/{name}"), name.split("_")[0]
         return AnnotatedImage(name, file, boxes, labels, _SIDE, _SIDE, patient, splits.get(name), extra=extra)
 
-    def each() -> Iterator[tuple[str, Sequence[TableRow], Mapping[str, str]]]:
+    def image_arguments() -> Iterator[tuple[str, Sequence[TableRow], Mapping[str, str]]]:
         facts = {name: extra for name, extra in _facts(entries, faults) if name in listed}
         for name, rows in listed.items():
             yield name, rows, facts.get(name, {})
@@ -97,8 +97,12 @@ def read_nih_chestxray14(
             if extra["finding_labels"] == _NEGATIVE and name not in listed:
                 yield name, (), extra
 
-    chosen = (one for one in each() if one[0] not in broken.images and (split is None or one[0] in splits))
-    return sound_images(image, chosen, faults)
+    chosen_images = (
+        arguments
+        for arguments in image_arguments()
+        if arguments[0] not in broken.images and (split is None or arguments[0] in splits)
+    )
+    return sound_images(image, chosen_images, faults)
 
 
 def _facts(entries: Path | None, faults: Faults | None) -> Iterator[tuple[str, Mapping[str, str]]]:

@@ -54,17 +54,17 @@ def read_object_cxr(
     The split `validation` is `dev.csv`; without a split, the tables that are there are read.
     """
     check_split(split, map(split_name, _NAMES))
-    wanted = [name for name in _NAMES if split in (None, split_name(name))]
-    find_file(root, *(f"{name}.csv" for name in wanted))
-    paths = {name: optional_file(root, f"{name}.csv") for name in wanted}
+    table_names = [name for name in _NAMES if split in (None, split_name(name))]
+    find_file(root, *(f"{name}.csv" for name in table_names))
+    paths = {name: optional_file(root, f"{name}.csv") for name in table_names}
     return chain.from_iterable([_images(path, name, faults) for name, path in paths.items() if path is not None])
 
 
 def _images(path: Path, name: str, faults: Faults | None) -> Iterator[AnnotatedImage]:
     by_path = "image_path" in read_whole_table(path)[0]
 
-    def image(given: str, rows: list[TableRow]) -> AnnotatedImage:
-        file = given if by_path else f"{name}/{given}"
+    def image(cell: str, rows: list[TableRow]) -> AnnotatedImage:
+        file = cell if by_path else f"{name}/{cell}"
         size = header_size(path.parent / file) if (path.parent / file).is_file() else None
         shapes = [(place, shape) for place, cells in rows for shape in cells[1].split(";") if shape.strip()]
         boxes = [_box(shape.split(), size, place) for place, shape in shapes]

@@ -79,41 +79,45 @@ def read_padchest_gr(
     path = find_file(root, "grounded_reports_20240819.json")
     # As text: a number of 39 digits would be rounded.
     table = read_table(find_file(root, "master_table.csv"), ("ImageID", "PatientID", "split"))
-    about = {image: (patient, split_name(name)) for _, (image, patient, name) in table}
+    facts = {image: (patient, split_name(name)) for _, (image, patient, name) in table}
     known_sizes = None if sizes is None else read_sizes(sizes, "ImageID")
     find, root = image_finder(root), Path(root)
 
     def image(place: RowPlace, report: Mapping[str, Any]) -> AnnotatedImage | None:
         """The image of a report; None where all findings are without a box, so that nobody knows where they are."""
         name = str(report.get("ImageID"))
-        patient, own_split = about.get(name, ("", ""))
+        patient, own_split = facts.get(name, ("", ""))
         if split not in (None, own_split):
             return None
         if problem := _problem(report, f"sentence_{language}"):
             raise place.error("findings with a sentence and boxes", problem, "Correct the report.")
         findings = report["findings"]
-        drawn = [(found, reader, box) for found in findings for reader in _SETS for box in found.get(reader) or ()]
-        without = sum(bool(one.get("abnormal")) and not any(one.get(key) for key in _SETS) for one in findings)
-        if without and not drawn:
+        found_boxes = [
+            (finding, reader, box) for finding in findings for reader in _SETS for box in finding.get(reader) or ()
+        ]
+        unlocated = sum(
+            bool(finding.get("abnormal")) and not any(finding.get(key) for key in _SETS) for finding in findings
+        )
+        if unlocated and not found_boxes:
             return None
         file = find(name, name)
         width, height = None, None
-        if drawn or known_sizes:
+        if found_boxes or known_sizes:
             width, height = header_size(root / file) if known_sizes is None else known_size(known_sizes, place)
         return AnnotatedImage(
             id=name,
             file=file,
-            boxes=[scaled_box(box, width, height) for _, _, box in drawn if width and height],
-            labels=["|".join(finding.get("labels") or ()) for finding, _, _ in drawn],
+            boxes=[scaled_box(box, width, height) for _, _, box in found_boxes if width and height],
+            labels=["|".join(finding.get("labels") or ()) for finding, _, _ in found_boxes],
             width=width,
             height=height,
             patient_id=stated_name(patient),
             split=stated_name(own_split),
-            readers=tuple(reader for _, reader, _ in drawn),
-            read_by=_SETS if any(reader == _SETS[1] for _, reader, _ in drawn) else _SETS[:1],
-            phrases=tuple(finding[f"sentence_{language}"] for finding, _, _ in drawn),
+            readers=tuple(reader for _, reader, _ in found_boxes),
+            read_by=_SETS if any(reader == _SETS[1] for _, reader, _ in found_boxes) else _SETS[:1],
+            phrases=tuple(finding[f"sentence_{language}"] for finding, _, _ in found_boxes),
             extra={"study_id": str(report.get("StudyID"))}
-            | ({"findings_without_box": str(without)} if without else {}),
+            | ({"findings_without_box": str(unlocated)} if unlocated else {}),
         )
 
     return sound_images(image, read_json_rows(path, "ImageID"), faults)
@@ -127,8 +131,8 @@ def _problem(report: Mapping[str, Any], sentence: str) -> str | None:
     for finding in findings:
         boxes = [box for key in _SETS for box in finding.get(key) or ()]
         # A box in pixels would otherwise be far outside the image.
-        if wrong := [box for box in boxes if not is_box(box) or not all(-0.5 <= value <= 1.5 for value in box)]:
-            return f"the box {wrong[0]!r:.80}, which is not four fractions of the image"
+        if bad_boxes := [box for box in boxes if not is_box(box) or not all(-0.5 <= value <= 1.5 for value in box)]:
+            return f"the box {bad_boxes[0]!r:.80}, which is not four fractions of the image"
         if boxes and not isinstance(finding.get(sentence), str):
             return f"a finding with boxes and no {sentence}"
     return None

@@ -55,10 +55,10 @@ def read_rsna_pneumonia(
     """The images of the challenge's training set, the only one with boxes, in the order of the table."""
     check_split(split, ["train"])
     path = find_file(root, "stage_2_train_labels.csv")
-    about = optional_file(root, "stage_2_detailed_class_info.csv")
-    table = () if about is None else read_table(about, ("patientId", "class"))
+    class_table = optional_file(root, "stage_2_detailed_class_info.csv")
+    table = () if class_table is None else read_table(class_table, ("patientId", "class"))
     # One string for each class, not for each image.
-    classes = {name: sys.intern(shown) for _, (name, shown) in table}
+    classes = {name: sys.intern(class_name) for _, (name, class_name) in table}
     find = image_finder(root)
 
     def image(name: str, rows: list[TableRow]) -> AnnotatedImage:

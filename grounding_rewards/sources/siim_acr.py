@@ -91,18 +91,21 @@ def mask_boxes(masks: Sequence[Sequence[int]], side: int = _SIDE) -> list[list[f
         for start, end in zip(ends[::2], ends[1::2], strict=True):
             image[start:end] = True
     # The mask is written column by column, so the first axis is x.
-    taken = image.reshape(side, side)
-    if not taken.any():
+    mask_pixels = image.reshape(side, side)
+    if not mask_pixels.any():
         return []
-    x1, y1 = (int(np.flatnonzero(taken.any(axis=axis))[0]) for axis in (1, 0))
-    x2, y2 = (int(np.flatnonzero(taken.any(axis=axis))[-1]) + 1 for axis in (1, 0))
+    x1, y1 = (int(np.flatnonzero(mask_pixels.any(axis=axis))[0]) for axis in (1, 0))
+    x2, y2 = (int(np.flatnonzero(mask_pixels.any(axis=axis))[-1]) + 1 for axis in (1, 0))
     # With a margin, so that the edge of the image closes nothing.
-    inner = np.pad(taken[x1:x2, y1:y2], _CLOSING)
+    inner = np.pad(mask_pixels[x1:x2, y1:y2], _CLOSING)
     parts, _ = label(binary_closing(inner, np.ones((_CLOSING, _CLOSING))), structure=np.ones((3, 3)))
     # Of the pixels that were taken: closing alone may add a part that has none.
-    found = [part for part in find_objects(np.where(inner, parts, 0)) if part is not None]
-    left, top = x1 - _CLOSING, y1 - _CLOSING
-    return [[float(left + x.start), float(top + y.start), float(left + x.stop), float(top + y.stop)] for x, y in found]
+    regions = [part for part in find_objects(np.where(inner, parts, 0)) if part is not None]
+    x_offset, top = x1 - _CLOSING, y1 - _CLOSING
+    return [
+        [float(x_offset + x.start), float(top + y.start), float(x_offset + x.stop), float(top + y.stop)]
+        for x, y in regions
+    ]
 
 
 def _boxes(rows: list[TableRow]) -> list[list[float]]:

@@ -40,8 +40,8 @@ class RowPlace(NamedTuple):
     def error(self, expected: str, got: object, fix: str = "Correct or drop the row.") -> ValueError:
         """The error for a row that cannot be read: what was expected, where, what is there, and what to do."""
         kind = "entry" if Path(self.path).suffix in (".json", ".xml") else "line"
-        where = f"{kind} {self.line} of {self.path} (id {self.image})"
-        return ValueError(f"Expected {expected} in {where}, got {got!r:.400}. {fix}")
+        position = f"{kind} {self.line} of {self.path} (id {self.image})"
+        return ValueError(f"Expected {expected} in {position}, got {got!r:.400}. {fix}")
 
     def numbers(self, cells: Sequence[str]) -> list[float]:
         """The numbers of cells, such as those of a box.
@@ -73,20 +73,20 @@ class RowPlace(NamedTuple):
             raise self.error(f"one of {', '.join(names)}", name, "Correct the row.")
         return names[name]
 
-    def class_name(self, given: Any, classes: Sequence[str]) -> str:
+    def class_name(self, value: Any, classes: Sequence[str]) -> str:
         """The name of a class that a row names, or numbers from 0 on.
 
         Raises:
             ValueError: a number without a name, or, where `classes` are given, a name that is none of them.
         """
-        text = str(given)
+        text = str(value)
         number = text.removesuffix(".0")
         if number.isdecimal() and int(number) < len(classes):
             return classes[int(number)]
-        if isinstance(given, str) and not number.isdecimal() and (not classes or text in classes):
+        if isinstance(value, str) and not number.isdecimal() and (not classes or text in classes):
             return text
         expected = f"a class from 0 to {len(classes) - 1}" if classes else "the name of a class"
-        raise self.error(expected, given, "Name all classes in their order: --option classes=mass,nodule.")
+        raise self.error(expected, value, "Name all classes in their order: --option classes=mass,nodule.")
 
 
 TableRow = tuple[RowPlace, tuple[str, ...]]
@@ -135,7 +135,7 @@ def optional_file(root: str | Path, *names: str) -> Path | None:
     return next((path for path in places if path.exists()), None)
 
 
-def check_split(split: str | None, known: Iterable[str]) -> None:
+def check_split(split: str | None, split_names: Iterable[str]) -> None:
     """Refuse a split that the dataset does not have; None stands for all of them.
 
     Example:
@@ -144,19 +144,19 @@ def check_split(split: str | None, known: Iterable[str]) -> None:
         ...
         ValueError: Expected one of train, test or None for split, got 'val'. Choose a split of the dataset.
     """
-    known = list(known)
-    if split is not None and split not in known:
-        if not known:
+    split_names = list(split_names)
+    if split is not None and split not in split_names:
+        if not split_names:
             raise ValueError(f"Expected None for split, got {split!r}. Leave it out: the dataset has no splits.")
         raise ValueError(
-            f"Expected one of {', '.join(known)} or None for split, got {split!r}. Choose a split of the dataset."
+            f"Expected one of {', '.join(split_names)} or None for split, got {split!r}. Choose a split of the dataset."
         )
 
 
-def chosen_splits(split: str | None, known: Collection[str]) -> list[str]:
+def chosen_splits(split: str | None, split_names: Collection[str]) -> list[str]:
     """The splits to read: the given one, which is checked as by `check_split`, or all."""
-    check_split(split, known)
-    return [name for name in known if split in (None, name)]
+    check_split(split, split_names)
+    return [name for name in split_names if split in (None, name)]
 
 
 def split_files(root: str | Path, pattern: str, split: str | None) -> list[tuple[str | None, str, Path]]:
@@ -189,9 +189,10 @@ def split_files(root: str | Path, pattern: str, split: str | None) -> list[tuple
         if [name for name, _, _ in files] == [NO_SUBSET]:
             files = [(None, NO_SUBSET, matches[0][1])]
     if not files:
-        others = sorted(path.relative_to(root).as_posix() for path in root.rglob(f"*{Path(pattern).suffix}"))[:5]
+        other_files = sorted(path.relative_to(root).as_posix() for path in root.rglob(f"*{Path(pattern).suffix}"))[:5]
         raise ValueError(
-            f"Expected {pattern} in the folder for root, got {str(root)!r} with {', '.join(others) or 'no such file'}. "
+            f"Expected {pattern} in the folder for root, got {str(root)!r} with "
+            f"{', '.join(other_files) or 'no such file'}. "
             "Name the file: --option annotations=FILE, in which {split} stands for the name of the split."
         )
     check_split(split, dict.fromkeys(name for name, _, _ in files if name is not None))
@@ -238,8 +239,8 @@ def read_whole_table(
 
     rows = stripped()
     header = next(rows, [])
-    least, width = max((k for k, name in enumerate(header, start=1) if name), default=0), len(header)
-    if not least:
+    named_cells, width = max((k for k, name in enumerate(header, start=1) if name), default=0), len(header)
+    if not named_cells:
         raise ValueError(f"Expected a header in {path}, got an empty file. Download the file again.")
     check_columns(header, str(path))
 
@@ -248,10 +249,10 @@ def read_whole_table(
             place = RowPlace(path, lines.line_num, row[0])
             if len(row) == width:
                 yield place, tuple(row)
-            elif len(row) >= least and not any(row[width:]):
+            elif len(row) >= named_cells and not any(row[width:]):
                 yield place, (*row, *[""] * (width - len(row)))[:width]
             else:
-                error = place.error(f"{least} cells, as in the header,", len(row))
+                error = place.error(f"{named_cells} cells, as in the header,", len(row))
                 if faults is None:
                     raise error
                 faults.add(error)
@@ -303,8 +304,8 @@ def read_table(
     def cells() -> Iterator[TableRow]:
         for place, row in rows:
             row = (*row, "")
-            found = tuple([row[index] for index in indices])
-            yield RowPlace(place.path, place.line, found[0]), found
+            values = tuple([row[index] for index in indices])
+            yield RowPlace(place.path, place.line, values[0]), values
 
     return cells()
 
@@ -436,9 +437,9 @@ def read_sizes(path: str | Path, key: str) -> dict[str, Size]:
     names = {name.lower() for name in header}
     columns = next((pair for pair in _SIZE_COLUMNS if names.issuperset(pair)), None)
     if columns is None:
-        known = ", ".join(f"{width} and {height}" for width, height in _SIZE_COLUMNS)
+        size_columns = ", ".join(f"{width} and {height}" for width, height in _SIZE_COLUMNS)
         raise ValueError(
-            f"Expected one of the pairs {known} among the columns of {path}, got {', '.join(header)}. "
+            f"Expected one of the pairs {size_columns} among the columns of {path}, got {', '.join(header)}. "
             "Name the columns so."
         )
     sizes: dict[str, Size] = {}
@@ -510,15 +511,15 @@ def image_finder(root: str | Path, suffixes: Sequence[str] = IMAGE_SUFFIXES) -> 
 
     @cache
     def by_stem() -> dict[str, tuple[str, ...]]:
-        found: dict[str, tuple[str, ...]] = {}
+        files_by_stem: dict[str, tuple[str, ...]] = {}
         for folder, subfolders, names in os.walk(root):
             subfolders.sort()
             inside = Path(folder).relative_to(root).as_posix()
             for name in names:
                 if name.lower().endswith(endings):
                     stem = os.path.splitext(name)[0]
-                    found[stem] = (*found.get(stem, ()), name if inside == "." else f"{inside}/{name}")
-        return found
+                    files_by_stem[stem] = (*files_by_stem.get(stem, ()), name if inside == "." else f"{inside}/{name}")
+        return files_by_stem
 
     @cache
     def by_uid() -> dict[str, tuple[str, ...]]:
@@ -532,8 +533,8 @@ def image_finder(root: str | Path, suffixes: Sequence[str] = IMAGE_SUFFIXES) -> 
         # An id may hold dots, so that what looks like an ending need not be one.
         places: Sequence[str] = by_stem().get(file, ())
         if not places:
-            alike = by_stem().get(os.path.splitext(file)[0], ())
-            places = [path for path in alike if os.path.basename(path) == file]
+            namesakes = by_stem().get(os.path.splitext(file)[0], ())
+            places = [path for path in namesakes if os.path.basename(path) == file]
         if not places and _UID.fullmatch(file):
             places = by_uid().get(file, ())
         if len(places) > 1:
@@ -558,8 +559,8 @@ def stated_separator(path: str | Path) -> str | None:
         ...     stated_separator(Path(root, "a.csv"))
         ';'
     """
-    stated = _STATED_SEPARATOR.fullmatch(next(text_lines(path), "").strip())
-    return stated[1] if stated else None
+    match = _STATED_SEPARATOR.fullmatch(next(text_lines(path), "").strip())
+    return match[1] if match else None
 
 
 def _split_lines(path: str | Path) -> Iterator[str]:

@@ -187,7 +187,9 @@ def _read(
     layout: _Layout, root: Path, splits: Sequence[str], sizes: str | Path | None, faults: Faults | None
 ) -> Iterator[AnnotatedImage]:
     paths = {name: find_file(root, *layout.tables[name]) for name in splits}
-    return chain.from_iterable([_read_table(layout, root, *one, sizes, faults) for one in paths.items()])
+    return chain.from_iterable(
+        [_read_table(layout, root, *split_and_path, sizes, faults) for split_and_path in paths.items()]
+    )
 
 
 def _read_table(
@@ -202,11 +204,11 @@ def _read_table(
     find, findings, empty = image_finder(root), layout.findings, Counter[str]()
 
     def annotated(image: str, rows: list[TableRow]) -> AnnotatedImage | None:
-        boxes, labels, readers, read_by, others, dropped = [], [], [], [], [], 0
+        boxes, labels, readers, read_by, other_labels, dropped = [], [], [], [], [], 0
         for place, (_, name, *cells, reader, _study) in rows:
             read_by.append(reader)
             if findings is not None and name not in findings:
-                others += [name] if name and name != NO_FINDING else []
+                other_labels += [name] if name and name != NO_FINDING else []
             elif name != NO_FINDING:
                 x1, y1, x2, y2 = place.numbers(cells)
                 if findings is not None and min(abs(x2 - x1), abs(y2 - y1)) < _SMALLEST_SIDE:
@@ -227,10 +229,10 @@ def _read_table(
             fix = "Its boxes are in pixels of the DICOM file: give a table with image_id, width and height of these."
             raise place.error("`sizes` for an image that is a copy", file, fix)
         width, height = (None, None) if known_sizes is None else known_size(known_sizes, place)
-        more_readers, named = image_labels.get(image, ((), ""))
+        more_readers, label_names = image_labels.get(image, ((), ""))
         extra = {
-            "image_labels": named,
-            "other_labels": "|".join(dict.fromkeys(others)),
+            "image_labels": label_names,
+            "other_labels": "|".join(dict.fromkeys(other_labels)),
             "empty_boxes": str(dropped or ""),
         }
         return AnnotatedImage(
@@ -247,10 +249,10 @@ def _read_table(
             extra={name: value for name, value in extra.items() if value},
         )
 
-    found = table_images(annotated, path, ("image_id", layout.label, *layout.corners), ("rad_id", "study_id"), faults)
+    table = table_images(annotated, path, ("image_id", layout.label, *layout.corners), ("rad_id", "study_id"), faults)
 
     def images() -> Iterator[AnnotatedImage]:
-        yield from found
+        yield from table
         if empty:
             warnings.warn(
                 f"{path}: dropped {empty['boxes']} boxes without width or height; {empty['shortened']} images keep "
@@ -266,8 +268,13 @@ def _read_image_labels(path: Path) -> dict[str, tuple[tuple[str, ...], str]]:
     """For each image its readers, and the labels that any of them gave it, joined by `|` in the order of columns."""
     names, _ = read_whole_table(path)
     labels = [name for name in names if name.lower() not in ("image_id", "rad_id") and name != NO_FINDING]
-    readers, given = defaultdict[str, list[str]](list), defaultdict[str, set[str]](set)
+    readers, labels_of_images = defaultdict[str, list[str]](list), defaultdict[str, set[str]](set)
     for _, (image, *cells, reader) in read_table(path, ("image_id", *labels), ("rad_id",)):
         readers[image].append(reader)
-        given[image].update(label for label, cell in zip(labels, cells, strict=True) if cell not in ("", "0", "0.0"))
-    return {image: (tuple(readers[image]), "|".join(one for one in labels if one in given[image])) for image in readers}
+        labels_of_images[image].update(
+            label for label, cell in zip(labels, cells, strict=True) if cell not in ("", "0", "0.0")
+        )
+    return {
+        image: (tuple(readers[image]), "|".join(label for label in labels if label in labels_of_images[image]))
+        for image in readers
+    }

@@ -73,17 +73,17 @@ def read_vlm_r1(
     fmt, root = get_box_format(box_format), Path(root)
     samples = grouped_samples(root, annotations, split, "image")
 
-    def image(name: str | None, given: str, rows: Sequence[JsonRow]) -> AnnotatedImage:
-        file = PurePosixPath(images, given).as_posix()
+    def image(name: str | None, image_name: str, rows: Sequence[JsonRow]) -> AnnotatedImage:
+        file = PurePosixPath(images, image_name).as_posix()
         width, height = (pixels(rows[0][1].get(side)) for side in ("width", "height"))
         if width is None or height is None:
             width, height = header_size(root / file)
         boxes, labels, phrases = [], [], []
         for place, row in rows:
-            question, found, names = _answer(place, row, fmt, width, height)
-            boxes += found
+            question, row_boxes, names = _answer(place, row, fmt, width, height)
+            boxes += row_boxes
             labels += names
-            phrases += [question.rpartition(phrase_after)[2].strip()] * len(found)
+            phrases += [question.rpartition(phrase_after)[2].strip()] * len(row_boxes)
         return AnnotatedImage(file, file, boxes, labels, width, height, split=name, phrases=tuple(phrases))
 
     return sound_images(image, samples, faults)

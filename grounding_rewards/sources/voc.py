@@ -94,8 +94,10 @@ def read_voc(
     # A broken file of several costs its image alone.
     read = sound_images(lambda path: (path, read_xml(path)), ((path,) for path in paths), faults)
     roots = read if len(paths) > 1 else ((path, read_xml(path)) for path in paths)
-    each = (_images(tree, path, root, images, split, splits[path], one_based, faults) for path, tree in roots)
-    return _with_known_sizes(root, chain.from_iterable(each))
+    images_of_files = (
+        _images(tree, path, root, images, split, splits[path], one_based, faults) for path, tree in roots
+    )
+    return _with_known_sizes(root, chain.from_iterable(images_of_files))
 
 
 def _with_known_sizes(root: Path, images: Iterator[AnnotatedImage]) -> Iterator[AnnotatedImage]:
@@ -103,11 +105,15 @@ def _with_known_sizes(root: Path, images: Iterator[AnnotatedImage]) -> Iterator[
     count, example = 0, ""
     for image in images:
         yield image
-        stated = (image.width, image.height)
-        if None not in stated and (root / image.file).is_file() and (size := header_size(root / image.file)) != stated:
+        stated_size = (image.width, image.height)
+        if (
+            None not in stated_size
+            and (root / image.file).is_file()
+            and (size := header_size(root / image.file)) != stated_size
+        ):
             count += 1
             example = example or (
-                f"{image.file} ({stated[0]} x {stated[1]} in the XML, {size[0]} x {size[1]} in the file)"
+                f"{image.file} ({stated_size[0]} x {stated_size[1]} in the XML, {size[0]} x {size[1]} in the file)"
             )
     if count:
         warnings.warn(
@@ -141,9 +147,11 @@ def _folder_split(root: Path, path: Path) -> str | None:
 
 def _image_folder(root: Path, path: Path, name: str) -> str:
     """The folder of the image of a VOC file, relative to the root."""
-    beside = path.parent.relative_to(root).as_posix()
-    usual = "JPEGImages" if beside.casefold() == "annotations" else beside
-    return next((folder for folder in ("JPEGImages", "images", beside) if (root / folder / name).is_file()), usual)
+    xml_folder = path.parent.relative_to(root).as_posix()
+    usual_folder = "JPEGImages" if xml_folder.casefold() == "annotations" else xml_folder
+    return next(
+        (folder for folder in ("JPEGImages", "images", xml_folder) if (root / folder / name).is_file()), usual_folder
+    )
 
 
 def _image_sets(root: Path) -> dict[str, str]:
@@ -202,16 +210,16 @@ def voc_image(root: Element, path: Path, *, images: str, split: str | None, one_
     if not name:
         raise RowPlace(path, 1, path.stem).error("<filename>", name, "Name the image.")
     boxes, labels, ignored = [], [], []
-    for number, found in enumerate(root.iterfind("object"), start=1):
-        place, label = RowPlace(path, number, name), (found.findtext("name") or "").strip()
+    for number, shape in enumerate(root.iterfind("object"), start=1):
+        place, label = RowPlace(path, number, name), (shape.findtext("name") or "").strip()
         if not label:
             raise place.error("<name> of an object", label, "Name it.")
-        x1, y1, x2, y2 = place.numbers([found.findtext(f"bndbox/{key}") or "" for key in _CORNERS])
+        x1, y1, x2, y2 = place.numbers([shape.findtext(f"bndbox/{key}") or "" for key in _CORNERS])
         if one_based:
             if min(x1, y1) < 1:
                 raise place.error("pixels from 1 on, as one_based says,", (x1, y1), "Give --option one_based=false.")
             x1, y1 = x1 - 1, y1 - 1
-        if (found.findtext("difficult") or "").strip() == "1":
+        if (shape.findtext("difficult") or "").strip() == "1":
             ignored.append((x1, y1, x2, y2))
         else:
             boxes.append([x1, y1, x2, y2])
@@ -232,8 +240,10 @@ def _cvat_images(
     if set(splits) == {NO_SUBSET}:
         splits = [None] * len(splits)
     check_split(split, dict.fromkeys(name for name in splits if name is not None))
-    each = zip(tree.iterfind("image"), repeat(path), folders, splits, strict=False)
-    return sound_images(_cvat_image, (arguments for arguments in each if split in (None, arguments[-1])), faults)
+    image_arguments = zip(tree.iterfind("image"), repeat(path), folders, splits, strict=False)
+    return sound_images(
+        _cvat_image, (arguments for arguments in image_arguments if split in (None, arguments[-1])), faults
+    )
 
 
 def _cvat_image(image: Element, path: Path, images: str, split: str | None) -> AnnotatedImage:

@@ -56,15 +56,15 @@ def read_yolo(root: str | Path, *, split: str | None = None, faults: Faults | No
             be read, such as a prediction.
     """
     root = Path(root)
-    found = _described(root)
-    names, sources = found if found is not None else _listed(root)
+    description = _described(root)
+    names, sources = description if description is not None else _listed(root)
     check_split(split, dict.fromkeys(source.split for source in sources if source.split is not None))
-    chosen = [source for source in sources if split in (None, source.split)]
-    for source in chosen:
+    chosen_sources = [source for source in sources if split in (None, source.split)]
+    for source in chosen_sources:
         _check_labels(source)
     return sound_images(
         yolo_image,
-        ((root, path, _label_path(path), names, source.split) for source in chosen for path in source.files),
+        ((root, path, _label_path(path), names, source.split) for source in chosen_sources for path in source.files),
         faults,
     )
 
@@ -129,11 +129,11 @@ def yolo_image(root: Path, path: Path, labels: Path, names: Sequence[str], split
         ValueError: as `read_label_file`, or the image cannot be read.
     """
     width, height = header_size(path)
-    found = list(read_label_file(labels, names))
+    labelled_boxes = list(read_label_file(labels, names))
     file = Path(os.path.relpath(path, root)).as_posix()
-    boxes = [scaled_box(box, width, height) for _, box in found]
-    drawn = [label for label, _ in found]
-    return AnnotatedImage(file, file, boxes, drawn, width, height, split=split)
+    boxes = [scaled_box(box, width, height) for _, box in labelled_boxes]
+    box_labels = [label for label, _ in labelled_boxes]
+    return AnnotatedImage(file, file, boxes, box_labels, width, height, split=split)
 
 
 def _label_path(path: Path) -> Path:
@@ -197,14 +197,15 @@ def _described(root: Path) -> tuple[list[str], list[_Images]] | None:
     return None
 
 
-def _names(given: Any, path: Path) -> list[str]:
-    if isinstance(given, dict) and sorted(given) == list(range(len(given))):
-        given = [given[index] for index in range(len(given))]
-    if not isinstance(given, list) or not given:
+def _names(content: Any, path: Path) -> list[str]:
+    if isinstance(content, dict) and sorted(content) == list(range(len(content))):
+        content = [content[index] for index in range(len(content))]
+    if not isinstance(content, list) or not content:
         raise ValueError(
-            f"Expected a list, or a mapping of 0, 1, 2 ..., for names in {path}, got {given!r:.200}. Name every class."
+            f"Expected a list, or a mapping of 0, 1, 2 ..., for names in {path}, got {content!r:.200}. Name every "
+            "class."
         )
-    return [str(name) for name in given]
+    return [str(name) for name in content]
 
 
 def _entry(root: Path, base: Any, entry: str, split: str) -> _Images:

@@ -35,7 +35,7 @@ def test_one_image_a_slice(folder):
         row("000001_01_01_109.png", "1, 2, 30.5, 40", kind="-1", split="1", patient="1"),
         row(box="10, 20, 30, 40", kind="5"),  # the first slice again: its second lesion
     )
-    other, image = read_deeplesion(root)
+    image, other = read_deeplesion(root)
     # the folder is the name without the slice
     assert (image.id, image.file) == ("000089_01_01_037.png", "Images_png/000089_01_01/037.png")
     assert image.boxes == [[132.977, 171.808, 165.939, 214.029], [10, 20, 30, 40]]

@@ -39,4 +39,4 @@ def test_groups(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"f": "x", "n": 1}\n{"f": "y", "n": 2}\n{"f": "x", "n": 3}\n', encoding="utf-8")
     samples = grouped_samples(tmp_path, "a.jsonl", None, "f")
     groups = [(image, [row["n"] for _, row in rows]) for _, image, rows in samples]
-    assert groups == [("y", [2]), ("x", [1, 3])]
+    assert groups == [("x", [1, 3]), ("y", [2])]

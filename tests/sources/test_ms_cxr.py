@@ -56,8 +56,7 @@ def root(tmp_path):
 
 
 def test_csv(root):
-    # b ends first
-    assert list(read_ms_cxr(root)) == [IMAGE_B, IMAGE_A]
+    assert list(read_ms_cxr(root)) == [IMAGE_A, IMAGE_B]
     assert list(read_ms_cxr(root, split="validation")) == [IMAGE_B]
     assert list(read_ms_cxr(root, split="test")) == []
 

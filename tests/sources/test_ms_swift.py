@@ -64,7 +64,7 @@ def test_rows_of_one_image_and_negatives(folder):
         sample("Find the <ref-object>", "none", {"ref": ["tube"], "bbox": []}, ["c.jpg"]),
         sample("Find the <ref-object>", "<bbox>", {"ref": ["tube"], "bbox": [TWO]}),
     )
-    negative, other, image = read_ms_swift(root)
+    image, negative, other = read_ms_swift(root)
     assert (negative.file, negative.boxes, other.file, other.boxes) == ("b.jpg", [], "c.jpg", [])
     assert (image.boxes, image.labels) == ([ONE, TWO], ["mass", "tube"])
 

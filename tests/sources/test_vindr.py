@@ -56,6 +56,8 @@ def physionet(tmp_path):
 
 def test_kaggle(kaggle):
     assert list(read_vindr_cxr(kaggle)) == [
+        # Everybody who read an image without findings is kept: three readers agree that there is none.
+        AnnotatedImage(id="a", file="train/a.dicom", boxes=[], labels=[], split="train", read_by=("R11", "R7", "R10")),
         AnnotatedImage(
             id="b",
             file="train/b.dicom",
@@ -65,13 +67,11 @@ def test_kaggle(kaggle):
             readers=("R10", "R8", "R9"),
             read_by=("R10", "R8", "R9"),
         ),
-        # Everybody who read an image without findings is kept: three readers agree that there is none.
-        AnnotatedImage(id="a", file="train/a.dicom", boxes=[], labels=[], split="train", read_by=("R11", "R7", "R10")),
     ]
 
 
 def test_physionet(physionet):
-    a, b, c, d = read_vindr_cxr(physionet)
+    b, a, c, d = read_vindr_cxr(physionet)
     assert [image.id for image in (a, b, c, d)] == ["a", "b", "c", "d"]
     assert [image.file for image in (b, c)] == ["train/b.dicom", "test/c.dicom"]
     assert [image.split for image in (a, b, c, d)] == ["train", "train", "test", "test"]
@@ -84,7 +84,7 @@ def test_physionet(physionet):
 
 def test_image_labels_complete_the_readers(physionet):
     (physionet / "annotations" / "image_labels_train.csv").write_text(IMAGE_LABELS)
-    a, b = read_vindr_cxr(physionet, split="train")
+    b, a = read_vindr_cxr(physionet, split="train")
     assert (a.read_by, a.extra) == (("R2",), {})
     assert (b.readers, b.read_by) == (("R1", "R2"), ("R1", "R2", "R3"))
     assert b.extra == {"image_labels": "Edema|Other diseases"}
@@ -93,8 +93,8 @@ def test_image_labels_complete_the_readers(physionet):
 def test_sizes_come_from_a_table_or_stay_unknown(kaggle):
     (kaggle / "sizes.csv").write_text("image_id,Rows,Columns\na,2000,1500\nb,2880,2304\n")
     assert [(image.id, image.width, image.height) for image in read_vindr_cxr(kaggle, sizes=kaggle / "sizes.csv")] == [
-        ("b", 2304, 2880),
         ("a", 1500, 2000),
+        ("b", 2304, 2880),
     ]
     (kaggle / "sizes.csv").write_text("image_id,Rows,Columns\na,2000,1500\n")
     with pytest.raises(ValueError, match=r"whose size is known in line 4 of .*train\.csv \(id b\)"):
@@ -106,18 +106,18 @@ def test_copies_need_the_sizes_of_the_originals(kaggle):
     (kaggle / "train").mkdir()
     for name in ("a.png", "b.png"):
         (kaggle / "train" / name).touch()
-    with pytest.raises(ValueError, match=r"Expected `sizes` for an image that is a copy in line 4 of .*\(id b\), got"):
+    with pytest.raises(ValueError, match=r"Expected `sizes` for an image that is a copy in line 2 of .*\(id a\), got"):
         list(read_vindr_cxr(kaggle))
     (kaggle / "train_meta.csv").write_text("image_id,dim0,dim1\na,2000,1500\nb,2880,2304\n")
-    b, a = read_vindr_cxr(kaggle, sizes=kaggle / "train_meta.csv")
+    a, b = read_vindr_cxr(kaggle, sizes=kaggle / "train_meta.csv")
     assert (b.file, b.width, b.height) == ("train/b.png", 2304, 2880)
     assert b.boxes[0] == [691.0, 1375.0, 1653.0, 1831.0]
     assert (a.file, a.width, a.height) == ("train/a.png", 1500, 2000)
     # The original is preferred
     (kaggle / "train" / "a.dicom").touch()
     assert [image.file for image in read_vindr_cxr(kaggle, sizes=kaggle / "train_meta.csv")] == [
-        "train/b.png",
         "train/a.dicom",
+        "train/b.png",
     ]
 
 

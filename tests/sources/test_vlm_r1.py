@@ -55,7 +55,7 @@ def test_the_questions_about_one_image_are_one_image(folder):
         sample("[]", "b.jpg"),
         sample("[5, 6, 7, 8]", ["a.jpg"], "<image>\nWhere is the tube?"),  # an image in a list of its own
     )
-    negative, image = read_vlm_r1(root, box_format=PIXELS)
+    image, negative = read_vlm_r1(root, box_format=PIXELS)
     assert (negative.file, negative.boxes) == ("b.jpg", [])
     assert image.boxes == [[1, 2, 3, 4], [5, 6, 7, 8]]
     # a question without the words before the phrase is the phrase
