@@ -210,6 +210,8 @@ def _write_shards(
         if planned[split] > writers[split].images:
             pending.append(image)
     finished = planned.total() - len(pending)
+    for number in range(1, finished + 1):
+        on_progress("writing images", number, planned.total())
     with map_in_workers(files.store, [image.file for image in pending], processes=processes) as stored_images:
         for number, (image, stored) in enumerate(zip(pending, stored_images, strict=True), start=finished + 1):
             _write_image(image, stored, plan, processor, writers)
