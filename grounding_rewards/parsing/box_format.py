@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from importlib.resources import files
+from typing import Any, Literal, NamedTuple
 
 from grounding_rewards.boxes import ORDERS, CoordinateSpace
 from grounding_rewards.parsing.results import RawBoxes
 
 SCOPES = ("answer", "after_think", "all")
-#: JSON keys that hold a box, in any spelling (`bbox2d`, `boundingBox`). Every JSON format accepts all of them, because
-#: fine-tuned models mix them up; order and space are the format's, whatever the key.
-BOX_KEYS = (
-    *("bbox_2d", "box_2d", "bbox", "box", "bounding_box", "bounding_box_2d", "position", "bboxes", "boxes_2d"),
-    *("coordinates", "coords", "bbox_coordinates", "box_coordinates"),
-)
+#: Words that all formats share: the tables of `keys_and_tags.toml`.
+WORDS: dict[str, Any] = tomllib.loads((files("grounding_rewards.parsing") / "keys_and_tags.toml").read_text("utf-8"))
+#: JSON keys that hold a box, in any spelling (`bbox2d`, `boundingBox`).
+BOX_KEYS: tuple[str, ...] = tuple(WORDS["keys"]["box"])
 
 
 class Layout(NamedTuple):

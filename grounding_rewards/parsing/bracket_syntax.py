@@ -12,12 +12,12 @@ import html
 import itertools
 import re
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from grounding_rewards.boxes import patch_index_to_norm1
 from grounding_rewards.parsing.answer_span import may_have_marks
-from grounding_rewards.parsing.box_format import in_xyxy
+from grounding_rewards.parsing.box_format import WORDS, in_xyxy
 from grounding_rewards.parsing.json_syntax import decode_plain_json
 from grounding_rewards.parsing.no_finding import asserts_finding
 from grounding_rewards.parsing.numbers import (
@@ -87,10 +87,7 @@ _COUNTED = re.compile(
     re.IGNORECASE,
 )
 # One of these is in every match, and few texts have any.
-_COUNTED_WORDS = (
-    *("rib", "level", "segment", "slice", "ref", "zone", "teeth", "tooth", "series", "day", "vertebra", "page"),
-    *("frame", "size"),
-)
+_COUNTED_WORDS: list[str] = WORDS["counted_words"]
 _LONGEST_COUNTED = 24
 _SMALL = re.compile(r"\(\s{0,2}\d\d?(?:\s{0,2}[,-]\s{0,2}\d\d?){3}\s{0,2}\)")
 
@@ -166,22 +163,8 @@ def _plain_item(layout: Layout, in_tokens: bool) -> tuple[re.Pattern[str], list[
     return re.compile(pattern), marks, layout.item.index("{label}") < layout.item.index("{boxes}")
 
 
-#: What tags mean, whatever the family: fine-tuned models and servers mix them.
-TAG_ROLES = {
-    **dict.fromkeys(("<ref>", "<|ref|>", "<|object_ref_start|>", "<phrase>", "<obj>"), "label"),
-    **dict.fromkeys(("</ref>", "<|/ref|>", "<|object_ref_end|>", "</phrase>", "</obj>"), "label_end"),
-    **dict.fromkeys(("<box>", "<|box|>", "<|box_start|>", "<|det|>", "<object>", "<|begin_of_box|>", "<bbox>"), "box"),
-    **dict.fromkeys(
-        ("</box>", "<|/box|>", "<|box_end|>", "<|/det|>", "</object>", "<|end_of_box|>", "</bbox>"), "box_end"
-    ),
-    # Perceptron's boxes carry their label as an attribute, alone or for all of a collection.
-    **dict.fromkeys(("<point_box>", "<collection>"), "named"),
-    **dict.fromkeys(("</point_box>", "</collection>"), "named_end"),
-    # Boxes behind a predicate repeat those of its subject and its object.
-    "<pred>": "relation",
-    **dict.fromkeys(("<poly>", "<quad>", "<|quad_start|>", "<point>", "<seg>"), "shape"),
-    **dict.fromkeys(("</poly>", "</quad>", "<|quad_end|>", "</point>", "</seg>"), "shape_end"),
-}
+#: The role of each tag, whatever the family: fine-tuned models and servers mix them.
+TAG_ROLES: dict[str, str] = {tag: role for role, tags in WORDS["tags"].items() for tag in tags}
 _NUMBERS = frozenset({"run", "group"})
 _BETWEEN_CORNERS = " \t\n,，"
 _BEFORE_LABEL = " \t\r\n,.;:-，。；：、[]()*`\\&"
@@ -338,24 +321,20 @@ class _Scan:
             self.fmt.untagged_label == "before" or (self.fmt.syntax.keyed and "box" in kinds)
         )
         after = self.fmt.untagged_label == "after"
-        # For each mark, where the next numbers begin, or the end of the text.
-        next_numbers = [len(self.text)]
-        for mark in reversed(marks) if after else ():
-            next_numbers.append(mark.start if mark.kind in _NUMBERS else next_numbers[-1])
-        next_numbers = next_numbers[-2::-1]
+        next_numbers = _next_numbers(marks, len(self.text)) if after else []
         end = 0
         for index, mark in enumerate(marks):
             if self.collector.full:
                 return
             gap = self.text[end : mark.start]
             end = mark.end
+            is_tag = mark.kind not in _NUMBERS
             # Bare text between box tags is a box or nothing, never a label.
-            in_bare_box = self.box_tag is not None and mark.kind not in _NUMBERS
-            if before and not in_bare_box and (words := _words(gap)):
+            words = _words(gap) if before and not (is_tag and self.box_tag is not None) else ""
+            if words or is_tag:
                 self._end_corners()
-                self.words = words
-            if mark.kind not in _NUMBERS:
-                self._end_corners()
+            self.words = words or self.words
+            if is_tag:
                 self._read_tag(mark)
             elif not self.in_relation and not self.in_shape:
                 self.box_tag_is_bare = False
@@ -365,6 +344,9 @@ class _Scan:
                     self.label = _clean(_LABEL_END.split(words, 1)[0])
                 self._read_numbers(mark)
         self._end_corners()
+        self._end_text()
+
+    def _end_text(self) -> None:
         if self.box_tag is not None:
             content, closed, _ = self.text[self.box_tag.end :].partition(">")
             if self.box_tag_is_bare and closed:
@@ -375,32 +357,44 @@ class _Scan:
         self.collector.cut_off |= after_numbers in _COMMAS or _ends_in_tag(self.text, self.fmt)
 
     def _read_tag(self, mark: _Mark) -> None:
-        kind, text = mark.kind, mark.text
         in_box = self.box_tag is not None
-        if kind in ("label", "label_end", "box", "box_end", "named_end"):
+        if mark.kind in _ENDS_BOX:
             self._close_box_tag(mark.start)
-        if kind == "label":
-            self.label = _clean(text)
-            self.in_relation = False
-        elif kind == "label_end":
-            self.collector.stated_empty |= text.casefold() == "</obj>" and "unboxed_label" in self.fmt.negatives
-        elif kind == "named":
-            mention = _MENTION.search(text)
-            self.label = _clean(html.unescape(mention[1])) if mention else self.collection
-            if text.startswith("<collection"):
-                self.collection = self.label
-        elif kind == "named_end":
-            self.label = self.collection = None if text.startswith("</collection") else self.collection
-        elif kind == "relation":
-            self.in_relation = True
-        elif kind in ("shape", "shape_end"):
-            self.in_shape = kind == "shape"
-            # A segmentation stands beside boxes.
-            if self.in_shape and text != "<seg>":
-                self._reject("point" if text == "<point>" else "quad")
-        if kind == "box" or text.startswith("<point_box"):
+        if mark.kind in _TAG_READERS:
+            _TAG_READERS[mark.kind](self, mark.text)
+        if mark.kind == "box" or mark.text.startswith("<point_box"):
             self.box_tag, self.box_tag_is_bare, self.met_before_box = mark, True, self.collector.met
             self.box_tag_ends = in_box
+
+    def _read_label(self, label: str) -> None:
+        self.label = _clean(label)
+        self.in_relation = False
+
+    def _read_label_end(self, tag: str) -> None:
+        self.collector.stated_empty |= tag.casefold() == "</obj>" and "unboxed_label" in self.fmt.negatives
+
+    def _read_named(self, tag: str) -> None:
+        mention = _MENTION.search(tag)
+        self.label = _clean(html.unescape(mention[1])) if mention else self.collection
+        if tag.startswith("<collection"):
+            self.collection = self.label
+
+    def _read_named_end(self, tag: str) -> None:
+        if tag.startswith("</collection"):
+            self.collection = None
+        self.label = self.collection
+
+    def _read_relation(self, tag: str) -> None:
+        self.in_relation = True
+
+    def _read_shape(self, tag: str) -> None:
+        self.in_shape = True
+        # A segmentation stands beside boxes.
+        if tag != "<seg>":
+            self._reject("point" if tag == "<point>" else "quad")
+
+    def _read_shape_end(self, tag: str) -> None:
+        self.in_shape = False
 
     def _close_box_tag(self, end: int) -> None:
         if self.box_tag is not None and not self.in_relation:
@@ -544,6 +538,29 @@ class _Scan:
             self.label = self.words
             self.words = ""
         return self.label
+
+
+# The tags that end what a box tag encloses.
+_ENDS_BOX = frozenset({"label", "label_end", "box", "box_end", "named_end"})
+_TAG_READERS: dict[str, Callable[[_Scan, str], None]] = {
+    "label": _Scan._read_label,
+    "label_end": _Scan._read_label_end,
+    "named": _Scan._read_named,
+    "named_end": _Scan._read_named_end,
+    "relation": _Scan._read_relation,
+    "shape": _Scan._read_shape,
+    "shape_end": _Scan._read_shape_end,
+}
+
+
+def _next_numbers(marks: Sequence[_Mark], end: int) -> list[int]:
+    """For each mark, where the next numbers behind it begin, or the end of the text."""
+    starts = []
+    for mark in reversed(marks):
+        starts.append(end)
+        if mark.kind in _NUMBERS:
+            end = mark.start
+    return starts[::-1]
 
 
 _MENTION = re.compile(r'\bmention="([^"]*)"')

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from grounding_rewards.parsing.answer_span import may_have_marks
-from grounding_rewards.parsing.box_format import in_xyxy
+from grounding_rewards.parsing.box_format import WORDS, in_xyxy
 from grounding_rewards.parsing.no_finding import asserts_finding, states_nothing
 from grounding_rewards.parsing.numbers import (
     CORNER_NAMES,
@@ -34,30 +34,17 @@ from grounding_rewards.parsing.results import MAX_BOXES, MAX_DEPTH, MAX_LIST, MA
 if TYPE_CHECKING:
     from grounding_rewards.parsing.box_format import BoxFormat
 
-# Keys as `folded` leaves them.
-_LABEL_KEYS = (
-    *("label", "textcontent", "nameen", "names", "name", "class", "classname", "category", "finding"),
-    *("disease", "abnormality", "object", "objectname", "phrase", "description", "text", "type"),
-)
-_NESTED_LABEL_KEYS = ("en", "english", "name", "label")
+_KEYS = WORDS["keys"]
+_LABEL_KEYS: tuple[str, ...] = tuple(_KEYS["label"])
+_NESTED_LABEL_KEYS: tuple[str, ...] = tuple(_KEYS["nested_label"])
 _FIRST_CORNERS = frozenset(names[0] for names in CORNER_NAMES if len(names[0]) > 1)
 #: The members of an object that are read as the confidence of its box.
-SCORE_KEYS = ("confidence", "score", "conf", "probability")
-#: `{"finding": false}` states that there is nothing, as does `{"boxes": []}`.
-_STATEMENT_KEYS = frozenset({"finding", "findings", "abnormality", "abnormal", "detected", "collector", "present"})
+SCORE_KEYS: tuple[str, ...] = tuple(_KEYS["score"])
+_STATEMENT_KEYS = frozenset(_KEYS["statement"])
 _NAMING_KEYS = _STATEMENT_KEYS.union(_LABEL_KEYS)
 _NORMAL_KEY = re.compile("(?<!ab)normal|healthy|negative|no(?:finding|abnormal)")
-_LIST_KEYS = frozenset(
-    [
-        *("boxes", "bboxes", "boundingboxes", "objects", "detections", "predictions", "annotations", "results"),
-        *("findings", "abnormalities", "lesions", "defects", "regions", "targets", "instances", "items"),
-    ]
-)
-_REASON_BY_KEY = {
-    **dict.fromkeys(("point2d", "point", "coordinate", "points"), "point"),
-    **dict.fromkeys(("quad", "quad2d", "polygon"), "quad"),
-    **dict.fromkeys(("bbox3d", "box3d"), "box_3d"),
-}
+_LIST_KEYS = frozenset(_KEYS["list"])
+_REASON_BY_KEY: dict[str, str] = {key: reason for reason, keys in _KEYS["rejected"].items() for key in keys}
 
 
 def _refuse_constant(name: str) -> NoReturn:
