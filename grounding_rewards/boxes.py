@@ -82,8 +82,8 @@ def valid_boxes(boxes: Boxes) -> NDArray[np.bool_]:
         )
     with np.errstate(all="ignore"):
         sides = boxes[..., 2:] - boxes[..., :2]
-        good = (sides > 0) & (sides < np.inf)
-        return good[..., 0] & good[..., 1]
+        positive = (sides > 0) & (sides < np.inf)
+        return positive[..., 0] & positive[..., 1]
 
 
 def box_area(boxes: Boxes) -> NDArray[np.float64]:
@@ -126,9 +126,9 @@ def is_number(value: object) -> TypeGuard[float]:
     (True, False, False, False, False)
     """
     # Asking whether a value is Real takes ten times as long, and a log has millions.
-    known = type(value) in _PLAIN or (isinstance(value, Real) and not isinstance(value, bool))
+    is_real = type(value) in _PLAIN or (isinstance(value, Real) and not isinstance(value, bool))
     try:
-        return known and math.isfinite(cast("float", value))
+        return is_real and math.isfinite(cast("float", value))
     except OverflowError:
         return False
 
@@ -418,11 +418,12 @@ def _sizes(space: CoordinateSpace, **sides: ArrayLike | None) -> NDArray[np.floa
     if positive_sizes(corners).all():
         return corners
     for (argument, value), numbers in zip(sides.items(), sizes, strict=True):
-        bad = ~positive_sizes(numbers)
-        if bad.any():
-            shown = repr(value) if numbers.ndim == 0 else f"{numbers[bad][0]} in row {np.flatnonzero(bad)[0]}"
+        unusable = ~positive_sizes(numbers)
+        if unusable.any():
+            row = np.flatnonzero(unusable)[0]
+            text = repr(value) if numbers.ndim == 0 else f"{numbers[row]} in row {row}"
             raise ValueError(
-                f"Expected a positive number for `{argument}`, got {shown}. "
+                f"Expected a positive number for `{argument}`, got {text}. "
                 f"Boxes in {space.name} cannot be converted without it: give the size in pixels."
             )
     return corners
@@ -516,16 +517,16 @@ def patch_index_to_norm1(upper_left: int, lower_right: int, patches: int = 32) -
         >>> patch_index_to_norm1(33, 35)
         (0.03125, 0.03125, 0.125, 0.0625)
     """
-    top, left = divmod(upper_left, patches)
-    bottom, right = divmod(lower_right, patches)
+    row1, column1 = divmod(upper_left, patches)
+    row2, column2 = divmod(lower_right, patches)
     # Clamp first: a float cannot hold every integer.
-    top, bottom = min(top, patches), min(bottom, patches)
-    margin = 0.0 if top == bottom or left == right else 0.5
+    row1, row2 = min(row1, patches), min(row2, patches)
+    margin = 0.0 if row1 == row2 or column1 == column2 else 0.5
     return (
-        (left + margin) / patches,
-        (top + margin) / patches,
-        (right + 1 - margin) / patches,
-        (bottom + 1 - margin) / patches,
+        (column1 + margin) / patches,
+        (row1 + margin) / patches,
+        (column2 + 1 - margin) / patches,
+        (row2 + 1 - margin) / patches,
     )
 
 
@@ -555,13 +556,9 @@ def norm1_to_patch_index(box: tuple[float, float, float, float], patches: int = 
             f"Expected finite numbers with x1 < x2 and y1 < y2 for `box`, got {box!r:.200}. "
             "Give x1, y1, x2, y2 as fractions of the image."
         )
-    left, top = (_cell(math.floor(start * patches), patches) for start in (x1, y1))
-    right, bottom = (_cell(math.ceil(end * patches) - 1, patches) for end in (x2, y2))
-    return top * patches + left, bottom * patches + right
-
-
-def _cell(index: int, patches: int) -> int:
-    return min(max(index, 0), patches - 1)
+    cells = math.floor(x1 * patches), math.floor(y1 * patches), math.ceil(x2 * patches) - 1, math.ceil(y2 * patches) - 1
+    column1, row1, column2, row2 = (min(max(cell, 0), patches - 1) for cell in cells)
+    return row1 * patches + column1, row2 * patches + column2
 
 
 # The boxes of many completions as one array, so that a whole training step is a few calls of numpy.
@@ -597,9 +594,9 @@ def positions(counts: NDArray[np.int64], rows: NDArray[np.intp]) -> NDArray[np.i
         >>> positions(np.array([2, 0, 1]), np.array([2, 0, 0]))
         array([2, 0, 1, 0, 1])
     """
-    taken = counts[rows]
+    lengths = counts[rows]
     starts = (np.cumsum(counts) - counts)[rows]
-    return np.arange(taken.sum()) + np.repeat(starts - (np.cumsum(taken) - taken), taken)
+    return np.arange(lengths.sum()) + np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
 
 
 def pad(flat: NDArray[np.float64], counts: NDArray[np.int64], rows: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -612,11 +609,11 @@ def pad(flat: NDArray[np.float64], counts: NDArray[np.int64], rows: NDArray[np.i
     """
     if len(counts) == len(rows) == 1:
         return flat[None].copy()
-    kept = counts[rows]
-    longest = int(kept.max(initial=0))
-    taken = flat[positions(counts, rows)]
-    if len(taken) == len(rows) * longest:
-        return taken.reshape(len(rows), longest, *flat.shape[1:])
+    lengths = counts[rows]
+    longest = int(lengths.max(initial=0))
+    values = flat[positions(counts, rows)]
+    if len(values) == len(rows) * longest:
+        return values.reshape(len(rows), longest, *flat.shape[1:])
     dense = np.full((len(rows), longest, *flat.shape[1:]), np.nan)
-    dense[np.arange(longest) < kept[:, None]] = taken
+    dense[np.arange(longest) < lengths[:, None]] = values
     return dense

@@ -108,9 +108,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(words: list[str]) -> int:
     """Run the command that the words ask for; of all commands, only its module is imported."""
-    name, given = (words[0], words[1:]) if words else ("--help", [])
+    name, options = (words[0], words[1:]) if words else ("--help", [])
     if name in TRAINING:
-        return int(_module("train").run(name, given))
+        return int(_module("train").run(name, options))
     if name == "--version":
         print(f"grounding-rewards {package_version('grounding_rewards')}")
         return 0
@@ -121,21 +121,21 @@ def _run(words: list[str]) -> int:
         print("\n`grounding-rewards demo` is the place to begin; `grounding-rewards COMMAND --help` has examples.")
         return 0
     if name not in COMMANDS:
-        near = difflib.get_close_matches(name, [*COMMANDS, *TRAINING], 1) or ["--help"]
-        raise ValueError(f"Expected a command, got {name}. Try grounding-rewards {near[0]}.")
+        matches = difflib.get_close_matches(name, [*COMMANDS, *TRAINING], 1) or ["--help"]
+        raise ValueError(f"Expected a command, got {name}. Try grounding-rewards {matches[0]}.")
     with sign_of_life(f"{name} …"):
-        return _run_command(name, given)
+        return _run_command(name, options)
 
 
-def _run_command(name: str, given: list[str]) -> int:
+def _run_command(name: str, words: list[str]) -> int:
     from cyclopts import CycloptsError
 
     app = command_app(name)
-    if "--help" in given or "-h" in given:
+    if "--help" in words or "-h" in words:
         from rich.console import Console
 
-        about, heading, examples = _module(name).__doc__.partition("examples:\n")
-        print(about)
+        description, heading, examples = _module(name).__doc__.partition("examples:\n")
+        print(description)
         # It folds lines without regard to what stands before them on the line: they are folded here.
         app.help_print([], console=Console(file=(options := io.StringIO()), width=10_000))
         for line in options.getvalue().splitlines():
@@ -144,7 +144,7 @@ def _run_command(name: str, given: list[str]) -> int:
         print(f"{heading}{examples}")
         return 0
     try:
-        function, bound, _ = app.parse_args(given)
+        function, bound, _ = app.parse_args(words)
     except CycloptsError as error:
         raise ValueError(f"{_sentence(error)} See grounding-rewards {name} --help.") from None
     return int(function(*bound.args, **bound.kwargs))
@@ -188,8 +188,8 @@ def _sentence(error: CycloptsError) -> str:
     if isinstance(error, CoercionError) and error.token is not None and error.argument is not None:
         choices = error.argument.get_choices()
         kinds = str(error.target_type)
-        wanted = "a whole number" if "int" in kinds else "a number" if "float" in kinds else "a value"
-        return f"Expected {' or '.join(choices) if choices else wanted} for {option}, got {error.token.value!r}."
+        kind = "a whole number" if "int" in kinds else "a number" if "float" in kinds else "a value"
+        return f"Expected {' or '.join(choices) if choices else kind} for {option}, got {error.token.value!r}."
     return f"Expected its own arguments for the command, got others. {error}"
 
 

@@ -72,11 +72,11 @@ def frame_of_boxes(
     else:
         parts = np.empty((4, n, 4))
         for space in distinct:
-            mine = np.array([fmt.space is space for fmt in formats], dtype=bool)
+            in_space = np.array([fmt.space is space for fmt in formats], dtype=bool)
             # 1 in the rows of other spaces, so that only the sizes of this space's rows are checked
-            own = {side: np.where(mine, values, 1.0) for side, values in sizes.items()}
-            for part, of_space in zip(parts, space_frame(space, **own), strict=True):
-                part[mine] = np.broadcast_to(of_space, (n, 4))[mine]
+            checked_sizes = {side: np.where(in_space, values, 1.0) for side, values in sizes.items()}
+            for part, of_space in zip(parts, space_frame(space, **checked_sizes), strict=True):
+                part[in_space] = np.broadcast_to(of_space, (n, 4))[in_space]
         frame = Frame(*parts)
     if n == 1:
         # One row for all boxes: numpy spreads it.
@@ -91,18 +91,20 @@ def image_sizes(columns: Mapping[str, Any], n: int) -> Sizes:
         >>> image_sizes({"width": [640, 512], "height": [480, 512]}, 2)["width"]
         array([640., 512.])
     """
-    given = {side: column_of(columns, side, n) for side in SIZE_COLUMNS}
-    if given["width"] is None and given["height"] is None:
+    values_by_side = {side: column_of(columns, side, n) for side in SIZE_COLUMNS}
+    if values_by_side["width"] is None and values_by_side["height"] is None:
         images = column_of(columns, "image", n)
         if images is not None:
-            given["width"], given["height"] = zip(*map(_size_of_image, images), strict=True) if n else ([], [])
+            sizes = [_size_of_image(image) for image in images]
+            values_by_side["width"] = [width for width, _ in sizes]
+            values_by_side["height"] = [height for _, height in sizes]
     for side in ("width", "height"):
-        if given[side] is None:
+        if values_by_side[side] is None:
             raise ValueError(
                 f"Expected a column `{side}` with the image's original size, got none. "
                 "Add `width` and `height` to the dataset, or pass `image`."
             )
-    return {side: _numbers(side, values) for side, values in given.items() if values is not None}
+    return {side: _numbers(side, values) for side, values in values_by_side.items() if values is not None}
 
 
 def known_sizes(columns: Mapping[str, Any], n: int) -> NDArray[np.float64]:
@@ -200,8 +202,8 @@ row 0 (id a). Give boxes and sizes of one image: `width` and `height` are those 
     width, height = sizes["width"], sizes["height"]
     # Every completion comes here: the edges are compared at once, and rounding is forgiven where one is crossed.
     if len(counts) == 1:
-        left, top, right, bottom = flat.T.tolist()
-        if min(left) >= 0 and min(top) >= 0 and max(right) <= width[0] and max(bottom) <= height[0]:
+        x1, y1, x2, y2 = flat.T.tolist()
+        if min(x1) >= 0 and min(y1) >= 0 and max(x2) <= width[0] and max(y2) <= height[0]:
             return
     rows = np.arange(len(width)) if references.rows is None else references.rows
     edges = np.repeat(np.stack([width, height], axis=1)[rows], counts, axis=0)
@@ -312,8 +314,8 @@ _Place = Callable[[int], tuple[str, int]]
 def _reference_labels(rows: Sequence[Any], boxes: BoxBatch, place: _Place) -> list[str]:
     """All labels, one per box; refused where there is not one for every box."""
     for k, (row, count) in enumerate(zip(rows, boxes.counts, strict=True)):
-        good = not isinstance(row, str) and hasattr(row, "__len__") and len(row) == count
-        if not good or not all(isinstance(label, str) and label.strip() for label in row):
+        is_list = not isinstance(row, str) and hasattr(row, "__len__") and len(row) == count
+        if not is_list or not all(isinstance(label, str) and label.strip() for label in row):
             column, number = place(k)
             raise ValueError(
                 f"Expected one label for each of {count} boxes for `{column}`, got {row!r:.200} in row {number}. "
@@ -347,10 +349,10 @@ def _box_rows(rows: Sequence[Any], place: _Place) -> BoxBatch:
 def _bad_boxes(rows: Sequence[Any], place: _Place) -> str:
     for k, row in enumerate(rows):
         try:
-            good = all(not isinstance(box, str) and len([float(value) for value in box]) == 4 for box in row)
+            is_box_list = all(not isinstance(box, str) and len([float(value) for value in box]) == 4 for box in row)
         except (TypeError, ValueError):
-            good = False
-        if not good:
+            is_box_list = False
+        if not is_box_list:
             column, number = place(k)
             return (
                 f"Expected a list of [x1, y1, x2, y2] for `{column}`, got {row!r:.200} in row {number}. "

@@ -157,15 +157,15 @@ def _normalize(text: str, dataset: str | None) -> Label:
     if _look_up(words, dataset) is None:
         words = _without_initials(words)
     sides, degrees, places = _side_of(), _without_meaning("degrees"), _without_meaning("places")
-    found = {sides[word] for word in words if word in sides}
-    laterality = None if not found else found.pop() if len(found) == 1 else "bilateral"
+    named_sides = {sides[word] for word in words if word in sides}
+    laterality = None if not named_sides else named_sides.pop() if len(named_sides) == 1 else "bilateral"
     unsided = [word for word in words if word not in sides]
     graded = [word for word in unsided if word not in degrees]
     placed = [word for word in graded if word not in places]
     findings = _file()["findings"]
     # Words of size and place are part of an organ's name: the lower abdomen is not the abdomen.
-    for kept, may_be_anatomy in ((words, True), (unsided, True), (graded, False), (placed, False)):
-        name = _look_up(kept, dataset)
+    for candidate, may_be_anatomy in ((words, True), (unsided, True), (graded, False), (placed, False)):
+        name = _look_up(candidate, dataset)
         if name is not None and (may_be_anatomy or name in findings):
             # Prefer an entry with the side in its name: the left heart is not a heart on the left.
             sided = f"{laterality} {name}"
@@ -191,9 +191,9 @@ def _unknown(text: str, laterality: str | None) -> Label:
 
 
 def _look_up(words: list[str], dataset: str | None) -> str | None:
-    own, shared = _dataset_index(dataset), _index()
+    dataset_index, index = _dataset_index(dataset), _index()
     for key in (" ".join(words), " ".join([*words[:-1], *map(_singular, words[-1:])])):
-        name = own.get(key) or shared.get(key)
+        name = dataset_index.get(key) or index.get(key)
         if name is not None:
             return name
     return None
@@ -225,8 +225,8 @@ def _index() -> dict[str, str]:
     """The shared name by every word that counts in all datasets."""
     index = {_key(word): name for name, entry in vocabulary().items() for word in (name, *entry.synonyms)}
     for dataset in _file()["datasets"].values():
-        own = dataset.get("own_words", ())
-        index |= {_key(label): name for label, name in dataset["labels"].items() if label not in own}
+        excluded = dataset.get("own_words", ())
+        index |= {_key(label): name for label, name in dataset["labels"].items() if label not in excluded}
     return index
 
 

@@ -159,34 +159,34 @@ def _match_greedily(iou: Array, iou_threshold: float) -> Indices:
     if not len(contested):
         return matched
     free = iou[contested]
-    rows, taken = np.arange(len(free)), np.full((len(free), n), -1, dtype=np.int64)
+    rows, pairs = np.arange(len(free)), np.full((len(free), n), -1, dtype=np.int64)
     order = np.argsort(-best[contested], axis=1, kind="stable")
     for rank in range(n):
         prediction = order[:, rank]
         candidates = free[rows, prediction]
-        chosen = candidates.argmax(axis=1)
-        reached = candidates[rows, chosen]
+        best_gt = candidates.argmax(axis=1)
+        reached = candidates[rows, best_gt]
         hit = (reached >= iou_threshold) & (reached > 0)
-        taken[rows[hit], prediction[hit]] = chosen[hit]
-        free[rows[hit], :, chosen[hit]] = -1.0
-    matched[contested] = taken
+        pairs[rows[hit], prediction[hit]] = best_gt[hit]
+        free[rows[hit], :, best_gt[hit]] = -1.0
+    matched[contested] = pairs
     return matched
 
 
-def _preferences(gain: Array, least: float) -> tuple[Indices, Array, Indices]:
+def _preferences(gain: Array, min_gain: float) -> tuple[Indices, Array, Indices]:
     """Where no two predictions prefer the same ground truth, what each prefers is the answer of every matcher.
 
     Returns:
-        ``(b, n)`` the ground truth that each prediction gains most with, -1 where that is 0 or below ``least``;
+        ``(b, n)`` the ground truth that each prediction gains most with, -1 where that is 0 or below ``min_gain``;
         ``(b, n)`` that gain; and the images in which two predictions prefer the same one.
     """
     # numpy is slow along a short last axis, and fast where the images are the last one in memory.
     best = np.asfortranarray(gain).max(axis=2)
-    wanted = (best >= least) & (best > 0)
-    preferred = np.where(wanted, gain.argmax(axis=2), -1)
+    has_preference = (best >= min_gain) & (best > 0)
+    preferred = np.where(has_preference, gain.argmax(axis=2), -1)
     # Those that want nothing get numbers of their own.
-    alike = np.sort(np.where(wanted, preferred, -1 - np.arange(gain.shape[1])), axis=1)
-    return preferred, best, np.flatnonzero((alike[:, 1:] == alike[:, :-1]).any(axis=1))
+    sorted_preferences = np.sort(np.where(has_preference, preferred, -1 - np.arange(gain.shape[1])), axis=1)
+    return preferred, best, np.flatnonzero((sorted_preferences[:, 1:] == sorted_preferences[:, :-1]).any(axis=1))
 
 
 def _match_few_greedily(free: list[list[float]], iou_threshold: float) -> list[int]:
@@ -196,9 +196,9 @@ def _match_few_greedily(free: list[list[float]], iou_threshold: float) -> list[i
     for prediction in sorted(range(len(free)), key=best.__getitem__):
         reached = max(free[prediction])
         if reached >= iou_threshold and reached > 0:
-            matched[prediction] = taken = free[prediction].index(reached)
+            matched[prediction] = gt = free[prediction].index(reached)
             for row in free:
-                row[taken] = -1.0
+                row[gt] = -1.0
     return matched
 
 

@@ -51,9 +51,9 @@ def pairwise_iou(pred: ArrayLike, gt: ArrayLike) -> Array:
     p, g = _boxes(pred, "pred"), _boxes(gt, "gt")
     n, m = p.shape[-2], g.shape[-2]
     if n * m <= _FEW_PAIRS and p.size == 4 * n and g.size == 4 * m:
-        few = _iou_of_few(p.reshape(n, 4).tolist(), g.reshape(m, 4).tolist())
-        if few is not None:
-            return np.array(few, dtype=np.float64).reshape((1,) * (max(p.ndim, g.ndim) - 2) + (n, m))
+        ious = _iou_of_few(p.reshape(n, 4).tolist(), g.reshape(m, 4).tolist())
+        if ious is not None:
+            return np.array(ious, dtype=np.float64).reshape((1,) * (max(p.ndim, g.ndim) - 2) + (n, m))
     # numpy is slow along a short last axis: of many images with a few boxes, the images are the last one in memory.
     p, g = np.asfortranarray(p), np.asfortranarray(g)
     return np.ascontiguousarray(_iou(p[..., :, None, :], g[..., None, :, :]))
@@ -203,13 +203,13 @@ def nms(boxes: ArrayLike, scores: ArrayLike, iou_threshold: float = 0.45, *, ove
         raise ValueError(f"Expected {len(array)} numbers for `scores`, got shape {ranks.shape}. Give one for each box.")
     check_number("iou_threshold", iou_threshold, SHARE, "The usual value is 0.45.")
     check_word("overlap", overlap, _SUPPRESSED_BY)
-    left = np.argsort(np.where(np.isnan(ranks), np.inf, -ranks), kind="stable")
-    kept = []
-    while len(left):
-        best, left = left[0], left[1:]
-        kept.append(best)
-        left = left[_SUPPRESSED_BY[overlap](array[[best]], array[left])[0] <= iou_threshold]
-    return np.array(kept, dtype=np.int64)
+    remaining = np.argsort(np.where(np.isnan(ranks), np.inf, -ranks), kind="stable")
+    best_boxes = []
+    while len(remaining):
+        best, remaining = remaining[0], remaining[1:]
+        best_boxes.append(best)
+        remaining = remaining[_SUPPRESSED_BY[overlap](array[[best]], array[remaining])[0] <= iou_threshold]
+    return np.array(best_boxes, dtype=np.int64)
 
 
 _SUPPRESSED_BY = {"iou": pairwise_iou, "ioa": pairwise_ioa}
@@ -266,11 +266,11 @@ def _iou(p: Array, g: Array) -> Array:
 
 def _iou_of_few(pred: list[list[float]], gt: list[list[float]]) -> list[float] | None:
     """`_iou` of a few pairs by the same operations, so to the same bit; None where a pair is of an extreme size."""
-    known = [(*box, box[2] - box[0], box[3] - box[1]) for box in gt]
+    gt_with_sides = [(*box, box[2] - box[0], box[3] - box[1]) for box in gt]
     ious = []
     for px1, py1, px2, py2 in pred:
         pw, ph = px2 - px1, py2 - py1
-        for gx1, gy1, gx2, gy2, gw, gh in known:
+        for gx1, gy1, gx2, gy2, gw, gh in gt_with_sides:
             # What `valid_boxes` asks of both
             if not (0 < pw < math.inf and 0 < ph < math.inf and 0 < gw < math.inf and 0 < gh < math.inf):
                 ious.append(0.0)
@@ -285,10 +285,10 @@ def _iou_of_few(pred: list[list[float]], gt: list[list[float]]) -> list[float] |
     return ious
 
 
-def _safe_ratio(part: Array, whole: Array) -> Array:
-    """Divide where float64 holds the whole to full precision; NaN elsewhere, also where the whole is 0."""
+def _safe_ratio(part: Array, total: Array) -> Array:
+    """Divide where float64 holds the total to full precision; NaN elsewhere, also where the total is 0."""
     with np.errstate(all="ignore"):
-        return np.where((whole > _SMALLEST_AREA) & (whole < np.inf), part / whole, np.nan)
+        return np.where((total > _SMALLEST_AREA) & (total < np.inf), part / total, np.nan)
 
 
 def _iou_of_extreme_sizes(p: Array, g: Array) -> Array:

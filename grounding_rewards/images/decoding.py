@@ -116,9 +116,9 @@ def _opened(source: str | Path | Mapping[str, Any]) -> Iterator[Image]:
         name = str(encoded.get("path") or "the bytes of a row")
         # Pillow names the buffer in memory where it has no file.
         is_unknown = isinstance(error, UnidentifiedImageError)
-        why = "a file that no decoder knows" if is_unknown else str(error).rstrip(".") or type(error).__name__
+        reason = "a file that no decoder knows" if is_unknown else str(error).rstrip(".") or type(error).__name__
         raise ValueError(
-            f"Expected an image in {name!r}, got {why}. Replace the file, or leave the image out."
+            f"Expected an image in {name!r}, got {reason}. Replace the file, or leave the image out."
         ) from error
 
 
@@ -257,11 +257,11 @@ def spread(values: np.ndarray, window: tuple[float, float] | None = None) -> np.
         # A grey depends on the stored value alone: it is computed once per value and looked up per pixel.
         return spread(np.arange(2**16, dtype=np.float64)[None], window or value_range(values))[0][values]
     values = values.astype(np.float64)
-    known = np.isfinite(values)
-    low, high = window or (value_range(values[known]) if known.any() else (0.0, 0.0))
+    is_finite = np.isfinite(values)
+    low, high = window or (value_range(values[is_finite]) if is_finite.any() else (0.0, 0.0))
     if low == high:
         return np.zeros(values.shape, dtype=np.uint8)
-    values = np.where(known, values, low)
+    values = np.where(is_finite, values, low)
     return np.rint(np.clip((values - low) / (high - low), 0.0, 1.0) * 255).astype(np.uint8)
 
 
@@ -278,9 +278,9 @@ def small_image(image: Image, side: int) -> Image:
         >>> image.mode, image.size
         ('L', (150, 100))
     """
-    small = shown_image(image).copy()
-    small.thumbnail((side, side))
-    return small
+    thumbnail = shown_image(image).copy()
+    thumbnail.thumbnail((side, side))
+    return thumbnail
 
 
 def image_size(image: Any) -> tuple[int, int]:

@@ -81,9 +81,10 @@ def read_dicom(path: str | Path) -> np.ndarray:
         stored = dataset.pixel_array.astype(np.int32)
 
         def greys(values: np.ndarray) -> np.ndarray:
-            shown = np.rint(_voi(dataset, _modality(dataset, values), stored) * 255)
-            shown = 255 - shown if _is_inverse(dataset) else shown
-            return np.where(_is_padding(dataset, values), 0, shown).astype(np.uint8)
+            pixels = np.rint(_voi(dataset, _modality(dataset, values), stored) * 255)
+            if _is_inverse(dataset):
+                pixels = 255 - pixels
+            return np.where(_is_padding(dataset, values), 0, pixels).astype(np.uint8)
 
         return _by_value(stored, greys)
 
@@ -259,9 +260,9 @@ def _by_value(stored: np.ndarray, of_values: Callable[[np.ndarray], np.ndarray])
     lowest = int(stored.min())
     offsets = stored - lowest
     values = np.flatnonzero(np.bincount(offsets.ravel())) + lowest
-    found = of_values(values)
-    table = np.zeros(int(offsets.max()) + 1, dtype=found.dtype)
-    table[values - lowest] = found
+    results = of_values(values)
+    table = np.zeros(int(offsets.max()) + 1, dtype=results.dtype)
+    table[values - lowest] = results
     return table[offsets]
 
 
@@ -305,8 +306,8 @@ def _voi(dataset: FileDataset, values: np.ndarray, stored: np.ndarray) -> np.nda
         sign = int(dataset.PixelRepresentation) << (dataset.BitsStored - 1)
         ends = _modality(dataset, np.array([-sign, (1 << dataset.BitsStored) - 1 - sign]))
     else:
-        seen = stored[~_is_padding(dataset, stored)]
-        ends = np.array(value_range(_modality(dataset, seen)) if seen.size else ())
+        unpadded = stored[~_is_padding(dataset, stored)]
+        ends = np.array(value_range(_modality(dataset, unpadded)) if unpadded.size else ())
     if not ends.size or ends.min() == ends.max():
         return np.zeros(len(values))
     return np.clip((values - ends.min()) / (ends.max() - ends.min()), 0.0, 1.0)
@@ -326,10 +327,11 @@ def value_range(values: np.ndarray) -> tuple[float, float]:
         >>> value_range(np.arange(1000)), value_range(np.append(np.arange(1000), [65535] * 50))[1] < 1600
         ((0.0, 999.0), True)
     """
-    # A million pixels tell it.
-    some, low, high = values.ravel()[:: max(1, values.size // 2**20)], float(values.min()), float(values.max())
-    unsaturated = some[some < high]
-    first, last = np.percentile(unsaturated if unsaturated.size >= 0.9 * some.size else some, (1, 99)).tolist()
+    low, high = float(values.min()), float(values.max())
+    # A sample of a million pixels is enough.
+    sample = values.ravel()[:: max(1, values.size // 2**20)]
+    unsaturated = sample[sample < high]
+    first, last = np.percentile(unsaturated if unsaturated.size >= 0.9 * sample.size else sample, (1, 99)).tolist()
     beyond = (last - first) / 2
     # More than that of one value: an object on an empty ground, which is all that there is to see.
     return (max(low, first - beyond), min(high, last + beyond)) if beyond else (low, high)

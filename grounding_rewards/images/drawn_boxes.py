@@ -78,8 +78,8 @@ def show(
     if labels is None and isinstance(boxes, ParsedBoxes):
         labels = boxes.labels
     gt: Any = [] if reference is None else reference
-    named = tuple(labels or ())
-    annotated = Prediction("", width, height, gt=gt, gt_labels=("",) * len(gt), pred=pred, pred_labels=named)
+    pred_labels = tuple(labels or ())
+    annotated = Prediction("", width, height, gt=gt, gt_labels=("",) * len(gt), pred=pred, pred_labels=pred_labels)
     outcomes = box_outcomes(annotated)
     if reference is None:
         outcomes = outcomes._replace(pred=(RIGHT,) * len(annotated.pred))
@@ -89,7 +89,7 @@ def show(
         _, ax = pyplot.subplots()
     draw_answer(ax, annotated, pixels, outcomes)
     ax.set_aspect("equal")
-    for (x1, y1, *_), label, outcome in zip(annotated.pred.tolist(), named, outcomes.pred, strict=False):
+    for (x1, y1, *_), label, outcome in zip(annotated.pred.tolist(), pred_labels, outcomes.pred, strict=False):
         if label and np.isfinite((x1, y1)).all():
             ax.text(x1, y1, label, color=PREDICTED[outcome], fontsize=8, va="bottom", parse_math=False)
     return ax
@@ -136,11 +136,11 @@ def draw_answer(axis: Axes, annotated: Prediction, image: Image | None, outcomes
     pixels = np.zeros((1, 1)) if image is None else np.asarray(image)
     axis.imshow(pixels, cmap="gray", extent=(0, annotated.width, annotated.height, 0), aspect="auto")
     axis.set_axis_off()
-    for boxes, found, colours, dashes in (
+    for boxes, outcome_of_box, colours, dashes in (
         (annotated.gt, outcomes.gt, REFERENCE, (0, (2, 3))),
         (annotated.pred, outcomes.pred, PREDICTED, "solid"),
     ):
-        for (x1, y1, x2, y2), outcome in zip(boxes[:MOST_BOXES].tolist(), found, strict=False):
+        for (x1, y1, x2, y2), outcome in zip(boxes[:MOST_BOXES].tolist(), outcome_of_box, strict=False):
             if np.isfinite((x1, y1, x2, y2)).all():
                 width, line = (2.2, (0, (4, 2))) if outcome == MISSED else (1.5, dashes)
                 edge = [withStroke(linewidth=width + 1.6, foreground="#00000090")]

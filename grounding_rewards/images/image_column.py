@@ -49,12 +49,12 @@ def with_image_column(dataset: Dataset, mode: str | None = None) -> Dataset:
         >>> images[0]["image"].mode, with_image_column(images)[0]["image"].mode
         ('I;16', 'L')
     """
-    own: Features = dataset.features
+    features: Features = dataset.features
     for name in ("image", "images"):
-        feature, column = own.get(name), ImageColumn(mode=mode)
-        several = isinstance(feature, List)
-        if isinstance(feature.feature if several else feature, Image):
-            dataset = dataset.cast_column(name, List(column) if several else column)
+        feature, column = features.get(name), ImageColumn(mode=mode)
+        is_list = isinstance(feature, List)
+        if isinstance(feature.feature if is_list else feature, Image):
+            dataset = dataset.cast_column(name, List(column) if is_list else column)
     return dataset
 
 

@@ -46,8 +46,8 @@ def image_signature(image: Image) -> bytes | None:
     """
     from PIL.Image import Resampling
 
-    small = np.asarray(image.convert("L").resize((_SIDE + 1, _SIDE + 1), Resampling.BOX), dtype=np.int64)
-    slopes = np.stack([np.diff(small, axis=1)[:_SIDE], np.diff(small, axis=0)[:, :_SIDE]])
+    thumbnail = np.asarray(image.convert("L").resize((_SIDE + 1, _SIDE + 1), Resampling.BOX), dtype=np.int64)
+    slopes = np.stack([np.diff(thumbnail, axis=1)[:_SIDE], np.diff(thumbnail, axis=0)[:, :_SIDE]])
     steepest = np.abs(slopes).max()
     return None if steepest == 0 else np.rint(slopes * (127 / steepest)).astype(np.int8).tobytes()
 
@@ -76,10 +76,10 @@ def find_near_duplicates(signatures: Sequence[bytes | None]) -> Iterator[tuple[i
 
     for start in range(0, len(places), _BLOCK):
         earlier = block(start)
-        for other in range(start, len(places), _BLOCK):
+        for later_start in range(start, len(places), _BLOCK):
             # cosine = a · b for vectors of length 1
-            is_copy = earlier @ block(other).T >= THRESHOLD
-            if other == start:
+            is_copy = earlier @ block(later_start).T >= THRESHOLD
+            if later_start == start:
                 is_copy = np.triu(is_copy, k=1)
             for row, column in zip(*np.nonzero(is_copy), strict=True):
-                yield places[start + int(row)], places[other + int(column)]
+                yield places[start + int(row)], places[later_start + int(column)]

@@ -141,16 +141,16 @@ def _whole_patches(image_processor: Any, width: int, height: int) -> Size:
             f"got {width} x {height}. The processor refuses such images; crop or drop this one."
         )
     factor = image_processor.patch_size * image_processor.merge_size
-    least, most = image_processor.size["shortest_edge"], image_processor.size["longest_edge"]
+    min_area, max_area = image_processor.size["shortest_edge"], image_processor.size["longest_edge"]
     rounded = round(width / factor) * factor, round(height / factor) * factor
-    if math.prod(rounded) > most:
-        # beta = sqrt(width * height / most);  side = max(factor, floor(side / beta / factor) * factor)
-        beta = math.sqrt(height * width / most)
+    if math.prod(rounded) > max_area:
+        # beta = sqrt(width * height / max_area);  side = max(factor, floor(side / beta / factor) * factor)
+        beta = math.sqrt(height * width / max_area)
         floored = (math.floor(side / beta / factor) * factor for side in (width, height))
         return max(factor, next(floored)), max(factor, next(floored))
-    if math.prod(rounded) < least:
-        # beta = sqrt(least / (width * height));  side = ceil(side * beta / factor) * factor
-        beta = math.sqrt(least / (height * width))
+    if math.prod(rounded) < min_area:
+        # beta = sqrt(min_area / (width * height));  side = ceil(side * beta / factor) * factor
+        beta = math.sqrt(min_area / (height * width))
         return math.ceil(width * beta / factor) * factor, math.ceil(height * beta / factor) * factor
     return rounded
 
@@ -158,15 +158,15 @@ def _whole_patches(image_processor: Any, width: int, height: int) -> Size:
 def _image_processor(processor: Any) -> Any:
     """The image processor of a processor, with the settings that the processor calls it with."""
     image_processor = getattr(processor, "image_processor", processor)
-    # What a processor asks of its image processor, as InternVL's does to cut images into tiles.
-    asked = getattr(processor, "images_kwargs", None)
-    if asked is None:  # transformers before 5.23
+    # The arguments that a processor passes to its image processor, as InternVL's does to cut images into tiles.
+    arguments = getattr(processor, "images_kwargs", None)
+    if arguments is None:  # transformers before 5.23
         defaults = getattr(getattr(processor, "valid_processor_kwargs", None), "_defaults", {})
-        asked = defaults.get("images_kwargs") or {}
-    if image_processor is processor or "crop_to_patches" not in asked:
+        arguments = defaults.get("images_kwargs") or {}
+    if image_processor is processor or "crop_to_patches" not in arguments:
         return image_processor
     image_processor = copy.copy(image_processor)
-    image_processor.crop_to_patches = asked["crop_to_patches"]
+    image_processor.crop_to_patches = arguments["crop_to_patches"]
     return image_processor
 
 
@@ -215,11 +215,11 @@ def set_image_size(processor: Any, max_image_pixels: int | None) -> list[str]:
             f"Expected a processor of images for max_image_pixels, got {type(processor).__name__}. Leave it out."
         )
     has_area = _limits_area(image_processor)
-    least = (image_processor.patch_size * image_processor.merge_size) ** 2 if has_area else 1
-    if max_image_pixels < least:
+    min_pixels = (image_processor.patch_size * image_processor.merge_size) ** 2 if has_area else 1
+    if max_image_pixels < min_pixels:
         raise ValueError(
-            f"Expected at least {least} for max_image_pixels, the pixels of one image token, got {max_image_pixels}. "
-            "An image needs some hundred tokens."
+            f"Expected at least {min_pixels} for max_image_pixels, the pixels of one image token, got "
+            f"{max_image_pixels}. An image needs some hundred tokens."
         )
     if has_area:
         # A copy, because the sizes may belong to the class.
@@ -314,11 +314,13 @@ def largest_image(dataset: Dataset, processor: Any) -> str:
     if not any(fed):
         return f"{line}."
     # The images may be smaller copies of the originals.
-    plain = dataset.with_format(None)
-    sized = {"width", "height"} <= set(plain.column_names)
-    own = zip(plain["width"], plain["height"], strict=True) if sized else fed
-    seen = [(resized_size(processor, *size), image) for size, image in zip(fed, own, strict=True) if size and image]
-    (width, height), image = max(seen, key=lambda pair: math.prod(pair[0]))
+    rows = dataset.with_format(None)
+    sized = {"width", "height"} <= set(rows.column_names)
+    originals = zip(rows["width"], rows["height"], strict=True) if sized else fed
+    resized = [
+        (resized_size(processor, *size), image) for size, image in zip(fed, originals, strict=True) if size and image
+    ]
+    (width, height), image = max(resized, key=lambda pair: math.prod(pair[0]))
     line += f"; the largest image, {image[0]} x {image[1]}, is seen as {width} x {height}"
     if not _limits_area(image_processor):
         return f"{line}."
@@ -337,8 +339,8 @@ def _by_grid(image_processor: Any, image: np.ndarray) -> Size:
 
 
 def _by_width_and_height(image_processor: Any, image: np.ndarray) -> Size:
-    told = _outputs(image_processor, image)
-    return int(told["width"][0]), int(told["height"][0])
+    outputs = _outputs(image_processor, image)
+    return int(outputs["width"][0]), int(outputs["height"][0])
 
 
 def _by_canvas(image_processor: Any, image: np.ndarray) -> Size:
