@@ -17,10 +17,15 @@ def where_things_are() -> str:
 
 
 def test_every_place_that_is_named_exists():
-    found = re.findall(r"`([\w/]+(?:\.py|/))`", where_things_are())
-    named = {place for place in found if not place.startswith("tests/")}
-    assert len(named) > 10
-    assert [place for place in sorted(named) if not (PACKAGE / place).exists()] == []
+    named = set(re.findall(r"`([\w/]+(?:\.(?:py|toml|ini|css)|/))`", where_things_are()))
+    assert len(named) > 50
+    assert [place for place in sorted(named) if not ((PACKAGE / place).exists() or (REPOSITORY / place).exists())] == []
+
+
+def test_every_room_says_where_a_new_thing_goes():
+    rooms = {f"{path.name}/" for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()}
+    rooms |= {path.name for path in PACKAGE.glob("[!_]*.py")}
+    assert set(re.findall(r"^\| `([\w./]+)` \|", where_things_are(), re.MULTILINE)) == rooms
 
 
 def test_what_is_left_out_under_coverage_runs_with_the_core_alone():
