@@ -41,7 +41,7 @@ help:
 	@echo "make test-trainers                  two steps of GRPO by ms-swift and verl, on the processor (6 GB more)"
 	@echo "make test-pythons                   the core alone on every supported Python that is installed"
 	@echo "make coverage                       all tests once more, and which lines of the package they do not reach"
-	@echo "make docs                           the site of docs/ in build/site; a link that leads nowhere is an error"
+	@echo "make docs                           tables of commands, keys and datasets into docs/, and the site in build/site"
 	@echo "make bench                          speed: text to reward, files, metrics, tables, the doctor"
 	@echo "make lock | audit | sbom | dist     pins with hashes, known vulnerabilities, bill of materials, wheel and source"
 	@echo "make clean                          remove the environments and what runs left behind"
@@ -184,6 +184,7 @@ coverage: test-all
 
 docs: export NO_MKDOCS_2_WARNING := 1
 docs: $(VENV)/.installed
+	$(BIN)/python scripts/docs/write_tables.py
 	$(BIN)/mkdocs build
 
 bench: $(VENV)/.installed

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import doctest
 import json
 import math
 import re
@@ -20,16 +18,13 @@ for _library in ("griffe", "mkdocs", "nbclient"):
 pytest.importorskip("trl", reason="needs the train extra")
 
 import grounding_rewards as gr  # noqa: E402
-from grounding_rewards.cli import COMMANDS, TRAINING, command_app  # noqa: E402
-from grounding_rewards.doctor.context import CHECKS  # noqa: E402
-from grounding_rewards.sources import list_datasets  # noqa: E402
 from tests.conftest import REPOSITORY  # noqa: E402
 from tests.test_scripts import script  # noqa: E402
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 # Pixels of a narrow telephone.
 NARROW = 400
-# Made by the site, or with the widest tables and blocks.
+# With the widest tables and blocks.
 WIDEST = ["index", "commands", "configuration", "datasets", "notebook", "tutorial", "troubleshooting", "formats"]
 WIDEST += ["audit", "doctor", "api/scoring", "api/metrics", "api/training"]
 
@@ -81,32 +76,6 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
         assert not re.search(r"url\(\s*['\"]?(https?:)?//|@import", sheet.read_text(encoding="utf-8")), sheet.name
 
 
-def test_commands_stand_with_every_option(site: Path) -> None:
-    page = _Page(site / "commands.html")
-    text = page.text
-    assert {*COMMANDS, *TRAINING} <= page.ids
-    for name in COMMANDS:
-        options = [one.name for one in command_app(name).assemble_argument_collection() if one.name[:2] == "--"]
-        missing = [one for one in options if one not in text.split()]
-        assert missing == [], name
-
-
-def test_configuration_has_every_key(site: Path) -> None:
-    from grounding_rewards.training import arguments
-
-    said = set(_Page(site / "configuration.html").text.split())
-    for of in (arguments.GroundingArguments, arguments.SupervisedArguments, arguments.GRPOArguments):
-        assert {one.name for one in dataclasses.fields(of) if one.init} <= said
-
-
-def test_datasets_are_all_of_them(site: Path) -> None:
-    assert set(list_datasets()) <= _Page(site / "datasets.html").ids
-
-
-def test_every_check_of_the_doctor_stands_on_its_page(site: Path) -> None:
-    assert set(CHECKS) <= set(_Page(site / "doctor.html").text.split())
-
-
 def test_public_names_stand_on_the_pages_of_python(site: Path) -> None:
     ids = set().union(*(_Page(page).ids for page in (site / "api").glob("*.html")))
     said = {one.rpartition(".")[2] for one in ids}
@@ -156,22 +125,6 @@ def test_the_search_leads_to_the_right_page_first(site: Path, query: str, pages:
     assert _found(index, query)[0] in pages
 
 
-def test_the_notebook_ran_and_drew(site: Path) -> None:
-    page = _Page(site / "notebook.html")
-    assert sum(one.startswith("data:image/png") for one in page.loads) == 2
-    assert "soft_f1 mean" in page.text
-    assert "Traceback" not in page.text
-
-
-def test_the_notebook_is_kept_without_outputs() -> None:
-    import nbformat
-
-    book = nbformat.read(REPOSITORY / "docs" / "score_inspect_plot.ipynb", as_version=4)
-    code = [cell for cell in book.cells if cell.cell_type == "code"]
-    assert code
-    assert all(cell.outputs == [] and cell.execution_count is None for cell in code)
-
-
 @pytest.fixture(scope="module")
 def tab() -> Iterator[Any]:
     sync = pytest.importorskip("playwright.sync_api", reason="needs playwright, which is in the dev extra")
@@ -190,11 +143,6 @@ def test_no_page_is_wider_than_a_telephone(site: Path, tab: Any) -> None:
         if (width := tab.evaluate("document.documentElement.scrollWidth")) > NARROW:
             wide[name] = width
     assert wide == {}
-
-
-def test_examples_of_what_makes_the_pages() -> None:
-    done = doctest.testmod(script("site_pages"))
-    assert (done.failed, done.attempted) == (0, 3)
 
 
 def test_examples_of_docstrings_are_code_below_a_heading_or_not() -> None:
