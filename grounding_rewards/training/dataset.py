@@ -43,7 +43,7 @@ def prepare_examples(
         model_format: names the format that the model writes; asked where a reward has none, nor has the dataset.
         name: the name of the dataset in errors.
         bad_rows: `refuse` rows that fail their check, or `drop` them, which a warning says.
-        image_columns: columns that may have the images.
+        image_columns: columns that may have the images; `image` alone with `keep_full`.
         keep_full: add the column `full_image`, the images as they are stored.
 
     Raises:
@@ -55,22 +55,25 @@ def prepare_examples(
             "cannot be checked before the first step; load it, or use the reward with TRL's GRPOTrainer."
         )
     dataset = with_image_column(dataset)
-    named = box_format if isinstance(box_format, str) else None
-    ours = [one for one in rewards if isinstance(one, GroundingReward)]
-    if "box_format" not in dataset.column_names and any(one.box_format is None for one in ours):
-        named = named or model_format()
-    stated = next((one.box_format for one in ours if one.box_format is not None), named)
-    dataset = add_prompts(dataset, stated)
+    format_column = box_format if isinstance(box_format, str) else None
+    grounding_rewards = [reward for reward in rewards if isinstance(reward, GroundingReward)]
+    reward_formats = [reward.box_format for reward in grounding_rewards]
+    if "box_format" not in dataset.column_names and None in reward_formats:
+        format_column = format_column or model_format()
+    prompt_format = next(
+        (reward_format for reward_format in reward_formats if reward_format is not None), format_column
+    )
+    dataset = add_prompts(dataset, prompt_format)
     dataset = check_rows(dataset, name=name, bad_rows=bad_rows)
     dataset = _without_marks(dataset, processor, name, bad_rows)
-    if not any(column in dataset.column_names for column in image_columns):
+    if not {*(("image",) if keep_full else image_columns)}.intersection(dataset.column_names):
         raise ValueError(
             f"Expected a column image for {name}, got {', '.join(sorted(dataset.column_names))}. A model that is shown "
             "no image learns to guess where findings usually are: add the images."
         )
-    dataset = add_columns(dataset, processor, named, bad_rows=bad_rows)
-    for one in ours:
-        dataset = check_dataset(dataset, one, name=name, bad_rows=bad_rows)
+    dataset = add_columns(dataset, processor, format_column, bad_rows=bad_rows)
+    for reward in grounding_rewards:
+        dataset = check_dataset(dataset, reward, name=name, bad_rows=bad_rows)
     # Some processors fail on grey images (LFM2-VL's); the others make RGB of them themselves.
     fitted = with_image_column(fit_images(dataset, processor), mode="RGB")
     check_processor(processor, fitted, name)
@@ -112,7 +115,7 @@ def refuse_no_step(dataset: Dataset, args: Any) -> None:
 
 def warn_of_long_answers(dataset: Dataset, rewards: Sequence[Any], processor: Any, limit: int | None) -> None:
     """Warn of right answers that would be cut off: they earn less, and teach the model to write less."""
-    box_format = next((one.box_format for one in rewards if isinstance(one, GroundingReward)), None)
+    box_format = next((reward.box_format for reward in rewards if isinstance(reward, GroundingReward)), None)
     if limit is None or (box_format is None and "box_format" not in dataset.column_names):
         return
     answers = [
@@ -121,7 +124,7 @@ def warn_of_long_answers(dataset: Dataset, rewards: Sequence[Any], processor: An
     ]
     ids = getattr(processor, "tokenizer", processor)(answers, add_special_tokens=False)["input_ids"]
     # With the token that ends an answer.
-    lengths = np.array([len(one) + 1 if answer else 0 for one, answer in zip(ids, answers, strict=True)])
+    lengths = np.array([len(tokens) + 1 if answer else 0 for tokens, answer in zip(ids, answers, strict=True)])
     if too_long := int((lengths > limit).sum()):
         warnings.warn(
             f"The right answer has more than max_completion_length {limit} tokens on {too_long} of {len(lengths)} "

@@ -9,7 +9,7 @@ import math
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -111,6 +111,12 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
 
     method = "GRPO"
 
+    step_rewards: list[StepReward]
+    # Of the latest step: the share of the images whose answers all earn the same.
+    _zero_spread_share: float = math.nan
+    _warned_of_unscored: bool = False
+    _evaluated_images: list[Prediction]
+
     def __init__(
         self,
         model: Any,
@@ -130,49 +136,30 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
     ) -> None:
         rewards = build_rewards(reward if reward_funcs is None else reward_funcs, reward_kwargs, box_format)
         path = model if isinstance(model, str) else model.config._name_or_path
-        # As TRL names the folder where none is given.
+        # As TRL names the folder if none is given.
         args = GRPOConfig(f"{Path(path).name}-GRPO") if args is None else copy.copy(args)
         _refuse_uploads(args)
         if reward_weights is not None:
             args.reward_weights = list(reward_weights)
-        loading = loading_kwargs(args)
         if processing_class is None:
             processing_class = AutoProcessor.from_pretrained(
-                path, truncation_side="left", padding_side="left", **loading
+                path, truncation_side="left", padding_side="left", **loading_kwargs(args)
             )
-        # What is wrong with the images is said before the model is loaded.
-        full_images = any(one.full_images for one in extras)
         prepare = partial(
             prepare_examples,
             rewards=rewards,
             processor=processing_class,
             box_format=box_format,
-            model_format=lambda: model_format(model, loading),
+            model_format=lambda: model_format(model, loading_kwargs(args)),
             bad_rows=bad_rows,
-            image_columns=("image",) if full_images else ("image", "images"),
-            keep_full=full_images,
+            keep_full=any(extra.full_images for extra in extras),
         )
-        with args.main_process_first(desc="checking images"):
-            if train_dataset is not None:
-                train_dataset = prepare(train_dataset, name="train_dataset")
-            if isinstance(eval_dataset, Mapping):
-                several = eval_dataset.items()
-                eval_dataset = {key: prepare(one, name=f"eval_dataset[{key!r}]") for key, one in several}
-            elif eval_dataset is not None:
-                eval_dataset = prepare(eval_dataset, name="eval_dataset")
-        if train_dataset is not None:
-            refuse_no_step(train_dataset, args)
-            if args.process_index == 0:
-                warn_of_long_answers(train_dataset, rewards, processing_class, args.max_completion_length)
-                warn_of_another_family(train_dataset, rewards, model, loading)
-        functions = [StepReward(one, self) if isinstance(one, GroundingReward) else one for one in rewards]
-        setup = Setup(args, functions, processing_class, train_dataset, kwargs)
-        for extra in extras:
-            extra.begin(setup)
-        refuse_other_rollouts(setup.args, setup.options)
-        if train_dataset is not None:
-            beside = ("environments",) if "environment_factory" in setup.options else ()
-            check_reward_functions(setup.rewards, [*train_dataset.column_names, *beside])
+        # Mistakes in the images are reported before the model is loaded.
+        train_dataset, eval_dataset = _prepare_datasets(prepare, train_dataset, eval_dataset, args)
+        if train_dataset is not None and args.process_index == 0:
+            warn_of_long_answers(train_dataset, rewards, processing_class, args.max_completion_length)
+            warn_of_another_family(train_dataset, rewards, model, loading_kwargs(args))
+        setup = self._set_up(rewards, args, processing_class, train_dataset, extras, kwargs)
         super().__init__(
             model=model,
             reward_funcs=setup.rewards,
@@ -182,39 +169,73 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
             processing_class=processing_class,
             **setup.options,
         )
-        self._forbid_image_tokens()
         if type(self.args) is GRPOConfig:
-            # TRL's default would give patients' images to trackers; nobody asked for that here.
+            # TRL's default would give patients' images to trackers, without a request for it.
             self.log_multimodal = False
-        # What only the loaded model and TRL's trainer know.
-        self.step_rewards = [one for one in functions if isinstance(one, StepReward)]
-        template = {"chat_template": self.chat_template, **self.chat_template_kwargs}
-        opened = train_dataset is not None and completion_begins_in_thinking(
-            self.processing_class, train_dataset[0]["prompt"], **template
+        self._forbid_image_tokens()
+        self._tell_rewards(train_dataset)
+        self._add_callbacks()
+        for finish in setup.afterwards:
+            finish(self)
+
+    def _set_up(
+        self,
+        rewards: Sequence[Any],
+        args: GRPOConfig,
+        processor: Any,
+        train_dataset: Dataset | None,
+        extras: Sequence[Extra],
+        options: dict[str, Any],
+    ) -> Setup:
+        """Wrap the rewards for the steps, apply the extras, and refuse what TRL could not run."""
+        functions = [StepReward(reward, self) if isinstance(reward, GroundingReward) else reward for reward in rewards]
+        self.step_rewards = [function for function in functions if isinstance(function, StepReward)]
+        setup = Setup(args, functions, processor, train_dataset, options)
+        for extra in extras:
+            extra.begin(setup)
+        refuse_other_rollouts(setup.args, setup.options)
+        if train_dataset is not None:
+            columns = list(train_dataset.column_names)
+            if "environment_factory" in setup.options:
+                columns.append("environments")
+            check_reward_functions(setup.rewards, columns)
+        return setup
+
+    def _tell_rewards(self, train_dataset: Dataset | None) -> None:
+        """Give the rewards what only the loaded model and TRL's trainer know, and prepare the counts of a step."""
+        is_thinking = train_dataset is not None and completion_begins_in_thinking(
+            self.processing_class,
+            train_dataset[0]["prompt"],
+            chat_template=self.chat_template,
+            **self.chat_template_kwargs,
         )
-        for one in self.step_rewards:
-            one.tell(
+        for step_reward in self.step_rewards:
+            step_reward.tell(
                 tokenizer=self._tokenizer,
                 # The generation configuration may have more end tokens than the tokenizer.
                 stop_ids=frozenset(self.eos_token_ids),
-                prompt_opens_thinking=opened or one.reward.prompt_opens_thinking,
+                prompt_opens_thinking=is_thinking or step_reward.reward.prompt_opens_thinking,
             )
-        self.paces = {one.__name__: one.pace for one in self.step_rewards if one.pace is not None}
-        named = () if train_dataset is None else train_dataset.column_names
-        sources, labels = (train_dataset[name] if name in named else () for name in ("source", "labels"))  # type: ignore[index]
+        self.paces = {
+            step_reward.__name__: step_reward.pace for step_reward in self.step_rewards if step_reward.pace is not None
+        }
+        names = () if train_dataset is None else train_dataset.column_names
+        sources = train_dataset["source"] if "source" in names else ()
+        labels = train_dataset["labels"] if "labels" in names else ()
         self.image_groups = ImageGroups.of(sources, labels)
-        self._evaluated: list[Prediction] = []
-        self._without_spread, self._told_of_unscored = math.nan, False
+        self._evaluated_images = []
         self.rejected_reasons: dict[str, dict[str, int]] = {}
-        stated = self.step_rewards[0].reward.box_format if self.step_rewards else None
-        self.add_callback(SignalWatch(self, [one.__name__ for one in self.step_rewards], self.reward_func_names))
-        self.add_callback(ParityCheck(self, stated))
-        self.callback_handler.callbacks.insert(0, LogEntry(self))
         self.reward_lines = tuple(map(reward_with_parameters, self.reward_funcs))
         if self.step_rewards and train_dataset is not None:
-            self.box_format_name = format_name(stated, train_dataset)
-        for call in setup.afterwards:
-            call(self)
+            self.box_format_name = format_name(self.step_rewards[0].reward.box_format, train_dataset)
+
+    def _add_callbacks(self) -> None:
+        box_format = self.step_rewards[0].reward.box_format if self.step_rewards else None
+        names = [step_reward.__name__ for step_reward in self.step_rewards]
+        self.add_callback(SignalWatch(self, names, self.reward_func_names))
+        self.add_callback(ParityCheck(self, box_format))
+        # Before the callbacks of trackers.
+        self.callback_handler.callbacks.insert(0, LogEntry(self))
 
     def _forbid_image_tokens(self) -> None:
         """Let no answer hold the token of an image: there is no image for it, and the step would fail.
@@ -262,19 +283,20 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
             rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         self._check_numbers(rewards)
         mode = "train" if self.model.training else "eval"
-        size = self.num_generations if mode == "train" else self.num_generations_eval
-        self._without_spread = self._share_without_spread(rewards, size)
-        for k, reward in enumerate(self.reward_funcs):
-            if isinstance(reward, StepReward):
-                for key, value in reward.metrics(inputs, rewards[:, k], size, self.image_groups).items():
-                    self._metrics[mode][key].append(value)
-                self._metrics[mode][f"{reward.__name__}/{_REASONS}"].append(reward.rejected)
-                if mode == "train":
-                    reward.end_step()
+        group_size = self.num_generations if mode == "train" else self.num_generations_eval
+        self._zero_spread_share = self._share_of_zero_spread(rewards, group_size)
+        for column, reward in enumerate(self.reward_funcs):
+            if not isinstance(reward, StepReward):
+                continue
+            for key, value in reward.metrics(inputs, rewards[:, column], group_size, self.image_groups).items():
+                self._metrics[mode][key].append(value)
+            self._metrics[mode][f"{reward.__name__}/{_REASONS}"].append(reward.rejected)
+            if mode == "train":
+                reward.end_step()
         if mode == "eval" and self.step_rewards:
             # The first answer to each image, as the first grounding reward reads it.
-            first = -self.accelerator.process_index * len(inputs) % size
-            self._evaluated += self.step_rewards[0].answered(inputs)[first::size]
+            first = -self.accelerator.process_index * len(inputs) % group_size
+            self._evaluated_images += self.step_rewards[0].answered(inputs)[first::group_size]
         return rewards
 
     def _check_numbers(self, rewards: torch.Tensor) -> None:
@@ -291,8 +313,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
                     "with which nothing is learned from any answer to the same image. Correct the function."
                 )
         unscored = int(rewards.isnan().all(dim=1).sum())
-        if unscored and not self._told_of_unscored and self.accelerator.is_main_process:
-            self._told_of_unscored = True
+        if unscored and not self._warned_of_unscored and self.accelerator.is_main_process:
+            self._warned_of_unscored = True
             warnings.warn(
                 f"{', '.join(self.reward_func_names)} returned NaN or None for {unscored} of {len(rewards)} answers of "
                 "a step, which teach nothing. Correct the function if it should have a number for each.",
@@ -300,76 +322,98 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
                 stacklevel=2,
             )
 
-    def _share_without_spread(self, rewards: torch.Tensor, size: int) -> float:
-        """The share of the groups of so many answers in which all earn the same."""
+    def _share_of_zero_spread(self, rewards: torch.Tensor, group_size: int) -> float:
+        """The share of the groups in which all answers earn the same."""
         total = (rewards * self.reward_weights.to(rewards.device)).nansum(dim=1)
         unscored = rewards.isnan().all(dim=1)
-        highest = total.masked_fill(unscored, -math.inf).view(-1, size).amax(dim=1)
-        lowest = total.masked_fill(unscored, math.inf).view(-1, size).amin(dim=1)
+        highest = total.masked_fill(unscored, -math.inf).view(-1, group_size).amax(dim=1)
+        lowest = total.masked_fill(unscored, math.inf).view(-1, group_size).amin(dim=1)
         return float((highest - lowest <= SAME).float().mean())
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
         """As TRL does, with a right `frac_reward_zero_std`.
 
-        TRL takes the standard deviation in float32, which is not quite 0 where all answers earn 0.2.
+        TRL takes the standard deviation in float32, which is not quite 0 if all answers earn 0.2.
         """
         output = super()._generate_and_score_completions(inputs)
         if self.multi_objective_aggregation == "sum_then_normalize":
-            self._metrics["train" if self.model.training else "eval"]["frac_reward_zero_std"][-1] = self._without_spread
+            self._metrics["train" if self.model.training else "eval"]["frac_reward_zero_std"][-1] = (
+                self._zero_spread_share
+            )
         return output
 
     def _get_train_sampler(self, dataset: Dataset | None = None) -> EpochSampler:
-        theirs = super()._get_train_sampler(dataset)
+        sampler = super()._get_train_sampler(dataset)
         self._sampler = EpochSampler(
-            theirs.data_source,
-            theirs.mini_repeat_count,
-            theirs.batch_size,
-            theirs.repeat_count,
-            theirs.shuffle,
-            theirs.seed,
+            sampler.data_source,
+            sampler.mini_repeat_count,
+            sampler.batch_size,
+            sampler.repeat_count,
+            sampler.shuffle,
+            sampler.seed,
         )
         return self._sampler
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log as TRL does, with hallucination rates that are exact over all processes and steps.
 
-        Where the batch of one process has no negative image its rate is NaN, and TRL would drop the step for all.
-        Completions go into the folder of the run alone, to no tracker, nor to the screen where a tracker keeps what
-        is printed. The rows that rewards log beside them name
-        images and patients: they are not printed either, and are added to the table afterwards.
+        Completions go into the folder of the run alone, to no tracker, nor to the screen if a tracker keeps what is
+        printed. The rows that rewards log with them name images and patients: they are not printed either, and are
+        added to the table afterwards.
         """
-        metrics = self._metrics["train" if self.model.training else "eval"]
-        if not self.model.training and (answered := gather_object(self._evaluated)):
-            # What the model owes to looking: its mean IoU less that of its answers permuted among other images.
-            dependence = image_dependence(answered)
-            metrics["image_dependence"] = [dependence.dependence.value]
-            metrics["image_dependence_p"] = [dependence.p]
-            self._evaluated = []
-        for name in self.reward_func_names:
-            if negatives := metrics.get(f"{name}/negatives"):
-                seen, hallucinated = sum(negatives), sum(metrics[f"{name}/hallucinated"])
-                metrics[f"{name}/hallucination_rate"] = [hallucinated / seen if seen else float("nan")]
-        # Counts by name are no curves: they stand in the log of the run alone.
-        prefix = "" if self.model.training else "eval_"
-        counts = {key: metrics.pop(key) for key in list(metrics) if key.endswith(f"/{_REASONS}")}
-        self.rejected_reasons = {
-            prefix + key: dict(sum(map(Counter, steps), Counter())) for key, steps in counts.items()
-        }
+        self._complete_metrics(self._metrics["train" if self.model.training else "eval"])
         extra = self._logs["extra"]
-        rows = {name: extra.pop(name) for name in list(extra) if name.endswith(f"/{ROW_COLUMN}")}
-        # By this TRL finds the trackers that get a table of completions; those that get curves are callbacks by now.
+        row_columns = {name: extra.pop(name) for name in list(extra) if name.endswith(f"/{ROW_COLUMN}")}
+        # TRL would send the table to the trackers in `report_to`; their curves come from callbacks.
         trackers, self.args.report_to = self.args.report_to, []
         self.num_completions_to_print = self.args.num_completions_to_print if _QUIET.issuperset(trackers) else 0
-        answers = self._logs["completion"]
-        answers.extend([_of_one_type(answers.popleft()) for _ in range(len(answers))])
+        completions = self._logs["completion"]
+        completions.extend([_of_one_type(completions.popleft()) for _ in range(len(completions))])
         try:
             super().log(logs, start_time)
         finally:
             self.args.report_to = trackers
-            extra.update(rows)
-        if rows and self.accelerator.is_main_process and self.log_completions:
-            table = Path(self.args.output_dir, "completions", f"completions_{self.state.global_step:05d}.parquet")
-            pandas.read_parquet(table).assign(**{name: list(rows[name]) for name in rows}).to_parquet(table)
+            extra.update(row_columns)
+        if row_columns and self.accelerator.is_main_process and self.log_completions:
+            path = Path(self.args.output_dir, "completions", f"completions_{self.state.global_step:05d}.parquet")
+            table = pandas.read_parquet(path)
+            table.assign(**{name: list(rows) for name, rows in row_columns.items()}).to_parquet(path)
+
+    def _complete_metrics(self, metrics: dict[str, list[Any]]) -> None:
+        """Replace the means of the steps by what all images of these steps say, and take out the counts by name."""
+        prefix = "" if self.model.training else "eval_"
+        if not self.model.training and (images := gather_object(self._evaluated_images)):
+            dependence = image_dependence(images)
+            metrics["image_dependence"] = [dependence.dependence.value]
+            metrics["image_dependence_p"] = [dependence.p]
+            self._evaluated_images = []
+        for name in self.reward_func_names:
+            # If one process has no negative image, its rate is NaN, and TRL would drop the step for all.
+            if negatives := metrics.get(f"{name}/negatives"):
+                rate = sum(metrics[f"{name}/hallucinated"]) / sum(negatives) if sum(negatives) else math.nan
+                metrics[f"{name}/hallucination_rate"] = [rate]
+            # Counts by name are no curves: only the log of the run has them.
+            if f"{name}/{_REASONS}" in metrics:
+                counts: Counter[str] = sum(map(Counter, metrics.pop(f"{name}/{_REASONS}")), Counter())
+                self.rejected_reasons[f"{prefix}{name}/{_REASONS}"] = dict(counts)
+
+
+def _prepare_datasets(
+    prepare: Callable[..., Dataset], train_dataset: Any, eval_dataset: Any, args: GRPOConfig
+) -> tuple[Any, Any]:
+    """Prepare and check the images, the first process before the others; several evaluation sets keep their names."""
+    with args.main_process_first(desc="checking images"):
+        if train_dataset is not None:
+            train_dataset = prepare(train_dataset, name="train_dataset")
+        if isinstance(eval_dataset, Mapping):
+            eval_dataset = {
+                name: prepare(dataset, name=f"eval_dataset[{name!r}]") for name, dataset in eval_dataset.items()
+            }
+        elif eval_dataset is not None:
+            eval_dataset = prepare(eval_dataset, name="eval_dataset")
+    if train_dataset is not None:
+        refuse_no_step(train_dataset, args)
+    return train_dataset, eval_dataset
 
 
 @contextmanager
@@ -414,15 +458,17 @@ def _of_one_type(completion: Any) -> Any:
     """A logged completion whose messages fit one column of a table, whatever its tools were called with and told."""
     if not isinstance(completion, list):
         return completion
-    messages = [{**one, "content": completion_text(one.get("content"))} for one in completion]
+    messages = [{**message, "content": completion_text(message.get("content"))} for message in completion]
     for message in messages:
-        if calls := message.get("tool_calls"):
+        calls = []
+        for call in message.get("tool_calls") or ():
+            function = call.get("function", call)
+            arguments = function.get("arguments")
             # As in the messages of OpenAI, arguments are JSON.
-            message["tool_calls"] = [_call_of_text(call.get("function", call)) for call in calls]
+            if not isinstance(arguments, str):
+                arguments = json.dumps(arguments)
+            named_call = {"name": str(function.get("name")), "arguments": arguments}
+            calls.append({"type": "function", "function": named_call})
+        if calls:
+            message["tool_calls"] = calls
     return messages
-
-
-def _call_of_text(function: Mapping[str, Any]) -> dict[str, Any]:
-    name, arguments = function.get("name"), function.get("arguments")
-    arguments = arguments if isinstance(arguments, str) else json.dumps(arguments)
-    return {"type": "function", "function": {"name": str(name), "arguments": arguments}}
