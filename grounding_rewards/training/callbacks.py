@@ -9,7 +9,7 @@ import sys
 import threading
 import warnings
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,10 +67,9 @@ class ParityCheck(TrainerCallback):
 
 
 class LogEntry(TrainerCallback):
-    """What differs between an entry of the run's log and what trackers are given. It has to be the first callback.
+    """Keeps keys without a value, and counts by name, in the run's log alone. It has to be the first callback.
 
-    The log has keys without a value in this step as null; TensorBoard's callback would warn of each of them at each
-    step. And it counts by name why something was rejected.
+    TensorBoard's callback would warn of each key without a value at each step.
 
     Args:
         trainer: `GroundingGRPOTrainer`.
@@ -91,63 +90,64 @@ class Progress(ProgressCallback):
     """A progress bar with the few numbers that show whether the run learns; the log file has all.
 
     Args:
-        shown: keys of the log, and what they are called behind the bar.
+        labels: keys of the log, and their names next to the bar.
     """
 
-    def __init__(self, shown: Mapping[str, str]) -> None:
+    def __init__(self, labels: Mapping[str, str]) -> None:
         super().__init__()
-        self.shown = shown
+        self.labels = labels
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Show the latest values behind the bar instead of printing dozens of them."""
-        if self.training_bar is not None and logs is not None and self.shown.keys() & logs.keys():
-            self.training_bar.set_postfix_str(_line_of(logs, self.shown))
+        if self.training_bar is not None and logs is not None and self.labels.keys() & logs.keys():
+            self.training_bar.set_postfix_str(_line_of(logs, self.labels))
 
 
 class EvaluationLine(TrainerCallback):
     """Prints a line for each evaluation of a run.
 
     Args:
-        shown: keys of the log, and what they are called.
+        labels: keys of the log, and their names in the line.
     """
 
-    def __init__(self, shown: Mapping[str, str]) -> None:
-        self.shown = {f"eval_{key}": label for key, label in shown.items()}
+    def __init__(self, labels: Mapping[str, str]) -> None:
+        self.labels = {f"eval_{key}": label for key, label in labels.items()}
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
         """Print it above the progress bar."""
         if state.is_world_process_zero and metrics is not None:
-            line = f"evaluation at step {state.global_step}: {_line_of(metrics, self.shown)}"
+            line = f"evaluation at step {state.global_step}: {_line_of(metrics, self.labels)}"
             tqdm.write(line, file=sys.stderr)
 
 
-def _line_of(logs: Mapping[str, Any], shown: Mapping[str, str]) -> str:
-    """The numbers of a step in one line, each in its place, also where another one has no value.
+def _line_of(logs: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """The numbers of a step in one line, each in its place, also if another one has no value.
 
     >>> _line_of({"reward": 0.25, "loss": -1}, {"reward": "reward", "rate": "rate", "loss": "loss"})
     'reward  0.250, rate      –, loss -1.000'
     """
-    values = {label: logs.get(key) for key, label in shown.items()}
+    values = {label: logs.get(key) for key, label in labels.items()}
     return ", ".join(f"{label} {NO_VALUE if value is None else f'{value:.3f}':>6}" for label, value in values.items())
 
 
-def shown_of_rewards(names: Sequence[str]) -> dict[str, str]:
-    """The numbers beside the progress bar of a GRPO run: their keys in the log, and short names.
+def bar_labels(names: Sequence[str]) -> dict[str, str]:
+    """The numbers next to the progress bar of a GRPO run: their keys in the log, and short names.
 
-    Of several rewards each has its mean; what the answers are like hardly depends on the reward, and is the first's.
+    Each of several rewards has its mean. The statistics of the answers hardly depend on the reward: they are the
+    first one's.
 
-    >>> list(shown_of_rewards(["R4"]).values())
+    >>> list(bar_labels(["R4"]).values())
     ['reward', 'mean iou', 'hallucination rate', 'unparseable', 'cut off']
-    >>> list(shown_of_rewards(["R4", "format_only"]).values())[:4]
+    >>> list(bar_labels(["R4", "format_only"]).values())[:4]
     ['reward', 'R4', 'format_only', 'mean iou']
     """
-    shown = {"reward": "reward"}
+    labels = {"reward": "reward"}
     if len(names) > 1:
-        shown |= {f"rewards/{name}/mean": name for name in names}
+        labels |= {f"rewards/{name}/mean": name for name in names}
     for name in names[:1]:
         for key in ("mean_iou", "hallucination_rate", "status/unparseable"):
-            shown[f"{name}/{key}"] = key.rpartition("/")[2].replace("_", " ")
-    return {**shown, "completions/clipped_ratio": "cut off"}
+            labels[f"{name}/{key}"] = key.rpartition("/")[2].replace("_", " ")
+    return {**labels, "completions/clipped_ratio": "cut off"}
 
 
 class SignalWatch(TrainerCallback):
@@ -161,7 +161,6 @@ class SignalWatch(TrainerCallback):
 
     def __init__(self, trainer: Any, rewards: Sequence[str], functions: Sequence[str] = ()) -> None:
         self.trainer, self.rewards, self.functions = trainer, rewards, functions
-        self.in_a_row: dict[str, int] = {}
         self.latest: deque[dict[str, Any]] = deque(maxlen=PATIENCE)
         self.warned = False
 
@@ -169,73 +168,41 @@ class SignalWatch(TrainerCallback):
         """Look at the metrics of the completions that were generated for this step."""
         metrics: dict[str, Any] = {key: values[-1] for key, values in self.trainer._metrics["train"].items() if values}
         # A step that reuses the completions of the one before has no metrics of its own.
-        if "frac_reward_zero_std" not in metrics:
+        if "frac_reward_zero_std" in metrics:
+            self.latest.append(metrics)
+        if self.warned or len(self.latest) < PATIENCE or not state.is_world_process_zero:
             return
-        self.latest.append(metrics)
-        found = dict(self._causes(metrics))
-        self.in_a_row = {cause: self.in_a_row.get(cause, 0) + 1 for cause in found}
-        ripe = [cause for cause, steps in self.in_a_row.items() if steps >= PATIENCE]
-        # Causes are in order: the first explains the others.
-        if ripe and not self.warned and state.is_world_process_zero:
+        message = self._message()
+        if message:
             self.warned = True
-            warnings.warn(found[ripe[0]], SignalWarning, stacklevel=2)
+            warnings.warn(message, SignalWarning, stacklevel=2)
 
-    def _causes(self, metrics: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        limit = self.trainer.max_completion_length
-        if metrics["completions/clipped_ratio"] >= 1.0:
-            yield (
-                "cut off",
-                f"All answers of {PATIENCE} steps in a row were cut off: max_completion_length {limit} is too small, "
-                "or the model does not know how to end an answer. Raise it, or teach the model with "
-                "`grounding-rewards sft`.",
-            )
+    def _message(self) -> str | None:
+        """The sentence of the first problem that all of the latest steps have."""
         for name in self.functions:
-            if math.isnan(metrics[f"rewards/{name}/mean"]):
-                yield (
-                    f"no number from {name}",
+            if all(math.isnan(metrics[f"rewards/{name}/mean"]) for metrics in self.latest):
+                return (
                     f"{name} returned NaN or None for every answer of {PATIENCE} steps in a row, so that it taught "
-                    "nothing. Correct the function.",
+                    "nothing. Correct the function."
                 )
         for name in self.rewards:
-            boxes, empty, negatives = (metrics[f"{name}/{key}"] for key in ("boxes", "status/empty", "negatives"))
-            if boxes == 0 and empty < 1 and negatives < 1:
-                yield (
-                    f"unread by {name}",
-                    f"{name} found no box in any answer of {PATIENCE} steps in a row, and {1 - empty:.0%} of the "
-                    f"latest state no negative either{_reasons(name, metrics)}. The model writes boxes in another way "
-                    "than box_format says, or not at all: see what it writes with log_completions: true and "
-                    "`grounding-rewards inspect`, or teach it with `grounding-rewards sft`.",
-                )
-        for name in self.rewards:
-            if sum(metrics[f"{name}/signal/{cause}"] for cause in CAUSES) >= 1.0 - SAME:
-                yield f"no spread of {name}", self._without_spread(name)
-        if not self.rewards and metrics["frac_reward_zero_std"] >= 1.0:
-            yield "no spread", f"{_NO_SPREAD.format('')}. {CAUSES['all_equal'].remedy}"
+            shares = [sum(metrics[f"{name}/signal/{cause}"] for cause in CAUSES) for metrics in self.latest]
+            if min(shares) >= 1.0 - SAME:
+                return self._no_spread(name)
+        if not self.rewards and all(metrics["frac_reward_zero_std"] >= 1.0 for metrics in self.latest):
+            return f"All groups of {PATIENCE} steps in a row are without spread. {CAUSES['all_equal'].remedy}"
+        return None
 
-    def _without_spread(self, name: str) -> str:
-        """What to say of a reward under which no group had spread: the most frequent cause, and its remedy."""
-        keys = {key: f"{name}/signal/{key}" for key in SIGNAL_KEYS}
-        means = {
-            key: sum(one.get(logged, 0.0) for one in self.latest) / len(self.latest) for key, logged in keys.items()
-        }
-        cause = main_cause(means)
-        assert cause is not None
+    def _no_spread(self, name: str) -> str:
+        """What `grounding-rewards signal` says of groups without spread under a reward."""
+        means = {key: sum(metrics[f"{name}/signal/{key}"] for metrics in self.latest) / PATIENCE for key in SIGNAL_KEYS}
+        name_of_cause = main_cause(means) or "all_equal"
+        cause = CAUSES[name_of_cause]
         return (
-            f"{_NO_SPREAD.format(f' under {name}')}. Of {means[cause]:.0%} of the images: {CAUSES[cause].meaning}. "
-            f"{CAUSES[cause].remedy} `grounding-rewards signal` on the logged completions says which reward would "
-            "have told them apart."
+            f"All groups of {PATIENCE} steps in a row are without spread under {name}, {means[name_of_cause]:.0%} of "
+            f"them because {cause.meaning}. {cause.remedy} `grounding-rewards signal` on the logged completions says "
+            "which reward would have told them apart."
         )
-
-
-_NO_SPREAD = (
-    f"All answers to the same image earned the same{{}} in {PATIENCE} steps in a row, so that the reward taught nothing"
-)
-
-
-def _reasons(name: str, metrics: Mapping[str, Any]) -> str:
-    """The most frequent reason why something was not read, in brackets."""
-    counts = metrics[f"{name}/rejected_reasons"]
-    return f" (most often {max(counts, key=counts.get)})" if counts else ""
 
 
 class StopOnSigterm(TrainerCallback):

@@ -38,7 +38,7 @@ from grounding_rewards.training.callbacks import (
     ParityCheck,
     Progress,
     StopOnSigterm,
-    shown_of_rewards,
+    bar_labels,
 )
 from grounding_rewards.training.grpo import GroundingGRPOTrainer
 from grounding_rewards.training.model import (
@@ -108,7 +108,7 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
     if not arguments.parity_check:
         trainer.remove_callback(ParityCheck)
     trainer.add_callback(EvaluationLine(_EVALUATED))
-    _train(trainer, run, shown_of_rewards(names), arguments.early_stopping_patience)
+    _train(trainer, run, bar_labels(names), arguments.early_stopping_patience)
     _finish(trainer, lambda checkpoint: trainer.save_model(str(checkpoint)), arguments, "reward")
     return trainer
 
