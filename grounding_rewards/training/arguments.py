@@ -91,11 +91,13 @@ GRPO_CHOICES: Mapping[str, tuple[object, ...]] = {
 }
 
 _CHECKPOINTING = tuple(
-    name for name, one in inspect.signature(checkpoint).parameters.items() if one.kind is inspect.Parameter.KEYWORD_ONLY
+    parameter.name
+    for parameter in inspect.signature(checkpoint).parameters.values()
+    if parameter.kind is inspect.Parameter.KEYWORD_ONLY
 )
 #: Keys of options that hold a mapping, where the library that reads it would end with a traceback, or pass them over.
 MAPPING_KEYS: Mapping[str, tuple[str, ...]] = {
-    "accelerator_config": tuple(one.name for one in fields(AcceleratorConfig)),
+    "accelerator_config": tuple(option.name for option in fields(AcceleratorConfig)),
     "activation_checkpointing_kwargs": (*_CHECKPOINTING, "every_n_layers", "offload"),
     "gradient_checkpointing_kwargs": (*_CHECKPOINTING, "every_n_layers", "offload"),
     "dataset_kwargs": ("skip_prepare_dataset",),
@@ -120,11 +122,14 @@ class _Parser(TrlParser):
 
     @cached_property
     def with_an_off(self) -> frozenset[str]:
-        """The options that hold a mapping, a list or a number, or nothing: to them `false` can only say nothing."""
-        kinds = {name: get_args(hint) for one in self.dataclass_types for name, hint in get_type_hints(one).items()}
-        return frozenset(
-            name for name, of in kinds.items() if type(None) in of and (dict in of or not {str, bool}.intersection(of))
-        )
+        """Optional options of neither a word nor a switch, for which `false` means None."""
+        names = set()
+        for dataclass_type in self.dataclass_types:
+            for name, hint in get_type_hints(dataclass_type).items():
+                types = get_args(hint)
+                if type(None) in types and (dict in types or not {str, bool}.intersection(types)):
+                    names.add(name)
+        return frozenset(names)
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         # All words that stand behind one option; argparse would turn each of them into a number, or keep it as text.
@@ -169,8 +174,8 @@ class GroundingArguments(GroundingOptions, _ImageArguments):
             self.reward = [self.reward]
         examples = {"reward_kwargs": '{"beta": 1.5}', "look_closer": '{"looks": 3}'}
         for name, example in examples.items():
-            if isinstance(given := getattr(self, name), str):
-                setattr(self, name, _from_json(name, given, example))
+            if isinstance(getattr(self, name), str):
+                setattr(self, name, _from_json(name, getattr(self, name), example))
         look_closer = read_extra(LookCloser, self.look_closer)
         super().__post_init__()
         # Built here, once: no fields, so that they are in no saved configuration.
@@ -225,12 +230,12 @@ class SupervisedConfig(SFTConfig):
     def __post_init__(self) -> None:
         check_options(self, NUMBERS)
         _check_training(self)
-        for name, legal, why in (
+        for name, legal, reason in (
             ("remove_unused_columns", False, "The answers are written from boxes and labels."),
             ("max_length", None, "TRL would cut answers: lower max_image_pixels, or shorten prompts."),
         ):
-            if (given := getattr(self, name)) is not legal:
-                raise ValueError(f"Expected {json.dumps(legal)} for {name}, got {given!r}. {why}")
+            if getattr(self, name) is not legal:
+                raise ValueError(f"Expected {json.dumps(legal)} for {name}, got {getattr(self, name)!r}. {reason}")
         super().__post_init__()
 
 
@@ -245,7 +250,7 @@ class ModelArguments(ModelConfig):
         for name in ("lora_target_modules", "lora_target_parameters", "lora_modules_to_save"):
             if isinstance(getattr(self, name), str):
                 setattr(self, name, [getattr(self, name)])
-        choices = {one.name: one.metadata["choices"] for one in fields(self) if "choices" in one.metadata}
+        choices = {option.name: option.metadata["choices"] for option in fields(self) if "choices" in option.metadata}
         check_options(self, NUMBERS, choices=choices)
         if self.model_name_or_path is None:
             raise ValueError(
@@ -254,10 +259,10 @@ class ModelArguments(ModelConfig):
             )
         self.model_name_or_path: str = find_shipped(self.model_name_or_path)
         for name in ("lora_target_modules", "load_in_4bit", "load_in_8bit"):
-            if (given := getattr(self, name)) and not self.use_peft:
+            if getattr(self, name) and not self.use_peft:
                 raise ValueError(
-                    f"Expected use_peft: true beside {name}, got {given!r} alone, which would train all weights, and "
-                    f"quantised ones cannot be. Set use_peft, or leave {name} out."
+                    f"Expected use_peft: true beside {name}, got {getattr(self, name)!r} alone, which would train all "
+                    f"weights, and quantised ones cannot be. Set use_peft, or leave {name} out."
                 )
         super().__post_init__()
         # TRL makes the only one of a list a pattern for whole paths, which a plain name never matches.
@@ -284,9 +289,9 @@ def parse_grpo_arguments(
     _check_weights(arguments, config)
     _check_evaluation(arguments, config)
     if config.sync_ref_model and (config.beta == 0 or model.use_peft):
-        without = "beta 0" if config.beta == 0 else "use_peft: true"
+        cause = "beta 0" if config.beta == 0 else "use_peft: true"
         raise ValueError(
-            f"Expected a reference model to renew for sync_ref_model, got {without}, with which TRL keeps none. Leave "
+            f"Expected a reference model to renew for sync_ref_model, got {cause}, with which TRL keeps none. Leave "
             "sync_ref_model out, or train all weights with beta above 0."
         )
     return arguments, config, model
@@ -324,19 +329,19 @@ def _parse(
     except argparse.ArgumentError as error:
         raise ValueError("Expected a file after --config, got none. Name the YAML file of the run.") from error
     # `env` is no option: as in TRL's own files it names environment variables.
-    known = {"env", *(action.dest for action in parser._actions)}
-    check_known(options or {}, known, command)
-    given = {**(options or {}), **read_config(files.config, known=known, command=command)}
-    environment = given.pop("env", {})
+    names = {"env", *(action.dest for action in parser._actions)}
+    check_known(options or {}, names, command)
+    values = {**(options or {}), **read_config(files.config, known=names, command=command)}
+    environment = values.pop("env", {})
     if not isinstance(environment, Mapping):
         raise ValueError(f"Expected a mapping for env, got {environment!r}. Write NAME: value below it.")
     os.environ.update({name: str(value) for name, value in environment.items()})
-    off = parser.with_an_off
-    parser.set_defaults_with_config(
-        **{name: None if value is False and name in off else value for name, value in given.items()}
-    )
+    for name in parser.with_an_off.intersection(values):
+        if values[name] is False:
+            values[name] = None
+    parser.set_defaults_with_config(**values)
     parts = parser.parse_args_into_dataclasses(args=words)
-    if "use_peft" not in given and not any(word.startswith("--use_peft") for word in words):
+    if "use_peft" not in values and not any(word.startswith("--use_peft") for word in words):
         _refuse_adapter_alone(parts[-1])
     return parts
 
@@ -355,10 +360,10 @@ def _refuse_adapter_alone(model: ModelArguments) -> None:
 def _check_training(config: Any) -> None:
     """Check what transformers checks during the run, in obscure words, or not at all."""
     for name, legal in MAPPING_KEYS.items():
-        given = getattr(config, name, None)
-        check_keys(
-            name, _from_json(name, given, "{...}") if isinstance(given, str) and given[:1] == "{" else given, legal
-        )
+        mapping = getattr(config, name, None)
+        if isinstance(mapping, str) and mapping[:1] == "{":
+            mapping = _from_json(name, mapping, "{...}")
+        check_keys(name, mapping, legal)
     if config.max_steps != -1 and config.max_steps < 1:
         raise ValueError(
             f"Expected at least 1 for max_steps, got {config.max_steps}. Leave it out to train num_train_epochs."
@@ -390,17 +395,17 @@ def _check_generation(generation_kwargs: Any) -> None:
 def _check_precision(config: Any) -> None:
     """transformers asks for use_cpu alone, and then refuses tf32, and only then is vLLM missing."""
     # TRL takes bf16 where nothing is said.
-    chosen = {"bf16": not config.fp16 if config.bf16 is None else config.bf16, "bf16_full_eval": config.bf16_full_eval}
-    wanted = [name for name, used in chosen.items() if used]
+    bf16 = not config.fp16 if config.bf16 is None else config.bf16
+    bf16_options = [name for name, is_on in (("bf16", bf16), ("bf16_full_eval", config.bf16_full_eval)) if is_on]
     has_bf16 = training_args.is_torch_bf16_gpu_available() or training_args.is_torch_xla_available()
-    if not wanted or config.use_cpu or has_bf16:
+    if not bf16_options or config.use_cpu or has_bf16:
         return
-    others = {"tf32": config.tf32, "use_vllm": getattr(config, "use_vllm", False)}
-    off = " ".join(f"--{name} false" for name in (*wanted, *(name for name, used in others.items() if used)))
+    gpu_options = [*bf16_options, *(name for name in ("tf32", "use_vllm") if getattr(config, name, False))]
+    switches = " ".join(f"--{name} false" for name in gpu_options)
     raise ValueError(
-        f"Expected a GPU that computes in bfloat16 for {wanted[0]}, got none that torch can use. `grounding-rewards "
-        f"env` says what torch sees. For an older GPU give --{wanted[0]} false --fp16 true; for a small model on the "
-        f"processor, --use_cpu true {off}."
+        f"Expected a GPU that computes in bfloat16 for {bf16_options[0]}, got none that torch can use. "
+        f"`grounding-rewards env` says what torch sees. For an older GPU give --{bf16_options[0]} false --fp16 true; "
+        f"for a small model on the processor, --use_cpu true {switches}."
     )
 
 

@@ -1,4 +1,4 @@
-"""What a GRPO training may have besides: each extra is a module of its own, which the trainer does not know."""
+"""Hooks for extras of a GRPO training: each is a separate module, which the trainer does not know."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from grounding_rewards.common.validation import check_keys
 
 @dataclass
 class Setup:
-    """What a trainer is made of, checked and before its model is loaded.
+    """The parts of a trainer, checked, before its model is loaded.
 
     Attributes:
         args: TRL's configuration, a copy.
@@ -35,7 +35,7 @@ class Setup:
 
 
 class Extra:
-    """One of these: a dataclass of settings that changes the set-up of a trainer.
+    """A dataclass of settings that changes the set-up of a trainer.
 
     Attributes:
         name: its option, for messages.
@@ -55,7 +55,7 @@ class Extra:
 _Kind = TypeVar("_Kind", bound=Extra)
 
 
-def read_extra(kind: type[_Kind], given: Any) -> _Kind | None:
+def read_extra(kind: type[_Kind], settings: Any) -> _Kind | None:
     """The extra that an option describes: a mapping of its settings, or true for its defaults; None and false are none.
 
     Raises:
@@ -66,11 +66,12 @@ def read_extra(kind: type[_Kind], given: Any) -> _Kind | None:
         >>> read_extra(LookCloser, {"cost": 0.02}).looks
         3
     """
-    if given is None or given is False:
+    if settings is None or settings is False:
         return None
-    given = {} if given is True else given
+    settings = {} if settings is True else settings
     remedy = f"Write it like {kind.name}: {kind.example}."
-    if not isinstance(given, Mapping):
-        raise ValueError(f"Expected a mapping for {kind.name}, got {given!r:.200}. {remedy}")
-    check_keys(kind.name, given, [one.name for one in dataclasses.fields(kind)], remedy)  # type: ignore[arg-type]
-    return kind(**given)
+    if not isinstance(settings, Mapping):
+        raise ValueError(f"Expected a mapping for {kind.name}, got {settings!r:.200}. {remedy}")
+    names = [option.name for option in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    check_keys(kind.name, settings, names, remedy)
+    return kind(**settings)

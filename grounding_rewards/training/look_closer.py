@@ -29,6 +29,7 @@ from grounding_rewards.images.image_column import FULL_IMAGE
 from grounding_rewards.images.resize import has_resized_size, resized_size
 from grounding_rewards.parsing import BoxFormat, get_box_format
 from grounding_rewards.rewards.grounding import GroundingReward
+from grounding_rewards.rewards.scoring import ScoredCompletion
 from grounding_rewards.training.hooks import Extra, Setup
 from grounding_rewards.training.rewards import StepReward
 from grounding_rewards.training.run_options import check_options
@@ -74,7 +75,7 @@ class LookCloser(Extra):
 
     def __post_init__(self) -> None:
         counts = {"looks": Interval(1), "min_side": Interval(1), "max_pixels": Interval(LookCloser.min_side**2)}
-        check_options(self, {**counts, "cost": Interval(), "bonus": Interval()}, where=self.name)
+        check_options(self, {**counts, "cost": Interval(), "bonus": Interval()}, owner_name=self.name)
 
     def begin(self, setup: Setup) -> None:
         """Give the model its tools, and pay for looking.
@@ -88,22 +89,18 @@ class LookCloser(Extra):
                 "Take a model that was trained on tools, such as Qwen3-VL, or give its processor a template with tools "
                 "and a response_template, see docs/training.md#look-closer."
             )
-        read = [one.reward for one in setup.rewards if isinstance(one, StepReward)]
-        judging = (one for one in setup.rewards if isinstance(one, StepReward) and one.reward.judges_boxes)
-        setup.rewards.append(LookReward(self, next(judging, None)))
+        step_rewards = [reward for reward in setup.rewards if isinstance(reward, StepReward)]
+        box_rewards = [reward for reward in step_rewards if reward.reward.judges_boxes]
+        setup.rewards.append(LookReward(self, box_rewards[0] if box_rewards else None))
         if setup.args.reward_weights is not None:
             setup.args.reward_weights = [*setup.args.reward_weights, 1.0]
         if setup.args.max_tool_calling_iterations is None:
             # One more, for the model that is told that there are no more pictures.
             setup.args.max_tool_calling_iterations = self.looks + 1
-        box_format = read[0].box_format if read else None
+        box_format = step_rewards[0].reward.box_format if step_rewards else None
         setup.options["environment_factory"] = functools.partial(LookEnvironment, self, setup.processor, box_format)
-        setup.afterwards.append(_without_videos)
-
-
-def _without_videos(trainer: Any) -> None:
-    """There are none: where a model writes their token, TRL would look for one, and the run would end."""
-    trainer._video_pad_token_id = None
+        # There are no videos: if a model wrote their token, TRL would look for one, and the run would end.
+        setup.afterwards.append(lambda trainer: setattr(trainer, "_video_pad_token_id", None))
 
 
 @dataclass(frozen=True)
@@ -155,32 +152,32 @@ class View:
         return {side: getattr(self, side) for side in ("width", "height", "resized_width", "resized_height")}
 
 
-class _CannotError(Exception):
-    """What a model asked for cannot be done; the argument tells it why."""
+class _RefusedError(Exception):
+    """A request of the model that is refused; the argument tells it why."""
 
 
 def _tool(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A tool that answers in words whatever it is called with, and counts what it shows."""
+    """A tool that answers in words whatever it is called with, and counts its pictures."""
     signature = inspect.signature(method)
 
     @functools.wraps(method)
-    def called(self: LookEnvironment, *args: Any, **arguments: Any) -> Any:
+    def tool(self: LookEnvironment, *args: Any, **arguments: Any) -> Any:
         try:
-            if sum(self.called.values()) >= self.settings.looks:
-                raise _CannotError("all looks are used")
+            if sum(self.pictures.values()) >= self.settings.looks:
+                raise _RefusedError("all looks are used")
             try:
                 bound = signature.bind(self, *args, **arguments)
             except TypeError:
-                asked = ", ".join(list(signature.parameters)[1:])
-                raise _CannotError(f"{method.__name__} takes {asked}") from None
-            shown = method(*bound.args, **bound.kwargs)
-        except _CannotError as error:
-            self.refused += 1
-            return f"No picture: {error}. {self._left()}"
-        self.called[method.__name__] += 1
-        return shown
+                names = ", ".join(list(signature.parameters)[1:])
+                raise _RefusedError(f"{method.__name__} takes {names}") from None
+            content = method(*bound.args, **bound.kwargs)
+        except _RefusedError as error:
+            self.refusals += 1
+            return f"No picture: {error}. {self._looks_left()}"
+        self.pictures[method.__name__] += 1
+        return content
 
-    return called
+    return tool
 
 
 class LookEnvironment:
@@ -196,9 +193,9 @@ class LookEnvironment:
         box_format: how the model writes boxes; None takes the column `box_format`.
 
     Attributes:
-        views: what was shown, the image first.
-        called: how many pictures each tool has shown.
-        refused: how many calls were answered in words alone.
+        views: the pictures that the model has seen, the image first.
+        pictures: how many pictures each tool has shown.
+        refusals: how many calls were answered in words alone.
 
     Example:
         >>> from grounding_rewards.synthetic import synthetic_dataset
@@ -231,7 +228,7 @@ class LookEnvironment:
                 `height` where boxes are in pixels of another size, `resized_width` and `resized_height`, `box_format`.
 
         Returns:
-            What the model is told, behind the prompt.
+            The instructions after the prompt.
         """
         self.source = row[FULL_IMAGE] if row.get(FULL_IMAGE) is not None else row["image"]
         self._image: Image.Image | None = None
@@ -245,8 +242,8 @@ class LookEnvironment:
         if resized == (None, None) and has_resized_size(self.processor):
             resized = resized_size(self.processor, width, height)
         self.views = [View(0.0, 0.0, float(width), float(height), *resized)]
-        self.called = dict.fromkeys(_TOOLS, 0)
-        self.refused = 0
+        self.pictures = dict.fromkeys(_TOOLS, 0)
+        self.refusals = 0
         times = "1 time" if self.settings.looks == 1 else f"{self.settings.looks} times"
         return (
             f"\nBefore you answer you may look closer, {times}. The image is image 1; coordinates are those of your "
@@ -268,17 +265,17 @@ class LookEnvironment:
         Returns:
             The part as a new image, and where on image 1 it lies.
         """
-        named = {name: _number(name, value) for name, value in (("x1", x1), ("y1", y1), ("x2", x2), ("y2", y2))}
+        box = [_number(name, value) for name, value in (("x1", x1), ("y1", y1), ("x2", x2), ("y2", y2))]
         number = _number("image", image)
         if number not in range(1, len(self.views) + 1):
-            raise _CannotError(f"image is a number from 1 to {len(self.views)}")
-        annotated = self.views[0]
+            raise _RefusedError(f"image is a number from 1 to {len(self.views)}")
+        whole_view = self.views[0]
         with np.errstate(over="ignore", invalid="ignore"):
-            part = self.views[int(number) - 1].to_image([list(named.values())], self.space)[0].tolist()
-        defect = reference_defect(part, (annotated.width, annotated.height))
+            part = self.views[int(number) - 1].to_image([box], self.space)[0].tolist()
+        defect = reference_defect(part, (whole_view.width, whole_view.height))
         if defect not in (None, "partly-off-image"):
-            raise _CannotError("x1 is left of x2 and y1 above y2, and the part lies on the image")
-        # Read anew: kept for all answers of a step, values of 64 bits would take gigabytes.
+            raise _RefusedError("x1 is left of x2 and y1 above y2, and the part lies on the image")
+        # Read again: kept for all answers of a step, values of 64 bits would take gigabytes.
         return self._show(self._rectangle(part), None if self._window is None else grey_values(self.source))
 
     @_tool
@@ -295,18 +292,18 @@ class LookEnvironment:
         """
         middle, span = _number("center", center), _number("width", width)
         if span <= 0:
-            raise _CannotError("width is above 0")
+            raise _RefusedError("width is above 0")
         # PS3.3, C.11.2.1.3.2: y = (x - c) / w + 0.5
         low, high = middle - span / 2, middle + span / 2
         if not math.isfinite(high - low):
-            raise _CannotError("the window is too large")
+            raise _RefusedError("the window is too large")
         greys = grey_values(self.source)
         if greys is None:
-            raise _CannotError("the image has colours, and no grey values")
+            raise _RefusedError("the image has colours, and no grey values")
         self._window = low, high
-        seen = greys.values if greys.padding is None else greys.values[~greys.padding]
-        known = seen[np.isfinite(seen)]
-        ends = f" The image has grey values from {known.min():.6g} to {known.max():.6g}." if known.size else ""
+        values = greys.values if greys.padding is None else greys.values[~greys.padding]
+        values = values[np.isfinite(values)]
+        ends = f" The image has grey values from {values.min():.6g} to {values.max():.6g}." if values.size else ""
         view = self.views[-1]
         part = [view.x, view.y, view.x + view.width, view.y + view.height]
         return self._show(self._rectangle(part), greys, ends)
@@ -317,39 +314,40 @@ class LookEnvironment:
         return self._image
 
     def _rectangle(self, part: Sequence[float]) -> tuple[int, int, int, int]:
-        """The pixels of the image file under a part of the image, whole ones and at least the fewest."""
+        """The pixels of the image file under a part of the image: whole ones, and at least `min_side`."""
         image, (width, height) = self.views[0], self._shown_image().size
         across, down = width / image.width, height / image.height
         longest = min(max((part[2] - part[0]) * across, (part[3] - part[1]) * down), max(width, height))
-        least = max(self.settings.min_side, math.ceil(longest / _RATIO))
-        left, right = _pixels(part[0] * across, part[2] * across, width, least)
-        top, bottom = _pixels(part[1] * down, part[3] * down, height, least)
-        return left, top, right, bottom
+        min_side = max(self.settings.min_side, math.ceil(longest / _RATIO))
+        x1, x2 = _pixels(part[0] * across, part[2] * across, width, min_side)
+        y1, y2 = _pixels(part[1] * down, part[3] * down, height, min_side)
+        return x1, y1, x2, y2
 
     def _show(
         self, rectangle: tuple[int, int, int, int], greys: GreyValues | None, words: str = ""
     ) -> list[dict[str, Any]]:
         """A new picture of these pixels, as content blocks of a message."""
-        whole, image = self._shown_image(), self.views[0]
+        image, whole_view = self._shown_image(), self.views[0]
         if greys is None or self._window is None:
-            picture = whole.crop(rectangle)
+            picture = image.crop(rectangle)
         else:
             picture = greys.shown(rectangle, self._window)
         side = shrunken_size(*picture.size, self.settings.max_pixels)
         picture = picture.resize(side, Image.Resampling.BICUBIC).convert("RGB")
         resized = resized_size(self.processor, *picture.size) if has_resized_size(self.processor) else (None, None)
         # From pixels of the file to those of the image's boxes.
-        across, down = image.width / whole.width, image.height / whole.height
+        across, down = whole_view.width / image.width, whole_view.height / image.height
         x1, y1, x2, y2 = rectangle
         self.views.append(View(x1 * across, y1 * down, (x2 - x1) * across, (y2 - y1) * down, *resized))
-        on_image = image.from_image([[x1 * across, y1 * down, x2 * across, y2 * down]], self.space)[0]
-        where = ", ".join(f"{value:.6g}" for value in on_image + 0.0)
-        text = f"Image {len(self.views)} shows {where} of image 1.{words} Answer with boxes on image 1. {self._left(1)}"
+        box = whole_view.from_image([[x1 * across, y1 * down, x2 * across, y2 * down]], self.space)[0]
+        place = ", ".join(f"{value:.6g}" for value in box + 0.0)
+        looks_left = self._looks_left(extra=1)
+        text = f"Image {len(self.views)} shows {place} of image 1.{words} Answer with boxes on image 1. {looks_left}"
         return [{"type": "image", "image": picture}, {"type": "text", "text": text}]
 
-    def _left(self, now: int = 0) -> str:
-        left = self.settings.looks - sum(self.called.values()) - now
-        return "No more pictures: answer now." if left <= 0 else f"{left} more {'look' if left == 1 else 'looks'}."
+    def _looks_left(self, extra: int = 0) -> str:
+        count = self.settings.looks - sum(self.pictures.values()) - extra
+        return "No more pictures: answer now." if count <= 0 else f"{count} more {'look' if count == 1 else 'looks'}."
 
 
 def _number(name: str, value: Any) -> float:
@@ -359,17 +357,18 @@ def _number(name: str, value: Any) -> float:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise _CannotError(f"{name} is not a finite number")
+        raise _RefusedError(f"{name} is not a finite number")
     return number
 
 
-def _pixels(low: float, high: float, size: int, least: int) -> tuple[int, int]:
-    """Whole pixels from `low` to `high` along one side, at least so many, around their middle where there are fewer."""
+def _pixels(low: float, high: float, size: int, min_count: int) -> tuple[int, int]:
+    """Whole pixels from `low` to `high` along one side; if fewer than `min_count`, so many around their middle."""
     first, last = max(math.floor(low + _SLACK), 0), min(math.ceil(high - _SLACK), size)
-    missing = min(least, size) - (last - first)
+    min_count = min(min_count, size)
+    missing = min_count - (last - first)
     if missing > 0:
-        first = min(max(first - missing // 2, 0), size - min(least, size))
-        last = first + min(least, size)
+        first = min(max(first - missing // 2, 0), size - min_count)
+        last = first + min_count
     return first, last
 
 
@@ -433,20 +432,22 @@ class LookReward:
         Returns:
             n numbers.
         """
-        shown = np.array([sum(one.called.values()) for one in environments], dtype=np.int64)
-        values = 0.0 - self.settings.cost * shown
+        pictures = np.array([sum(environment.pictures.values()) for environment in environments], dtype=np.int64)
+        values = 0.0 - self.settings.cost * pictures
         if self.settings.bonus and self.reward is not None:
-            scored = self.reward.details(completions, **columns)
-            right = [
-                one.explanation.fp == one.explanation.fn == 0
-                and (one.explanation.tp > 0 or one.parsed.status == "empty")
-                for one in scored
-            ]
-            values = values + self.settings.bonus * (np.array(right, dtype=bool) & (shown > 0))
+            is_right = [_is_right(completion) for completion in self.reward.details(completions, **columns)]
+            values = values + self.settings.bonus * (np.array(is_right, dtype=bool) & (pictures > 0))
         if log_metric is not None:
             n = max(len(environments), 1)
             for name in _TOOLS:
-                log_metric(f"looks/{name}", sum(one.called[name] for one in environments) / n)
-            log_metric("looks/refused", sum(one.refused for one in environments) / n)
-            log_metric("looks/looked", int((shown > 0).sum()) / n)
+                log_metric(f"looks/{name}", sum(environment.pictures[name] for environment in environments) / n)
+            log_metric("looks/refused", sum(environment.refusals for environment in environments) / n)
+            log_metric("looks/looked", int((pictures > 0).sum()) / n)
         return values.tolist()
+
+
+def _is_right(completion: ScoredCompletion) -> bool:
+    """Whether an answer finds every finding and marks nothing else, or rightly says that there is nothing."""
+    explanation = completion.explanation
+    has_mistake = explanation.fp > 0 or explanation.fn > 0
+    return not has_mistake and (explanation.tp > 0 or completion.parsed.status == "empty")

@@ -207,12 +207,13 @@ def check_installed(config: Any, model: ModelArguments) -> None:
     Raises:
         ValueError: a library is missing; says which option needs it.
     """
-    wanted = {
-        "vllm": "use_vllm" if getattr(config, "use_vllm", False) else None,
-        "liger_kernel": "use_liger_kernel" if config.use_liger_kernel else None,
-        "bitsandbytes": "load_in_4bit" if model.load_in_4bit else "load_in_8bit" if model.load_in_8bit else None,
+    needs = {
+        "use_vllm": ("vllm", getattr(config, "use_vllm", False)),
+        "use_liger_kernel": ("liger_kernel", config.use_liger_kernel),
+        "load_in_4bit": ("bitsandbytes", model.load_in_4bit),
+        "load_in_8bit": ("bitsandbytes", model.load_in_8bit),
     }
-    missing = [(library, option) for library, option in wanted.items() if option and find_spec(library) is None]
+    missing = [(library, name) for name, (library, is_on) in needs.items() if is_on and find_spec(library) is None]
     missing += [(name, "report_to") for name in config.report_to if name not in get_available_reporting_integrations()]
     for library, option in missing:
         raise ValueError(
@@ -242,7 +243,7 @@ def check_hub(config: Any) -> None:
         ) from error
 
 
-def model_init_kwargs(model: ModelArguments, given: dict[str, Any] | str | None) -> dict[str, Any]:
+def model_init_kwargs(model: ModelArguments, init_kwargs: dict[str, Any] | str | None) -> dict[str, Any]:
     """The arguments that TRL's trainers pass to `from_pretrained`."""
     return {
         "revision": model.model_revision,
@@ -250,7 +251,7 @@ def model_init_kwargs(model: ModelArguments, given: dict[str, Any] | str | None)
         "dtype": model.dtype,
         # A pickled checkpoint may hold a program.
         "use_safetensors": True,
-        **(given if isinstance(given, dict) else {}),
+        **(init_kwargs if isinstance(init_kwargs, dict) else {}),
     }
 
 
@@ -281,17 +282,18 @@ def model_format(model: Any, loading: Mapping[str, Any]) -> str:
 def warn_of_another_family(dataset: Dataset, rewards: Sequence[Any], model: Any, loading: Mapping[str, Any]) -> None:
     """Warn of a box format that means or writes its numbers in another way than the model's own."""
     try:
-        own = get_box_format(model_format(model, loading))
+        native_format = get_box_format(model_format(model, loading))
     except ValueError:
         return
     column = dataset["box_format"] if "box_format" in dataset.column_names else ()
     for reward in rewards:
-        for one in box_formats_of(reward.box_format, column) if isinstance(reward, GroundingReward) else ():
-            if (one.space, one.order, one.syntax) != (own.space, own.order, own.syntax):
+        for box_format in box_formats_of(reward.box_format, column) if isinstance(reward, GroundingReward) else ():
+            contract = (box_format.space, box_format.order, box_format.syntax)
+            if contract != (native_format.space, native_format.order, native_format.syntax):
                 warnings.warn(
-                    f"box_format {one.name} is not the one that models of this model_type write, {own.name}: unless "
-                    "this model was taught it, its boxes are misread. Leave box_format out, or begin with "
-                    "`grounding-rewards sft` in this format.",
+                    f"box_format {box_format.name} is not the one that models of this model_type write, "
+                    f"{native_format.name}: unless this model was taught it, its boxes are misread. Leave box_format "
+                    "out, or begin with `grounding-rewards sft` in this format.",
                     PackageWarning,
                     stacklevel=4,
                 )
@@ -304,7 +306,7 @@ def adapter_and_quantisation(model: ModelArguments) -> dict[str, Any]:
 
 
 def adapter_note(empty: Any) -> str:
-    """One line on where the adapter of a run is.
+    """One line on the layers that the adapter of a run is on.
 
     Args:
         empty: from :func:`check_model`.
@@ -314,21 +316,22 @@ def adapter_note(empty: Any) -> str:
     }
     linear = [name for name, layer in adapted.items() if isinstance(layer, torch.nn.Linear)]
     inside = tuple(f"{name}." for name in adapted)
-    others = [
+    plain_layers = [
         name
         for name, layer in empty.named_modules()
         if isinstance(layer, torch.nn.Linear) and name not in adapted and not name.startswith(inside)
     ]
-    rest = f" and {len(adapted) - len(linear)} other weights" if len(adapted) > len(linear) else ""
-    return f"Adapters on {len(linear)} of {len(linear) + len(others)} linear layers{rest}."
+    other_weights = f" and {len(adapted) - len(linear)} other weights" if len(adapted) > len(linear) else ""
+    return f"Adapters on {len(linear)} of {len(linear) + len(plain_layers)} linear layers{other_weights}."
 
 
 def _check_adapter(empty: Any, model: ModelArguments) -> None:
-    wanted = model.lora_target_modules
+    """Refuse names of the adapter's options that fit no part of the model, by adding the adapter to it."""
+    targets = model.lora_target_modules
     modules, parameters = dict(empty.named_modules()), dict(empty.named_parameters())
     try:
-        if isinstance(wanted, str) and wanted != "all-linear":
-            experts = [name for name, weight in parameters.items() if weight.ndim == 3 and re.fullmatch(wanted, name)]
+        if isinstance(targets, str) and targets != "all-linear":
+            experts = [name for name, weight in parameters.items() if weight.ndim == 3 and re.fullmatch(targets, name)]
             model.lora_target_parameters = [*dict.fromkeys([*(model.lora_target_parameters or ()), *experts])] or None
         adapter = get_peft_config(model)
         inject_adapter_in_model(adapter, empty, low_cpu_mem_usage=True)
@@ -339,27 +342,28 @@ def _check_adapter(empty: Any, model: ModelArguments) -> None:
                 f"({_short(error)}). PEFT cannot drop the inputs of experts that are one weight: set lora_dropout: 0."
             ) from error
         raise ValueError(
-            f"Expected names or a pattern of layers of this model for lora_target_modules, got {wanted!r} "
+            f"Expected names or a pattern of layers of this model for lora_target_modules, got {targets!r} "
             f"({_short(error)}). Use all-linear, or names such as q_proj v_proj."
         ) from error
     # peft passes over a name that fits nothing as long as another one fits. It renames some layers of experts itself.
-    layers = [name for name in wanted if name in adapter.target_modules] if isinstance(wanted, list) else []
-    for option, names, paths, fits in (
+    layers = [name for name in targets if name in adapter.target_modules] if isinstance(targets, list) else []
+    for option, names, paths, matches in (
         ("lora_target_modules", layers, modules, _ends_with_name),
         ("lora_target_parameters", model.lora_target_parameters, parameters, _ends_with_name),
         ("lora_modules_to_save", model.lora_modules_to_save, modules, str.endswith),
     ):
-        unknown = [name for name in names or () if not any(fits(path, name) for path in paths)]
+        unknown = [name for name in names or () if not any(matches(path, name) for path in paths)]
         if unknown:
             last_parts = sorted({path.rpartition(".")[2] for path in paths} - {""})
-            near = get_close_matches(unknown[0].rpartition(".")[2], last_parts, n=1)
+            close_names = get_close_matches(unknown[0].rpartition(".")[2], last_parts, n=1)
+            remedy = f"Did you mean {close_names[0]}?" if close_names else "Correct it, or leave it out."
             raise ValueError(
                 f"Expected names of parts of this model for {option}, got {', '.join(map(repr, unknown))}, which fits "
-                f"none. {f'Did you mean {near[0]}?' if near else 'Correct it, or leave it out.'}"
+                f"none. {remedy}"
             )
     if isinstance(empty.get_output_embeddings(), BaseTunerLayer):
         raise ValueError(
-            f"Expected layers other than lm_head for lora_target_modules, got {wanted!r}. TRL reads that layer's own "
+            f"Expected layers other than lm_head for lora_target_modules, got {targets!r}. TRL reads that layer's own "
             "weights, so that an adapter on it would never be trained."
         )
 
@@ -369,9 +373,9 @@ def _ends_with_name(path: str, name: str) -> bool:
     return path == name or path.endswith(f".{name}")
 
 
-def _not_loaded(what: str, model: ModelArguments, error: Exception) -> ValueError:
+def _not_loaded(part: str, model: ModelArguments, error: Exception) -> ValueError:
     return ValueError(
-        f"Expected {what} of a model for model_name_or_path, got {model.model_name_or_path!r} ({_short(error)}). "
+        f"Expected {part} of a model for model_name_or_path, got {model.model_name_or_path!r} ({_short(error)}). "
         "Check the path and the spelling."
     )
 

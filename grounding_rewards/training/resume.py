@@ -130,19 +130,19 @@ class ExactResume(_Trainer):
             file = _unfinished_file(self._resumed_from, 0)
         if not file.is_file() and self.is_world_process_zero():
             warnings.warn(
-                f"The checkpoint {str(self._resumed_from)!r} has no {file.name}: answers that were bought, what was "
-                "logged since the last line and self-paced parameters begin anew, so that this is not the "
-                "uninterrupted run. Copy the file too, or resume from another checkpoint.",
+                f"The checkpoint {str(self._resumed_from)!r} has no {file.name}: buffered completions, "
+                "metrics since the last logged line and the state of self-paced parameters are lost, so the resumed "
+                "run will differ. Copy the file too, or resume from another checkpoint.",
                 PackageWarning,
                 stacklevel=2,
             )
         if not file.is_file():
             return
-        found = torch.load(file, map_location=self.args.device, weights_only=True)
-        self.restore_common(found)
+        unfinished = torch.load(file, map_location=self.args.device, weights_only=True)
+        self.restore_common(unfinished)
         # All processes or none: one that generates would wait forever for those that do not.
-        if found["processes"] == self.args.world_size:
-            self.restore(found)
+        if unfinished["processes"] == self.args.world_size:
+            self.restore(unfinished)
 
 
 class _Restore(TrainerCallback):
@@ -193,7 +193,7 @@ def _load_model(model: PreTrainedModel, folder: Path) -> None:
     # transformers would print a table of what the error below says.
     logging.set_verbosity_error()
     try:
-        found, report = type(model).from_pretrained(
+        loaded, report = type(model).from_pretrained(
             folder, dtype=widest, output_loading_info=True, ignore_mismatched_sizes=True, use_safetensors=True
         )
     except Exception as error:  # OSError, SafetensorError and others, which do not say what was looked for
@@ -202,7 +202,7 @@ def _load_model(model: PreTrainedModel, folder: Path) -> None:
         logging.set_verbosity(verbosity)
     reshaped = [key for key, *_ in report["mismatched_keys"]]
     _refuse_other_keys(folder, report["missing_keys"], report["unexpected_keys"], reshaped)
-    model.load_state_dict(found.state_dict(), strict=True)
+    model.load_state_dict(loaded.state_dict(), strict=True)
 
 
 def _load_adapter(model: Any, folder: Path) -> None:
@@ -211,13 +211,13 @@ def _load_adapter(model: Any, folder: Path) -> None:
 
     adapter = model.active_adapter
     try:
-        found = load_peft_weights(str(folder), device="cpu")
+        weights = load_peft_weights(str(folder), device="cpu")
     except Exception as error:  # as above; and a folder without an adapter is looked for on the hub
         raise _unreadable(folder, error) from error
-    wanted = get_peft_model_state_dict(model, adapter_name=adapter)
-    _refuse_other_keys(folder, wanted.keys() - found.keys(), found.keys() - wanted.keys())
+    expected = get_peft_model_state_dict(model, adapter_name=adapter)
+    _refuse_other_keys(folder, expected.keys() - weights.keys(), weights.keys() - expected.keys())
     try:
-        set_peft_model_state_dict(model, found, adapter_name=adapter)
+        set_peft_model_state_dict(model, weights, adapter_name=adapter)
     except RuntimeError as error:
         raise _unreadable(folder, error) from error
 
@@ -225,7 +225,7 @@ def _load_adapter(model: Any, folder: Path) -> None:
 def _unreadable(folder: Path, error: Exception) -> ValueError:
     return ValueError(
         f"Expected the weights of this model in the checkpoint {str(folder)!r}, got {type(error).__name__}: "
-        f"{' '.join(str(error).split()):.300}. Resume from another checkpoint, or start anew with --overwrite."
+        f"{' '.join(str(error).split()):.300}. Resume from another checkpoint, or start again with --overwrite."
     )
 
 
@@ -233,15 +233,16 @@ def _refuse_other_keys(
     folder: Path, missing: Collection[str], unknown: Collection[str], reshaped: Collection[str] = ()
 ) -> None:
     kinds = {"missing": sorted(missing), "unknown": sorted(unknown), "reshaped": sorted(reshaped)}
-    other = [f"{len(keys)} {kind} weights ({_shown(keys)})" for kind, keys in kinds.items() if keys]
-    if other:
+    differences = [f"{len(keys)} {kind} weights ({_listed(keys)})" for kind, keys in kinds.items() if keys]
+    if differences:
         raise ValueError(
-            f"Expected the weights of this model in the checkpoint {str(folder)!r}, got one with {', '.join(other)}. "
+            f"Expected the weights of this model in the checkpoint {str(folder)!r}, got one with "
+            f"{', '.join(differences)}. "
             "It belongs to another model or adapter, or is damaged. Resume from another, or start with --overwrite."
         )
 
 
-def _shown(keys: Sequence[str]) -> str:
+def _listed(keys: Sequence[str]) -> str:
     return ", ".join([*keys[:_SHOWN_KEYS], *(["…"] if len(keys) > _SHOWN_KEYS else [])])
 
 

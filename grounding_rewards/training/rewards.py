@@ -53,22 +53,23 @@ def build_rewards(
         ValueError: no reward, an unknown name, parameter or box format, parameters for a ready reward, another box
             format for a reward that has one, or two rewards of one name.
 
-    >>> [one.__name__ for one in build_rewards(["R4", "R1"], [{"beta": 2.0}, None])]
+    >>> [reward.__name__ for reward in build_rewards(["R4", "R1"], [{"beta": 2.0}, None])]
     ['R4', 'R1']
     """
     rewards: list[Any] = list(reward) if isinstance(reward, (list, tuple)) else [reward]
     if not rewards:
         raise ValueError("Expected at least one reward for reward, got none. Name one, for example R4.")
     built: list[Any] = []
-    for one, parameters in zip(rewards, spread_kwargs(rewards, reward_kwargs), strict=True):
-        if isinstance(one, str):
-            one = _named(one, parameters)
+    for ready_or_name, parameters in zip(rewards, spread_kwargs(rewards, reward_kwargs), strict=True):
+        function = ready_or_name
+        if isinstance(ready_or_name, str):
+            function = _build_reward(ready_or_name, parameters)
         elif parameters:
-            raise _not_for_ready(one, parameters)
-        if box_format is not None and isinstance(one, GroundingReward):
-            one = _with_format(one, box_format)
-        built.append(one)
-    names = [reward_name(one) for one in built]
+            raise _not_for_ready(ready_or_name, parameters)
+        if box_format is not None and isinstance(function, GroundingReward):
+            function = _with_format(function, box_format)
+        built.append(function)
+    names = [reward_name(function) for function in built]
     if len(set(names)) < len(names):
         raise ValueError(
             f"Expected different names for reward, got {', '.join(names)}. TRL logs rewards by name; "
@@ -97,9 +98,9 @@ def check_reward_functions(rewards: Sequence[Any], columns: Sequence[str]) -> No
         if isinstance(reward, torch.nn.Module) or takes(reward, **dict.fromkeys(passed)):
             continue
         parameters = inspect.signature(reward, follow_wrapped=False).parameters.values()
-        named = [part for part in parameters if part.kind in (part.POSITIONAL_OR_KEYWORD, part.KEYWORD_ONLY)]
-        lacking = [part.name for part in named if part.default is part.empty and part.name not in passed]
-        fault = f"one that takes {', '.join(part.name for part in named)} alone"
+        keywords = [part for part in parameters if part.kind in (part.POSITIONAL_OR_KEYWORD, part.KEYWORD_ONLY)]
+        lacking = [part.name for part in keywords if part.default is part.empty and part.name not in passed]
+        fault = f"one that takes {', '.join(part.name for part in keywords)} alone"
         if lacking:
             fault = f"one that needs {', '.join(lacking)}"
         raise ValueError(
@@ -126,7 +127,7 @@ def reward_with_parameters(reward: Any) -> str:
     if isinstance(reward, StepReward):
         reward = reward.reward
     if isinstance(reward, GroundingReward):
-        schedules = [f"{name}: {one}" for name, one in reward.schedules]
+        schedules = [f"{name}: {schedule}" for name, schedule in reward.schedules]
         return "; ".join([f"{reward.name}: {reward.text_reward or reward.box_reward!r}", *schedules])
     return reward_name(reward)
 
@@ -181,15 +182,15 @@ class StepReward:
         """Move self-paced parameters by what all processes have found."""
         if self.pace is not None:
             # The same list in the same order on every process.
-            noted = gather_object([self.pace.noted])
-            self.pace.update([one for of_process in noted for one in of_process])
+            notes_by_process = gather_object([self.pace.noted])
+            self.pace.update([note for notes in notes_by_process for note in notes])
 
     def answered(self, rows: Sequence[Mapping[str, Any]]) -> list[Prediction]:
         """Rows of the last call with the boxes read in their answers; several readers' boxes are nobody's."""
         assert self._scored is not None
         pred = self._scored.pred
         return [
-            _answered(row, pred.flat[end - n : end])
+            _answered_image(row, pred.flat[end - n : end])
             for row, n, end in zip(rows, pred.counts, np.cumsum(pred.counts), strict=True)
         ]
 
@@ -206,30 +207,30 @@ class StepReward:
         """
         assert self._scored is not None
         accelerator, scored = self._trainer.accelerator, self._scored
-        said = [
+        columns = [
             [STATUSES.index(raw.status) for raw in scored.raws],
             scored.outcomes.n,
             scored.outcomes.m,
             *([raw.rejected.get(reason, 0) for raw in scored.raws] for reason in REJECT_REASONS),
         ]
-        gathered = accelerator.gather(torch.tensor(np.array(said).T, device=rewards.device).contiguous())
-        statuses, counted, findings, *rejected = gathered.T.cpu().numpy()
+        gathered = accelerator.gather(torch.tensor(np.array(columns).T, device=rewards.device).contiguous())
+        statuses, predictions, findings, *rejected = gathered.T.cpu().numpy()
         counts = {reason: int(counts.sum()) for reason, counts in zip(REJECT_REASONS, rejected, strict=True)}
         self.rejected = {reason: count for reason, count in counts.items() if count}
-        earned = rewards.double().cpu().numpy()
-        groups = Groups(np.full(len(earned) // size, size), earned, statuses, counted, findings)
-        found = {f"{self.reward.name}/signal/{key}": value for key, value in groups.metrics().items()}
+        values = rewards.double().cpu().numpy()
+        groups = Groups(np.full(len(values) // size, size), values, statuses, predictions, findings)
+        metrics = {f"{self.reward.name}/signal/{key}": value for key, value in groups.metrics().items()}
         if images.keys:
             first = accelerator.process_index * len(rows)
-            sums = images.sums(self.answered(rows), earned[first : first + len(rows)])
+            sums = images.sums(self.answered(rows), values[first : first + len(rows)])
             local = torch.tensor(sums, dtype=torch.float32, device=rewards.device)[None]
             totals = accelerator.gather(local).sum(dim=0).cpu().tolist()
             for key, (total, n) in zip(images.keys, totals, strict=True):
-                found[f"{self.reward.name}/{key}"] = total / n if n else math.nan
-        return found
+                metrics[f"{self.reward.name}/{key}"] = total / n if n else math.nan
+        return metrics
 
 
-def _answered(row: Mapping[str, Any], pred: Any) -> Prediction:
+def _answered_image(row: Mapping[str, Any], pred: Any) -> Prediction:
     boxes = as_box_array(row.get("boxes") or [], "boxes")
     labels = row.get("labels") or [None] * len(boxes)
     return Prediction(
@@ -244,19 +245,19 @@ def _answered(row: Mapping[str, Any], pred: Any) -> Prediction:
     )
 
 
-def _named(name: str, parameters: Mapping[str, Any]) -> Any:
+def _build_reward(name: str, parameters: Mapping[str, Any]) -> Any:
     if name in REGISTRY or "." not in name:
         return get_reward(name, **parameters)
-    found = look_up(name)
-    if isinstance(found, GroundingReward) and not parameters:
-        return found
-    if takes_completions(found) and not isinstance(found, GroundingReward):
+    target = look_up(name)
+    if isinstance(target, GroundingReward) and not parameters:
+        return target
+    if takes_completions(target) and not isinstance(target, GroundingReward):
         if parameters:
             raise _not_for_ready(name, parameters)
-        return found
-    if inspect.isclass(found) and takes_completions(found.__call__):
-        check_parameters(name, found, parameters)
-        return found(**parameters)
+        return target
+    if inspect.isclass(target) and takes_completions(target.__call__):
+        check_parameters(name, target, parameters)
+        return target(**parameters)
     return get_reward(name, **parameters)
 
 
@@ -268,12 +269,11 @@ def _not_for_ready(reward: object, parameters: Mapping[str, Any]) -> ValueError:
 
 
 def _with_format(reward: GroundingReward, box_format: str | Mapping[str, Any] | BoxFormat) -> GroundingReward:
-    wanted = get_box_format(box_format)
-    own = wanted if reward.box_format is None else get_box_format(reward.box_format)
-    if own != wanted:
+    run_format = get_box_format(box_format)
+    reward_format = run_format if reward.box_format is None else get_box_format(reward.box_format)
+    if reward_format != run_format:
         raise ValueError(
-            f"Expected one box format for reward {reward.__name__}, got {own.name} for the reward and {wanted.name} "
-            "for box_format. State it once."
+            f"Expected one box format for reward {reward.__name__}, got {reward_format.name} for the reward and "
+            f"{run_format.name} for box_format. State it once."
         )
-    given: Any = box_format
-    return replace(reward, box_format=given)
+    return replace(reward, box_format=box_format)  # type: ignore[arg-type]

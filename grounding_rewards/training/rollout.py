@@ -148,10 +148,10 @@ def trains_images(model: Any) -> bool:
     Args:
         model: a transformers vision-language model, or a PEFT model of one.
     """
-    whole = model.get_base_model() if is_peft_model(model) else model
-    parts: list[nn.Module] = [whole.get_decoder(), whole.get_input_embeddings(), whole.get_output_embeddings()]
+    base = model.get_base_model() if is_peft_model(model) else model
+    parts: list[nn.Module] = [base.get_decoder(), base.get_input_embeddings(), base.get_output_embeddings()]
     language = {id(weight) for part in parts for weight in part.parameters()}
-    return any(weight.requires_grad and id(weight) not in language for weight in whole.parameters())
+    return any(weight.requires_grad and id(weight) not in language for weight in base.parameters())
 
 
 def check_prompt_lengths(trained: Sequence[Sequence[int]], sampled: Sequence[Sequence[int]]) -> None:
@@ -167,10 +167,10 @@ def check_prompt_lengths(trained: Sequence[Sequence[int]], sampled: Sequence[Seq
     Example:
         >>> check_prompt_lengths([[1, 5, 5, 2]], [[1, 5, 5, 2]])
     """
-    for row, (expected, seen) in enumerate(zip(trained, sampled, strict=True)):
-        if len(expected) != len(seen):
+    for row, (trained_ids, sampled_ids) in enumerate(zip(trained, sampled, strict=True)):
+        if len(trained_ids) != len(sampled_ids):
             raise ValueError(
-                f"Expected the {len(expected)} tokens that are trained on for prompt {row} in vLLM, got {len(seen)}. "
-                "The images have other numbers of tokens there: TRL and vLLM both wrote them out (huggingface/trl#6294)"
-                ", or vLLM resizes them in another way. Set use_vllm: false, or update trl and vllm."
+                f"Expected the {len(trained_ids)} tokens that are trained on for prompt {row} in vLLM, got "
+                f"{len(sampled_ids)}. The images have other numbers of tokens there: TRL and vLLM both wrote them out "
+                "(huggingface/trl#6294), or vLLM resizes them in another way. Set use_vllm: false, or update both."
             )

@@ -68,14 +68,15 @@ from grounding_rewards.training.run_options import AUGMENTATION
 from grounding_rewards.training.sft import GroundingSFTTrainer
 from grounding_rewards.training.sharding import without_zero3
 
-# The keys that TRL's trainers log at an evaluation, beside those of the rewards.
-_OF_GRPO = ("loss", "reward", "reward_std", "frac_reward_zero_std", "entropy")
-# What a line for each evaluation shows, and what it is called.
-_EVALUATED = {"reward": "reward", "image_dependence": "image dependence", "image_dependence_p": "p"}
-_OF_SFT = ("loss", "entropy", "mean_token_accuracy")
-# How the keys end that are better when greater, and when smaller.
-_GROW = ("reward", "/mean", "mean_iou", "f_beta", "precision", "recall", "mean_token_accuracy")
-_FALL = ("loss", "hallucination_rate", "/unparseable", "/truncated", "frac_reward_zero_std")
+# The keys that TRL's trainers log at an evaluation, besides those of the rewards.
+_GRPO_KEYS = ("loss", "reward", "reward_std", "frac_reward_zero_std", "entropy")
+_SFT_KEYS = ("loss", "entropy", "mean_token_accuracy")
+# The metrics in the line of an evaluation, and their names there.
+_EVALUATION_LABELS = {"reward": "reward", "image_dependence": "image dependence", "image_dependence_p": "p"}
+_SFT_LABELS = {"loss": "loss", "mean_token_accuracy": "accuracy"}
+# Endings of keys that are better when greater, and when smaller.
+_GROWING_KEYS = ("reward", "/mean", "mean_iou", "f_beta", "precision", "recall", "mean_token_accuracy")
+_FALLING_KEYS = ("loss", "hallucination_rate", "/unparseable", "/truncated", "frac_reward_zero_std")
 
 
 def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: ModelArguments) -> GroundingGRPOTrainer:
@@ -97,17 +98,18 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
         ValueError: the images or the settings do not fit, the folder holds another run, or no step could be made.
     """
     rewards = arguments.rewards
-    names = [one.name for one in rewards if isinstance(one, GroundingReward)]
-    known = [*_OF_GRPO, *(f"{name}/{key}" for name in names for key in METRIC_KEYS)]
-    known += [f"{name}/signal/{key}" for name in names for key in SIGNAL_KEYS]
-    known += [f"rewards/{reward_name(one)}/{part}" for one in rewards for part in ("mean", "std")]
+    names = [reward.name for reward in rewards if isinstance(reward, GroundingReward)]
+    keys = [*_GRPO_KEYS]
+    for name in names:
+        keys += [f"{name}/{key}" for key in METRIC_KEYS] + [f"{name}/signal/{key}" for key in SIGNAL_KEYS]
+    keys += [f"rewards/{reward_name(reward)}/{part}" for reward in rewards for part in ("mean", "std")]
     # The keys of other reward functions are not known.
-    run = _prepare(arguments, config, model, known if len(names) == len(rewards) else None)
-    with _told_of_unknown_key(config):
-        trainer = GroundingGRPOTrainer(**run.given, reward=list(rewards), extras=arguments.extras)
+    run = _prepare(arguments, config, model, keys if len(names) == len(rewards) else None)
+    with _unknown_key_named(config):
+        trainer = GroundingGRPOTrainer(**run.trainer_arguments, reward=list(rewards), extras=arguments.extras)
     if not arguments.parity_check:
         trainer.remove_callback(ParityCheck)
-    trainer.add_callback(EvaluationLine(_EVALUATED))
+    trainer.add_callback(EvaluationLine(_EVALUATION_LABELS))
     _train(trainer, run, bar_labels(names), arguments.early_stopping_patience)
     _finish(trainer, lambda checkpoint: trainer.save_model(str(checkpoint)), arguments, "reward")
     return trainer
@@ -129,13 +131,12 @@ def train_supervised(
     Raises:
         ValueError: as :func:`train_grpo`, or an answer would be cut.
     """
-    run = _prepare(arguments, config, model, _OF_SFT)
+    run = _prepare(arguments, config, model, _SFT_KEYS)
     augmentation = {name: getattr(arguments, name) for name in AUGMENTATION}
-    with _told_of_unknown_key(config):
-        trainer = GroundingSFTTrainer(**run.given, augmentation=augmentation)
-    shown = {"loss": "loss", "mean_token_accuracy": "accuracy"}
-    trainer.add_callback(EvaluationLine(shown))
-    _train(trainer, run, shown, arguments.early_stopping_patience)
+    with _unknown_key_named(config):
+        trainer = GroundingSFTTrainer(**run.trainer_arguments, augmentation=augmentation)
+    trainer.add_callback(EvaluationLine(_SFT_LABELS))
+    _train(trainer, run, _SFT_LABELS, arguments.early_stopping_patience)
     _finish(
         trainer, lambda checkpoint: _save_whole(trainer, checkpoint, model, arguments.save_dtype), arguments, "loss"
     )
@@ -144,22 +145,23 @@ def train_supervised(
 
 def was_stopped(trainer: Any) -> bool:
     """Whether SIGTERM stopped the run before its end."""
-    return any(isinstance(one, StopOnSigterm) and one.stopped for one in trainer.callback_handler.callbacks)
+    callbacks = trainer.callback_handler.callbacks
+    return any(isinstance(callback, StopOnSigterm) and callback.stopped for callback in callbacks)
 
 
 class _Run(NamedTuple):
-    """A run before its trainer is made: its configuration, where it starts, and what both trainers are given."""
+    """A run before its trainer is made: its configuration, where it starts, and the arguments of both trainers."""
 
     resolved: Mapping[str, Any]
     start: Start
-    given: dict[str, Any]
+    trainer_arguments: dict[str, Any]
 
 
 def _prepare(
     arguments: GroundingArguments | SupervisedArguments,
     config: GRPOArguments | SupervisedConfig,
     model: ModelArguments,
-    known: Sequence[str] | None,
+    evaluation_keys: Sequence[str] | None,
 ) -> _Run:
     """Check folder, options and model, then load the processor and the images of a run; prints notes about them.
 
@@ -167,11 +169,11 @@ def _prepare(
         arguments: images.
         config: TRL's configuration.
         model: the model, its precision and its adapters.
-        known: the keys that an evaluation logs; None where they are not known.
+        evaluation_keys: the keys that an evaluation logs; None if they are not known.
     """
     resolved = resolved_config(arguments, config, model)
     start = find_start(resolved, processes=config.world_size)
-    _check_best(config, known)
+    _check_best(config, evaluation_keys)
     check_installed(config, model)
     check_hub(config)
     empty = check_model(model, trust_remote_code=config.trust_remote_code)
@@ -191,7 +193,7 @@ def _prepare(
         notes.append(note)
     _say(config, *notes)
     config.model_init_kwargs = model_init_kwargs(model, config.model_init_kwargs)
-    given = {
+    trainer_arguments = {
         "model": str(model.model_name_or_path),
         "args": config,
         "train_dataset": train_dataset,
@@ -201,10 +203,10 @@ def _prepare(
         "bad_rows": arguments.bad_rows,
         **adapter_and_quantisation(model),
     }
-    return _Run(resolved, start, given)
+    return _Run(resolved, start, trainer_arguments)
 
 
-def _train(trainer: Any, run: _Run, shown: Mapping[str, str], patience: int | None) -> None:
+def _train(trainer: Any, run: _Run, labels: Mapping[str, str], patience: int | None) -> None:
     """Add callbacks, claim the folder of the run, and train."""
     config = trainer.args
     folder = Path(config.output_dir)
@@ -217,7 +219,7 @@ def _train(trainer: Any, run: _Run, shown: Mapping[str, str], patience: int | No
         config.restore_callback_states_from_checkpoint = True
     if not config.disable_tqdm:
         trainer.remove_callback(ProgressCallback)
-        trainer.add_callback(Progress(shown))
+        trainer.add_callback(Progress(labels))
     _say(config, largest_image(trainer.train_dataset, trainer.processing_class))
     if trainer.is_world_process_zero():
         claim(run.resolved)
@@ -233,17 +235,17 @@ def _train(trainer: Any, run: _Run, shown: Mapping[str, str], patience: int | No
         # torch does not say why it could write a part of a file alone.
         full = " The disk is full, or a quota used up." if "inline_container" in str(error) else ""
         saved = last_complete_checkpoint(folder)
-        next_run = "begins again: no checkpoint was saved yet" if saved is None else f"goes on from {saved.name}"
+        next_run = "starts again: no checkpoint was saved yet" if saved is None else f"continues from {saved.name}"
         # Not an error of ours: keep the traceback.
         raise RuntimeError(
-            f"the run failed at step {trainer.state.global_step}.{full} When its cause is mended, the same with "
-            f"--resume_from_checkpoint last {next_run}"
+            f"the run failed at step {trainer.state.global_step}.{full} Fix the cause, then resume with "
+            f"--resume_from_checkpoint last, which {next_run}"
         ) from error
     if was_stopped(trainer):
         step = trainer.state.global_step
         _say(
             config,
-            f"Stopped by SIGTERM after step {step}: the same with --resume_from_checkpoint last goes on from it.",
+            f"Stopped by SIGTERM after step {step}: resume with --resume_from_checkpoint last.",
         )
     if trainer.state.global_step == 0:
         raise ValueError(
@@ -301,8 +303,8 @@ def _closing_line(trainer: Any, arguments: GroundingArguments | SupervisedArgume
         parts.append(f"{key} {first_and_last(values)}")
     words = ["evaluate", "--model", folder / CHECKPOINT, "--dataset", arguments.dataset]
     if arguments.box_format is not None:
-        named = isinstance(arguments.box_format, str)
-        words += ["--box-format", arguments.box_format if named else json.dumps(arguments.box_format)]
+        is_name = isinstance(arguments.box_format, str)
+        words += ["--box-format", arguments.box_format if is_name else json.dumps(arguments.box_format)]
     if limit := getattr(args, "max_completion_length", None):
         words += ["--max-new-tokens", limit]
     words += ["--out", folder / "evaluation"]
@@ -310,7 +312,7 @@ def _closing_line(trainer: Any, arguments: GroundingArguments | SupervisedArgume
 
 
 def _save_whole(trainer: Any, checkpoint: Path, model: ModelArguments, save_dtype: str | None) -> None:
-    """Save the trained model and its processor as one complete checkpoint, with LoRA beside its adapter.
+    """Save the trained model and its processor as one complete checkpoint, with LoRA next to its adapter.
 
     An adapter is merged into the base model in full precision, however that was trained.
     """
@@ -319,7 +321,7 @@ def _save_whole(trainer: Any, checkpoint: Path, model: ModelArguments, save_dtyp
     trainer.accelerator.wait_for_everyone()
     if trainer.is_world_process_zero() and (model.use_peft or save_dtype is not None):
         with without_zero3():
-            whole = AutoModelForImageTextToText.from_pretrained(
+            merged_model = AutoModelForImageTextToText.from_pretrained(
                 str(model.model_name_or_path if model.use_peft else checkpoint),
                 revision=model.model_revision,
                 dtype=save_dtype or model.dtype,
@@ -329,15 +331,17 @@ def _save_whole(trainer: Any, checkpoint: Path, model: ModelArguments, save_dtyp
         if model.use_peft:
             from peft import PeftModel
 
-            whole = PeftModel.from_pretrained(whole, str(trained)).merge_and_unload()
-        whole.save_pretrained(checkpoint)
+            merged_model = PeftModel.from_pretrained(merged_model, str(trained)).merge_and_unload()
+        merged_model.save_pretrained(checkpoint)
         trainer.processing_class.save_pretrained(checkpoint)
     trainer.accelerator.wait_for_everyone()
 
 
 @contextmanager
-def _told_of_unknown_key(config: GRPOArguments | SupervisedConfig) -> Iterator[None]:
-    """Say of a mapping of keywords which one its reader does not know: which it knows, only the model's code says."""
+def _unknown_key_named(config: GRPOArguments | SupervisedConfig) -> Iterator[None]:
+    """Turn "unexpected keyword argument" into an error that names the option; only the model's code knows the legal
+    keywords.
+    """
     try:
         yield
     except TypeError as error:
@@ -350,24 +354,21 @@ def _told_of_unknown_key(config: GRPOArguments | SupervisedConfig) -> Iterator[N
         raise
 
 
-def _check_best(config: GRPOArguments | SupervisedConfig, known: Sequence[str] | None) -> None:
-    """Refuse a metric that no evaluation has, which transformers would notice at the first one, and one whose best
-    model would be the worst, which nobody would notice.
-    """
-    asked = config.metric_for_best_model
-    if asked is None:
+def _check_best(config: GRPOArguments | SupervisedConfig, evaluation_keys: Sequence[str] | None) -> None:
+    """Refuse a metric that no evaluation has, and a direction that would silently keep the worst model."""
+    metric = config.metric_for_best_model
+    if metric is None:
         return
-    name = asked.removeprefix("eval_")
-    for ends, grows in ((_GROW, True), (_FALL, False)):
-        if name.endswith(ends) and config.greater_is_better is not None and config.greater_is_better != grows:
+    name = metric.removeprefix("eval_")
+    for endings, grows in ((_GROWING_KEYS, True), (_FALLING_KEYS, False)):
+        if name.endswith(endings) and config.greater_is_better is not None and config.greater_is_better != grows:
             raise ValueError(
-                f"Expected greater_is_better: {str(grows).lower()} for metric_for_best_model {asked}, got "
+                f"Expected greater_is_better: {str(grows).lower()} for metric_for_best_model {metric}, got "
                 f"{str(not grows).lower()}. The worst model would be kept: set it."
             )
-    if known is not None and name not in known:
-        raise ValueError(
-            f"Expected one of {', '.join(known)} for metric_for_best_model, got {asked!r}. Choose one of these."
-        )
+    if evaluation_keys is not None and name not in evaluation_keys:
+        keys = ", ".join(evaluation_keys)
+        raise ValueError(f"Expected one of {keys} for metric_for_best_model, got {metric!r}. Choose one of these.")
 
 
 def _say(config: Any, *lines: str) -> None:

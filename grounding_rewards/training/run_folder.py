@@ -53,7 +53,7 @@ _FREE = re.compile(
 )
 
 # The files of a complete checkpoint; the trainer writes the first one last.
-_WHOLE = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
+_CHECKPOINT_FILES = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
 
 
 class Start(NamedTuple):
@@ -80,10 +80,10 @@ def resolved_config(*parts: Any) -> dict[str, Any]:
     """
     # Through JSON: words of choices are texts, tuples lists.
     return {
-        one.name: json.loads(json.dumps(getattr(part, one.name)))
+        option.name: json.loads(json.dumps(getattr(part, option.name)))
         for part in parts
-        for one in fields(part)
-        if one.init and one.name not in _DERIVED
+        for option in fields(part)
+        if option.init and option.name not in _DERIVED
     }
 
 
@@ -116,42 +116,49 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> Start:
     ...     find_start({"output_dir": folder, "resume_from_checkpoint": "last"})
     Start(checkpoint=None, notes=[])
     """
-    folder, asked = Path(config["output_dir"]), config.get("resume_from_checkpoint")
-    asked = {"false": None, "true": "last"}.get(str(asked).lower(), asked)
+    folder, overwrite = Path(config["output_dir"]), config.get("overwrite")
+    resume_from = config.get("resume_from_checkpoint")
+    resume_from = {"false": None, "true": "last"}.get(str(resume_from).lower(), resume_from)
     _check_writable(folder)
-    _refuse_foreign(folder, _parts(folder) if config.get("overwrite") else [folder / CARD, folder / CONFIG])
-    if asked is None:
-        if not config.get("overwrite"):
-            _refuse_held(folder, "go on with --resume_from_checkpoint last, or start again with --overwrite")
+    _refuse_foreign(folder, _parts(folder) if overwrite else [folder / CARD, folder / CONFIG])
+    if resume_from is None:
+        if not overwrite:
+            _refuse_run(folder, "go on with --resume_from_checkpoint last, or start again with --overwrite")
         return Start(None, [])
-    if config.get("overwrite"):
+    if overwrite:
         raise ValueError(
-            f"Expected resume_from_checkpoint or overwrite, got both, {asked!r} and true. The one keeps what the other "
-            "removes: give one of them."
+            f"Expected resume_from_checkpoint or overwrite, got both, {resume_from!r} and true. The one keeps what the "
+            "other removes: give one of them."
         )
-    checkpoint = last_complete_checkpoint(folder) if asked == "last" else Path(asked)
-    if checkpoint is None:
-        if (folder / CHECKPOINT).is_dir():
-            raise ValueError(
-                f"Expected a checkpoint in {str(folder)!r} for resume_from_checkpoint, got a finished run without any. "
-                "Start again with --overwrite, or start another run from its checkpoint/."
-            )
-        return Start(None, _compare(folder, config))
-    _refuse_part(checkpoint)
+    checkpoint = last_complete_checkpoint(folder) if resume_from == "last" else Path(resume_from)
+    if checkpoint is not None:
+        return Start(checkpoint, _check_resume(folder, checkpoint, config, processes))
+    if (folder / CHECKPOINT).is_dir():
+        raise ValueError(
+            f"Expected a checkpoint in {str(folder)!r} for resume_from_checkpoint, got a finished run without any. "
+            "Start again with --overwrite, or start another run from its checkpoint/."
+        )
+    return Start(None, _compare(folder, config))
+
+
+def _check_resume(folder: Path, checkpoint: Path, config: Mapping[str, Any], processes: int) -> list[str]:
+    """Refuse a checkpoint from which this run cannot be resumed; returns notes on the differences that may be."""
+    _refuse_incomplete(checkpoint)
     if config.get("sync_ref_model"):
         raise ValueError(
             "Expected sync_ref_model: false for resume_from_checkpoint, got true. A checkpoint does not hold the "
             "reference model, which would start from the beginning again."
         )
     if checkpoint.resolve().parent != folder.resolve():
-        _refuse_held(folder, "or resume where the checkpoint lies")
+        _refuse_run(folder, "or resume in the folder of the checkpoint")
     notes = _compare(checkpoint.parent, config)
-    before = len(list(checkpoint.glob("rng_state*.pth")))
-    if before not in (0, processes):
+    earlier_processes = len(list(checkpoint.glob("rng_state*.pth")))
+    if earlier_processes not in (0, processes):
         notes.append(
-            f"Goes on in {processes} processes instead of {before}: samples are others than in a run never stopped."
+            f"Goes on in {processes} processes instead of {earlier_processes}: samples differ from those of a run that "
+            "was never stopped."
         )
-    return Start(checkpoint, notes + _compare_later(folder, checkpoint))
+    return notes + _compare_later(folder, checkpoint)
 
 
 def claim(config: Mapping[str, Any]) -> None:
@@ -165,10 +172,10 @@ def claim(config: Mapping[str, Any]) -> None:
         for path in _parts(folder):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     # A run that is started from this file with --config is a new one.
-    kept = {**config, "resume_from_checkpoint": None, "overwrite": False}
-    # First what says that the folder is a run's.
+    saved_config = {**config, "resume_from_checkpoint": None, "overwrite": False}
+    # The file that marks the folder as a run's comes first.
     write_whole(folder / VERSIONS, json.dumps(versions(), indent=2) + "\n")
-    write_whole(folder / CONFIG, yaml.safe_dump(kept, sort_keys=True))
+    write_whole(folder / CONFIG, yaml.safe_dump(saved_config, sort_keys=True))
 
 
 def last_complete_checkpoint(folder: Path) -> Path | None:
@@ -182,38 +189,46 @@ def last_complete_checkpoint(folder: Path) -> Path | None:
     >>> last_complete_checkpoint(Path("no/such/run")) is None
     True
     """
-    whole = [path for path in _checkpoints(folder) if _read(path / _WHOLE[0], json.loads) is not None]
-    return whole[-1] if whole else None
+    complete_checkpoints = [path for path in _checkpoints(folder) if _is_complete(path)]
+    return complete_checkpoints[-1] if complete_checkpoints else None
 
 
-def _refuse_held(folder: Path, remedy: str) -> None:
-    if held := _held(folder):
+def _refuse_run(folder: Path, remedy: str) -> None:
+    """Refuse a folder with parts of a run that are worth keeping; a run that logged no step has none."""
+    names = [path.name for path in _checkpoints(folder)]
+    names += [name for name in (ADAPTER, CHECKPOINT) if (folder / name).is_dir()]
+    log = folder / LOG
+    if log.is_file() and log.stat().st_size:
+        names.append(LOG)
+    if names:
         raise ValueError(
-            f"Expected an output_dir without a run, got {str(folder)!r}, which holds {', '.join(held)}. "
+            f"Expected an output_dir without a run, got {str(folder)!r}, which holds {', '.join(names)}. "
             f"Give another folder, {remedy}."
         )
 
 
-def _refuse_foreign(folder: Path, taken: Sequence[Path]) -> None:
-    """Refuse a folder of which a run would take over, or remove, files that no run wrote."""
-    if not (folder / VERSIONS).exists() and (theirs := [path.name for path in taken if path.exists()]):
+def _refuse_foreign(folder: Path, paths: Sequence[Path]) -> None:
+    """Refuse a folder if a run would replace or remove files in it that no run wrote."""
+    foreign_names = [path.name for path in paths if path.exists()]
+    if foreign_names and not (folder / VERSIONS).exists():
         raise ValueError(
-            f"Expected a folder of its own for output_dir, got {str(folder)!r}, which holds {' and '.join(theirs)} "
+            f"Expected a folder of its own for output_dir, got {str(folder)!r}, which holds "
+            f"{' and '.join(foreign_names)} "
             f"without a run's {VERSIONS}. Give another folder, or move them away."
         )
 
 
-def _refuse_part(checkpoint: Path) -> None:
-    """Refuse a path that is no checkpoint, or an incomplete one."""
+def _refuse_incomplete(checkpoint: Path) -> None:
+    """Refuse a path that is not a checkpoint, or is an incomplete one."""
     if not checkpoint.is_dir():
         raise ValueError(
             f"Expected `last` or the folder of a checkpoint for resume_from_checkpoint, got {str(checkpoint)!r}. "
             "Check the path."
         )
-    missing = [name for name in _WHOLE if not (checkpoint / name).is_file()]
+    missing = [name for name in _CHECKPOINT_FILES if not (checkpoint / name).is_file()]
     # FSDP calls a whole optimizer optimizer.bin; shared out ones are in folders of their own.
     sharded = any(any(checkpoint.glob(name)) for name in ("optimizer.bin", "optimizer_*", "global_step*"))
-    if missing and not (sharded and (checkpoint / _WHOLE[0]).is_file()):
+    if missing and not (sharded and (checkpoint / _CHECKPOINT_FILES[0]).is_file()):
         raise ValueError(
             f"Expected a whole checkpoint for resume_from_checkpoint, got {str(checkpoint)!r} without "
             f"{', '.join(missing)}. A model without them can be started from, as model_name_or_path, but not resumed."
@@ -229,19 +244,11 @@ def _step(path: Path) -> int:
     return int(match[1]) if match else -1
 
 
-def _held(folder: Path) -> list[str]:
-    """The parts of a run in a folder that are worth keeping; none if it logged no step."""
-    found = [path.name for path in _checkpoints(folder)]
-    found += [name for name in (ADAPTER, CHECKPOINT) if (folder / name).is_dir()]
-    log = folder / LOG
-    return found + ([LOG] if log.is_file() and log.stat().st_size else [])
-
-
 def _parts(folder: Path) -> list[Path]:
     """Everything that a run writes into its folder."""
     names = (ADAPTER, CHECKPOINT, CURVES, LOG, CONFIG, VERSIONS, CARD, "training_args.bin")
-    found = [path for name in names if (path := folder / name).exists()]
-    return [*found, *_checkpoints(folder), *(folder / "completions").glob("completions_*.parquet")]
+    paths = [folder / name for name in names if (folder / name).exists()]
+    return paths + _checkpoints(folder) + list((folder / "completions").glob("completions_*.parquet"))
 
 
 def _check_writable(folder: Path) -> None:
@@ -257,36 +264,42 @@ def _check_writable(folder: Path) -> None:
 
 
 def _compare(folder: Path, config: Mapping[str, Any]) -> list[str]:
-    """Notes on what differs from the resumed run, where that may differ; everything else is refused."""
+    """Notes on allowed differences from the resumed run; every other one is refused."""
     if not (folder / CONFIG).is_file():
         return []
     before = _read(folder / CONFIG, parse_yaml) or {}
-    had, have = _read(folder / VERSIONS, json.loads) or {}, versions()
-    updated = [name for name in have if had and had.get(name) != have[name]]
+    old_versions, new_versions = _read(folder / VERSIONS, json.loads) or {}, versions()
+    updated = [name for name in new_versions if old_versions and old_versions.get(name) != new_versions[name]]
     # A newer library has options that the older one did not know.
     free = [name for name in {*before, *config} if _FREE.fullmatch(name) or (updated and name not in before)]
     remedy = "Give the same again, or start another run from its checkpoint, as model_name_or_path."
     changed = check_settings(folder, before, config, remedy, may_change=free)
     ignored = ("resume_from_checkpoint", "overwrite", "output_dir")
     notes = [f"Goes on with {changed[name]}." for name in changed if name in before and name not in ignored]
-    return notes + [f"Goes on with {name} {have[name]} instead of {had.get(name)}." for name in updated]
+    return notes + [
+        f"Goes on with {name} {new_versions[name]} instead of {old_versions.get(name)}." for name in updated
+    ]
 
 
 def _compare_later(folder: Path, checkpoint: Path) -> list[str]:
     """Notes on incomplete checkpoints after the one to resume from; complete ones are refused."""
     later = [path for path in _checkpoints(folder) if _step(path) > _step(checkpoint)]
-    whole = [path.name for path in later if _read(path / _WHOLE[0], json.loads) is not None]
-    if whole:
+    complete_names = [path.name for path in later if _is_complete(path)]
+    if complete_names:
         raise ValueError(
             f"Expected the last checkpoint of the run in {str(folder)!r} for resume_from_checkpoint, got "
-            f"{checkpoint.name} before {', '.join(whole)}, from which the run would go on the next time. "
+            f"{checkpoint.name} before {', '.join(complete_names)}, from which the run would go on the next time. "
             "Remove the later ones, or give another output_dir."
         )
     return [f"Passed over {path.name}, which was not written to its end." for path in later]
 
 
+def _is_complete(checkpoint: Path) -> bool:
+    return _read(checkpoint / _CHECKPOINT_FILES[0], json.loads) is not None
+
+
 def _read(path: Path, parse: Callable[[str], Any]) -> Any:
-    """What a file holds; None where it is missing, or not whole."""
+    """The parsed content of a file; None if it is missing or cut off."""
     try:
         return parse(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

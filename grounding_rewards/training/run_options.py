@@ -204,7 +204,7 @@ def check_options(
     owner: Any,
     numbers: Mapping[str, Interval],
     choices: Mapping[str, Iterable[object]] = types.MappingProxyType({}),
-    where: str = "",
+    owner_name: str = "",
 ) -> None:
     """Refuse fields of a dataclass whose value is not legal; None counts as left out.
 
@@ -214,41 +214,45 @@ def check_options(
         owner: an object of the dataclass.
         numbers: the legal range of each field by name; a field that it does not have is passed over.
         choices: the legal values of each field by name, whatever its type.
-        where: the option that holds the fields, for messages.
+        owner_name: the option that holds the fields, for messages.
 
     Raises:
         ValueError: a field has another value or type, or a number that is not finite; the message says what is legal.
     """
     hints = typing.get_type_hints(type(owner))
-    for name, default in ((one.name, one.default) for one in fields(owner)):
-        value = getattr(owner, name)
+    for option in fields(owner):
+        name, value = option.name, getattr(owner, option.name)
         if value is None:
             continue
-        if value == "" and default != "":
+        if value == "" and option.default != "":
             raise ValueError(f"Expected a value for {name}, got ''. Write one, or leave the option out.")
-        if name in choices:
-            listed = ", ".join(word for word in choices[name] if isinstance(word, str))
-            right, expected = value in choices[name], f"one of {listed}"
-        elif not _fits(value, hints[name]):
-            kind = str(hints[name]).replace("<class '", "").replace("'>", "").replace("typing.", "")
-            right, expected = False, kind
-        elif name in numbers:
-            right, expected = value in numbers[name], str(numbers[name])
-        else:
-            given = value if isinstance(value, list) else [value]
-            right = all(math.isfinite(number) for number in given if isinstance(number, float))
-            expected = "finite numbers"
-        if not right:
-            of = f"{name} of {where}" if where else name
-            raise ValueError(f"Expected {expected} for {of}, got {value!r}. Correct the value.")
+        expected = _mismatch(value, hints[name], numbers.get(name), choices.get(name))
+        if expected:
+            full_name = f"{name} of {owner_name}" if owner_name else name
+            raise ValueError(f"Expected {expected} for {full_name}, got {value!r}. Correct the value.")
 
 
-def _fits(value: object, hint: Any) -> bool:
+def _mismatch(value: Any, hint: Any, interval: Interval | None, words: Iterable[object] | None) -> str | None:
+    """The legal values, in words, if this one is not among them."""
+    if words is not None:
+        listed = ", ".join(word for word in words if isinstance(word, str))
+        return None if value in words else f"one of {listed}"
+    if not _has_type(value, hint):
+        return str(hint).replace("<class '", "").replace("'>", "").replace("typing.", "")
+    if interval is not None:
+        return None if value in interval else str(interval)
+    numbers = value if isinstance(value, list) else [value]
+    if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
+        return "finite numbers"
+    return None
+
+
+def _has_type(value: object, hint: Any) -> bool:
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
-        return any(_fits(value, option) for option in typing.get_args(hint))
+        return any(_has_type(value, option) for option in typing.get_args(hint))
     if origin is list:
-        return isinstance(value, list) and all(_fits(item, typing.get_args(hint)[0]) for item in value)
+        return isinstance(value, list) and all(_has_type(item, typing.get_args(hint)[0]) for item in value)
     if hint in (int, float):
         return isinstance(value, (int, hint)) and not isinstance(value, bool)
     return isinstance(value, hint) if hint in (bool, str, types.NoneType) else True

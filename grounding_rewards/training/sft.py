@@ -94,18 +94,19 @@ class GoldAnswers:
     def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
         """The transform of a dataset: rows column by column."""
         rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
-        made = [self._answered(row) for row in rows]
-        return {name: [row[name] for row in made] for name in ("prompt", "image", "completion")}
+        examples = [self._example(row) for row in rows]
+        return {name: [example[name] for example in examples] for name in ("prompt", "image", "completion")}
 
-    def _answered(self, row: dict[str, Any]) -> dict[str, Any]:
+    def _example(self, row: dict[str, Any]) -> dict[str, Any]:
         rng = np.random.default_rng([self.seed, int(self._epoch), row[_ROW]])
         if row.get("width") is None or row.get("height") is None:
             row = {**row, "width": row["image"].width, "height": row["image"].height}
         if self.crop:
-            left, top, right, bottom = rng.uniform(0.0, self.crop, 4)
+            # The fractions that are cut off at the left, top, right and bottom.
+            cuts = rng.uniform(0.0, self.crop, 4)
             width, height = row["width"], row["height"]
-            window = (int(left * width), int(top * height), width - int(right * width), height - int(bottom * height))
-            row = crop_row(row, window)
+            x1, y1, x2, y2 = (int(cut * side) for cut, side in zip(cuts, (width, height) * 2, strict=True))
+            row = crop_row(row, (x1, y1, width - x2, height - y2))
         if self.contrast:
             row = {**row, "image": _change_contrast(row["image"], rng, self.contrast)}
         if self.box_margin or self.box_noise:
@@ -140,14 +141,14 @@ def crop_row(row: dict[str, Any], window: tuple[int, int, int, int]) -> dict[str
     image = row["image"]
     sx, sy = image.width / row["width"], image.height / row["height"]
     boxes = as_box_array(row["boxes"])
-    moved = np.clip(boxes, (x1, y1, x1, y1), (x2, y2, x2, y2)) - (x1, y1, x1, y1)
-    kept = np.flatnonzero(box_area(moved) >= MIN_VISIBLE * box_area(boxes))
+    moved_boxes = np.clip(boxes, (x1, y1, x1, y1), (x2, y2, x2, y2)) - (x1, y1, x1, y1)
+    visible = np.flatnonzero(box_area(moved_boxes) >= MIN_VISIBLE * box_area(boxes))
     labels = row.get("labels")
     return {
         **row,
         "image": image.crop((round(x1 * sx), round(y1 * sy), round(x2 * sx), round(y2 * sy))),
-        "boxes": moved[kept].tolist(),
-        "labels": None if labels is None else [labels[index] for index in kept],
+        "boxes": moved_boxes[visible].tolist(),
+        "labels": None if labels is None else [labels[index] for index in visible],
         "width": x2 - x1,
         "height": y2 - y1,
     }
@@ -158,8 +159,8 @@ def _draw_loosely(row: dict[str, Any], rng: np.random.Generator, margin: float, 
     # At most a third inwards from either side, so that x1 < x2 and y1 < y2.
     outwards = np.maximum(margin + rng.normal(0.0, noise, boxes.shape), -1 / 3)
     sides = np.tile(boxes[:, 2:] - boxes[:, :2], 2)
-    moved = boxes + outwards * sides * (-1, -1, 1, 1)
-    return np.clip(moved, 0.0, np.tile((row["width"], row["height"]), 2)).tolist()
+    moved_boxes = boxes + outwards * sides * (-1, -1, 1, 1)
+    return np.clip(moved_boxes, 0.0, np.tile((row["width"], row["height"]), 2)).tolist()
 
 
 def _change_contrast(image: Image, rng: np.random.Generator, contrast: float) -> Image:
@@ -229,8 +230,8 @@ class GroundingSFTTrainer(RunCard, ExactResume, SharedWeights, SFTTrainer):
         with args.main_process_first(desc="checking images"):
             images = prepare(train_dataset, name="train_dataset")
             if eval_dataset is not None:
-                whole = prepare(eval_dataset, name="eval_dataset")
-                eval_dataset = GoldAnswers(processing_class, reward.box_format).of(whole)
+                eval_images = prepare(eval_dataset, name="eval_dataset")
+                eval_dataset = GoldAnswers(processing_class, reward.box_format).of(eval_images)
         self._answers = GoldAnswers(processing_class, reward.box_format, seed=seed, **(augmentation or {}))
         super().__init__(
             model=model,

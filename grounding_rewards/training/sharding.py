@@ -53,9 +53,9 @@ class GatherToGenerate(TrainerCallback):
 @contextmanager
 def without_zero3() -> Iterator[None]:
     """Build and load models whole in this process, also where ZeRO-3 is configured."""
-    kept = deepspeed._hf_deepspeed_config_weak_ref
+    config_reference = deepspeed._hf_deepspeed_config_weak_ref
     deepspeed._hf_deepspeed_config_weak_ref = None
     try:
         yield
     finally:
-        deepspeed._hf_deepspeed_config_weak_ref = kept
+        deepspeed._hf_deepspeed_config_weak_ref = config_reference

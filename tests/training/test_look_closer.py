@@ -117,9 +117,9 @@ class TestLimits:
         assert looking.zoom(0, 0, "ten", 10).endswith("1 more look.")  # costs no look
         assert "answer now" in words(looking.zoom(0, 0, 10, 10))
         assert looking.window(1, 2) == "No picture: all looks are used. No more pictures: answer now."
-        assert (looking.called, looking.refused) == ({"zoom": 1, "window": 0}, 2)
+        assert (looking.pictures, looking.refusals) == ({"zoom": 1, "window": 0}, 2)
         looking.reset(image=Image.new("L", (10, 10)))
-        assert (looking.called, looking.refused, len(looking.views)) == ({"zoom": 0, "window": 0}, 0, 1)
+        assert (looking.pictures, looking.refusals, len(looking.views)) == ({"zoom": 0, "window": 0}, 0, 1)
 
     @pytest.mark.parametrize(
         ("tool", "arguments", "said"),

@@ -61,8 +61,8 @@ def judge_that_fails(completions, **columns):
 @pytest.mark.parametrize(
     ("steps", "said"),
     [
-        (0, "at step 0. .* --resume_from_checkpoint last begins again: no checkpoint was saved yet"),
-        (2, "at step 2. .* --resume_from_checkpoint last goes on from checkpoint-2"),
+        (0, "at step 0. .* --resume_from_checkpoint last, which starts again: no checkpoint was saved yet"),
+        (2, "at step 2. .* --resume_from_checkpoint last, which continues from checkpoint-2"),
     ],
 )
 def test_a_run_that_fails_says_where_it_would_go_on(steps, said, tmp_path, monkeypatch):
