@@ -43,13 +43,13 @@ def run(command: str, words: Sequence[str]) -> int:
     from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
 
     hide_name_warnings()
-    asked = [HELP[0] if word in HELP_ALL else word for word in words if word not in DRY_RUN]
-    parts: Any = (parse_sft_arguments if command == "sft" else parse_grpo_arguments)(asked)
-    if len(asked) == len(words):
+    option_words = [HELP[0] if word in HELP_ALL else word for word in words if word not in DRY_RUN]
+    parts: Any = (parse_sft_arguments if command == "sft" else parse_grpo_arguments)(option_words)
+    if len(option_words) == len(words):
         from grounding_rewards.training.run import train_grpo, train_supervised, was_stopped
 
-        done = train_supervised(*parts) if command == "sft" else train_grpo(*parts)
-        return STOPPED if was_stopped(done) else 0
+        trainer = train_supervised(*parts) if command == "sft" else train_grpo(*parts)
+        return STOPPED if was_stopped(trainer) else 0
     import yaml
 
     from grounding_rewards.training.run_folder import resolved_config
@@ -88,17 +88,20 @@ def short_help(command: str, width: int) -> str:
     from grounding_rewards.rewards.registry import list_rewards
     from grounding_rewards.training.run_options import COMMON_OPTIONS, DESCRIPTIONS, OUR_OPTIONS, USAGE
 
-    ours = {}
+    our_options = {}
     for option in fields(OUR_OPTIONS[command]):
         default = option.default if option.default_factory is MISSING else option.default_factory()
-        ours[option.name] = (default, option.metadata["help"])
+        our_options[option.name] = (default, option.metadata["help"])
     lines = [f"usage: {USAGE.format(command=command)}", ""]
     names = f"  {', '.join(list_rewards())}: --help-all has their parameters"
     for paragraph in DESCRIPTIONS[command].format(rewards=names).split("\n\n"):
         # Sentences are folded anew; examples and lists keep their lines.
         is_prose = "\n  " not in f"\n{paragraph}"
         lines += [*([" ".join(paragraph.split())] if is_prose else paragraph.splitlines()), ""]
-    for title, options in (("ours", ours), ("TRL's, of which --help-all shows the rest", COMMON_OPTIONS[command])):
+    for title, options in (
+        ("ours", our_options),
+        ("TRL's, of which --help-all shows the rest", COMMON_OPTIONS[command]),
+    ):
         lines += [f"{title}:"]
         for name, (default, text) in options.items():
             # The rest of a longer text is for those who look the option up.

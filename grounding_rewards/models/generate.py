@@ -233,7 +233,7 @@ def generate_with_vllm(
         processor: the model's processor, which writes the prompt and decodes the answer.
         rows: with ``prompt`` (conversational) and ``image``.
         sampling: how the answers are decoded.
-        seed: of the sampling; every image has a seed of its own, derived from it: images with the same prompt would
+        seed: of the sampling; every image has a separate seed, derived from it: images with the same prompt would
             get the same draws.
     """
     from vllm import SamplingParams
@@ -256,9 +256,9 @@ def generate_with_vllm(
             stop_token_ids=ends,
             logit_bias=dict.fromkeys(forbidden, NEVER) or None,
             detokenize=False,
-            seed=int(own),
+            seed=int(image_seed),
         )
-        for own in np.random.SeedSequence(seed).generate_state(len(rows), np.uint32)
+        for image_seed in np.random.SeedSequence(seed).generate_state(len(rows), np.uint32)
     ]
     outputs = model.llm.generate(prompts, parameters, use_tqdm=False)
     return _decoded(processor, (answer.token_ids for output in outputs for answer in output.outputs), ends, sampling)
@@ -339,7 +339,9 @@ def _generate_with_transformers(
 ) -> Generated:
     tokenizer = getattr(processor, "tokenizer", processor)
     ends, forbidden = _end_tokens(model, tokenizer)
-    drawn = {"do_sample": True, "temperature": sampling.temperature, "top_p": 1.0, "top_k": 0}
+    decoding: dict[str, Any] = {"do_sample": False}
+    if sampling.temperature > 0:
+        decoding = {"do_sample": True, "temperature": sampling.temperature, "top_p": 1.0, "top_k": 0}
     config = GenerationConfig(
         max_new_tokens=sampling.max_new_tokens,
         num_return_sequences=sampling.samples,
@@ -347,7 +349,7 @@ def _generate_with_transformers(
         eos_token_id=ends,
         suppress_tokens=forbidden or None,
         disable_compile=True,
-        **(drawn if sampling.temperature > 0 else {"do_sample": False}),
+        **decoding,
     )
     inputs = processor.apply_chat_template(
         [_conversation(row["prompt"], [row["image"]]) for row in rows],

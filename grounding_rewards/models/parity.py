@@ -120,7 +120,7 @@ def check_parity(trainer: Any, dataset: Any, box_format: str | Mapping[str, Any]
     if in_batch.keys() != in_training.keys():
         raise _parity_error(sizes, "other tokens in training than in the rollout")
     tolerance = _TOLERANCE[compute_dtype(trainer)]
-    greatest = 0.0
+    max_difference = 0.0
     for place, logps in (("in a batch", in_batch), ("in training", in_training)):
         differences = [np.abs(answer - logps[tokens]) for answer, tokens in zip(alone, in_batch, strict=True)]
         means = [difference.mean() for difference in differences]
@@ -131,8 +131,8 @@ def check_parity(trainer: Any, dataset: Any, box_format: str | Mapping[str, Any]
                 f"a difference of {means[worst]:.2g} a token and {differences[worst].max():.2g} at most {place} for "
                 f"the image of {_size_list([sizes[worst]])}, where rounding explains {tolerance:g}",
             )
-        greatest = max(greatest, float(means[worst]))
-    return Parity(sizes, greatest)
+        max_difference = max(max_difference, float(means[worst]))
+    return Parity(sizes, max_difference)
 
 
 def check_rollout(trainer: Any, difference: float, *, refuse: bool) -> str | None:
@@ -217,11 +217,11 @@ def _select_rows(dataset: Any, box_format: Any) -> tuple[list[dict[str, Any]], l
         if "image" in dataset.column_names and row["image_size"] is None:
             continue
         width, height = row.get("image_size") or (row.get("width") or 0, row.get("height") or 0)
-        known = box_format or row.get("box_format")
+        row_format = box_format or row.get("box_format")
         # Any words would do; right ones are likely, so that rounding matters least.
         answer = f"{width} x {height}"
-        if known is not None and row.get("boxes") is not None:
-            answer = gold_answer(row, known)
+        if row_format is not None and row.get("boxes") is not None:
+            answer = gold_answer(row, row_format)
         by_answer.setdefault(answer, (width * height, number))
     order = sorted(by_answer, key=lambda answer: by_answer[answer])
     answers = list(dict.fromkeys(order[k] for k in (0, len(order) // 2, -1)))
@@ -234,12 +234,12 @@ def _check_vllm_parity(trainer: Any, rows: Sequence[Mapping[str, Any]], sizes: t
     sampled = collated["sampling_per_token_logps"].double()
     _, _, trained = _training_logps(trainer, collated)
     mask = collated["completion_mask"].bool() & ~sampled.isnan()
-    differences = [answer[kept].abs().mean() for answer, kept in zip(trained - sampled, mask, strict=True)]
-    greatest = float(torch.stack(differences).nan_to_num().max())
-    warning = check_rollout(trainer, greatest, refuse=True)
+    differences = [answer[in_answer].abs().mean() for answer, in_answer in zip(trained - sampled, mask, strict=True)]
+    max_difference = float(torch.stack(differences).nan_to_num().max())
+    warning = check_rollout(trainer, max_difference, refuse=True)
     if warning and trainer.accelerator.is_main_process:
         warnings.warn(warning, RolloutWarning, stacklevel=3)
-    return Parity(sizes, greatest)
+    return Parity(sizes, max_difference)
 
 
 def _generate_forced(
@@ -328,8 +328,8 @@ def _by_tokens(
     tokens: torch.Tensor, whole_mask: torch.Tensor, logps: torch.Tensor, answer_mask: torch.Tensor
 ) -> _LogpsByTokens:
     return {
-        tuple(row[kept.bool()].tolist()): values[answered.bool()].double().cpu().numpy()
-        for row, kept, values, answered in zip(tokens, whole_mask, logps, answer_mask, strict=True)
+        tuple(row[row_mask.bool()].tolist()): values[value_mask.bool()].double().cpu().numpy()
+        for row, row_mask, values, value_mask in zip(tokens, whole_mask, logps, answer_mask, strict=True)
     }
 
 
@@ -351,13 +351,13 @@ def compute_dtype(trainer: Any) -> torch.dtype:
 def _state_kept(model: Any) -> Iterator[None]:
     """Random states and modes afterwards as they were before."""
     modes = [(part, part.training) for part in model.modules()]
-    own, numpys = random.getstate(), np.random.get_state()
+    python_state, numpy_state = random.getstate(), np.random.get_state()
     try:
         with torch.random.fork_rng(devices=[model.device] if model.device.type == "cuda" else []):
             yield
     finally:
-        random.setstate(own)
-        np.random.set_state(numpys)
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)
         for part, training in modes:
             part.training = training
 
@@ -367,8 +367,8 @@ def _image(row: Mapping[str, Any]) -> Any:
 
 
 def _size_list(sizes: Sequence[tuple[int, int]]) -> str:
-    *most, last = [f"{width} x {height}" for width, height in dict.fromkeys(sizes)]
-    return f"{', '.join(most)} and {last}" if most else last
+    words = [f"{width} x {height}" for width, height in dict.fromkeys(sizes)]
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
 
 
 def _parity_error(sizes: Sequence[tuple[int, int]], got: str) -> ValueError:

@@ -91,7 +91,7 @@ def corrupt(image: Image, boxes: ArrayLike, name: str, strength: int, *, seed: S
         ((100, 80), array([[70., 20., 90., 40.]]), array([ True]))
     """
     width, height = image.size
-    moved, kept = corrupt_boxes(boxes, name, strength, width=width, height=height, seed=seed)
+    moved_boxes, is_visible = corrupt_boxes(boxes, name, strength, width=width, height=height, seed=seed)
     if image.mode[0] in "IF":
         raise ValueError(
             f"Expected an image of 8 bits for `image`, got mode {image.mode}. "
@@ -99,17 +99,17 @@ def corrupt(image: Image, boxes: ArrayLike, name: str, strength: int, *, seed: S
         )
     image = image.copy() if image.mode in ("L", "RGB") else image.convert("RGB")
     if strength == 0:
-        return Corrupted(image, moved, kept)
+        return Corrupted(image, moved_boxes, is_visible)
     kind = CORRUPTIONS[name]
     if kind.pixels is not None:
         changed = kind.pixels(image, kind.amounts[strength - 1], np.random.default_rng(seed))
-        return Corrupted(changed, moved, kept)
+        return Corrupted(changed, moved_boxes, is_visible)
     from PIL.Image import Resampling, Transform
 
     # Pillow wants the matrix from the result to the source; uncovered parts are black.
     back = np.linalg.inv(np.vstack([_matrix(name, strength, width, height, seed), [0.0, 0.0, 1.0]]))[:2]
     warped = image.transform(image.size, Transform.AFFINE, back.ravel().tolist(), Resampling.BILINEAR)
-    return Corrupted(warped, moved, kept)
+    return Corrupted(warped, moved_boxes, is_visible)
 
 
 def corrupt_boxes(
@@ -139,7 +139,7 @@ def corrupt_boxes(
         >>> (moved[0, 2:] - moved[0, :2]).round(6), kept
         (array([25., 25.]), array([ True, False]))
     """
-    given = as_box_array(boxes)
+    box_array = as_box_array(boxes)
     check_word("name", name, CORRUPTIONS)
     if not isinstance(strength, int | np.integer) or strength not in (0, *STRENGTHS):
         raise ValueError(
@@ -147,19 +147,19 @@ def corrupt_boxes(
             "Use 0 for the image as it is."
         )
     if strength == 0 or CORRUPTIONS[name].matrix is None:
-        return given.copy(), np.ones(len(given), dtype=bool)
+        return box_array.copy(), np.ones(len(box_array), dtype=bool)
     matrix = _matrix(name, strength, width, height, seed)
     if np.array_equal(matrix, np.eye(2, 3)):
-        return given.copy(), np.ones(len(given), dtype=bool)
-    whole = _move(given, matrix)
+        return box_array.copy(), np.ones(len(box_array), dtype=bool)
+    moved_boxes = _move(box_array, matrix)
     image = (width, height, width, height)
-    clipped = np.clip(whole, 0.0, image)
-    # What was outside the image before the change is not lost through it.
-    before, after = box_area(np.clip(given, 0.0, image)), box_area(clipped)
-    scale = box_area(whole) / np.where(box_area(given) > 0, box_area(given), 1.0)
-    valid = valid_boxes(given)
-    kept = ~valid | ((after > 0) & (after >= MIN_VISIBLE * before * scale))
-    return np.where(valid[:, None], clipped, given), kept
+    clipped = np.clip(moved_boxes, 0.0, image)
+    # A part that was outside the image before the change is not lost through it.
+    before, after = box_area(np.clip(box_array, 0.0, image)), box_area(clipped)
+    scale = box_area(moved_boxes) / np.where(box_area(box_array) > 0, box_area(box_array), 1.0)
+    valid = valid_boxes(box_array)
+    is_visible = ~valid | ((after > 0) & (after >= MIN_VISIBLE * before * scale))
+    return np.where(valid[:, None], clipped, box_array), is_visible
 
 
 def _matrix(name: str, strength: int, width: float, height: float, seed: Seed) -> Matrix:
@@ -235,9 +235,9 @@ def _rotation(amount: float, width: float, height: float, rng: np.random.Generat
 
 
 def _crop(amount: float, width: float, height: float, rng: np.random.Generator) -> Matrix:
-    left, top = rng.uniform(0.0, amount, 2)
+    x, y = rng.uniform(0.0, amount, 2)
     scale = 1.0 / (1.0 - amount)
-    return np.array([[scale, 0.0, -scale * left * width], [0.0, scale, -scale * top * height]])
+    return np.array([[scale, 0.0, -scale * x * width], [0.0, scale, -scale * y * height]])
 
 
 def _laterality_flip(amount: float, width: float, height: float, rng: np.random.Generator) -> Matrix:

@@ -115,13 +115,15 @@ def project_gradient(
         return pixel_values
     rng = np.random.default_rng(attack.seed) if rng is None else rng
     view = pixel_values.shape if scale.copies == 1 else (len(pixel_values), _CHANNELS, scale.copies, -1)
-    image, low, span = (
-        one.float().expand(pixel_values.shape).reshape(view) for one in (pixel_values.detach(), *scale[:2])
-    )
-    whole = image.shape
+    tensors = [
+        tensor.float().expand(pixel_values.shape).reshape(view)
+        for tensor in (pixel_values.detach(), scale.low, scale.span)
+    ]
+    full_shape = tensors[0].shape
     if scale.copies > 1:
         # Attack one of the equal copies.
-        image, low, span = (one[:, :, :1] for one in (image, low, span))
+        tensors = [tensor[:, :, :1] for tensor in tensors]
+    image, low, span = tensors
     radius, step = attack.epsilon * span, attack.step * span
     # Resizing with negative weights can leave a value just outside the range; it may stay there.
     lowest = torch.minimum(torch.maximum(image - radius, low), image)
@@ -133,7 +135,7 @@ def project_gradient(
     for _ in range(attack.steps):
         with torch.enable_grad():
             x.requires_grad_(True)
-            values = x.expand(whole).reshape(pixel_values.shape).to(pixel_values.dtype)
+            values = x.expand(full_shape).reshape(pixel_values.shape).to(pixel_values.dtype)
             value = loss(values)
             gradient = torch.autograd.grad(value, x, allow_unused=True)[0] if value.requires_grad else None
         if gradient is None:
@@ -147,7 +149,7 @@ def project_gradient(
                 "Load the model in float32 or bfloat16."
             )
         x = torch.clamp(x.detach() + step * gradient.sign(), lowest, highest)
-    return x.expand(whole).reshape(pixel_values.shape).to(pixel_values.dtype)
+    return x.expand(full_shape).reshape(pixel_values.shape).to(pixel_values.dtype)
 
 
 def _rounded_up(values: Tensor, dtype: Any) -> Tensor:
@@ -161,10 +163,10 @@ def _rounded_up(values: Tensor, dtype: Any) -> Tensor:
     import torch
 
     # On the CPU, which knows the next value of every type.
-    given = values.cpu()
-    nearest = given.to(dtype)
+    cpu_values = values.cpu()
+    nearest = cpu_values.to(dtype)
     above = torch.nextafter(nearest, torch.full_like(nearest, torch.inf))
-    return torch.where(nearest.to(given.dtype) < given, above, nearest).to(values)
+    return torch.where(nearest.to(cpu_values.dtype) < cpu_values, above, nearest).to(values)
 
 
 def answer_loss(model: Any, inputs: Any, answers: Sequence[Sequence[int]], pad_token_id: int) -> Callable[..., Tensor]:
@@ -255,7 +257,7 @@ class AttackingProcessor:
             self._processor.apply_chat_template(_of_one_colour(conversations, colour), **kwargs)["pixel_values"]
             for colour in ("black", "white")
         )
-        low, high = (one.to(pixel_values.device, torch.float32) for one in (black, white))
+        low, high = (colour.to(pixel_values.device, torch.float32) for colour in (black, white))
         # Patches of the Qwen2-VL kind have two axes.
         image_processor = getattr(self._processor, "image_processor", self._processor)
         copies = getattr(image_processor, "temporal_patch_size", 1) if pixel_values.dim() == 2 else 1

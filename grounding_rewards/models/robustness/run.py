@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -124,14 +125,13 @@ def robustness(
         skip_special_tokens=not reads_special_tokens(dataset, reward, getattr(processor, "tokenizer", processor)),
     )
 
-    def ask(shown: Any, of: Any, change: str) -> list[Prediction]:
-        def count(images: int, total: int, _: int) -> None:
+    def ask(images: Any, asked_processor: Any, change: str) -> list[Prediction]:
+        def count(image_count: int, total: int, _: int) -> None:
             if on_progress is not None:
-                on_progress(change, images, total)
+                on_progress(change, image_count, total)
 
-        return read_predictions(
-            rows, generate(model, of, shown, greedy, batch_size=batch_size, on_progress=count), reward
-        )
+        texts = generate(model, asked_processor, images, greedy, batch_size=batch_size, on_progress=count)
+        return read_answers(rows, texts, reward)
 
     def point(family: str, name: str, strength: float, pairs: Sequence[AnswerPair]) -> RobustnessPoint:
         metrics = robustness_estimates(pairs, reward, label_matching=label_matching, groups=groups)
@@ -177,15 +177,20 @@ class CorruptedImages:
     def pairs(self, before: Sequence[Prediction], after: Sequence[Prediction]) -> Iterator[AnswerPair]:
         """Each image with both answers, its boxes moved along with the corruption.
 
-        What is left of a reference box that is no longer visible becomes an ignored region.
+        The remaining part of a reference box that is no longer visible becomes an ignored region.
         """
         for i, (old, new) in enumerate(zip(before, after, strict=True)):
-            (gt, kept), (ignore, _), (moved, moved_kept) = (
-                corrupt_boxes(
-                    boxes, self._name, self._strength, width=old.width, height=old.height, seed=(self._seed, i)
-                )
-                for boxes in (old.gt, old.ignore, old.pred)
+            move = partial(
+                corrupt_boxes,
+                name=self._name,
+                strength=self._strength,
+                width=old.width,
+                height=old.height,
+                seed=(self._seed, i),
             )
-            labels = tuple(label for label, stays in zip(old.gt_labels, kept, strict=True) if stays)
-            changed = replace(new, gt=gt[kept], gt_labels=labels, ignore=np.concatenate([ignore, gt[~kept]]))
-            yield AnswerPair(old, changed, moved, moved_kept)
+            gt, is_visible = move(old.gt)
+            pred, pred_is_visible = move(old.pred)
+            labels = tuple(label for label, visible in zip(old.gt_labels, is_visible, strict=True) if visible)
+            ignore = np.concatenate([move(old.ignore)[0], gt[~is_visible]])
+            changed = replace(new, gt=gt[is_visible], gt_labels=labels, ignore=ignore)
+            yield AnswerPair(old, changed, pred, pred_is_visible)
