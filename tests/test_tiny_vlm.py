@@ -84,7 +84,7 @@ def test_building_twice_gives_the_same():
     assert not torch.equal(weights[0][name], weights[2][name])
 
 
-def test_is_a_qwen_2_5_vl_of_about_a_million_parameters(folder):
+def test_is_a_small_qwen_2_5_vl(folder):
     model = AutoModelForImageTextToText.from_pretrained(folder)
     assert isinstance(model, Qwen2_5_VLForConditionalGeneration)
     assert 0.8e6 < model.num_parameters() < 1.5e6
@@ -122,7 +122,7 @@ class TestShipped:
     def test_is_small_enough(self):
         assert sum(path.stat().st_size for path in ASSET.iterdir()) <= 4_000_000
 
-    def test_its_tokenizer_writes_as_briefly_as_the_one_that_is_built(self):
+    def test_shipped_tokenizer_equals_the_built_one(self):
         built, shipped = build_tokenizer(VOCABULARIES), AutoTokenizer.from_pretrained(ASSET)
         texts = [prompt_messages(labels)[0]["content"][1]["text"] for labels in (LABELS, ["mass"], ["left lung"])]
         texts += ['[{"bbox_2d": [8, 16, 104, 96], "label": "mass"}]', "[]"]

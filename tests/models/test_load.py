@@ -62,7 +62,7 @@ def test_a_checkpoint_is_loaded(checkpoint, tiny_model):
 
 
 @pytest.mark.parametrize("ask", [load_model, model_type_of])
-def test_a_model_that_brings_its_own_code_is_refused_and_nobody_is_asked(checkpoint, tmp_path, monkeypatch, ask):
+def test_model_with_its_own_code_is_refused_without_a_prompt(checkpoint, tmp_path, monkeypatch, ask):
     settings = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
     settings |= {"model_type": "its-own", "auto_map": {"AutoConfig": "own.Config", "AutoProcessor": "own.Processor"}}
     (tmp_path / "config.json").write_text(json.dumps(settings), encoding="utf-8")
@@ -122,7 +122,7 @@ def test_a_folder_without_a_model_is_refused(tmp_path):
         load_model(tmp_path)
 
 
-def test_no_model_of_this_name_is_an_error_of_the_system(monkeypatch):
+def test_missing_model_name_is_an_os_error(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(OSError, match="couldn't connect"):
         load_model("nobody/nothing")
@@ -171,7 +171,7 @@ def test_pickled_weights_are_refused(tmp_path, weights, instead, beside):
     check_place(tmp_path)
 
 
-def test_weights_that_a_copy_left_unfinished_are_refused_before_they_are_loaded(checkpoint, tmp_path):
+def test_unfinished_weights_are_refused_before_loading(checkpoint, tmp_path):
     folder = shutil.copytree(checkpoint, tmp_path / "cut")
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
@@ -213,7 +213,7 @@ def test_a_model_is_known_by_its_weights(tmp_path):
     assert len(digests - {known}) == len(others)
 
 
-def test_an_adapter_is_known_by_itself_and_by_the_model_under_it(tmp_path):
+def test_adapter_digest_covers_its_base_model(tmp_path):
     base, other = (str(saved(tmp_path / str(k), {"w": torch.full((9,), float(k))})) for k in range(2))
     given = [(1.0, base, 8), (2.0, base, 8), (1.0, other, 8), (1.0, base, 16)]
     adapters = [

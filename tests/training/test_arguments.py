@@ -63,7 +63,7 @@ def test_numbers_out_of_their_range_are_refused(tmp_path):
         ([r".*language_model.*\.q_proj"], r".*language_model.*\.q_proj"),
     ],
 )
-def test_the_only_layer_is_a_name_and_a_pattern_a_pattern(tmp_path, given, kept):
+def test_single_layer_name_stays_a_name(tmp_path, given, kept):
     parts = parse(tmp_path, {"use_peft": True, "lora_target_modules": given})
     assert parts[2].lora_target_modules == kept
     # What a run leaves is read back the same.
@@ -138,14 +138,14 @@ def test_options_in_the_place_of_a_file(tmp_path):
 
 
 @pytest.mark.parametrize("parse_arguments", [parse_grpo_arguments, parse_sft_arguments])
-def test_a_word_that_is_no_option_is_refused_before_all_else(parse_arguments):
+def test_unknown_option_is_refused_first(parse_arguments):
     with pytest.raises(ValueError, match=r"got --lerning_rate\. Did you mean --learning_rate\?"):
         parse_arguments(["--lerning_rate=3"], {})
     with pytest.raises(ValueError, match=r"got runs/mine\.yaml\. --help lists them"):
         parse_arguments(["runs/mine.yaml"], {})
 
 
-def test_without_a_gpu_bf16_is_refused_with_all_that_a_processor_needs(monkeypatch):
+def test_bf16_without_a_gpu_names_the_options_for_a_cpu(monkeypatch):
     monkeypatch.setattr(training_args, "is_torch_bf16_gpu_available", lambda: False)
     values = {**SOUND, "bf16": True, "tf32": True, "use_vllm": True, "use_cpu": False}
     with pytest.raises(ValueError, match=r"^Expected a GPU that computes in bfloat16 for bf16, got none") as error:
@@ -159,7 +159,7 @@ def test_without_a_gpu_bf16_is_refused_with_all_that_a_processor_needs(monkeypat
         parse_sft_arguments([], {"model_name_or_path": "somewhere"})
 
 
-def test_a_format_of_ones_own_is_read_from_file_and_command_line(tmp_path):
+def test_custom_format_is_read_from_file_and_command_line(tmp_path):
     mine = {"syntax": "json", "keys": ["where"], "order": "yxyx", "space": "norm1000"}
     in_file = parse(tmp_path, {"box_format": mine})
     assert in_file[0].box_format == mine

@@ -59,7 +59,7 @@ def test_warned_once_with_cause_and_remedy(metrics, cause, remedy):
     assert remedy in warning
 
 
-def test_the_cause_is_the_most_frequent_of_the_steps_that_are_spoken_of():
+def test_cause_is_the_most_frequent_of_the_latest_steps():
     (warning,) = watch(*[PERFECT] * 4, *[BELOW] * 6)
     assert "45% of them because there are findings and boxes" in warning
 
@@ -90,7 +90,7 @@ def test_who_is_warned_of_what():
     assert len(watch(*[metrics] * 20, names=())) == 1
 
 
-def test_a_function_that_never_returns_a_number_is_named_beside_one_that_does():
+def test_function_without_any_number_is_named():
     metrics = {**GOOD, "rewards/R4/mean": 0.5, "rewards/mine/mean": float("nan")}
     (warning,) = watch(*[metrics] * 20, functions=("R4", "mine"))
     assert warning.startswith("mine returned NaN or None for every answer of 10 steps in a row")

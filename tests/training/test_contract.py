@@ -140,14 +140,14 @@ def test_what_sharding_assigns_to_is_assigned_by_transformers(module, name):
     assert f" {name} = " in inspect.getsource(module)
 
 
-def test_what_trl_hands_to_the_model_is_what_the_parity_check_hands_to_it():
+def test_parity_forwards_the_inputs_that_trl_forwards():
     """Where the method that computes log-probabilities takes any keyword, a name that is missing would go unnoticed."""
     call = inspect.getsource(GRPOTrainer._compute_loss).partition("_get_per_token_logps_and_entropies(")[2]
     handed = re.findall(r"(\w+)=inputs\.get\(\"\1\"\)", call.partition("\n        )\n")[0])
     assert set(handed) == set(FORWARDED)
 
 
-def test_every_private_name_of_others_that_is_used_is_in_these_lists():
+def test_foreign_private_names_are_listed():
     # Of Python and its named tuples, and what of our own is set elsewhere.
     ours, used = {"_replace", "_asdict", "_fields", "_exit", "_sampler"}, set()
     for path in (REPOSITORY / "grounding_rewards").rglob("*.py"):
@@ -201,7 +201,7 @@ def paligemma(tmp_path_factory):
     return folder
 
 
-def test_trl_computes_the_loss_of_paligemma_with_another_attention_than_it_generates_with(paligemma, tmp_path):
+def test_paligemma_loss_attends_otherwise_than_its_generation(paligemma, tmp_path):
     """When this fails, `training_obstacle` may let it pass."""
     images = add_prompts(synthetic_dataset("train", 4), "paligemma")
 

@@ -92,7 +92,7 @@ def test_no_completions_are_uploaded(tmp_path, option):
 
 
 @pytest.mark.parametrize("nothing", [None, float("nan")])
-def test_a_reward_that_returns_no_number_at_all_ends_the_run_by_name(tiny_vlm, images, tmp_path, nothing):
+def test_reward_without_any_number_ends_the_run(tiny_vlm, images, tmp_path, nothing):
     def mine(completions, **columns):
         return [nothing] * len(completions)
 
@@ -111,7 +111,7 @@ def test_an_infinite_reward_ends_the_run_by_name(tiny_vlm, images, tmp_path, inf
         GroundingGRPOTrainer(str(tiny_vlm), ["R4", mine], config(tmp_path), images).train()
 
 
-def test_an_answer_without_a_number_is_counted_and_its_row_not_printed(tiny_vlm, images, tmp_path, caplog):
+def test_unscored_answer_is_counted_and_not_printed(tiny_vlm, images, tmp_path, caplog):
     def mine(completions, **columns):
         return [None, *[0.5] * (len(completions) - 1)]
 
@@ -167,7 +167,7 @@ def test_reasons_are_counted_in_the_log_of_the_run_alone(tiny_vlm, images, tmp_p
         ({"syntax": "json", "space": "resized_pixel", "order": "yxyx"}, True),
     ],
 )
-def test_a_box_format_of_another_family_is_said_with_the_models_own(tiny_vlm, images, tmp_path, box_format, said):
+def test_box_format_of_another_family_warns(tiny_vlm, images, tmp_path, box_format, said):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         made = config(tmp_path, max_completion_length=200)
@@ -191,7 +191,7 @@ def test_an_evaluation_says_what_is_owed_to_the_images(tiny_vlm, images, tmp_pat
     assert logged == pytest.approx(image_dependence(seen[1]).dependence.value)
 
 
-def test_the_rows_of_an_evaluation_are_checked_before_the_model_is_loaded(tiny_vlm, images, tmp_path):
+def test_evaluation_rows_are_checked_before_the_model_loads(tiny_vlm, images, tmp_path):
     model = shutil.copytree(tiny_vlm, tmp_path / "model", ignore=shutil.ignore_patterns("*.safetensors"))
     with pytest.raises(ValueError, match=r"for eval_dataset\['few'\], got"):
         GroundingGRPOTrainer(str(model), "R4", config(tmp_path), images, {"few": images.remove_columns("boxes")})
@@ -225,7 +225,7 @@ def test_rewards_know_whether_the_prompt_opens_the_thinking(tiny_vlm, images, tm
     assert scored == [0.0 if opened else 0.2]
 
 
-def test_rewards_know_the_tokenizer_and_all_tokens_that_end_an_answer(tiny_vlm, images, tmp_path):
+def test_rewards_know_tokenizer_and_end_tokens(tiny_vlm, images, tmp_path):
     model = AutoModelForImageTextToText.from_pretrained(tiny_vlm, dtype=torch.float32)
     processor = AutoProcessor.from_pretrained(tiny_vlm, padding_side="left")
     end, further = processor.tokenizer.convert_tokens_to_ids(["<|im_end|>", "<|vision_end|>"])
@@ -292,7 +292,7 @@ def test_the_reference_columns_reach_the_reward(tiny_vlm, images, tmp_path, monk
         assert f"R1/{key}" in logged(trainer)[0]
 
 
-def test_metrics_by_source_and_label_have_the_same_keys_at_every_step(images, tmp_path):
+def test_source_and_label_metrics_keep_their_keys(images, tmp_path):
     images = images.add_column("source", ["first", "second"] * 4)
     datasets.DatasetDict({"train": images}).save_to_disk(str(tmp_path / "images"))
     values = {"max_steps": 3, "save_strategy": "no", "max_completion_length": 30}
@@ -308,9 +308,7 @@ def test_metrics_by_source_and_label_have_the_same_keys_at_every_step(images, tm
         assert sum(of_both) / len(of_both) == pytest.approx(step["reward"], abs=1e-6)
 
 
-def test_completions_go_to_no_tracker_and_the_folder_has_them_with_their_rows(
-    tiny_vlm, images, tmp_path, monkeypatch, capsys
-):
+def test_completions_go_to_the_folder_and_no_tracker(tiny_vlm, images, tmp_path, monkeypatch, capsys):
     """`report_to: wandb` with TRL's own configuration, whose default shows images; wandb keeps what is printed."""
     given = []
     tracker = SimpleNamespace(
@@ -372,7 +370,7 @@ def florence_like(tmp_path_factory):
     return str(folder)
 
 
-def test_boxes_in_special_tokens_are_read_and_plain_trl_without_a_tokenizer_ends(florence_like, tmp_path):
+def test_boxes_in_special_tokens_need_the_tokenizer(florence_like, tmp_path):
     """A random model that writes 64 tokens, half of them coordinates, writes boxes now and then."""
     rows = synthetic_dataset("train", 8)
     args = config(tmp_path, per_device_train_batch_size=8, max_completion_length=64)

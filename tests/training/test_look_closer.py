@@ -46,7 +46,7 @@ class TestCoordinates:
     sides = st.integers(1, 4000)
 
     @given(st.sampled_from(sorted(SPACES)), st.data())
-    def test_a_box_named_on_a_part_and_mapped_back_is_the_box_on_the_image(self, name, data):
+    def test_boxes_on_a_part_map_to_the_image_and_back(self, name, data):
         x, y, width, height, resized_width, resized_height = (data.draw(self.sides) for _ in range(6))
         view = View(x, y, width, height, resized_width, resized_height)
         box = np.array([[data.draw(st.floats(0, 8000)) for _ in range(4)]])
@@ -208,7 +208,7 @@ def test_settings_are_checked(given, message):
         read_extra(LookCloser, given)
 
 
-def test_a_scripted_policy_finds_a_nodule_of_six_pixels_only_by_zooming():
+def test_scripted_policy_needs_zoom_for_a_small_nodule():
     found = script("find_small_nodules").accuracies(10)
     assert found["with zoom"] >= 0.9
     assert found["without zoom"] <= 0.2

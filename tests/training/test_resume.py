@@ -58,7 +58,7 @@ class TestGRPO:
         # 8 images, 2 a step: an epoch has 4 steps, and the run goes on in the second.
         assert moves(check(grpo, tmp_path / "run", 5, max_steps=7))
 
-    def test_amid_completions_that_are_used_again_and_metrics_not_yet_logged(self, tmp_path):
+    def test_resume_amid_reused_completions_and_unlogged_metrics(self, tmp_path):
         # Completions serve 4 steps, every other of which is logged: step 3 has both left over.
         values = {"gradient_accumulation_steps": 2, "steps_per_generation": 4, "num_iterations": 2, "logging_steps": 2}
         assert moves(check(grpo, tmp_path / "run", 3, max_steps=6, **values))
@@ -275,7 +275,7 @@ def test_weights_of_several_types_keep_every_bit(tmp_path):
 
 
 class TestEpochSampler:
-    def test_the_order_of_an_epoch_is_the_one_of_a_run_through_all(self):
+    def test_epoch_order_equals_that_of_an_uninterrupted_run(self):
         def sampler():
             return EpochSampler(range(7), mini_repeat_count=2, batch_size=3, repeat_count=2, seed=5)
 

@@ -145,7 +145,7 @@ class TestColocate:
             trainer.train()
         assert trainer.state.global_step == 0
 
-    def test_a_trl_that_makes_prompts_for_vllm_itself_is_left_alone(self, vllm, tmp_path, monkeypatch):
+    def test_newer_trl_makes_vllm_prompts_itself(self, vllm, tmp_path, monkeypatch):
         """The signatures of huggingface/trl#6718."""
         tokenize, generate = GRPOTrainer._tokenize_prompts, GRPOTrainer._generate_single_turn
 
@@ -248,7 +248,7 @@ class TestWatch:
             trainer.train()
         assert trainer.state.global_step == 0
 
-    def test_noise_at_the_first_step_is_refused_without_the_parity_check_too(self, noisy, tmp_path, monkeypatch):
+    def test_noisy_first_step_is_refused_without_parity_check(self, noisy, tmp_path, monkeypatch):
         monkeypatch.setattr(parity, "_check_vllm_parity", lambda *_: None)
         noisy(0.6)
         trainer = trainer_with_vllm(tmp_path)

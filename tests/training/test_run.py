@@ -211,7 +211,7 @@ class TestTwoProcesses:
         """Also where nothing can be read, where answers are empty, and with images that do not fill the batches."""
         checks.check_same_steps(tmp_path / "run", 2)
 
-    def test_a_killed_process_ends_the_run_which_goes_on_from_its_checkpoint(self, checks, tmp_path):
+    def test_run_resumes_after_a_process_was_killed(self, checks, tmp_path):
         checks.check_killed(tmp_path / "run", 2)
 
 

@@ -99,7 +99,7 @@ class TestResume:
         assert start(folder, resume_from_checkpoint="last") == (folder / "checkpoint-5", [])
         assert start(folder, resume_from_checkpoint="true").checkpoint == folder / "checkpoint-5"
 
-    def test_a_run_that_was_killed_before_its_first_checkpoint_begins_anew(self, tmp_path):
+    def test_run_without_checkpoint_starts_again(self, tmp_path):
         folder = left(tmp_path / "run", 5)
         (folder / "checkpoint-5" / "trainer_state.json").unlink()
         assert start(folder, resume_from_checkpoint="last").checkpoint is None
@@ -163,7 +163,7 @@ class TestResume:
 
     def test_a_checkpoint_from_elsewhere_does_not_go_into_another_run(self, tmp_path):
         one, other = left(tmp_path / "one", 5), left(tmp_path / "other", 3)
-        with pytest.raises(ValueError, match="or resume where the checkpoint lies"):
+        with pytest.raises(ValueError, match="or resume in the folder of the checkpoint"):
             start(other, resume_from_checkpoint=str(one / "checkpoint-5"))
         found = start(tmp_path / "fresh", resume_from_checkpoint=str(one / "checkpoint-5"))
         assert found.checkpoint == one / "checkpoint-5"
@@ -205,7 +205,7 @@ class TestReadBack:
         assert resolved_config(*parse(["--config", str(written)])) == config == yaml.safe_load(written.read_text())
 
 
-def test_a_full_disk_leaves_the_files_of_the_run_as_they_were(tmp_path, monkeypatch):
+def test_full_disk_leaves_the_run_files_unchanged(tmp_path, monkeypatch):
     """Configuration, log and card; an empty one would be a run that can neither be resumed nor repeated."""
     files = (CONFIG, LOG, CARD)
     for name in files:

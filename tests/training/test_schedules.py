@@ -54,7 +54,7 @@ def test_an_evaluation_has_the_final_values(tmp_path):
     assert {entry["eval_R3/recall"] for entry in entries if "eval_R3/recall" in entry} == {0.0}
 
 
-def test_completions_that_are_used_again_keep_the_values_with_which_they_were_scored(tmp_path):
+def test_reused_completions_keep_their_scores(tmp_path):
     train(tmp_path / "run", {"iou_threshold": RAISED}, steps_per_generation=2)
     assert thresholds(tmp_path / "run") == pytest.approx([0.1, 0.1 + 0.8 / 3, 0.5])
 

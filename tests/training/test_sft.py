@@ -48,7 +48,7 @@ class TestAdapter:
         trainer = sft(folder, **LORA, dtype="bfloat16", attn_implementation="eager", save_strategy="no")
         return folder, trainer
 
-    def test_is_all_that_is_trained_in_the_precision_that_was_asked_for(self, run):
+    def test_only_the_adapter_trains_in_the_requested_precision(self, run):
         _, trainer = run
         trained = [name for name, value in trainer.model.named_parameters() if value.requires_grad]
         assert trained

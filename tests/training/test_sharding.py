@@ -59,7 +59,7 @@ def test_one_process_merges_an_adapter_while_zero3_is_configured(zero3, tmp_path
     assert names(tmp_path / "run" / "checkpoint") == names(ASSET)
 
 
-def test_gathered_weights_are_saved_under_the_names_of_the_original_checkpoint(tmp_path):
+def test_gathered_weights_keep_checkpoint_names(tmp_path):
     trainer = GroundingGRPOTrainer(str(ASSET), "R4", config(tmp_path / "run"), synthetic_dataset("train", 8))
     # As ZeRO-3 leaves them: with renamings that no name of this checkpoint needed.
     trainer.model._weight_conversions += get_model_conversion_mapping(trainer.model)

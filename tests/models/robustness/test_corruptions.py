@@ -26,7 +26,7 @@ def grey(value, width=60, height=40):
 
 
 @pytest.mark.parametrize(("name", "strength"), EVERY)
-def test_the_image_keeps_its_size_and_mode_and_the_same_seed_gives_the_same_image(name, strength):
+def test_corruption_keeps_size_and_mode_and_repeats_with_its_seed(name, strength):
     for mode in ("L", "RGB"):
         image = draw_radiograph(1, "pa-112").image.convert(mode)
         before = image.tobytes()
@@ -184,7 +184,7 @@ def test_blur_has_the_standard_deviation_that_is_stated(strength):
 
 
 @pytest.mark.parametrize("strength", STRENGTHS)
-def test_the_marker_is_white_in_a_corner_and_as_high_as_stated(strength):
+def test_marker_is_white_in_a_corner_of_stated_height(strength):
     heights, corners = set(), set()
     for seed in range(20):
         rows, columns = np.nonzero(

@@ -91,7 +91,7 @@ def test_a_value_outside_the_range_stays_where_it_is():
     assert project_gradient(torch.sum, values, scale, PGD(0.1)).flatten().tolist() == pytest.approx([1.02, 0.09, 0.6])
 
 
-def test_the_start_is_that_of_the_seed_and_of_the_place_in_the_dataset():
+def test_random_start_follows_seed_and_row():
     images = torch.rand(6, 3, 5, 5)
     attack = PGD(0.1, steps=1, seed=4)
 
@@ -177,7 +177,7 @@ def test_the_gold_answer_becomes_less_likely():
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def test_the_loss_is_the_models_own_and_images_do_not_mix():
+def test_loss_is_the_models_and_images_are_independent():
     torch.manual_seed(0)
     model, prompts, shape = llava()
     model.eval()
@@ -197,7 +197,7 @@ def test_the_loss_is_the_models_own_and_images_do_not_mix():
         assert float(answer_loss(model, prompts, answers, 0)(values)) == pytest.approx(sum(single), rel=1e-5)
 
 
-def test_each_image_is_attacked_with_its_own_answer_whatever_the_batch(tiny_model):
+def test_images_are_attacked_with_their_own_answers(tiny_model):
     model, processor = tiny_model
     model.eval()
     rng = np.random.default_rng(0)
