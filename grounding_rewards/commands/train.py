@@ -75,7 +75,7 @@ def _check_files(words: Sequence[str]) -> None:
 
 
 def short_help(command: str, width: int) -> str:
-    """What `--help` prints: our options, and those of TRL that most runs set, each with its default.
+    """The text of `--help`: our options, and those of TRL that most runs set, each with its default.
 
     Args:
         command: `train` or `sft`.
@@ -95,7 +95,7 @@ def short_help(command: str, width: int) -> str:
     lines = [f"usage: {USAGE.format(command=command)}", ""]
     names = f"  {', '.join(list_rewards())}: --help-all has their parameters"
     for paragraph in DESCRIPTIONS[command].format(rewards=names).split("\n\n"):
-        # Sentences are folded anew; examples and lists keep their lines.
+        # Sentences are folded to the width; examples and lists keep their lines.
         is_prose = "\n  " not in f"\n{paragraph}"
         lines += [*([" ".join(paragraph.split())] if is_prose else paragraph.splitlines()), ""]
     for title, options in (

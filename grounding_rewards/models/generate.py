@@ -36,7 +36,7 @@ OnProgress = Callable[[int, int, int], None]
 
 @dataclass(frozen=True)
 class Sampling:
-    """How answers are decoded: no top-k, no top-p, as TRL's GRPO trainer samples.
+    """Settings of decoding: no top-k, no top-p, as TRL's GRPO trainer samples.
 
     Attributes:
         samples: answers per image.

@@ -1,6 +1,6 @@
 """Load a checkpoint, or an adapter with its base model, with transformers or vLLM.
 
-What lies at a path, and whether it is the same model again, is known before anything is loaded.
+The content of a path, and whether it is the same model again, is known before anything is loaded.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def check_weights(path: str | Path) -> None:
     """Refuse files of weights that a copy or a download left unfinished, by their headers and sizes alone.
 
     Args:
-        path: folder, or name on the hub, whose files nobody copied.
+        path: folder; a name on the hub is not checked.
 
     Raises:
         ValueError: a file is cut, is something else, or is missing; it is named.
@@ -142,7 +142,7 @@ def check_weights(path: str | Path) -> None:
 
 
 def adapter_config(path: str | Path) -> dict[str, Any] | None:
-    """The configuration that PEFT wrote beside an adapter; None for a checkpoint.
+    """The configuration that PEFT wrote next to an adapter; None for a checkpoint.
 
     Args:
         path: folder, or name on the hub.
@@ -272,7 +272,7 @@ def load_later(
     with _in_plain_words(path, adapter):
         # A model that brings its own code is refused for that, whatever its processor lacks.
         AutoConfig.from_pretrained(place, trust_remote_code=False)
-    # Trainers save the processor beside the adapter; PEFT alone does not.
+    # Trainers save the processor next to the adapter; PEFT alone does not.
     if adapter is not None and any(has_file(path, name) for name in _PROCESSORS):
         place = str(path)
     with _in_plain_words(path, adapter):
@@ -340,7 +340,7 @@ def process_state() -> Any:
 
 @contextmanager
 def _in_plain_words(path: str | Path, adapter: dict[str, Any] | None) -> Iterator[None]:
-    """What a user can mend, where the libraries' own errors name neither an option nor the place to look."""
+    """Name the option and the place, which the errors of the libraries do not."""
     try:
         yield
     except ValueError as error:
@@ -385,5 +385,5 @@ def _load_with_transformers(path: str, adapter: dict[str, Any] | None) -> Any:
 
 
 def _under(path: str | Path, adapter: dict[str, Any] | None) -> str:
-    """Where the weights lie: at the path itself, or where its adapter says."""
+    """The place of the weights: the path itself, or the one that its adapter names."""
     return str(path if adapter is None else adapter.get("base_model_name_or_path"))

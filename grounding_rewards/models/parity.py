@@ -39,20 +39,20 @@ _TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.03, torch.bfloat16: 0.1}
 VLLM_TOLERANCE = {torch.float32: 0.02, torch.float16: 0.05, torch.bfloat16: 0.05}
 #: The same, above which the first step is refused: with the tokens of images written out twice it is 3.6 there.
 MAX_VLLM_DIFFERENCE = 0.5
-# What TRL hands from a collated batch to the model beside the tokens.
+# The parts of a collated batch, besides the tokens, that TRL passes to the model.
 FORWARDED = (
     *("pixel_values", "image_grid_thw", "num_images", "pixel_attention_mask", "spatial_shapes", "num_tiles"),
     *("image_sizes", "token_type_ids", "mm_token_type_ids", "image_position_ids"),
 )
-# Among so many rows the images of different sizes are looked for; that opens no image.
-_LOOKED_AT = 500
+# Rows among which images of different sizes are searched; no image is opened for it.
+_SEARCHED_ROWS = 500
 
 # The log-probabilities of the tokens of an answer, by all tokens from the prompt to its end.
 _LogpsByTokens = dict[tuple[int, ...], NDArray[np.float64]]
 
 
 class Parity(NamedTuple):
-    """How far log-probabilities of the same answers to the same images lie apart.
+    """The difference of log-probabilities of the same answers to the same images.
 
     Attributes:
         sizes: width and height of each image.
@@ -212,7 +212,7 @@ def parity_of_model(
 def _select_rows(dataset: Any, box_format: Any) -> tuple[list[dict[str, Any]], list[str]]:
     """Rows with small, middle and large images, and different answers, by which they are known again in a batch."""
     by_answer: dict[str, tuple[int, int]] = {}
-    first = dataset.select(range(min(_LOOKED_AT, dataset.num_rows)))
+    first = dataset.select(range(min(_SEARCHED_ROWS, dataset.num_rows)))
     for number, row in enumerate(rows_with_sizes(first)):
         if "image" in dataset.column_names and row["image_size"] is None:
             continue
@@ -291,7 +291,7 @@ def _generate_forced(
 
 
 def _collate(trainer: Any, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What TRL trains on, once the answers to these rows are generated; the model is in evaluation mode afterwards."""
+    """The batch that TRL trains on for these rows, answers included; leaves the model in evaluation mode."""
     # A copy, so that nothing is logged, counted or kept.
     probe = copy.copy(trainer)
     probe.args, probe.state = copy.copy(trainer.args), copy.copy(trainer.state)

@@ -13,7 +13,7 @@ VLLM_DTYPES = ("auto", "float32", "float16", "bfloat16")
 
 @dataclass(frozen=True)
 class VllmOptions:
-    """How vLLM holds a model; the names are vLLM's.
+    """Options with which vLLM loads a model; the names are vLLM's.
 
     Attributes:
         max_model_len: most tokens of prompt, image and answer; None for the model's own, which may not fit a small GPU.

@@ -347,7 +347,7 @@ def _parse(
 
 
 def _refuse_adapter_alone(model: ModelArguments) -> None:
-    """Refuse options of an adapter where nobody said whether there is one: all weights would be trained."""
+    """Refuse options of an adapter if `use_peft` was not set at all: all weights would be trained."""
     for option in fields(ModelConfig):
         value = getattr(model, option.name)
         if option.name.startswith(("lora_", "use_rslora", "use_dora")) and value != option.default:
@@ -394,7 +394,7 @@ def _check_generation(generation_kwargs: Any) -> None:
 
 def _check_precision(config: Any) -> None:
     """transformers asks for use_cpu alone, and then refuses tf32, and only then is vLLM missing."""
-    # TRL takes bf16 where nothing is said.
+    # TRL takes bf16 by default.
     bf16 = not config.fp16 if config.bf16 is None else config.bf16
     bf16_options = [name for name, is_on in (("bf16", bf16), ("bf16_full_eval", config.bf16_full_eval)) if is_on]
     has_bf16 = training_args.is_torch_bf16_gpu_available() or training_args.is_torch_xla_available()

@@ -51,7 +51,7 @@ class LogFile(TrainerCallback):
 
 
 class ParityCheck(TrainerCallback):
-    """Refuses, before the first step, a training whose inputs are not what the model answered to.
+    """Refuses, before the first step, a training whose inputs are not those that the model answered.
 
     Args:
         trainer: TRL's GRPO trainer.
@@ -194,7 +194,7 @@ class SignalWatch(TrainerCallback):
         return None
 
     def _no_spread(self, name: str) -> str:
-        """What `grounding-rewards signal` says of groups without spread under a reward."""
+        """The words of `grounding-rewards signal` for groups without spread under a reward."""
         means = {key: sum(metrics[f"{name}/signal/{key}"] for metrics in self.latest) / PATIENCE for key in SIGNAL_KEYS}
         name_of_cause = main_cause(means) or "all_equal"
         cause = CAUSES[name_of_cause]

@@ -257,7 +257,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         self._sampler.set_epoch(epoch)
 
     def unfinished(self) -> dict[str, Any]:
-        """As in the base class, and the completions that the next steps still use."""
+        """Adds the completions that the next steps still use."""
         used_up = self._step % (self.args.steps_per_generation * self.num_iterations) == 0
         return {
             **super().unfinished(),
@@ -267,18 +267,18 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         }
 
     def restore(self, unfinished: Mapping[str, Any]) -> None:
-        """As in the base class, and the completions that the next steps still use."""
+        """Restores also the completions that the next steps still use."""
         super().restore(unfinished)
         self._step, self._buffered_inputs = unfinished["step"], unfinished["completions"]
 
     def restore_common(self, unfinished: Mapping[str, Any]) -> None:
-        """As in the base class, and where self-paced parameters stand."""
+        """Restores also the state of self-paced parameters."""
         super().restore_common(unfinished)
         for name, pace in self.paces.items():
             pace.restore(unfinished.get("paces", {}).get(name, {}))
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
-        """As TRL does; and log what only the rewards of all processes together tell: groups may span two."""
+        """As TRL does; and log metrics of the groups, which may span two processes."""
         with _no_printed_row():
             rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         self._check_numbers(rewards)
@@ -331,7 +331,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         return float((highest - lowest <= SAME).float().mean())
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
-        """As TRL does, with a right `frac_reward_zero_std`.
+        """As TRL does, with the exact `frac_reward_zero_std`.
 
         TRL takes the standard deviation in float32, which is not quite 0 if all answers earn 0.2.
         """
@@ -455,7 +455,7 @@ def _refuse_uploads(args: GRPOConfig) -> None:
 
 
 def _of_one_type(completion: Any) -> Any:
-    """A logged completion whose messages fit one column of a table, whatever its tools were called with and told."""
+    """A logged completion whose messages fit one column of a table, whatever the calls and results of its tools."""
     if not isinstance(completion, list):
         return completion
     messages = [{**message, "content": completion_text(message.get("content"))} for message in completion]

@@ -2,7 +2,7 @@
 
 A model sees a radiograph of nine million pixels as one of a few hundred thousand, in which a nodule of six pixels is
 gone. Here it may ask for parts of the image at full resolution before it answers. The tools speak in the coordinates in
-which the model writes boxes, and every picture is a :class:`View`, which knows where on the image it lies.
+which the model writes boxes, and every picture is a :class:`View`, which knows its place on the image.
 
 Images stay in the process: a picture goes to the model's processor and nowhere else.
 
@@ -43,13 +43,13 @@ _RATIO = 100
 
 @dataclass(frozen=True, kw_only=True)
 class LookCloser(Extra):
-    """How closely a model may look, and what a look costs.
+    """Settings of the tools, and the price of a picture.
 
     Attributes:
         looks: how many pictures it may ask for before it answers.
         min_side: shortest side of a part of an image, in pixels of its image file; a smaller part is widened around its
             middle.
-        max_pixels: a larger part is shrunk to so many pixels before it is shown; a smaller one has full resolution.
+        max_pixels: a larger part is shrunk to this area before it is shown; a smaller one has full resolution.
         cost: what every picture takes from the reward.
         bonus: what an answer that is right earns on top if the model has looked, however often. Right is one that finds
             every finding and marks nothing else, by the reward's own matching.
@@ -95,7 +95,7 @@ class LookCloser(Extra):
         if setup.args.reward_weights is not None:
             setup.args.reward_weights = [*setup.args.reward_weights, 1.0]
         if setup.args.max_tool_calling_iterations is None:
-            # One more, for the model that is told that there are no more pictures.
+            # One more, for the answer that there are no more pictures.
             setup.args.max_tool_calling_iterations = self.looks + 1
         box_format = step_rewards[0].reward.box_format if step_rewards else None
         setup.options["environment_factory"] = functools.partial(LookEnvironment, self, setup.processor, box_format)
@@ -141,7 +141,7 @@ class View:
         """Boxes on the image, `(n, 4)` xyxy in pixels, as a model names them on this picture; the inverse of
         `to_image`.
 
-        Nothing is clipped: a box beside the part gets numbers outside of those that the space has.
+        Nothing is clipped: a box outside the part gets numbers outside the range of the space.
         """
         return from_pixel(np.asarray(boxes, dtype=np.float64) - self._corner(), space, **self._sizes())
 
@@ -374,7 +374,7 @@ def _pixels(low: float, high: float, size: int, min_count: int) -> tuple[int, in
 
 @dataclass(frozen=True)
 class LookReward:
-    """What looking takes from the reward of an answer, and adds to it: a reward function of TRL beside the others.
+    """The cost and bonus of looking, as a separate reward function of TRL.
 
     It is `bonus` where the model has looked and the answer is right, less `cost` for every picture: never more than
     the bonus, and never less than all looks cost.

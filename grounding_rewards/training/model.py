@@ -256,7 +256,7 @@ def model_init_kwargs(model: ModelArguments, init_kwargs: dict[str, Any] | str |
 
 
 def loading_kwargs(args: Any) -> dict[str, Any]:
-    """How TRL's trainers load the configuration and the processor of a model.
+    """The arguments with which TRL's trainers load the configuration and the processor of a model.
 
     Args:
         args: TRL's configuration.

@@ -186,7 +186,7 @@ class StepReward:
             self.pace.update([note for notes in notes_by_process for note in notes])
 
     def answered(self, rows: Sequence[Mapping[str, Any]]) -> list[Prediction]:
-        """Rows of the last call with the boxes read in their answers; several readers' boxes are nobody's."""
+        """Rows of the last call with the boxes read in their answers; boxes of several readers are left out."""
         assert self._scored is not None
         pred = self._scored.pred
         return [
@@ -197,7 +197,7 @@ class StepReward:
     def metrics(
         self, rows: Sequence[Mapping[str, Any]], rewards: torch.Tensor, size: int, images: ImageGroups
     ) -> dict[str, float]:
-        """What the last call says of all processes together: no process sees whole groups of completions.
+        """The metrics of the last call over all processes: no process sees whole groups of completions.
 
         Args:
             rows: of this process.

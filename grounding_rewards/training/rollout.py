@@ -1,4 +1,4 @@
-"""What vLLM is shown is what the trainer computes its gradient on.
+"""vLLM answers the same prompts and images that the trainer computes its gradient on.
 
 Two faults of TRL (seen in 1.16) let it learn from noise in silence, and are mended here:
 
@@ -109,7 +109,7 @@ class WatchedGeneration(VLLMGeneration):
         return name
 
     def sync_weights(self) -> None:
-        """As TRL does; and vLLM forgets what older weights made of images."""
+        """As TRL does; and vLLM forgets the image features of older weights."""
         super().sync_weights()
         if not self.forgets_images:
             return

@@ -278,7 +278,7 @@ def _finish(
         trainer: after the training.
         save: writes the model into a folder.
         arguments: images.
-        key: of the log, whose course the last line of a run tells.
+        key: of the log, for the last line of the run.
     """
     if not was_stopped(trainer):
         folder = Path(trainer.args.output_dir)
@@ -292,7 +292,7 @@ def _finish(
 
 
 def _closing_line(trainer: Any, arguments: GroundingArguments | SupervisedArguments, key: str) -> str:
-    """Where the model is, how the run went, and what to do next."""
+    """The last line of a run: the place of the model, the course of the run, and the next command."""
     args, state, folder = trainer.args, trainer.state, Path(trainer.args.output_dir)
     parts = [f"The model is in {folder / CHECKPOINT}"]
     if args.load_best_model_at_end and state.best_model_checkpoint is not None:

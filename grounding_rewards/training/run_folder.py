@@ -25,7 +25,7 @@ CARD = "README.md"
 """The model card."""
 
 CURVES = "tensorboard"
-"""What TensorBoard shows of a run."""
+"""Folder of the curves for TensorBoard."""
 
 _PACKAGES = (
     "grounding_rewards",
@@ -57,7 +57,7 @@ _CHECKPOINT_FILES = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
 
 
 class Start(NamedTuple):
-    """Where a run starts.
+    """The starting point of a run.
 
     Attributes:
         checkpoint: the one to resume from; None for the beginning.
@@ -107,7 +107,7 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> Start:
         processes: how many processes the run has.
 
     Raises:
-        ValueError: the folder cannot be written; it holds files of somebody else; it holds a run and is neither to be
+        ValueError: the folder cannot be written; it holds files of something else; it holds a run and is neither to be
             resumed nor overwritten; there is no such checkpoint, it is not whole, or not the last one; or it comes from
             another configuration, of which the differing values are named.
 

@@ -23,7 +23,7 @@ holds another run is refused without --overwrite."""
 
 USAGE = "grounding-rewards {command} --config FILE [--config FILE ...] [--OPTION VALUE ...]"
 
-#: By command what stands above its options; that of `train` has room for the rewards.
+#: The text above the options of each command; `{rewards}` is replaced by the list of rewards.
 DESCRIPTIONS = {
     "train": f"""\
 Train a vision-language model to point at findings, with GRPO and a reward on its boxes.
@@ -76,7 +76,7 @@ def documented(default: Any, text: str) -> Any:
 
 @dataclass
 class ImageOptions:
-    """What `train` and `sft` share."""
+    """Options of both `train` and `sft`."""
 
     dataset: str = documented(
         "synthetic",
@@ -89,9 +89,9 @@ class ImageOptions:
         "validation", "Split to evaluate on, another one; only read when `eval_strategy` asks for it."
     )
     train_images: int | None = documented(
-        None, "Train on the first so many images; all (of drawn images, 1024) when left out."
+        None, "Train on the first images, up to this number; left out, on all (on 1024 synthetic ones)."
     )
-    eval_images: int | None = documented(None, "Evaluate on the first so many images.")
+    eval_images: int | None = documented(None, "Evaluate on the first images, up to this number.")
     bad_rows: str = documented(
         "refuse",
         "What is done with rows that cannot be learned from, such as one with a box outside its image: `refuse` "
@@ -107,14 +107,14 @@ class ImageOptions:
     overwrite: bool = documented(False, "Remove the run that `output_dir` holds, and start another one there.")
     early_stopping_patience: int | None = documented(
         None,
-        "Stop after so many evaluations in a row that were not better than the best, by `metric_for_best_model`; "
-        "needs `load_best_model_at_end`.",
+        "Stop after this number of evaluations in a row that were not better than the best, by "
+        "`metric_for_best_model`; needs `load_best_model_at_end`.",
     )
 
 
 @dataclass
 class GroundingOptions(ImageOptions):
-    """Those of `train`."""
+    """Options of `train`."""
 
     reward: list[str] = field(
         default_factory=lambda: ["R4"],
@@ -141,7 +141,7 @@ class GroundingOptions(ImageOptions):
 
 @dataclass
 class SupervisedOptions(ImageOptions):
-    """Those of `sft`."""
+    """Options of `sft`."""
 
     crop: float = documented(0.0, "Cut up to this fraction off each side at random; the boxes move along.")
     contrast: float = documented(0.0, "Scale contrast and mean brightness at random by up to this fraction.")

@@ -1,7 +1,7 @@
 """TRL's `SFTTrainer` for models that learn to write boxes: the warm start before GRPO sharpens them.
 
 The completion is the row's own ground truth in the model's box format, so a model that learns it earns the full reward.
-Images and answers are augmented anew in every epoch; the augmentation of an image depends on the seed, the epoch and
+Images and answers are augmented again in every epoch; the augmentation of an image depends on the seed, the epoch and
 its row number alone: not on the order of the images, the number of processes, or where a run was resumed.
 """
 
@@ -244,5 +244,5 @@ class GroundingSFTTrainer(RunCard, ExactResume, SharedWeights, SFTTrainer):
         self.box_format_name = format_name(reward.box_format, images)
 
     def start_epoch(self, epoch: int) -> None:
-        """Augment anew."""
+        """Augment with the numbers of this epoch."""
         self._answers.start_epoch(epoch)

@@ -1,4 +1,4 @@
-"""How a model answers changed images: corruptions, and attacks that use its gradients.
+"""The answers of a model to changed images: corruptions, and attacks that use its gradients.
 
 Source: spec/evaluation_metrics.md §4.
 """

@@ -1,4 +1,4 @@
-"""What happens to images on their way to a model: eight changes of the image, in five strengths each.
+"""Corruptions that images suffer on their way to a model: eight kinds, in five strengths each.
 
 A change is random only through its seed, in the same way at every strength: an image that is turned to the left at
 strength 1 is turned to the left at strength 5. All sizes are fractions of the image, so that a smaller copy is changed

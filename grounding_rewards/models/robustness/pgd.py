@@ -62,7 +62,7 @@ class PGD:
 
 
 class PixelScale(NamedTuple):
-    """How ``pixel_values`` hold intensities: ``value = low + span · intensity``, for intensities in [0, 1].
+    """The scale of ``pixel_values``: ``value = low + span · intensity``, for intensities in [0, 1].
 
     Attributes:
         low: value of black; broadcasts to the pixel values.
