@@ -219,10 +219,10 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         self.paces = {
             step_reward.__name__: step_reward.pace for step_reward in self.step_rewards if step_reward.pace is not None
         }
-        names = () if train_dataset is None else train_dataset.column_names
-        sources = train_dataset["source"] if "source" in names else ()
-        labels = train_dataset["labels"] if "labels" in names else ()
-        self.image_groups = ImageGroups.of(sources, labels)
+        columns: dict[str, Any] = {}
+        if train_dataset is not None:
+            columns = {name: train_dataset[name] for name in ("source", "labels") if name in train_dataset.column_names}
+        self.image_groups = ImageGroups.of(columns.get("source", ()), columns.get("labels", ()))
         self._evaluated_images = []
         self.rejected_reasons: dict[str, dict[str, int]] = {}
         self.reward_lines = tuple(map(reward_with_parameters, self.reward_funcs))

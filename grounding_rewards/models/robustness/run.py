@@ -131,7 +131,7 @@ def robustness(
                 on_progress(change, image_count, total)
 
         texts = generate(model, asked_processor, images, greedy, batch_size=batch_size, on_progress=count)
-        return read_answers(rows, texts, reward)
+        return read_predictions(rows, texts, reward)
 
     def point(family: str, name: str, strength: float, pairs: Sequence[AnswerPair]) -> RobustnessPoint:
         metrics = robustness_estimates(pairs, reward, label_matching=label_matching, groups=groups)
