@@ -42,7 +42,7 @@ def script(name: str) -> ModuleType:
         *("ask_findings", "check_families", "check_gpu", "check_integrations", "check_processes", "draw_before_after"),
         *("draw_rewards", "estimate_memory", "find_small_nodules", "fuzz_parsing", "lowest_versions"),
         *("measure_answer_tokens", "place_images", "search_exploits", "simulate_dependence", "simulate_signal"),
-        *("simulate_study", "take_pictures", "write_audit", "write_formats", "write_golden", "write_licences"),
+        *("take_pictures", "write_audit", "write_formats", "write_golden", "write_licences"),
         *("write_published_rewards", "write_study"),
         # Scripts for launchers are the commands.
         *("train_grpo --reward_kwargs", "train_sft --box_noise"),

@@ -5,11 +5,10 @@ The YAML names initial checkpoints (`starts`), arms (a reward, its parameters, o
 controls, seeds, sets, and, before any run, the metrics that decide. configs/study/ has some; docs/run_a_study.md
 explains every key. The folder --out then holds
 
-  study.yaml, images.json   what was asked, and the references
-  starts/, results/        a small file for each checkpoint and run: metrics, curves and pages are made from these alone
-  runs/, logs/             trainings that are not finished, and what the programs printed
-
-  report/                  the report, made when all runs that were asked for are finished
+  study.yaml, images.json   the resolved plan, and the references
+  starts/, results/         a small compressed file for each checkpoint and run; the report is made from these alone
+  runs/, logs/              unfinished trainings, and the output of the programs
+  report/                   the report, made when all runs are finished
 
 The same command resumes an interrupted study: finished runs stay, others continue from their last checkpoint. Arms and
 seeds can be added. A folder of another study is refused.
@@ -19,6 +18,7 @@ examples:
   grounding-rewards study configs/study/drawn.yaml --out runs/drawn --jobs 2
   grounding-rewards study configs/study/drawn.yaml --out runs/drawn --only R3 soft_f1
   grounding-rewards study configs/study/lungs.yaml --dataset path/to/images --out runs/lungs
+  grounding-rewards study configs/study/lungs.yaml --out runs/lungs --starts-only   # then an array: --index 0, 1, …
   grounding-rewards study --report-only --out runs/drawn --report page        # without any training
 
 exit code:
@@ -38,7 +38,7 @@ from grounding_rewards.commands.options import in_range
 if TYPE_CHECKING:
     from grounding_rewards.study.plan import Plan, Run
     from grounding_rewards.study.results import Folder
-    from grounding_rewards.study.runs import Ended
+    from grounding_rewards.study.runs import RunStatus
 
 
 def run(
@@ -50,11 +50,12 @@ def run(
     jobs: Annotated[int, in_range(1)] = 1,
     only: Sequence[str] = (),
     index: int | None = None,
+    starts_only: bool = False,
     report: Path | None = None,
     dry_run: bool = False,
     report_only: bool = False,
 ) -> int:
-    """Plan, run, and say what failed.
+    """Plan and run a study, and print which runs failed.
 
     Args:
         config: YAML of the study; not needed with --report-only
@@ -62,7 +63,8 @@ def run(
         dataset: images, instead of those that the YAML names at its top
         jobs: runs at the same time
         only: only runs of these arms
-        index: only the run of this number, from 0, which is a job of an array
+        index: only the run of this number, from 0, which is a job of an array; initial checkpoints must be there
+        starts_only: only the initial checkpoints
         report: folder of the report; default: report/ in --out
         dry_run: list the runs with their cost, and start nothing
         report_only: report on the runs that are finished, start nothing
@@ -89,13 +91,20 @@ def run(
     if dry_run:
         _list(plan, runs, folder)
         return 0
+    if starts_only:
+        runs = []
+    elif index is not None and not folder.start(runs[0].start).is_file():
+        raise ValueError(
+            f"Expected the initial checkpoint {runs[0].start} in {str(out)!r} for --index, got none. Make all of them "
+            "first, with --starts-only: jobs of an array would each make their own."
+        )
     with _progress(len(runs)) as (begin, end):
-        ended = make_runs(plan, folder, runs, jobs=jobs, on_begin=begin, on_end=end)
-    _sum_up(ended)
-    if any(one.state == FAILED for one in ended):
+        statuses = make_runs(plan, folder, runs, jobs=jobs, on_begin=begin, on_end=end)
+    _sum_up(statuses)
+    if any(status.state == FAILED for status in statuses):
         return 1
     # Jobs of an array and chosen arms are parts of a study; the whole is reported.
-    if index is None and all(folder.result(one.name).is_file() for one in plan.runs):
+    if index is None and all(folder.result(run.name).is_file() for run in plan.runs):
         _report(out, report)
     return 0
 
@@ -106,17 +115,18 @@ def _report(study: Path, out: Path) -> None:
     from grounding_rewards.study.report import arms_tables, sentences, write_report
 
     with step_status("reading the study") as on_progress:
-        found = write_report(study, out, on_progress=on_progress)
-    for table in arms_tables(found):
+        result = write_report(study, out, on_progress=on_progress)
+    for table in arms_tables(result):
         output_console(140).print(table.rich(small=False))
-    for sentence in sentences(found):
+    for sentence in sentences(result):
         output_console(140).print(Text(sentence))
     say(f"the report is in {out}")
 
 
 def _chosen(plan: Plan, only: Sequence[str], index: int | None) -> list[Run]:
     arms = list(dict.fromkeys(run.arm for run in plan.runs))
-    if unknown := [name for name in only if name not in arms]:
+    unknown = [name for name in only if name not in arms]
+    if unknown:
         raise ValueError(f"Expected arms of the study for --only, got {', '.join(unknown)}. It has {', '.join(arms)}.")
     runs = [run for run in plan.runs if not only or run.arm in only]
     if index is None:
@@ -133,47 +143,47 @@ def _list(plan: Plan, runs: Sequence[Run], folder: Folder) -> None:
 
     words = [Cell(name, kind="words") for name in ("run", "role", "reward")]
     rows = []
-    for number, one in enumerate(runs):
-        state = "finished" if folder.result(one.name).is_file() else "to be made"
-        rows.append([str(number), one.name, one.role, reward_text(one.reward), str(one.config["max_steps"]), state])
+    for number, run in enumerate(runs):
+        state = "finished" if folder.result(run.name).is_file() else "to be made"
+        rows.append([str(number), run.name, run.role, reward_text(run.reward), str(run.config["max_steps"]), state])
     title = f"{plan.name}: {len(runs)} runs from {len(plan.starts)} initial checkpoints"
     output_console(140).print(Table(["", *words, "steps", "state"], rows, title).rich())
     say(estimated_cost(runs, folder))
 
 
-def _sum_up(ended: Sequence[Ended]) -> None:
-    from grounding_rewards.study.runs import ELSEWHERE, FAILED, FINISHED, KNOWN
+def _sum_up(statuses: Sequence[RunStatus]) -> None:
+    from grounding_rewards.study.runs import FAILED, FINISHED, FINISHED_BEFORE
 
-    counts = {state: sum(one.state == state for one in ended) for state in (FINISHED, KNOWN, ELSEWHERE, FAILED)}
-    said = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-    say(f"{len(ended)} runs: {said or 'none'}")
-    for why in dict.fromkeys(one.why for one in ended if one.state == FAILED):
+    counts = {state: sum(status.state == state for status in statuses) for state in (FINISHED, FINISHED_BEFORE, FAILED)}
+    summary = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    what = "initial checkpoints" if any(status.name.startswith("start ") for status in statuses) else "runs"
+    say(f"{len(statuses)} {what}: {summary or 'none'}")
+    for error in dict.fromkeys(status.error for status in statuses if status.state == FAILED):
         # Runs whose start failed have failed for one reason.
-        names = ", ".join(one.name for one in ended if one.why == why)
-        say(f"failed: {names}: {why}", error=True)
-    if counts[ELSEWHERE]:
-        say("Runs at work elsewhere belong to another process of this study; give the command again when it is done.")
+        names = ", ".join(status.name for status in statuses if status.error == error)
+        say(f"failed: {names}: {error}", error=True)
 
 
 @contextmanager
-def _progress(total: int) -> Iterator[tuple[Callable[[str], None], Callable[[Ended], None]]]:
-    """A bar over runs with the names of those at work; in a log, a line for each that is done."""
+def _progress(total: int) -> Iterator[tuple[Callable[[str], None], Callable[[RunStatus], None]]]:
+    """A bar over runs with the names of those in work; in a log, a line for each that is done."""
     working: list[str] = []
-    done = 0
+    finished = 0
     with stage_progress("starting", patience=0.0) as on_progress:
 
         def begin(name: str) -> None:
             working.append(name)
-            on_progress(", ".join(working), done, total)
+            on_progress(", ".join(working), finished, total)
 
-        def end(one: Ended) -> None:
-            nonlocal done
-            if one.name in working:
-                working.remove(one.name)
-            # A start is no run.
-            done += not one.name.startswith("start ")
-            if one.seconds:
-                say(f"{one.name}: {one.state} in {one.seconds:.0f} s ({done} of {total})", error=True)
-            on_progress(", ".join(working) or "waiting", done, total)
+        def end(status: RunStatus) -> None:
+            nonlocal finished
+            if status.name in working:
+                working.remove(status.name)
+            # Initial checkpoints are not runs.
+            finished += not status.name.startswith("start ")
+            if status.seconds:
+                message = f"{status.name}: {status.state} in {status.seconds:.0f} s ({finished} of {total})"
+                say(message, error=True)
+            on_progress(", ".join(working) or "waiting", finished, total)
 
         yield begin, end

@@ -13,24 +13,25 @@ if TYPE_CHECKING:
 def run(
     plan: str | Path | Mapping[str, Any], *, out: str | Path, dataset: str | None = None, jobs: int = 1
 ) -> StudyResult:
-    """Make all runs of a study that are missing, write its report into `report/` of ``out``, and give what was found.
+    """Make all runs of a study that are missing, write its report into `report/` of ``out``, and return the result.
 
     Args:
         plan: path of the YAML of the study, or its content; docs/run_a_study.md has the keys.
-        out: folder of the study; one that was begun goes on where it was stopped.
+        out: folder of the study; an interrupted study continues.
         dataset: images, instead of those that the plan names at its top.
         jobs: runs at the same time.
 
     Raises:
-        ValueError: the plan is wrong, the folder holds another study, or runs failed; says which and why.
+        ValueError: the plan is wrong, the folder holds another study, or runs failed; names which and why.
     """
     from grounding_rewards.study.plan import read_plan
     from grounding_rewards.study.report import write_report
     from grounding_rewards.study.results import Folder
     from grounding_rewards.study.runs import FAILED, make_runs
 
-    made, folder = read_plan(plan, dataset=dataset), Folder(out)
-    ended = make_runs(made, folder, made.runs, jobs=jobs)
-    if failed := [f"{one.name}: {one.why}" for one in ended if one.state == FAILED]:
-        raise ValueError(f"Expected every run to finish, got {len(failed)} that failed. {failed[0]}")
+    resolved, folder = read_plan(plan, dataset=dataset), Folder(out)
+    statuses = make_runs(resolved, folder, resolved.runs, jobs=jobs)
+    errors = [f"{status.name}: {status.error}" for status in statuses if status.state == FAILED]
+    if errors:
+        raise ValueError(f"Expected every run to finish, got {len(errors)} that failed. {errors[0]}")
     return write_report(folder.root, folder.root / "report")

@@ -1,55 +1,268 @@
-"""What a study found: every arm by every ruler, against the reference and against its initial checkpoint."""
+"""Metrics of every model of a study, and how much arms differ.
+
+The unit is the initial checkpoint: if a kind has several, the runs from one checkpoint are averaged; from a single
+checkpoint each run is a unit. A run is compared with its initial checkpoint, or with the run of the reference arm from
+the same checkpoint with the same seed. So a difference has one value ``d_k`` for each of n units, and
+
+    mean ± t_{n-1} · s(d) / √n
+
+is its 95 % interval, with Student's p. The interval over patients says how much another test set would change the
+difference of these very models, see :mod:`grounding_rewards.metrics.intervals`; it stands in for the first one where
+there is a single unit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from grounding_rewards.columns import patient_of
 from grounding_rewards.common.formatting import finite_or_none
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.metrics.average_precision import Curve
 from grounding_rewards.metrics.comparison import direction, holm
-from grounding_rewards.metrics.intervals import Estimate, group_numbers, ratios, sum_by_group
-from grounding_rewards.metrics.prediction import Prediction, patients_of
-from grounding_rewards.study.results import CONTROL, Answers, ArmKey, Measure, Study, StudyRun
-from grounding_rewards.study.rulers import RULERS, read_model, ruler_sums
-from grounding_rewards.study.statistics import (
-    RESAMPLES,
-    Difference,
-    by_checkpoint,
-    difference,
-    mean_of_runs,
-    paired_difference,
-    patient_weights,
+from grounding_rewards.metrics.detection import MatchedImages
+from grounding_rewards.metrics.image_dependence import dependence_sums
+from grounding_rewards.metrics.intervals import (
+    SIGNED,
+    UNIT,
+    Estimate,
+    Jackknifed,
+    jackknifed_difference,
+    jackknifed_ratio,
+    sum_by_group,
 )
+from grounding_rewards.metrics.prediction import Prediction, patients_of
+from grounding_rewards.metrics.read_predictions import read_predictions
+from grounding_rewards.parsing.space_check import SpaceWarning
+from grounding_rewards.rewards import SPECIFICATION_REWARDS
+from grounding_rewards.rewards.grounding import get_reward
+from grounding_rewards.study.results import CONTROL, ArmKey, Completions, Measure, Study, StudyRun
 
 if TYPE_CHECKING:
     import pandas
 
-#: Of the training log: the share of groups whose completions all earned alike, from which nothing is learned.
+#: Curve of the training log: fraction of groups whose completions all have the same reward and so teach nothing.
 NO_SPREAD = "frac_reward_zero_std"
-#: What an arm is held against.
+#: What an arm is compared with: the reference arm, and its initial checkpoint.
 REFERENCE, START = "reference", "start"
-# Every ruler on every set, of several models on every draw of patients, ``(draws + 1, models)``.
-_Tables = Mapping[Measure, Array]
+#: The reward without a threshold, a metric next to R1 … R5.
+SOFT = "soft_f1"
+# Below this, differences are rounding.
+_ROUNDING = 1e-12
+
+
+class StudyMetric(NamedTuple):
+    """How a metric is called in tables, and whether less of it is better."""
+
+    heading: str
+    lower_is_better: bool = False
+
+
+#: By key the metrics of every model; each is a ratio of sums over images, and a key that metrics/ has is that metric.
+METRICS = {
+    "mean_iou": StudyMetric("mean IoU"),
+    "f1_50": StudyMetric("F1@0.5"),
+    "image_dependence": StudyMetric("image dependence"),
+    "precision_50": StudyMetric("precision@0.5"),
+    "recall_50": StudyMetric("recall@0.5"),
+    "hallucination_rate": StudyMetric("hallucination", lower_is_better=True),
+    "dice": StudyMetric("Dice"),
+    **{f"reward_{name}": StudyMetric(name.replace("_", " ")) for name in (*SPECIFICATION_REWARDS, SOFT)},
+}
+
+
+def model_predictions(rows: Sequence[Mapping[str, Any]], texts: Sequence[str], box_format: Any) -> list[Prediction]:
+    """A model's predictions on the images of a set, scored by every reward that is a metric.
+
+    Args:
+        rows: of the images, with boxes, width and height.
+        texts: the completion to each.
+        box_format: how the model writes boxes; None where the rows say.
+
+    Raises:
+        ValueError: a row lacks what metrics are made of.
+    """
+    reward = get_reward(SOFT, box_format=box_format)
+    with warnings.catch_warnings():
+        # The training has warned already; a start that has learned little contradicts any space.
+        warnings.simplefilter("ignore", SpaceWarning)
+        return read_predictions(rows, [[text] for text in texts], reward)
+
+
+def metric_sums(images: Sequence[Prediction]) -> dict[str, Array]:
+    """Numerators and denominators of every metric by key, ``(images, 2)``.
+
+    Example:
+        >>> image = Prediction("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2]], rewards={})
+        >>> metric_sums([image])["mean_iou"]
+        array([[0.5, 1. ]])
+    """
+    sums = {**MatchedImages(images).sums(), "image_dependence": dependence_sums(images).by_image}
+    return {key: sums[key] for key in METRICS if key in sums}
+
+
+class ModelMetric(NamedTuple):
+    """A row of the table of a study: one metric of one model.
+
+    start: kind of its initial checkpoint.
+    checkpoint: name of its initial checkpoint.
+    arm, seed: of the run; None for the initial checkpoint itself.
+    step: of the training; 0 for the initial checkpoint.
+    """
+
+    start: str
+    checkpoint: str
+    arm: str | None
+    seed: int | None
+    step: int
+    measure: Measure
+    metric: Jackknifed
+
+
+def model_table(study: Study, on_progress: Callable[[str], None] = lambda step: None) -> list[ModelMetric]:
+    """Measure every model of a study by every metric.
+
+    Trained models and initial checkpoints on all sets; checkpoints in between on the set of the first primary metric.
+    """
+    table: list[ModelMetric] = []
+    for start, checkpoints in study.starts.items():
+        on_progress(f"start {start}")
+        for name, completions in checkpoints.items():
+            for measure, metric in _measure(study, completions, study.sets):
+                table.append(ModelMetric(start, name, None, None, 0, measure, metric))
+    for (start, arm), runs in study.arms.items():
+        on_progress(f"{start}, {arm}")
+        leading = study.primary_of(start)[0].on
+        for run in runs:
+            for step, completions in run.checkpoints.items():
+                sets = study.sets if step == run.last_step else [leading]
+                for measure, metric in _measure(study, completions, sets):
+                    table.append(ModelMetric(start, run.start, arm, run.seed, step, measure, metric))
+    return table
+
+
+def _measure(study: Study, completions: Completions, sets: Iterable[str]) -> Iterator[tuple[Measure, Jackknifed]]:
+    for on in sets:
+        images = model_predictions(study.sets[on], completions[on], study.box_format)
+        patients = patients_of(images) or range(len(images))
+        for key, sums in metric_sums(images).items():
+            bounds = SIGNED if key == "image_dependence" else UNIT
+            yield Measure(key, on), jackknifed_ratio(sum_by_group(sums, patients), bounds)
+
+
+class Difference(NamedTuple):
+    """The mean of one arm's runs less that of another's, or less its initial checkpoint.
+
+    value, low, high: with its 95 % interval over units.
+    p: two-sided; NaN where nothing varies, or nothing can be measured.
+    patients: with its 95 % interval over patients.
+    """
+
+    value: float
+    low: float
+    high: float
+    p: float
+    patients: Estimate
+
+    @property
+    def estimate(self) -> Estimate:
+        """The value with its interval over units."""
+        return Estimate(self.value, self.low, self.high)
+
+
+def student_difference(units: Sequence[Jackknifed]) -> Difference:
+    """Student's test of the mean of some values against 0.
+
+    Args:
+        units: a value for each unit, with those without each patient.
+
+    Example:
+        >>> units = [Jackknifed(value, np.array([value, value]), 2) for value in (0.1, 0.2, 0.3)]
+        >>> difference = student_difference(units)
+        >>> [round(number, 3) for number in difference[:4]]
+        [0.2, -0.048, 0.448, 0.074]
+    """
+    from scipy.stats import t
+
+    if not units or any(math.isnan(unit.value) for unit in units):
+        nan = math.nan
+        return Difference(nan, nan, nan, nan, Estimate(nan, nan, nan))
+    mean = _mean(units)
+    value, n = mean.value, len(units)
+    if n > 1:
+        error = float(np.std([unit.value for unit in units], ddof=1)) / math.sqrt(n)
+        freedom = n - 1
+    else:
+        error, freedom = mean.standard_error, mean.units - 1
+    if error < _ROUNDING:
+        return Difference(value, value, value, 1.0 if abs(value) < _ROUNDING else math.nan, mean.estimate)
+    if math.isinf(error):
+        return Difference(value, math.nan, math.nan, math.nan, mean.estimate)
+    reach = float(t.ppf(0.975, freedom)) * error
+    p = float(2 * t.sf(abs(value) / error, freedom))
+    return Difference(value, value - reach, value + reach, p, mean.estimate)
+
+
+def _mean(metrics: Sequence[Jackknifed]) -> Jackknifed:
+    return metrics[0]._replace(
+        value=float(np.mean([metric.value for metric in metrics])),
+        left_out=np.mean([metric.left_out for metric in metrics], axis=0),
+        bias=float(np.mean([metric.bias for metric in metrics])),
+    )
+
+
+def compare_rows(rows: Sequence[ModelMetric], others: Sequence[ModelMetric]) -> Difference:
+    """How much higher a metric of some runs is than that of their partners.
+
+    Args:
+        rows: one metric of the runs of an arm.
+        others: the same metric of the reference arm, whose run from the same checkpoint with the same seed is the
+            partner, or of initial checkpoints.
+    """
+    partners = {(row.checkpoint, row.seed): row.metric for row in others}
+    changes: list[tuple[ModelMetric, Jackknifed]] = []
+    for row in rows:
+        partner = partners.get((row.checkpoint, row.seed)) or partners.get((row.checkpoint, None))
+        if partner is not None:
+            changes.append((row, jackknifed_difference(partner, row.metric)))
+    return student_difference(_units(changes))
+
+
+def mean_of_rows(rows: Sequence[ModelMetric]) -> Estimate:
+    """The mean of a metric over units; of a single model with its interval over patients."""
+    units = _units([(row, row.metric) for row in rows])
+    return units[0].estimate if len(units) == 1 else student_difference(units).estimate
+
+
+def _units(metrics: Sequence[tuple[ModelMetric, Jackknifed]]) -> list[Jackknifed]:
+    """The mean of each checkpoint's runs; each run, if all have the same checkpoint."""
+    several = len({row.checkpoint for row, _ in metrics}) > 1
+    of_unit: dict[Any, list[Jackknifed]] = defaultdict(list)
+    for row, metric in metrics:
+        of_unit[row.checkpoint if several else row.seed].append(metric)
+    return [_mean(unit) for unit in of_unit.values()]
 
 
 @dataclass(frozen=True)
-class ArmFound:
+class ArmResult:
     """One arm from one kind of initial checkpoint.
 
     Attributes:
         key: initial checkpoint and arm.
-        is_control: whether nobody expects it to teach.
+        is_control: whether it is not expected to teach.
         reward: of the runs; None of supervised ones.
         seeds: numbers of its runs.
-        metrics: by ruler and set the mean over runs.
-        against: by :data:`REFERENCE` (not the reference itself) and :data:`START`, ruler and set.
-        holm: likewise, by primary metric: p, adjusted for all arms and primary metrics.
+        metrics: by metric and set the mean over units.
+        against: by :data:`REFERENCE` (not the reference itself) and :data:`START`, metric and set.
+        holm: likewise, by primary metric: p, adjusted for all arms and primary metrics of its family.
         curves: over steps, mean, lowest and highest seed: `learning`, of the first primary metric at the checkpoints,
             and :data:`NO_SPREAD` where the log has it.
         compute: means over runs.
@@ -70,57 +283,59 @@ class ArmFound:
         return self.against[against][measure] if against in self.against else None
 
     def direction(self, primary: Measure, against: str) -> int:
-        """1 where the arm is better, -1 where it is worse, 0 where neither is shown, by a primary metric."""
+        """1 if the arm is better, -1 if it is worse, 0 if neither is shown, by a primary metric."""
         adjusted = self.holm[against][primary]
-        lower_is_better = RULERS[primary.metric].lower_is_better
+        lower_is_better = METRICS[primary.metric].lower_is_better
         return direction(self.against[against][primary].estimate, adjusted, lower_is_better=lower_is_better)
 
 
 @dataclass(frozen=True)
 class StudyResult:
-    """What a study found.
+    """Result of a study.
 
     Attributes:
         study: its files.
-        arms: every arm with at least two runs, by initial checkpoint, controls last.
-        starts: by kind of initial checkpoint, ruler and set the metric, the mean over checkpoints.
-        patients: by set how many there are.
-        resamples: draws of patients.
+        arms: every arm with enough runs, by initial checkpoint, controls last.
+        starts: by kind of initial checkpoint, metric and set the mean over checkpoints.
+        patients: number of patients of each set.
     """
 
     study: Study
-    arms: tuple[ArmFound, ...]
+    arms: tuple[ArmResult, ...]
     starts: Mapping[str, Mapping[Measure, Estimate]]
     patients: Mapping[str, int]
-    resamples: int
 
     @property
     def family(self) -> int:
         """Number of comparisons with a reference, for which p is adjusted."""
         return sum(len(arm.holm.get(REFERENCE, ())) for arm in self.arms)
 
-    def of_start(self, start: str) -> list[ArmFound]:
+    def of_start(self, start: str) -> list[ArmResult]:
         """The arms from one kind of initial checkpoint."""
         return [arm for arm in self.arms if arm.key.start == start]
 
     def start_name(self, start: str) -> str:
-        """What an initial checkpoint is called in sentences and tables."""
+        """How an initial checkpoint is called in sentences and tables."""
         return f"the {start} checkpoint" if len(self.starts) > 1 else "the initial checkpoint"
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """A row for each model, set and ruler: the mean over runs, and the differences with their intervals.
+        """A row for each model, set and metric: the mean over units, and the differences with their intervals.
 
-        The row of an initial checkpoint has no `arm`; `holm` is p after the adjustment, of the primary metrics alone.
+        The row of an initial checkpoint has no `arm`; `holm` is the adjusted p, of the primary metrics alone.
         """
         for start, metrics in self.starts.items():
             for measure, of_start in metrics.items():
-                at = {"start": start, "set": measure.on, "metric": measure.metric}
-                yield {**at, "arm": None, **of_start._asdict()}
+                place = {"start": start, "set": measure.on, "metric": measure.metric}
+                yield {**place, "arm": None, **of_start._asdict()}
                 for arm in self.of_start(start):
-                    row: dict[str, Any] = {**at, "arm": arm.key.arm, **arm.metrics[measure]._asdict()}
+                    row: dict[str, Any] = {**place, "arm": arm.key.arm, **arm.metrics[measure]._asdict()}
                     for against in (REFERENCE, START):
-                        one = arm.difference(measure, against)
-                        row |= {f"against_{against}_{name}": getattr(one, name, None) for name in _OF_DIFFERENCE}
+                        difference = arm.difference(measure, against)
+                        for name in ("value", "low", "high", "p"):
+                            row[f"against_{against}_{name}"] = getattr(difference, name, None)
+                        patients = None if difference is None else difference.patients
+                        row[f"against_{against}_patients_low"] = getattr(patients, "low", None)
+                        row[f"against_{against}_patients_high"] = getattr(patients, "high", None)
                         row[f"against_{against}_holm"] = arm.holm.get(against, {}).get(measure)
                     yield row
 
@@ -132,142 +347,73 @@ class StudyResult:
 
     def to_dict(self) -> dict[str, Any]:
         """All numbers as plain values; null where there is nothing to measure."""
-        plain = [
+        rows = [
             {name: finite_or_none(value) if isinstance(value, float) else value for name, value in row.items()}
             for row in self.rows()
         ]
+        arms = [
+            {
+                **arm.key._asdict(),
+                "control": arm.is_control,
+                "reward": arm.reward,
+                "seeds": list(arm.seeds),
+                "compute": dict(arm.compute),
+            }
+            for arm in self.arms
+        ]
         return {
             "study": self.study.name,
-            "primary": [one._asdict() for one in self.study.primary],
+            "primary": [{**primary.measure._asdict(), "start": primary.start} for primary in self.study.declared],
             "reference": self.study.reference,
             "equivalence": self.study.equivalence,
             "family": self.family,
             "patients": dict(self.patients),
-            "resamples": self.resamples,
-            "arms": [
-                {
-                    **arm.key._asdict(),
-                    "control": arm.is_control,
-                    "reward": arm.reward,
-                    "seeds": list(arm.seeds),
-                    "compute": dict(arm.compute),
-                }
-                for arm in self.arms
-            ],
-            "rows": plain,
+            "arms": arms,
+            "rows": rows,
         }
 
 
-_OF_DIFFERENCE = ("value", "low", "high", "p")
-
-
-def find(
-    study: Study,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    on_progress: Callable[[str], None] = lambda what: None,
-) -> StudyResult:
-    """Measure every model of a study by every ruler, and compare arms.
+def analyse(study: Study, *, on_progress: Callable[[str], None] = lambda step: None) -> StudyResult:
+    """Measure every model of a study by every metric, and compare arms.
 
     Args:
         study: of :func:`grounding_rewards.study.results.read_study`.
-        resamples: draws of patients.
-        seed: of all draws.
         on_progress: called with the name of each arm before it is measured.
 
     Raises:
-        ValueError: a declared metric is no ruler, or images lack what metrics are made of.
+        ValueError: a declared metric is unknown, or images lack what metrics are made of.
     """
-    for one in study.primary:
-        check_word("the primary metric", one.metric, RULERS)
-    leading = study.primary[0]
-
-    def read(model: Answers, on: str) -> list[Prediction]:
-        return read_model(study.sets[on], model[on], study.box_format)
-
-    first = next(iter(next(iter(study.starts.values())).values()))
-    groups = {on: group_numbers(patients_of(read(first, on)), len(rows)) for on, rows in study.sets.items()}
-    patients = {on: int(one.max(initial=-1)) + 1 for on, one in groups.items()}
-    weights = {on: patient_weights(n, resamples=resamples, seed=seed) for on, n in patients.items()}
-
-    def measure(models: Sequence[Answers]) -> _Tables:
-        """The models, all on the same draws of patients."""
-        tables = {}
-        for on in study.sets:
-            several = [ruler_sums(read(model, on)) for model in models]
-            for key in several[0]:
-                by_patient = [sum_by_group(sums[key], groups[on].tolist()) for sums in several]
-                tables[Measure(key, on)] = np.column_stack([ratios(weights[on] @ sums) for sums in by_patient])
-        return tables
-
-    def compare(own: ArmKey, other: _Tables, of: Sequence[str]) -> dict[Measure, Difference]:
-        """An arm with other models, begun from ``of``; in pairs from the same checkpoint where there are several."""
-        mine = [run.start for run in study.arms[own]]
-        if len(study.starts[own.start]) == 1 or not set(mine) <= set(of):
-            return {at: difference(table, other[at], patients=patients[at.on]) for at, table in tables[own].items()}
-        order = sorted(set(mine))
-        return {
-            at: paired_difference(
-                by_checkpoint(table, mine, order), by_checkpoint(other[at], of, order), patients=patients[at.on]
-            )
-            for at, table in tables[own].items()
-        }
-
-    def means(own: _Tables, of: Sequence[str]) -> dict[Measure, Estimate]:
-        order = sorted(set(of))
-        return {
-            at: mean_of_runs(by_checkpoint(table, of, order) if len(order) > 1 else table, patients=patients[at.on])
-            for at, table in own.items()
-        }
-
-    of_starts: dict[str, _Tables] = {}
-    for start, models in study.starts.items():
-        on_progress(f"start {start}")
-        of_starts[start] = measure(list(models.values()))
-    tables: dict[ArmKey, _Tables] = {}
-    for key, runs in study.arms.items():
-        on_progress(f"{key.start}, {key.arm}")
-        tables[key] = measure([_last(run) for run in runs])
+    for measure in study.primary:
+        check_word("the primary metric", measure.metric, METRICS)
+    table = model_table(study, on_progress)
+    last_steps = {key: runs[0].last_step for key, runs in study.arms.items()}
+    trained: dict[ArmKey, dict[Measure, list[ModelMetric]]] = defaultdict(lambda: defaultdict(list))
+    initial: dict[str, dict[Measure, list[ModelMetric]]] = defaultdict(lambda: defaultdict(list))
+    for row in table:
+        if row.arm is None:
+            initial[row.start][row.measure].append(row)
+        elif row.step == last_steps[ArmKey(row.start, row.arm)]:
+            trained[ArmKey(row.start, row.arm)][row.measure].append(row)
     against: dict[ArmKey, dict[str, dict[Measure, Difference]]] = {}
-    for key in tables:
-        against[key] = {START: compare(key, of_starts[key.start], list(study.starts[key.start]))}
+    for key, metrics in trained.items():
+        partners = {START: initial[key.start]}
         if key.arm != study.reference:
-            other = ArmKey(key.start, study.reference)
-            against[key][REFERENCE] = compare(key, tables[other], [run.start for run in study.arms[other]])
-    adjusted: dict[ArmKey, dict[str, dict[Measure, float]]] = {
-        key: {name: {} for name in against[key]} for key in against
-    }
-    for name in (REFERENCE, START):
-        places = [(key, at) for key in against if name in against[key] for at in study.primary]
-        for (key, at), p in zip(places, holm([against[key][name][at].p for key, at in places]), strict=True):
-            adjusted[key][name][at] = p
-
-    def curves(key: ArmKey, runs: Sequence[StudyRun]) -> dict[str, Curve]:
-        """The first primary metric at the checkpoints, and groups without spread."""
-        learning: dict[float, list[float]] = {0.0: of_starts[key.start][leading][0].tolist()}
-        for run in runs:
-            for step, answers in list(run.checkpoints.items())[:-1]:
-                sums = ruler_sums(read(answers, leading.on))[leading.metric]
-                learning.setdefault(step, []).append(ratios(sums.sum(axis=0)))
-        learning[max(runs[0].checkpoints)] = tables[key][leading][0].tolist()
-        logged: dict[float, list[float]] = {}
-        for run in runs:
-            for at, value in zip(run.curve["step"], run.curve.get(NO_SPREAD, ()), strict=False):
-                if at is not None and value is not None:
-                    logged.setdefault(at, []).append(value)
-        return {name: _over_seeds(of) for name, of in (("learning", learning), (NO_SPREAD, logged)) if of}
-
+            partners[REFERENCE] = trained[ArmKey(key.start, study.reference)]
+        against[key] = {
+            name: {measure: compare_rows(rows, others[measure]) for measure, rows in metrics.items()}
+            for name, others in partners.items()
+        }
+    adjusted = _adjusted(study, against)
     arms = [
-        ArmFound(
+        ArmResult(
             key=key,
             is_control=runs[0].role == CONTROL,
             reward=runs[0].reward,
             seeds=tuple(run.seed for run in runs),
-            metrics=means(tables[key], [run.start for run in runs]),
+            metrics={measure: mean_of_rows(rows) for measure, rows in trained[key].items()},
             against=against[key],
             holm=adjusted[key],
-            curves=curves(key, runs),
+            curves=_curves(key, runs, table, study.primary_of(key.start)[0]),
             compute={name: float(np.mean([run.compute[name] for run in runs])) for name in runs[0].compute},
         )
         for key, runs in study.arms.items()
@@ -276,18 +422,51 @@ def find(
     return StudyResult(
         study=study,
         arms=tuple(sorted(arms, key=lambda arm: (order.index(arm.key.start), arm.is_control))),
-        starts={start: means(one, list(study.starts[start])) for start, one in of_starts.items()},
-        patients=patients,
-        resamples=resamples,
+        starts={
+            start: {measure: mean_of_rows(rows) for measure, rows in metrics.items()}
+            for start, metrics in initial.items()
+        },
+        patients={
+            on: len({patient_of(row) or number for number, row in enumerate(rows)}) for on, rows in study.sets.items()
+        },
     )
 
 
-def _last(run: StudyRun) -> Answers:
-    return run.checkpoints[max(run.checkpoints)]
+def _adjusted(
+    study: Study, against: Mapping[ArmKey, Mapping[str, Mapping[Measure, Difference]]]
+) -> dict[ArmKey, dict[str, dict[Measure, float]]]:
+    """Holm's p of every arm and primary metric; the primary metrics of one kind of checkpoint are a family."""
+    adjusted: dict[ArmKey, dict[str, dict[Measure, float]]] = {
+        key: {name: {} for name in differences} for key, differences in against.items()
+    }
+    for name in (REFERENCE, START):
+        families: dict[str | None, list[tuple[ArmKey, Measure]]] = defaultdict(list)
+        for key, differences in against.items():
+            for primary in study.declared:
+                if name in differences and primary.start in (None, key.start):
+                    families[primary.start].append((key, primary.measure))
+        for places in families.values():
+            p_values = holm([against[key][name][measure].p for key, measure in places])
+            for (key, measure), p in zip(places, p_values, strict=True):
+                adjusted[key][name][measure] = p
+    return adjusted
 
 
-def _over_seeds(values: Mapping[float, Sequence[float]]) -> Curve:
-    """A curve of the mean, between the lowest and the highest seed."""
-    steps = sorted(values)
-    of = [np.array([edge(values[step]) for step in steps]) for edge in (np.mean, np.min, np.max)]
-    return Curve("", np.array(steps, dtype=np.float64), *of)
+def _curves(key: ArmKey, runs: Sequence[StudyRun], table: Sequence[ModelMetric], primary: Measure) -> dict[str, Curve]:
+    """The first primary metric at the checkpoints, and groups without spread."""
+    learning: dict[float, list[float]] = defaultdict(list)
+    for row in table:
+        if row.start == key.start and row.arm in (None, key.arm) and row.measure == primary:
+            learning[row.step].append(row.metric.value)
+    without_spread: dict[float, list[float]] = defaultdict(list)
+    for run in runs:
+        for step, value in zip(run.curve["step"], run.curve.get(NO_SPREAD, ()), strict=False):
+            if step is not None and value is not None:
+                without_spread[step].append(value)
+    curves = {}
+    for name, values in (("learning", learning), (NO_SPREAD, without_spread)):
+        if values:
+            steps = sorted(values)
+            edges = [np.array([edge(values[step]) for step in steps]) for edge in (np.mean, np.min, np.max)]
+            curves[name] = Curve("", np.array(steps, dtype=np.float64), *edges)
+    return curves

@@ -1,4 +1,4 @@
-"""What a study's YAML asks for: every run, with the configuration that `train` or `sft` gets.
+"""The plan of a study, from its YAML: every run, with the configuration that `train` or `sft` gets.
 
 The files of configs/study/ show every key. All is checked here, before anything starts: each run's configuration is
 read by the parser that the training itself uses. A folder that holds another study is refused here too.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,26 +24,33 @@ from grounding_rewards.common.validation import SHARE, Interval, check_number, c
 from grounding_rewards.data.splits import ALL, TRAIN
 from grounding_rewards.models.robustness import CORRUPTIONS, STRENGTHS
 from grounding_rewards.sources.base import split_name
-from grounding_rewards.study.results import ARM, CONTROL, FEWEST_SEEDS, SCHEMA, Folder, Measure
-from grounding_rewards.study.rulers import RULERS
+from grounding_rewards.study.analysis import METRICS
+from grounding_rewards.study.results import ARM, CONTROL, FEWEST_SEEDS, SCHEMA, Folder, Measure, Primary
 
 #: The shipped tiny model with random weights.
 UNTRAINED = "untrained_tiny_vlm"
 GRPO, SFT = "train", "sft"
-#: At most so many points of a training's curve are kept.
+#: At most this many points of a training's curve are kept.
 POINTS = 50
 
 _ARM_KEYS = ("starts", "control", SFT)
-# What the study itself decides.
-_OURS = ("seed", "output_dir", "model_name_or_path", "save_strategy", "save_steps", "save_total_limit")
+# Options that the study itself decides.
+_STUDY_OPTIONS = (*("seed", "output_dir", "model_name_or_path", "save_strategy", "save_steps", "save_total_limit"),)
 # Settings that change nothing in what a run learns or is measured by.
 _FREE = ("output_dir", "run_name", "logging_steps", "disable_tqdm", "report_to", "model_name_or_path")
-# What makes transformers take a configuration for GPUs on a machine without.
+# Options with which transformers takes a configuration for GPUs on a machine without.
 _WITHOUT_GPU = {"use_cpu": True, "bf16": False, "fp16": False, "tf32": False}
-# Files are called by names; two hyphens part the name of a run.
+# Files are called by names; two hyphens separate the parts of a run's name.
 _FILE_NAME = re.compile(r"(?!.*--)\w[\w.-]*", re.ASCII)
+# Kinds of legal values beside intervals: a name of files, names with a mapping each.
+_NAME, _MAPPINGS = "name", "mappings"
 
-_Made = TypeVar("_Made")
+_Form = TypeVar("_Form")
+
+
+def _option(legal: Interval | str, default: Any = MISSING) -> Any:
+    """A field whose value is checked when the YAML is read."""
+    return field(default=default, metadata={"legal": legal})
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,7 @@ class ImageSet:
         name: such as `test`.
         dataset: as `load_split` takes it.
         split: of the dataset.
-        images: the first so many; None for all.
+        images: the first this many; None for all.
         changes: of every image, in this order, by the strength of each, 1 to 5: images as another department takes
             them.
     """
@@ -62,7 +69,7 @@ class ImageSet:
     name: str
     dataset: str
     split: str
-    images: int | None = None
+    images: int | None = _option(Interval(1), None)
     changes: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -72,15 +79,17 @@ class InitialCheckpoint:
 
     Attributes:
         name: such as `weak`.
-        model: a folder, a name on the hub, or :data:`UNTRAINED`.
-        sft: configuration of the warm start that makes it; None where the model is taken as it is.
-        kind: what the YAML calls it; several checkpoints, taught with one seed each, are of one kind.
+        model: a folder, a name on the hub, :data:`UNTRAINED`, or another kind of initial checkpoint that is taught on.
+        sft: configuration of the warm start that makes it; None if the model is taken as it is.
+        kind: its name in the YAML; several checkpoints, taught with one seed each, are of one kind.
+        parent: the initial checkpoint that it is taught from, where `model` names its kind.
     """
 
     name: str
     model: str
     sft: Mapping[str, Any] | None
     kind: str
+    parent: str | None = None
 
 
 @dataclass(frozen=True)
@@ -91,7 +100,7 @@ class Run:
         arm, start, seed: which.
         role: `arm` or `control`.
         kind: :data:`GRPO` or :data:`SFT`, the command that trains it.
-        config: what the command gets, without the paths that the folder of the study decides.
+        config: the command's options, without the paths that the folder of the study decides.
         equivalent: steps of GRPO that one step costs as much as; 1 for GRPO itself.
     """
 
@@ -105,7 +114,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Of its files and of its folder.
+        """Name of its files and of its folder.
 
         >>> Run("R3", "weak", 0, ARM, GRPO, {}, 1.0).name
         'weak--R3--seed0'
@@ -117,18 +126,19 @@ class Run:
         """Name and parameters of the reward; None for a run of `sft`."""
         if self.kind == SFT:
             return None
+        reward = {"name": self.config.get("reward", "R4"), "kwargs": self.config.get("reward_kwargs") or {}}
         weights = self.config.get("reward_weights")
-        found = {"name": self.config.get("reward", "R4"), "kwargs": self.config.get("reward_kwargs") or {}}
-        return {**found, "weights": weights} if weights else found
+        return {**reward, "weights": weights} if weights else reward
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """A study as its YAML says; the fields without the runs are its keys.
 
     Attributes:
-        name: how the study is called.
-        primary: the metrics that decide, each with its set: [{metric: f1_50, set: test}, …].
+        name: of the study.
+        primary: the metrics that decide, each with its set: [{metric: f1_50, set: test}, …]; `start` limits one to a
+            kind of initial checkpoint.
         reference: the arm that the others are compared with.
         seeds: how many, or a list of them.
         train: `config`, a file for `grounding-rewards train` or several, and whatever of it is overridden.
@@ -136,7 +146,7 @@ class Plan:
         starts: models that runs start from: a name each, with `model`, and `sft` to teach it first.
         arms: what is compared: a name each, with reward, reward_kwargs, or any other option of `train`; or `sft`.
         dataset: default of `dataset` in `train`, in `sft` and in every set.
-        equivalence: differences up to this are none that matters, in units of the primary metrics.
+        equivalence: differences up to this are too small to matter, in units of the primary metrics.
         checkpoints: how many checkpoints of a run are measured, the last one among them.
         keep: whether checkpoints stay after they are measured.
         accelerate: configuration of `accelerate launch`.
@@ -144,26 +154,34 @@ class Plan:
         runs: in the order in which they are made: all arms with the first seed come first.
     """
 
-    name: str
-    primary: Sequence[Measure]
+    name: str = _option(_NAME)
+    primary: Sequence[Primary]
     reference: str
     seeds: Sequence[int]
     train: Mapping[str, Any]
-    sets: Sequence[ImageSet]
-    starts: Mapping[str, InitialCheckpoint]
-    arms: Mapping[str, Mapping[str, Any]]
+    sets: Sequence[ImageSet] = _option(_MAPPINGS)
+    starts: Mapping[str, InitialCheckpoint] = _option(_MAPPINGS)
+    arms: Mapping[str, Mapping[str, Any]] = _option(_MAPPINGS)
     dataset: str | None = None
-    equivalence: float = 0.02
-    checkpoints: int = 2
+    equivalence: float = _option(SHARE, 0.02)
+    checkpoints: int = _option(Interval(1), 2)
     keep: bool = False
     accelerate: str = "configs/accelerate/cpu_1.yaml"
-    batch_size: int = 64
+    batch_size: int = _option(Interval(1), 64)
     runs: tuple[Run, ...] = ()
 
     @cached_property
     def processes(self) -> int:
-        """Of a training, as the configuration of `accelerate` says."""
+        """Processes of a training, by the configuration of `accelerate`."""
         return int(read_yaml(find_shipped(self.accelerate)).get("num_processes", 1))
+
+    def with_parents(self, starts: Iterable[str]) -> list[str]:
+        """Initial checkpoints and those that they are taught from, parents first."""
+        names: dict[str, None] = {}
+        for start in starts:
+            parent = self.starts[start].parent
+            names |= dict.fromkeys([*([] if parent is None else self.with_parents([parent])), start])
+        return list(names)
 
 
 def read_plan(given: str | Path | Mapping[str, Any], *, dataset: str | None = None, elsewhere: bool = False) -> Plan:
@@ -181,104 +199,111 @@ def read_plan(given: str | Path | Mapping[str, Any], *, dataset: str | None = No
     content = given if isinstance(given, Mapping) else read_yaml(find_shipped(given))
     try:
         _expect(isinstance(content, Mapping), "a mapping", content, "See configs/study/ for files.")
-        return _resolve(_made(Plan, {**content, **({"dataset": dataset} if dataset else {})}, "runs"), elsewhere)
+        overrides = {"dataset": dataset} if dataset else {}
+        return _resolve(_checked(Plan, {**content, **overrides}, "runs"), elsewhere)
     except ValueError as error:
         raise ValueError(f"{'the study' if isinstance(given, Mapping) else given}: {error}") from error
 
 
-def _resolve(given: Any, elsewhere: bool) -> Plan:
+def _resolve(stated: Any, elsewhere: bool) -> Plan:
     """The plan whose fields hold what the YAML says, checked and spelled out."""
-    seeds = list(range(given.seeds)) if isinstance(given.seeds, int) else given.seeds
-    whole = isinstance(seeds, list) and all(isinstance(one, int) for one in seeds)
-    _expect(
-        whole and len(set(seeds)) == len(seeds) >= FEWEST_SEEDS,
-        f"at least {FEWEST_SEEDS} different seeds",
-        given.seeds,
-        "The unit of a study is the training run: one run of an arm cannot be told from chance. Reviewers want 5.",
-    )
-    for key in ("sets", "starts", "arms"):
-        named = getattr(given, key)
-        fits = isinstance(named, Mapping) and all(isinstance(one, Mapping) for one in named.values())
-        _expect(fits, f"names with a mapping each for {key}", named, "See configs/study/ for files.")
-    for name in (given.name, *given.sets, *given.starts, *given.arms):
-        fits = _FILE_NAME.fullmatch(str(name)) is not None
-        _expect(fits, "a name of letters, digits, `_`, `.` and single hyphens", name, "Files are called by it.")
-    for key, legal in (("equivalence", SHARE), ("checkpoints", Interval(1)), ("batch_size", Interval(1))):
-        check_number(key, getattr(given, key), legal)
-    check_word("reference", given.reference, given.arms)
-    primary = [given.primary] if isinstance(given.primary, Mapping) else given.primary
-    _expect(
-        isinstance(primary, list) and all({*one} == {"metric", "set"} for one in primary),
-        "metrics with their sets for primary",
-        given.primary,
-        "Write [{metric: f1_50, set: test}]: declared before the runs, so that nobody can choose them by their result.",
-    )
-    for one in primary:
-        check_word("metric", one["metric"], RULERS)
-        check_word("set", one["set"], given.sets)
-    train = _settings(given.train, given)
+    for name in (*stated.sets, *stated.starts, *stated.arms):
+        _check_file_name(name)
+    check_word("reference", stated.reference, stated.arms)
+    seeds = _seeds(stated.seeds)
+    train = _settings(stated.train, stated)
     steps = train.get("max_steps")
     _expect(
-        isinstance(steps, int) and steps > 0 and steps % given.checkpoints == 0,
-        f"a multiple of checkpoints, {given.checkpoints}, for max_steps in train",
+        isinstance(steps, int) and steps > 0 and steps % stated.checkpoints == 0,
+        f"a multiple of checkpoints, {stated.checkpoints}, for max_steps in train",
         steps,
         "Every run has this budget, and its checkpoints are measured at equal distances.",
     )
+    starts: dict[str, InitialCheckpoint] = {}
+    for kind, start in stated.starts.items():
+        starts |= {checkpoint.name: checkpoint for checkpoint in _starts(kind, start, seeds, stated, starts)}
     plan: Plan = replace(
-        given,
-        primary=tuple(Measure(one["metric"], one["set"]) for one in primary),
+        stated,
+        primary=_primary(stated.primary, stated.sets, stated.starts),
         seeds=seeds,
-        sets=tuple(_set(name, one, given.dataset) for name, one in given.sets.items()),
+        sets=tuple(_image_set(name, image_set, stated.dataset) for name, image_set in stated.sets.items()),
         train=train,
-        starts={one.name: one for kind, of in given.starts.items() for one in _starts(kind, of, seeds, given)},
+        starts=starts,
     )
     runs = tuple(run for seed in seeds for name, arm in plan.arms.items() for run in _runs(name, arm, seed, plan))
     _check_configs(runs, plan, elsewhere)
-    taught = [*(run.config for run in runs), *(one.sft for one in plan.starts.values() if one.sft is not None)]
-    for dataset, split in {(one.get("dataset"), one.get("train_split", TRAIN)) for one in taught}:
-        for one in plan.sets:
-            # However dataset and split are spelt.
-            place, splits = Path(str(dataset)).resolve(), {split_name(split), split_name(one.split)}
-            _expect(
-                Path(one.dataset).resolve() != place or (len(splits) > 1 and ALL not in splits),
-                f"a split that no run is trained on for set {one.name}",
-                one.split,
-                "Measure on another one.",
-            )
+    _check_splits(runs, plan)
     return replace(plan, runs=runs)
 
 
-def _set(name: str, one: Mapping[str, Any], dataset: str | None) -> ImageSet:
-    made = _made(ImageSet, {"name": name, "dataset": dataset, **one}, place=f"set {name}")
-    changes = made.changes
+def _seeds(stated: Any) -> list[int]:
+    seeds = list(range(stated)) if isinstance(stated, int) else stated
+    _expect(
+        isinstance(seeds, list)
+        and all(isinstance(seed, int) for seed in seeds)
+        and len(set(seeds)) == len(seeds) >= FEWEST_SEEDS,
+        f"at least {FEWEST_SEEDS} different seeds",
+        stated,
+        "The unit of a study is the training run: one run of an arm cannot be told from chance. Reviewers want 5.",
+    )
+    return seeds
+
+
+def _primary(stated: Any, sets: Collection[str], starts: Collection[str]) -> tuple[Primary, ...]:
+    entries = [stated] if isinstance(stated, Mapping) else stated
+    _expect(
+        isinstance(entries, list) and all({*entry} - {"start"} == {"metric", "set"} for entry in entries),
+        "metrics with their sets for primary",
+        stated,
+        "Write [{metric: f1_50, set: test}]: declared before the runs, so that nobody can choose them by their result.",
+    )
+    for entry in entries:
+        check_word("metric", entry["metric"], METRICS)
+        check_word("set", entry["set"], sets)
+        check_word("start", entry.get("start", next(iter(starts))), starts)
+    primary = tuple(Primary(Measure(entry["metric"], entry["set"]), entry.get("start")) for entry in entries)
+    undecided = [start for start in starts if not any(metric.start in (None, start) for metric in primary)]
+    _expect(not undecided, f"a primary metric for start {', '.join(undecided)}", stated, "Declare one.")
+    return primary
+
+
+def _image_set(name: str, stated: Mapping[str, Any], dataset: str | None) -> ImageSet:
+    image_set = _checked(ImageSet, {"name": name, "dataset": dataset, **stated}, place=f"set {name}")
+    changes = image_set.changes
     _expect(
         isinstance(changes, Mapping) and set(changes) <= set(CORRUPTIONS) and set(changes.values()) <= set(STRENGTHS),
         f"strengths of {STRENGTHS[0]} to {STRENGTHS[-1]} of {', '.join(CORRUPTIONS)} for changes of set {name}",
         changes,
         "Write {window_level: 3, crop: 3}.",
     )
-    if made.images is not None:
-        check_number(f"images of set {name}", made.images, Interval(1))
-    _expect(made.dataset is not None, f"a dataset for set {name}", None, "Name images not trained on.")
-    return made
+    _expect(image_set.dataset is not None, f"a dataset for set {name}", None, "Name images not trained on.")
+    return image_set
 
 
-def _starts(kind: str, one: Mapping[str, Any], seeds: Sequence[int], plan: Plan) -> Iterator[InitialCheckpoint]:
-    several, taught = one.get("checkpoints"), one.get(SFT)
-    given = {key: value for key, value in one.items() if key != "checkpoints"}
-    made = _made(InitialCheckpoint, {SFT: None, **given, "name": kind, "kind": kind}, place=f"start {kind}")
-    if taught is not None:
-        _refuse_ours([key for key in taught if key != "seed"], f"start {kind}")
-        made = replace(made, sft=_without_none({**_settings(taught, plan), "save_strategy": "no"}))
-    if several is None:
-        yield made
-    else:
-        _expect(taught is not None, f"sft for start {kind}", None, "Only a checkpoint that is taught has a seed.")
-        check_number(f"checkpoints of start {kind}", several, Interval(2, len(seeds)))
-        then = "Every checkpoint gets as many runs of an arm."
-        _expect(len(seeds) % several == 0, f"a divisor of {len(seeds)} seeds for checkpoints of {kind}", several, then)
-        for seed in seeds[:several]:
-            yield replace(made, name=f"{kind}.{seed}", sft={**(made.sft or {}), "seed": seed})
+def _starts(
+    kind: str, stated: Mapping[str, Any], seeds: Sequence[int], plan: Plan, earlier: Mapping[str, InitialCheckpoint]
+) -> Iterator[InitialCheckpoint]:
+    """The initial checkpoints of a kind: one, or one for each of several seeds."""
+    number, sft = stated.get("checkpoints"), stated.get(SFT)
+    keys = {key: value for key, value in stated.items() if key != "checkpoints"}
+    start = _checked(
+        InitialCheckpoint, {SFT: None, **keys, "name": kind, "kind": kind}, "parent", place=f"start {kind}"
+    )
+    if sft is not None:
+        _refuse_options([key for key in sft if key != "seed"], f"start {kind}")
+        start = replace(start, sft=_without_none({**_settings(sft, plan), "save_strategy": "no"}))
+    parents = [checkpoint.name for checkpoint in earlier.values() if checkpoint.kind == start.model]
+    _expect(not parents or sft is not None, f"sft for start {kind}", None, f"It is taught on from {start.model}.")
+    if number is None:
+        yield replace(start, parent=parents[0] if parents else None)
+        return
+    _expect(sft is not None, f"sft for start {kind}", None, "Only a checkpoint that is taught has a seed.")
+    check_number(f"checkpoints of start {kind}", number, Interval(2, len(seeds)))
+    advice = "Every checkpoint gets as many runs of an arm."
+    _expect(len(seeds) % number == 0, f"a divisor of {len(seeds)} seeds for checkpoints of {kind}", number, advice)
+    for place, seed in enumerate(seeds[:number]):
+        parent = parents[place % len(parents)] if parents else None
+        yield replace(start, name=f"{kind}.{seed}", sft={**(start.sft or {}), "seed": seed}, parent=parent)
 
 
 def _runs(name: str, arm: Mapping[str, Any], seed: int, plan: Plan) -> Iterator[Run]:
@@ -289,27 +314,29 @@ def _runs(name: str, arm: Mapping[str, Any], seed: int, plan: Plan) -> Iterator[
     are about equally long, so equal numbers are equal numbers of tokens learned from.
     """
     place, kind = f"arm {name}", SFT if SFT in arm else GRPO
-    own = {key: value for key, value in arm.items() if key not in _ARM_KEYS}
-    _refuse_ours({**own, **arm.get(SFT, {})}, place, (*_OURS, "max_steps"))
+    overrides = {key: value for key, value in arm.items() if key not in _ARM_KEYS}
+    _refuse_options({**overrides, **arm.get(SFT, {})}, place, (*_STUDY_OPTIONS, "max_steps"))
     steps = plan.train["max_steps"]
     if kind == SFT:
-        _expect(not own, f"nothing beside sft in {place}", list(own), "Write it into sft.")
+        _expect(not overrides, f"nothing beside sft in {place}", list(overrides), "Write it into sft.")
         config = _settings(arm[SFT], plan)
-        per_step, budget = (sequences_a_step(one, plan.processes) for one in (config, plan.train))
+        per_step, budget = sequences_a_step(config, plan.processes), sequences_a_step(plan.train, plan.processes)
         total = round(steps * budget / per_step / plan.checkpoints) * plan.checkpoints
-        then = "Lower per_device_train_batch_size."
-        _expect(total > 0, f"batches small enough for {plan.checkpoints} steps of {place}", per_step, then)
+        advice = "Lower per_device_train_batch_size."
+        _expect(total > 0, f"batches small enough for {plan.checkpoints} steps of {place}", per_step, advice)
         # As many points of its curve as are kept.
         config["logging_steps"] = max(1, total // POINTS)
     else:
-        # Parameters of the file are of its own reward.
-        base = {key: value for key, value in plan.train.items() if key != "reward_kwargs" or "reward" not in own}
-        config, total = {**base, **own}, steps
-    saved = {"save_strategy": "steps", "save_steps": total // plan.checkpoints}
-    starts = arm.get("starts", list(dict.fromkeys(start.kind for start in plan.starts.values())))
-    for of in [starts] if isinstance(starts, str) else starts:
-        check_word(f"starts of {place}", of, [start.kind for start in plan.starts.values()])
-        checkpoints = [start.name for start in plan.starts.values() if start.kind == of]
+        # Parameters of the file are of the file's reward.
+        is_other = "reward" in overrides
+        base = {key: value for key, value in plan.train.items() if not (is_other and key == "reward_kwargs")}
+        config, total = {**base, **overrides}, steps
+    saving = {"save_strategy": "steps", "save_steps": total // plan.checkpoints}
+    kinds = list(dict.fromkeys(start.kind for start in plan.starts.values()))
+    stated = arm.get("starts", kinds)
+    for start_kind in [stated] if isinstance(stated, str) else stated:
+        check_word(f"starts of {place}", start_kind, kinds)
+        checkpoints = [start.name for start in plan.starts.values() if start.kind == start_kind]
         yield Run(
             arm=name,
             # Several of a kind take turns.
@@ -317,7 +344,7 @@ def _runs(name: str, arm: Mapping[str, Any], seed: int, plan: Plan) -> Iterator[
             seed=seed,
             role=CONTROL if arm.get("control", kind == SFT) else ARM,
             kind=kind,
-            config=_without_none({**config, "max_steps": total, "seed": seed, **saved}),
+            config=_without_none({**config, "max_steps": total, "seed": seed, **saving}),
             equivalent=steps / total,
         )
 
@@ -327,10 +354,10 @@ def _check_configs(runs: Sequence[Run], plan: Plan, elsewhere: bool) -> None:
     from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
 
     # Seeds differ in nothing that could be wrong.
-    asked = {f"arm {run.arm}": (run.kind, run.config) for run in runs}
-    asked |= {f"start {one.name}": (SFT, one.sft) for one in plan.starts.values() if one.sft is not None}
+    configs = {f"arm {run.arm}": (run.kind, run.config) for run in runs}
+    configs |= {f"start {start.name}": (SFT, start.sft) for start in plan.starts.values() if start.sft is not None}
     paths = {"output_dir": "runs/study", "model_name_or_path": "start"}
-    for place, (kind, config) in asked.items():
+    for place, (kind, config) in configs.items():
         parse = parse_sft_arguments if kind == SFT else parse_grpo_arguments
         try:
             parse([], {**config, **paths, **(_WITHOUT_GPU if elsewhere else {})})
@@ -338,13 +365,29 @@ def _check_configs(runs: Sequence[Run], plan: Plan, elsewhere: bool) -> None:
             raise ValueError(f"{place}: {error}") from error
 
 
-def _settings(one: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
-    """What the file of `config` says, overridden by what stands beside it."""
-    base = read_config(one["config"]) if "config" in one else {}
-    named = {"dataset": plan.dataset} if plan.dataset is not None else {}
+def _check_splits(runs: Sequence[Run], plan: Plan) -> None:
+    """Refuse to measure on images that a run, or an initial checkpoint, is trained on."""
+    configs = [run.config for run in runs] + [start.sft for start in plan.starts.values() if start.sft is not None]
+    for dataset, split in {(config.get("dataset"), config.get("train_split", TRAIN)) for config in configs}:
+        for image_set in plan.sets:
+            # However dataset and split are spelled.
+            is_other_dataset = Path(image_set.dataset).resolve() != Path(str(dataset)).resolve()
+            splits = {split_name(split), split_name(image_set.split)}
+            _expect(
+                is_other_dataset or (len(splits) > 1 and ALL not in splits),
+                f"a split that no run is trained on for set {image_set.name}",
+                image_set.split,
+                "Measure on another one.",
+            )
+
+
+def _settings(stated: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
+    """The options of the file of `config`, overridden by the others."""
+    base = read_config(stated["config"]) if "config" in stated else {}
     # The study saves what it measures, where it wants it.
-    taken = {name: value for name, value in base.items() if name not in _OURS or name == "seed"}
-    return {**taken, **named, **{name: value for name, value in one.items() if name != "config"}}
+    base = {name: value for name, value in base.items() if name not in _STUDY_OPTIONS or name == "seed"}
+    dataset = {"dataset": plan.dataset} if plan.dataset is not None else {}
+    return {**base, **dataset, **{name: value for name, value in stated.items() if name != "config"}}
 
 
 def _without_none(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -361,25 +404,43 @@ def sequences_a_step(config: Mapping[str, Any], processes: int) -> int:
     return batch * int(config.get("gradient_accumulation_steps", 1)) * processes
 
 
-def _refuse_ours(given: Collection[str], place: str, ours: Sequence[str] = _OURS) -> None:
-    for name in ours:
-        _expect(name not in given, f"no {name} in {place}", name, "The study decides it: leave it out.")
+def _refuse_options(keys: Collection[str], place: str, options: Sequence[str] = _STUDY_OPTIONS) -> None:
+    for name in options:
+        _expect(name not in keys, f"no {name} in {place}", name, "The study decides it: leave it out.")
 
 
-def _expect(right: bool, what: str, got: object, then: str) -> None:
-    if not right:
-        raise ValueError(f"Expected {what}, got {got!r:.200}. {then}")
+def _expect(condition: bool, expected: str, value: object, advice: str) -> None:
+    if not condition:
+        raise ValueError(f"Expected {expected}, got {value!r:.200}. {advice}")
 
 
-def _made(form: type[_Made], given: Mapping[str, Any], *ours: str, place: str = "the study") -> _Made:
-    """A part of the YAML, whose keys are the fields of its form."""
-    keys = [one.name for one in fields(form) if one.name not in ours]  # type: ignore[arg-type]
-    unknown = [key for key in given if key not in keys]
+def _check_file_name(name: object) -> None:
+    is_name = _FILE_NAME.fullmatch(str(name)) is not None
+    _expect(is_name, "a name of letters, digits, `_`, `.` and single hyphens", name, "Files are called by it.")
+
+
+def _checked(form: type[_Form], stated: Mapping[str, Any], *internal: str, place: str = "the study") -> _Form:
+    """A part of the YAML, whose keys are the fields of its form, with the legal values beside them."""
+    options = [option for option in fields(form) if option.name not in internal]  # type: ignore[arg-type]
+    keys = [option.name for option in options]
+    unknown = [key for key in stated if key not in keys]
     _expect(not unknown, f"keys of {place}", ", ".join(map(str, unknown)), "docs/run_a_study.md has them.")
+    for option in options:
+        legal, value = option.metadata.get("legal"), stated.get(option.name)
+        if legal is None or (option.name not in stated or (value is None and option.default is None)):
+            continue
+        if isinstance(legal, Interval):
+            check_number(option.name if place == "the study" else f"{option.name} of {place}", value, legal)
+        elif legal == _NAME:
+            _check_file_name(value)
+        else:
+            is_mapping = isinstance(value, Mapping) and all(isinstance(entry, Mapping) for entry in value.values())
+            expected = f"names with a mapping each for {option.name}"
+            _expect(is_mapping, expected, value, "See configs/study/ for files.")
     try:
-        return form(**given)
+        return form(**stated)
     except TypeError as error:
-        # Which keys are missing.
+        # The error names the missing keys.
         raise ValueError(f"{place}: {error}.") from error
 
 
@@ -403,11 +464,11 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fingerprint_of_start(start: InitialCheckpoint) -> str:
-    """A digest of the weights that are given, or of the recipe that makes them; of a name on the hub, the name."""
+    """A digest of the given weights, or of the recipe that makes them; of a name on the hub, the name."""
     from grounding_rewards.models.load import digest_of_weights
 
     place = find_shipped(start.model)
-    weights = digest_of_weights(place) if Path(place).is_dir() else start.model
+    weights = digest_of_weights(place) if Path(place).is_dir() else start.parent or start.model
     return fingerprint(weights, None if start.sft is None else settings_of(start.sft))
 
 
@@ -416,8 +477,9 @@ def fingerprint_of_run(plan: Plan, run: Run) -> str:
 
     Neither other runs nor the metrics enter it, so that arms and seeds can be added.
     """
-    sets = [vars(one) for one in plan.sets]
-    return fingerprint(run.kind, settings_of(run.config), fingerprint_of_start(plan.starts[run.start]), sets)
+    sets = [vars(image_set) for image_set in plan.sets]
+    start, *parents = (fingerprint_of_start(plan.starts[name]) for name in reversed(plan.with_parents([run.start])))
+    return fingerprint(run.kind, settings_of(run.config), start, sets, *parents)
 
 
 def claim_folder(folder: Folder, plan: Plan) -> None:
@@ -428,44 +490,49 @@ def claim_folder(folder: Folder, plan: Plan) -> None:
     Raises:
         ValueError: the folder holds results that are not this plan's; says which, and what differs.
     """
-    now = _written(plan)
-    before = read_yaml(folder.plan) if folder.plan.is_file() else {}
-    finished = [path.stem for path in folder.result("").parent.glob("*.json")]
-    then = f"Give the same again, or another folder than {str(folder.root)!r} with --out."
-    if before or finished:
-        settled = {"name": "name", "declared": "primary metrics, margin and reference", "sets": "sets"}
-        for key in settled if finished else ("name",):
-            what = f"the {settled[key]} that the study in the folder was started with, {before.get(key)!r}"
-            _expect(before.get(key) == now[key], what, now[key], then)
+    resolved = _as_yaml(plan)
+    earlier = read_yaml(folder.plan) if folder.plan.is_file() else {}
+    finished = list(folder.results())
+    advice = f"Give the same again, or another folder than {str(folder.root)!r} with --out."
+    if earlier or finished:
+        fixed_keys = {"name": "name", "declared": "primary metrics, margin and reference", "sets": "sets"}
+        for key in fixed_keys if finished else ("name",):
+            expected = f"the {fixed_keys[key]} that the study in the folder was started with, {earlier.get(key)!r}"
+            _expect(earlier.get(key) == resolved[key], expected, resolved[key], advice)
     for name in finished:
-        had, have = ({**content["runs"]}.get(name) for content in (before, now))
-        _expect(have is not None, f"every run that the folder holds in the YAML too, {name} among them", None, then)
-        if had != have:
-            check_settings(name, _settings_of_arm(name, before), _settings_of_arm(name, now), then)
-            check_settings(name, {"start": had}, {"start": have}, then, digests=["start"])
-    write_whole(folder.plan, yaml.safe_dump(now, sort_keys=False, allow_unicode=True))
+        before, now = ({**content["runs"]}.get(name) for content in (earlier, resolved))
+        _expect(now is not None, f"every run that the folder holds in the YAML too, {name} among them", None, advice)
+        if before != now:
+            check_settings(name, _settings_of_arm(name, earlier), _settings_of_arm(name, resolved), advice)
+            check_settings(name, {"start": before}, {"start": now}, advice, digests=["start"])
+    write_whole(folder.plan, yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True))
 
 
-def _written(plan: Plan) -> dict[str, Any]:
+def _as_yaml(plan: Plan) -> dict[str, Any]:
     """The plan as study.yaml holds it."""
     arms: dict[str, Any] = {}
     for run in plan.runs:
         arm = arms.setdefault(f"{run.start}--{run.arm}", {"arm": run.arm, "start": run.start, "role": run.role})
         arm |= {"kind": run.kind, "reward": run.reward}
         arm["settings"] = {key: value for key, value in settings_of(run.config).items() if key != "seed"}
+    primary = [
+        _without_none({"metric": measure.metric, "set": measure.on, "start": start}) for measure, start in plan.primary
+    ]
     content = {
         "schema": SCHEMA,
         "name": plan.name,
-        "declared": {
-            "primary": [{"metric": one.metric, "set": one.on} for one in plan.primary],
-            "equivalence": plan.equivalence,
-            "reference": plan.reference,
-        },
+        "declared": {"primary": primary, "equivalence": plan.equivalence, "reference": plan.reference},
         "checkpoints": plan.checkpoints,
-        "sets": {one.name: {key: value for key, value in vars(one).items() if key != "name"} for one in plan.sets},
+        "sets": {
+            image_set.name: {key: value for key, value in vars(image_set).items() if key != "name"}
+            for image_set in plan.sets
+        },
         "starts": {
-            one.name: {"model": one.model, "sft": one.sft, "kind": one.kind, "fingerprint": fingerprint_of_start(one)}
-            for one in plan.starts.values()
+            start.name: {
+                **{"model": start.parent or start.model, "sft": start.sft, "kind": start.kind},
+                "fingerprint": fingerprint_of_start(start),
+            }
+            for start in plan.starts.values()
         },
         "arms": list(arms.values()),
         "runs": {run.name: fingerprint_of_run(plan, run) for run in plan.runs},
@@ -476,4 +543,4 @@ def _written(plan: Plan) -> dict[str, Any]:
 
 def _settings_of_arm(run: str, content: Mapping[str, Any]) -> dict[str, Any]:
     start, arm, _ = run.split("--")
-    return next(one["settings"] for one in content["arms"] if (one["start"], one["arm"]) == (start, arm))
+    return next(entry["settings"] for entry in content["arms"] if (entry["start"], entry["arm"]) == (start, arm))

@@ -1,63 +1,78 @@
-"""The folder of a study: what is where, and all of it read again, on any machine, without a training.
+"""The folder of a study: where its files are, and reading them.
 
-study.yaml                      the plan as it was resolved, with a fingerprint per run
-images.json                     references of the sets that every model is measured on
-starts/<start>.json             answers of an initial checkpoint on all sets
-results/<start>--<arm>--seed<k>.json   what a run did and answered
-runs/, made/, logs/, locks/     trainings, checkpoints that were taught, what programs printed; not needed afterwards
+study.yaml                  the study as it was resolved, with a fingerprint of each run
+images.json                 the references of the sets
+starts/NAME.json.gz         the completions of each initial checkpoint
+results/RUN.json.gz         a finished run: reward, compute, log, completions and metrics of its checkpoints
+runs/, made/, logs/         unfinished runs, taught checkpoints, output of programs; not needed for the report
+
+Files without `.gz` are read too.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.common.text_files import read_yaml
 
-#: Of the files in `results/`.
+#: Version of the files.
 SCHEMA = 1
-#: Seeds of an arm at least: the spread between runs cannot be seen in one.
+#: Runs that an arm needs: the spread between runs cannot be seen in one.
 FEWEST_SEEDS = 2
-
+#: Roles of arms.
 ARM, CONTROL = "arm", "control"
 
-#: What a model answered: by set a text for each image, in the order of the set's images.
-Answers = Mapping[str, Sequence[str]]
+#: By set the completion to each of its images.
+Completions = Mapping[str, Sequence[str]]
 
 
 class Folder:
-    """Paths in the folder of a study."""
+    """Paths of a study's files.
+
+    Args:
+        root: the folder of the study.
+    """
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
-        self.plan, self.images = self.root / "study.yaml", self.root / "images.json"
+        self.plan = self.root / "study.yaml"
+        self.images = self.root / "images.json"
 
     def result(self, run: str) -> Path:
-        """What a run did and answered."""
-        return self.root / "results" / f"{run}.json"
+        """Path of a run's result."""
+        return _existing(self.root / "results" / f"{run}.json.gz")
 
-    def answers_of_start(self, start: str) -> Path:
-        """What an initial checkpoint answered."""
-        return self.root / "starts" / f"{start}.json"
+    def results(self) -> dict[str, Path]:
+        """Paths of all results by the name of the run."""
+        paths = sorted((self.root / "results").glob("*.json*"))
+        return {path.name.partition(".json")[0]: path for path in paths if path.suffix in (".json", ".gz")}
+
+    def start(self, start: str) -> Path:
+        """Path of an initial checkpoint's completions."""
+        return _existing(self.root / "starts" / f"{start}.json.gz")
 
     def training(self, run: str) -> Path:
-        """The training of a run, which is removed when it is measured."""
+        """Folder of a run's training, which is removed after the run is measured."""
         return self.root / "runs" / run
 
     def made(self, start: str) -> Path:
-        """The training that made an initial checkpoint."""
+        """Folder of the training that makes an initial checkpoint."""
         return self.root / "made" / start
 
     def log(self, name: str) -> Path:
-        """What the programs of a run printed."""
+        """Path of the output of a run's programs."""
         return self.root / "logs" / f"{name}.log"
 
-    def lock(self, name: str) -> Path:
-        """Held while a run or an initial checkpoint is at work."""
-        return self.root / "locks" / name
+
+def _existing(path: Path) -> Path:
+    uncompressed = path.with_suffix("")
+    return uncompressed if uncompressed.is_file() else path
 
 
 class ArmKey(NamedTuple):
@@ -68,10 +83,20 @@ class ArmKey(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """A metric, one of :data:`grounding_rewards.study.rulers.RULERS`, on a set of images."""
+    """A metric, one of :data:`grounding_rewards.study.analysis.METRICS`, on a set of images."""
 
     metric: str
     on: str
+
+
+class Primary(NamedTuple):
+    """A metric that decides, declared before the first run.
+
+    start: the kind of initial checkpoints for which it decides; None for all. p is adjusted over those that share it.
+    """
+
+    measure: Measure
+    start: str | None = None
 
 
 @dataclass(frozen=True)
@@ -85,9 +110,9 @@ class StudyRun:
         role: :data:`ARM` or :data:`CONTROL`.
         reward: name, kwargs and weights of the reward; None for a supervised run.
         box_format: in which the model writes boxes; None where the images say.
-        compute: what it cost: seconds, steps, completions, tokens.
+        compute: seconds, steps, completions, tokens.
         curve: metrics of the training log by name, with `step`.
-        checkpoints: answers by step; the last is the trained model.
+        checkpoints: completions by step; the last is the trained model.
     """
 
     arm: ArmKey
@@ -98,7 +123,12 @@ class StudyRun:
     box_format: Any
     compute: Mapping[str, float]
     curve: Mapping[str, Sequence[float | None]]
-    checkpoints: Mapping[int, Answers]
+    checkpoints: Mapping[int, Completions]
+
+    @property
+    def last_step(self) -> int:
+        """Step of the trained model."""
+        return max(self.checkpoints)
 
 
 @dataclass(frozen=True)
@@ -107,28 +137,37 @@ class Study:
 
     Attributes:
         name: of the study.
-        primary: the metrics that decide, declared before the first run, as the next two.
+        declared: the metrics that decide, declared before the first run, as the next two.
         reference: the arm that the others are compared with, from each kind of initial checkpoint.
-        equivalence: differences up to this matter to nobody.
+        equivalence: differences up to this are too small to matter.
         sets: by name the images, a row each, as rewards take them.
-        starts: by kind and name what each initial checkpoint answered; several of a kind, taught with one seed each.
+        starts: by kind and name the completions of each initial checkpoint; several of a kind have a seed each.
         arms: with their runs by seed, in the order of the plan; those of enough runs.
-        missing: what was planned and has no result: runs, and arms of too few.
+        missing: names of planned runs without a result, and of arms with too few runs.
     """
 
     name: str
-    primary: tuple[Measure, ...]
+    declared: tuple[Primary, ...]
     reference: str
     equivalence: float
     sets: Mapping[str, tuple[Mapping[str, Any], ...]]
-    starts: Mapping[str, Mapping[str, Answers]]
+    starts: Mapping[str, Mapping[str, Completions]]
     arms: Mapping[ArmKey, tuple[StudyRun, ...]]
     missing: tuple[str, ...]
 
     @property
     def box_format(self) -> Any:
-        """In which all models write boxes."""
+        """The format in which all models write boxes."""
         return next(iter(self.arms.values()))[0].box_format
+
+    @property
+    def primary(self) -> tuple[Measure, ...]:
+        """The metrics that decide, for any kind of initial checkpoint."""
+        return tuple(dict.fromkeys(primary.measure for primary in self.declared))
+
+    def primary_of(self, start: str) -> tuple[Measure, ...]:
+        """The metrics that decide for one kind of initial checkpoints."""
+        return tuple(primary.measure for primary in self.declared if primary.start in (None, start))
 
 
 def read_study(root: str | Path, *, fewest: int = FEWEST_SEEDS) -> Study:
@@ -139,8 +178,8 @@ def read_study(root: str | Path, *, fewest: int = FEWEST_SEEDS) -> Study:
         fewest: runs of an arm; others are missing. The intervals of an arm of one run are over patients alone.
 
     Raises:
-        ValueError: a file is missing or of another study, answers do not fit the images, the declared metric's set or
-            reference is not there, or no arm has enough runs; names the file and says what to do.
+        ValueError: a file is missing or of another study, completions do not fit the images, the declared metric's set
+            or reference is not there, or no arm has enough runs; names the file and says what to do.
 
     Example:
         >>> read_study("runs/nowhere")  # doctest: +ELLIPSIS
@@ -154,92 +193,110 @@ def read_study(root: str | Path, *, fewest: int = FEWEST_SEEDS) -> Study:
             "Make it with `grounding-rewards study PLAN.yaml`."
         )
     plan = read_yaml(folder.plan)
-    declared = plan["declared"]
-    # A study of one metric, as earlier releases wrote it.
-    of = declared["primary"] if isinstance(declared["primary"], list) else [declared["primary"]]
-    primary = tuple(Measure(one["metric"], one["set"]) for one in of)
     sets = {
         name: tuple({**row, "patient_id": row.get("patient_id", row.get("patient"))} for row in rows)
-        for name, rows in _json(folder.images)["sets"].items()
+        for name, rows in read_json(folder.images)["sets"].items()
     }
-    for one in primary:
-        if one.on not in sets:
-            raise ValueError(
-                f"Expected the images of the declared set {one.on!r} in {str(folder.images)!r}, got "
-                f"{', '.join(sets) or 'no set'}. Let the study measure its starts again."
-            )
+    declared = _declared(plan["declared"]["primary"], sets, folder.images)
     kinds = {name: start.get("kind", name) for name, start in plan["starts"].items()}
-    by_arm: dict[ArmKey, list[StudyRun]] = {ArmKey(kinds[one["start"]], one["arm"]): [] for one in plan["arms"]}
-    paths = sorted(folder.result("").parent.glob("*.json"))
-    for path in paths:
-        run = _run(path, sets, plan["name"], kinds)
-        by_arm.setdefault(run.arm, []).append(run)
-    arms = {key: tuple(sorted(runs, key=lambda run: run.seed)) for key, runs in by_arm.items() if len(runs) >= fewest}
-    for kind in {key.start for key in arms} or {"every start"}:
-        if ArmKey(kind, declared["reference"]) not in arms:
-            raise ValueError(
-                f"Expected {fewest} finished runs of the reference arm {declared['reference']!r} from {kind} in "
-                f"{str(root)!r}, got fewer. Finish them: the other arms are compared with it, and the spread between "
-                "runs cannot be seen in one."
-            )
-    starts: dict[str, dict[str, Answers]] = {}
-    for run in (run for runs in arms.values() for run in runs):
-        of_kind = starts.setdefault(run.arm.start, {})
-        if run.start not in of_kind:
-            path = folder.answers_of_start(run.start)
-            of_kind[run.start] = _answers(_json(path), sets, path)
-    there = {path.stem for path in paths}
+    runs_of_arm: dict[ArmKey, list[StudyRun]] = {ArmKey(kinds[arm["start"]], arm["arm"]): [] for arm in plan["arms"]}
+    results = folder.results()
+    for path in results.values():
+        run = _read_run(path, sets, plan["name"], kinds)
+        runs_of_arm.setdefault(run.arm, []).append(run)
+    arms = {
+        key: tuple(sorted(runs, key=lambda run: run.seed)) for key, runs in runs_of_arm.items() if len(runs) >= fewest
+    }
+    _check_reference(arms, plan["declared"]["reference"], fewest, root)
+    starts: dict[str, dict[str, Completions]] = {}
+    for key, runs in arms.items():
+        for start in dict.fromkeys(run.start for run in runs):
+            path = folder.start(start)
+            starts.setdefault(key.start, {}).setdefault(start, _read_completions(read_json(path), sets, path))
     return Study(
         name=plan["name"],
-        primary=primary,
-        reference=declared["reference"],
-        equivalence=declared.get("equivalence", 0.02),
+        declared=declared,
+        reference=plan["declared"]["reference"],
+        equivalence=plan["declared"].get("equivalence", 0.02),
         sets=sets,
         starts=starts,
         arms=arms,
         missing=(
-            *(name for name in plan["runs"] if name not in there),
-            *(f"enough runs of {key.arm} from {key.start}" for key in by_arm if key not in arms),
+            *(name for name in plan["runs"] if name not in results),
+            *(f"enough runs of {key.arm} from {key.start}" for key in runs_of_arm if key not in arms),
         ),
     )
 
 
-def _run(path: Path, sets: Mapping[str, Sequence[Any]], study: str, kinds: Mapping[str, str]) -> StudyRun:
-    content = _json(path)
+def _declared(primary: Any, sets: Mapping[str, Any], images: Path) -> tuple[Primary, ...]:
+    # A study may declare one metric without a list.
+    entries = primary if isinstance(primary, list) else [primary]
+    for entry in entries:
+        if entry["set"] not in sets:
+            raise ValueError(
+                f"Expected the images of the declared set {entry['set']!r} in {str(images)!r}, got "
+                f"{', '.join(sets) or 'no set'}. Let the study measure its starts again."
+            )
+    return tuple(Primary(Measure(entry["metric"], entry["set"]), entry.get("start")) for entry in entries)
+
+
+def _check_reference(arms: Mapping[ArmKey, Any], reference: str, fewest: int, root: str | Path) -> None:
+    for kind in {key.start for key in arms} or {"every start"}:
+        if ArmKey(kind, reference) not in arms:
+            raise ValueError(
+                f"Expected {fewest} finished runs of the reference arm {reference!r} from {kind} in {str(root)!r}, got "
+                "fewer. Finish them: the other arms are compared with it, and the spread between runs cannot be seen "
+                "in one."
+            )
+
+
+def _read_run(path: Path, sets: Mapping[str, Sequence[Any]], study: str, kinds: Mapping[str, str]) -> StudyRun:
+    content = read_json(path)
     if (content.get("schema"), content.get("study")) != (SCHEMA, study):
         raise ValueError(
             f"Expected a result of the study {study!r} with schema {SCHEMA} in {str(path)!r}, got one of "
             f"{content.get('study')!r} with schema {content.get('schema')!r}. Move it away, and run the study again."
         )
+    checkpoints = {
+        checkpoint["step"]: _read_completions(checkpoint, sets, path) for checkpoint in content["checkpoints"]
+    }
+    fields = ("start", "seed", "role", "reward", "box_format", "compute", "curve")
     return StudyRun(
         arm=ArmKey(kinds[content["start"]], content["arm"]),
-        start=content["start"],
-        seed=content["seed"],
-        role=content["role"],
-        reward=content["reward"],
-        box_format=content["box_format"],
-        compute=content["compute"],
-        curve=content["curve"],
-        checkpoints={one["step"]: _answers(one, sets, path) for one in content["checkpoints"]},
+        checkpoints=checkpoints,
+        **{name: content[name] for name in fields},
     )
 
 
-def _answers(content: Mapping[str, Any], sets: Mapping[str, Sequence[Any]], path: Path) -> Answers:
-    answers = {name: one["answers"] for name, one in content["sets"].items()}
+def _read_completions(content: Mapping[str, Any], sets: Mapping[str, Sequence[Any]], path: Path) -> Completions:
+    completions = {name: entry["answers"] for name, entry in content["sets"].items()}
     for name, images in sets.items():
-        if len(answers.get(name, ())) != len(images):
+        if len(completions.get(name, ())) != len(images):
             raise ValueError(
                 f"Expected {len(images)} answers for the set {name!r} in {str(path)!r}, got "
-                f"{len(answers.get(name, ()))}. It is of other images: remove it and run the study again."
+                f"{len(completions.get(name, ()))}. It is of other images: remove it and run the study again."
             )
-    return answers
+    return completions
 
 
-def _json(path: Path) -> Any:
+def read_json(path: Path) -> Any:
+    """The content of a JSON file of a study, compressed or not.
+
+    Raises:
+        ValueError: it is missing or broken.
+    """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        content = path.read_bytes()
+        return json.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
+    except (OSError, ValueError, EOFError) as error:
         raise ValueError(
             f"Expected a file of the study in {str(path)!r}, got none that can be read ({error}). Copy it from where "
             "the study ran, or remove it and run the study again: what is missing is made."
         ) from error
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a JSON file, compressed if its name ends in `.gz`; equal contents are equal files."""
+    # ASCII escapes can hold the lone surrogates of a text that was cut off.
+    text = (json.dumps(content, separators=(",", ":")) + "\n").encode("ascii")
+    write_whole(path, gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)

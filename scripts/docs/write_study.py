@@ -30,11 +30,10 @@ from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.report.tables import csv_text, markdown_table
 from grounding_rewards.rewards.grounding import get_reward
-from grounding_rewards.study.analysis import NO_SPREAD, REFERENCE, START, ArmFound, StudyResult, find
+from grounding_rewards.study.analysis import METRICS, NO_SPREAD, REFERENCE, START, ArmResult, StudyResult, analyse
 from grounding_rewards.study.plan import GRPO
 from grounding_rewards.study.report import ARMS_NOTE, ROWS, arms_tables, plots, sentences
-from grounding_rewards.study.results import FEWEST_SEEDS, Measure, read_study
-from grounding_rewards.study.rulers import RULERS
+from grounding_rewards.study.results import FEWEST_SEEDS, Folder, Measure, read_json, read_study, write_json
 
 _PAGE = """\
 # Which reward? Studies
@@ -48,7 +47,7 @@ _PAGE = """\
 - **SFT first**, until its validation metric is flat: more of it added 0.08 image dependence to early checkpoints on
   real lungs at random places and 0.03 on drawn images, where R3 and soft_f1 took 0.02 to 0.06.
 - Of checkpoints that answer readably no reward was shown to raise F1@0.5 or image dependence; on drawn images R1 with
-  all boxes tied, R2 to R4 and soft_f1 all left less image dependence than as much SFT.
+  all boxes tied, R2 to R5 and soft_f1 all left less image dependence than as much SFT.
 - **If few boxes reach IoU 0.5**, run `signal`: a lower `iou_threshold` or soft_f1 leaves fewer groups without spread.
 - Nothing ran at 3B.
 
@@ -69,14 +68,14 @@ Yao et al., [arXiv 2511.18676](https://arxiv.org/abs/2511.18676).
 
 The trainings of a study differ in the reward alone. Initial checkpoint, images, steps and settings are the same. Every
 reward is trained several times, beside controls that nobody expects to teach. `grounding-rewards study` does all this
-from [one YAML](run_a_study.md). How often such intervals hold what they should is
-[simulated](metrics.md#how-often-they-are-right).
+from [one YAML](run_a_study.md). Intervals and p are Student's: the unit is the initial checkpoint, and from a single
+one the run. With six checkpoints only differences that are large beside their spread can be shown.
 
 Of placed_lungs, whose plot is above, three things were settled after its first results. The arms beside R3, soft_f1,
-R3_low, sft and blank were added, and so was the early kind of checkpoint. The degrees of freedom of all intervals were
-limited to twice those of the runs, which widens them. Then three more checkpoints of each kind were taught, and one run
-of every arm began at each of them. A new checkpoint tells more than a second run from an old one would: the unit is the
-checkpoint with its seed.
+R3_low, sft and blank were added, and so was the early kind of checkpoint. Then three more checkpoints of each kind were
+taught, and one run of every arm began at each of them. A new checkpoint tells more than a second run from an old one
+would: the unit is the checkpoint. Later still the intervals became Student's over checkpoints alone; before they were
+over checkpoints and patients.
 
 Of the search, all settings were declared at a learning rate of 5e-4. The first run, soft_f1, fell on the validation
 patients, and the others were declared again at 1.5e-4. Other than declared, slow was run twice and sft once.
@@ -154,7 +153,9 @@ def main() -> None:
         (path.parent for path in arguments.studies.glob("*/study.yaml")), key=lambda one: (one.name != FIRST, one.name)
     )
     found = {
-        folder.name: find(read_study(folder, fewest=1 if folder.name in SEARCHES else FEWEST_SEEDS), on_progress=print)
+        folder.name: analyse(
+            read_study(folder, fewest=1 if folder.name in SEARCHES else FEWEST_SEEDS), on_progress=print
+        )
         for folder in folders
     }
     parts = [study_part(found[one.name], one, arguments.output.parent) for one in folders]
@@ -175,41 +176,38 @@ def main() -> None:
 
 
 def keep(study: Path, into: Path, arms: Sequence[str] | None) -> None:
-    """Copy what a report is made of: last answers to the sets of primary metrics, and the curves that are shown."""
+    """Copy what a report is made of: last completions to the sets of primary metrics, and the curves that are shown."""
     plan = yaml.safe_load((study / "study.yaml").read_text(encoding="utf-8"))
-    results = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((study / "results").glob("*.json"))]
-    results = [one for one in results if arms is None or one["arm"] in arms]
-    # Settings of arms that nobody ran are in the YAML of the study.
-    there = {(one["start"], one["arm"]) for one in results}
-    plan["arms"] = [one for one in plan["arms"] if (one["start"], one["arm"]) in there]
-    made = {f"{one['start']}--{one['arm']}--seed{one['seed']}" for one in results}
-    plan["runs"] = {name: mark for name, mark in plan["runs"].items() if name in made}
-    write_whole(into / "study.yaml", yaml.safe_dump(plan, sort_keys=False, allow_unicode=True))
-    decide = {one["set"] for one in plan["declared"]["primary"]}
-    images = json.loads((study / "images.json").read_text(encoding="utf-8"))["sets"]
-    parted = {"sets": {name: rows for name, rows in images.items() if name in decide}, "others": images}
-    for name in decide:
-        del images[name]
-    write_whole(into / "images.json", json.dumps(parted, separators=(",", ":")) + "\n")
+    source, target = Folder(study), Folder(into)
+    results = {name: read_json(path) for name, path in source.results().items()}
+    results = {name: result for name, result in results.items() if arms is None or result["arm"] in arms}
+    # Settings of arms that were never run are in the YAML of the study.
+    keys = {(result["start"], result["arm"]) for result in results.values()}
+    plan["arms"] = [arm for arm in plan["arms"] if (arm["start"], arm["arm"]) in keys]
+    plan["runs"] = {name: mark for name, mark in plan["runs"].items() if name in results}
+    write_whole(target.plan, yaml.safe_dump(plan, sort_keys=False, allow_unicode=True))
+    decisive = {primary["set"] for primary in plan["declared"]["primary"]}
+    images = read_json(source.images)["sets"]
+    kept = {name: rows for name, rows in images.items() if name in decisive}
+    write_json(target.images, {"sets": kept, "others": {name: images[name] for name in images if name not in kept}})
 
-    def answered(one: dict[str, Any]) -> dict[str, Any]:
-        return {**one, "sets": {name: of for name, of in one["sets"].items() if name in decide}}
+    def decisive_sets(checkpoint: dict[str, Any]) -> dict[str, Any]:
+        return {**checkpoint, "sets": {name: entry for name, entry in checkpoint["sets"].items() if name in decisive}}
 
-    for path in (study / "starts").glob("*.json"):
-        start = answered(json.loads(path.read_text(encoding="utf-8")))
-        write_whole(into / "starts" / path.name, json.dumps(start, separators=(",", ":")) + "\n")
-    for one in results:
-        curve = {name: one["curve"][name] for name in ("step", "reward", "loss", NO_SPREAD) if name in one["curve"]}
-        kept = {**one, "checkpoints": [answered(one["checkpoints"][-1])], "curve": curve}
-        file = into / "results" / f"{one['start']}--{one['arm']}--seed{one['seed']}.json"
-        write_whole(file, json.dumps(kept, separators=(",", ":")) + "\n")
+    for name in plan["starts"]:
+        if source.start(name).is_file():
+            write_json(target.start(name), decisive_sets(read_json(source.start(name))))
+    for name, result in results.items():
+        curve = {key: result["curve"][key] for key in ("step", "reward", "loss", NO_SPREAD) if key in result["curve"]}
+        last = decisive_sets(result["checkpoints"][-1])
+        write_json(target.result(name), {**result, "checkpoints": [last], "curve": curve})
 
 
 def first_screen(found: StudyResult, folder: Path) -> str:
     """One paragraph, one plot, and one table of at most eight rows."""
     others = json.loads((folder / "images.json").read_text(encoding="utf-8"))["others"]["second_reader"]
     study, primary = found.study, found.study.primary
-    names = " and ".join(RULERS[one.metric].heading for one in primary)
+    names = " and ".join(METRICS[one.metric].heading for one in primary)
     checkpoints = " and ".join(f"{len(of)} {kind}" for kind, of in study.starts.items())
     gained = dict.fromkeys(arm.key.arm for arm in found.arms if gains(arm, primary))
     changed = {
@@ -227,7 +225,7 @@ def first_screen(found: StudyResult, folder: Path) -> str:
         f"of {sum(len(arm.seeds) for arm in found.arms)} runs: a model of {parameters()} parameters, real lungs at "
         "random places. It can show only large differences."
     )
-    header = ["", *(f"{kind}: {RULERS[one.metric].heading}" for kind in found.starts for one in primary)]
+    header = ["", *(f"{kind}: {METRICS[one.metric].heading}" for kind in found.starts for one in primary)]
     rows = [["checkpoint", *(format_value(metrics[one].value) for metrics in found.starts.values() for one in primary)]]
     for name, told in _SHOWN.items():
         of_kind = [next((arm for arm in found.of_start(kind) if arm.key.arm == name), None) for kind in found.starts]
@@ -236,7 +234,7 @@ def first_screen(found: StudyResult, folder: Path) -> str:
     note = (
         "First row: F1@0.5, and [image dependence](metrics.md#image-dependence), which is mean IoU less what the same "
         "answers reach on other images. Below it: changes since the checkpoint, with 95 % intervals over checkpoints "
-        f"with their seeds and patients. \\*: differs from {study.reference}: interval without 0, p < {LEVEL:g} after "
+        f"(Student's t). \\*: differs from {study.reference}: interval without 0, p < {LEVEL:g} after "
         f"Holm for {found.family} comparisons.\n\n"
         f"One run of an arm began at each of {checkpoints} checkpoints. Saturated: after all of SFT. Early: SFT "
         "was stopped where F1@0.5 was at most half as high. "
@@ -257,7 +255,7 @@ def from_new_squares(found: StudyResult) -> str:
     return (
         f"[Checkpoints](study_tables.md#{study.name}) that saw every image at a new size and place in each epoch were "
         "the beginning of a study of their own: "
-        f"{checkpoints} with {' and '.join(RULERS[one.metric].heading for one in primary)} of {begun}, "
+        f"{checkpoints} with {' and '.join(METRICS[one.metric].heading for one in primary)} of {begun}, "
         f"{len(found.arms[0].seeds) // checkpoints} runs of an arm from each. R3 changed both by {changed['R3']}; "
         f"soft_f1 by {changed['soft_f1']}; R3 on blank images by {changed['blank']}; more SFT by {changed['sft']}."
     )
@@ -269,18 +267,18 @@ def searched(found: StudyResult, longer: StudyResult) -> str:
     (start,) = found.starts
     tried = [arm for arm in found.arms if not arm.is_control]
     (long,) = [arm for arm in longer.arms if not arm.is_control]
-    names = " and ".join(RULERS[one.metric].heading for one in primary)
+    names = " and ".join(METRICS[one.metric].heading for one in primary)
 
-    def enough(arm: ArmFound) -> bool:
+    def enough(arm: ArmResult) -> bool:
         return all(arm.against[of][one].value >= ENOUGH for of in (START, REFERENCE) for one in primary)
 
-    def reference(of: StudyResult) -> ArmFound:
+    def reference(of: StudyResult) -> ArmResult:
         return next(arm for arm in of.arms if arm.key.arm == study.reference)
 
-    def steps(of: StudyResult, arm: ArmFound) -> int:
+    def steps(of: StudyResult, arm: ArmResult) -> int:
         return max(of.study.arms[arm.key][0].checkpoints)
 
-    def told(arm: ArmFound) -> str:
+    def told(arm: ArmResult) -> str:
         return " and ".join(format_estimate(arm.against[START][one].estimate, signed=True) for one in primary)
 
     best = max(tried, key=lambda arm: sum(arm.against[START][one].value for one in primary))
@@ -314,12 +312,12 @@ def changed_settings_of(folder: Path) -> str:
     return f"{beside}Intervals and p of an arm of one run are of that model, over patients alone."
 
 
-def gains(arm: ArmFound, primary: Sequence[Measure]) -> bool:
+def gains(arm: ArmResult, primary: Sequence[Measure]) -> bool:
     """Whether a reward is shown to be better than its checkpoint by every primary metric."""
     return not arm.is_control and all(arm.direction(measure, START) > 0 for measure in primary)
 
 
-def change(arm: ArmFound, measure: Measure) -> str:
+def change(arm: ArmResult, measure: Measure) -> str:
     """Since the checkpoint, marked where the arm differs from the reference."""
     found = format_estimate(arm.against[START][measure].estimate, signed=True).replace("[", "\\[")
     differs = measure in arm.holm.get(REFERENCE, {}) and arm.direction(measure, REFERENCE)
@@ -388,7 +386,7 @@ def real_findings(folder: Path) -> str:
 
 
 def study_part(found: StudyResult, folder: Path, beside: Path) -> str:
-    """One study as a part of the page; its plots, and every ruler on every set, go into its folder."""
+    """One study as a part of the page; its plots, and every metric on every set, go into its folder."""
     rows = [
         {name: round(value, 4) if isinstance(value, float) else value for name, value in row.items()}
         for row in found.rows()

@@ -77,7 +77,7 @@ def called_here(words):
 def made_study(tmp_path_factory):
     """The folder of the small study with its first two runs, R3 and sft with seed 0, and its YAML beside it."""
     from grounding_rewards.cli import main
-    from grounding_rewards.study.runs import Children
+    from grounding_rewards.study import runs
 
     root = tmp_path_factory.mktemp("study")
     file = root / "small.yaml"
@@ -85,7 +85,8 @@ def made_study(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(REPOSITORY)
         # Those of test_run.py start programs, and end in the same results.
-        patch.setattr(Children, "call", lambda self, words, log, lock: called_here(words))
+        patch.setattr(runs, "run_program", lambda words, log: called_here(words))
+        assert main(["study", str(file), "--out", str(root / "out"), "--starts-only"]) == 0
         for index in ("0", "1"):
             assert main(["study", str(file), "--out", str(root / "out"), "--index", index]) == 0
     return root / "out"

@@ -13,7 +13,7 @@ from grounding_rewards.study.plan import (
     fingerprint_of_start,
     read_plan,
 )
-from grounding_rewards.study.results import Folder
+from grounding_rewards.study.results import Folder, write_json
 from tests.conftest import REPOSITORY
 
 pytestmark = [pytest.mark.training, pytest.mark.usefixtures("in_repository")]
@@ -24,8 +24,7 @@ def begun(small, tmp_path):
     """The folder of the small study, with a result of its first run."""
     folder, plan = Folder(tmp_path), read_plan(small)
     claim_folder(folder, plan)
-    folder.result(plan.runs[0].name).parent.mkdir()
-    folder.result(plan.runs[0].name).write_text("{}")
+    write_json(folder.result(plan.runs[0].name), {})
     return folder
 
 

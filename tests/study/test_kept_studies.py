@@ -13,9 +13,8 @@ from grounding_rewards.metrics.intervals import ratios
 from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.grounding import get_reward
-from grounding_rewards.study.analysis import NO_SPREAD, REFERENCE, START, find
+from grounding_rewards.study.analysis import NO_SPREAD, REFERENCE, START, analyse, metric_sums, model_predictions
 from grounding_rewards.study.results import ArmKey, read_study
-from grounding_rewards.study.rulers import read_model, ruler_sums
 from tests.conftest import REPOSITORY
 
 SAID = (
@@ -23,7 +22,7 @@ SAID = (
     "R5 and soft_f1 were within 0.02 mean IoU of it from a good checkpoint. - **SFT first**, until its validation "
     "metric is flat: more of it added 0.08 image dependence to early checkpoints on real lungs at random places "
     "and 0.03 on drawn images, where R3 and soft_f1 took 0.02 to 0.06. - Of checkpoints that answer readably no "
-    "reward was shown to raise F1@0.5 or image dependence; on drawn images R1 with all boxes tied, R2 to R4 and "
+    "reward was shown to raise F1@0.5 or image dependence; on drawn images R1 with all boxes tied, R2 to R5 and "
     "soft_f1 all left less image dependence than as much SFT. - **If few boxes reach IoU 0.5**, run `signal`: a "
     "lower `iou_threshold` or soft_f1 leaves fewer groups without spread. - Nothing ran at 3B."
 )
@@ -38,12 +37,12 @@ def runs(study: str, start: str, arm: str, on: str = "test", key: str = "mean_io
     models = [run.checkpoints[max(run.checkpoints)] for run in of_arm] or [found.starts[start][start]]
     values = []
     for model in models:
-        answers = read_model(found.sets[on], model[on], found.box_format)
+        answers = model_predictions(found.sets[on], model[on], found.box_format)
         if key == "precision":
             hits, boxes = (sum(map(len, part)) for part in _right(answers))
             values.append(hits / boxes)
         else:
-            values.append(ratios(ruler_sums(answers)[key].sum(axis=0)))
+            values.append(ratios(metric_sums(answers)[key].sum(axis=0)))
     return np.array(values)
 
 
@@ -72,8 +71,10 @@ def checkpoint_means(study):
     means = []
     for of_kind in study.starts.values():
         for one in study.primary:
-            read = (read_model(study.sets[one.on], answers[one.on], study.box_format) for answers in of_kind.values())
-            means.append(np.mean([ratios(ruler_sums(images)[one.metric].sum(axis=0)) for images in read]))
+            read = (
+                model_predictions(study.sets[one.on], answers[one.on], study.box_format) for answers in of_kind.values()
+            )
+            means.append(np.mean([ratios(metric_sums(images)[one.metric].sum(axis=0)) for images in read]))
     return [f"{mean:.3f}" for mean in means]
 
 
@@ -101,7 +102,7 @@ def test_rewards_differ_little_from_a_good_checkpoint(study, start):
 
 
 def test_early_checkpoints_gain_by_sft_alone_and_saturated_ones_by_nothing():
-    found = find(_read("placed_lungs"))
+    found = analyse(_read("placed_lungs"))
     measures = found.study.primary
     assert [one.metric for one in measures] == ["f1_50", "image_dependence"]
     (sft,) = [arm for arm in found.of_start("early") if arm.key.arm == "sft"]
@@ -114,7 +115,7 @@ def test_early_checkpoints_gain_by_sft_alone_and_saturated_ones_by_nothing():
     assert lost == pytest.approx(-0.06, abs=0.005)
     assert trained["soft_f1"].holm[START][measures[1]] < 0.05
     for study, kind in (("placed_lungs", "early"), ("drawn", "early")):
-        kept = find(_read(study))
+        kept = analyse(_read(study))
         on = next(one for one in kept.study.primary if one.metric == "image_dependence")
         changes = {arm.key.arm: round(arm.against[START][on].value, 2) for arm in kept.of_start(kind)}
         assert -0.06 <= changes["soft_f1"] <= changes["R3"] <= -0.02, study
@@ -128,7 +129,7 @@ def test_early_checkpoints_gain_by_sft_alone_and_saturated_ones_by_nothing():
 
 @pytest.mark.parametrize("study", ["placed_lungs", "placed_anew", "drawn"])
 def test_no_reward_is_shown_to_raise_what_was_declared(study):
-    found = find(_read(study))
+    found = analyse(_read(study))
     assert {one.metric for one in found.study.primary} == {"f1_50", "image_dependence"}
     for arm in found.arms:
         for one in found.study.primary:
@@ -166,7 +167,7 @@ def test_in_more_steps_sft_gained_and_grpo_did_not():
 
 
 def test_on_drawn_images_every_reward_leaves_less_to_the_image_than_sft():
-    found = find(_read("drawn"))
+    found = analyse(_read("drawn"))
     dependence = next(one for one in found.study.primary if one.metric == "image_dependence")
     scores = [one for one in found.study.primary if one.metric == "f1_50"]
     assert [one.on for one in scores] == ["test", "shifted"]
@@ -180,8 +181,7 @@ def test_on_drawn_images_every_reward_leaves_less_to_the_image_than_sft():
         assert set(of_kind) == arms
         for name, arm in of_kind.items():
             assert -0.045 < arm.against[START][dependence].value < min(-0.02, blank), name
-            # Of R5 it is .051.
-            assert (arm.holm[REFERENCE][dependence] < 0.05) == (name != "R5"), name
+            assert arm.holm[REFERENCE][dependence] < 0.05, name
             assert all(arm.holm[START][one] > 0.05 for one in scores), name
 
 

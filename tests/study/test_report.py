@@ -13,28 +13,35 @@ import yaml
 pytest.importorskip("matplotlib", reason="needs the eval extra")
 pytest.importorskip("jinja2", reason="needs the eval extra")
 
+
 from grounding_rewards.metrics.intervals import ratios
-from grounding_rewards.study.analysis import REFERENCE, START, StudyResult, find
-from grounding_rewards.study.report import matrix_table, plots, sentences, write_report
+from grounding_rewards.study.analysis import (
+    REFERENCE,
+    START,
+    StudyResult,
+    analyse,
+    metric_sums,
+    model_predictions,
+)
+from grounding_rewards.study.report import plots, sentences, write_report
 from grounding_rewards.study.results import ArmKey, Measure, read_study
-from grounding_rewards.study.rulers import RULERS, read_model, ruler_sums
 from tests.study.fake_studies import ARMS, Arm, write_study
 
 PRIMARY = Measure("mean_iou", "test")
 
 
 def found_in(folder, arms, **more) -> StudyResult:
-    return find(read_study(write_study(folder, arms, **more)), resamples=200)
+    return analyse(read_study(write_study(folder, arms, **more)))
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return write_study(tmp_path_factory.mktemp("study"), ARMS, seeds=3, count=16)
+    return write_study(tmp_path_factory.mktemp("study"), ARMS, seeds=5, count=16)
 
 
 @pytest.fixture(scope="module")
 def found(folder):
-    return find(read_study(folder), resamples=200)
+    return analyse(read_study(folder))
 
 
 def arm(found: StudyResult, start: str, name: str):
@@ -43,7 +50,7 @@ def arm(found: StudyResult, start: str, name: str):
 
 def test_everything_is_written(tmp_path):
     folder = write_study(tmp_path / "study", ARMS[:2], seeds=2, steps=(5,), count=6)
-    write_report(folder, tmp_path / "out", resamples=50)
+    write_report(folder, tmp_path / "out")
     names = sorted(path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.*"))
     assert names == ["findings.csv", "findings.json", "study.html"]
     rows = list(csv.DictReader((tmp_path / "out" / "findings.csv").open()))
@@ -63,7 +70,7 @@ def test_a_broken_study_overwrites_nothing(folder, tmp_path):
 
 def test_an_unknown_metric_is_named(tmp_path):
     with pytest.raises(ValueError, match="Expected a known word for `the primary metric`, got 'iou'"):
-        find(read_study(write_study(tmp_path, ARMS[:2], seeds=2, metric="iou", count=4)))
+        analyse(read_study(write_study(tmp_path, ARMS[:2], seeds=2, metric="iou", count=4)))
 
 
 def test_means_are_those_of_the_runs(found):
@@ -84,21 +91,6 @@ def test_what_is_shown_is_said_in_five_sentences(found):
     assert len(sentences(found)) <= 5
 
 
-def test_the_matrix_marks_what_is_shown_after_holm(found):
-    rows = {row[0]: dict(zip(RULERS, row[1:], strict=True)) for row in matrix_table(found, "test").rows}
-    assert rows["soft_f1"]["mean_iou"].endswith(" +")
-    assert rows["R1"]["mean_iou"].endswith(" -")
-    # not every difference whose own interval excludes 0
-    differences = [
-        arm.difference(Measure(key, "test"), REFERENCE)
-        for arm in found.arms
-        if REFERENCE in arm.against
-        for key in RULERS
-    ]
-    marked = sum(cell.endswith((" +", " -")) for row in rows.values() for cell in row.values())
-    assert marked < sum(difference.low > 0 or difference.high < 0 for difference in differences)
-
-
 def test_arms_alike_do_not_differ(tmp_path):
     found = found_in(tmp_path, [Arm(name, error=0.1, spread=0.03) for name in ("R3", "R1")], seeds=3, steps=(5,))
     assert any(
@@ -113,22 +105,10 @@ def test_the_same_answers_are_no_difference(tmp_path):
     for seed in range(2):
         twin = json.loads((folder / "results" / f"strong--R3--seed{seed}.json").read_text())
         (folder / "results" / f"strong--R4--seed{seed}.json").write_text(json.dumps({**twin, "arm": "R4"}))
-    found = find(read_study(folder), resamples=50)
+    found = analyse(read_study(folder))
     for key, one in arm(found, "strong", "R4").against[REFERENCE].items():
         assert one.value == 0, key
         assert one.p == 1, key
-
-
-def test_seeds_may_be_numbered_otherwise(tmp_path):
-    other = write_study(tmp_path, ARMS[:2], steps=(5,), count=8)
-    found = find(read_study(other), resamples=50)
-    files = sorted((other / "results").glob("strong--R1--seed*.json"))
-    texts = [path.read_text() for path in files]
-    for path, text, seed in zip(files, texts[1:] + texts[:1], (0, 1, 2), strict=True):
-        path.write_text(json.dumps({**json.loads(text), "seed": seed}))
-    again = find(read_study(other), resamples=50)
-    one, two = (arm(one, "strong", "R1") for one in (found, again))
-    assert one.difference(PRIMARY, REFERENCE) == pytest.approx(two.difference(PRIMARY, REFERENCE), rel=1e-9)
 
 
 def test_less_is_better_where_less_is_better(tmp_path):
@@ -142,7 +122,7 @@ def test_what_is_missing_is_said(tmp_path):
     other = write_study(tmp_path, ARMS[:3], steps=(5,), count=4)
     for seed in (1, 2):
         (other / "results" / f"strong--R1--seed{seed}.json").unlink()
-    last = sentences(find(read_study(other), resamples=50))[-1]
+    last = sentences(analyse(read_study(other)))[-1]
     assert last == "Not there yet: strong--R1--seed1, strong--R1--seed2, enough runs of R1 from strong."
 
 
@@ -174,7 +154,7 @@ def test_two_primary_metrics_share_holm_and_seeds_with_own_checkpoints_are_paire
         run = json.loads(path.read_text())
         path.write_text(json.dumps({**run, "start": f"strong.{run['seed']}"}))
         (folder / "starts" / f"strong.{run['seed']}.json").write_text(begun)
-    found = find(read_study(folder), resamples=100)
+    found = analyse(read_study(folder))
     one, primary = arm(found, "strong", "R1"), [Measure(name, "test") for name in ("f1_50", "image_dependence")]
     assert found.family == 2
     assert all(one.holm[REFERENCE][of] >= one.difference(of, REFERENCE).p for of in primary)
@@ -188,5 +168,5 @@ def test_two_primary_metrics_share_holm_and_seeds_with_own_checkpoints_are_paire
 def found_of(folder, name, seed):
     study = read_study(folder)
     run = next(run for runs in study.arms.values() for run in runs if run.arm.arm == name and run.seed == seed)
-    answers = read_model(study.sets["test"], run.checkpoints[max(run.checkpoints)]["test"], study.box_format)
-    return ratios(ruler_sums(answers)["f1_50"].sum(axis=0))
+    answers = model_predictions(study.sets["test"], run.checkpoints[max(run.checkpoints)]["test"], study.box_format)
+    return ratios(metric_sums(answers)["f1_50"].sum(axis=0))

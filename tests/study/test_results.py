@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from grounding_rewards.study.analysis import START, find
+from grounding_rewards.study.analysis import START, analyse
 from grounding_rewards.study.results import ArmKey, read_study
 from tests.study.fake_studies import ARMS, write_study
 
@@ -41,7 +41,7 @@ def test_a_search_may_have_one_run_of_an_arm(folder):
     (folder / "results" / "strong--R1--seed1.json").unlink()
     study = read_study(folder, fewest=1)
     assert [run.seed for run in study.arms[ArmKey("strong", "R1")]] == [0]
-    (one,) = [arm for arm in find(study, resamples=50).arms if arm.key.arm == "R1"]
+    (one,) = [arm for arm in analyse(study).arms if arm.key.arm == "R1"]
     change = one.against[START][study.primary[0]]
     assert change.low < change.value < change.high
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
-import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,17 +17,14 @@ from grounding_rewards.cli import main
 from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.study import runs as study_runs
-from grounding_rewards.study.runs import Children, _at_work, compute_of, thin_curve
+from grounding_rewards.study.results import read_json, write_json
+from grounding_rewards.study.runs import compute_of, thin_curve
 from tests.study.conftest import SMALL, called, called_here
 from tests.training.forks import PATIENCE, Program, command, started, wait_until
 
 pytestmark = [pytest.mark.training, pytest.mark.usefixtures("in_repository")]
 
 SHARED = ("study.yaml", "images.json", "starts")
-
-
-def read(path):
-    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def study(folder, *more):
@@ -50,7 +44,7 @@ def begun(made_study, tmp_path):
 
 
 def test_a_run_leaves_one_small_file(made_study):
-    found = read(made_study / "results" / "strong--R3--seed0.json")
+    found = read_json(made_study / "results" / "strong--R3--seed0.json.gz")
     assert (found["study"], found["start"], found["arm"], found["seed"]) == ("small", "strong", "R3", 0)
     assert (found["role"], found["kind"], found["reward"]) == ("arm", "train", {"name": "R3", "kwargs": {}})
     assert [one["step"] for one in found["checkpoints"]] == [3, 6]
@@ -60,12 +54,14 @@ def test_a_run_leaves_one_small_file(made_study):
     assert found["compute"]["seconds"] > 0
     assert found["compute"]["tokens"] > 0
     assert found["versions"]["trl"]
+    assert [entry["step"] for entry in found["log"]][:6] == [1, 2, 3, 4, 5, 6]
+    assert set(found["checkpoints"][-1]["sets"]["test"]["metrics"]) >= {"mean_iou", "f1_50", "image_dependence"}
     assert not any((made_study / "runs").iterdir())
 
 
 def test_a_supervised_run_counts_in_steps_of_equal_cost(made_study):
     """96 answers in batches of 16: 6 steps."""
-    found = read(made_study / "results" / "strong--sft--seed0.json")
+    found = read_json(made_study / "results" / "strong--sft--seed0.json.gz")
     assert (found["role"], found["kind"], found["reward"]) == ("control", "sft", None)
     assert [one["step"] for one in found["checkpoints"]] == [3, 6]
     assert found["compute"]["sequences"] == 96
@@ -76,8 +72,8 @@ def test_a_supervised_run_counts_in_steps_of_equal_cost(made_study):
 
 def test_answers_are_read_with_the_images_that_are_kept(made_study):
     """The shipped model finds some of what is drawn; on changed images too there is an answer for every image."""
-    images = read(made_study / "images.json")["sets"]
-    start = read(made_study / "starts" / "strong.json")
+    images = read_json(made_study / "images.json")["sets"]
+    start = read_json(made_study / "starts" / "strong.json.gz")
     assert {name: len(one) for name, one in images.items()} == {"test": 4, "other": 3}
     assert set(images["test"][0]) >= {"id", "patient", "width", "height", "boxes", "labels"}
     reward = get_reward("R3", box_format=start["box_format"])
@@ -96,11 +92,11 @@ def test_finished_runs_are_never_made_again(made_study, capsys):
 def test_a_notebook_gets_what_a_whole_study_found(made_study, tmp_path):
     """The runs of the second seed are those of the first; nothing is left to be trained."""
     folder = shutil.copytree(made_study, tmp_path / "out")
-    for path in list((folder / "results").glob("*seed0.json")):
-        (folder / "results" / path.name.replace("seed0", "seed1")).write_text(json.dumps({**read(path), "seed": 1}))
+    for path in list((folder / "results").glob("*seed0.json.gz")):
+        write_json(path.with_name(path.name.replace("seed0", "seed1")), {**read_json(path), "seed": 1})
     found = grounding_rewards.study.run(made_study.parent / "small.yaml", out=folder)
     assert [row["arm"] for row in found.to_dict()["rows"][:3]] == [None, "R3", "sft"]
-    assert read(folder / "report" / "findings.json") == found.to_dict()
+    assert read_json(folder / "report" / "findings.json") == found.to_dict()
     with pytest.raises(
         ValueError, match="the name that the study in the folder was started with, 'small', got 'other'"
     ):
@@ -119,11 +115,13 @@ def test_the_same_result_after_kill_9(made_study, begun, monkeypatch):
         # A program that is not dead yet still holds the run.
         assert psutil.wait_procs(alive, timeout=PATIENCE)[1] == []
     assert not (training / "trained.json").is_file()
-    monkeypatch.setattr(Children, "call", lambda self, words, log, lock: called_here(words))
+    monkeypatch.setattr(study_runs, "run_program", lambda words, log: called_here(words))
     assert study(begun, "--index", "0") == 0
-    again, before = (read(folder / "results" / "strong--R3--seed0.json") for folder in (begun, made_study))
+    again, before = (read_json(folder / "results" / "strong--R3--seed0.json.gz") for folder in (begun, made_study))
     assert again["compute"].pop("seconds") > 0
     del before["compute"]["seconds"]
+    # Times of the two attempts differ.
+    del again["log"], before["log"]
     assert again == before
     assert not training.exists()
 
@@ -132,13 +130,13 @@ def test_a_failed_run_is_named_and_the_others_go_on(made_study, begun, monkeypat
     """Its images are not there; one of the others is finished, the other is made."""
 
     def fork(words, *, stdout, **_):
-        return Program(called, words[1:], Path(stdout.name))
+        return SimpleNamespace(returncode=Program(called, words[1:], Path(stdout.name)).wait())
 
-    # The programs of the test above are started anew.
-    replaced = SimpleNamespace(Popen=fork, DEVNULL=subprocess.DEVNULL, STDOUT=subprocess.STDOUT)
+    # The programs of the test above are started by a fork.
+    replaced = SimpleNamespace(run=fork, DEVNULL=subprocess.DEVNULL, STDOUT=subprocess.STDOUT)
     monkeypatch.setattr(study_runs, "subprocess", replaced)
     (begun / "results").mkdir()
-    shutil.copy(made_study / "results" / "strong--sft--seed0.json", begun / "results")
+    shutil.copy(made_study / "results" / "strong--sft--seed0.json.gz", begun / "results")
     content = {**SMALL, "arms": {"bad": {"reward": "R3", "dataset": "nowhere/images"}, **SMALL["arms"]}}
     (begun.parent / "small.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
     assert study(begun, "--only", "bad", "sft", "--jobs", "2") == 1
@@ -146,8 +144,8 @@ def test_a_failed_run_is_named_and_the_others_go_on(made_study, begun, monkeypat
     assert "4 runs: 1 finished, 1 finished before, 2 failed" in shown.out
     assert "failed: strong--bad--seed0" in shown.err
     assert "nowhere/images" in shown.err
-    assert (begun / "results" / "strong--sft--seed1.json").is_file()
-    assert not (begun / "results" / "strong--bad--seed0.json").exists()
+    assert (begun / "results" / "strong--sft--seed1.json.gz").is_file()
+    assert not (begun / "results" / "strong--bad--seed0.json.gz").exists()
 
 
 def test_what_was_begun_with_other_settings_is_kept_and_refused(begun, capsys):
@@ -163,61 +161,12 @@ def test_what_was_begun_with_other_settings_is_kept_and_refused(begun, capsys):
 
 def test_other_images_than_before_are_refused(begun, capsys):
     """The references that all models are compared on have changed under the study."""
-    images = read(begun / "images.json")
+    images = read_json(begun / "images.json")
     next(image for image in images["sets"]["test"] if image["boxes"])["boxes"] = []
     (begun / "images.json").write_text(json.dumps(images), encoding="utf-8")
-    (begun / "starts" / "strong.json").unlink()
+    (begun / "starts" / "strong.json.gz").unlink()
     assert study(begun) == 1
     assert "on which earlier models of the study were measured, got others" in capsys.readouterr().err
-
-
-def test_a_stopped_training_may_write_its_checkpoint(tmp_path):
-    """The launcher dies at once; what it started is waited for, and the run is held until then."""
-    saved = tmp_path / "saved"
-    training = f"""
-import pathlib, signal, sys, time
-
-def save(*_):
-    time.sleep(1)
-    pathlib.Path({str(saved)!r}).write_text("whole")
-    sys.exit()
-
-signal.signal(signal.SIGTERM, save)
-pathlib.Path({str(tmp_path / "ready")!r}).touch()
-time.sleep(60)
-"""
-    launcher = f"import subprocess, sys; subprocess.call([sys.executable, '-c', {training!r}])"
-    children, ended = Children(), []
-
-    def call():
-        with _at_work(tmp_path / "lock") as lock:
-            with pytest.raises(ValueError, match="exit code"):
-                children.call(["-c", launcher], tmp_path / "log", lock)
-            ended.append(saved.read_text())
-
-    thread = threading.Thread(target=call)
-    thread.start()
-    while not (tmp_path / "ready").exists():
-        time.sleep(0.01)
-    children.stop()
-    thread.join()
-    assert ended == ["whole"]
-
-
-def test_a_run_is_made_by_one_process_at_a_time(tmp_path):
-    """A program that inherited the lock holds it on when the study that started it is gone."""
-    file = tmp_path / "locks" / "run"
-    with _at_work(file) as lock:
-        assert lock is not None
-        with _at_work(file) as second:
-            assert second is None
-        waits = [sys.executable, "-c", "import sys; sys.stdin.read()"]
-        child = subprocess.Popen(waits, stdin=subprocess.PIPE, pass_fds=[lock.fileno()])
-    with _at_work(file) as while_it_runs:
-        assert while_it_runs is None
-    child.communicate()
-    with _at_work(file) as afterwards:
-        assert afterwards is not None
 
 
 ROWS = [
