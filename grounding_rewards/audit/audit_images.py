@@ -23,18 +23,20 @@ _STRAY = 0.05
 _TRIES = 30
 # A small finding: 40 pixels of 1024, as many nodules of the lung are.
 _SMALL = 40 / 1024
+#: Pixels of width and height of :func:`with_square_frames`.
+SQUARE_SIDE = 1000
 
 
 class Known(NamedTuple):
-    """What a script may know without looking at the image.
+    """Facts that a script may use without looking at the image.
 
     labels: every label of the dataset, the most frequent first.
-    usual: by label of the image, which the prompt may ask for, the box of :func:`usual_boxes` as fractions of the
-        image; of a normal image by the most frequent label.
+    median_boxes: by label of the image, which the prompt may ask for, the box of :func:`usual_boxes` as fractions of
+        width and height; of a normal image by the most frequent label.
     """
 
     labels: tuple[str, ...]
-    usual: Mapping[str, Array]
+    median_boxes: Mapping[str, Array]
 
 
 @dataclass(frozen=True)
@@ -82,30 +84,34 @@ def images_of(rows: Sequence[Mapping[str, Any]]) -> list[AuditImage]:
     Example:
         >>> row = {"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 80}
         >>> image, normal = images_of([row, {**row, "boxes": [], "labels": []}])
-        >>> image.labels, image.size.height, image.known.usual, normal.known.usual["mass"].tolist()
+        >>> image.labels, image.size.height, image.known.median_boxes, normal.known.median_boxes["mass"].tolist()
         (('mass',), 80.0, {}, [0.0, 0.0, 0.5, 0.625])
     """
     if not rows:
         raise ValueError("Expected images for the audit, got none. Name a split that holds some.")
     images = [_image(row, number) for number, row in enumerate(rows)]
-    counted = Counter(label for image in images for label in image.labels).most_common()
-    names = tuple(label for label, _ in counted) or (_UNNAMED,)
+    label_counts = Counter(label for image in images for label in image.labels).most_common()
+    names = tuple(label for label, _ in label_counts) or (_UNNAMED,)
     patients = [image.number if image.patient is None else image.patient for image in images]
     references = [
         (patient, label, box / np.tile(image.size[:2], 2))
         for patient, image in zip(patients, images, strict=True)
         for box, label in zip(image.boxes, image.labels, strict=True)
     ]
-    asked = [tuple(dict.fromkeys(image.labels)) or names[:1] for image in images]
-    usual = iter(
-        usual_boxes(references, [(whose, label) for whose, own in zip(patients, asked, strict=True) for label in own])
-    )
-    found = [{label: box for label in own if not np.isnan(box := next(usual)).any()} for own in asked]
-    return [replace(image, known=Known(names, own)) for image, own in zip(images, found, strict=True)]
+    questions: list[tuple[Hashable, str]] = []
+    for patient, image in zip(patients, images, strict=True):
+        questions += [(patient, label) for label in dict.fromkeys(image.labels) or names[:1]]
+    medians = dict(zip(questions, usual_boxes(references, questions), strict=True))
+    completed = []
+    for patient, image in zip(patients, images, strict=True):
+        boxes = {label: medians[patient, label] for label in dict.fromkeys(image.labels) or names[:1]}
+        boxes = {label: box for label, box in boxes.items() if not np.isnan(box).any()}
+        completed.append(replace(image, known=Known(names, boxes)))
+    return completed
 
 
 def _image(row: Mapping[str, Any], number: int) -> AuditImage:
-    """What a row says of its image; what is known without looking is not known yet."""
+    """The image of a row, without the facts that are known without looking."""
     try:
         width, height = float(row["width"]), float(row["height"])
     except (KeyError, TypeError, ValueError):
@@ -114,12 +120,12 @@ def _image(row: Mapping[str, Any], number: int) -> AuditImage:
             f"{row.get('height')!r}. Add the columns: without them no box can be written."
         ) from None
     readers = tuple(map(as_box_array, row.get("reader_boxes") or ()))
-    own = as_box_array(row["boxes"] if row.get("boxes") is not None else readers[0] if readers else ())
+    boxes = as_box_array(row["boxes"] if row.get("boxes") is not None else readers[0] if readers else ())
     labels = row.get("labels")
     return AuditImage(
         number,
-        own,
-        tuple(labels) if labels is not None and len(labels) == len(own) else (_UNNAMED,) * len(own),
+        boxes,
+        tuple(labels) if labels is not None and len(labels) == len(boxes) else (_UNNAMED,) * len(boxes),
         Size(width, height, float(row.get("resized_width") or width), float(row.get("resized_height") or height)),
         Known((), {}),
         as_box_array(row.get("ignore_boxes") or ()),
@@ -129,15 +135,15 @@ def _image(row: Mapping[str, Any], number: int) -> AuditImage:
     )
 
 
-def usual_boxes(references: Iterable[tuple[Hashable, str, Array]], asked: Iterable[tuple[Hashable, str]]) -> Array:
-    """The median box of a label over other patients: what a model may know of findings that never looks.
+def usual_boxes(references: Iterable[tuple[Hashable, str, Array]], questions: Iterable[tuple[Hashable, str]]) -> Array:
+    """The median box of a label over other patients: all that a model without a look at the image can know.
 
     Args:
         references: patient, label and box ``(4,)`` of every finding of a dataset, all in one frame.
-        asked: patient and label; the boxes of the patient are left out.
+        questions: patient and label; the boxes of the patient are left out.
 
     Returns:
-        ``(asked, 4)``, the median of each coordinate; NaN where no other patient has the label.
+        ``(questions, 4)``, the median of each coordinate; NaN where no other patient has the label.
 
     Example:
         >>> boxes = [("p", "mass", np.array([0, 0, 8, 8])), ("q", "mass", np.array([2, 2, 4, 4]))]
@@ -152,10 +158,10 @@ def usual_boxes(references: Iterable[tuple[Hashable, str, Array]], asked: Iterab
 
     @cache
     def median(patient: Hashable, label: str) -> Array:
-        others = [box for other, box in of_label[label] if other != patient]
-        return np.median(others, axis=0) if others else np.full(4, np.nan)
+        boxes_of_others = [box for owner, box in of_label[label] if owner != patient]
+        return np.median(boxes_of_others, axis=0) if boxes_of_others else np.full(4, np.nan)
 
-    return np.array([median(*one) for one in asked]).reshape(-1, 4)
+    return np.array([median(*question) for question in questions]).reshape(-1, 4)
 
 
 def stray_box(image: AuditImage, draw: np.random.Generator) -> Array:
@@ -167,12 +173,12 @@ def stray_box(image: AuditImage, draw: np.random.Generator) -> Array:
         True
     """
     width, height = image.size[:2]
-    taken = np.concatenate([image.boxes, image.ignore, *image.readers])
+    occupied = np.concatenate([image.boxes, image.ignore, *image.readers])
     for _ in range(_TRIES):
         side = draw.uniform(0.08, 0.25, 2)
         corner = draw.uniform(0, 1 - side)
         box = np.concatenate([corner, corner + side]) * (width, height, width, height)
-        if not len(taken) or pairwise_iou(box[None], taken).max() < _STRAY:
+        if not len(occupied) or pairwise_iou(box[None], occupied).max() < _STRAY:
             return box
     return np.array([0.0, 0.0, 0.02 * width, 0.02 * height])
 
@@ -191,26 +197,34 @@ def cut_box(box: Array, iou: float, draw: np.random.Generator) -> Array:
     return cut
 
 
-def with_doubt(images: Sequence[AuditImage]) -> list[AuditImage]:
-    """Images with ignore regions and several readers; where a dataset has none of them they are made up.
+def with_regions(images: Sequence[AuditImage]) -> list[AuditImage]:
+    """Images with ignore regions; in a dataset without any they are made up.
 
     A region lies around the first finding, half as large again, as another reader's box may, and on every second normal
-    image somewhere. Of three readers the first draws the reference, the second draws looser and one box more, the third
-    one box less; a normal image is seen so by two of three.
+    image somewhere.
 
     Example:
-        >>> image, = with_doubt(images_of([{"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100,
-        ...     "height": 80}]))
-        >>> image.ignore.tolist(), [len(boxes) for boxes in image.readers]
-        ([[0.0, 0.0, 62.5, 62.5]], [1, 2, 0])
+        >>> row = {"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 80}
+        >>> image, = with_regions(images_of([row]))
+        >>> image.ignore.tolist()
+        [[0.0, 0.0, 62.5, 62.5]]
     """
-    judged, read = any(len(image.ignore) for image in images), any(image.readers for image in images)
-    made = []
-    for image in images:
-        if not judged:
-            image = replace(image, ignore=_made_up_regions(image))
-        made.append(image if read else replace(image, readers=_made_up_readers(image)))
-    return made
+    if any(len(image.ignore) for image in images):
+        return list(images)
+    return [replace(image, ignore=_made_up_regions(image)) for image in images]
+
+
+def with_square_frames(images: Sequence[AuditImage]) -> list[AuditImage]:
+    """The images stretched to 1000 × 1000 pixels, so that most formats write whole pixels without rounding.
+
+    Example:
+        >>> image, = with_square_frames(images_of([{"boxes": [[0, 0, 50, 40]], "width": 100, "height": 80}]))
+        >>> image.boxes.tolist(), image.size.width
+        ([[0.0, 0.0, 500.0, 500.0]], 1000.0)
+    """
+    side = float(SQUARE_SIDE)
+    size = Size(side, side, side, side)
+    return [replace(image, size=size, boxes=side * image.boxes / np.tile(image.size[:2], 2)) for image in images]
 
 
 def with_small_findings(images: Sequence[AuditImage]) -> list[AuditImage]:
@@ -222,12 +236,12 @@ def with_small_findings(images: Sequence[AuditImage]) -> list[AuditImage]:
         >>> image.boxes.tolist()
         [[236.0, 236.0, 276.0, 276.0]]
     """
-    made = []
+    changed = []
     for image in images:
         reach = _SMALL * min(image.size[:2]) / 2
         middle = np.clip((image.boxes[:, :2] + image.boxes[:, 2:]) / 2, reach, np.array(image.size[:2]) - reach)
-        made.append(replace(image, boxes=np.concatenate([middle - reach, middle + reach], axis=1)))
-    return made
+        changed.append(replace(image, boxes=np.concatenate([middle - reach, middle + reach], axis=1)))
+    return changed
 
 
 def _made_up_regions(image: AuditImage) -> Array:
@@ -237,12 +251,3 @@ def _made_up_regions(image: AuditImage) -> Array:
     margin = 0.25 * (first[:, 2:] - first[:, :2])
     image_size = np.array(image.size[:2])
     return np.concatenate([np.maximum(first[:, :2] - margin, 0), np.minimum(first[:, 2:] + margin, image_size)], axis=1)
-
-
-def _made_up_readers(image: AuditImage) -> tuple[Array, ...]:
-    draw = image.draw("readers")
-    stray = stray_box(replace(image, ignore=np.zeros((0, 4))), draw)[None]
-    if not len(image.boxes):
-        return (image.boxes, stray, image.boxes)
-    loose = np.array([cut_box(box, 0.75, draw) for box in image.boxes])
-    return image.boxes, np.concatenate([loose, stray]), image.boxes[:-1]

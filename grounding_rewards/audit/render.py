@@ -86,21 +86,21 @@ def write(answer: Reply, size: Size, fmt: BoxFormat) -> str:
         >>> write(Reply(items), Size(100, 100, 100, 100), get_box_format("internvl"))
         '<ref>mass</ref><box>[[0, 0, 500]]</box>'
     """
-    return answer.edit(_written(answer.items, size, fmt))
+    return answer.edit(_render(answer.items, size, fmt))
 
 
-def _written(items: Sequence[Item], size: Size, fmt: BoxFormat) -> str:
+def _render(items: Sequence[Item], size: Size, fmt: BoxFormat) -> str:
     boxes = np.array([item.box for item in items], dtype=np.float64).reshape(-1, 4)
     in_space = pixel_to_frame(boxes, space_frame(fmt.space, *size)).tolist()
     if not any(item.broken for item in items):
         return write_answer(in_space, [item.label for item in items], fmt)
     layout = fmt.layout
     alone = layout._replace(answer="{items}")
-    written = [
+    item_texts = [
         write_answer([box], [item.label], replace(fmt, layout=alone._replace(box=_box_template(item.broken, fmt))))
         for item, box in zip(items, in_space, strict=True)
     ]
-    return layout.answer.format(items=layout.between_items.join(written))
+    return layout.answer.format(items=layout.between_items.join(item_texts))
 
 
 def _box_template(broken: str, fmt: BoxFormat) -> str:

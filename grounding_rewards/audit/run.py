@@ -1,24 +1,32 @@
-"""Play scripts against rewards: what each earns, and which of them are paid too much."""
+"""Play scripts against rewards: the reward of each, and which of them are paid too much."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.audit.audit_images import AuditImage, images_of, with_doubt, with_small_findings
+from grounding_rewards.audit.audit_images import (
+    AuditImage,
+    images_of,
+    with_regions,
+    with_small_findings,
+    with_square_frames,
+)
 from grounding_rewards.audit.render import Item, Reply, write
 from grounding_rewards.audit.scripted_answers import (
     ADDS,
     BLIND,
     FALSE_BOXES,
+    GUESSES,
     HONEST,
     IOUS,
+    NEVER_LOOKING,
     RECALLS,
     SCRIPTED_ANSWERS,
     UNREAD,
@@ -29,23 +37,59 @@ from grounding_rewards.common.formatting import finite_or_none
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.metrics.intervals import Estimate, estimate_as_json, jackknifed_ratio, sum_by_group
 from grounding_rewards.parsing import BoxFormat
+from grounding_rewards.rewards import AveragePrecisionReward, BoxReward, PointingReward, SoftF1Reward
 
 #: A reward as TRL calls it.
 Reward = Callable[..., Sequence[float]]
 
-#: What may be found, and what it means.
+#: Kinds of findings, and what each means.
 FINDINGS = {
-    "above ceiling": "earns more than the reward says that any answer of so many boxes can",
+    "above ceiling": "earns more than the reward states as the most for an answer of so many boxes",
     "out of range": "earns less than 0, more than 1, or no finite number",
     "raises": "ends the run: the reward raised an exception",
     "pays": "earns more than the honest answer that it was made of",
-    "free": "earns what the honest answer earns, although something wrong stands beside it",
+    "free": "earns as much as the honest answer, although something wrong was added",
     "beats honest": "does not look at the image, and earns more than an answer that does",
-    "unread pays": "says nothing that can be read, and earns something",
+    "unread pays": "cannot be read, and earns something",
     "worse pays": "is worse than another honest answer, and earns more",
 }
-#: Differences below this are rounding.
+# Differences below this are rounding.
 _ROUNDING = 1e-9
+# Smaller gains are 0.000 in every table, and nothing that a model would find.
+_LEAST_GAIN = 5e-4
+
+
+class Weakness(NamedTuple):
+    """A documented weakness of rewards, see docs/audit.md.
+
+    rewards: the class of rewards on boxes that has it.
+    finding: a key of :data:`FINDINGS`.
+    scripts: names of the scripts that show it; empty for all.
+    reason: why it is accepted, and what to do about it.
+    """
+
+    rewards: type[Any]
+    finding: str
+    scripts: tuple[str, ...]
+    reason: str
+
+
+_READERS = tuple(script.name for script in SCRIPTED_ANSWERS if script.doubt == "readers")
+_BLIND_WEAKNESS = "findings have usual places: compare a model with the constant box, and check image dependence"
+#: Documented weaknesses of our own rewards: they are listed, and no failure under ``--strict``.
+WEAKNESSES = (
+    Weakness(AveragePrecisionReward, "free", (), "average precision is free for boxes ranked last: ranking: tied"),
+    Weakness(AveragePrecisionReward, "pays", ("doubtful last",), "junk is free if ranked last: ranking: tied"),
+    Weakness(BoxReward, "pays", ("leaves the loose box out",), "omission pays: product: geometric, and beta 1 or more"),
+    Weakness(
+        SoftF1Reward, "pays", ("the whole image for a small finding",), "any overlap pays: overlap: giou"
+    ),
+    Weakness(BoxReward, "pays", GUESSES, "writing both guesses pays, less with a smaller beta"),
+    Weakness(BoxReward, "pays", _READERS, "readers: best pays for what any reader drew: readers: mean or weighted"),
+    Weakness(BoxReward, "beats honest", (NEVER_LOOKING, f"{NEVER_LOOKING}, under every label"), _BLIND_WEAKNESS),
+    Weakness(PointingReward, "beats honest", (), "a control: boxes only have to point"),
+    Weakness(PointingReward, "worse pays", (), "a control: boxes only have to point"),
+)
 
 
 @dataclass(frozen=True)
@@ -59,8 +103,9 @@ class Played:
         gain: by how much it earns more than the honest script that it is held against, in the mean over the images with
             findings or over those without, whichever is more; NaN without one.
         ceiling: the mean over images of the most that the reward says such an answer can earn.
-        finding: a key of :data:`FINDINGS`; empty where there is nothing to say.
-        against: the honest script that it earns more than, or as much as; or what was raised.
+        finding: a key of :data:`FINDINGS`; empty if nothing is wrong.
+        against: the honest script that it earns more than, or as much as; or the exception.
+        accepted: the reason, if the finding is one of :data:`WEAKNESSES`.
     """
 
     reward: str
@@ -70,10 +115,11 @@ class Played:
     ceiling: float
     finding: str = ""
     against: str = ""
+    accepted: str = ""
 
 
 class RewardAtPlace(NamedTuple):
-    """What an answer earns at a place of the image, `x` and `y` of the middle of the finding as shares of its sides."""
+    """The reward at a place of the image, `x` and `y` of the middle of the finding as fractions of width and height."""
 
     reward: float
     x: float
@@ -81,27 +127,27 @@ class RewardAtPlace(NamedTuple):
 
 
 class PositionMap(NamedTuple):
-    """What the same error earns at each place of the image: ``(steps, steps)``, y first, see :func:`position_map`.
+    """Rewards of the same error at each place of the image, ``(steps, steps)``, y first, see :func:`position_map`.
 
-    ``middles`` (steps,) are those of the findings, as shares of both sides.
+    ``middles`` (steps,) are those of the findings, as fractions of width and height.
     """
 
-    earned: Array
+    rewards: Array
     middles: Array
 
     @property
     def ends(self) -> tuple[RewardAtPlace, RewardAtPlace]:
-        """The smallest and the largest reward, and where; NaN where the reward raised."""
-        places = (np.unravel_index(find(self.earned), self.earned.shape) for find in (np.argmin, np.argmax))
-        low, high = (
-            RewardAtPlace(*(float(one) for one in (self.earned[y, x], *self.middles[[x, y]]))) for y, x in places
-        )
-        return low, high
+        """The smallest and the largest reward, with their places; NaN if the reward raised."""
+        return self._at(int(np.argmin(self.rewards))), self._at(int(np.argmax(self.rewards)))
+
+    def _at(self, index: int) -> RewardAtPlace:
+        y, x = divmod(index, len(self.middles))
+        return RewardAtPlace(float(self.rewards[y, x]), float(self.middles[x]), float(self.middles[y]))
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What all scripts earn under all rewards.
+    """Rewards of all scripts under all rewards.
 
     Attributes:
         rewards: names.
@@ -110,7 +156,7 @@ class Audit:
         images: how many.
         negatives: how many of them have no finding.
         box_format: in which the scripts wrote.
-        maps: by reward what the same error earns over the image.
+        maps: by reward the rewards of the same error over the image.
     """
 
     rewards: tuple[str, ...]
@@ -122,50 +168,53 @@ class Audit:
     maps: Mapping[str, PositionMap] = field(default_factory=dict)
 
     @property
-    def found(self) -> tuple[Played, ...]:
-        """Where there is something to say."""
-        return tuple(one for one in self.played if one.finding)
+    def findings(self) -> tuple[Played, ...]:
+        """Scripts that are paid too much, documented weaknesses among them."""
+        return tuple(played for played in self.played if played.finding)
+
+    @property
+    def faults(self) -> tuple[Played, ...]:
+        """Scripts that are paid too much, documented weaknesses left out."""
+        return tuple(played for played in self.findings if not played.accepted)
 
     def of(self, reward: str, script: str) -> Played:
         """One script against one reward."""
-        return next(one for one in self.played if (one.reward, one.script) == (reward, script))
+        return next(played for played in self.played if (played.reward, played.script) == (reward, script))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values."""
+        scripts = {}
+        for script in self.scripts:
+            texts = {"kind": script.kind, "why": script.idea, "base": script.base, "doubt": script.doubt}
+            scripts[script.name] = texts
+        rows = []
+        for played in self.played:
+            numbers = {key: finite_or_none(getattr(played, key)) for key in ("gain", "ceiling")}
+            rows.append({**vars(played), "mean": estimate_as_json(played.mean), **numbers})
+        maps = {}
+        for name, position_map in self.maps.items():
+            ends = zip(("smallest", "largest"), position_map.ends, strict=True)
+            maps[name] = {
+                **{end: {key: finite_or_none(value) for key, value in at._asdict().items()} for end, at in ends},
+                "middles": position_map.middles.tolist(),
+                "earned": [[finite_or_none(value) for value in row] for row in position_map.rewards],
+            }
         return {
             "images": self.images,
             "negatives": self.negatives,
             "box_format": self.box_format,
             "rewards": list(self.rewards),
-            "scripts": {
-                one.name: {"kind": one.kind, "why": one.why, "base": one.base, "doubt": one.doubt}
-                for one in self.scripts
-            },
+            "scripts": scripts,
             "findings": FINDINGS,
-            "played": [
-                vars(one)
-                | {"mean": estimate_as_json(one.mean)}
-                | {key: finite_or_none(getattr(one, key)) for key in ("gain", "ceiling")}
-                for one in self.played
-            ],
-            "position_maps": {
-                name: {
-                    **{
-                        end: {key: finite_or_none(value) for key, value in place._asdict().items()}
-                        for end, place in zip(("smallest", "largest"), one.ends, strict=True)
-                    },
-                    "middles": one.middles.tolist(),
-                    "earned": [[finite_or_none(value) for value in row] for row in one.earned],
-                }
-                for name, one in self.maps.items()
-            },
+            "played": rows,
+            "position_maps": maps,
         }
 
     def to_dataframe(self) -> Any:
         """A ``pandas.DataFrame`` with a row for each script and reward; see :class:`Played`."""
         import pandas
 
-        return pandas.DataFrame([vars(one) | one.mean._asdict() for one in self.played]).drop(columns="mean")
+        return pandas.DataFrame([vars(row) | row.mean._asdict() for row in self.played]).drop(columns="mean")
 
 
 def audit(
@@ -176,18 +225,20 @@ def audit(
     scripts: Sequence[ScriptedAnswer] = SCRIPTED_ANSWERS,
     track: Callable[[Iterable[ScriptedAnswer]], Iterable[ScriptedAnswer]] = iter,
 ) -> Audit:
-    """Let every script answer every image, and every reward judge the answers.
+    """Let every script answer every image, and score the answers by every reward.
+
+    Scripts about readers play only if some image has several readers.
 
     Args:
         rewards: by name; called as TRL calls a reward function, with a text for each image. An object whose
             ``box_reward`` has a ``ceiling``, as those of :func:`grounding_rewards.get_reward`, is held against it.
         images: from :func:`grounding_rewards.audit.audit_images.images_of`.
         box_format: in which the scripts write.
-        scripts: which; an honest one that others are held against has to be among them.
+        scripts: which; the honest one that a script is compared with has to be among them.
         track: wraps the scripts, for a progress bar.
 
     Returns:
-        What each earned; a script is flagged where it earns what its kind says it must not.
+        The rewards; a script that earns what its kind must not has a finding.
 
     Raises:
         ValueError: no reward, or a script whose honest base is missing.
@@ -210,24 +261,32 @@ def audit(
                 f"Expected the scripted answer {script.base!r} beside {script.name!r}, got {', '.join(sorted(names))}. "
                 "One is held against the honest one that it is made of: play both."
             )
-    doubtful = with_doubt(images)
-    played_on = {"": images, "ignore": doubtful, "readers": doubtful, "small": with_small_findings(images)}
+    images_of_doubt = {
+        "": images,
+        "ignore": with_regions(images),
+        "readers": images,
+        "small": with_small_findings(images),
+        "square": with_square_frames(images),
+    }
+    if not any(image.readers for image in images):
+        scripts = [script for script in scripts if script.doubt != "readers"]
     groups = [image.number if image.patient is None else image.patient for image in images]
-    earned: dict[tuple[str, str], Array | str] = {}
+    rewards_of: dict[tuple[str, str], Array | str] = {}
     ceilings: dict[tuple[str, str], Array] = {}
     for script in track(scripts):
-        own = played_on[script.doubt]
-        answers = [script.answer(image, box_format) for image in own]
-        texts = [write(answer, image.size, box_format) for answer, image in zip(answers, own, strict=True)]
-        columns = _columns(own, script.doubt, box_format)
+        script_images = images_of_doubt[script.doubt]
+        answers = [script.answer(image, box_format) for image in script_images]
+        texts = [write(answer, image.size, box_format) for answer, image in zip(answers, script_images, strict=True)]
+        columns = _columns(script_images, script.doubt, box_format)
         boxes = np.array([len(answer.items) if answer.counts else np.nan for answer in answers])
         for name, reward in rewards.items():
-            earned[name, script.name] = _earned(reward, texts, columns)
-            ceilings[name, script.name] = _ceiling(reward, boxes, own, script.doubt)
+            rewards_of[name, script.name] = _rewards(reward, texts, columns)
+            ceilings[name, script.name] = _ceiling(reward, boxes, script_images, script.doubt)
     positive = np.array([len(image.boxes) > 0 for image in images])
-    played = [
-        one for name in rewards for one in _judged(name, scripts, earned, ceilings, positive=positive, groups=groups)
-    ]
+    played: list[Played] = []
+    for name, reward in rewards.items():
+        results = _play(name, scripts, rewards_of, ceilings, positive=positive, groups=groups)
+        played += [replace(result, accepted=_accepted(reward, result)) for result in results]
     maps = {name: position_map(reward, box_format) for name, reward in rewards.items()}
     return Audit(
         tuple(rewards), tuple(scripts), tuple(played), len(images), int((~positive).sum()), box_format.name, maps
@@ -235,7 +294,7 @@ def audit(
 
 
 def position_map(reward: Reward, box_format: BoxFormat, steps: int = 9) -> PositionMap:
-    """What the same error earns at places of the image: a reward of overlap alone pays alike everywhere.
+    """Rewards of the same error at places of the image: a reward of overlap alone is the same everywhere.
 
     A finding has a fifth of the image's sides, the answer lies a tenth of it to the right and below: IoU 81/119.
 
@@ -251,7 +310,7 @@ def position_map(reward: Reward, box_format: BoxFormat, steps: int = 9) -> Posit
         >>> round(low.reward, 3), round(high.reward, 3)
         (0.681, 0.681)
         >>> low, high = position_map(gr.get_reward("medvision", box_format=fmt), fmt).ends
-        >>> [round(one, 2) for one in low], [round(one, 2) for one in high]
+        >>> [round(number, 2) for number in low], [round(number, 2) for number in high]
         ([0.58, 0.12, 0.12], [0.98, 0.84, 0.84])
     """
     # In hundredths, which most formats write without rounding.
@@ -261,8 +320,8 @@ def position_map(reward: Reward, box_format: BoxFormat, steps: int = 9) -> Posit
     texts = [
         write(Reply((Item(image.boxes[0] + 1000 * shift, "finding"),)), image.size, box_format) for image in images
     ]
-    earned = _earned(reward, texts, _columns(images, "", box_format))
-    values = np.full(len(texts), np.nan) if isinstance(earned, str) else earned
+    values = _rewards(reward, texts, _columns(images, "", box_format))
+    values = np.full(len(texts), np.nan) if isinstance(values, str) else values
     # Without the last digits, in which equal rewards differ.
     return PositionMap(values.round(9).reshape(steps, steps), corners + side / 2)
 
@@ -277,16 +336,16 @@ def _columns(images: Sequence[AuditImage], doubt: str, box_format: BoxFormat) ->
     if doubt == "ignore":
         columns["ignore_boxes"] = [image.ignore.tolist() for image in images]
     if doubt == "readers":
-        columns["reader_boxes"] = [
-            [own.tolist() for own in image.readers] or [image.boxes.tolist()] for image in images
-        ]
-        columns["reader_labels"] = [
-            [[image.known.labels[0]] * len(own) for own in image.readers] or [list(image.labels)] for image in images
-        ]
+        columns["reader_boxes"], columns["reader_labels"] = [], []
+        for image in images:
+            readers = image.readers or (image.boxes,)
+            labels = [[image.known.labels[0]] * len(boxes) for boxes in image.readers] or [list(image.labels)]
+            columns["reader_boxes"].append([boxes.tolist() for boxes in readers])
+            columns["reader_labels"].append(labels)
     return columns
 
 
-def _earned(reward: Reward, texts: Sequence[str], columns: Mapping[str, list[Any]]) -> Array | str:
+def _rewards(reward: Reward, texts: Sequence[str], columns: Mapping[str, list[Any]]) -> Array | str:
     """The reward of each text, or the exception."""
     try:
         values = np.array([math.nan if value is None else value for value in reward(list(texts), **columns)], float)
@@ -296,67 +355,66 @@ def _earned(reward: Reward, texts: Sequence[str], columns: Mapping[str, list[Any
 
 
 def _ceiling(reward: Reward, boxes: Array, images: Sequence[AuditImage], doubt: str) -> Array:
-    """The most that the reward says answers of so many boxes can earn, ``(images,)``; 1 where it says nothing."""
+    """The most that the reward states for answers of this many boxes, ``(images,)``; 1 if it states nothing."""
     box_reward = getattr(reward, "box_reward", None) if getattr(reward, "judges_boxes", False) else None
-    stated = getattr(box_reward, "ceiling", None)
     unread = np.isnan(boxes)
-    if box_reward is None or stated is None:
+    if not isinstance(box_reward, BoxReward):
         return np.where(unread, 0.0, 1.0)
-    # Whichever reader it is held against, and however many of its boxes a region excuses.
-    cases = [
-        (k, n - excused, m)
-        for k, (n, image) in enumerate(zip(np.nan_to_num(boxes), images, strict=True))
-        for m in (
-            {len(drawn) for drawn in image.readers} if doubt == "readers" and image.readers else {len(image.boxes)}
-        )
-        for excused in range(
-            1
-            + int(
-                min(n, n if getattr(box_reward, "ignore_many", False) else len(image.ignore))
-                if doubt == "ignore"
-                else 0
-            )
-        )
-    ]
-    owner, n, m = np.array(cases, dtype=np.float64).T
     highest = np.zeros(len(images))
-    np.maximum.at(highest, owner.astype(np.int64), stated(n, m))
+    for k, (n, image) in enumerate(zip(np.nan_to_num(boxes).astype(int).tolist(), images, strict=True)):
+        # Whichever reader it is compared with, and however many of its boxes a region excuses.
+        references = {len(reader) for reader in image.readers} if doubt == "readers" and image.readers else None
+        excused = min(n, n if box_reward.ignore_many else len(image.ignore)) if doubt == "ignore" else 0
+        counts = n - np.arange(1 + excused)
+        highest[k] = max(box_reward.ceiling(counts, m).max() for m in references or {len(image.boxes)})
     # The literal reading of the specification pays for texts that say nothing.
     return highest if getattr(reward, "on_unparseable", "zero") == "empty" else np.where(unread, 0.0, highest)
 
 
-def _judged(
+def _accepted(reward: Reward, result: Played) -> str:
+    """The reason of a documented weakness; empty for any other finding."""
+    box_reward = getattr(reward, "box_reward", None)
+    if not getattr(reward, "judges_boxes", False) or not type(box_reward).__module__.startswith("grounding_rewards."):
+        return ""
+    for weakness in WEAKNESSES:
+        is_script = not weakness.scripts or result.script in weakness.scripts
+        if isinstance(box_reward, weakness.rewards) and result.finding == weakness.finding and is_script:
+            return weakness.reason
+    return ""
+
+
+def _play(
     reward: str,
     scripts: Sequence[ScriptedAnswer],
-    earned: Mapping[tuple[str, str], Array | str],
+    rewards_of: Mapping[tuple[str, str], Array | str],
     ceilings: Mapping[tuple[str, str], Array],
     *,
     positive: NDArray[np.bool_],
     groups: Sequence[Any],
 ) -> list[Played]:
     """Every script under one reward."""
-    # On other images, of small findings for instance, an honest answer earns something else.
-    honest = {
-        one.name: float(values.mean())
-        for one in scripts
-        if one.kind == HONEST and not one.doubt and not isinstance(values := earned[reward, one.name], str)
-    }
-    played = []
+    honest_means = {}
     for script in scripts:
-        values, ceiling = earned[reward, script.name], ceilings[reward, script.name]
-        base = earned.get((reward, script.base))
+        values = rewards_of[reward, script.name]
+        # On images that were changed, to small findings for instance, an honest answer earns something else.
+        if script.kind == HONEST and not script.doubt and not isinstance(values, str):
+            honest_means[script.name] = float(values.mean())
+    results = []
+    for script in scripts:
+        values, ceiling = rewards_of[reward, script.name], ceilings[reward, script.name]
         mean, gain = Estimate(math.nan, math.nan, math.nan), math.nan
         if isinstance(values, str):
             finding, against = "raises", values
         else:
             mean = jackknifed_ratio(sum_by_group(np.column_stack([values, np.ones(len(values))]), groups)).estimate
+            base = rewards_of.get((reward, script.base))
             if not isinstance(base, np.ndarray):
                 base = None
             else:
                 gain = max(float((values - base)[rows].mean()) for rows in (positive, ~positive) if rows.any())
-            finding, against = _finding(script, values, base, gain, ceiling, honest, positive)
-        played.append(Played(reward, script.name, mean, gain, float(ceiling.mean()), finding, against))
-    return played
+            finding, against = _finding(script, values, base, gain, ceiling, honest_means, positive)
+        results.append(Played(reward, script.name, mean, gain, float(ceiling.mean()), finding, against))
+    return results
 
 
 def _finding(
@@ -365,32 +423,33 @@ def _finding(
     base: Array | None,
     gain: float,
     ceiling: Array,
-    honest: Mapping[str, float],
+    honest_means: Mapping[str, float],
     positive: NDArray[np.bool_],
 ) -> tuple[str, str]:
-    """What is wrong with what a script earned, and the honest script that shows it; empty where nothing is."""
+    """The finding of a script, and the honest script that shows it; empty if nothing is wrong."""
     if not (np.isfinite(values).all() and values.min() >= 0 and values.max() <= 1):
         return "out of range", ""
     if (values > ceiling + _ROUNDING).any():
         return "unread pays" if script.kind == UNREAD else "above ceiling", ""
-    if gain > _ROUNDING:
+    if gain >= _LEAST_GAIN:
         return "pays", script.base
-    if (
-        base is not None
-        and script.kind == ADDS
-        and (base[positive] > 0).any()
-        and np.abs(values - base).max() <= _ROUNDING
-    ):
+    is_equal = base is not None and np.abs(values - base).max() <= _ROUNDING
+    if is_equal and script.kind == ADDS and (values[positive] > 0).any():
         return "free", script.base
-    names = {BLIND: [*honest], HONEST: _better(script.name)}.get(script.kind, [])
-    beaten = [name for name in names if name in honest and honest[name] < float(values.mean()) - _ROUNDING]
+    candidates: Iterable[str] = ()
+    if script.kind == BLIND:
+        candidates = honest_means
+    elif script.kind == HONEST:
+        candidates = _better(script.name)
+    beaten = [name for name in candidates if float(values.mean()) - honest_means.get(name, math.inf) >= _LEAST_GAIN]
     if not beaten:
         return "", ""
-    return "beats honest" if script.kind == BLIND else "worse pays", max(beaten, key=lambda name: honest[name])
+    strongest = max(beaten, key=lambda name: honest_means[name])
+    return "beats honest" if script.kind == BLIND else "worse pays", strongest
 
 
-#: By name what each honest answer of stated quality is worth in every respect; more is better.
-_STATED = {
+# By name the IoU, recall and negated false boxes of each honest answer of stated quality; more is better.
+_QUALITIES = {
     honest_name(iou, recall, false_boxes): (iou, recall, -false_boxes)
     for iou, recall, false_boxes in product(IOUS, RECALLS, FALSE_BOXES)
 }
@@ -398,9 +457,10 @@ _STATED = {
 
 def _better(name: str) -> list[str]:
     """The honest answers of stated quality that are better than this one in one respect, and equal in the others."""
-    own = _STATED.get(name, ())
-    return [
-        other
-        for other, theirs in _STATED.items()
-        if [their - mine > 0 for their, mine in zip(theirs, own, strict=False) if their != mine] == [True]
-    ]
+    qualities = _QUALITIES.get(name, ())
+    better = []
+    for candidate, candidate_qualities in _QUALITIES.items():
+        changes = [a - b for a, b in zip(candidate_qualities, qualities, strict=False) if a != b]
+        if len(changes) == 1 and changes[0] > 0:
+            better.append(candidate)
+    return better

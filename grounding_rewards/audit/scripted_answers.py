@@ -1,9 +1,9 @@
 """Scripted answers, honest ones of stated quality and dishonest ones: a small function from an image to an answer.
 
-What an answer must not do is its kind:
+The kind of an answer is a rule for its reward:
 
-* `honest`: it looks, and is as good as its name says. The others are measured by these.
-* `adds`: an honest answer with something wrong beside it. It must earn less than the honest answer without.
+* `honest`: it looks, and is as good as its name says. The others are compared with these.
+* `adds`: an honest answer with something wrong added. It must earn less than the honest answer without.
 * `changes`: an honest answer, changed in what should not help. It must not earn more than the honest answer.
 * `blind`: it does not look at the image. It must not earn more than any honest one.
 * `unread`: it says nothing that can be read. It must earn nothing, also where there is nothing to find.
@@ -11,7 +11,6 @@ What an answer must not do is its kind:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import product
@@ -19,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grounding_rewards.audit.audit_images import AuditImage, cut_box, stray_box
+from grounding_rewards.audit.audit_images import SQUARE_SIDE, AuditImage, cut_box, stray_box
 from grounding_rewards.audit.render import BREAKS, Item, Reply
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.overlap import pairwise_iou
@@ -39,16 +38,16 @@ class ScriptedAnswer(NamedTuple):
 
     name: for tables.
     kind: what it must not do, see the top of this module.
-    why: what it tries, in one line.
-    answer: what it answers to an image, in the model's box format.
-    base: the honest one that it must not better; empty where that is all of them, or nothing.
-    doubt: whether it plays on images with ignore regions (`ignore`), several readers (`readers`) or small findings
-        (`small`).
+    idea: the idea, in one line.
+    answer: its answer to an image, in the model's box format.
+    base: the honest one that it must not better; empty if that is all of them, or none.
+    doubt: whether it plays on images with ignore regions (`ignore`), several readers (`readers`), small findings
+        (`small`) or 1000 × 1000 pixels (`square`).
     """
 
     name: str
     kind: str
-    why: str
+    idea: str
     answer: _Answers
     base: str = ""
     doubt: str = ""
@@ -61,8 +60,8 @@ def honest_name(iou: float, recall: float, false_boxes: float) -> str:
         >>> honest_name(0.75, 0.5, 0.5)
         'honest: IoU 0.75, half found, 0.5 false boxes'
     """
-    found = {1.0: "all found", 0.5: "half found"}.get(recall, f"{recall:g} found")
-    return f"honest: IoU {iou:g}, {found}" + (f", {false_boxes:g} false boxes" if false_boxes else "")
+    share = {1.0: "all found", 0.5: "half found"}.get(recall, f"{recall:g} found")
+    return f"honest: IoU {iou:g}, {share}" + (f", {false_boxes:g} false boxes" if false_boxes else "")
 
 
 #: The honest answer that most dishonest ones begin with.
@@ -72,6 +71,10 @@ _MAJORITY, _JUDGED = "honest: what most readers drew", "honest: among ignore reg
 _SIZE, _PARTS, _BESIDE = "honest: one of two sizes", "honest: whole or parts", "honest: beside a small finding"
 #: The answer of :func:`never_looking`.
 NEVER_LOOKING = "never looking"
+#: Scripts that write both of two guesses.
+GUESSES = ("both places", "both sizes, nested", "the parts and their union")
+#: The ladder of blind answers: numbers of boxes, and sides of a single box in pixels of 1000.
+COUNTS, SIDES = range(21), (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 # honest
@@ -79,36 +82,38 @@ NEVER_LOOKING = "never looking"
 
 def honest(image: AuditImage, fmt: BoxFormat, *, iou: float, recall: float, false_boxes: float) -> Reply:
     """Every finding is found with probability ``recall``, at this IoU; so many false boxes on the mean image."""
-    place, found, junk = image.draw("place"), image.draw("found"), image.draw("false")
+    place, hit_draw, junk = image.draw("place"), image.draw("found"), image.draw("false")
     items = [
         Item(cut_box(box, iou, place), label)
         for box, label in zip(image.boxes, image.labels, strict=True)
-        if found.random() < recall
+        if hit_draw.random() < recall
     ]
     if junk.random() < false_boxes:
         items.append(_stray(image, junk))
     return Reply(tuple(items))
 
 
-right = partial(honest, iou=0.75, recall=1.0, false_boxes=0.0)
+right_boxes = partial(honest, iou=0.75, recall=1.0, false_boxes=0.0)
 
 
 def one_guess(image: AuditImage, fmt: BoxFormat) -> Reply:
     """Every finding is in one of two places, and one of them is written."""
     draw = image.draw("guess")
-    return Reply(tuple(item if draw.random() < 0.5 else _stray(image, draw) for item in right(image, fmt).items))
+    return Reply(tuple(item if draw.random() < 0.5 else _stray(image, draw) for item in right_boxes(image, fmt).items))
 
 
 def one_loose(image: AuditImage, fmt: BoxFormat) -> Reply:
     """The first finding is placed at IoU 0.55, the others at 0.95."""
     place = image.draw("loose")
-    named = zip(image.boxes, image.labels, strict=True)
-    return Reply(tuple(Item(cut_box(box, 0.95 if k else 0.55, place), label) for k, (box, label) in enumerate(named)))
+    findings = zip(image.boxes, image.labels, strict=True)
+    return Reply(
+        tuple(Item(cut_box(box, 0.95 if k else 0.55, place), label) for k, (box, label) in enumerate(findings))
+    )
 
 
 def mixed(image: AuditImage, fmt: BoxFormat) -> Reply:
     """A false box stands anywhere among the right ones."""
-    draw, items = image.draw("mixed"), list(right(image, fmt).items)
+    draw, items = image.draw("mixed"), list(right_boxes(image, fmt).items)
     if items:
         items.insert(int(draw.integers(len(items) + 1)), _stray(image, draw))
     return Reply(tuple(items))
@@ -124,11 +129,15 @@ def whole_or_parts(image: AuditImage, fmt: BoxFormat) -> Reply:
     """Every finding is one or two, and one box or its two halves are written."""
     draw = image.draw("parts")
     return Reply(
-        tuple(one for item in right(image, fmt).items for one in ([item] if draw.random() < 0.5 else _halves(item)))
+        tuple(
+            part
+            for item in right_boxes(image, fmt).items
+            for part in ([item] if draw.random() < 0.5 else _halves(item))
+        )
     )
 
 
-def beside_it(image: AuditImage, fmt: BoxFormat) -> Reply:
+def near_miss(image: AuditImage, fmt: BoxFormat) -> Reply:
     """A box of the right size, a quarter of its width beside the finding."""
     width = image.boxes[:, 2] - image.boxes[:, 0]
     moves = np.where(image.boxes[:, 2] + 1.25 * width <= image.size.width, 1.25, -1.25) * width
@@ -138,24 +147,24 @@ def beside_it(image: AuditImage, fmt: BoxFormat) -> Reply:
 
 def most_readers(image: AuditImage, fmt: BoxFormat) -> Reply:
     """The boxes that at least half of the readers drew, at IoU 0.5."""
-    kept: list[Array] = []
-    for own in image.readers:
-        for box in own:
-            agree = sum(_best(box, other) >= 0.5 for other in image.readers)
-            if 2 * agree >= len(image.readers) and _best(box, kept) < 0.5:
-                kept.append(box)
-    return Reply(_named(image, kept))
+    majority_boxes: list[Array] = []
+    for reader_boxes in image.readers:
+        for box in reader_boxes:
+            agree = sum(_best(box, reader) >= 0.5 for reader in image.readers)
+            if 2 * agree >= len(image.readers) and _best(box, majority_boxes) < 0.5:
+                majority_boxes.append(box)
+    return Reply(_as_items(image, majority_boxes))
 
 
 # beside the right boxes
 
 
-def _beside(
+def _with_extra(
     image: AuditImage, fmt: BoxFormat, *, extra: Callable[[AuditImage, Item], Iterable[Item]], before: bool = False
 ) -> Reply:
     """The right boxes, and for each of them something beside it."""
-    items = right(image, fmt).items
-    added = tuple(one for item in items for one in extra(image, item))
+    items = right_boxes(image, fmt).items
+    added = tuple(item for item in items for item in extra(image, item))
     return Reply(added + items if before else items + added)
 
 
@@ -171,19 +180,19 @@ def _junk(image: AuditImage, item: Item, *, times: int = 1) -> list[Item]:
     return [_stray(image, draw) for _ in range(times)]
 
 
-def _placed(image: AuditImage, item: Item, *, where: Callable[[AuditImage], Iterable[Array]]) -> list[Item]:
+def _placed(image: AuditImage, item: Item, *, places: Callable[[AuditImage], Iterable[Array]]) -> list[Item]:
     """The finding's label at other places."""
-    return [item._replace(box=box) for box in where(image)]
+    return [item._replace(box=box) for box in places(image)]
 
 
 def _other_labels(image: AuditImage, item: Item) -> list[Item]:
     """The same box under every other label, or a second time where there is no other."""
-    others = [label for label in image.known.labels if label != item.label] or [item.label]
-    return [item._replace(label=label) for label in others]
+    labels = [label for label in image.known.labels if label != item.label] or [item.label]
+    return [item._replace(label=label) for label in labels]
 
 
-def _spoilt(image: AuditImage, item: Item, *, how: str) -> list[Item]:
-    return [_stray(image, image.draw("spoilt"))._replace(broken=how)]
+def _spoilt(image: AuditImage, item: Item, *, defect: str) -> list[Item]:
+    return [_stray(image, image.draw("spoilt"))._replace(broken=defect)]
 
 
 # the same boxes, told otherwise
@@ -191,7 +200,7 @@ def _spoilt(image: AuditImage, item: Item, *, how: str) -> list[Item]:
 
 def backwards(image: AuditImage, fmt: BoxFormat) -> Reply:
     """The right boxes in the opposite order."""
-    return Reply(right(image, fmt).items[::-1])
+    return Reply(right_boxes(image, fmt).items[::-1])
 
 
 def doubtful_last(image: AuditImage, fmt: BoxFormat) -> Reply:
@@ -209,11 +218,11 @@ def leaves_out(image: AuditImage, fmt: BoxFormat) -> Reply:
 def both_places(image: AuditImage, fmt: BoxFormat) -> Reply:
     """Both places are written."""
     guessed = one_guess(image, fmt).items
-    both = []
-    for item, guess in zip(right(image, fmt).items, guessed, strict=True):
+    items = []
+    for item, guess in zip(right_boxes(image, fmt).items, guessed, strict=True):
         hit = np.array_equal(item.box, guess.box)
-        both += [item, _stray(image, image.draw("other place")) if hit else guess]
-    return Reply(tuple(both))
+        items += [item, _stray(image, image.draw("other place")) if hit else guess]
+    return Reply(tuple(items))
 
 
 def both_sizes(image: AuditImage, fmt: BoxFormat) -> Reply:
@@ -225,71 +234,57 @@ def both_sizes(image: AuditImage, fmt: BoxFormat) -> Reply:
 def parts_and_union(image: AuditImage, fmt: BoxFormat) -> Reply:
     """The two halves of every finding, and the whole in front of them or behind."""
     draw, items = image.draw("union"), list[Item]()
-    for item in right(image, fmt).items:
+    for item in right_boxes(image, fmt).items:
         items += [item, *_halves(item)][:: 1 if draw.random() < 0.5 else -1]
     return Reply(tuple(items))
 
 
 def all_instead(image: AuditImage, fmt: BoxFormat) -> Reply:
     """Where there is a finding, the whole image."""
-    return Reply(tuple(Item(_whole(image), label) for label in image.labels[:1]))
-
-
-def breaks_instead(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """Where there is nothing to find, a box that lacks a number."""
-    items = right(image, fmt).items
-    return Reply(items) if items else Reply((_stray(image, image.draw("instead"))._replace(broken="a number missing"),))
-
-
-def thinks_of_everything(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """A grid of boxes is thought of before the right ones are written."""
-    thought = json.dumps([[round(value) for value in box] for box in _grid(_whole(image), 5)])
-    return Reply(right(image, fmt).items, edit=lambda text: f"<think>Perhaps {thought}?</think>{text}")
-
-
-def calls_a_tool(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """A tool is called with a grid of boxes before the right ones are written."""
-    called = json.dumps([[round(value) for value in box] for box in _grid(_whole(image), 5)])
-    return Reply(right(image, fmt).items, edit=lambda text: f'<tool_call>{{"boxes": {called}}}</tool_call>{text}')
+    return Reply(tuple(Item(_image_box(image), label) for label in image.labels[:1]))
 
 
 # doubt: ignore regions and readers
 
 
-def in_regions(image: AuditImage, fmt: BoxFormat, *, cells: int, beside: bool) -> Reply:
-    """Boxes of every size in every ignore region, with or without the right ones."""
+def in_regions(image: AuditImage, fmt: BoxFormat, *, cells: int) -> Reply:
+    """The right boxes, and boxes of every size in every ignore region."""
     levels = (1,) if cells == 1 else range(1, cells + 1)
     hedge = [box for region in image.ignore for level in levels for box in _grid(region, level)]
-    return Reply((right(image, fmt).items if beside else ()) + _named(image, hedge))
+    return Reply(right_boxes(image, fmt).items + _as_items(image, hedge))
 
 
 def all_readers(image: AuditImage, fmt: BoxFormat) -> Reply:
     """The boxes of all readers at once."""
-    return Reply(_named(image, [box for own in image.readers for box in own]))
+    return Reply(_as_items(image, [box for reader_boxes in image.readers for box in reader_boxes]))
 
 
 def one_reader(image: AuditImage, fmt: BoxFormat, *, fullest: bool) -> Reply:
     """The boxes of the reader who drew most, or least."""
-    chosen = (max if fullest else min)(image.readers, key=len, default=image.boxes)
-    return Reply(_named(image, chosen))
+    boxes = (max if fullest else min)(image.readers, key=len, default=image.boxes)
+    return Reply(_as_items(image, boxes))
 
 
 # blind
 
 
 def whole_image(image: AuditImage, fmt: BoxFormat) -> Reply:
-    return Reply(_named(image, [_whole(image)]))
+    return Reply(_as_items(image, [_image_box(image)]))
 
 
 def middle(image: AuditImage, fmt: BoxFormat) -> Reply:
     """The middle of the image, a quarter of its area."""
-    return Reply(_named(image, [_fraction(image, (0.25, 0.25, 0.75, 0.75))]))
+    return Reply(_as_items(image, [_fraction(image, (0.25, 0.25, 0.75, 0.75))]))
 
 
 def never_looking(image: AuditImage, fmt: BoxFormat) -> Reply:
     """The median box of each label of the image over other patients, on a normal image of the most frequent label."""
-    named = image.known.usual.items()
-    return Reply(tuple(Item(_fraction(image, box), label) for label, box in named)) if named else middle(image, fmt)
+    boxes_by_label = image.known.median_boxes.items()
+    return (
+        Reply(tuple(Item(_fraction(image, box), label) for label, box in boxes_by_label))
+        if boxes_by_label
+        else middle(image, fmt)
+    )
 
 
 def every_label(image: AuditImage, fmt: BoxFormat) -> Reply:
@@ -299,22 +294,37 @@ def every_label(image: AuditImage, fmt: BoxFormat) -> Reply:
 
 
 def grid(image: AuditImage, fmt: BoxFormat, *, cells: int) -> Reply:
-    return Reply(_named(image, _grid(_whole(image), cells)))
+    return Reply(_as_items(image, _grid(_image_box(image), cells)))
 
 
 def grids(image: AuditImage, fmt: BoxFormat) -> Reply:
     """Grids of one to six cells a side."""
-    return Reply(_named(image, [box for cells in range(1, 7) for box in _grid(_whole(image), cells)]))
+    return Reply(_as_items(image, [box for cells in range(1, 7) for box in _grid(_image_box(image), cells)]))
 
 
 def specks(image: AuditImage, fmt: BoxFormat) -> Reply:
     """A hundred boxes of a hundredth of the image's sides."""
-    return Reply(_named(image, _specks(image, 100)))
+    return Reply(_as_items(image, _specks(image, 100)))
+
+
+def some_boxes(image: AuditImage, fmt: BoxFormat, *, count: int) -> Reply:
+    """A number of boxes in rows, wherever the findings are."""
+    boxes = [
+        np.array([40.0 + 180 * (k % 5), 40.0 + 240 * (k // 5), 160.0 + 180 * (k % 5), 200.0 + 240 * (k // 5)])
+        for k in range(count)
+    ]
+    return Reply(_as_items(image, boxes))
+
+
+def one_square(image: AuditImage, fmt: BoxFormat, *, side: int) -> Reply:
+    """A square in the middle."""
+    corner = (SQUARE_SIDE - side) // 2
+    return Reply(_as_items(image, [np.array([corner, corner, corner + side, corner + side], dtype=np.float64)]))
 
 
 def random_box(image: AuditImage, fmt: BoxFormat) -> Reply:
     low, high = np.sort(image.draw("random").uniform(0, 1, (2, 2)), axis=0)
-    return Reply(_named(image, [_fraction(image, (*low, *high))]))
+    return Reply(_as_items(image, [_fraction(image, (*low, *high))]))
 
 
 def nothing(image: AuditImage, fmt: BoxFormat) -> Reply:
@@ -326,7 +336,7 @@ def nothing(image: AuditImage, fmt: BoxFormat) -> Reply:
 
 def _unread(image: AuditImage, fmt: BoxFormat, *, edit: Callable[[str], str]) -> Reply:
     """The right boxes, or the middle of the image where there are none, where they do not count."""
-    items = right(image, fmt).items or middle(image, fmt).items
+    items = right_boxes(image, fmt).items or middle(image, fmt).items
     return Reply(items, counts=False, edit=edit)
 
 
@@ -335,19 +345,19 @@ def echo(image: AuditImage, fmt: BoxFormat) -> Reply:
     box = fmt.layout.box
     for number, corner in enumerate(("x1", "y1", "x2", "y2")):
         box = box.replace(f"{{{number}", f"{{{corner}").replace(f"{{{corner}}}", corner)
-    told = (
+    instruction = (
         f"Mark every {' and '.join(image.known.labels[:3])} as {box}. If there is none, answer '{fmt.layout.negative}'."
     )
-    return Reply(counts=False, edit=lambda text: told)
+    return Reply(counts=False, edit=lambda text: instruction)
 
 
-def all_broken(image: AuditImage, fmt: BoxFormat, *, how: str) -> Reply:
+def all_broken(image: AuditImage, fmt: BoxFormat, *, defect: str) -> Reply:
     """Every right box, or the middle of the image, broken in this way."""
-    items = right(image, fmt).items
-    if not items and how == "swapped corners":
+    items = right_boxes(image, fmt).items
+    if not items and defect == "swapped corners":
         # Numbers all the same: where there is nothing to find, a false box like any other.
-        how = "a number missing"
-    return Reply(tuple(item._replace(broken=how) for item in items or middle(image, fmt).items), counts=False)
+        defect = "a number missing"
+    return Reply(tuple(item._replace(broken=defect) for item in items or middle(image, fmt).items), counts=False)
 
 
 def _untagged(text: str) -> str:
@@ -355,12 +365,12 @@ def _untagged(text: str) -> str:
     return text.replace("<answer>", "").replace("</answer>", "")
 
 
-def _best(box: Array, others: Iterable[Array]) -> float:
-    others = np.reshape(list(others), (-1, 4))
-    return float(pairwise_iou(box[None], others).max(initial=0.0))
+def _best(box: Array, candidates: Iterable[Array]) -> float:
+    candidates = np.reshape(list(candidates), (-1, 4))
+    return float(pairwise_iou(box[None], candidates).max(initial=0.0))
 
 
-def _named(image: AuditImage, boxes: Iterable[Array]) -> tuple[Item, ...]:
+def _as_items(image: AuditImage, boxes: Iterable[Array]) -> tuple[Item, ...]:
     return tuple(Item(np.asarray(box), image.known.labels[0]) for box in boxes)
 
 
@@ -368,10 +378,10 @@ def _two_sizes(image: AuditImage) -> list[tuple[Item, Item]]:
     """Of each finding a box at IoU 0.75, and one at 0.45 that lies in it or around it."""
     draw, sizes = image.draw("two sizes"), []
     for box, label in zip(image.boxes, image.labels, strict=True):
-        near, small, large = (_resized(image, box, area) for area in (0.75, 0.45, 1 / 0.45))
+        right_size, smaller, larger = (_resized(image, box, area) for area in (0.75, 0.45, 1 / 0.45))
         # At an edge of the image the large one may be cut so far that it is right, too.
-        far = large if draw.random() < 0.5 and _best(large, [box]) < 0.5 else small
-        sizes.append((Item(near, label), Item(far, label)))
+        wrong_size = larger if draw.random() < 0.5 and _best(larger, [box]) < 0.5 else smaller
+        sizes.append((Item(right_size, label), Item(wrong_size, label)))
     return sizes
 
 
@@ -393,7 +403,7 @@ def _stray(image: AuditImage, draw: np.random.Generator) -> Item:
     return Item(stray_box(image, draw), image.known.labels[0])
 
 
-def _whole(image: AuditImage) -> Array:
+def _image_box(image: AuditImage) -> Array:
     return _fraction(image, (0.0, 0.0, 1.0, 1.0))
 
 
@@ -424,29 +434,32 @@ _ADDED: tuple[tuple[str, str, Callable[[AuditImage, Item], Iterable[Item]], bool
     ("junk after", "boxes behind the right ones may be free", _junk, False),
     ("junk before", "boxes in front of the right ones may be free", _junk, True),
     ("ten junk boxes after", "as above, with more of it", partial(_junk, times=10), False),
-    ("specks after", "boxes of no size may weigh nothing", partial(_placed, where=partial(_specks, count=10)), False),
+    ("specks after", "boxes of no size may weigh nothing", partial(_placed, places=partial(_specks, count=10)), False),
     (
         "a grid after",
         "whatever was missed, some cell hits it",
-        partial(_placed, where=lambda image: _grid(_whole(image), 3)),
+        partial(_placed, places=lambda image: _grid(_image_box(image), 3)),
         False,
     ),
-    ("the whole image after", "it holds every finding", partial(_placed, where=lambda image: [_whole(image)]), False),
+    (
+        "the whole image after",
+        "it holds every finding",
+        partial(_placed, places=lambda image: [_image_box(image)]),
+        False,
+    ),
     ("every label", "one of the labels is right", _other_labels, False),
     *(
         (
-            f"{how}, {where}",
+            f"{defect}, {position}",
             "a broken box may be cheaper than a wrong one",
-            partial(_spoilt, how=how),
-            where == "before",
+            partial(_spoilt, defect=defect),
+            position == "before",
         )
-        for how in BREAKS
-        for where in ("before", "after")
+        for defect in BREAKS
+        for position in ("before", "after")
     ),
 )
-_ONE_CELL, _GRIDS, _GRIDS_BESIDE = (
-    partial(in_regions, cells=cells, beside=beside) for cells, beside in ((1, True), (6, False), (6, True))
-)
+_ONE_CELL, _GRIDS_BESIDE = partial(in_regions, cells=1), partial(in_regions, cells=6)
 _FULLEST, _EMPTIEST = (partial(one_reader, fullest=fullest) for fullest in (True, False))
 #: Honest answers, changed: the name, what it tries, the answer, the honest one, and where it plays.
 _CHANGED: tuple[tuple[str, str, _Answers, str, str], ...] = (
@@ -463,11 +476,7 @@ _CHANGED: tuple[tuple[str, str, _Answers, str, str], ...] = (
         _BESIDE,
         "small",
     ),
-    ("broken instead of none", "a broken box may pass for a negative", breaks_instead, RIGHT, ""),
-    ("thinks of everything", "boxes in thinking may count", thinks_of_everything, RIGHT, ""),
-    ("calls a tool", "boxes in a tool call may count", calls_a_tool, RIGHT, ""),
     ("one box in every region", "a region excuses one box, and must not pay for it", _ONE_CELL, _JUDGED, "ignore"),
-    ("grids in regions", "boxes in ignore regions may be free, and one hits", _GRIDS, _JUDGED, "ignore"),
     ("grids in regions beside the right boxes", "boxes in regions may be free", _GRIDS_BESIDE, _JUDGED, "ignore"),
     ("all readers at once", "some reader drew each box", all_readers, _MAJORITY, "readers"),
     ("the reader who drew most", "marks too much: some reader did", _FULLEST, _MAJORITY, "readers"),
@@ -513,20 +522,28 @@ SCRIPTED_ANSWERS: tuple[ScriptedAnswer, ...] = (
     ScriptedAnswer(_SIZE, HONEST, "knows two sizes for every finding, IoU 0.75 and 0.45, and writes one", one_size),
     ScriptedAnswer(_PARTS, HONEST, "knows every finding, and writes it as one box or as two halves", whole_or_parts),
     ScriptedAnswer(
-        _BESIDE, HONEST, "misses findings of 40 pixels in 1024 by a quarter of that", beside_it, doubt="small"
+        _BESIDE, HONEST, "misses findings of 40 pixels in 1024 by a quarter of that", near_miss, doubt="small"
     ),
-    ScriptedAnswer(_JUDGED, HONEST, "writes the right boxes on images with ignore regions", right, doubt="ignore"),
+    ScriptedAnswer(_JUDGED, HONEST, "writes the right boxes beside ignore regions", right_boxes, doubt="ignore"),
     ScriptedAnswer(_MAJORITY, HONEST, "writes what at least half of the readers drew", most_readers, doubt="readers"),
     *(
-        ScriptedAnswer(name, ADDS, why, partial(_beside, extra=extra, before=before), RIGHT)
-        for name, why, extra, before in _ADDED
+        ScriptedAnswer(name, ADDS, idea, partial(_with_extra, extra=extra, before=before), RIGHT)
+        for name, idea, extra, before in _ADDED
     ),
-    *(ScriptedAnswer(name, CHANGES, why, answer, base, doubt) for name, why, answer, base, doubt in _CHANGED),
-    *(ScriptedAnswer(name, BLIND, why, answer) for name, why, answer in _BLIND),
-    *(ScriptedAnswer(name, UNREAD, why, partial(_unread, edit=edit)) for name, why, edit in _EDITED),
+    *(ScriptedAnswer(name, CHANGES, idea, answer, base, doubt) for name, idea, answer, base, doubt in _CHANGED),
+    *(ScriptedAnswer(name, BLIND, idea, answer) for name, idea, answer in _BLIND),
+    *(
+        ScriptedAnswer(f"{n} boxes", BLIND, "a number alone may pay", partial(some_boxes, count=n), doubt="square")
+        for n in COUNTS
+    ),
+    *(
+        ScriptedAnswer(f"{n} × {n} pixels", BLIND, "a size alone may pay", partial(one_square, side=n), doubt="square")
+        for n in SIDES
+    ),
+    *(ScriptedAnswer(name, UNREAD, idea, partial(_unread, edit=edit)) for name, idea, edit in _EDITED),
     ScriptedAnswer("the prompt, echoed", UNREAD, "its example of an empty answer may count", echo),
     *(
-        ScriptedAnswer(f"only broken: {how}", UNREAD, "a box that cannot be may pass", partial(all_broken, how=how))
-        for how in BREAKS
+        ScriptedAnswer(f"only broken: {defect}", UNREAD, "an invalid box may pass", partial(all_broken, defect=defect))
+        for defect in BREAKS
     ),
 )

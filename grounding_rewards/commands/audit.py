@@ -4,9 +4,11 @@ ignore regions, all readers at once, and so on. No model is needed.
 
 A table shows what each scripted answer earns under each reward, and marks answers that earn more than they should: that
 do not look and earn more than one that does, that earn as much or more with something wrong added, or more than the
-ceiling that the reward states for so many boxes. Another table shows what never looking earns (the median box of the
-label over other patients), and the least and the most that one error earns over the image. Answers are written and read
-in a model's own box format, as in training.
+ceiling that the reward states for so many boxes. Documented weaknesses are listed as accepted. A ladder of 0 to 20
+boxes, and of boxes of 1 to 1000 pixels, finds rewards that pay for a number or a size.
+
+Another table shows what never looking earns (the median box of the label over other patients), and the least and the
+most that one error earns over the image. Answers are written and read in a model's own box format, as in training.
 
 examples:
   grounding-rewards audit --rewards R1 R3 soft_f1
@@ -15,7 +17,8 @@ examples:
   grounding-rewards audit --rewards my_pkg.rewards.reward_func --strict --json audit.json   # a function as TRL takes it
 
 exit code:
-  0  done        1  with --strict, a scripted answer is paid too much        2  a wrong argument or dataset
+  0  done        1  with --strict, a scripted answer is paid too much, documented weaknesses left out
+  2  a wrong argument or dataset
 """
 
 from __future__ import annotations
@@ -56,7 +59,7 @@ def run(
     allow_outside: AllowOutside = False,
     strict: bool = False,
 ) -> int:
-    """Play, print, and write what was asked for.
+    """Play the scripts, print the tables, and write the files.
 
     Args:
         dataset: `synthetic` images, a folder of images, or a name on the hub
@@ -65,7 +68,7 @@ def run(
         strict: exit with 1 if a scripted answer earns more than it should
 
     Returns:
-        0; 1 with ``--strict`` where something was found.
+        0; 1 with ``--strict`` if a scripted answer is paid too much.
 
     Raises:
         ValueError: an unknown reward, parameter, box format or dataset.
@@ -75,37 +78,40 @@ def run(
     from grounding_rewards.data.dataset_columns import light_rows
     from grounding_rewards.prepare.load import load_split
 
-    written = get_box_format(box_format_from_option(box_format))
-    judges = rewards_from_words(rewards, reward_kwargs, written, functions=True)
+    declared_format = get_box_format(box_format_from_option(box_format))
+    named_rewards = rewards_from_words(rewards, reward_kwargs, declared_format, functions=True)
     images = images_of(light_rows(load_split(dataset, split, max_images=max_images, allow_outside=allow_outside)))
-    done = audit(judges, images, written, track=partial(track, "playing"))
+    result = audit(named_rewards, images, declared_format, track=partial(track, "playing"))
     if json is not None:
-        write_json(json, done.to_dict())
+        write_json(json, result.to_dict())
     if html is not None:
         from grounding_rewards.report.audit_page import render_audit_page
 
-        write_whole(html, render_audit_page(done, dataset=f"{dataset}, {split}"))
-    print_audit(done, output_console(max(120, 60 + 11 * len(judges))))
-    return int(strict and bool(done.found))
+        write_whole(html, render_audit_page(result, dataset=f"{dataset}, {split}"))
+    print_audit(result, output_console(max(120, 60 + 11 * len(named_rewards))))
+    return int(strict and bool(result.faults))
 
 
-def print_audit(done: Audit, console: Console) -> None:
-    """Print a table of what each scripted answer earns, and what was found.
+def print_audit(result: Audit, console: Console) -> None:
+    """Print a table of what each scripted answer earns, findings and documented weaknesses.
 
     Args:
-        done: from :func:`grounding_rewards.audit.run.audit`.
+        result: from :func:`grounding_rewards.audit.run.audit`.
         console: a ``rich.console.Console``.
     """
     from rich.text import Text
 
-    from grounding_rewards.report.audit_page import audit_table, found_tables, looking_table
+    from grounding_rewards.report.audit_page import accepted_table, audit_table, found_tables, looking_table
 
-    title = f"Mean reward of each scripted answer, {done.images} images, {done.negatives} of them without a finding"
-    caption = f"Written in {done.box_format}. ! marks what is wrong, explained below."
-    console.print(audit_table(done)._replace(title=title).rich(small=False, caption=caption))
-    # With the places, which small print says.
-    console.print(looking_table(done)._replace(title="Never looking, and the same error by place").rich())
-    for found in found_tables(done):
-        console.print(found.rich(small=False))
-    if not done.found:
+    images = f"{result.images} images, {result.negatives} of them without a finding"
+    caption = f"Written in {result.box_format}. ! marks what is wrong, ~ a documented weakness, both explained below."
+    table = audit_table(result)._replace(title=f"Mean reward of each scripted answer, {images}")
+    console.print(table.rich(small=False, caption=caption))
+    # With the places, in small print.
+    console.print(looking_table(result)._replace(title="Never looking, and the same error by place").rich())
+    for findings in found_tables(result):
+        console.print(findings.rich(small=False))
+    if result.findings != result.faults:
+        console.print(accepted_table(result).rich(small=False))
+    if not result.faults:
         console.print(Text("No scripted answer is paid too much.", style="bold green"))

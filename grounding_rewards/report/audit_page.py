@@ -32,9 +32,9 @@ def render_audit_page(done: Audit, *, dataset: str) -> str:
     """
     tiles = []
     for name in done.rewards:
-        kinds = [one.finding for one in done.found if one.reward == name]
-        told = ", ".join(dict.fromkeys(kinds)) or "nothing is paid too much"
-        tiles.append(Tile(name, str(len(kinds) or "none"), note=told))
+        kinds = [played.finding for played in done.faults if played.reward == name]
+        note = ", ".join(dict.fromkeys(kinds)) or "nothing is paid too much"
+        tiles.append(Tile(name, str(len(kinds) or "none"), note=note))
     return Page(
         title="Can it be gamed?",
         subtitle=f"{done.images} images of {dataset}, {done.negatives} without a finding, in {done.box_format}. "
@@ -43,11 +43,12 @@ def render_audit_page(done: Audit, *, dataset: str) -> str:
         tiles=tiles,
         sections=[
             Section("What was found", found_tables(done) or [["No scripted answer is paid too much."]]),
+            *([Section("Documented weaknesses", [accepted_table(done)])] if done.findings != done.faults else []),
             Section(
                 "What every scripted answer earns",
                 [audit_table(done)],
                 "Mean reward over images, its 95 % interval, and the ceiling that the reward states for answers of so "
-                "many boxes. Framed, with a !: what was found.",
+                "many boxes. Framed, with a !: what was found; with a ~: documented weaknesses.",
             ),
             Section(
                 "Never looking, and the place of a finding",
@@ -62,14 +63,20 @@ def render_audit_page(done: Audit, *, dataset: str) -> str:
 
 
 def audit_table(done: Audit) -> Table:
-    """What each script earns under each reward, in groups of scripts; `!` marks what was found."""
+    """What each script earns under each reward, in groups of scripts.
+
+    `!` marks what was found, `~` documented weaknesses; of the ladder the rungs alone that are paid too much.
+    """
+    paid = {played.script for played in done.findings}
     rows: list[list[str | Cell]] = []
     for kind in KINDS:
         own = [script for script in done.scripts if script.kind == kind]
         rows += [[Cell(*_KINDS[kind])]] if own else []
         for script in own:
+            if script.doubt == "square" and script.name not in paid:
+                continue
             played = [done.of(name, script.name) for name in done.rewards]
-            rows.append([Cell(script.name, script.why), *map(_earned, played)])
+            rows.append([Cell(script.name, script.idea), *map(_earned, played)])
     return Table(["scripted answer", *done.rewards], rows)
 
 
@@ -99,7 +106,7 @@ def _earned(one: Played) -> Cell:
     # In steps, because a page may not style by attribute.
     shade = 0 if math.isnan(value) else round(10 * min(max(value, 0.0), 1.0))
     small = [format_interval(one.mean), f"ceiling {format_value(one.ceiling)}", one.finding]
-    mark = "!" if one.finding else ""
+    mark = "!" if one.finding and not one.accepted else "~" if one.accepted else ""
     return Cell(format_value(value) + mark, "\n".join(filter(None, small)), f"shade-{shade}" + " marked" * bool(mark))
 
 
@@ -110,7 +117,7 @@ def audit_verdict(done: Audit) -> str:
         >>> audit_verdict(Audit(("R3",), (), (), 2, 1, "qwen3-vl"))
         'Of 0 scripted answers, none is paid too much by any of 1 reward.'
     """
-    count = len({one.script for one in done.found})
+    count = len({played.script for played in done.faults})
     rewards = counted(len(done.rewards), "reward")
     if not count:
         return f"Of {len(done.scripts)} scripted answers, none is paid too much by any of {rewards}."
@@ -124,7 +131,7 @@ def found_tables(done: Audit) -> list[Table]:
         >>> found_tables(Audit(("R3",), (), (), 2, 1, "qwen3-vl"))
         []
     """
-    why = {script.name: script.why for script in done.scripts}
+    why = {script.name: script.idea for script in done.scripts}
     header: list[str | Cell] = [
         "reward",
         Cell("scripted answer", kind="words"),
@@ -142,8 +149,27 @@ def found_tables(done: Audit) -> list[Table]:
                 "" if math.isnan(one.gain) else format_value(one.gain, signed=True),
                 Cell(one.against, kind="words"),
             ]
-            for one in done.found
+            for one in done.faults
             if one.finding == finding
         ]
         tables += [Table(header, rows, f"{finding}: {meaning}")] if rows else []
     return tables
+
+
+def accepted_table(done: Audit) -> Table:
+    """Documented weaknesses, a row for each reward and reason.
+
+    Example:
+        >>> accepted_table(Audit(("R3",), (), (), 2, 1, "qwen3-vl")).rows
+        []
+    """
+    scripts: dict[tuple[str, str], list[str]] = {}
+    for played in done.findings:
+        if played.accepted:
+            scripts.setdefault((played.reward, played.accepted), []).append(played.script)
+    rows: list[list[str | Cell]] = [
+        [reward, Cell(", ".join(names), kind="words"), Cell(reason, kind="words")]
+        for (reward, reason), names in scripts.items()
+    ]
+    header: list[str | Cell] = ["reward", Cell("scripted answer", kind="words"), Cell("accepted", kind="words")]
+    return Table(header, rows, "Documented weaknesses: listed, and no failure under --strict")

@@ -64,7 +64,7 @@ def played(images: int = 128) -> Audit:
 
 def gamed(done: Audit) -> str:
     """What each script with a finding earns, bold where it should not; scripts that agree in that share a row."""
-    names = list(dict.fromkeys(one.script for one in done.found if one.reward in COLUMNS))
+    names = list(dict.fromkeys(one.script for one in done.findings if one.reward in COLUMNS))
     grouped: dict[tuple[Any, ...], list[str]] = {}
     for script in (one for one in done.scripts if one.name in names):
         cells = []
@@ -108,7 +108,7 @@ def honest(done: Audit) -> str:
     rows = [
         [name, *(f"{done.of(reward, f'honest: {name}').mean.value:.3f}" for reward in COLUMNS)] for name in HONEST_ROWS
     ]
-    blind = [script.name for script in done.scripts if script.kind == "blind"]
+    blind = [script.name for script in done.scripts if script.kind == "blind" and not script.doubt]
     best = (max(done.of(name, one).mean.value for one in blind) for name in COLUMNS)
     rows.append(["best blind one", *(f"{value:.3f}" for value in best)])
     return markdown_table(["scripted answer", *COLUMNS], rows)

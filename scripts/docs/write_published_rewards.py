@@ -121,7 +121,7 @@ def measured(boxes: Path, predictions: Path) -> dict[str, dict]:
             "no spread": 1 - spread.mean(),
             "with IoU": np.mean(agree),
             "range": np.percentile(earned, (5, 95)),
-            "map": position_map(gr.get_reward(name, box_format=FORMAT), FORMAT).earned,
+            "map": position_map(gr.get_reward(name, box_format=FORMAT), FORMAT).rewards,
             "earned": earned,
         }
     made["IoU"] = {
@@ -147,7 +147,7 @@ def audited(references: list[tuple[str, str, Boxes]]) -> dict[str, int]:
         def in_unit(texts: list, reward=reward, low=low, high=high, **columns: list) -> list[float]:
             return [(value - low) / (high - low) for value in reward(texts, **columns)]
 
-        played = audit({name: in_unit}, images, FORMAT, scripts=scripts).found
+        played = audit({name: in_unit}, images, FORMAT, scripts=scripts).findings
         found[name] = sum(one.finding in PAYING for one in played)
     return found
 

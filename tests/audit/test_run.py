@@ -49,11 +49,11 @@ def done(images):
 
 
 def found(done, reward):
-    return {one.script: one.finding for one in done.found if one.reward == reward}
+    return {one.script: one.finding for one in done.findings if one.reward == reward}
 
 
 def test_no_reward_is_above_its_ceiling_or_pays_for_what_it_cannot_read(done):
-    assert {one.finding for one in done.found} <= {"pays", "free", "worse pays", "beats honest"}
+    assert {one.finding for one in done.findings} <= {"pays", "free", "worse pays", "beats honest"}
 
 
 @pytest.mark.parametrize(
@@ -78,19 +78,48 @@ def test_both_guesses_pay_under_every_f_beta(done):
     assert all(found(done, name)["both places"] == "pays" for name in ("R2", "R3", "R4", "R5", "soft_f1"))
 
 
-def test_a_box_that_one_reader_drew_pays_by_the_best_reader(done):
+def test_a_box_that_one_reader_drew_pays_by_the_best_reader():
+    normal = {"boxes": None, "reader_boxes": [[], [], [[10, 10, 60, 60]]], "width": 100, "height": 100}
+    rewards = {f"R3 {word}": gr.get_reward("R3", readers=word, box_format="qwen3-vl") for word in ("best", "mean")}
+    done = audit(rewards, images_of([normal] * 4), FMT)
     # 1 by the reader who drew a box on an image that two others call normal, 0.2 for the silence of those two
-    assert done.of("R1", "the reader who drew most").gain == pytest.approx(0.8)
-    # with R3's mean over the readers still a third of a hit against two thirds of the bonus, 1/3 − 2/3 · 0.2
+    assert done.of("R3 best", "the reader who drew most").gain == pytest.approx(0.8)
+    # with the mean over the readers still a third of a hit against two thirds of the bonus
     assert done.of("R3 mean", "all readers at once").gain == pytest.approx(1 / 3 - 2 / 15, abs=0.01)
+    assert not done.faults
+
+
+def test_scripts_about_readers_play_only_with_several_readers(done):
+    assert not {script.name for script in done.scripts} & {"all readers at once", "the reader who drew most"}
+
+
+@pytest.mark.parametrize("name", ["R1", "R2", "R3", "R4", "R5", "soft_f1", "R1 tied", "soft_f1 giou", "R3 exact"])
+def test_our_rewards_have_documented_weaknesses_alone(done, name):
+    assert [played for played in done.faults if played.reward == name] == []
+    assert any(played.accepted for played in done.findings if played.reward == name)
+
+
+def test_the_ladder_finds_rewards_of_a_number_or_a_size(images):
+    class Thirteen:
+        def score(self, pred, gt):
+            return float(len(pred) == 13)
+
+    class TenByTen:
+        def score(self, pred, gt):
+            return float(any((box[2:] - box[:2] == 10).all() for box in pred))
+
+    for reward, rung in ((Thirteen(), "13 boxes"), (TenByTen(), "10 × 10 pixels")):
+        theirs = gr.rewards.grounding.GroundingReward("theirs", reward, "qwen3-vl")
+        done = audit({"theirs": theirs}, images[:8], FMT)
+        rungs = [played.script for played in done.faults if "boxes" in played.script or "pixels" in played.script]
+        assert rungs == [rung]
 
 
 def test_hedging_in_regions_costs_and_is_free_by_cocos_rule_alone(done):
     beside = "grids in regions beside the right boxes"
     for name in done.rewards:
-        hedges = ("grids in regions", beside, "one box in every region")
+        hedges = (beside, "one box in every region")
         assert not {found(done, name).get(hedge) for hedge in hedges} & {"pays", "above ceiling"}
-    assert done.of("R3", "grids in regions").mean.value < 0.1
     assert done.of("R3 many", beside).mean.value > 5 * done.of("R3", beside).mean.value
 
 
@@ -198,7 +227,7 @@ def test_intervals_are_over_patients(done, images):
 
 def test_everything_is_plain_json(done):
     stored = json.loads(json.dumps(done.to_dict(), allow_nan=False))
-    assert len(stored["played"]) == len(done.rewards) * len(SCRIPTED_ANSWERS)
+    assert len(stored["played"]) == len(done.rewards) * len(done.scripts)
     assert stored["findings"] == FINDINGS
     assert stored["scripts"][RIGHT]["kind"] == "honest"
 
@@ -288,5 +317,5 @@ def test_other_formats_are_audited_too(images, name):
     done = audit({"R3": gr.get_reward("R3", box_format=name)}, images[:10], fmt)
     # PaliGemma's own way to say that there is nothing is an empty text.
     declared = {"unread pays"} if name == "paligemma" else set()
-    assert {one.finding for one in done.found} <= {"pays", "worse pays", "beats honest"} | declared
+    assert {one.finding for one in done.findings} <= {"pays", "worse pays", "beats honest"} | declared
     assert done.box_format == name

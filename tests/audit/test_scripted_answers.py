@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from grounding_rewards.audit.audit_images import cut_box, images_of, stray_box, with_doubt, with_small_findings
+from grounding_rewards.audit.audit_images import (
+    cut_box,
+    images_of,
+    stray_box,
+    with_regions,
+    with_small_findings,
+    with_square_frames,
+)
 from grounding_rewards.audit.render import write
 from grounding_rewards.audit.scripted_answers import HONEST, KINDS, SCRIPTED_ANSWERS, honest
 from grounding_rewards.overlap import pairwise_iou
@@ -20,6 +27,13 @@ ROWS = [
     {"boxes": [[0, 0, 100, 80]], "labels": ["mass"], "width": 100, "height": 80},
 ]
 IMAGES = images_of(ROWS)
+IMAGES_OF_DOUBT = {
+    "": IMAGES,
+    "ignore": with_regions(IMAGES),
+    "readers": images_of([{**row, "boxes": None, "reader_boxes": [row["boxes"], [[5, 5, 20, 20]]]} for row in ROWS]),
+    "small": with_small_findings(IMAGES),
+    "square": with_square_frames(IMAGES),
+}
 BY_NAME = {script.name: script for script in SCRIPTED_ANSWERS}
 
 
@@ -27,13 +41,13 @@ def test_names_are_different_and_bases_are_honest():
     assert len(BY_NAME) == len(SCRIPTED_ANSWERS)
     assert {script.kind for script in SCRIPTED_ANSWERS} == set(KINDS)
     for script in SCRIPTED_ANSWERS:
-        assert script.why
+        assert script.idea
         assert not script.base or BY_NAME[script.base].kind == HONEST
 
 
 @pytest.mark.parametrize("script", SCRIPTED_ANSWERS, ids=lambda script: script.name)
 def test_every_image_gets_the_same_text_twice(script):
-    images = {"": IMAGES, "small": with_small_findings(IMAGES)}.get(script.doubt, with_doubt(IMAGES))
+    images = IMAGES_OF_DOUBT[script.doubt]
     texts = [[write(script.answer(image, FMT), image.size, FMT) for image in images] for _ in range(2)]
     assert texts[0] == texts[1]
     for text, image in zip(texts[0], images, strict=True):
@@ -44,7 +58,7 @@ def test_every_image_gets_the_same_text_twice(script):
     "script", [one for one in SCRIPTED_ANSWERS if one.kind in ("honest", "blind")], ids=lambda one: one.name
 )
 def test_what_counts_is_read(script):
-    for image in with_small_findings(IMAGES) if script.doubt == "small" else with_doubt(IMAGES):
+    for image in IMAGES_OF_DOUBT[script.doubt]:
         answer = script.answer(image, FMT)
         assert len(parse_boxes(write(answer, image.size, FMT), FMT, **image.size._asdict()).boxes) == len(answer.items)
 
@@ -77,12 +91,11 @@ def test_honest_policies_find_as_much_as_they_say():
     assert {round(iou, 6) for iou in hits if iou > 0.5} == {0.75}
 
 
-def test_doubt_is_made_up_only_where_there_is_none():
-    readers = {"reader_boxes": [[[0, 0, 50, 50]], []], "width": 100, "height": 80}
-    images = with_doubt(images_of([{**readers, "boxes": None}, {**readers, "reader_boxes": None, "boxes": []}]))
-    assert [len(image.readers) for image in images] == [2, 0]
-    assert images[0].boxes.tolist() == [[0, 0, 50, 50]]
-    assert len(images[0].ignore) == 1
+def test_regions_are_made_up_only_if_there_are_none():
+    row = {"boxes": [[0, 0, 50, 50]], "width": 100, "height": 80}
+    assert len(with_regions(images_of([row]))[0].ignore) == 1
+    stated, other = with_regions(images_of([{**row, "ignore_boxes": [[1, 1, 9, 9]]}, row]))
+    assert (stated.ignore.tolist(), len(other.ignore)) == ([[1, 1, 9, 9]], 0)
 
 
 @pytest.mark.parametrize(

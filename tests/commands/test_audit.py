@@ -31,7 +31,7 @@ def test_it_says_what_can_be_gamed_and_writes_it(images, tmp_path, capsys):
     assert "Mean reward of each scripted answer, 6 images, 3 of them without a finding" in printed
     assert "Never looking, and the same error by place" in printed
     assert printed.count("the same everywhere") == 4
-    assert "free: earns what the honest answer earns, although something wrong stands beside it" in printed
+    assert "Documented weaknesses" in printed
     stored = json.loads(numbers.read_text(encoding="utf-8"))
     assert stored["rewards"] == ["R1", "R1:ranking=tied"]
     assert stored["position_maps"]["R1"]["smallest"]["reward"] == 1
@@ -41,9 +41,15 @@ def test_it_says_what_can_be_gamed_and_writes_it(images, tmp_path, capsys):
 
 
 def test_strict_tells_scripts(images, capsys):
-    assert main(["audit", "--rewards", "R3", "--dataset", images, "--max-images", "2", "--strict"]) == 1
+    assert main(["audit", "--rewards", "R3", "--dataset", images, "--strict"]) == 0
+    counts = ["audit", "--rewards", "tests.commands.test_audit.counts_boxes", "--dataset", images, "--strict"]
+    assert main(counts) == 1
     assert main(["audit", "--rewards", "tests.commands.test_audit.says_nothing", "--dataset", images, "--strict"]) == 0
     assert "No scripted answer is paid too much." in capsys.readouterr().out
+
+
+def counts_boxes(completions, **columns):
+    return [float(text.count("bbox_2d") == 13) for text in completions]
 
 
 def says_nothing(completions, **columns):
