@@ -81,9 +81,7 @@ WEAKNESSES = (
     Weakness(AveragePrecisionReward, "free", (), "average precision is free for boxes ranked last: ranking: tied"),
     Weakness(AveragePrecisionReward, "pays", ("doubtful last",), "junk is free if ranked last: ranking: tied"),
     Weakness(BoxReward, "pays", ("leaves the loose box out",), "omission pays: product: geometric, and beta 1 or more"),
-    Weakness(
-        SoftF1Reward, "pays", ("the whole image for a small finding",), "any overlap pays: overlap: giou"
-    ),
+    Weakness(SoftF1Reward, "pays", ("the whole image for a small finding",), "any overlap pays: overlap: giou"),
     Weakness(BoxReward, "pays", GUESSES, "writing both guesses pays, less with a smaller beta"),
     Weakness(BoxReward, "pays", _READERS, "readers: best pays for what any reader drew: readers: mean or weighted"),
     Weakness(BoxReward, "beats honest", (NEVER_LOOKING, f"{NEVER_LOOKING}, under every label"), _BLIND_WEAKNESS),

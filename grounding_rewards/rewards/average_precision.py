@@ -109,19 +109,19 @@ class AveragePrecisionReward(ThresholdReward):
         first = np.arange(b)[:, None] * stride
         named_gt, m = np.unique((first + gt)[~np.isnan(gt)].astype(np.int64), return_counts=True)
         unlabelled = np.flatnonzero(batch.n > labelled.sum(axis=1)) * stride + stride - 1
-        named = np.unique(np.concatenate([named_gt, (first + pred)[labelled].astype(np.int64), unlabelled]))
+        label_codes = np.unique(np.concatenate([named_gt, (first + pred)[labelled].astype(np.int64), unlabelled]))
         # Labels that are predicted only have AP 0: they count in |L| alone.
         rows, codes = named_gt // stride, named_gt % stride
         order = _order(batch, self.ranking)
-        same = _in_order(pred, order)[rows] == codes[:, None]
-        hit = _in_order(batch.hit, order)[rows] & same
-        counted = _in_order(counts, order)[rows] & same
+        is_label = _in_order(pred, order)[rows] == codes[:, None]
+        hit = _in_order(batch.hit, order)[rows] & is_label
+        scored = _in_order(counts, order)[rows] & is_label
         if self.ranking == "tied":
-            found = hit.sum(axis=1)
-            ap = ratio(found, counted.sum(axis=1)) * ratio(found, m)
+            hits = hit.sum(axis=1)
+            ap = ratio(hits, scored.sum(axis=1)) * ratio(hits, m)
         else:
-            ap = average_precision_of_hits(hit, counted, m, self.interpolation)
-        return np.bincount(rows, weights=ap, minlength=b) / np.bincount(named // stride, minlength=b)
+            ap = average_precision_of_hits(hit, scored, m, self.interpolation)
+        return np.bincount(rows, weights=ap, minlength=b) / np.bincount(label_codes // stride, minlength=b)
 
 
 def _order(batch: MatchedBatch, ranking: str) -> np.ndarray | None:
@@ -141,15 +141,15 @@ def average_precision_of_hits(hit: np.ndarray, counted: np.ndarray, m: np.ndarra
 
     Padding at the end does no harm: it only lowers precision at a recall that is already reached.
     """
-    found = hit.cumsum(axis=1)
+    hits = hit.cumsum(axis=1)
     # P_k = Σ_{i ≤ k} hit_i / k
-    envelope = precision_envelope(ratio(found, counted.cumsum(axis=1)))
+    envelope = precision_envelope(ratio(hits, counted.cumsum(axis=1)))
     levels = INTERPOLATIONS[interpolation]
     if levels is None:
         # R_k - R_k-1 is 1/m at a hit and 0 elsewhere
         return ratio(row_sums(envelope * hit), m)
     # R_k = Σ_{i ≤ k} hit_i / m
-    recall = ratio(found, m[:, None])
+    recall = ratio(hits, m[:, None])
     return row_sums(envelope * newly_reached(recall, levels)) / len(levels)
 
 

@@ -52,12 +52,12 @@ def metrics_of(batch: ScoredBatch) -> dict[str, float]:
     return {key: total / max(len(batch.raws), 1) for key, total in sums.items()} | {"hallucination_rate": rate}
 
 
-def columns_of(batch: ScoredBatch, given: Sequence[str], scheduled: Mapping[str, float]) -> dict[str, list[Any]]:
+def columns_of(batch: ScoredBatch, texts: Sequence[str], scheduled: Mapping[str, float]) -> dict[str, list[Any]]:
     """What stands beside each completion in a log; the arguments are those of :func:`logged_rows`."""
     return {
         "status": [raw.status for raw in batch.raws],
         "reason": batch.reasons(),
-        ROW_COLUMN: logged_rows(batch, given, scheduled),
+        ROW_COLUMN: logged_rows(batch, texts, scheduled),
         # What tells why the completions of an image earn the same, beside the status.
         "counted": batch.outcomes.n.tolist(),
         "findings": batch.outcomes.m.tolist(),
@@ -70,12 +70,12 @@ ROW_COLUMN = "row"
 _IMAGE = ("id", "patient_id", *BOX_COLUMNS, *SIZE_COLUMNS)
 
 
-def logged_rows(batch: ScoredBatch, given: Sequence[str], scheduled: Mapping[str, float]) -> list[str]:
+def logged_rows(batch: ScoredBatch, texts: Sequence[str], scheduled: Mapping[str, float]) -> list[str]:
     """Write down what n completions were scored against, and what was read in them.
 
     Args:
         batch: what was scored.
-        given: the texts as the trainer has them.
+        texts: of the completions, as the trainer has them.
         scheduled: the values at this step of the parameters that change in training, by `R3/iou_threshold`.
 
     Returns:
@@ -93,31 +93,31 @@ def logged_rows(batch: ScoredBatch, given: Sequence[str], scheduled: Mapping[str
         >>> print(logged["R3/row"][0])
         {"boxes":[[0,0,50,50]],"width":100,"height":100,"box_format":"qwen3-vl","pred":[[0.0,0.0,50.0,40.0]]}
     """
-    columns, n = batch.columns, len(given)
+    columns, n = batch.columns, len(texts)
     image = {name: values for name in _IMAGE if (values := column_of(columns, name, n)) is not None}
     if "width" not in image:
         sides = zip(SIZE_COLUMNS, known_sizes(columns, n).T.tolist(), strict=True)
-        image |= {side: [None if math.isnan(one) else one for one in sizes] for side, sizes in sides}
+        image |= {side: [None if math.isnan(number) else number for number in sizes] for side, sizes in sides}
     rows = []
     for k, parsed in enumerate(batch.parsed()):
-        said = {
+        entries = {
             **{name: values[k] for name, values in image.items()},
             "box_format": batch.formats[k].name,
             "prompt_opens_thinking": batch.opened[k] or None,
             # Decoded anew where the trainer's text lacks special tokens.
-            "text": batch.texts[k] if batch.texts[k] != given[k] else None,
+            "text": batch.texts[k] if batch.texts[k] != texts[k] else None,
             **scheduled,
-            "pred": [[one if math.isfinite(one) else None for one in box] for box in parsed.boxes.tolist()],
+            "pred": [[number if math.isfinite(number) else None for number in box] for box in parsed.boxes.tolist()],
             "pred_labels": _if_any(parsed.labels),
             "pred_scores": _if_any(parsed.scores),
         }
-        known = {name: value for name, value in said.items() if value is not None}
-        rows.append(json.dumps(known, separators=(",", ":"), default=_plain))
+        stated_entries = {name: value for name, value in entries.items() if value is not None}
+        rows.append(json.dumps(stated_entries, separators=(",", ":"), default=_plain))
     return rows
 
 
-def _if_any(stated: Sequence[Any]) -> list[Any] | None:
-    return None if all(one is None for one in stated) else list(stated)
+def _if_any(values: Sequence[Any]) -> list[Any] | None:
+    return None if all(value is None for value in values) else list(values)
 
 
 def _plain(value: Any) -> Any:

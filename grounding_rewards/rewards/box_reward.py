@@ -144,11 +144,11 @@ class Outcomes(_Matched):
 
     def take(self, rows: NDArray[np.intp]) -> Outcomes:
         """The outcomes of the chosen completions."""
-        chosen: dict[str, Any] = {}
+        parts: dict[str, Any] = {}
         for part in fields(self):
             values = getattr(self, part.name)
-            chosen[part.name] = values[rows] if isinstance(values, np.ndarray) else values
-        return Outcomes(**chosen)
+            parts[part.name] = values[rows] if isinstance(values, np.ndarray) else values
+        return Outcomes(**parts)
 
     def explanations(self) -> list[Explanation]:
         """Each completion as an :class:`Explanation`."""
@@ -548,9 +548,9 @@ class BoxReward(BoxScorer):
         if labels is not None:
             pred_labels, gt_labels = pad(labels.pred, pred.counts, rows), pad(labels.gt, gt.counts, rows)
             agree = labels.agree(pred_labels[:, :, None], gt_labels[:, None, :])
-            plain = overlap is iou
+            is_iou = overlap is iou
             iou = np.where(agree, iou, 0.0)
-            overlap = iou if plain else np.where(agree, overlap, 0.0)
+            overlap = iou if is_iou else np.where(agree, overlap, 0.0)
         matched = self._pair_up(overlap)
         if pred_labels is not None and gt_labels is not None and agree is not None:
             counts_for = np.where(matched >= 0, matched, agree.argmax(axis=2))

@@ -40,8 +40,8 @@ def completion_text(completion: Any) -> str:
         if kind not in _TEXT_TYPES:
             return _CALL if isinstance(kind, str) and kind.endswith(("_use", "_call")) else ""
         content = completion.get("content", completion.get("text"))
-        said = completion_text(content) if isinstance(content, str | Sequence) else ""
-        return said + _CALL if completion.get("tool_calls") or completion.get("function_call") else said
+        text = completion_text(content) if isinstance(content, str | Sequence) else ""
+        return text + _CALL if completion.get("tool_calls") or completion.get("function_call") else text
     if isinstance(completion, Sequence) and not isinstance(completion, bytes | bytearray):
         messages = [item for item in completion if isinstance(item, Mapping) and "role" in item]
         if messages:
@@ -68,15 +68,16 @@ def check_answers(completions: Sequence[Any]) -> None:
             f"Expected a list of texts or messages for `completions`, got one: {completions!r:.80}. "
             "Write [completion], and every column as a list of one."
         )
-    for k, one in enumerate(completions):
-        if type(one) is not str and (what := answer_defect(one)):
+    for k, completion in enumerate(completions):
+        defect = "" if type(completion) is str else answer_defect(completion)
+        if defect:
             raise ValueError(
-                f"Expected texts or messages for `completions`, got {what} for completion {k}. "
+                f"Expected texts or messages for `completions`, got {defect} for completion {k}. "
                 "Decode token ids and bytes, and give a string or the list of messages of each completion."
             )
 
 
-def answer_defect(one: Any, depth: int = 0) -> str:
+def answer_defect(completion: Any, depth: int = 0) -> str:
     """What in a completion is neither text nor message, in words; empty where nothing is.
 
     >>> answer_defect({"content": "[]"}), answer_defect({"score": 1})
@@ -84,19 +85,19 @@ def answer_defect(one: Any, depth: int = 0) -> str:
     """
     if depth > _DEEPEST:
         return f"more than {_DEEPEST} levels of lists and mappings"
-    if one is None or isinstance(one, str):
+    if completion is None or isinstance(completion, str):
         return ""
-    if isinstance(one, Mapping):
-        if _KEYS.isdisjoint(one):
-            return f"a mapping with the keys {', '.join(map(str, one)) or 'none'}"
+    if isinstance(completion, Mapping):
+        if _KEYS.isdisjoint(completion):
+            return f"a mapping with the keys {', '.join(map(str, completion)) or 'none'}"
         # What a tool says is nobody's answer, and may be anything.
-        said = one.get("content", one.get("text"))
-        return answer_defect(said, depth + 1) if one.get("role") in (None, *_SPEAKERS) else ""
-    if isinstance(one, Sequence) and not isinstance(one, bytes | bytearray):
-        other = next((type(part).__name__ for part in one if not isinstance(part, str | Mapping)), "")
-        part = other or next(filter(None, (answer_defect(each, depth + 1) for each in one)), "")
+        content = completion.get("content", completion.get("text"))
+        return answer_defect(content, depth + 1) if completion.get("role") in (None, *_SPEAKERS) else ""
+    if isinstance(completion, Sequence) and not isinstance(completion, bytes | bytearray):
+        other_type = next((type(part).__name__ for part in completion if not isinstance(part, str | Mapping)), "")
+        part = other_type or next(filter(None, (answer_defect(block, depth + 1) for block in completion)), "")
         return part and f"a list of {part}"
-    return type(one).__name__
+    return type(completion).__name__
 
 
 def _last_message(messages: Sequence[Mapping[str, Any]]) -> str:
@@ -107,16 +108,16 @@ def _last_message(messages: Sequence[Mapping[str, Any]]) -> str:
     return completion_text(messages[answers[-1]]) + _TOLD * waits
 
 
-def tokenizer_of(given: Any) -> Any:
+def tokenizer_of(processor: Any) -> Any:
     """The tokenizer of a processor, or the one that was given.
 
     Raises:
         ValueError: it cannot decode.
     """
-    tokenizer = getattr(given, "tokenizer", given)
+    tokenizer = getattr(processor, "tokenizer", processor)
     if not callable(getattr(tokenizer, "decode", None)):
         raise ValueError(
-            f"Expected an object with `decode` for `tokenizer`, got {given!r:.200}. "
+            f"Expected an object with `decode` for `tokenizer`, got {processor!r:.200}. "
             "Pass the model's processor or tokenizer, not its name."
         )
     return tokenizer
@@ -125,7 +126,7 @@ def tokenizer_of(given: Any) -> Any:
 def decoded(tokenizer: Any, stop_ids: frozenset[int], ids: Any) -> str:
     """The text of token ids with its special tokens, but without those that end or pad it."""
     stops = stop_ids | {getattr(tokenizer, "eos_token_id", None), getattr(tokenizer, "pad_token_id", None)}
-    return tokenizer.decode([one for one in map(int, ids) if one not in stops], skip_special_tokens=False)
+    return tokenizer.decode([token for token in map(int, ids) if token not in stops], skip_special_tokens=False)
 
 
 @functools.cache

@@ -204,9 +204,9 @@ class PiecewiseIoUReward(FBetaReward):
         super().__post_init__()
         try:
             for name in ("iou_breakpoints", "quality_breakpoints"):
-                given = getattr(self, name)
+                value = getattr(self, name)
                 # The digits of a word are no breakpoints.
-                object.__setattr__(self, name, tuple(map(float, [given] if isinstance(given, str) else given)))
+                object.__setattr__(self, name, tuple(map(float, [value] if isinstance(value, str) else value)))
             self._curve()
         except (TypeError, ValueError):
             raise ValueError(
@@ -229,8 +229,8 @@ _spline = functools.lru_cache(maxsize=64)(HermiteSpline)
 
 @functools.lru_cache(maxsize=64)
 def _piecewise(iou_breakpoints: tuple[float, ...], quality_breakpoints: tuple[float, ...]) -> PiecewiseLinear:
-    first, *rest = quality_breakpoints
-    return PiecewiseLinear(tuple(zip((0.0, *iou_breakpoints, 1.0), (first, first, *rest), strict=True)))
+    first, *last_credits = quality_breakpoints
+    return PiecewiseLinear(tuple(zip((0.0, *iou_breakpoints, 1.0), (first, first, *last_credits), strict=True)))
 
 
 def _center_closeness(batch: MatchedBatch) -> Array:

@@ -116,11 +116,11 @@ class GroundingReward(BoxScorer):
 
     def __post_init__(self) -> None:
         if self.box_format is not None:
-            made = get_box_format(self.box_format)
+            declared_format = get_box_format(self.box_format)
             if not isinstance(self.box_format, str):
                 # A mapping could be changed later, and has no hash.
-                object.__setattr__(self, "box_format", made)
-            self._refuse_lost_labels([made])
+                object.__setattr__(self, "box_format", declared_format)
+            self._refuse_lost_labels([declared_format])
         if self.tokenizer is not None:
             object.__setattr__(self, "tokenizer", tokenizer_of(self.tokenizer))
             special = getattr(self.tokenizer, "all_special_tokens", ())
@@ -272,9 +272,9 @@ class GroundingReward(BoxScorer):
             for key, value in (metrics_of(batch) | values).items():
                 log_metric(f"{self.name}/{key}", value)
         if log_extra is not None:
-            given = [completion_text(completion) for completion in completions]
+            texts = [completion_text(completion) for completion in completions]
             scheduled = {f"{self.name}/{parameter}": value for parameter, value in values.items()}
-            for column, entries in columns_of(batch, given, scheduled).items():
+            for column, entries in columns_of(batch, texts, scheduled).items():
                 log_extra(f"{self.name}/{column}", entries)
         return batch.outcomes.reward.tolist()
 
@@ -317,8 +317,8 @@ class GroundingReward(BoxScorer):
         texts = self._texts(completions, formats, columns)
         opened = self._opened(columns, len(completions))
         raws = [
-            read_boxes(text, fmt, prompt_opens_thinking=one)
-            for text, fmt, one in zip(texts, formats, opened, strict=True)
+            read_boxes(text, fmt, prompt_opens_thinking=is_open)
+            for text, fmt, is_open in zip(texts, formats, opened, strict=True)
         ]
         if self.on_truncated == "zero":
             nothing: dict[str, Any] = {"coords": [], "labels": [], "scores": [], "broken": ()}
@@ -346,10 +346,10 @@ class GroundingReward(BoxScorer):
 
     def _opened(self, columns: Mapping[str, Any], n: int) -> list[bool]:
         """Whether each completion begins inside a thinking: the log of a training knows it for every row."""
-        stated = column_of(columns, "prompt_opens_thinking", n)
-        if stated is None:
+        opened = column_of(columns, "prompt_opens_thinking", n)
+        if opened is None:
             return [self.prompt_opens_thinking] * n
-        return [self.prompt_opens_thinking or bool(one) for one in stated]
+        return [self.prompt_opens_thinking or bool(is_open) for is_open in opened]
 
     def _formats(self, columns: Mapping[str, Any], n: int) -> list[BoxFormat]:
         if self.box_format is not None:
@@ -377,7 +377,7 @@ class GroundingReward(BoxScorer):
 
     def _texts(self, completions: Sequence[Any], formats: Sequence[BoxFormat], columns: Mapping[str, Any]) -> list[str]:
         """The texts, decoded from the token ids where the trainer's text lacks special tokens that matter."""
-        texts = [one if type(one) is str else completion_text(one) for one in completions]
+        texts = [completion if type(completion) is str else completion_text(completion) for completion in completions]
         if columns.get("completion_ids") is None:
             return texts
         lacking = [fmt.from_token_ids or self._hides_thinking for fmt in formats]
@@ -394,12 +394,12 @@ class GroundingReward(BoxScorer):
 
     def _refuse_lost_boxes(self, texts: Sequence[str], formats: Sequence[BoxFormat]) -> None:
         for fmt in {id(fmt): fmt for fmt in formats if fmt.stripped == "boxes"}.values():
-            mine = [text for text, other in zip(texts, formats, strict=True) if other is fmt]
-            if any(map(box_tokens(fmt).search, mine)):
+            texts_in_format = [text for text, text_format in zip(texts, formats, strict=True) if text_format is fmt]
+            if any(map(box_tokens(fmt).search, texts_in_format)):
                 self._keeps_tokens.add(fmt.name)
             # Where the tokens were seen once, the trainer keeps them. A no-finding statement never has any.
             if fmt.name not in self._keeps_tokens and any(
-                text and read_boxes(text, fmt).status != "empty" for text in mine
+                text and read_boxes(text, fmt).status != "empty" for text in texts_in_format
             ):
                 raise ValueError(
                     f"Expected a tokenizer for box format {fmt.name}, got none. Its boxes are special tokens, which "
@@ -568,17 +568,17 @@ def score_columns(
     """
     batches = score_batches(rewards, completions, **columns)
     read = batches[0]
-    found: dict[str, list[Any]] = {
+    scored: dict[str, list[Any]] = {
         "status": [raw.status for raw in read.raws],
         "rejected": [raw.rejected for raw in read.raws],
         "boxes": read.pred.counts.tolist(),
     }
     for reward, batch in zip(rewards, batches, strict=True):
         name = reward.__name__
-        found[name] = batch.outcomes.reward.tolist()
-        found |= {f"{name}/{part}": getattr(batch.outcomes, part).tolist() for part in (*PARTS, *COUNTS)}
-        found[f"{name}/reason"] = batch.reasons()
-    return found
+        scored[name] = batch.outcomes.reward.tolist()
+        scored |= {f"{name}/{part}": getattr(batch.outcomes, part).tolist() for part in (*PARTS, *COUNTS)}
+        scored[f"{name}/reason"] = batch.reasons()
+    return scored
 
 
 def score_batches(rewards: Sequence[GroundingReward], completions: Sequence[Any], **columns: Any) -> list[ScoredBatch]:
@@ -619,9 +619,10 @@ def check_alike(rewards: Sequence[GroundingReward]) -> None:
     first = rewards[0]
     for reward in rewards[1:]:
         for setting in ("box_format", "on_truncated", "prompt_opens_thinking", "tokenizer", "stop_ids"):
-            mine, others = getattr(reward, setting), getattr(first, setting)
-            if mine != others:
+            setting_value, first_value = getattr(reward, setting), getattr(first, setting)
+            if setting_value != first_value:
                 raise ValueError(
-                    f"Expected one `{setting}` for all rewards, got {others!r} for {names[0]} and {mine!r} for "
-                    f"{reward.__name__}. Texts are read once: build the rewards alike, or score them one by one."
+                    f"Expected one `{setting}` for all rewards, got {first_value!r} for {names[0]} and "
+                    f"{setting_value!r} for {reward.__name__}. Texts are read once: build the rewards alike, or score them "
+                    "one by one."
                 )

@@ -101,9 +101,9 @@ class LabelCodes:
         unsettled = ~(agreed | np.isnan(pred) | np.isnan(gt))
         k = len(self.texts)
         pairs = (pred[unsettled] * k + gt[unsettled]).astype(np.int64)
-        distinct, which = np.unique(pairs, return_inverse=True)
+        distinct, positions = np.unique(pairs, return_inverse=True)
         table = [are_synonyms(self.texts[pair // k], self.texts[pair % k]) for pair in distinct.tolist()]
-        agreed[unsettled] = np.array(table, dtype=bool)[which]
+        agreed[unsettled] = np.array(table, dtype=bool)[positions]
         return agreed
 
 

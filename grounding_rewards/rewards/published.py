@@ -148,14 +148,14 @@ class MedVisionCIoUReward(PublishedReward):
         # ρ² / c²
         distance = ((px1 + px2 - gx1 - gx2) / 2) ** 2 + ((py1 + py2 - gy1 - gy2) / 2) ** 2
         diagonal = (max(px2, gx2) - min(px1, gx1)) ** 2 + (max(py2, gy2) - min(py1, gy1)) ** 2
-        apart = distance / diagonal if diagonal > 1e-7 else 0.0
+        separation = distance / diagonal if diagonal > 1e-7 else 0.0
         v = (
             4
             / np.pi**2
             * (np.arctan((gx2 - gx1) / (gy2 - gy1 + 1e-7)) - np.arctan((px2 - px1) / (py2 - py1 + 1e-7))) ** 2
         )
         alpha = v / (1 - iou + v) if 1 - iou + v > 1e-7 else 0.0
-        return np.exp(-(1 - (iou - apart - alpha * v)) / 2)
+        return np.exp(-(1 - (iou - separation - alpha * v)) / 2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -330,14 +330,14 @@ class PerceptionR1DetectionReward(PublishedReward):
         n, m = len(p), len(g)
         if not np.isfinite(p).all() or not (p[:, 2:] >= p[:, :2]).all():
             return 0.0
-        pairs, others = p[:, None], g[None]
-        areas = [np.prod(boxes[..., 2:] - boxes[..., :2], axis=-1) for boxes in (pairs, others)]
-        near, far = np.maximum(pairs, others), np.minimum(pairs, others)
-        inter = np.prod(np.maximum(far[..., 2:] - near[..., :2], 0), axis=-1)
+        pairs, references = p[:, None], g[None]
+        areas = [np.prod(boxes[..., 2:] - boxes[..., :2], axis=-1) for boxes in (pairs, references)]
+        lower_right, upper_left = np.maximum(pairs, references), np.minimum(pairs, references)
+        inter = np.prod(np.maximum(upper_left[..., 2:] - lower_right[..., :2], 0), axis=-1)
         union = areas[0] + areas[1] - inter
         iou = inter / (union + 1e-8)
-        hull = np.prod(near[..., 2:] - far[..., :2], axis=-1) + 1e-8
-        distance = np.abs(from_xyxy(pairs, "cxcywh") - from_xyxy(others, "cxcywh")).sum(axis=-1)
+        hull = np.prod(lower_right[..., 2:] - upper_left[..., :2], axis=-1) + 1e-8
+        distance = np.abs(from_xyxy(pairs, "cxcywh") - from_xyxy(references, "cxcywh")).sum(axis=-1)
         matched = iou[linear_sum_assignment(5 * distance - 2 * (iou - (hull - union) / hull))]
         hits = matched[matched > 0.5]
         k = len(hits)
@@ -374,11 +374,11 @@ class VisionReasonerReward(PublishedReward):
         p, g = 840 * p, 840 * g
         grown = [np.concatenate([boxes[:, :2], boxes[:, 2:] + 1], axis=1) for boxes in (p, g)]
         with np.errstate(invalid="ignore"):
-            near = np.abs(p[:, None] - g).mean(axis=2) < 10
-        earned = (pairwise_iou(*grown) > 0.5).astype(np.float64) + near
-        matched = match_batch(earned[None] / 2, 0.0, matching="hungarian")[0]
+            is_near = np.abs(p[:, None] - g).mean(axis=2) < 10
+        credits = (pairwise_iou(*grown) > 0.5).astype(np.float64) + is_near
+        matched = match_batch(credits[None] / 2, 0.0, matching="hungarian")[0]
         pairs = matched >= 0
-        return earned[pairs, matched[pairs]].sum() / max(len(p), len(g))
+        return credits[pairs, matched[pairs]].sum() / max(len(p), len(g))
 
 
 @dataclass(frozen=True, kw_only=True)

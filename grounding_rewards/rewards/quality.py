@@ -70,12 +70,12 @@ class HermiteSpline:
     def __call__(self, iou: ArrayLike) -> Array:
         iou = np.asarray(iou, dtype=np.float64)
         if iou.size <= _FEW:
-            few = [self._at(min(max(one, 0.0), 1.0)) for one in iou.ravel().tolist()]
-            return np.array(few, dtype=np.float64).reshape(iou.shape)
+            credits = [self._at(min(max(value, 0.0), 1.0)) for value in iou.ravel().tolist()]
+            return np.array(credits, dtype=np.float64).reshape(iou.shape)
         iou = _as_iou(iou)
         inner, pieces = _pieces(self.knots)
-        left, h, y0, m0, y1, m1 = pieces[:, inner.searchsorted(iou, side="right")]
-        t = (iou - left) / h
+        start, h, y0, m0, y1, m1 = pieces[:, inner.searchsorted(iou, side="right")]
+        t = (iou - start) / h
         t2, t3 = t**2, t**3
         two_t3, three_t2 = 2 * t3, 3 * t2
         # s(x) = h00(t) y_k + h10(t) h m_k + h01(t) y_k+1 + h11(t) h m_k+1
@@ -85,8 +85,8 @@ class HermiteSpline:
     def _at(self, iou: float) -> float:
         """The curve at one IoU by the same operations, so to the same bit."""
         inner, pieces = _listed_pieces(self.knots)
-        left, h, y0, m0, y1, m1 = pieces[bisect_right(inner, iou)]
-        t = (iou - left) / h
+        start, h, y0, m0, y1, m1 = pieces[bisect_right(inner, iou)]
+        t = (iou - start) / h
         # numpy's cube may differ from Python's in the last bit
         t2, t3 = t * t, float(np.power(t, 3))
         two_t3, three_t2 = 2 * t3, 3 * t2

@@ -67,8 +67,8 @@ def summary_of(name: str) -> str:
         >>> summary_of("R3")
         'F-beta times the mean of the matched IoUs, in [0, 1].'
     """
-    known = {**PUBLISHED, **REGISTRY}
-    docstring = inspect.getdoc(known[name]) if name in known else None
+    factories = {**PUBLISHED, **REGISTRY}
+    docstring = inspect.getdoc(factories[name]) if name in factories else None
     return (docstring or "").partition("\n")[0].removeprefix(f"{name}: ")
 
 
@@ -321,9 +321,9 @@ def spread_kwargs(rewards: Sequence[object], kwargs: object) -> list[dict[str, A
     """
     if kwargs is None:
         return [{} for _ in rewards]
-    each: Sequence[Any] = kwargs if isinstance(kwargs, (list, tuple)) else [kwargs]
-    if len(each) == len(rewards) and all(params is None or isinstance(params, Mapping) for params in each):
-        return [dict(params or {}) for params in each]
+    entries: Sequence[Any] = kwargs if isinstance(kwargs, (list, tuple)) else [kwargs]
+    if len(entries) == len(rewards) and all(params is None or isinstance(params, Mapping) for params in entries):
+        return [dict(params or {}) for params in entries]
     expected = "a mapping" if len(rewards) == 1 else f"a list of {len(rewards)} mappings"
     raise ValueError(
         f"Expected {expected} for reward_kwargs, got {kwargs!r}. "

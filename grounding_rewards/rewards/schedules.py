@@ -65,8 +65,8 @@ class Schedule:
         return (1 - c) * self.start + c * self.to
 
     def __str__(self) -> str:
-        when = f"at {self.over:g}" if self.kind == "step" else f"over the first {self.over:g}"
-        return f"{self.kind} from {self.start:g} to {self.to:g} {when} of training"
+        time = f"at {self.over:g}" if self.kind == "step" else f"over the first {self.over:g}"
+        return f"{self.kind} from {self.start:g} to {self.to:g} {time} of training"
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,8 @@ class SelfPaced:
         """The value after it has moved so many times."""
         way = self.to - self.start
         # 3 · 0.05 is 0.15000000000000002: what is logged and compared should be the number that was meant
-        moved = round(times * self.by, 12)
-        return self.to if moved >= abs(way) else round(self.start + math.copysign(moved, way), 12)
+        distance = round(times * self.by, 12)
+        return self.to if distance >= abs(way) else round(self.start + math.copysign(distance, way), 12)
 
     def __str__(self) -> str:
         return (
@@ -123,7 +123,7 @@ def is_self_paced(schedules: Schedules) -> bool:
         >>> is_self_paced((("beta", Schedule("linear", 2, 1, 0.5)),))
         False
     """
-    return any(isinstance(one, SelfPaced) for _, one in schedules)
+    return any(isinstance(schedule, SelfPaced) for _, schedule in schedules)
 
 
 def is_schedule(value: object) -> bool:
@@ -138,12 +138,12 @@ def is_schedule(value: object) -> bool:
     return callable(getattr(value, "value", None))
 
 
-def read_schedule(parameter: str, given: Any) -> Any:
+def read_schedule(parameter: str, value: Any) -> Any:
     """The schedule that a mapping describes; an object that is a schedule is taken as it is.
 
     Args:
         parameter: whose value it stands for.
-        given: ``schedule``, ``from`` and ``to``; for ``linear``, ``cosine`` and ``step`` ``over``; for ``self_paced``
+        value: ``schedule``, ``from`` and ``to``; for ``linear``, ``cosine`` and ``step`` ``over``; for ``self_paced``
             ``of``, and optionally ``window`` (200), ``rate`` (0.5) and ``by`` (an eighth of the way). Or an object
             with the numbers ``start`` and ``to`` and the method ``value(progress)``.
 
@@ -156,47 +156,47 @@ def read_schedule(parameter: str, given: Any) -> Any:
         >>> print(read_schedule("beta", {"schedule": "self_paced", "of": "hit_rate", "from": 3, "to": 1}))
         self-paced from 3 to 1 by 0.25, whenever 0.5 of the findings in 200 completions are hit
     """
-    if not isinstance(given, Mapping):
+    if not isinstance(value, Mapping):
         for end in ("start", "to"):
             advice = "A schedule has the numbers `start` and `to`, and `value(progress)`."
-            check_number(f"{end}` of the schedule of `{parameter}", getattr(given, end, None), _ANY, advice)
-        return given
-    kind = given.get("schedule")
+            check_number(f"{end}` of the schedule of `{parameter}", getattr(value, end, None), _ANY, advice)
+        return value
+    kind = value.get("schedule")
     check_word(f"schedule of {parameter}", kind, SCHEDULES)
     paced = kind == _SELF_PACED
     needed = ("from", "to", "of") if paced else ("from", "to", "over")
     legal = ("schedule", *needed, *(("window", "rate", "by") if paced else ()))
-    said = [f"{key!r}, which it has not" for key in given if key not in legal]
-    said += [f"no {key!r}" for key in needed if key not in given]
-    if said:
+    faults = [f"{key!r}, which it has not" for key in value if key not in legal]
+    faults += [f"no {key!r}" for key in needed if key not in value]
+    if faults:
         example = "of: hit_rate, window: 200, from: 0.1, to: 0.5" if paced else "from: 0.1, to: 0.5, over: 0.4"
         raise ValueError(
-            f"Expected the keys {', '.join(legal)} for the {kind} schedule of {parameter}, got {', '.join(said)}. "
+            f"Expected the keys {', '.join(legal)} for the {kind} schedule of {parameter}, got {', '.join(faults)}. "
             f"Write it like {{schedule: {kind}, {example}}}."
         )
-    start, to = (check_number(f"{end} of {parameter}", given[end], _ANY, "Write a number.") for end in ("from", "to"))
+    start, to = (check_number(f"{end} of {parameter}", value[end], _ANY, "Write a number.") for end in ("from", "to"))
     if start == to:
         raise ValueError(
             f"Expected two different numbers for `from` and `to` of {parameter}, got {start:g} twice. "
             f"Write {parameter}: {start:g} for a constant."
         )
     if not paced:
-        over = check_number(f"over of {parameter}", given["over"], SOME_SHARE, "It is a share of the training.")
+        over = check_number(f"over of {parameter}", value["over"], SOME_SHARE, "It is a share of the training.")
         if kind == "step" and over == 1:
             raise ValueError(
                 f"Expected a share of the training below 1 for `over` of {parameter}, got 1, at which a step would "
                 "come when all is over. The usual value is 0.4."
             )
         return Schedule(str(kind), start, to, over)
-    check_word(f"of of {parameter}", given["of"], FOLLOWED)
-    window = given.get("window", 200)
+    check_word(f"of of {parameter}", value["of"], FOLLOWED)
+    window = value.get("window", 200)
     if not isinstance(window, int) or isinstance(window, bool) or window < 1:
         raise ValueError(
             f"Expected a whole number from 1 up for `window` of {parameter}, got {window!r}. It counts completions on "
             "images with findings: 200 is usual."
         )
-    rate = check_number(f"rate of {parameter}", given.get("rate", 0.5), SOME_SHARE, "The usual value is 0.5.")
-    by = given.get("by", abs(to - start) / _STEPS_OF_THE_WAY)
+    rate = check_number(f"rate of {parameter}", value.get("rate", 0.5), SOME_SHARE, "The usual value is 0.5.")
+    by = value.get("by", abs(to - start) / _STEPS_OF_THE_WAY)
     by = check_number(
         f"by of {parameter}", by, Interval(above=True), "It is the length of a step, in either direction."
     )
@@ -259,7 +259,7 @@ def with_values(box_reward: Any, values: Mapping[str, float]) -> Any:
     is_dataclass = dataclasses.is_dataclass(box_reward)
     names = getattr(box_reward, "__dict__", {})
     if is_dataclass:
-        names = {one.name for one in dataclasses.fields(box_reward) if one.init}
+        names = {option.name for option in dataclasses.fields(box_reward) if option.init}
     if lacking := [name for name in values if name not in names]:
         raise ValueError(
             f"Expected an attribute `{lacking[0]}` of {type(box_reward).__name__} for a schedule of it, got none. Keep "
@@ -295,9 +295,9 @@ def training_progress(trainer_state: Any, step: Any, max_steps: Any) -> float | 
         return 1.0 if trainer_state.max_steps < 1 else min(trainer_state.global_step / trainer_state.max_steps, 1.0)
     if step is None and max_steps is None:
         return None
-    done = check_number("step", step, Interval(), "Give how many steps are over, beside max_steps.")
-    whole = check_number("max_steps", max_steps, Interval(1), "Give how many steps the training has, beside step.")
-    return min(done / whole, 1.0)
+    finished_steps = check_number("step", step, Interval(), "Give how many steps are over, with max_steps.")
+    all_steps = check_number("max_steps", max_steps, Interval(1), "Give how many steps the training has, with step.")
+    return min(finished_steps / all_steps, 1.0)
 
 
 class Pace:
@@ -332,7 +332,7 @@ class Pace:
     """
 
     def __init__(self, reward: Any) -> None:
-        self._paced = {name: one for name, one in reward.schedules if isinstance(one, SelfPaced)}
+        self._paced = {name: schedule for name, schedule in reward.schedules if isinstance(schedule, SelfPaced)}
         if not self._paced:
             raise ValueError(
                 f"Expected a reward with a self-paced parameter for Pace, got {reward.name} without any. "
@@ -349,7 +349,7 @@ class Pace:
 
     def note(self, hits: Iterable[int], findings: Iterable[int]) -> None:
         """Take down what completions have hit; those on images without findings say nothing of it."""
-        self.noted += [(int(hit), int(found)) for hit, found in zip(hits, findings, strict=True) if found]
+        self.noted += [(int(hit), int(count)) for hit, count in zip(hits, findings, strict=True) if count]
 
     def update(self, noted: Iterable[tuple[int, int]] | None = None) -> None:
         """Move the values that are due, one step at most.
@@ -406,18 +406,18 @@ def present_values(
         >>> present_values("R3", (("iou_threshold", Schedule("linear", 0.1, 0.5, 0.4)),), progress=0.2)
         {'iou_threshold': 0.3}
     """
-    held = {} if pace is None else pace.values
+    paced_values = {} if pace is None else pace.values
     values = {}
-    for name, one in schedules:
-        if not isinstance(one, SelfPaced):
+    for name, schedule in schedules:
+        if not isinstance(schedule, SelfPaced):
             if progress is None:
                 raise ValueError(
                     f"Expected `step` and `max_steps` for the scheduled {name} of reward {reward}, got neither. Give "
                     "both with every call, such as step=30, max_steps=120; outside of a training take reward.final()."
                 )
-            values[name] = one.value(progress)
-        elif name in held:
-            values[name] = held[name]
+            values[name] = schedule.value(progress)
+        elif name in paced_values:
+            values[name] = paced_values[name]
         else:
             raise ValueError(
                 f"Expected the Pace of reward {reward} for `pace`, because {name} is self-paced, got "

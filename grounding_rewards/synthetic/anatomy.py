@@ -141,8 +141,8 @@ def ramp(inward: np.ndarray, softness: float) -> np.ndarray:
 
 def visible_box(mask: np.ndarray) -> Box | None:
     """The box around the visible part of a mask, xyxy in pixels; None if nothing is visible."""
-    seen = mask > _VISIBLE
-    rows, columns = np.flatnonzero(seen.any(axis=1)), np.flatnonzero(seen.any(axis=0))
+    visible = mask > _VISIBLE
+    rows, columns = np.flatnonzero(visible.any(axis=1)), np.flatnonzero(visible.any(axis=0))
     if not rows.size:
         return None
     return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1
@@ -177,15 +177,15 @@ class Lung:
     def edges(self, y: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
         """The smaller and the larger x of the lung at a height."""
         level = np.clip((np.asarray(y) - self.top) / (self.base - self.top), 0.0, 1.0)
-        near, far = (_outline(shape)(level) * self.half_width for shape in (_INNER, _OUTER))
+        inner_edge, outer_edge = (_outline(shape)(level) * self.half_width for shape in (_INNER, _OUTER))
         if self.side < 0:
-            return self.middle - far, self.middle - near
-        return self.middle + near, self.middle + far
+            return self.middle - outer_edge, self.middle - inner_edge
+        return self.middle + inner_edge, self.middle + outer_edge
 
     def floor(self, x: np.ndarray | float) -> np.ndarray:
         """The y of the diaphragm: a dome that falls steeply to the wall."""
-        left, right = self.edges(self.base - 0.15 * (self.base - self.top))
-        share = np.clip((np.asarray(x) - left) / (right - left), 0.0, 1.0)
+        x_min, x_max = self.edges(self.base - 0.15 * (self.base - self.top))
+        share = np.clip((np.asarray(x) - x_min) / (x_max - x_min), 0.0, 1.0)
         share = 1.0 - share if self.side < 0 else share
         outer = np.clip((share - 0.4) / 0.6, 0.0, 1.0) ** 2.5
         inner = 0.35 * np.clip((0.4 - share) / 0.4, 0.0, 1.0) ** 2
@@ -193,15 +193,15 @@ class Lung:
 
     def inward(self, canvas: Canvas) -> np.ndarray:
         """How far inside the lung every pixel lies, negative outside; `(rows, columns)`."""
-        left, right = self.edges(canvas.y)
-        sides = np.minimum(canvas.x - left, right - canvas.x)
+        x_min, x_max = self.edges(canvas.y)
+        sides = np.minimum(canvas.x - x_min, x_max - canvas.x)
         return np.minimum(sides, np.minimum(self.floor(canvas.x) - canvas.y, canvas.y - self.top))
 
     def place(self, across: float, down: float) -> tuple[float, float]:
         """The point at these shares of the lung's width, from its smaller x, and of its height above the diaphragm."""
         y = self.top + down * (self.base - self.dome - self.top)
-        left, right = self.edges(y)
-        return float(left + across * (right - left)), y
+        x_min, x_max = self.edges(y)
+        return float(x_min + across * (x_max - x_min)), y
 
 
 @dataclass(frozen=True)
@@ -316,8 +316,8 @@ def _ribs(lung: Lung) -> list[Line]:
     share = np.linspace(0.0, 1.0, 14)
     gap = (lung.base - lung.top) / 9.0
     starts = lung.top - 2.0 + np.arange(10) * gap
-    near, far = (np.abs(edge - lung.middle) for edge in lung.edges(starts + 10.0))
-    for number, (start, reach) in enumerate(zip(starts, np.maximum(near, far) + 5.0, strict=True)):
+    first_reach, second_reach = (np.abs(edge - lung.middle) for edge in lung.edges(starts + 10.0))
+    for number, (start, reach) in enumerate(zip(starts, np.maximum(first_reach, second_reach) + 5.0, strict=True)):
         x = lung.middle + lung.side * (16.0 + share * (reach - 16.0))
         back = np.stack([x, start - 9.0 * np.sin(np.pi * share * 0.9) + (14.0 + 3.0 * number) * share**2.2], axis=1)
         ribs += [Line(back, 10.0, 0.15), Line(back, 5.5, -0.05)]

@@ -59,16 +59,16 @@ def cached_dataset(name: str, draw: Callable[[], Dataset]) -> Dataset:
 
 def _folder() -> Path | None:
     """A folder for drawn images alone: whatever lies in it may be removed."""
-    stated = os.environ.get(FOLDER_VARIABLE)
-    if stated == "":
+    parent = os.environ.get(FOLDER_VARIABLE)
+    if parent == "":
         return None
-    if stated is None:
+    if parent is None:
         user_cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         if user_cache.startswith("~"):
             # A user without a home
             return None
-        stated = f"{user_cache}/grounding_rewards"
-    return Path(stated, "drawn_images")
+        parent = f"{user_cache}/grounding_rewards"
+    return Path(parent, "drawn_images")
 
 
 def _version() -> str:

@@ -178,9 +178,9 @@ def _paint_consolidation(canvas: Canvas, anatomy: Anatomy, finding: PlannedFindi
     places = np.meshgrid(np.linspace(0.0, 63.0, rows), np.linspace(0.0, 63.0, columns), indexing="ij")
     patches = np.clip(0.65 + 1.6 * map_coordinates(grain, places, order=1), 0.25, 1.0)
     mask = extent * ramp(lung.inward(canvas), _EDGE)
-    seen = mask * canvas.air
+    visible = mask * canvas.air
     canvas.air *= 1.0 - 0.8 * mask * patches
-    return seen
+    return visible
 
 
 def _paint_atelectasis(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
@@ -188,39 +188,39 @@ def _paint_atelectasis(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding
     tilt = np.random.default_rng(finding.seed).uniform(-0.25, 0.25)
     band = canvas.ellipse(finding.x, finding.y, finding.width / 2, finding.height / 2, softness=3.0, tilt=tilt)
     mask = band * ramp(lung.inward(canvas), _EDGE)
-    seen = mask * canvas.air
+    visible = mask * canvas.air
     canvas.air *= 1.0 - 0.75 * mask
-    return seen
+    return visible
 
 
 def _paint_effusion(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
     (lung,) = (lung for lung in anatomy.lungs if lung.side == finding.side)
-    left, right = lung.edges(lung.base - 0.3 * (lung.base - lung.top))
-    share = np.clip((canvas.x - left) / (right - left), 0.0, 1.0)
+    x_min, x_max = lung.edges(lung.base - 0.3 * (lung.base - lung.top))
+    share = np.clip((canvas.x - x_min) / (x_max - x_min), 0.0, 1.0)
     share = 1.0 - share if finding.side < 0 else share
     # The meniscus: fluid climbs along the wall
     surface = finding.y + 0.75 * finding.height * (1.0 - share**1.6)
     mask = ramp(canvas.y - surface, 7.0) * ramp(lung.inward(canvas), _EDGE)
-    seen = mask * canvas.air
+    visible = mask * canvas.air
     canvas.air *= 1.0 - 0.97 * mask
-    return seen
+    return visible
 
 
 def _paint_pneumothorax(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
     (lung,) = (lung for lung in anatomy.lungs if lung.side == finding.side)
     down = np.clip((canvas.y - finding.y) / finding.height, 0.0, 1.0)
-    left, right = lung.edges(canvas.y)
-    outer = canvas.x - left if finding.side < 0 else right - canvas.x
+    x_min, x_max = lung.edges(canvas.y)
+    outer = canvas.x - x_min if finding.side < 0 else x_max - canvas.x
     # The lung has sunk from the wall and from the apex, less the lower
     gap = np.minimum(outer - finding.width * (1.0 - down**2), canvas.y - finding.y - 0.45 * finding.width)
     inside = ramp(lung.inward(canvas), _EDGE)
     mask = ramp(-gap, 2.5) * inside * (canvas.y < finding.y + finding.height)
-    seen = mask * canvas.air
+    visible = mask * canvas.air
     canvas.vessels *= 1.0 - mask
-    canvas.air += 0.14 * seen
+    canvas.air += 0.14 * visible
     line = np.exp(-((gap / 1.2) ** 2)) * inside * (canvas.y < finding.y + finding.height)
     canvas.tissue += 0.16 * line
-    return seen
+    return visible
 
 
 def _paint_cardiomegaly(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
@@ -275,9 +275,9 @@ def plan_findings(
     possible = [label for label in labels if anatomy.view in _KINDS[label].views]
     weights = np.array([_KINDS[label].frequency for label in possible])
     count = rng.choice(list(_COUNTS), p=list(_COUNTS.values()))
-    chosen = rng.choice(possible, size=count, replace=False, p=weights / weights.sum())
+    sampled_labels = rng.choice(possible, size=count, replace=False, p=weights / weights.sum())
     findings: list[PlannedFinding] = []
-    for label in sorted(chosen.tolist(), key=FINDINGS.index):
+    for label in sorted(sampled_labels.tolist(), key=FINDINGS.index):
         times = int(rng.choice(list(_NODULES), p=list(_NODULES.values()))) if label == "nodule" else 1
         findings.extend(_KINDS[label].place(rng, anatomy) for _ in range(times))
     return tuple(findings)

@@ -235,13 +235,13 @@ def paint_radiograph(plan: RadiographPlan) -> Radiograph:
 def plan_occluders(rng: np.random.Generator, anatomy: Anatomy, width: float, height: float) -> Occluders:
     """Choose the objects over an image of this size in millimetres; leads are common in bed and rare otherwise."""
     margins = tuple(float(rng.uniform(0.0, 14.0)) * (rng.random() < 0.5) for _ in range(4))
-    left, top, right, _ = margins
+    left_margin, top, right_margin, _ = margins
     marker = None
     if rng.random() < 0.85:
         # The marker names the side it lies on
         letter = str(rng.choice(["R", "L"]))
         inset = float(rng.uniform(8.0, 16.0))
-        x = width - right - inset - _MARKER if letter == "L" else left + inset
+        x = width - right_margin - inset - _MARKER if letter == "L" else left_margin + inset
         marker = letter, x, top + float(rng.uniform(8.0, 30.0))
     leads = []
     if rng.random() < _LEADS[anatomy.view]:
@@ -276,9 +276,9 @@ def paint_occluders(canvas: Canvas, occluders: Occluders) -> None:
 
 def exposed(canvas: Canvas, occluders: Occluders) -> np.ndarray:
     """1 where the image was exposed, 0 outside the collimator's edge, `(rows, columns)`."""
-    left, top, right, bottom = occluders.margins
+    left_margin, top, right_margin, bottom = occluders.margins
     rows, columns = canvas.shape
-    sides = np.minimum(canvas.x - left, columns * canvas.spacing - right - canvas.x)
+    sides = np.minimum(canvas.x - left_margin, columns * canvas.spacing - right_margin - canvas.x)
     ends = np.minimum(canvas.y - top, rows * canvas.spacing - bottom - canvas.y)
     return ramp(np.minimum(sides, ends), canvas.spacing)
 
@@ -344,6 +344,6 @@ def synthetic_dataset(split: str, n: int, *, preset: str = "pa-112", seed: int =
         }
         return Dataset.from_dict(columns).cast_column("image", Image())
 
-    drawn = cached_dataset(f"{preset}-{split}-{n}-seed-{seed}", draw)
-    prompted = drawn.add_column("prompt", [prompt_messages(PRESETS[preset].labels)] * n)
-    return prompted.select_columns(["prompt", *drawn.column_names])
+    images_drawn = cached_dataset(f"{preset}-{split}-{n}-seed-{seed}", draw)
+    prompted = images_drawn.add_column("prompt", [prompt_messages(PRESETS[preset].labels)] * n)
+    return prompted.select_columns(["prompt", *images_drawn.column_names])

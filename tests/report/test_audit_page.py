@@ -7,7 +7,6 @@ import pytest
 import grounding_rewards as gr
 from grounding_rewards.audit.audit_images import images_of
 from grounding_rewards.audit.run import audit
-from grounding_rewards.audit.scripted_answers import SCRIPTED_ANSWERS
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.report.audit_page import (
     audit_verdict,
@@ -38,7 +37,7 @@ def page(done):
 
 
 def test_every_script_and_every_finding_is_on_it(done, page):
-    for script in SCRIPTED_ANSWERS:
+    for script in done.scripts:
         assert page.count(f'<th scope="row">{script.name.replace("&", "&amp;")}<small>') == 1
     assert page.count(" marked") >= len(done.findings)
     assert audit_verdict(done) in page
