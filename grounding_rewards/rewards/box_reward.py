@@ -195,48 +195,15 @@ class BoxScorer(ABC):
     """`score`, `score_many` and `explain` of boxes, the same for rewards on boxes and for rewards on text."""
 
     @abstractmethod
-    def label_codes(
-        self, pred_labels: Iterable[str | None] | None, gt_labels: Iterable[str | None] | None
-    ) -> LabelCodes | None:
-        """The labels of all boxes in the form that :meth:`score_flat` takes; None where labels play no part.
-
-        Raises:
-            ValueError: labels are needed and missing.
-        """
-
-    @abstractmethod
-    def score_flat(
+    def _score_images(
         self,
         pred: BoxBatch,
         gt: BoxBatch,
-        scores: Array | None = None,
-        *,
-        ignore: BoxBatch | None = None,
-        labels: LabelCodes | None = None,
+        ignore: BoxBatch | None,
+        pred_labels: Iterable[str | None] | None,
+        gt_labels: Iterable[str | None] | None,
     ) -> Outcomes:
-        """Score many completions at once, each against its own ground truth.
-
-        Args:
-            pred: the predictions of all completions.
-            gt: their ground truth, in the same order.
-            scores: ``(predictions,)`` stated confidences, NaN where none is stated; for R1's ``ranking="score"``.
-            ignore: the ignore regions of all completions, in the same order.
-            labels: the labels of all boxes, see :meth:`label_codes`.
-
-        Returns:
-            The outcomes, in the order of the completions.
-
-        Raises:
-            ValueError: labels are needed and missing, or are not as many as the boxes.
-
-        Example:
-            >>> from grounding_rewards.rewards import AveragePrecisionReward
-            >>> pred = BoxBatch.of([[[50, 50, 60, 60], [0, 0, 10, 10]]], "pred")
-            >>> gt = BoxBatch.of([[[0, 0, 10, 10]]], "gt")
-            >>> by_score = AveragePrecisionReward(ranking="score")
-            >>> by_score.score_flat(pred, gt, np.array([0.1, 0.9])).reward
-            array([1.])
-        """
+        """The outcomes of many images; the labels of all boxes, one after the other."""
 
     def score(
         self,
@@ -329,14 +296,12 @@ class BoxScorer(ABC):
                 f"Expected as many images for `gt` as for `pred`, got {len(gt)} and {len(pred)}. "
                 "Give an entry for each image, empty where it has no box."
             )
-        return self.score_flat(
+        return self._score_images(
             BoxBatch.of(pred, "pred"),
             BoxBatch.of(gt, "gt"),
-            ignore=None if ignore is None else BoxBatch.of(ignore, "ignore"),
-            labels=self.label_codes(
-                None if pred_labels is None else chain.from_iterable(pred_labels),
-                None if gt_labels is None else chain.from_iterable(gt_labels),
-            ),
+            None if ignore is None else BoxBatch.of(ignore, "ignore"),
+            None if pred_labels is None else chain.from_iterable(pred_labels),
+            None if gt_labels is None else chain.from_iterable(gt_labels),
         )
 
 
@@ -449,6 +414,11 @@ class BoxReward(BoxScorer):
     def label_codes(
         self, pred_labels: Iterable[str | None] | None, gt_labels: Iterable[str | None] | None
     ) -> LabelCodes | None:
+        """The labels of all boxes in the form that :meth:`score_flat` takes; None where labels play no part.
+
+        Raises:
+            ValueError: labels are needed and missing.
+        """
         if self.label_matching == "ignore":
             return None
         if pred_labels is None or gt_labels is None:
@@ -457,6 +427,16 @@ class BoxReward(BoxScorer):
                 "Give one label per box, None for a predicted box that has none."
             )
         return LabelCodes.of(pred_labels, gt_labels, self.label_matching)
+
+    def _score_images(
+        self,
+        pred: BoxBatch,
+        gt: BoxBatch,
+        ignore: BoxBatch | None,
+        pred_labels: Iterable[str | None] | None,
+        gt_labels: Iterable[str | None] | None,
+    ) -> Outcomes:
+        return self.score_flat(pred, gt, ignore=ignore, labels=self.label_codes(pred_labels, gt_labels))
 
     def score_flat(
         self,
@@ -467,6 +447,29 @@ class BoxReward(BoxScorer):
         ignore: BoxBatch | None = None,
         labels: LabelCodes | None = None,
     ) -> Outcomes:
+        """Score many completions at once, each against its own ground truth.
+
+        Args:
+            pred: the predictions of all completions.
+            gt: their ground truth, in the same order.
+            scores: ``(predictions,)`` stated confidences, NaN where none is stated; for R1's ``ranking="score"``.
+            ignore: the ignore regions of all completions, in the same order.
+            labels: the labels of all boxes, see :meth:`label_codes`.
+
+        Returns:
+            The outcomes, in the order of the completions.
+
+        Raises:
+            ValueError: labels are needed and missing, or are not as many as the boxes.
+
+        Example:
+            >>> from grounding_rewards.rewards import AveragePrecisionReward
+            >>> pred = BoxBatch.of([[[50, 50, 60, 60], [0, 0, 10, 10]]], "pred")
+            >>> gt = BoxBatch.of([[[0, 0, 10, 10]]], "gt")
+            >>> by_score = AveragePrecisionReward(ranking="score")
+            >>> by_score.score_flat(pred, gt, np.array([0.1, 0.9])).reward
+            array([1.])
+        """
         labels = self._checked_labels(labels, pred, gt)
         names = () if labels is None else labels.names
         b = len(pred.counts)

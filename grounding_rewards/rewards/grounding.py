@@ -25,7 +25,6 @@ from grounding_rewards.columns import (
     refuse_outside,
     with_ground_truth,
 )
-from grounding_rewards.common.numeric import Array
 from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.parsing import BoxFormat, get_box_format, read_boxes
@@ -43,7 +42,6 @@ from grounding_rewards.rewards.completions import (
 )
 from grounding_rewards.rewards.controls import TextReward
 from grounding_rewards.rewards.f_beta import MeanIoUReward
-from grounding_rewards.rewards.label_matching import LabelCodes
 from grounding_rewards.rewards.registry import TEXT_CONTROLS, check_parameters, make_box_reward, name_of, takes
 from grounding_rewards.rewards.schedules import (
     Pace,
@@ -164,32 +162,21 @@ class GroundingReward(BoxScorer):
         """Whether boxes and references decide, and not the text or the other answers alone, as with most controls."""
         return self.text_reward is None
 
-    def label_codes(
-        self, pred_labels: Iterable[str | None] | None, gt_labels: Iterable[str | None] | None
-    ) -> LabelCodes | None:
-        """As :meth:`BoxReward.label_codes`."""
-        return self.box_reward.label_codes(pred_labels, gt_labels) if self.compares_labels else None
-
-    def score_flat(
+    def _score_images(
         self,
         pred: BoxBatch,
         gt: BoxBatch,
-        scores: Array | None = None,
-        *,
-        ignore: BoxBatch | None = None,
-        labels: LabelCodes | None = None,
+        ignore: BoxBatch | None,
+        pred_labels: Iterable[str | None] | None,
+        gt_labels: Iterable[str | None] | None,
     ) -> Outcomes:
-        """As :meth:`BoxReward.score_flat`, for rewards of third parties too.
-
-        Raises:
-            ValueError: the reward scores texts, and boxes alone have no number.
-        """
         if not self.judges_boxes:
             raise ValueError(
                 f"Expected a reward on boxes for `score`, got {self.name}, which scores texts. "
                 "Call it with completions and the dataset's columns."
             )
-        return score_boxes(self.box_reward, pred, gt, scores, ignore=ignore, labels=labels)
+        labels = self.box_reward.label_codes(pred_labels, gt_labels) if self.compares_labels else None
+        return score_boxes(self.box_reward, pred, gt, ignore=ignore, labels=labels)
 
     def __call__(
         self,
@@ -623,6 +610,6 @@ def check_alike(rewards: Sequence[GroundingReward]) -> None:
             if setting_value != first_value:
                 raise ValueError(
                     f"Expected one `{setting}` for all rewards, got {first_value!r} for {names[0]} and "
-                    f"{setting_value!r} for {reward.__name__}. Texts are read once: build the rewards alike, or score them "
-                    "one by one."
+                    f"{setting_value!r} for {reward.__name__}. Texts are read once: build the rewards alike, or score "
+                    "them one by one."
                 )

@@ -32,7 +32,7 @@ from grounding_rewards.parsing import (
     read_boxes,
 )
 from grounding_rewards.parsing.results import with_broken
-from grounding_rewards.rewards.box_reward import BoxReward, BoxScorer, Explanation, Outcomes
+from grounding_rewards.rewards.box_reward import BoxReward, Explanation, Outcomes
 from grounding_rewards.rewards.f_beta import MeanIoUReward
 from grounding_rewards.rewards.label_matching import LabelCodes
 from grounding_rewards.rewards.published import PublishedReward
@@ -342,7 +342,7 @@ def score_boxes(
     Raises:
         ValueError: a third party's reward is not finite.
     """
-    if isinstance(box_reward, BoxScorer):
+    if isinstance(box_reward, BoxReward):
         return box_reward.score_flat(pred, gt, scores, ignore=ignore, labels=labels)
     # A third party's reward gives only the number, and knows no ignore regions: R3 gives the matches that are logged
     # with it, and the ignored boxes, which are taken out first.
