@@ -10,8 +10,8 @@ from typing import Any
 
 from grounding_rewards.common.atomic_files import whole_folder, write_whole
 from grounding_rewards.common.formatting import capitalised, counted, format_value, percent
-from grounding_rewards.metrics.comparison import LEVEL, p_cell
 from grounding_rewards.metrics.average_precision import Curve
+from grounding_rewards.metrics.comparison import LEVEL, p_cell
 from grounding_rewards.report.page import Page, Section
 from grounding_rewards.report.plots import ForestRow, Plot, curves, forest
 from grounding_rewards.report.tables import Cell, Table, csv_text, estimate_cell
