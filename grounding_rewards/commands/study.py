@@ -87,7 +87,7 @@ def run(
     hide_name_warnings()
     plan = read_plan(config, dataset=dataset, elsewhere=dry_run)
     folder = Folder(out)
-    runs = _chosen(plan, only, index)
+    runs = _selected_runs(plan, only, index)
     if dry_run:
         _list(plan, runs, folder)
         return 0
@@ -123,7 +123,7 @@ def _report(study: Path, out: Path) -> None:
     say(f"the report is in {out}")
 
 
-def _chosen(plan: Plan, only: Sequence[str], index: int | None) -> list[Run]:
+def _selected_runs(plan: Plan, only: Sequence[str], index: int | None) -> list[Run]:
     arms = list(dict.fromkeys(run.arm for run in plan.runs))
     unknown = [name for name in only if name not in arms]
     if unknown:
@@ -156,8 +156,8 @@ def _sum_up(statuses: Sequence[RunStatus]) -> None:
 
     counts = {state: sum(status.state == state for status in statuses) for state in (FINISHED, FINISHED_BEFORE, FAILED)}
     summary = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-    what = "initial checkpoints" if any(status.name.startswith("start ") for status in statuses) else "runs"
-    say(f"{len(statuses)} {what}: {summary or 'none'}")
+    noun = "initial checkpoints" if any(status.name.startswith("start ") for status in statuses) else "runs"
+    say(f"{len(statuses)} {noun}: {summary or 'none'}")
     for error in dict.fromkeys(status.error for status in statuses if status.state == FAILED):
         # Runs whose start failed have failed for one reason.
         names = ", ".join(status.name for status in statuses if status.error == error)

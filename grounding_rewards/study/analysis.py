@@ -219,15 +219,15 @@ def _mean(metrics: Sequence[Jackknifed]) -> Jackknifed:
     )
 
 
-def compare_rows(rows: Sequence[ModelMetric], others: Sequence[ModelMetric]) -> Difference:
+def compare_rows(rows: Sequence[ModelMetric], partner_rows: Sequence[ModelMetric]) -> Difference:
     """How much higher a metric of some runs is than that of their partners.
 
     Args:
         rows: one metric of the runs of an arm.
-        others: the same metric of the reference arm, whose run from the same checkpoint with the same seed is the
+        partner_rows: the same metric of the reference arm, whose run from the same checkpoint with the same seed is the
             partner, or of initial checkpoints.
     """
-    partners = {(row.checkpoint, row.seed): row.metric for row in others}
+    partners = {(row.checkpoint, row.seed): row.metric for row in partner_rows}
     changes: list[tuple[ModelMetric, Jackknifed]] = []
     for row in rows:
         partner = partners.get((row.checkpoint, row.seed)) or partners.get((row.checkpoint, None))
@@ -244,10 +244,10 @@ def mean_of_rows(rows: Sequence[ModelMetric]) -> Estimate:
 
 def _units(metrics: Sequence[tuple[ModelMetric, Jackknifed]]) -> list[Jackknifed]:
     """The mean of each checkpoint's runs; each run, if all have the same checkpoint."""
-    several = len({row.checkpoint for row, _ in metrics}) > 1
+    has_several_checkpoints = len({row.checkpoint for row, _ in metrics}) > 1
     of_unit: dict[Any, list[Jackknifed]] = defaultdict(list)
     for row, metric in metrics:
-        of_unit[row.checkpoint if several else row.seed].append(metric)
+        of_unit[row.checkpoint if has_several_checkpoints else row.seed].append(metric)
     return [_mean(unit) for unit in of_unit.values()]
 
 
@@ -261,7 +261,7 @@ class ArmResult:
         reward: of the runs; None of supervised ones.
         seeds: numbers of its runs.
         metrics: by metric and set the mean over units.
-        against: by :data:`REFERENCE` (not the reference itself) and :data:`START`, metric and set.
+        differences: by :data:`REFERENCE` (not the reference itself) and :data:`START`, metric and set.
         holm: likewise, by primary metric: p, adjusted for all arms and primary metrics of its family.
         curves: over steps, mean, lowest and highest seed: `learning`, of the first primary metric at the checkpoints,
             and :data:`NO_SPREAD` where the log has it.
@@ -273,20 +273,20 @@ class ArmResult:
     reward: Mapping[str, Any] | None
     seeds: tuple[int, ...]
     metrics: Mapping[Measure, Estimate]
-    against: Mapping[str, Mapping[Measure, Difference]]
+    differences: Mapping[str, Mapping[Measure, Difference]]
     holm: Mapping[str, Mapping[Measure, float]]
     curves: Mapping[str, Curve]
     compute: Mapping[str, float]
 
-    def difference(self, measure: Measure, against: str) -> Difference | None:
+    def difference(self, measure: Measure, partner: str) -> Difference | None:
         """None for the reference against itself."""
-        return self.against[against][measure] if against in self.against else None
+        return self.differences[partner][measure] if partner in self.differences else None
 
-    def direction(self, primary: Measure, against: str) -> int:
+    def direction(self, primary: Measure, partner: str) -> int:
         """1 if the arm is better, -1 if it is worse, 0 if neither is shown, by a primary metric."""
-        adjusted = self.holm[against][primary]
+        adjusted = self.holm[partner][primary]
         lower_is_better = METRICS[primary.metric].lower_is_better
-        return direction(self.against[against][primary].estimate, adjusted, lower_is_better=lower_is_better)
+        return direction(self.differences[partner][primary].estimate, adjusted, lower_is_better=lower_is_better)
 
 
 @dataclass(frozen=True)
@@ -329,14 +329,14 @@ class StudyResult:
                 yield {**place, "arm": None, **of_start._asdict()}
                 for arm in self.of_start(start):
                     row: dict[str, Any] = {**place, "arm": arm.key.arm, **arm.metrics[measure]._asdict()}
-                    for against in (REFERENCE, START):
-                        difference = arm.difference(measure, against)
+                    for partner in (REFERENCE, START):
+                        difference = arm.difference(measure, partner)
                         for name in ("value", "low", "high", "p"):
-                            row[f"against_{against}_{name}"] = getattr(difference, name, None)
+                            row[f"against_{partner}_{name}"] = getattr(difference, name, None)
                         patients = None if difference is None else difference.patients
-                        row[f"against_{against}_patients_low"] = getattr(patients, "low", None)
-                        row[f"against_{against}_patients_high"] = getattr(patients, "high", None)
-                        row[f"against_{against}_holm"] = arm.holm.get(against, {}).get(measure)
+                        row[f"against_{partner}_patients_low"] = getattr(patients, "low", None)
+                        row[f"against_{partner}_patients_high"] = getattr(patients, "high", None)
+                        row[f"against_{partner}_holm"] = arm.holm.get(partner, {}).get(measure)
                     yield row
 
     def to_dataframe(self) -> pandas.DataFrame:
@@ -394,16 +394,16 @@ def analyse(study: Study, *, on_progress: Callable[[str], None] = lambda step: N
             initial[row.start][row.measure].append(row)
         elif row.step == last_steps[ArmKey(row.start, row.arm)]:
             trained[ArmKey(row.start, row.arm)][row.measure].append(row)
-    against: dict[ArmKey, dict[str, dict[Measure, Difference]]] = {}
+    differences: dict[ArmKey, dict[str, dict[Measure, Difference]]] = {}
     for key, metrics in trained.items():
         partners = {START: initial[key.start]}
         if key.arm != study.reference:
             partners[REFERENCE] = trained[ArmKey(key.start, study.reference)]
-        against[key] = {
-            name: {measure: compare_rows(rows, others[measure]) for measure, rows in metrics.items()}
-            for name, others in partners.items()
+        differences[key] = {
+            name: {measure: compare_rows(rows, partner_rows[measure]) for measure, rows in metrics.items()}
+            for name, partner_rows in partners.items()
         }
-    adjusted = _adjusted(study, against)
+    adjusted = _adjusted(study, differences)
     arms = [
         ArmResult(
             key=key,
@@ -411,7 +411,7 @@ def analyse(study: Study, *, on_progress: Callable[[str], None] = lambda step: N
             reward=runs[0].reward,
             seeds=tuple(run.seed for run in runs),
             metrics={measure: mean_of_rows(rows) for measure, rows in trained[key].items()},
-            against=against[key],
+            differences=differences[key],
             holm=adjusted[key],
             curves=_curves(key, runs, table, study.primary_of(key.start)[0]),
             compute={name: float(np.mean([run.compute[name] for run in runs])) for name in runs[0].compute},
@@ -433,20 +433,20 @@ def analyse(study: Study, *, on_progress: Callable[[str], None] = lambda step: N
 
 
 def _adjusted(
-    study: Study, against: Mapping[ArmKey, Mapping[str, Mapping[Measure, Difference]]]
+    study: Study, differences: Mapping[ArmKey, Mapping[str, Mapping[Measure, Difference]]]
 ) -> dict[ArmKey, dict[str, dict[Measure, float]]]:
     """Holm's p of every arm and primary metric; the primary metrics of one kind of checkpoint are a family."""
     adjusted: dict[ArmKey, dict[str, dict[Measure, float]]] = {
-        key: {name: {} for name in differences} for key, differences in against.items()
+        key: {name: {} for name in by_partner} for key, by_partner in differences.items()
     }
     for name in (REFERENCE, START):
         families: dict[str | None, list[tuple[ArmKey, Measure]]] = defaultdict(list)
-        for key, differences in against.items():
+        for key, by_partner in differences.items():
             for primary in study.declared:
-                if name in differences and primary.start in (None, key.start):
+                if name in by_partner and primary.start in (None, key.start):
                     families[primary.start].append((key, primary.measure))
         for places in families.values():
-            p_values = holm([against[key][name][measure].p for key, measure in places])
+            p_values = holm([differences[key][name][measure].p for key, measure in places])
             for (key, measure), p in zip(places, p_values, strict=True):
                 adjusted[key][name][measure] = p
     return adjusted

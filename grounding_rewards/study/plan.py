@@ -184,11 +184,11 @@ class Plan:
         return list(names)
 
 
-def read_plan(given: str | Path | Mapping[str, Any], *, dataset: str | None = None, elsewhere: bool = False) -> Plan:
+def read_plan(source: str | Path | Mapping[str, Any], *, dataset: str | None = None, elsewhere: bool = False) -> Plan:
     """The plan of a study's YAML, every run checked.
 
     Args:
-        given: path of the YAML, or its content; the paths that it names are found from the working directory, or are
+        source: path of the YAML, or its content; the paths that it names are found from the working directory, or are
             those of files that come with the package.
         dataset: instead of its `dataset`.
         elsewhere: whether runs are made on another machine: that this one has no GPU is no reason to refuse them.
@@ -196,37 +196,37 @@ def read_plan(given: str | Path | Mapping[str, Any], *, dataset: str | None = No
     Raises:
         ValueError: an unknown key, reward or parameter, an option of a wrong type, one seed alone, …; names where.
     """
-    content = given if isinstance(given, Mapping) else read_yaml(find_shipped(given))
+    content = source if isinstance(source, Mapping) else read_yaml(find_shipped(source))
     try:
         _expect(isinstance(content, Mapping), "a mapping", content, "See configs/study/ for files.")
         overrides = {"dataset": dataset} if dataset else {}
         return _resolve(_checked(Plan, {**content, **overrides}, "runs"), elsewhere)
     except ValueError as error:
-        raise ValueError(f"{'the study' if isinstance(given, Mapping) else given}: {error}") from error
+        raise ValueError(f"{'the study' if isinstance(source, Mapping) else source}: {error}") from error
 
 
-def _resolve(stated: Any, elsewhere: bool) -> Plan:
+def _resolve(entries: Any, elsewhere: bool) -> Plan:
     """The plan whose fields hold what the YAML says, checked and spelled out."""
-    for name in (*stated.sets, *stated.starts, *stated.arms):
+    for name in (*entries.sets, *entries.starts, *entries.arms):
         _check_file_name(name)
-    check_word("reference", stated.reference, stated.arms)
-    seeds = _seeds(stated.seeds)
-    train = _settings(stated.train, stated)
+    check_word("reference", entries.reference, entries.arms)
+    seeds = _seeds(entries.seeds)
+    train = _settings(entries.train, entries)
     steps = train.get("max_steps")
     _expect(
-        isinstance(steps, int) and steps > 0 and steps % stated.checkpoints == 0,
-        f"a multiple of checkpoints, {stated.checkpoints}, for max_steps in train",
+        isinstance(steps, int) and steps > 0 and steps % entries.checkpoints == 0,
+        f"a multiple of checkpoints, {entries.checkpoints}, for max_steps in train",
         steps,
         "Every run has this budget, and its checkpoints are measured at equal distances.",
     )
     starts: dict[str, InitialCheckpoint] = {}
-    for kind, start in stated.starts.items():
-        starts |= {checkpoint.name: checkpoint for checkpoint in _starts(kind, start, seeds, stated, starts)}
+    for kind, start in entries.starts.items():
+        starts |= {checkpoint.name: checkpoint for checkpoint in _starts(kind, start, seeds, entries, starts)}
     plan: Plan = replace(
-        stated,
-        primary=_primary(stated.primary, stated.sets, stated.starts),
+        entries,
+        primary=_primary(entries.primary, entries.sets, entries.starts),
         seeds=seeds,
-        sets=tuple(_image_set(name, image_set, stated.dataset) for name, image_set in stated.sets.items()),
+        sets=tuple(_image_set(name, image_set, entries.dataset) for name, image_set in entries.sets.items()),
         train=train,
         starts=starts,
     )
@@ -236,39 +236,39 @@ def _resolve(stated: Any, elsewhere: bool) -> Plan:
     return replace(plan, runs=runs)
 
 
-def _seeds(stated: Any) -> list[int]:
-    seeds = list(range(stated)) if isinstance(stated, int) else stated
+def _seeds(value: Any) -> list[int]:
+    seeds = list(range(value)) if isinstance(value, int) else value
     _expect(
         isinstance(seeds, list)
         and all(isinstance(seed, int) for seed in seeds)
         and len(set(seeds)) == len(seeds) >= FEWEST_SEEDS,
         f"at least {FEWEST_SEEDS} different seeds",
-        stated,
+        value,
         "The unit of a study is the training run: one run of an arm cannot be told from chance. Reviewers want 5.",
     )
     return seeds
 
 
-def _primary(stated: Any, sets: Collection[str], starts: Collection[str]) -> tuple[Primary, ...]:
-    entries = [stated] if isinstance(stated, Mapping) else stated
+def _primary(value: Any, sets: Collection[str], starts: Collection[str]) -> tuple[Primary, ...]:
+    metrics = [value] if isinstance(value, Mapping) else value
     _expect(
-        isinstance(entries, list) and all({*entry} - {"start"} == {"metric", "set"} for entry in entries),
+        isinstance(metrics, list) and all({*entry} - {"start"} == {"metric", "set"} for entry in metrics),
         "metrics with their sets for primary",
-        stated,
+        value,
         "Write [{metric: f1_50, set: test}]: declared before the runs, so that nobody can choose them by their result.",
     )
-    for entry in entries:
+    for entry in metrics:
         check_word("metric", entry["metric"], METRICS)
         check_word("set", entry["set"], sets)
         check_word("start", entry.get("start", next(iter(starts))), starts)
-    primary = tuple(Primary(Measure(entry["metric"], entry["set"]), entry.get("start")) for entry in entries)
+    primary = tuple(Primary(Measure(entry["metric"], entry["set"]), entry.get("start")) for entry in metrics)
     undecided = [start for start in starts if not any(metric.start in (None, start) for metric in primary)]
-    _expect(not undecided, f"a primary metric for start {', '.join(undecided)}", stated, "Declare one.")
+    _expect(not undecided, f"a primary metric for start {', '.join(undecided)}", value, "Declare one.")
     return primary
 
 
-def _image_set(name: str, stated: Mapping[str, Any], dataset: str | None) -> ImageSet:
-    image_set = _checked(ImageSet, {"name": name, "dataset": dataset, **stated}, place=f"set {name}")
+def _image_set(name: str, entry: Mapping[str, Any], dataset: str | None) -> ImageSet:
+    image_set = _checked(ImageSet, {"name": name, "dataset": dataset, **entry}, place=f"set {name}")
     changes = image_set.changes
     _expect(
         isinstance(changes, Mapping) and set(changes) <= set(CORRUPTIONS) and set(changes.values()) <= set(STRENGTHS),
@@ -281,17 +281,17 @@ def _image_set(name: str, stated: Mapping[str, Any], dataset: str | None) -> Ima
 
 
 def _starts(
-    kind: str, stated: Mapping[str, Any], seeds: Sequence[int], plan: Plan, earlier: Mapping[str, InitialCheckpoint]
+    kind: str, entry: Mapping[str, Any], seeds: Sequence[int], plan: Plan, earlier: Mapping[str, InitialCheckpoint]
 ) -> Iterator[InitialCheckpoint]:
     """The initial checkpoints of a kind: one, or one for each of several seeds."""
-    number, sft = stated.get("checkpoints"), stated.get(SFT)
-    keys = {key: value for key, value in stated.items() if key != "checkpoints"}
+    number, sft = entry.get("checkpoints"), entry.get(SFT)
+    keys = {key: value for key, value in entry.items() if key != "checkpoints"}
     start = _checked(
         InitialCheckpoint, {SFT: None, **keys, "name": kind, "kind": kind}, "parent", place=f"start {kind}"
     )
     if sft is not None:
         _refuse_options([key for key in sft if key != "seed"], f"start {kind}")
-        start = replace(start, sft=_without_none({**_settings(sft, plan), "save_strategy": "no"}))
+        start = replace(start, sft=_drop_none({**_settings(sft, plan), "save_strategy": "no"}))
     parents = [checkpoint.name for checkpoint in earlier.values() if checkpoint.kind == start.model]
     _expect(not parents or sft is not None, f"sft for start {kind}", None, f"It is taught on from {start.model}.")
     if number is None:
@@ -333,8 +333,8 @@ def _runs(name: str, arm: Mapping[str, Any], seed: int, plan: Plan) -> Iterator[
         config, total = {**base, **overrides}, steps
     saving = {"save_strategy": "steps", "save_steps": total // plan.checkpoints}
     kinds = list(dict.fromkeys(start.kind for start in plan.starts.values()))
-    stated = arm.get("starts", kinds)
-    for start_kind in [stated] if isinstance(stated, str) else stated:
+    stated_kinds = arm.get("starts", kinds)
+    for start_kind in [stated_kinds] if isinstance(stated_kinds, str) else stated_kinds:
         check_word(f"starts of {place}", start_kind, kinds)
         checkpoints = [start.name for start in plan.starts.values() if start.kind == start_kind]
         yield Run(
@@ -344,7 +344,7 @@ def _runs(name: str, arm: Mapping[str, Any], seed: int, plan: Plan) -> Iterator[
             seed=seed,
             role=CONTROL if arm.get("control", kind == SFT) else ARM,
             kind=kind,
-            config=_without_none({**config, "max_steps": total, "seed": seed, **saving}),
+            config=_drop_none({**config, "max_steps": total, "seed": seed, **saving}),
             equivalent=steps / total,
         )
 
@@ -381,16 +381,16 @@ def _check_splits(runs: Sequence[Run], plan: Plan) -> None:
             )
 
 
-def _settings(stated: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
+def _settings(entry: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
     """The options of the file of `config`, overridden by the others."""
-    base = read_config(stated["config"]) if "config" in stated else {}
+    base = read_config(entry["config"]) if "config" in entry else {}
     # The study saves what it measures, where it wants it.
     base = {name: value for name, value in base.items() if name not in _STUDY_OPTIONS or name == "seed"}
     dataset = {"dataset": plan.dataset} if plan.dataset is not None else {}
-    return {**base, **dataset, **{name: value for name, value in stated.items() if name != "config"}}
+    return {**base, **dataset, **{name: value for name, value in entry.items() if name != "config"}}
 
 
-def _without_none(config: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_none(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in config.items() if value is not None}
 
 
@@ -419,15 +419,15 @@ def _check_file_name(name: object) -> None:
     _expect(is_name, "a name of letters, digits, `_`, `.` and single hyphens", name, "Files are called by it.")
 
 
-def _checked(form: type[_Form], stated: Mapping[str, Any], *internal: str, place: str = "the study") -> _Form:
+def _checked(form: type[_Form], entry: Mapping[str, Any], *internal: str, place: str = "the study") -> _Form:
     """A part of the YAML, whose keys are the fields of its form, with the legal values beside them."""
     options = [option for option in fields(form) if option.name not in internal]  # type: ignore[arg-type]
     keys = [option.name for option in options]
-    unknown = [key for key in stated if key not in keys]
+    unknown = [key for key in entry if key not in keys]
     _expect(not unknown, f"keys of {place}", ", ".join(map(str, unknown)), "docs/run_a_study.md has them.")
     for option in options:
-        legal, value = option.metadata.get("legal"), stated.get(option.name)
-        if legal is None or (option.name not in stated or (value is None and option.default is None)):
+        legal, value = option.metadata.get("legal"), entry.get(option.name)
+        if legal is None or (option.name not in entry or (value is None and option.default is None)):
             continue
         if isinstance(legal, Interval):
             check_number(option.name if place == "the study" else f"{option.name} of {place}", value, legal)
@@ -438,7 +438,7 @@ def _checked(form: type[_Form], stated: Mapping[str, Any], *internal: str, place
             expected = f"names with a mapping each for {option.name}"
             _expect(is_mapping, expected, value, "See configs/study/ for files.")
     try:
-        return form(**stated)
+        return form(**entry)
     except TypeError as error:
         # The error names the missing keys.
         raise ValueError(f"{place}: {error}.") from error
@@ -500,11 +500,16 @@ def claim_folder(folder: Folder, plan: Plan) -> None:
             expected = f"the {fixed_keys[key]} that the study in the folder was started with, {earlier.get(key)!r}"
             _expect(earlier.get(key) == resolved[key], expected, resolved[key], advice)
     for name in finished:
-        before, now = ({**content["runs"]}.get(name) for content in (earlier, resolved))
-        _expect(now is not None, f"every run that the folder holds in the YAML too, {name} among them", None, advice)
-        if before != now:
+        earlier_mark, mark = ({**content["runs"]}.get(name) for content in (earlier, resolved))
+        _expect(
+            mark is not None,
+            f"every run that the folder holds in the YAML too, {name} among them",
+            None,
+            advice,
+        )
+        if earlier_mark != mark:
             check_settings(name, _settings_of_arm(name, earlier), _settings_of_arm(name, resolved), advice)
-            check_settings(name, {"start": before}, {"start": now}, advice, digests=["start"])
+            check_settings(name, {"start": earlier_mark}, {"start": mark}, advice, digests=["start"])
     write_whole(folder.plan, yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True))
 
 
@@ -516,7 +521,7 @@ def _as_yaml(plan: Plan) -> dict[str, Any]:
         arm |= {"kind": run.kind, "reward": run.reward}
         arm["settings"] = {key: value for key, value in settings_of(run.config).items() if key != "seed"}
     primary = [
-        _without_none({"metric": measure.metric, "set": measure.on, "start": start}) for measure, start in plan.primary
+        _drop_none({"metric": measure.metric, "set": measure.on, "start": start}) for measure, start in plan.primary
     ]
     content = {
         "schema": SCHEMA,

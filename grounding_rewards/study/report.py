@@ -88,7 +88,7 @@ def sentences(result: StudyResult) -> list[str]:
         f"{counted(result.family, 'comparison')}."
     ]
     for measure in study.primary:
-        lines += [_comparison_sentence(result, measure, against) for against in (REFERENCE, START)]
+        lines += [_comparison_sentence(result, measure, partner) for partner in (REFERENCE, START)]
     if study.missing:
         names = ", ".join(study.missing[:_NAMED_RUNS])
         lines.append(f"Not there yet: {names}{', …' if study.missing[_NAMED_RUNS:] else ''}.")
@@ -100,17 +100,17 @@ def _starts_of(result: StudyResult, primary: Measure) -> list[str]:
     return [start for start in result.starts if primary in result.study.primary_of(start)]
 
 
-def _comparison_sentence(result: StudyResult, primary: Measure, against: str) -> str:
+def _comparison_sentence(result: StudyResult, primary: Measure, partner: str) -> str:
     """Which arms are shown to differ, and which to be equal within the margin; controls among them."""
     study, margin = result.study, result.study.equivalence
     parts = []
     for start in _starts_of(result, primary):
         names: dict[str, list[str]] = {"better": [], "worse": [], f"equal within {margin:g}": []}
         for arm in result.of_start(start):
-            difference = arm.difference(primary, against)
+            difference = arm.difference(primary, partner)
             if difference is None:
                 continue
-            direction_shown = arm.direction(primary, against)
+            direction_shown = arm.direction(primary, partner)
             if direction_shown:
                 word = "better" if direction_shown > 0 else "worse"
                 names[word].append(f"{_marked_name(arm)} ({format_value(difference.value, signed=True)})")
@@ -118,10 +118,10 @@ def _comparison_sentence(result: StudyResult, primary: Measure, against: str) ->
                 names[f"equal within {margin:g}"].append(_marked_name(arm))
         clauses = [f"{word} {', '.join(arms)}" for word, arms in names.items() if arms]
         parts.append(f"from {result.start_name(start)} {'; '.join(clauses) or 'none'}")
-    partner = "its initial checkpoint" if against == START else study.reference
+    partner_name = "its initial checkpoint" if partner == START else study.reference
     metric = f" by {METRICS[primary.metric].heading}" if len(study.primary) > 1 else ""
     image_set = f" on {primary.on}" if len({measure.on for measure in study.primary}) > 1 else ""
-    return f"Shown to differ from {partner}{metric}{image_set}: {'; '.join(parts)}."
+    return f"Shown to differ from {partner_name}{metric}{image_set}: {'; '.join(parts)}."
 
 
 def arms_tables(result: StudyResult) -> list[Table]:
@@ -141,12 +141,12 @@ def _arms_table(result: StudyResult, primary: Measure) -> Table:
         for arm in result.of_start(start):
             row: list[str | Cell] = [_marked_name(arm), Cell(reward_text(arm.reward), kind="words")]
             row.append(estimate_cell(arm.metrics[primary]))
-            for against in (REFERENCE, START):
-                difference = arm.difference(primary, against)
+            for partner in (REFERENCE, START):
+                difference = arm.difference(primary, partner)
                 if difference is None:
                     row += ["reference", ""]
                 else:
-                    p = p_cell(arm.holm[against][primary])
+                    p = p_cell(arm.holm[partner][primary])
                     row += [estimate_cell(difference.estimate, signed=True), p]
             spread = arm.curves.get(NO_SPREAD)
             row.append("" if spread is None else percent(float(spread.y.mean())))
@@ -175,12 +175,12 @@ def plots(result: StudyResult) -> list[Plot]:
     for number, primary in enumerate(result.study.primary):
         metric = METRICS[primary.metric].heading
         note = f"{metric} on {primary.on}; blue: interval without 0, Holm's p < {LEVEL:g}. Circles: controls."
-        for name, against, partner in partners:
-            groups = _forest_rows(result, primary, against)
+        for name, partner, partner_name in partners:
+            groups = _forest_rows(result, primary, partner)
             if any(groups.values()):
                 file = f"{name}_{primary.metric}" if number else name
-                label = f"{metric}, less that of {partner}"
-                drawings.append(forest(file, f"Differences from {partner}", note, label, groups))
+                label = f"{metric}, less that of {partner_name}"
+                drawings.append(forest(file, f"Differences from {partner_name}", note, label, groups))
     learning_label = METRICS[result.study.primary[0].metric].heading
     for name, label in (("learning", learning_label), (NO_SPREAD, "groups without spread")):
         panels: dict[str, list[Curve]] = {}
@@ -196,14 +196,14 @@ def plots(result: StudyResult) -> list[Plot]:
     return drawings
 
 
-def _forest_rows(result: StudyResult, primary: Measure, against: str) -> dict[str, list[ForestRow]]:
+def _forest_rows(result: StudyResult, primary: Measure, partner: str) -> dict[str, list[ForestRow]]:
     groups: dict[str, list[ForestRow]] = {}
     for start in _starts_of(result, primary):
         rows = groups.setdefault(f"from {result.start_name(start)}", [])
         for arm in result.of_start(start):
-            difference = arm.difference(primary, against)
+            difference = arm.difference(primary, partner)
             if difference is not None and not math.isnan(difference.value):
-                is_shown = bool(arm.direction(primary, against))
+                is_shown = bool(arm.direction(primary, partner))
                 rows.append(ForestRow(arm.key.arm, difference.estimate, arm.is_control, is_shown))
     return groups
 

@@ -212,7 +212,7 @@ def first_screen(found: StudyResult, folder: Path) -> str:
     gained = dict.fromkeys(arm.key.arm for arm in found.arms if gains(arm, primary))
     changed = {
         (arm.key.start, arm.key.arm): " and ".join(
-            format_value(arm.against[START][one].value, signed=True) for one in primary
+            format_value(arm.differences[START][one].value, signed=True) for one in primary
         )
         for arm in found.arms
     }
@@ -270,7 +270,7 @@ def searched(found: StudyResult, longer: StudyResult) -> str:
     names = " and ".join(METRICS[one.metric].heading for one in primary)
 
     def enough(arm: ArmResult) -> bool:
-        return all(arm.against[of][one].value >= ENOUGH for of in (START, REFERENCE) for one in primary)
+        return all(arm.differences[of][one].value >= ENOUGH for of in (START, REFERENCE) for one in primary)
 
     def reference(of: StudyResult) -> ArmResult:
         return next(arm for arm in of.arms if arm.key.arm == study.reference)
@@ -279,9 +279,9 @@ def searched(found: StudyResult, longer: StudyResult) -> str:
         return max(of.study.arms[arm.key][0].checkpoints)
 
     def told(arm: ArmResult) -> str:
-        return " and ".join(format_estimate(arm.against[START][one].estimate, signed=True) for one in primary)
+        return " and ".join(format_estimate(arm.differences[START][one].estimate, signed=True) for one in primary)
 
-    best = max(tried, key=lambda arm: sum(arm.against[START][one].value for one in primary))
+    best = max(tried, key=lambda arm: sum(arm.differences[START][one].value for one in primary))
     passed = [arm.key.arm for arm in tried if enough(arm)]
     begun = " and ".join(format_value(found.starts[start][one].value) for one in primary)
     runs, patients = sum(len(arm.seeds) for arm in tried), found.patients[primary[0].on]
@@ -319,7 +319,7 @@ def gains(arm: ArmResult, primary: Sequence[Measure]) -> bool:
 
 def change(arm: ArmResult, measure: Measure) -> str:
     """Since the checkpoint, marked where the arm differs from the reference."""
-    found = format_estimate(arm.against[START][measure].estimate, signed=True).replace("[", "\\[")
+    found = format_estimate(arm.differences[START][measure].estimate, signed=True).replace("[", "\\[")
     differs = measure in arm.holm.get(REFERENCE, {}) and arm.direction(measure, REFERENCE)
     return f"{found} \\*" if differs else found
 

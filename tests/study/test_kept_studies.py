@@ -106,18 +106,18 @@ def test_early_checkpoints_gain_by_sft_alone_and_saturated_ones_by_nothing():
     measures = found.study.primary
     assert [one.metric for one in measures] == ["f1_50", "image_dependence"]
     (sft,) = [arm for arm in found.of_start("early") if arm.key.arm == "sft"]
-    assert [sft.against[START][one].value for one in measures] == pytest.approx([0.11, 0.08], abs=0.005)
+    assert [sft.differences[START][one].value for one in measures] == pytest.approx([0.11, 0.08], abs=0.005)
     trained = {arm.key.arm: arm for arm in found.of_start("early") if not arm.is_control}
     assert set(trained) == {"R3", "R3_low", "soft_f1"}
-    assert all(arm.against[START][one].value < 0 for arm in trained.values() for one in measures)
+    assert all(arm.differences[START][one].value < 0 for arm in trained.values() for one in measures)
     assert all(sft.holm[START][one] < 0.05 for one in measures)
-    lost = trained["soft_f1"].against[START][measures[1]].value
+    lost = trained["soft_f1"].differences[START][measures[1]].value
     assert lost == pytest.approx(-0.06, abs=0.005)
     assert trained["soft_f1"].holm[START][measures[1]] < 0.05
     for study, kind in (("placed_lungs", "early"), ("drawn", "early")):
         kept = analyse(_read(study))
         on = next(one for one in kept.study.primary if one.metric == "image_dependence")
-        changes = {arm.key.arm: round(arm.against[START][on].value, 2) for arm in kept.of_start(kind)}
+        changes = {arm.key.arm: round(arm.differences[START][on].value, 2) for arm in kept.of_start(kind)}
         assert -0.06 <= changes["soft_f1"] <= changes["R3"] <= -0.02, study
     without = {name: arm.curves[NO_SPREAD].y.mean() for name, arm in trained.items()}
     assert without["R3"] > 0.1 > max(without["R3_low"], without["soft_f1"])
@@ -133,7 +133,7 @@ def test_no_reward_is_shown_to_raise_what_was_declared(study):
     assert {one.metric for one in found.study.primary} == {"f1_50", "image_dependence"}
     for arm in found.arms:
         for one in found.study.primary:
-            raised = arm.against[START][one].value > 0 and arm.holm[START][one] < 0.05
+            raised = arm.differences[START][one].value > 0 and arm.holm[START][one] < 0.05
             assert arm.is_control or not raised, (arm.key, one)
 
 
@@ -176,11 +176,11 @@ def test_on_drawn_images_every_reward_leaves_less_to_the_image_than_sft():
         ("early", 0.033, {"R3", "soft_f1"}),
     ):
         of_kind = {arm.key.arm: arm for arm in found.of_start(kind)}
-        assert of_kind.pop("sft").against[START][dependence].value == pytest.approx(taught, abs=0.001)
-        blank = of_kind.pop("blank").against[START][dependence].value
+        assert of_kind.pop("sft").differences[START][dependence].value == pytest.approx(taught, abs=0.001)
+        blank = of_kind.pop("blank").differences[START][dependence].value
         assert set(of_kind) == arms
         for name, arm in of_kind.items():
-            assert -0.045 < arm.against[START][dependence].value < min(-0.02, blank), name
+            assert -0.045 < arm.differences[START][dependence].value < min(-0.02, blank), name
             assert arm.holm[REFERENCE][dependence] < 0.05, name
             assert all(arm.holm[START][one] > 0.05 for one in scores), name
 

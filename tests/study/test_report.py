@@ -106,7 +106,7 @@ def test_the_same_answers_are_no_difference(tmp_path):
         twin = json.loads((folder / "results" / f"strong--R3--seed{seed}.json").read_text())
         (folder / "results" / f"strong--R4--seed{seed}.json").write_text(json.dumps({**twin, "arm": "R4"}))
     found = analyse(read_study(folder))
-    for key, one in arm(found, "strong", "R4").against[REFERENCE].items():
+    for key, one in arm(found, "strong", "R4").differences[REFERENCE].items():
         assert one.value == 0, key
         assert one.p == 1, key
 

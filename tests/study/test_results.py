@@ -42,7 +42,7 @@ def test_a_search_may_have_one_run_of_an_arm(folder):
     study = read_study(folder, fewest=1)
     assert [run.seed for run in study.arms[ArmKey("strong", "R1")]] == [0]
     (one,) = [arm for arm in analyse(study).arms if arm.key.arm == "R1"]
-    change = one.against[START][study.primary[0]]
+    change = one.differences[START][study.primary[0]]
     assert change.low < change.value < change.high
 
 
