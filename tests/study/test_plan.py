@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from grounding_rewards.study.plan import CONTROL, GRPO, SFT, read_plan
+from grounding_rewards.study.plan import CONTROL, GRPO, SFT, fingerprint_of_run, read_plan
 from tests.conftest import REPOSITORY
 
 pytestmark = [pytest.mark.training, pytest.mark.usefixtures("in_repository")]
@@ -45,6 +45,27 @@ def test_seeds_take_turns_at_several_checkpoints(small):
     assert begun == {5: "own.5", 7: "own.7", 2: "own.5", 3: "own.7"}
     taught = {name: one.sft["seed"] for name, one in plan.starts.items() if one.kind == "own"}
     assert taught == {"own.5": 5, "own.7": 7}
+
+
+def test_a_start_is_taught_on_from_another_seed_by_seed(small):
+    taught = {"sft": {"config": "configs/demo/sft.yaml"}, "checkpoints": 2}
+    small["starts"] |= {"clean": {"model": "assets/tiny_vlm", **taught}, "loose": {"model": "clean", **taught}}
+    plan = read_plan(small)
+    parents = {name: start.parent for name, start in plan.starts.items() if start.kind == "loose"}
+    assert parents == {"loose.0": "clean.0", "loose.1": "clean.1"}
+    assert plan.with_parents(["loose.1", "strong"]) == ["clean.1", "loose.1", "strong"]
+    run = next(run for run in plan.runs if run.start == "loose.0")
+    small["starts"]["clean"]["sft"] = {"config": "configs/demo/sft.yaml", "learning_rate": 1e-5}
+    assert fingerprint_of_run(plan, run) != fingerprint_of_run(read_plan(small), run)
+
+
+def test_a_primary_metric_may_decide_for_one_start(small):
+    small["starts"]["again"] = {"model": "assets/tiny_vlm"}
+    small["primary"] = [{"metric": "recall_50", "set": "test", "start": "strong"}]
+    with pytest.raises(ValueError, match="Expected a primary metric for start again"):
+        read_plan(small)
+    small["primary"].append({"metric": "mean_iou", "set": "test"})
+    assert [primary.start for primary in read_plan(small).primary] == ["strong", None]
 
 
 def test_seeds_come_one_after_another(small):

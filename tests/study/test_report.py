@@ -14,6 +14,7 @@ pytest.importorskip("matplotlib", reason="needs the eval extra")
 pytest.importorskip("jinja2", reason="needs the eval extra")
 
 
+from grounding_rewards.metrics.comparison import holm
 from grounding_rewards.metrics.intervals import ratios
 from grounding_rewards.study.analysis import (
     REFERENCE,
@@ -23,7 +24,7 @@ from grounding_rewards.study.analysis import (
     metric_sums,
     model_predictions,
 )
-from grounding_rewards.study.report import plots, sentences, write_report
+from grounding_rewards.study.report import arms_tables, plots, sentences, write_report
 from grounding_rewards.study.results import ArmKey, Measure, read_study
 from tests.study.fake_studies import ARMS, Arm, write_study
 
@@ -170,3 +171,20 @@ def found_of(folder, name, seed):
     run = next(run for runs in study.arms.values() for run in runs if run.arm.arm == name and run.seed == seed)
     answers = model_predictions(study.sets["test"], run.checkpoints[max(run.checkpoints)]["test"], study.box_format)
     return ratios(metric_sums(answers)["f1_50"].sum(axis=0))
+
+
+def test_p_is_adjusted_within_the_starts_of_a_primary_metric(folder, tmp_path):
+    other = shutil.copytree(folder, tmp_path / "study")
+    plan = yaml.safe_load((other / "study.yaml").read_text())
+    metrics = {"strong": "mean_iou", "weak": "f1_50"}
+    primary = [{"metric": metric, "set": "test", "start": start} for start, metric in metrics.items()]
+    plan["declared"]["primary"] = primary
+    (other / "study.yaml").write_text(yaml.safe_dump(plan))
+    found = analyse(read_study(other))
+    for start, metric in metrics.items():
+        measure, arms = Measure(metric, "test"), found.of_start(start)
+        assert all(set(one.holm[START]) == {measure} for one in arms)
+        adjusted = holm([one.difference(measure, START).p for one in arms])
+        assert [one.holm[START][measure] for one in arms] == pytest.approx(adjusted)
+    assert [table.title for table in arms_tables(found)] == ["Mean IoU on test", "F1@0.5 on test"]
+    assert len(arms_tables(found)[0].rows) == 1 + len(found.of_start("strong"))
