@@ -1,4 +1,4 @@
-"""What a script answers: boxes, and things that stand in the place of a box, as text in a model's own format."""
+"""The text of a scripted answer in a model's format: boxes, and broken ones in the place of a box."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True)
 class Reply:
-    """What a script answers to one image.
+    """A script's answer to one image.
 
     Attributes:
         items: the boxes, in the order in which they are written.

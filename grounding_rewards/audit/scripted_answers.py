@@ -210,7 +210,7 @@ def doubtful_last(image: AuditImage, fmt: BoxFormat) -> Reply:
 
 
 def leaves_out(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """Where there are others, the loose box is left out."""
+    """The loose box is left out, if there are others."""
     items = one_loose(image, fmt).items
     return Reply(items[1:] or items)
 
@@ -240,7 +240,7 @@ def parts_and_union(image: AuditImage, fmt: BoxFormat) -> Reply:
 
 
 def all_instead(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """Where there is a finding, the whole image."""
+    """The whole image, if there is a finding."""
     return Reply(tuple(Item(_image_box(image), label) for label in image.labels[:1]))
 
 

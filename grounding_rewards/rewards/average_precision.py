@@ -167,7 +167,7 @@ def precision_envelope(precision: Array) -> Array:
 
 
 def newly_reached(recall: Array, levels: Array) -> NDArray[np.int64]:
-    """How many recall levels each point is the first to reach; the first point always reaches level 0.
+    """Number of recall levels that each point is the first to reach; the first point always reaches level 0.
 
     Args:
         recall: ``(b, points)``, not falling.

@@ -1,4 +1,4 @@
-"""What every call of a reward logs: means over its completions, and columns beside each of them.
+"""The log of every call of a reward: means over its completions, and columns for each of them.
 
 A trainer's table of completions has their texts and rewards, and not the images' reference boxes. A logged row
 (:func:`logged_rows`) says the rest, in the words of a dataset's columns, so that every reward can be computed again
@@ -31,7 +31,7 @@ def _has_broken(batch: ScoredBatch) -> NDArray[np.bool_]:
     return np.array([not is_silent(raw.rejected) for raw in batch.raws], dtype=np.bool_)
 
 
-#: What is told of each completion, (n,): another metric is one line here.
+#: A value of each completion, (n,), by metric: another metric is one line here.
 TOLD: dict[str, Callable[[ScoredBatch], NDArray[Any]]] = {
     **{part: attrgetter(f"outcomes.{part}") for part in PARTS},
     "boxes": attrgetter("pred.counts"),
@@ -53,12 +53,12 @@ def metrics_of(batch: ScoredBatch) -> dict[str, float]:
 
 
 def columns_of(batch: ScoredBatch, texts: Sequence[str], scheduled: Mapping[str, float]) -> dict[str, list[Any]]:
-    """What stands beside each completion in a log; the arguments are those of :func:`logged_rows`."""
+    """The columns that are logged for each completion; the arguments are those of :func:`logged_rows`."""
     return {
         "status": [raw.status for raw in batch.raws],
         "reason": batch.reasons(),
         ROW_COLUMN: logged_rows(batch, texts, scheduled),
-        # What tells why the completions of an image earn the same, beside the status.
+        # With the status these explain why all completions of an image have the same reward.
         "counted": batch.outcomes.n.tolist(),
         "findings": batch.outcomes.m.tolist(),
     }

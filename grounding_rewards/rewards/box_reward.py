@@ -362,7 +362,7 @@ class BoxReward(BoxScorer):
                 check_word(name, value, legal)
 
     def _overlap(self, pred: Boxes, gt: Boxes, iou: Array) -> Array:
-        """What each pair is worth to the matcher, (b, n, m) in [0, 1]; 0 for a pair that cannot be."""
+        """The matcher's value of each pair, (b, n, m) in [0, 1]; 0 for an impossible pair."""
         return iou
 
     @abstractmethod
@@ -383,8 +383,8 @@ class BoxReward(BoxScorer):
     def ceiling(self, n: ArrayLike, m: ArrayLike) -> Array:
         """The most that any answer of n boxes can earn on an image with m findings, wherever the boxes lie.
 
-        What `grounding-rewards audit` holds every policy against. With as many boxes as findings it is 1: no more boxes
-        are right than were written, and none is right twice.
+        `grounding-rewards audit` compares every scripted answer with it. With as many boxes as findings it is 1: no
+        more boxes are right than were written, and none is right twice.
 
         Args:
             n: numbers of predictions that count, broken ones too; any shape.
@@ -404,7 +404,7 @@ class BoxReward(BoxScorer):
         return np.where(m == 0, self._on_normal_image(n), best)
 
     def _on_normal_image(self, n: NDArray[Any]) -> Array:
-        """What n boxes earn where there is nothing to find: none of them δ, others γ δ / (1 + n)."""
+        """The reward of n boxes on an image without findings: δ for none, else γ δ / (1 + n)."""
         return np.where(n == 0, 1.0, self.graded_negatives / (1 + n)) * self.no_box_bonus
 
     def _ceiling(self, precision: Array, recall: Array) -> Array:

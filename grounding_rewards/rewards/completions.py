@@ -78,7 +78,7 @@ def check_answers(completions: Sequence[Any]) -> None:
 
 
 def answer_defect(completion: Any, depth: int = 0) -> str:
-    """What in a completion is neither text nor message, in words; empty where nothing is.
+    """The part of a completion that is neither text nor message, in words; empty if there is none.
 
     >>> answer_defect({"content": "[]"}), answer_defect({"score": 1})
     ('', 'a mapping with the keys score')

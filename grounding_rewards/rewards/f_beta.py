@@ -243,7 +243,7 @@ def _center_closeness(batch: MatchedBatch) -> Array:
     return np.where(batch.hit, np.clip(1 - d, 0.0, 1.0), 0.0)
 
 
-#: What pairs of boxes that do not overlap may earn at most, where the overlap tells how far apart they are.
+#: The most that a pair of boxes without overlap may earn, if the overlap measures distance.
 APART = 0.1
 _CLOSENESS: dict[str, Callable[[Boxes, Boxes], Array]] = {
     # From -1 for boxes infinitely far apart to 0 for boxes that touch, so 1 more is in [0, 1].
@@ -319,7 +319,7 @@ class SoftF1Reward(BetaReward):
         return match_batch(overlap, 0.0, matching="hungarian")
 
     def reader_weights(self, outcomes: Outcomes) -> Array:
-        """What the reward by each of several readers counts, so that the sum is one F-beta over all their findings.
+        """Weights of the rewards by several readers, such that the mean is one F-beta over all their findings.
 
         With mass_k by reader k, ``F_k = (1 + β²) mass_k / (β² m_k + n_k)``. Weighted by the denominators the F_k become
         ``(1 + β²) Σ mass_k / Σ (β² m_k + n_k)``: each box that a reader drew counts alike, so a finding by the share

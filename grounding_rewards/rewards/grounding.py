@@ -332,7 +332,7 @@ class GroundingReward(BoxScorer):
             warnings.warn(f"{self.name}: {check.message}", SpaceWarning, stacklevel=3)
 
     def _opened(self, columns: Mapping[str, Any], n: int) -> list[bool]:
-        """Whether each completion begins inside a thinking: the log of a training knows it for every row."""
+        """True for each completion that begins inside a thinking; the log of a training states it for every row."""
         opened = column_of(columns, "prompt_opens_thinking", n)
         if opened is None:
             return [self.prompt_opens_thinking] * n
@@ -569,7 +569,7 @@ def score_columns(
 
 
 def score_batches(rewards: Sequence[GroundingReward], completions: Sequence[Any], **columns: Any) -> list[ScoredBatch]:
-    """What :func:`score_columns` makes its columns of: the batch as each reward scores it, every text read once.
+    """The batch as each reward scores it, every text read once; :func:`score_columns` makes its columns of it.
 
     Example:
         >>> rewards = [get_reward(name, box_format="qwen3-vl") for name in ("R3", "R5")]

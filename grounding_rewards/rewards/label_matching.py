@@ -16,7 +16,7 @@ from grounding_rewards.common.numeric import Array
 
 @dataclass(frozen=True)
 class LabelCounts:
-    """What became of one label on one image.
+    """Hits and errors of one label on one image.
 
     A prediction counts for the label of the finding that it matches; an unmatched one for the first label of the image
     that agrees with its own, and for its own where none does.

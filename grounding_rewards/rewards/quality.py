@@ -133,7 +133,7 @@ def _as_iou(iou: ArrayLike) -> Array:
 
 @functools.lru_cache(maxsize=64)
 def _pieces(knots: tuple[tuple[float, float, float], ...]) -> tuple[Array, Array]:
-    """Where one cubic ends and the next begins; and of each its left end, width, and credit and slope at both ends."""
+    """The inner knots; and of each cubic its left end, width, and credit and slope at both ends."""
     x, y, slope = _columns(knots)
     pieces = np.stack([x[:-1], np.diff(x), y[:-1], slope[:-1], y[1:], slope[1:]])
     pieces.flags.writeable = False

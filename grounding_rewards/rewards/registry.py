@@ -61,7 +61,7 @@ def list_rewards(*, published: bool = False) -> list[str]:
 
 
 def summary_of(name: str) -> str:
-    """What a reward is, in one line; empty for one that is not registered or says nothing of itself.
+    """The summary of a reward in one line; empty for one that is not registered or has no docstring.
 
     Example:
         >>> summary_of("R3")
@@ -136,7 +136,7 @@ class FunctionReward:
     function: Callable[[Any, Any], float]
 
     def score(self, pred: Any, gt: Any) -> float:
-        """What the function returns."""
+        """The value of the function."""
         return self.function(pred, gt)
 
     def __repr__(self) -> str:
@@ -204,7 +204,7 @@ def make_box_reward(reward: Any, params: Mapping[str, Any]) -> Any:
 
 
 def look_up(name: str) -> Any:
-    """What a name stands for: what is registered under it, or the object at a dotted path.
+    """The object of a name: the registered one, or the one at a dotted path.
 
     Raises:
         ValueError: unknown name, or a path that cannot be imported.
@@ -235,7 +235,7 @@ def look_up(name: str) -> Any:
 
 
 def takes(function: Any, *args: Any, **kwargs: Any) -> bool:
-    """Whether something can be called with these arguments, by its signature; where it tells none, if it is callable.
+    """True if an object can be called with these arguments, by its signature; without one, if it is callable.
 
     Example:
         >>> takes(lambda pred, gt: 0.0, [], []), takes(lambda pred: 0.0, [], []), takes(None)
@@ -255,7 +255,7 @@ def takes(function: Any, *args: Any, **kwargs: Any) -> bool:
 
 
 def takes_completions(reward: Any) -> bool:
-    """Whether this is called as TRL calls a reward function; a class is none, but its objects may be.
+    """True for a function as TRL calls a reward; a class is not one, but its objects may be.
 
     Example:
         >>> takes_completions(lambda completions, **columns: [0.0]), takes_completions(dict)

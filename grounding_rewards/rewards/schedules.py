@@ -1,8 +1,8 @@
 """Hyper-parameters that change while a model trains: with the share of training that is over, or with what it finds.
 
 A schedule stands in the place of a number: ``iou_threshold: {schedule: linear, from: 0.1, to: 0.5, over: 0.4}``. It
-says what the value is and does not remember where a training stands. That is told with every call, by TRL's
-``trainer_state`` or by ``step`` and ``max_steps``, and for self-paced parameters by a :class:`Pace`.
+has no state: progress comes with every call, from TRL's ``trainer_state`` or ``step`` and ``max_steps``, and for
+self-paced parameters from a :class:`Pace`.
 
 In Python an object of any class may be a schedule that has the numbers ``start`` and ``to``, and ``value(progress)`` as
 :class:`Schedule` has.
@@ -117,7 +117,7 @@ Schedules = tuple[tuple[str, Any], ...]
 
 
 def is_self_paced(schedules: Schedules) -> bool:
-    """Whether one of them needs a :class:`Pace`.
+    """True if one of them needs a :class:`Pace`.
 
     Example:
         >>> is_self_paced((("beta", Schedule("linear", 2, 1, 0.5)),))
@@ -127,7 +127,7 @@ def is_self_paced(schedules: Schedules) -> bool:
 
 
 def is_schedule(value: object) -> bool:
-    """Whether somebody means a schedule by this value of a parameter.
+    """True if this value of a parameter is meant as a schedule.
 
     Example:
         >>> is_schedule({"schedule": "linear"}), is_schedule({"from": 0.1, "to": 0.5}), is_schedule(0.5)
@@ -301,7 +301,7 @@ def training_progress(trainer_state: Any, step: Any, max_steps: Any) -> float | 
 
 
 class Pace:
-    """Where the self-paced parameters of a reward stand in a training: the only thing about schedules that remembers.
+    """The present values of a reward's self-paced parameters: the only state of schedules.
 
     :class:`grounding_rewards.training.GroundingGRPOTrainer` holds one for each reward that needs it. In another trainer
     hand it to every call of the reward, and call :meth:`update` after the calls of a step, on every process with what

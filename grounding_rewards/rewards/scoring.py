@@ -60,7 +60,7 @@ def _format_of(name: str) -> BoxFormat:
 
 @functools.cache
 def has_labels(fmt: BoxFormat) -> bool:
-    """Whether labels that are written in this format can be read back.
+    """True if labels that are written in this format can be read back.
 
     Example:
         >>> has_labels(get_box_format("qwen3-vl")), has_labels(get_box_format("llava"))
@@ -132,7 +132,7 @@ class ScoredBatch(ReadBatch):
         return self.outcomes.reward
 
     def explanations(self) -> list[Explanation]:
-        """What led to the number of each completion; indices are of the boxes that were read."""
+        """An explanation of each completion; indices are of the boxes that were read."""
         explanations = self.outcomes.explanations()
         for k, (raw, explanation) in enumerate(zip(self.raws, explanations, strict=True)):
             if raw.broken:
@@ -146,7 +146,7 @@ class ScoredBatch(ReadBatch):
         return explanations
 
     def parsed(self) -> list[ParsedBoxes]:
-        """What was read in each completion, in pixels of its image."""
+        """The boxes of each completion, in pixels of its image."""
         counts = self.pred.counts
         return [
             ParsedBoxes(
@@ -250,7 +250,7 @@ def score_batch(read: ReadBatch, reward: Any) -> ScoredBatch:
 
 
 def _earns_bonus(raw: RawBoxes, on_unparseable: str) -> bool:
-    """Whether a text may be rewarded on an image without findings.
+    """True if a text may be rewarded on an image without findings.
 
     It must say so, or hold boxes and be whole; holding no box is not enough. A text whose boxes all lie in ignore
     regions counts as saying so; one with something broken in the place of a box never does; one that was cut off earns

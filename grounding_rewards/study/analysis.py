@@ -60,7 +60,7 @@ _ROUNDING = 1e-12
 
 
 class StudyMetric(NamedTuple):
-    """How a metric is called in tables, and whether less of it is better."""
+    """The heading of a metric in tables, and whether less of it is better."""
 
     heading: str
     lower_is_better: bool = False
@@ -220,7 +220,7 @@ def _mean(metrics: Sequence[Jackknifed]) -> Jackknifed:
 
 
 def compare_rows(rows: Sequence[ModelMetric], partner_rows: Sequence[ModelMetric]) -> Difference:
-    """How much higher a metric of some runs is than that of their partners.
+    """The difference of a metric between some runs and their partners.
 
     Args:
         rows: one metric of the runs of an arm.
@@ -315,7 +315,7 @@ class StudyResult:
         return [arm for arm in self.arms if arm.key.start == start]
 
     def start_name(self, start: str) -> str:
-        """How an initial checkpoint is called in sentences and tables."""
+        """Name of an initial checkpoint in sentences and tables."""
         return f"the {start} checkpoint" if len(self.starts) > 1 else "the initial checkpoint"
 
     def rows(self) -> Iterator[dict[str, Any]]:

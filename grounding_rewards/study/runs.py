@@ -55,7 +55,7 @@ FINISHED, FINISHED_BEFORE, FAILED = "finished", "finished before", "failed"
 
 
 class RunStatus(NamedTuple):
-    """How the work on a run, or an initial checkpoint, ended.
+    """The outcome of a run, or of an initial checkpoint.
 
     Attributes:
         name: of the run.

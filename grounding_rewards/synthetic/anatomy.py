@@ -192,7 +192,7 @@ class Lung:
         return self.base - self.dome * (1.0 - outer - inner)
 
     def inward(self, canvas: Canvas) -> np.ndarray:
-        """How far inside the lung every pixel lies, negative outside; `(rows, columns)`."""
+        """Distance of every pixel from the edge of the lung, negative outside; `(rows, columns)`."""
         x_min, x_max = self.edges(canvas.y)
         sides = np.minimum(canvas.x - x_min, x_max - canvas.x)
         return np.minimum(sides, np.minimum(self.floor(canvas.x) - canvas.y, canvas.y - self.top))
