@@ -86,6 +86,23 @@ def valid_boxes(boxes: Boxes) -> NDArray[np.bool_]:
         return positive[..., 0] & positive[..., 1]
 
 
+def inside_image(boxes: Boxes, margin: float = 0.0) -> NDArray[np.bool_]:
+    """Tell which boxes are valid and on the image.
+
+    Args:
+        boxes: ``(..., n, 4)`` xyxy, as fractions of the image.
+        margin: how far a box may reach over an edge, as a fraction of the side.
+
+    Returns:
+        ``(..., n)`` bool.
+
+    Example:
+        >>> inside_image(np.array([[0, 0, 1, 1], [0.5, 0.5, 1.04, 1], [0.5, 0.5, 0.2, 1]]), margin=0.01)
+        array([ True, False, False])
+    """
+    return valid_boxes(boxes) & (boxes.min(axis=-1) >= -margin) & (boxes.max(axis=-1) <= 1 + margin)
+
+
 def box_area(boxes: Boxes) -> NDArray[np.float64]:
     """Area of every box, in squared units of its coordinates; 0 for an invalid box.
 

@@ -80,8 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         2
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    # Threads that wait by spinning take the time of other busy processes, and theirs of them. OpenMP reads this once,
-    # when torch loads it.
+    # Spinning OpenMP threads slow down other processes. OpenMP reads this once, when torch loads it.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     # The user's own rewards are found in the working directory; an installed package of that name goes first.
     sys.path.append(str(Path.cwd()))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.boxes import Boxes, from_xyxy, is_box, reference_defect, to_xyxy, valid_boxes
+from grounding_rewards.boxes import Boxes, from_xyxy, inside_image, is_box, reference_defect, to_xyxy
 from grounding_rewards.parsing.no_finding import states_nothing
 
 #: What stands for an image without findings in files where every row has a box.
@@ -154,8 +154,8 @@ MISTAKEN_ORDERS = (
 )
 
 
-class Convention(NamedTuple):
-    """How the boxes of a split are written, where not as x1, y1, x2, y2 in pixels of the image.
+class MistakenConvention(NamedTuple):
+    """How the boxes of a split are written, if not as x1, y1, x2, y2 in pixels of the image.
 
     check: `box-order` or `wrong-frame`.
     images: how many images show it.
@@ -177,7 +177,7 @@ def find_convention(
     sizes: np.ndarray,
     resized: np.ndarray | None = None,
     min_images: int = _MIN_IMAGES,
-) -> Convention | None:
+) -> MistakenConvention | None:
     """The convention other than x1, y1, x2, y2 in pixels that boxes follow, or None.
 
     Args:
@@ -203,7 +203,8 @@ def find_convention(
     count = int(showing_images.sum())
     if count >= max(min_images, _MIN_SHARE * images):
         fitting_images = [
-            np.logical_and.reduceat(_fit(order.to_xyxy(boxes), sides), first) for order in MISTAKEN_ORDERS
+            np.logical_and.reduceat(inside_image(order.to_xyxy(boxes) / sides, _TOLERANCE), first)
+            for order in MISTAKEN_ORDERS
         ]
         k = int(np.argmax([fit[showing_images].sum() for fit in fitting_images]))
         fitting, order = int(fitting_images[k][showing_images].sum()), MISTAKEN_ORDERS[k]
@@ -213,26 +214,22 @@ def find_convention(
                 f"{order.name}."
             )
             is_whole = fitting_images[k].mean() >= _MIN_AGREEMENT
-            return Convention("box-order", count, words, f"{_WHOLE if is_whole else _PART}: {order.fix}", order)
+            return MistakenConvention("box-order", count, words, f"{_WHOLE if is_whole else _PART}: {order.fix}", order)
         if frame := _frame(boxes, sizes, resized):
             words = f"The boxes of {count} of {images} images reach far over the edge; the numbers fit {frame.name}."
-            return Convention("wrong-frame", count, words, f"{_WHOLE}, or if only some are drawn so: {frame.fix}")
+            return MistakenConvention(
+                "wrong-frame", count, words, f"{_WHOLE}, or if only some are drawn so: {frame.fix}"
+            )
         return None
     is_cornered = len(boxes) >= _MIN_CORNER_BOXES and (parts <= _CORNER).all(axis=1).mean() >= _MIN_AGREEMENT
     if is_cornered and (frame := _frame(boxes, sizes, resized)):
         words = f"All boxes lie in the upper left corner of their images; the numbers fit {frame.name}."
-        return Convention("wrong-frame", images, words, f"{_WHOLE}: {frame.fix}")
+        return MistakenConvention("wrong-frame", images, words, f"{_WHOLE}: {frame.fix}")
     return None
 
 
 _WHOLE = "Convert them once, where the annotations are read"
 _PART = "Find out which source these rows come from, and convert it alone"
-
-
-def _fit(boxes: Boxes, sides: np.ndarray) -> np.ndarray:
-    """Which boxes are valid and in their frame."""
-    parts = boxes / sides
-    return valid_boxes(boxes) & (parts.min(axis=1) >= -_TOLERANCE) & (parts.max(axis=1) <= 1 + _TOLERANCE)
 
 
 class _Frame(NamedTuple):
@@ -257,7 +254,7 @@ def _frame(boxes: Boxes, sizes: np.ndarray, resized: np.ndarray | None) -> _Fram
         frames.append(_Frame("the resized image", resized, _SCALED.format("resized_width", "resized_height")))
     best, best_count = None, (_MIN_AGREEMENT * len(boxes), -np.inf)
     for frame in frames:
-        inside = _fit(boxes, np.tile(frame.sides, 2)).sum()
+        inside = inside_image(boxes / np.tile(frame.sides, 2), _TOLERANCE).sum()
         right_half, lower_half = ((boxes[:, :2] + boxes[:, 2:]) / 2 >= frame.sides / 2).T
         is_filled = np.bincount(2 * right_half + lower_half, minlength=4).min() >= _MIN_QUARTER * len(boxes)
         count = (float(inside), -float(frame.sides.prod(axis=1).mean()))

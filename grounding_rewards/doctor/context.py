@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grounding_rewards.boxes import is_box
-from grounding_rewards.doctor.box_defects import Convention, box_defect, find_convention, is_placeholder
+from grounding_rewards.doctor.box_defects import MistakenConvention, box_defect, find_convention, is_placeholder
 from grounding_rewards.doctor.rows import IGNORED, Drawing, ImageRow, RowSource
 from grounding_rewards.doctor.target_model import Model
 
@@ -216,7 +216,7 @@ class BoxTable:
         """The boxes in parts of the image, (n, 4)."""
         return self.numbers / np.tile(self.sizes, 2)
 
-    def convention(self, selection: np.ndarray, **limits: int) -> Convention | None:
+    def convention(self, selection: np.ndarray, **limits: int) -> MistakenConvention | None:
         """The convention that the chosen boxes follow, as :func:`find_convention`."""
         selection = selection & ~np.isnan(self.numbers[:, 0] + self.sizes[:, 0])
         sizes, resized = self.sizes[selection], self.resized[selection]
@@ -278,7 +278,7 @@ class Context:
         return Counter(place.label for place in self.labelled())
 
     @cached_property
-    def conventions(self) -> dict[str, Convention]:
+    def conventions(self) -> dict[str, MistakenConvention]:
         """Conventions other than x1, y1, x2, y2 in pixels, by split."""
         exceptions = ("normalised-boxes", "negative-placeholder")
         splits = np.array(

@@ -37,11 +37,11 @@ from grounding_rewards.boxes import (
     as_box_array,
     frame_to_pixel,
     from_xyxy,
+    inside_image,
     original_and_resized_sizes,
     positive_sizes,
     space_frame,
     to_xyxy,
-    valid_boxes,
 )
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.common.package_warning import PackageWarning
@@ -407,6 +407,5 @@ def _fit_on_images(sample: _Sample, declared: Convention, evidence_size: str) ->
 def _fit(sample: _Sample, convention: Convention, margin: float) -> tuple[float, float]:
     """The fraction of boxes that are upright and on the image, and how far down or right nearly all of them reach."""
     boxes = sample.read(convention)[sample.written_boxes]
-    on_image = (boxes[:, :2].min(axis=1) >= -margin) & (boxes[:, 2:].max(axis=1) <= 1 + margin)
     reach = np.quantile(boxes.max(axis=1), 0.9)
-    return float((on_image & valid_boxes(boxes)).mean()), min(float(reach), 1.0)
+    return float(inside_image(boxes, margin).mean()), min(float(reach), 1.0)
