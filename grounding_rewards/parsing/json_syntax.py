@@ -196,7 +196,7 @@ def scan_json(text: str, fmt: BoxFormat, collector: BoxCollector) -> str:
             return text
     original, text = text, _without_escapes(text)
     read = BoxCollector()
-    roots = _read_values(text, read)
+    roots = _Reader(text, read).read()
     answers = [root for root in roots if _holds_key(root, fmt)]
     if not answers and not fmt.syntax.keyed:
         collector.stated_empty |= any(map(_denies, roots))
@@ -253,77 +253,107 @@ def _denies(node: _Node) -> bool:
     return any(member is False and key in _STATEMENT_KEYS for key, member in node.members)
 
 
-def _read_values(text: str, collector: BoxCollector) -> list[_Node]:
-    """Read the lists and objects at the top level, with all that their brackets enclose."""
-    roots: list[_Node] = []
-    frames: list[tuple[str, _Node]] = []
-    position = 0
-    key: str | None = None
-    # Where lists and objects may still be whole. The decoder counts no tokens: a text that may have too many is not
-    # given to it.
-    last = {"[": text.rfind("]"), "{": text.rfind("}")} if len(text) < MAX_TOKENS else {}
-    for _ in range(MAX_TOKENS):
-        if not frames:
-            opener = OPENER.search(text, position)
-            if opener is None:
-                return roots
-            position = opener.start()
-        token = _TOKEN.match(text, position)
-        if token is None:
-            # Only braces around complete values may stay open, as in "{ [{...}, {...}]".
-            collector.cut_off = not all(
-                node.is_object
-                and node.members
-                and all(key is None and isinstance(member, _Node) for key, member in node.members)
-                for _, node in frames
-            )
-            break
-        kind, start, position = token.lastgroup, position, token.end()
-        parent = frames[-1][1] if frames else None
-        if kind == "comment":
-            continue
-        if kind == "colon":
-            key = None
-            # The member before a colon is a key.
-            if parent is not None and parent.is_object and parent.members:
-                last_key, value = parent.members[-1]
-                if last_key is None and isinstance(value, str):
-                    parent.members.pop()
-                    key = folded(value)
-            continue
-        if kind == "close":
-            # The innermost frame of this bracket, with everything open inside it; a stray bracket closes none.
-            bracket = _BRACKET[token["close"]]
-            depth = max((k for k, (opening, _) in enumerate(frames) if _BRACKET[opening] == bracket), default=None)
-            if depth is not None:
-                opening, node = frames[depth]
-                # "[)" states nothing.
-                node.closed = bool(node.members) or (opening in "(（") == (token["close"] in ")）")
-                node.end = position
-                del frames[depth:]
-        elif kind == "open":
-            if len(frames) == MAX_DEPTH:
-                collector.reject("too_deep")
+class _Reader:
+    """Reads the lists and objects at the top level of a text, with all that their brackets enclose.
+
+    frames: the brackets that are open, each with its node; `key`: the key of the next member.
+    """
+
+    def __init__(self, text: str, collector: BoxCollector) -> None:
+        self.text = text
+        self.collector = collector
+        self.roots: list[_Node] = []
+        self.frames: list[tuple[str, _Node]] = []
+        self.key: str | None = None
+        # Where lists and objects may still be whole. The decoder counts no tokens: a text that may have too many is not
+        # given to it.
+        self.last = {"[": text.rfind("]"), "{": text.rfind("}")} if len(text) < MAX_TOKENS else {}
+
+    def read(self) -> list[_Node]:
+        position = 0
+        for _ in range(MAX_TOKENS):
+            if not self.frames:
+                opener = OPENER.search(self.text, position)
+                if opener is None:
+                    return self.roots
+                position = opener.start()
+            token = _TOKEN.match(self.text, position)
+            if token is None:
+                # Only braces around complete values may stay open, as in "{ [{...}, {...}]".
+                self.collector.cut_off = not all(_holds_nodes_only(node) for _, node in self.frames)
                 break
-            may_be_whole = position <= last.get(token["open"], -1)
-            child = _decoded(text, position - 1, MAX_DEPTH - len(frames)) if may_be_whole else None
-            if child is not None:
-                position = child.end
-            else:
-                child = _Node(_BRACKET[token["open"]] == "{", start)
-                frames.append((token["open"], child))
-            if parent is None:
-                roots.append(child)
-            else:
-                parent.members.append((key, child))
-        elif kind != "comma" and parent is not None:
-            parent.members.append((key, _scalar(token)))
-        key = None
-    else:
-        collector.reject("too_long")
-    if frames:
-        frames[0][1].end = len(text)
-    return roots
+            position = self.take(token, position)
+            if position < 0:
+                break
+        else:
+            self.collector.reject("too_long")
+        if self.frames:
+            self.frames[0][1].end = len(self.text)
+        return self.roots
+
+    def take(self, token: re.Match[str], start: int) -> int:
+        """Take one token; returns where the next one begins, or -1 if reading stops."""
+        kind = token.lastgroup
+        end = token.end()
+        if kind == "comment":
+            return end
+        if kind == "colon":
+            self.take_colon()
+            return end
+        if kind == "open":
+            end = self.take_open(token["open"], start, token.end())
+        elif kind == "close":
+            self.take_close(token["close"], token.end())
+        elif kind != "comma" and self.frames:
+            self.frames[-1][1].members.append((self.key, _scalar(token)))
+        self.key = None
+        return end
+
+    def take_colon(self) -> None:
+        """Make a key of the member before a colon."""
+        self.key = None
+        parent = self.frames[-1][1] if self.frames else None
+        if parent is not None and parent.is_object and parent.members:
+            key, value = parent.members[-1]
+            if key is None and isinstance(value, str):
+                parent.members.pop()
+                self.key = folded(value)
+
+    def take_close(self, bracket: str, end: int) -> None:
+        """Close the innermost frame of this bracket, with everything open inside it; a stray bracket closes none."""
+        kinds = [_BRACKET[opening] for opening, _ in self.frames]
+        if _BRACKET[bracket] not in kinds:
+            return
+        depth = len(kinds) - 1 - kinds[::-1].index(_BRACKET[bracket])
+        opening, node = self.frames[depth]
+        # "[)" states nothing.
+        node.closed = bool(node.members) or (opening in "(（") == (bracket in ")）")
+        node.end = end
+        del self.frames[depth:]
+
+    def take_open(self, bracket: str, start: int, end: int) -> int:
+        if len(self.frames) == MAX_DEPTH:
+            self.collector.reject("too_deep")
+            return -1
+        parent = self.frames[-1][1] if self.frames else None
+        may_be_whole = end <= self.last.get(bracket, -1)
+        child = _decoded(self.text, end - 1, MAX_DEPTH - len(self.frames)) if may_be_whole else None
+        if child is not None:
+            end = child.end
+        else:
+            child = _Node(_BRACKET[bracket] == "{", start)
+            self.frames.append((bracket, child))
+        if parent is None:
+            self.roots.append(child)
+        else:
+            parent.members.append((self.key, child))
+        return end
+
+
+def _holds_nodes_only(node: _Node) -> bool:
+    """Whether an object is a pair of braces around lists and objects without keys."""
+    has_nodes_only = all(key is None and isinstance(member, _Node) for key, member in node.members)
+    return node.is_object and bool(node.members) and has_nodes_only
 
 
 # Numbers as they are written, and objects with their duplicate keys.
