@@ -181,7 +181,7 @@ def test_an_error_of_a_later_process_alone_is_printed(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(("given", "used"), [(None, "passive"), ("active", "active")])
-def test_threads_do_not_spin_beside_other_processes_unless_the_user_says_so(monkeypatch, given, used):
+def test_threads_do_not_spin_unless_the_user_says_so(monkeypatch, given, used):
     """libgomp reads it when torch is loaded, which no command does before."""
     if given is None:
         monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)

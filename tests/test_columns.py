@@ -132,7 +132,7 @@ def test_what_is_refused(rewards: list[dict[str, Any]], message: str) -> None:
         score_columns(made, TEXTS[:1], **columns_of([REFERENCES[1]]))
 
 
-def test_a_format_of_the_dataset_without_labels_is_refused_for_the_reward_that_needs_them() -> None:
+def test_a_label_reward_refuses_a_format_without_labels() -> None:
     made = [get_reward("R3"), get_reward("R4", label_matching="exact")]
     columns = columns_of([REFERENCES[1]], box_format=["llava"])
     with pytest.raises(ValueError, match="Expected a box format with labels"):

@@ -236,7 +236,7 @@ def test_any_text_is_its_own_synonym_and_has_a_name(text):
 
 
 @given(st.sampled_from(sorted(vocabulary())))
-def test_a_name_with_its_side_means_the_same_when_it_is_read_again(name):
+def test_a_name_with_its_side_is_stable_when_normalized_again(name):
     again = normalize_label(normalize_label(f"left {name}").text)
     assert again[:2] == normalize_label(f"left {name}")[:2]
     assert normalize_label(name) == Label(name, None, name, True)
@@ -248,7 +248,7 @@ def test_what_is_no_text_is_refused(label):
         normalize_label(label)
 
 
-def test_no_word_of_the_vocabulary_has_a_single_letter_for_a_side_at_its_ends():
+def test_no_vocabulary_word_begins_or_ends_with_a_side_letter():
     words = [word for name, finding in vocabulary().items() for word in (name, *finding.synonyms)]
     words += [label for dataset in FILE["datasets"].values() for label in dataset["labels"]]
     assert not [word for word in words if re.search(r"(?i)^[lr]\b(?!$)|(?<!^)\b[lr]$", word)]

@@ -145,7 +145,7 @@ def test_most_hits_are_most_hits(iou, threshold):
 
 
 @given(iou_matrices(), st.sampled_from([0.0, 0.3, 0.5]))
-def test_one_more_prediction_and_a_lower_threshold_never_lose_a_hit(iou, threshold):
+def test_another_prediction_or_lower_threshold_never_loses_a_hit(iou, threshold):
     pairs = most_hits_match(iou, threshold)
     if len(iou):
         assert len(most_hits_match(iou[:-1], threshold)) <= len(pairs)
@@ -198,7 +198,7 @@ def test_one_image_is_matched_as_in_a_batch(iou, threshold, matching):
     assert (batch == match_batch(iou[None], threshold, matching=matching)).all()
 
 
-def test_an_iou_that_is_the_threshold_on_paper_is_compared_as_it_is_computed():
+def test_the_computed_iou_is_compared_with_the_threshold():
     """Half of a box whose corners are thousandths: on paper the IoU is 1/2, in float64 it is that or the number below.
 
     Rewards and metrics compare it with `>=`, without a tolerance: who is a hit for one is a hit for the other.

@@ -224,7 +224,7 @@ def test_nms_equal_to_torchvision(threshold):
 
 
 @given(box_lists(max_size=8), st.floats(0, 1), st.data())
-def test_nms_keeps_boxes_that_do_not_overlap_each_other_and_each_removed_one_overlaps_a_surer(boxes, threshold, data):
+def test_nms_removes_exactly_the_boxes_that_overlap_a_surer_one(boxes, threshold, data):
     scores = data.draw(st.lists(st.floats(allow_nan=True), min_size=len(boxes), max_size=len(boxes)))
     kept = nms(boxes, scores, threshold)
     iou = pairwise_iou(boxes, boxes)

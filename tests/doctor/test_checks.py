@@ -441,7 +441,7 @@ PLANTINGS = [
 
 
 @pytest.mark.parametrize("planting", PLANTINGS, ids=lambda planting: planting.check)
-def test_a_mistake_is_found_alone_at_every_share_and_its_repair_leaves_nothing(planting):
+def test_a_mistake_is_found_at_every_share_and_repaired(planting):
     for share in planting.shares:
         clean = clean_rows()
         for k, row in enumerate(clean):

@@ -497,7 +497,7 @@ def test_label_variants(counts, groups):
     assert [set(group.labels) for group in label_variants(counts)] == groups
 
 
-def test_the_table_of_checks_says_the_number_that_the_code_has():
+def test_the_table_of_checks_shows_the_numbers_of_the_code():
     assert f"below {LEAST_SIDE:g} pixels" in CHECKS["small-boxes"].title
 
 

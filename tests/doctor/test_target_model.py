@@ -39,13 +39,13 @@ def test_pieces_counted_by_hand(text, box_format, tokens):
     # Counted by the tokenizer of Qwen3 (tokenizers 0.23.3), its end token left out.
     [("qwen2-vl", 51), ("qwen2.5-vl", 79), ("qwen3-vl", 79), ("vlm-r1", 77), ("visual-rft", 66), ("answer-list", 59)],
 )
-def test_the_estimate_is_at_most_a_quarter_above_the_tokenizer_and_not_below(box_format, tokens):
+def test_token_estimates_exceed_the_tokenizer_by_at_most_a_quarter(box_format, tokens):
     fmt = get_box_format(box_format)
     answer = gold_answer({"boxes": BOXES, "labels": ["pleural effusion", "cardiomegaly"], **IMAGE}, fmt)
     assert tokens <= estimated_tokens(answer, fmt) <= 1.25 * tokens
 
 
-def test_an_image_of_eight_findings_does_not_fit_into_the_usual_limit():
+def test_eight_findings_do_not_fit_into_the_usual_limit():
     """Eight findings take 295 tokens of Qwen3's tokenizer; 3.5 characters a token gave 154."""
     fmt = get_box_format("qwen2.5-vl")
     answer = gold_answer({"boxes": BOXES * 4, "labels": ["pleural effusion"] * 8, **IMAGE}, fmt)

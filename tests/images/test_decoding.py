@@ -65,7 +65,7 @@ def saved(folder, image, name, **options):
     ],
     ids=lambda pixels: str(pixels.dtype),
 )
-def test_images_of_more_than_8_bits_are_spread_over_all_greys(tmp_path, name, pixels):
+def test_images_above_8_bits_are_spread_over_all_greys(tmp_path, name, pixels):
     if name == "image.png" and pixels.dtype.itemsize == 4:
         pytest.skip("PNG has 16 bits at most")
     image = open_image(saved(tmp_path, Image.fromarray(pixels), name))
@@ -138,7 +138,7 @@ def test_every_mode_becomes_grey_or_colour(image, mode, pixel):
     assert image.size == (3, 2)
 
 
-def test_one_transparent_grey_or_entry_of_a_palette_is_laid_on_black(tmp_path):
+def test_a_transparent_grey_or_palette_entry_becomes_black(tmp_path):
     grey = open_image(saved(tmp_path, Image.new("L", (3, 2), GREY), "grey.png", transparency=GREY))
     assert (grey.mode, grey.getpixel((0, 0))) == ("L", 0)
     palette = Image.new("RGB", (3, 2), RED).convert("P")
@@ -271,7 +271,7 @@ def test_a_log_opens_its_own_images(folder):
     assert image_loader(read_log([folder / "log.jsonl"]), None)(0).size == (40, 30)
 
 
-def test_diff_opens_the_images_of_the_run_and_its_dataset_alone(folder, capsys):
+def test_diff_opens_only_images_of_the_run_and_dataset(folder, capsys):
     def annotated(image):
         return Prediction("a", 40, 30, image=str(image))
 

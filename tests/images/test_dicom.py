@@ -101,7 +101,7 @@ class TestTransformations:
         shades = expected(RAMP_12, lambda value: window(value, 1800.5, 900, function))
         np.testing.assert_array_equal(read_dicom(path), shades)
 
-    def test_the_first_of_several_windows_and_a_voi_lut_before_any(self, image):
+    def test_the_first_window_counts_and_a_voi_lut_precedes_it(self, image):
         several = read_dicom(image(RAMP_12, 12, WindowCenter=[1000, 3000], WindowWidth=[500, 800]))
         first = read_dicom(image(RAMP_12, 12, WindowCenter=1000, WindowWidth=500))
         np.testing.assert_array_equal(several, first)
@@ -117,7 +117,7 @@ class TestTransformations:
         shades = expected(RAMP_12, lambda value: voi[modality[value]] / 1023)
         np.testing.assert_array_equal(read_dicom(path), 255 - shades)
 
-    def test_a_lut_of_65536_entries_and_one_of_bytes_packed_in_words(self, image):
+    def test_luts_of_65536_entries_and_of_packed_bytes(self, image):
         with warnings.catch_warnings():
             # It is too long for the explicit length of its value representation, and is written as UN
             warnings.simplefilter("ignore")

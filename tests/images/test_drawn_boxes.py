@@ -36,7 +36,7 @@ def has(picture, colour, x, y, reach=3):
     return bool((np.abs(part - wanted).max(axis=-1) < 40).any())
 
 
-def test_each_box_is_drawn_where_it_is_by_what_became_of_it():
+def test_each_box_is_drawn_in_the_style_of_its_outcome():
     image = Prediction(
         "a", 100, 100, gt=[[5, 5, 30, 30], [60, 60, 90, 90]], gt_labels=["mass", "nodule"],
         pred=[[5, 5, 29, 30], [40, 10, 60, 20]],

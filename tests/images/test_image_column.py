@@ -40,7 +40,7 @@ def test_datasets_alone_would_hand_out_a_white_image():
         lambda images: images.with_format("numpy").with_format(None),
     ],
 )
-def test_the_column_stays_what_it_is_through_the_methods_of_a_dataset(change):
+def test_dataset_methods_keep_the_image_column(change):
     row = change(with_image_column(images()))[0]
     assert (row["image"].mode, row["images"][0].mode) == ("L", "L")
     assert white(row["image"]) < 0.01

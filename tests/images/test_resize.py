@@ -64,7 +64,7 @@ def test_agrees_with_the_processor(kind, settings):
     st.integers(1, 10**6),
     st.integers(1, 10**8),
 )
-def test_agrees_with_the_rule_of_the_processor_on_images_of_any_size(size, patch_and_merge, min_pixels, more_pixels):
+def test_agrees_with_the_processor_on_images_of_any_size(size, patch_and_merge, min_pixels, more_pixels):
     patch_size, merge_size = patch_and_merge
     max_pixels = min_pixels + more_pixels
     image_processor = Qwen2VLImageProcessorPil(
@@ -91,7 +91,7 @@ def test_the_fast_processor_of_earlier_transformers_is_known():
 
 
 class TestLimit:
-    def test_of_a_processor_of_the_qwen_kind_is_its_own_limit(self):
+    def test_a_qwen_processor_gets_the_limit_as_its_own(self):
         processor, other = Qwen2VLImageProcessor(), Qwen2VLImageProcessor()
         set_image_size(processor, 262144)
         assert image_pixel_limit(processor) == 262144

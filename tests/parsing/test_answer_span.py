@@ -1,12 +1,7 @@
 """Which part of a completion is read, and the suspicion that the prompt opened the thinking."""
 
-import pickle
-import warnings
-
 import pytest
 
-import grounding_rewards as gr
-from grounding_rewards.logs.inspection import inspect_completions
 from grounding_rewards.parsing import (
     RawBoxes,
     box_format_for_model_type,
@@ -23,7 +18,6 @@ from grounding_rewards.parsing.answer_span import (
     opens_thinking,
     thinking_state,
 )
-from grounding_rewards.parsing.batch_watcher import thinking_suspicion
 
 CASES = [
     # no tags at all: everything
@@ -183,7 +177,7 @@ KEYED = [
 
 @pytest.mark.parametrize(("opening", "closing"), PAIRS)
 class TestFamilies:
-    def test_a_draft_is_no_prediction_and_a_negative_behind_it_is_read(self, opening, closing):
+    def test_a_draft_is_skipped_and_a_later_negative_read(self, opening, closing):
         fmt = get_box_format("qwen3-vl")
         assert read_boxes(f"{opening}{DRAFT}{closing}{BOX}", fmt).coords == [5, 6, 7, 8]
         assert read_boxes(f"{opening}{DRAFT}{closing}No finding.", fmt).status == "empty"
@@ -216,7 +210,7 @@ class TestFamilies:
             format_boxes([[10, 20, 30, 40]], "internvl", labels=[f"a {opening} b"], width=100, height=100)
 
 
-def test_a_scope_that_reads_the_thinking_too_knows_no_open_prompt():
+def test_scope_all_ignores_an_open_prompt():
     assert find_answer("hm [1]", "all", prompt_opens_thinking=True).text == "hm [1]"
 
 
@@ -309,7 +303,7 @@ def test_what_stands_beside_a_complete_answer_costs_nothing(beside: str) -> None
     "item", ['{"bbox_2d": [x1, y1, x2, y2]}', '{"roi": [0, 0, 9, 9]}', '{"polygon": [1, 2, 3, 4]}', '{"point": [1, 2]}']
 )
 @pytest.mark.parametrize("around", ["{}", '{{"findings": {}}}'])
-def test_an_item_of_the_list_stands_in_the_place_of_a_box_at_any_depth(item: str, around: str) -> None:
+def test_a_list_item_counts_as_a_box_at_any_depth(item: str, around: str) -> None:
     text = around.format('[{"bbox_2d": [100, 100, 500, 500]}, ' + item + "]")
     found = parse_boxes(text, "qwen3-vl", width=1000, height=1000)
     assert (len(found.boxes), len(found.broken)) == (1, 1)
@@ -321,102 +315,8 @@ def test_counts_in_a_plain_sentence_are_no_box(counted: str) -> None:
     assert found.boxes.tolist() == [[1, 2, 3, 4]]
 
 
-def test_words_before_a_box_tag_are_its_label_where_json_was_asked_for() -> None:
+def test_words_before_a_box_tag_label_it_in_json_formats() -> None:
     # MedMO's answer in the format of its model type
     text = "Fractures <box>[[100, 100, 200, 200], [300, 300, 400, 400]]</box>"
     found = parse_boxes(text, box_format_for_model_type("qwen3_vl"), width=1000, height=1000)
     assert (len(found.boxes), found.labels) == (2, ("Fractures", "Fractures"))
-
-
-WHOLE = '[{"bbox_2d": [100, 100, 500, 500]}]'
-CLOSED, CUT, OWN = f"hm</think>{WHOLE}", f"Perhaps {WHOLE}", f"<think>hm</think>{WHOLE}"
-
-
-@pytest.mark.parametrize(
-    ("states", "declared", "suspect"),
-    [
-        ({"unopened": 4, "none": 1}, False, True),
-        # nothing was cut off, so nothing is misread
-        ({"unopened": 100}, False, False),
-        # too few to tell
-        ({"unopened": 3, "none": 50}, False, False),
-        # a model that opens its thinking itself, and forgets to now and then
-        ({"unopened": 5, "paired": 95, "none": 5}, False, False),
-        ({"none": 100}, False, False),
-        ({}, False, False),
-        # as declared
-        ({"unopened": 4, "none": 96}, True, False),
-        # declared, and nothing confirms it
-        ({"none": 63}, True, False),
-        ({"none": 64}, True, True),
-        ({"none": 60, "unclosed": 4}, True, True),
-    ],
-)
-def test_suspicion(states, declared, suspect):
-    assert (thinking_suspicion(states, prompt_opens_thinking=declared) is not None) == suspect
-
-
-def columns(n):
-    return {"boxes": [[[10, 10, 50, 50]]] * n, "width": [100] * n, "height": [100] * n}
-
-
-def test_a_reward_warns_once():
-    reward = gr.get_reward("R4", box_format="qwen3-vl")
-    with pytest.warns(gr.SpaceWarning, match="R4: 5 of 8 completions close a thinking that they never opened"):
-        reward([CLOSED] * 5 + [CUT] * 3, **columns(8))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        reward([CLOSED] * 5 + [CUT] * 3, **columns(8))
-        declared = gr.get_reward("R4", box_format="qwen3-vl", prompt_opens_thinking=True)
-        declared([CLOSED] * 5 + [CUT] * 3, **columns(8))
-
-
-def test_the_option_of_a_reward():
-    reward = gr.get_reward("R3", box_format="qwen3-vl", prompt_opens_thinking=True)
-    assert pickle.loads(pickle.dumps(reward)) == reward != gr.get_reward("R3", box_format="qwen3-vl")
-    assert reward([CLOSED, OWN, CUT, WHOLE], **columns(4)) == [1.0, 1.0, 0.0, 0.0]
-    nothing = {"boxes": [[]] * 3, "width": [100] * 3, "height": [100] * 3}
-    assert reward(["hm</think>[]", "No finding so far, but", "[]"], **nothing) == [0.2, 0.0, 0.0]
-    assert gr.parse_boxes(WHOLE, "qwen3-vl", width=9, height=9, prompt_opens_thinking=True).status == "truncated"
-    with pytest.raises(ValueError, match="Expected true or false for `prompt_opens_thinking`, got 'yes'"):
-        gr.get_reward("R3", prompt_opens_thinking="yes")
-
-
-def test_rewards_that_differ_in_it_are_not_scored_together():
-    rewards = [gr.get_reward(name, box_format="qwen3-vl", prompt_opens_thinking=name == "R4") for name in ("R3", "R4")]
-    with pytest.raises(ValueError, match="Expected one `prompt_opens_thinking` for all rewards"):
-        gr.rewards.grounding.check_alike(rewards)
-
-
-class Tokenizer:
-    """Special tokens as numbers, which decoding can leave out."""
-
-    all_special_tokens = ("<eos>", "[THINK]", "[/THINK]")
-    words = ("hm ", WHOLE, "[]", *all_special_tokens)
-    eos_token_id = 3
-    pad_token_id = 3
-
-    def decode(self, ids, skip_special_tokens):
-        kept = [self.words[one] for one in ids if not (skip_special_tokens and one >= 3)]
-        return "".join(kept)
-
-
-def test_marks_that_are_special_tokens_are_decoded_from_the_ids():
-    ids = [[4, 1, 5, 2], [4, 1], [4, 0, 5, 1]]
-    stripped = [Tokenizer().decode(one, skip_special_tokens=True) for one in ids]
-    plain = gr.get_reward("R3", box_format="qwen3-vl")
-    seeing = gr.get_reward("R3", box_format="qwen3-vl", tokenizer=Tokenizer())
-    assert plain(stripped, completion_ids=ids, **columns(3)) == [1.0, 1.0, 1.0]
-    assert seeing(stripped, completion_ids=ids, **columns(3)) == [0.0, 0.0, 1.0]
-
-
-def test_inspect_names_the_suspicion():
-    texts = [CLOSED] * 5 + [CUT] * 3
-    found = inspect_completions(texts, [{}] * 8, "qwen3-vl")
-    assert found.is_suspect
-    assert "5 of 8 completions close a thinking" in found.thinking_suspicion
-    assert found.thinking == {"none": 3, "paired": 0, "unopened": 5, "unclosed": 0}
-    declared = inspect_completions(texts, [{}] * 8, "qwen3-vl", prompt_opens_thinking=True)
-    assert not declared.is_suspect
-    assert declared.statuses == {"boxes": 5, "empty": 0, "truncated": 3, "unparseable": 0}
-    assert declared.answers[5] == ""

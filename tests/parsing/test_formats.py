@@ -44,7 +44,7 @@ def test_unknown_format_lists_the_known_ones(name):
         ("someone/a-model", "the name of a model."),
     ],
 )
-def test_the_name_of_a_model_is_told_the_format_of_its_family(model, said):
+def test_a_model_name_is_answered_with_its_family_format(model, said):
     with pytest.raises(ValueError, match=r"^Expected a known name for `box_format`") as error:
         get_box_format(model)
     assert said in str(error.value)
@@ -168,7 +168,7 @@ def test_format_of_an_unknown_model():
         ("fuyu", "got 'fuyu'. To find out"),
     ],
 )
-def test_a_model_without_a_format_is_refused_with_the_way_to_find_out(model_type, said):
+def test_a_model_without_a_format_is_refused_with_a_remedy(model_type, said):
     with pytest.raises(ValueError, match=said) as caught:
         box_format_for_model_type(model_type)
     assert "sample 20 answers" in str(caught.value)
@@ -186,7 +186,7 @@ def test_a_family_is_one_line_with_its_source_and_date():
     )
 
 
-def test_no_model_has_two_formats_or_a_format_and_a_reason_for_none():
+def test_a_model_type_has_one_format_or_a_reason():
     types = [*chain.from_iterable(MODEL_TYPES.values()), *MODELS_WITHOUT_FORMAT]
     assert len(types) == len(set(types))
 

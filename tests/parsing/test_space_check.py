@@ -204,7 +204,7 @@ def test_no_advice_lowers_the_iou():
     assert advised > 40
 
 
-def test_numbers_that_do_not_fit_on_the_images_need_no_references():
+def test_numbers_off_the_images_need_no_references():
     rng = np.random.default_rng(2)
     # so large that pixels are beyond every other range
     size = {side: 2 * value for side, value in SIZES["tall"].items()}
@@ -214,7 +214,7 @@ def test_numbers_that_do_not_fit_on_the_images_need_no_references():
     assert np.isnan(check.likely_iou)
 
 
-def test_a_poor_model_that_writes_beyond_the_range_is_told_so_all_the_same():
+def test_a_poor_model_beyond_the_range_is_reported():
     rng, size = np.random.default_rng(3), SIZES["tall"]
     gt = truth(rng, size, 40)
     raws = read([anywhere(rng, size, 2) for _ in gt], declared("norm1000"), size, declared("norm1"))
@@ -233,7 +233,7 @@ def test_samples_of_one_image_are_one_piece_of_evidence():
     assert check.message.startswith("Too little to judge norm1000, order xyxy by: 3 images")
 
 
-def test_equal_readings_are_named_by_the_most_common_that_changes_least():
+def test_of_equal_conventions_the_most_common_nearest_is_named():
     rng = np.random.default_rng(5)
     # pixels of an image of 1000 a side are thousandths, and resized pixels where nothing is resized are pixels
     size = dict.fromkeys(SIZES["tall"], 1000)

@@ -151,7 +151,7 @@ class TestWithoutATokenizer:
         assert "GroundingGRPOTrainer" in str(error.value)
 
     @pytest.mark.parametrize("name", LOST)
-    def test_batches_without_boxes_end_no_run_in_which_tokens_are_kept(self, name):
+    def test_batches_without_boxes_do_not_end_a_run(self, name):
         reward = gr.get_reward("R3", box_format=name)
         # what says that there is nothing holds no tokens in any case
         columns = columns_of(next(tokenizers_of(name)), ["None", ""])

@@ -217,7 +217,7 @@ class TestTalks:
                 raw = check_promises(text, fmt)
                 assert (raw.coords, raw.status in ("truncated", "unparseable")) == ([], True)
 
-    def test_cut_off_anywhere_it_earns_nothing_that_the_answer_does_not(self, name):
+    def test_a_cut_never_earns_more_than_the_answer(self, name):
         before, _ = TALKS[name]
         if DRAFT + "\n" not in before and not before.startswith(DRAFT):
             for end in range(0, len(before), 3):
@@ -374,7 +374,7 @@ def test_any_talk_is_read(text, name):
 
 
 @given(st.lists(marks | fragments, max_size=8).map("".join))
-def test_an_answer_in_a_new_turn_does_not_depend_on_what_was_said_before(text):
+def test_earlier_turns_do_not_change_the_answer(text):
     after = f"{text}<|im_end|>\n<|im_start|>assistant\n{FINAL}"
     assert read_boxes(after, QWEN).coords == COORDS or last_turn(text + "<|im_end|>").loops
 
