@@ -27,69 +27,46 @@ from grounding_rewards.labels import anatomy, normalize_label
 #: A longer text is a report or a ramble, not a statement.
 MAX_STATEMENT = 2000
 
+_TABLES = tomllib.loads((files("grounding_rewards.parsing") / "no_finding.toml").read_text("utf-8"))
+_PATTERNS: dict[str, str] = _TABLES.pop("patterns")
 _WORDS = {
     name: frozenset(filter(None, map(str.strip, re.split(r"[|\n]" if "|" in text else r"\s+", text))))
-    for name, text in tomllib.loads((files("grounding_rewards.parsing") / "no_finding.toml").read_text("utf-8")).items()
+    for name, text in _TABLES.items()
 }
+_ALTERNATIVES = {name: "|".join(sorted(words, key=len, reverse=True)) for name, words in _WORDS.items()}
 
 SENTENCES = _WORDS["sentences"]
-_MODIFIERS, _PLACES = _WORDS["modifiers"], _WORDS["places"]
+_MODIFIERS = _WORDS["modifiers"]
+_PLACES = _WORDS["places"]
 _FINDINGS = _WORDS["findings"] | _WORDS["headings"]
 _FRAME = _PLACES | _WORDS["frame"]
-
-
-def _one_of(name: str) -> str:
-    return "|".join(sorted(_WORDS[name], key=len, reverse=True))
-
-
-_SEEN = _one_of("seen")
-_NORMALITY, _ADVERBS = re.compile(rf"\b(?:{_one_of('normal')})\b"), re.compile(rf"\b(?:{_one_of('adverbs')})\b")
-_DENIED = re.compile(
-    r"^(?P<frame>.{0,120}?)\b(?:no|without|negative for|free of|free from|absence of|zero|0|clear of|neither|"
-    rf"(?:(?:do|does|did|could|can|is|are)(?: not|not)|cannot|unable to|fail to) (?:{_one_of('verbs')}))\b "
-)
-_SEEN_BEHIND = re.compile(rf" (?:(?:is|are|was|were|can be|could be|has been|have been) )?(?:{_SEEN})\b")
-_ASSERTS = re.compile(
-    rf"\b(?:{_one_of('asserts')}|(?:is|are|was|were) (?:\w+ )?(?:{_SEEN}))\b|\b(?:{_SEEN})$|\d ?[cm]m\b"
-)
-_DENIES = re.compile(rf"\b(?:{_one_of('denies')})\b|\?")
-_CLAUSE_END = re.compile(r"[.;!\n]+(?:\s|$)|\b(?:but|however)\b")
-_ABSENT = re.compile(
-    rf"(?: ?: ?(?:none|no|absent|negative|not (?:{_SEEN}))| (?:(?:is|are|was|were) )?(?:absent|"
-    rf"not (?:{_SEEN})|excluded))"
-    r"(?P<place>(?: \w+)*)$"
-)
-_JOINT = re.compile(r",? (?:and|but|with) |, ")
-_LONGEST_LIST = 12
 #: No sentence ends with these.
 _UNFINISHED = _WORDS["unfinished"]
-_TAG = re.compile(r"<[^<>]{0,40}>|\\(?:boxed|text)\b")
+
+
+def _compile(name: str, flags: int = 0) -> re.Pattern[str]:
+    return re.compile(_PATTERNS[name] % _ALTERNATIVES, flags)
+
+
+_SEEN = _ALTERNATIVES["seen"]
+_NORMALITY = _compile("normality")
+_ADVERBS = _compile("adverbs")
+_DENIED = _compile("denied")
+_SEEN_BEHIND = _compile("seen_behind")
+_ASSERTS = _compile("asserts")
+_DENIES = _compile("denies")
+_CLAUSE_END = _compile("clause_end")
+_ABSENT = _compile("absent")
+_JOINT = _compile("joint")
+_TAG = _compile("tag")
+_CHINESE = _compile("chinese")
+_INSTRUCTION = _compile("instruction", re.VERBOSE | re.IGNORECASE)
+_COMMAND = _compile("command", re.VERBOSE | re.IGNORECASE)
+
+# Joints that a list of findings may have.
+_LONGEST_LIST = 12
 _DECORATION = str.maketrans({**dict.fromkeys('*_`"#<>|\\[]{}$~•', " "), "(": ",", ")": ","})
 _CONTRACTIONS = {"’": "'", "can't": "can not", "n't": " not", "there's": "there is", "it's": "it is"}
-_CHINESE = re.compile(
-    r"(?:(?:该|此|这张)?(?:图像|图片|影像|胸片|胸部|肺部|双肺|心肺|图|片)[中上里内]?,?)?"
-    r"(?:[无未没](?:有|发现|见|检测到|检出|有发现|有检测到)?|不存在)(?:任何|明显|可见)?(?:异常|病变|病灶|目标|物体)?"
-)
-
-_INSTRUCTION = re.compile(
-    r"""\b(?: (?<!\bi\ )(?<!\bto\ )(?<!not\ )returns? | respond | reply | outputs?(?!\ ?:|\ is\b) | print | write
-      | (?<!not\ )provide | (?<!'d\ )(?<!’d\ )(?<!would\ )(?<!happy\ to\ )(?<!pleased\ to\ )(?<!glad\ to\ )say
-      | answer\ (?:with|only|in|using) | your\ answer | (?:the\ following|in\ the|this)\ format
-      | (?<!\bas\ )(?:if|when|unless)\ (?:there|no|none|nothing|not|you|the|it|any|an?)
-      | you\ (?:must|should|need)\b | please\ (?:detect|find|locate|identify|mark|draw|list|give|use)
-      | [xy]_?(?:1|2|min|max) )\b
-      | (?:^|[.!?:>\n]\s?)(?:detect|find|locate|identify|mark|draw|list|give|use)\ (?:all|any|each|every|the
-      |an?)\b""",
-    re.VERBOSE | re.IGNORECASE,
-)
-
-#: An instruction among words that a model may say itself: a condition, or a sentence that begins with a command.
-_COMMAND = re.compile(
-    r"""\b(?:if|when|unless)\ (?:there|no|none|nothing|not|you|the|it|any|an?)\b
-      | (?:^|[.!?:>\n])\s{0,8}(?:please\ )?(?:returns?|respond|reply|outputs?|print|write|provide|say
-      |answer\ (?:with|only|in|using)|detect|find|locate|identify|mark|draw|list|give|use)\b(?!\s?:)""",
-    re.VERBOSE | re.IGNORECASE,
-)
 
 
 def states_nothing(answer: str, declared: Collection[str] = ()) -> bool:
