@@ -448,31 +448,19 @@ def _collect_object(node: _Node, fmt: BoxFormat, collector: BoxCollector, *, bes
         # It says nothing of boxes: '{"a": 1}' over and over is as quick to read as anything else.
         return
     members = _joined_corners(node.members)
-    has_box = any(key in keys and isinstance(member, _Node) for key, member in members)
-    boxes: list[list[_BoxOrReason]] = [
-        # "position": "left lower lobe" beside a box is a description.
-        []
-        if key not in keys or (has_box and isinstance(member, str) and not any(map(str.isdecimal, member)))
-        else _boxes_of(member, fmt, collector)
-        for key, member in members
-    ]
+    boxes = _boxes_by_member(members, fmt, collector)
     count = sum(map(len, boxes))
-    # "{[1, 2, 3, 4]}": a pair of braces around a list is no object.
-    is_object = any(key is not None for key, _ in members)
     labels = _labels_of(members)
+    last_label = labels[-1] if labels else None
     scores = [member for key, member in members if key in SCORE_KEYS and isinstance(member, str)]
     score = read_number(scores[0].strip()) if scores else None
-    last_label = labels[-1] if labels else None
     if not count and corners is not None:
         collector.take(_corner_box(node, *corners), last_label, score)
         count = 1
-    elif (
-        not count and any(key in keys for key, _ in members) and not any(_denies_finding(*member) for member in members)
-    ):
-        # A label and no box may deny it, but no label that is "severe".
-        collector.asserted |= any(_asserts_finding(*member) for member in members if member[0] not in keys)
-    # Beside a box or a list of findings, numbers under a name of their own are no failed boxes; in the list they are.
-    beside_box = beside_box or count > 0
+    elif not count:
+        collector.asserted |= _asserts_without_box(members, keys)
+    # "{[1, 2, 3, 4]}": a pair of braces around a list is no object.
+    is_object = any(key is not None for key, _ in members)
     holding = [member for _, member in members if isinstance(member, _Node) and _holds_key(member, fmt)]
     index = 0
     for boxes_of_member, (key, member) in zip(boxes, members, strict=True):
@@ -482,18 +470,40 @@ def _collect_object(node: _Node, fmt: BoxFormat, collector: BoxCollector, *, bes
             index += 1
         if key in keys:
             continue
-        explained = beside_box or any(node is not member for node in holding)
+        # Beside a box or a list of findings, numbers under a name of their own are no failed boxes; in the list they
+        # are.
+        boxed = beside_box or count > 0 or any(node is not member for node in holding)
         if key in _REASON_BY_KEY:
-            if not explained:
+            if not boxed:
                 collector.reject(_REASON_BY_KEY[key], last_label, score)
         elif isinstance(member, _Node):
             # An object under a label key is a label in several languages.
             if not (member.is_object and key in _LABEL_KEYS and not _holds_key(member, fmt)):
                 under = "" if is_object and key is None else key
-                _collect(member, under, fmt, collector, labelled=bool(labels), boxed=explained)
+                _collect(member, under, fmt, collector, labelled=bool(labels), boxed=boxed)
         elif isinstance(member, bool):
             collector.asserted |= _asserts_finding(key, member)
             collector.stated_empty |= key in _STATEMENT_KEYS and not member
+
+
+def _boxes_by_member(members: _Members, fmt: BoxFormat, collector: BoxCollector) -> list[list[_BoxOrReason]]:
+    """The boxes under each member whose key holds boxes; none for the others."""
+    keys = _folded(fmt.keys)
+    has_box = any(key in keys and isinstance(member, _Node) for key, member in members)
+    boxes: list[list[_BoxOrReason]] = []
+    for key, member in members:
+        # "position": "left lower lobe" beside a box is a description.
+        is_description = has_box and isinstance(member, str) and not any(map(str.isdecimal, member))
+        boxes.append(_boxes_of(member, fmt, collector) if key in keys and not is_description else [])
+    return boxes
+
+
+def _asserts_without_box(members: _Members, keys: frozenset[str]) -> bool:
+    """Whether the members beside an empty box say that there is a finding, and none denies it."""
+    if all(key not in keys for key, _ in members) or any(_denies_finding(key, member) for key, member in members):
+        return False
+    # A label and no box may deny it, but no label that is "severe".
+    return any(_asserts_finding(key, member) for key, member in members if key not in keys)
 
 
 def _denies_finding(key: str | None, value: _Value) -> bool:
