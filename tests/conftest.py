@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +105,13 @@ def write_dicom(image: Any, folder: Path) -> Path:
     path = folder / f"{image.id}.dcm"
     folder.mkdir(parents=True, exist_ok=True)
     dataset.save_as(path, enforce_file_format=True)
+    return path
+
+
+def write_lines(path: Path, rows: Iterable[Any], *, ensure_ascii: bool = True) -> Path:
+    """Write a file of JSON lines."""
+    lines = [json.dumps(row, ensure_ascii=ensure_ascii) + "\n" for row in rows]
+    path.write_text("".join(lines), encoding="utf-8", newline="\n")
     return path
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from grounding_rewards.cli import main
 from grounding_rewards.metrics.prediction import load_predictions
+from tests.conftest import write_lines
 
 SOUND = {"id": "a", "text": "[]", "boxes": [[0, 0, 5, 5]], "labels": ["mass"], "width": 9, "height": 9}
 FILES = {"report.html", "evaluation.json", "images.jsonl", "metrics", "per_class.csv", "per_image.csv"}
@@ -33,11 +34,6 @@ def evaluate(*arguments: Any) -> int:
 
 def metrics(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
-
-
-def log_of(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
 
 
 def test_a_model(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,7 +75,7 @@ def folder_with_bad_images(root: Path) -> Path:
     lines[1]["labels"] = []
     lines[2]["boxes"] = [[8.0, 8.0, 90.0, 40.0]]
     lines[3]["boxes"] = [[8.0, 8.0, 8.0, 40.0]]
-    (root / "annotations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    write_lines(root / "annotations.jsonl", lines)
     return root
 
 
@@ -92,7 +88,7 @@ def test_bad_images_are_refused_or_left_out_and_named(
     if of_a_log:
         answer = '[{"bbox_2d": [125, 125, 625, 625], "label": "mass"}]'
         rows = [{"id": f"image {k}", "completion": answer} for k in range(6) if k != 1]
-        log = log_of(tmp_path / "answers.jsonl", rows)
+        log = write_lines(tmp_path / "answers.jsonl", rows)
         options += ["--completions", log, "--box-format", "qwen3-vl"]
     else:
         options += ["--model", checkpoint, "--max-new-tokens", 4]
@@ -178,7 +174,7 @@ def test_a_log_with_everything(tmp_path: Path) -> None:
             {"id": f"image {i}", "completion": json.dumps([box, box]), "boxes": boxes, "labels": ["mass"] * len(boxes),
              "width": 1000, "height": 1000, "patient_id": f"p{i // 2}"}
         )  # fmt: skip
-    log = log_of(tmp_path / "log.jsonl", rows)
+    log = write_lines(tmp_path / "log.jsonl", rows)
     options = ["--completions", log, "--box-format", "qwen3-vl", "--label-matching", "synonyms"]
     options += ["--interpolation", "all", "--iou", 0.5, 0.65]
     assert evaluate(*options, "--nms", 0.5, "--out", tmp_path / "out") == 0
@@ -203,7 +199,7 @@ def test_the_terminal_shows_twelve_metrics_and_all_on_request(
     text = '[{"bbox_2d": [0, 0, 500, 500], "label": "mass", "score": 0.5}]'
     rows = [{**SOUND, "text": text}, {**SOUND, "id": "b", "text": "[]", "boxes": [], "labels": []}]
     # image dependence needs another image with as many boxes
-    log = log_of(tmp_path / "log.jsonl", [*rows, {**SOUND, "id": "c", "text": text}])
+    log = write_lines(tmp_path / "log.jsonl", [*rows, {**SOUND, "id": "c", "text": text}])
     options = ["--completions", log, "--box-format", "qwen3-vl", "--out", tmp_path / "x"]
 
     def shown(*more: Any) -> list[str]:
@@ -231,7 +227,7 @@ def test_tables_for_a_spreadsheet(tmp_path: Path) -> None:
         {**SOUND, "id": "a, b", "text": text, "patient_id": "p", "labels": ["mass"], "width": 10, "height": 10},
         {**SOUND, "id": "c", "text": "[]", "boxes": [], "labels": [], "patient_id": "q"},
     ]
-    log, out = log_of(tmp_path / "log.jsonl", rows), tmp_path / "out"
+    log, out = write_lines(tmp_path / "log.jsonl", rows), tmp_path / "out"
     options = ["--completions", log, "--box-format", "qwen3-vl", "--out", out]
     assert evaluate(*options) == 0
     images = list(csv.DictReader((out / "per_image.csv").open(encoding="utf-8")))
@@ -260,7 +256,7 @@ def test_metrics_by_source_and_the_readers_of_a_mixed_prepared_folder(
     DatasetDict({"test": images.add_column("source", sources)}).save_to_disk(str(tmp_path / "data"))
     agreement = {"overall": {"f1": {"0.5": [0.45, 0.44, 0.46]}}}
     monkeypatch.setattr(manifest, "readers_agreement", lambda dataset: agreement)
-    log, out = log_of(tmp_path / "log.jsonl", [{"text": "[]"}] * 4), tmp_path / "out"
+    log, out = write_lines(tmp_path / "log.jsonl", [{"text": "[]"}] * 4), tmp_path / "out"
     options = ["--dataset", tmp_path / "data", "--by-order", "--train-split", "none", "--out", out]
     assert evaluate(log, *options) == 0
     printed = capsys.readouterr().out
@@ -272,7 +268,7 @@ def test_metrics_by_source_and_the_readers_of_a_mixed_prepared_folder(
     assert "By label, size and source" in page
     assert "<h3>Sources</h3>" in page
     assert "<b>abroad" not in page
-    log = log_of(tmp_path / "own.jsonl", [{**SOUND, "id": name, "source": name} for name in ("a", "b")])
+    log = write_lines(tmp_path / "own.jsonl", [{**SOUND, "id": name, "source": name} for name in ("a", "b")])
     assert evaluate("--completions", log, "--box-format", "qwen3-vl", "--out", tmp_path / "own") == 0
     assert list(metrics(tmp_path / "own")["per_source"]) == ["a", "b"]
 
@@ -324,8 +320,8 @@ def test_metrics_by_source_and_the_readers_of_a_mixed_prepared_folder(
 def test_mistakes_are_named_in_one_line(
     arguments: list[str], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log = log_of(tmp_path / "log.jsonl", [SOUND])
-    found = log_of(tmp_path / "found.jsonl", [{name: SOUND[name] for name in SOUND if name != "labels"}])
+    log = write_lines(tmp_path / "log.jsonl", [SOUND])
+    found = write_lines(tmp_path / "found.jsonl", [{name: SOUND[name] for name in SOUND if name != "labels"}])
     given = [argument.replace("{log}", str(log)).replace("{found}", str(found)) for argument in arguments]
     assert evaluate(*given, "--out", tmp_path / "out") == 2
     assert expected.replace("{found}", str(found)) in capsys.readouterr().err
@@ -373,7 +369,7 @@ def test_nothing_is_wrong_when_the_model_is_loaded(
 
 
 def test_another_evaluation_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log, out = log_of(tmp_path / "log.jsonl", [SOUND]), tmp_path / "out"
+    log, out = write_lines(tmp_path / "log.jsonl", [SOUND]), tmp_path / "out"
     options = ["--completions", log, "--box-format", "qwen3-vl", "--out", out]
     assert evaluate(*options) == 0
     (out / "metrics" / "of_before.png").write_bytes(b"")
@@ -398,7 +394,7 @@ def test_a_full_disk_leaves_the_evaluation_of_before(
 ) -> None:
     from grounding_rewards.report import evaluation_folder
 
-    log, out = log_of(tmp_path / "log.jsonl", [SOUND]), tmp_path / "out"
+    log, out = write_lines(tmp_path / "log.jsonl", [SOUND]), tmp_path / "out"
     options = ["--completions", log, "--box-format", "qwen3-vl", "--out", out]
     assert evaluate(*options) == 0
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
@@ -427,7 +423,7 @@ def test_confidences_that_cannot_be_used_are_said(
     text = '[{"bbox_2d": [0, 0, 500, 500], "label": "mass", "score": %s}]'
     rows = [SOUND | {"text": text % confidence}, SOUND | {"id": "b", "text": text % 0.5}]
     options = ["--box-format", "qwen3-vl", "--out", tmp_path / "out"]
-    assert evaluate("--completions", log_of(tmp_path / "log.jsonl", rows), *options) == 0
+    assert evaluate("--completions", write_lines(tmp_path / "log.jsonl", rows), *options) == 0
     printed = capsys.readouterr().err
     assert expected in printed
     assert ("warning: " in printed) == bool(expected)
@@ -441,7 +437,7 @@ def test_real_images(shared_dir: Path, tmp_path: Path) -> None:
     folder = str(shared_dir / "data" / "cxr_lungs")
     images = load_split(folder, "test").remove_columns("image")
     rows = [{"id": row["id"], "text": gold_answer(row, "qwen3-vl")} for row in images]
-    log = log_of(tmp_path / "log.jsonl", rows)
+    log = write_lines(tmp_path / "log.jsonl", rows)
     options = ["--dataset", folder, "--box-format", "qwen3-vl", "--out", tmp_path / "out"]
     assert evaluate("--completions", log, *options) == 0
     found = metrics(tmp_path / "out")

@@ -12,7 +12,7 @@ import pytest
 
 from grounding_rewards.cli import main
 from grounding_rewards.metrics.signal import CAUSES
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, write_lines
 from tests.report.documents import Document, check_self_contained
 
 PAGE = (REPOSITORY / "docs" / "signal.md").read_text(encoding="utf-8")
@@ -37,8 +37,7 @@ def write_log(path: Path, **columns: Any) -> Path:
             found = [] if image in (3, 4) else [GT]
             row = {"id": f"image {image}", "completion": text, "boxes": found, "labels": ["mass"] * len(found)}
             rows.append({**row, **SIZE, "image": f"{image}.png", "sample": k, **columns})
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
+    return write_lines(path, rows)
 
 
 def test_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,7 +68,7 @@ def test_with_nothing_wrong_it_is_one_sentence(tmp_path: Path, capsys: pytest.Ca
             gt = [x / 10, 10, x / 10 + 20, 30]
             rows.append({"id": f"{image}", "completion": text, "boxes": [gt], "labels": ["mass"], **SIZE})
     log, page = tmp_path / "log.jsonl", tmp_path / "signal.html"
-    log.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    write_lines(log, rows)
     sentence = (
         "Keep R4: answers to the same image differ in reward in 100 % of the groups, and no reward that was tried "
     )
@@ -124,7 +123,7 @@ def test_mistakes_are_named(
 ) -> None:
     log, single = write_log(tmp_path / "log.jsonl"), tmp_path / "single.jsonl"
     rows = [{"id": k, "completion": "[]", "boxes": [], **SIZE} for k in "ab"]
-    single.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    write_lines(single, rows)
     files = {"LOG": str(log), "SINGLE": str(single)}
     assert main(["signal", *(files.get(word, word) for word in options)]) == 2
     assert message in capsys.readouterr().err

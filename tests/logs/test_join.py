@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,13 +10,13 @@ from PIL import Image
 from grounding_rewards.logs.join import image_loader, image_problems, read_groups, read_log
 from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.rewards.grounding import get_reward
+from tests.conftest import write_lines
 
 SOUND = {"id": "a", "text": "[]", "boxes": [[0, 0, 5, 5]], "labels": ["mass"], "width": 10, "height": 20}
 
 
 def write(path: Path, *rows: dict) -> list[Path]:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return [path]
+    return [write_lines(path, rows)]
 
 
 def test_a_log_that_knows_its_images(tmp_path):
@@ -287,9 +286,7 @@ SIZE = {"width": 100, "height": 100}
 
 
 def log(tmp_path, *rows):
-    path = tmp_path / "log.jsonl"
-    path.write_text("".join(json.dumps({**SIZE, **row}) + "\n" for row in rows), encoding="utf-8")
-    return [path]
+    return [write_lines(tmp_path / "log.jsonl", [{**SIZE, **row} for row in rows])]
 
 
 def answer(text, **columns):

@@ -14,12 +14,14 @@ import pytest
 from grounding_rewards import cli
 from grounding_rewards.logs.read import (
     TEXT_COLUMNS,
+    doubts_about,
     find_text_column,
     log_files,
     read_completions,
     read_rows,
     with_answer_references,
 )
+from tests.conftest import write_lines
 
 ROWS: list[dict[str, Any]] = [
     {"completion": f"text {k}, \u2028 {{}}\n é", "boxes": [[0, 0, 9, k + 1]], "width": 10, "id": f"image {k}"}
@@ -28,11 +30,10 @@ ROWS: list[dict[str, Any]] = [
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> Path:
-    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     if path.name.endswith(".jsonl"):
-        path.write_text(lines, encoding="utf-8", newline="\n")
+        write_lines(path, rows, ensure_ascii=False)
     elif path.name.endswith(".jsonl.gz"):
-        path.write_bytes(gzip.compress(lines.encode()))
+        path.write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
     elif ".csv" in path.name:
         plain = path.with_suffix("") if path.suffix == ".gz" else path
         with plain.open("w", encoding="utf-8", newline="") as file:
@@ -286,8 +287,8 @@ IMAGE = {"id": "a", "boxes": [[1, 2, 30, 40]], "width": 99, "height": 88, "box_f
         {"completion": "[]", "step": 3, "ground_truth": json.dumps(IMAGE)},
     ],
 )
-def test_rows_of_every_trainer_come_out_in_the_columns_of_a_dataset(tmp_path, row):
-    log = read_completions([write_text(tmp_path, "log.jsonl", json.dumps(row))])
+def test_rows_of_every_trainer_come_out_in_the_columns_of_a_dataset(row):
+    log = read_completions([row])
     assert log.completions == ["[]"]
     assert {name: log.rows[0][name] for name in IMAGE} == IMAGE
     assert log.rows[0]["step"] == 3
@@ -335,22 +336,20 @@ def test_a_table_of_unequal_columns_is_refused(tmp_path):
         read_completions([path])
 
 
-def test_what_a_person_called_solution_stays(tmp_path):
+def test_what_a_person_called_solution_stays():
     row = {"text": "[]", "solution": '{"answer": "yes"}'}
-    assert read_completions([write_text(tmp_path, "log.jsonl", json.dumps(row))]).rows == [row]
+    assert read_completions([row]).rows == [row]
 
 
-def test_the_text_is_the_one_that_the_reward_read(tmp_path):
+def test_the_text_is_the_one_that_the_reward_read():
     """Special tokens carry the boxes of some families, and trainers take them out of the text."""
     said = json.dumps({**IMAGE, "text": "<|box_start|>(1,2),(3,4)<|box_end|>", "pred": []})
     row = {"completion": "(1,2),(3,4)", "R4/row": said}
-    assert read_completions([write_text(tmp_path, "log.jsonl", json.dumps(row))]).completions == [
-        "<|box_start|>(1,2),(3,4)<|box_end|>"
-    ]
+    assert read_completions([row]).completions == ["<|box_start|>(1,2),(3,4)<|box_end|>"]
 
 
 @pytest.mark.parametrize(
-    ("files", "read"),
+    ("files", "expected"),
     [
         # the folder of a TRL run: its own log is none of completions
         (("log.jsonl", "trainer_state.json", "completions/completions_00001.jsonl"), ["completions_00001.jsonl"]),
@@ -362,20 +361,20 @@ def test_the_text_is_the_one_that_the_reward_read(tmp_path):
         (("10.jsonl", "9.jsonl", "1.jsonl"), ["1.jsonl", "9.jsonl", "10.jsonl"]),
     ],
 )
-def test_the_files_of_a_folder(tmp_path, files, read):
+def test_the_files_of_a_folder(tmp_path, files, expected):
     for name in files:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         write_text(tmp_path, name, '{"completion": "[]"}\n')
-    assert [path.name for path in log_files([tmp_path])] == read
+    assert [path.name for path in log_files([tmp_path])] == expected
 
 
 def test_a_run_that_logged_nothing_is_told_how(tmp_path):
     for name in ("config.yaml", "log.jsonl", "versions.json"):
         write_text(tmp_path, name, "{}")
     with pytest.raises(ValueError, match=r"got a run that logged none\. .*`--log_completions true`"):
-        list(log_files([tmp_path]))
+        log_files([tmp_path])
     with pytest.raises(ValueError, match=r"completions', which is not there\. .*`--log_completions true`"):
-        list(log_files([tmp_path / "completions"]))
+        log_files([tmp_path / "completions"])
 
 
 def test_a_table_that_is_written_again_is_read_once(tmp_path):
@@ -388,13 +387,12 @@ def test_a_table_that_is_written_again_is_read_once(tmp_path):
 
 
 @pytest.mark.parametrize("column", TEXT_COLUMNS)
-def test_the_column_with_the_text_is_found(tmp_path, column):
-    assert read_completions([write_text(tmp_path, "log.jsonl", json.dumps({"id": "a", column: "[]"}))])[0] == ["[]"]
+def test_the_column_with_the_text_is_found(column):
+    assert read_completions([{"id": "a", column: "[]"}])[0] == ["[]"]
 
 
-def test_the_column_with_the_text_can_be_named(tmp_path):
-    path = write_text(tmp_path, "log.jsonl", '{"text": "prompt", "said": "[]"}\n')
-    assert read_completions([path], text_column="said").completions == ["[]"]
+def test_the_column_with_the_text_can_be_named():
+    assert read_completions([{"text": "prompt", "said": "[]"}], text_column="said").completions == ["[]"]
 
 
 @pytest.mark.parametrize(
@@ -432,9 +430,9 @@ def test_an_empty_text_of_a_table_is_an_answer(tmp_path):
         ('{"answer": "yes"}', None),
     ],
 )
-def test_ground_truth_in_one_string_is_unpacked(tmp_path, ground_truth, boxes):
-    path = write_text(tmp_path, "log.jsonl", json.dumps({"text": "[]", "ground_truth": ground_truth}))
-    assert read_completions([path])[1][0].get("boxes") == boxes
+def test_ground_truth_in_one_string_is_unpacked(ground_truth, boxes):
+    row = {"text": "[]", "ground_truth": ground_truth}
+    assert read_completions([row]).rows[0].get("boxes") == boxes
 
 
 @pytest.mark.parametrize(
@@ -496,10 +494,9 @@ def test_objects_that_are_no_messages_are_refused_by_every_command(tmp_path, cap
     ],
 )
 @pytest.mark.parametrize("column", ["gts", "solution"])
-def test_a_right_answer_is_the_reference(tmp_path, answers, boxes, labels, column) -> None:
+def test_a_right_answer_is_the_reference(answers, boxes, labels, column) -> None:
     rows = [{"output": "[]", column: answer, "width": 100, "height": 100} for answer in answers]
-    log = read_completions([write(tmp_path / "1.jsonl", rows)])
-    log = with_answer_references(log, "qwen3-vl")
+    log = with_answer_references(read_completions(rows), "qwen3-vl")
     assert [row.get("boxes") for row in log.rows] == (boxes or [None] * 2)
     assert [row.get("labels") for row in log.rows] == (labels or [None] * 2)
 
@@ -530,9 +527,9 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
         read_completions([write_text(tmp_path, "log.parquet", "")])
 
 
-def test_boxes_of_a_row_come_before_its_ground_truth(tmp_path):
+def test_boxes_of_a_row_come_before_its_ground_truth():
     row = {"text": "[]", "boxes": [], "ground_truth": '{"boxes": [[1, 2, 3, 4]]}'}
-    assert read_completions([write_text(tmp_path, "log.jsonl", json.dumps(row))])[1] == [row]
+    assert read_completions([row])[1] == [row]
 
 
 def test_lists_in_a_csv_file_are_read(tmp_path):
@@ -551,69 +548,43 @@ def test_lists_in_a_csv_file_are_read(tmp_path):
 
 
 FORMAT = ("--box-format", "qwen3-vl")
-
-
-def image(k: int, **change: Any) -> dict[str, Any]:
-    return {"id": f"image {k}", "completion": "[]", "boxes": [[0, 0, 9, 9]], "width": 50, "height": 40, **change}
-
-
-def sayings(path: Path, capsys: pytest.CaptureFixture[str], *options: str) -> list[str]:
-    """What both commands say, each as one line of single spaces."""
-    assert cli.main(["score", str(path), "--rewards", "R3", "--out", str(path.parent / "out.jsonl"), *FORMAT]) == 0
-    scored = capsys.readouterr().err
-    assert cli.main(["inspect", str(path), *FORMAT, *options]) == 0
-    return [" ".join(text.split()) for text in (scored, capsys.readouterr().out)]
+IMAGE_OF_LOG = {"id": "a", "completion": "[]", "boxes": [[0, 0, 9, 9]], "width": 50, "height": 40}
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "doubt"),
     [
-        # ids
-        ({"id": None}, "1 of 30 rows has no `id`, the first line 12 of"),
-        ({"id": ""}, "1 of 30 rows has no `id`, the first line 12 of"),
-        # reference boxes
-        ({"boxes": [[0, 0, 9, 99]]}, "box 0 is [0, 0, 9, 99], outside the image of 50 x 40"),
+        ({"id": None}, "1 of 30 rows has no `id`, the first row 12 of"),
+        ({"id": ""}, "1 of 30 rows has no `id`, the first row 12 of"),
+        ({"boxes": [[0, 0, 9, 99]]}, "row 12 of the rows: box 0 is [0, 0, 9, 99], outside the image of 50 x 40"),
         ({"boxes": [], "ignore_boxes": [[60, 0, 90, 9]]}, "ignore_boxes: box 0 is [60, 0, 90, 9], outside the image"),
         ({"reader_boxes": [[], [[60, 0, 90, 9]]]}, "reader 1: box 0 is [60, 0, 90, 9], outside the image"),
         ({"boxes": [[0, 0, 9, 99]], "height": "40"}, "box 0 is [0, 0, 9, 99], outside the image of 50 x 40.0"),
     ],
 )
-def test_it_is_said_with_the_row(tmp_path, capsys, change, said):
-    rows = [image(k, **(change if k == 11 else {})) for k in range(30)]
-    path = tmp_path / "log.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    for text in sayings(path, capsys):
-        assert said in text
-        assert "1 of 30 rows has" in text
-        assert "line 12 of" in text
+def test_doubtful_rows_are_counted_and_placed(change, doubt):
+    (sentence,) = doubts_about(read_completions([{**IMAGE_OF_LOG, **(change if k == 11 else {})} for k in range(30)]))
+    assert doubt in sentence
+    assert sentence.startswith("1 of 30 rows has")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {},
-        # Without any id rows are completions, and several may be of one image.
-        {"id": None},
-        {"id": "one image"},
-        # Nothing to compare with.
-        {"boxes": None},
-    ],
-)
-def test_sound_logs_are_passed_over(tmp_path, capsys, change):
-    path = tmp_path / "log.jsonl"
-    rows = [{**image(k), **change} for k in range(3)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    if change == {"boxes": None}:
-        assert cli.main(["inspect", str(path), *FORMAT]) == 0
-        assert "rows ha" not in capsys.readouterr().out
-        return
-    scored, inspected = sayings(path, capsys)
-    assert scored == ""
-    assert "Note" not in inspected
+# Without any id rows are completions, and several may be of one image; without boxes there is nothing to compare with.
+@pytest.mark.parametrize("change", [{}, {"id": None}, {"boxes": None}])
+def test_valid_logs_raise_no_doubts(change):
+    assert doubts_about(read_completions([{**IMAGE_OF_LOG, **change}] * 3)) == []
+
+
+def test_commands_print_doubts(tmp_path, capsys):
+    log = write_lines(tmp_path / "log.jsonl", [IMAGE_OF_LOG, {**IMAGE_OF_LOG, "boxes": [[0, 0, 9, 99]]}])
+    assert cli.main(["score", str(log), "--rewards", "R3", "--out", str(tmp_path / "out.jsonl"), *FORMAT]) == 0
+    assert cli.main(["inspect", str(log), *FORMAT]) == 0
+    printed = capsys.readouterr()
+    for text in printed:
+        assert "1 of 2 rows has a reference box that is not on the image" in " ".join(text.split())
 
 
 def test_the_sizes_of_the_options_count(tmp_path, capsys):
     path = tmp_path / "log.jsonl"
-    path.write_text(json.dumps({"completion": "[]", "boxes": [[0, 0, 9, 99]]}), encoding="utf-8")
+    write_lines(path, [{"completion": "[]", "boxes": [[0, 0, 9, 99]]}])
     assert cli.main(["inspect", str(path), *FORMAT, "--width", "50", "--height", "40"]) == 0
     assert "outside the image of 50.0 x 40.0" in " ".join(capsys.readouterr().out.split())

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import signal
 import warnings
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from grounding_rewards.logs import score_file as score
 from grounding_rewards.logs.score_file import reward_pairs, score_file
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards.grounding import get_reward
+from tests.conftest import write_lines
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "completions" / "completions.jsonl"
 NAMES = ("R1", "R2", "R3", "R4", "R5")
@@ -29,11 +28,6 @@ def rows(count: int) -> list[dict[str, Any]]:
         {"id": f"image {k}", "completion": texts[k % 4], "boxes": references[k % 3 > 0], "width": 100, "height": 100}
         for k in range(count)
     ]
-
-
-def write(path: Path, content: list[Any]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in content), encoding="utf-8")
-    return path
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -54,7 +48,7 @@ def test_rows_come_out_in_order_with_what_details_says(
     rewards = [get_reward(name, box_format="qwen3-vl") for name in NAMES]
     done: list[int] = []
     out = tmp_path / f"scored{suffix}"
-    path = write(tmp_path / "log.jsonl", given)
+    path = write_lines(tmp_path / "log.jsonl", given)
     summary = score_file(path, out, rewards, processes=processes, on_progress=done.append)
     scored = read(out)
     assert [(row["row"], row["id"]) for row in scored] == [(k + 1, f"image {k}") for k in range(200)]
@@ -89,7 +83,7 @@ def test_ids_of_any_kind(tmp_path: Path) -> None:
     given[1]["id"] = 7
     # half a character, as a broken writer leaves it
     given[2]["id"] = "\ud83d"
-    path = write(tmp_path / "log.jsonl", given)
+    path = write_lines(tmp_path / "log.jsonl", given)
     rewards = [get_reward("R3", box_format="qwen3-vl")]
     score_file(path, tmp_path / "scored.jsonl", rewards)
     assert [row["id"] for row in read(tmp_path / "scored.jsonl")] == [None, "7", "\ud83d", "image 3"]
@@ -100,7 +94,7 @@ def test_ids_of_any_kind(tmp_path: Path) -> None:
 def test_ground_truth_in_one_string_and_a_format_per_row(tmp_path: Path) -> None:
     packed = {"boxes": [[0, 0, 50, 50]], "width": 100, "height": 100, "box_format": "qwen3-vl"}
     row = {"response": '[{"bbox_2d": [0, 0, 500, 400]}]', "ground_truth": json.dumps(packed)}
-    path = write(tmp_path / "log.jsonl", [row])
+    path = write_lines(tmp_path / "log.jsonl", [row])
     assert score_file(path, tmp_path / "scored.jsonl", [get_reward("R3")]).means == {"R3": 0.8}
 
 
@@ -109,7 +103,7 @@ def test_logs_of_other_tools_are_scored(tmp_path: Path) -> None:
     text, size = '[{"bbox_2d": [0, 0, 500, 500]}]', {"width": 100, "height": 100}
     batch = {"custom_id": "a", "response": {"body": {"choices": [{"message": {"role": "assistant", "content": text}}]}}}
     for row in ({"input": "Mark", "output": text, "gts": text, **size}, {**batch, "boxes": [[0, 0, 50, 50]], **size}):
-        path = write(tmp_path / "1.jsonl", [row])
+        path = write_lines(tmp_path / "1.jsonl", [row])
         summary = score_file(path, tmp_path / "scored.jsonl", [get_reward("R3", box_format="qwen3-vl")])
         assert summary.means == {"R3": 1.0}
 
@@ -128,7 +122,7 @@ def test_logs_of_other_tools_are_scored(tmp_path: Path) -> None:
 def test_a_wrong_row_is_named(tmp_path: Path, processes: int, change: dict[str, Any], message: str) -> None:
     given = rows(40)
     given[30] |= change
-    path, out = write(tmp_path / "log.jsonl", given), tmp_path / "scored.jsonl"
+    path, out = write_lines(tmp_path / "log.jsonl", given), tmp_path / "scored.jsonl"
     out.write_text("of before\n", encoding="utf-8")
     with pytest.raises(ValueError, match=message):
         score_file(path, out, [get_reward("R3", box_format="qwen3-vl")], processes=processes)
@@ -138,7 +132,7 @@ def test_a_wrong_row_is_named(tmp_path: Path, processes: int, change: dict[str, 
 
 
 def test_what_concerns_no_single_row_is_said_as_it_is(tmp_path: Path) -> None:
-    path = write(tmp_path / "log.jsonl", rows(3))
+    path = write_lines(tmp_path / "log.jsonl", rows(3))
     with pytest.raises(ValueError, match=r"line 1 of .*: Expected a box format for reward R3, got none"):
         score_file(path, tmp_path / "scored.jsonl", [get_reward("R3")])
 
@@ -152,11 +146,13 @@ def test_what_concerns_no_single_row_is_said_as_it_is(tmp_path: Path) -> None:
 )
 def test_wrong_arguments_are_refused(tmp_path: Path, out: str, processes: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        score_file(write(tmp_path / "log.jsonl", rows(1)), tmp_path / out, [get_reward("R3")], processes=processes)
+        score_file(
+            write_lines(tmp_path / "log.jsonl", rows(1)), tmp_path / out, [get_reward("R3")], processes=processes
+        )
 
 
 def test_the_completions_are_not_overwritten(tmp_path: Path) -> None:
-    path = write(tmp_path / "log.jsonl", rows(3))
+    path = write_lines(tmp_path / "log.jsonl", rows(3))
     before = path.read_bytes()
     for out in (path, tmp_path / ".." / tmp_path.name / "log.jsonl"):
         with pytest.raises(ValueError, match="Expected another file than the completions for `out`"):
@@ -165,14 +161,14 @@ def test_the_completions_are_not_overwritten(tmp_path: Path) -> None:
 
 
 def test_rewards_that_do_not_go_together_are_no_fault_of_a_row(tmp_path: Path) -> None:
-    path = write(tmp_path / "log.jsonl", rows(3))
+    path = write_lines(tmp_path / "log.jsonl", rows(3))
     with pytest.raises(ValueError, match=r"^Expected one or more rewards of different names"):
         score_file(path, tmp_path / "scored.jsonl", [get_reward("R3", box_format="qwen3-vl")] * 2)
 
 
 def test_the_folder_of_the_output_is_made(tmp_path: Path) -> None:
     out = tmp_path / "new" / "folder" / "scored.parquet"
-    score_file(write(tmp_path / "log.jsonl", rows(3)), out, [get_reward("R3", box_format="qwen3-vl")])
+    score_file(write_lines(tmp_path / "log.jsonl", rows(3)), out, [get_reward("R3", box_format="qwen3-vl")])
     assert out.is_file()
 
 
@@ -184,7 +180,7 @@ def test_a_wrong_space_is_noticed_once(tmp_path: Path, processes: int, monkeypat
         {"text": json.dumps([{"bbox_2d": box}]), "boxes": [box], "width": 2000, "height": 2000, "id": k}
         for k, box in enumerate(gt)
     ]
-    path = write(tmp_path / "log.jsonl", given)
+    path = write_lines(tmp_path / "log.jsonl", given)
     with warnings.catch_warnings():
         warnings.simplefilter("error", SpaceWarning)
         rewards = [get_reward("R3", box_format="qwen3-vl"), get_reward("R4", box_format="qwen3-vl")]
@@ -194,7 +190,7 @@ def test_a_wrong_space_is_noticed_once(tmp_path: Path, processes: int, monkeypat
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, out = write(tmp_path / "log.jsonl", rows(8)), tmp_path / "scored.parquet"
+    path, out = write_lines(tmp_path / "log.jsonl", rows(8)), tmp_path / "scored.parquet"
     command = ["score", str(path), "--rewards", "R3", "R5", "--box-format", "qwen3-vl", "--out", str(out)]
     assert cli.main(command) == 0
     printed = capsys.readouterr().out
@@ -207,25 +203,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert read(out)[0]["R3"] == 0
 
 
-class Dies:
-    """A reward that the system kills, as for want of memory."""
-
-    def score(self, pred: Any, gt: Any) -> float:
-        os.kill(os.getpid(), signal.SIGKILL)
-        return 0.0
-
-
-def test_a_killed_worker_is_said_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log, out = write(tmp_path / "log.jsonl", rows(5)), tmp_path / "scored.jsonl"
-    words = ["score", str(log), "--rewards", f"{__name__}.Dies", "--box-format", "qwen3-vl"]
-    assert cli.main([*words, "--out", str(out), "--processes", "2"]) == 2
-    (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith("grounding-rewards: Expected all 2 processes to work to the end")
-    assert not out.exists()
-
-
 def test_parameters_of_each_reward(tmp_path: Path) -> None:
-    path, out = write(tmp_path / "log.jsonl", rows(8)), tmp_path / "scored.jsonl"
+    path, out = write_lines(tmp_path / "log.jsonl", rows(8)), tmp_path / "scored.jsonl"
     command = ["score", str(path), "--rewards", "R3", "random", "--box-format", "qwen3-vl", "--out", str(out)]
     assert cli.main([*command, "--reward-kwargs", '[{"iou_threshold": 0.9}, {"seed": 3}]']) == 0
     assert read(out)[0]["R3"] == 0
@@ -254,7 +233,7 @@ def test_parameters_of_each_reward(tmp_path: Path) -> None:
 def test_wrong_options_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
 ) -> None:
-    path = write(tmp_path / "log.jsonl", rows(1))
+    path = write_lines(tmp_path / "log.jsonl", rows(1))
     out = str(tmp_path / "scored.jsonl")
     given = [*options, *([] if "--rewards" in options else ["--rewards", "R3"])]
     given += [] if "--box-format" in options else ["--box-format", "qwen3-vl"]
@@ -273,7 +252,7 @@ def test_completions_of_real_models(tmp_path: Path) -> None:
             given.append({"id": row["id"], "text": row["text"], "boxes": boxes, "width": 1000, "height": 1000})
     assert given
     out = tmp_path / "scored.jsonl"
-    summary = score_file(write(tmp_path / "log.jsonl", given), out, [get_reward("R3", box_format="qwen3-vl")])
+    summary = score_file(write_lines(tmp_path / "log.jsonl", given), out, [get_reward("R3", box_format="qwen3-vl")])
     assert summary.completions == len(given)
     assert all(math.isfinite(row["R3"]) for row in read(out))
     assert sum(row["R3/tp"] for row in read(out)) > 0
@@ -304,7 +283,7 @@ class TestPairs:
         texts = ["[]", '[{"bbox_2d": [0, 0, 500, 500]}]', '[{"bbox_2d": [0, 0, 800, 900]}]', "?"]
         row = {"boxes": [[0, 0, 50, 50]], "width": 100, "height": 100}
         log = tmp_path / "log.jsonl"
-        log.write_text("".join(json.dumps({**row, "completion": text}) + "\n" for text in texts))
+        write_lines(log, [{**row, "completion": text} for text in texts])
         rewards = [get_reward(name, box_format="qwen3-vl") for name in ("R1", "R3", "soft_f1")]
         summary = score_file(log, tmp_path / "out.jsonl", rewards)
         written = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
