@@ -38,6 +38,8 @@ REWARD = gr.get_reward("R3", box_format="qwen3-vl")
 ROW = {"id": "a", "boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 100}
 #: Commands of several steps, each of which is a function here; `study.run` makes whole trainings: tests/study.
 OF_STEPS = {"demo", "study"}
+#: Modes of `prepare`, which tests/prepare and tests/exchange walk.
+OF_PREPARE = {"prepare-mix", "prepare-table", "prepare-verify"}
 
 
 def prepared():
@@ -127,12 +129,12 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_every_command_is_walked():
-    assert {*WALK, *OF_STEPS} == set(COMMANDS)
+    assert {*WALK, *OF_STEPS, *OF_PREPARE} == set(COMMANDS)
 
 
 def test_the_page_of_commands_names_the_function_of_each():
     section = (REPOSITORY / "docs" / "commands.md").read_text(encoding="utf-8").partition("## In a notebook")[2]
-    rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", section, re.MULTILINE)
+    rows = re.findall(r"^\| `([\w-]+)` \| (.+) \|$", section, re.MULTILINE)
     assert {command for command, _ in rows} == {*COMMANDS} - {"demo"}
     for place in re.findall(r"`([\w.]+)`", " ".join(said for _, said in rows)):
         module, name = f"grounding_rewards.{place}".rsplit(".", 1)
