@@ -42,7 +42,7 @@ _SMOKE = (
 
 
 def run(
-    *others: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)],
+    *train_options: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)],
     config: str = "configs/demo/grpo.yaml",
     warm_start: Annotated[str | None, option("YAML of `sft`, to train supervised first", name="--warm_start")] = None,
     output_dir: Annotated[Path, option("folder to write", name="--output_dir")] = Path("runs/demo"),
@@ -56,7 +56,7 @@ def run(
     """Run the demo; the exit code of the first command that fails, else 0.
 
     Args:
-        others: options of `train`
+        train_options: of `train`
         config: YAML of `train`
         max_images: the first so many held-out images
         samples: sampled answers per image
@@ -71,11 +71,11 @@ def run(
 
     hide_name_warnings()
     if smoke:
-        max_images, samples, others = 4, 2, (*_SMOKE, *others)
+        max_images, samples, train_options = 4, 2, (*_SMOKE, *train_options)
     warm_start_folder = output_dir / "warm_start"
     configured, *_ = parse_grpo_arguments(["--config", config])
-    training_words = ["--config", config, "--output_dir", str(output_dir), *others]
-    training_words += _parameters_of_another_reward(others, configured.reward, configured.reward_kwargs)
+    training_words = ["--config", config, "--output_dir", str(output_dir), *train_options]
+    training_words += _parameters_of_another_reward(train_options, configured.reward, configured.reward_kwargs)
     if warm_start is not None:
         training_words += ["--model_name_or_path", str(warm_start_folder / CHECKPOINT)]
     # Wrong values are refused here, before the first evaluation.

@@ -256,7 +256,7 @@ def _prepare_model(options: EvaluateOptions, images: Dataset, reward: GroundingR
     asked_model = options.prepare_asking(images, reward, backend=backend, label_matching=options.label_matching)
     if "corruptions" in options.robustness:
         # Refuse an image that cannot be changed now, not after hours of generation.
-        corrupt(asked_model.shown[0]["image"], asked_model.dataset[0]["boxes"], "noise", 1)
+        corrupt(asked_model.fitted_images[0]["image"], asked_model.dataset[0]["boxes"], "noise", 1)
     options.out.mkdir(parents=True, exist_ok=True)
     return asked_model
 
@@ -272,7 +272,7 @@ def _ask_model(options: EvaluateOptions, asked_model: AskedModel) -> tuple[list[
         texts = [[*greedy, *sampled] for greedy, sampled in zip(texts, samples, strict=True)]
     if not options.blank:
         return texts, None
-    blank = replace(asked_model, shown=blank_images(asked_model.shown))
+    blank = replace(asked_model, fitted_images=blank_images(asked_model.fitted_images))
     return texts, options.ask(blank, options.out / "blank.jsonl", "blank images", overwrite=options.overwrite)
 
 
@@ -288,7 +288,7 @@ def _change_images(options: EvaluateOptions, asked_model: AskedModel) -> tuple[l
     """The metrics of the model on changed images, and how they were changed."""
     from grounding_rewards.models.robustness import Changes, robustness
 
-    images = asked_model.shown.select(range(min(options.robustness_images, asked_model.shown.num_rows)))
+    images = asked_model.fitted_images.select(range(min(options.robustness_images, asked_model.fitted_images.num_rows)))
     changes = Changes(tuple(options.robustness), seed=options.seed)
     with stage_progress() as on_progress:
         points = robustness(

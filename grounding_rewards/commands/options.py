@@ -152,8 +152,8 @@ class AnswerOptions:
                 option is for the other one.
         """
         if (self.model is None) == (not logs):
-            both = "both" if logs else "neither"
-            raise ValueError(f"Expected a log of completions or --model, got {both}. Name one of them.")
+            subjects = "both" if logs else "neither"
+            raise ValueError(f"Expected a log of completions or --model, got {subjects}. Name one of them.")
         if self.model is not None and self.dataset is None:
             raise ValueError("Expected images for --dataset, got none. A model needs images to look at; name some.")
         subject, other_subject, useless_options = "a model", "a log of completions", self.only_log

@@ -30,7 +30,7 @@ class AskedModel:
         model: loaded when it is asked.
         processor: its.
         dataset: with the columns that depend on the model, and prompts.
-        shown: the same images at the size at which the model sees them.
+        fitted_images: the same images at the size at which the model sees them.
         rows: one an image, without prompt and image.
         reward: knows whether the prompt opens a thinking.
         skip_special_tokens: False where they carry boxes or mark thinking.
@@ -42,7 +42,7 @@ class AskedModel:
     model: UnloadedModel
     processor: Any
     dataset: Dataset
-    shown: Dataset
+    fitted_images: Dataset
     rows: list[dict[str, Any]]
     reward: GroundingReward
     skip_special_tokens: bool
@@ -76,7 +76,7 @@ class AskedModel:
         """
         from grounding_rewards.models.generate import Sampling, generate_to_file
 
-        images = self.shown
+        images = self.fitted_images
         if temperature:
             images = images.add_column("temperature", [temperature] * images.num_rows)
         return generate_to_file(
@@ -170,8 +170,8 @@ def prepare_asking(
     if state.is_main_process:
         print(*notes, image_size, sep="\n", file=sys.stderr)
     with state.main_process_first():
-        shown = fit_images(dataset, processor)
-    check_processor(processor, shown, source)
+        fitted_images = fit_images(dataset, processor)
+    check_processor(processor, fitted_images, source)
     if completion_begins_in_thinking(processor, dataset[0]["prompt"]):
         reward = replace(reward, prompt_opens_thinking=True)
     # With the box format and the sizes that the model sees.
@@ -181,7 +181,7 @@ def prepare_asking(
         model=model,
         processor=processor,
         dataset=dataset,
-        shown=shown,
+        fitted_images=fitted_images,
         rows=rows,
         reward=reward,
         skip_special_tokens=not reads_special_tokens(dataset, reward, getattr(processor, "tokenizer", processor)),
