@@ -1,72 +1,44 @@
-"""Average precision over the images of an evaluation, at any IoU, per label and by size, with intervals.
+"""Average precision, FROC and ROC over the images of an evaluation: all that is read from a ranking of boxes.
 
-With a confidence on every box, and under ``ranking="coco"``, it is what pycocotools and faster-coco-eval give, which
-the tests hold to 1e-6. Where confidences are equal these take boxes in the order of the images; under ``"score"``,
-which evaluations have, boxes of one confidence are one group, and the order of a log changes nothing. Without equal
-ones both are the same.
-Where an answer states none, COCO's ranking does not exist; the other rankings of
-this module then give a number of their own, which needs its own name: "AP at IoU 0.5,
-boxes tied" is precision times recall over all recalls, and in the order of emission it is the area under the curve of
-the first box of every image, the first two, and so on.
+**Matching** is COCO's. Of one image and label the first ``max_detections`` boxes of the ranking are looked at; each
+takes the free reference box that it overlaps most, if the IoU reaches the threshold. A box that takes none and that an
+ignored region covers (:mod:`grounding_rewards.matching`) does not count. Broken boxes, which the parser rejects, and
+invalid ones overlap nothing, as in the rewards. pycocotools works on x, y, width, height; where that loses the last
+bit of a coordinate, an IoU that equals a threshold may fall on the other side of it.
 
-Whatever the ranking, AP does not charge what comes after the last right box, and mean AP does not charge boxes of a
-label that no image has. Precision, F1 and the hallucination rate of :mod:`grounding_rewards.metrics.detection` do.
-
-Which of these an evaluation has depends on what answers state (:func:`ranking_metrics`): where every box has a
-confidence, average precision is COCO's; elsewhere there is no order that boxes could be ranked by, all are tied, and
-the heading says so.
-
-Average precision of each query for itself, in the order in which the answer names its boxes: a published metric.
-
-Models of chest radiographs that state no confidences are compared by it: a query is one finding that is present on one
-image; the boxes that the answer gives under its name are ranked in the order of writing, and the all-point AP at IoU
-0.5 of each query is averaged over all queries. A query without a box earns 0. Normal images ask nothing, so that what a
-model invents on them costs nothing: read it beside the hallucination rate.
-
-A box without a name answers the query of an image that has findings of one name only, as where the prompt asked for it.
-Where the dataset names no findings, each image with a finding is one query.
-
-Source: Gundersen et al., RadVLM-GRPO, arXiv 2512.10691, and Deperrois et al., RadVLM, arXiv 2502.03333.
-
-Predicted boxes of all images in one ranking, each right, wrong or not counted: what AP and FROC are read from.
-
-The rules are COCO's. Of one image and label the first ``max_detections`` boxes of the ranking are looked at; each takes
-the free reference box with which it overlaps most, if the IoU reaches the threshold. A box that takes none and that an
-ignored region covers (:mod:`grounding_rewards.matching`) does not count. pycocotools works on x, y, width,
-height; where that loses the last bit of a coordinate, an IoU that equals a threshold may fall on the other side of it.
-
-What COCO does not know, models that write boxes as text do:
+**Rankings.** COCO knows only confidences; models that write boxes as text often state none:
 
 * ``ranking="score"`` ranks by stated confidence. Boxes of equal confidence are one group, as models write the same one
   nearly everywhere; boxes without one come after all others, as one group.
 * ``ranking="coco"`` is COCO's: boxes of equal confidence are taken one by one, in the order of the images. Shuffled,
-  the same answers then have another AP.
+  the same answers then have another AP. The tests compare it with pycocotools and faster-coco-eval to 1e-6.
 * ``ranking="emission"`` ranks by the order in which the answer names the boxes: the first boxes of all images are one
-  group, the second boxes the next.
-* ``ranking="tied"`` takes all boxes as one group, which is one point on a curve and favours no order. Those that
-  overlap a reference box most choose first, as in :func:`grounding_rewards.matching.greedy_match`.
+  group, the second boxes the next. It is no trade-off that the model was asked for.
+* ``ranking="tied"`` takes all boxes as one group, which is one point on a curve: AP is precision times recall. Those
+  that overlap a reference box most choose first, as in :func:`grounding_rewards.matching.greedy_match`.
 
-A curve is read at the end of each group. Under all but ``"coco"`` nothing depends on the order of the images.
+A curve is read at the end of each group, so that the order of the images matters under ``"coco"`` alone.
+:class:`RankingMetrics` chooses for an evaluation: confidences where every box states one, else all boxes are tied, and
+the heading says so. Under any ranking AP does not charge boxes after the last right one, and mean AP does not charge
+boxes of a label that no image has; precision, F1 and the hallucination rate do.
 
-Broken boxes, which the parser rejects beside complete ones, are boxes that overlap nothing, as they are in the rewards.
-An invalid box has area 0.
+**FROC**: the share of the reference boxes of all images that a box is right about, against false boxes per image,
+normal images included. The sensitivity at a rate is the best one of a threshold on the confidence that gives at most
+that many false boxes; no line is drawn between thresholds.
 
-Sizes of boxes: parts of the image, or COCO's, in pixels of the image.
+**ROC**: images with a finding against images without, by how sure an answer is that there is any; its area alone.
 
-Reading a curve from ranked boxes: how many boxes, and how many right ones, come before each of its points.
+**Per-query AP** (:func:`query_ap_sums`), by which models of chest radiographs that state no confidences are compared:
+a query is one finding that is present on one image; the boxes under its name are ranked in the order of writing, and
+the all-point AP at IoU 0.5 is averaged over queries. A query without a box earns 0. Normal images have no query, so
+that inventions on them cost nothing. A box without a name answers the query of an image that has findings of one name
+only. Where the dataset names no findings, each image with a finding is one query.
 
-FROC: the share of findings that is found against false boxes per image, radiology's way to measure a detector.
-
-Sensitivity is the share of the reference boxes of all images that a box is right about; the other axis is the number of
-false boxes over the number of all images, normal ones among them. Boxes are matched as for average precision
-(:func:`rank_boxes`). The sensitivity at a rate is the best one of a threshold on the confidence
-that gives at most that many false boxes per image: no line is drawn between thresholds, and all boxes of equal
-confidence come together.
-
-ROC: images with a finding against images without, by how sure an answer is that there is any; its area alone.
-
-Where answers state no confidence, there is one operating point, ``ranking="tied"``. ``ranking="emission"`` gives a
-curve: the first box of every image, the first two, and so on. It is no trade-off that the model was asked for.
+Sources: Lin et al., Microsoft COCO, ECCV 2014, and https://cocodataset.org/#detection-eval; Everingham et al., The
+PASCAL VOC Challenge, IJCV 2010 and 2015; Setio et al., LUNA16, Medical Image Analysis 2017, for the rates of FROC;
+Bunch et al., A free-response approach to the measurement and characterization of radiographic observer performance,
+1977; Hanley and McNeil, The Meaning and Use of the Area under a ROC Curve, Radiology 1982; Gundersen et al.,
+RadVLM-GRPO, arXiv 2512.10691, and Deperrois et al., RadVLM, arXiv 2502.03333.
 """
 
 from __future__ import annotations
@@ -89,6 +61,7 @@ from grounding_rewards.metrics.intervals import (
     Metric,
     Parts,
     group_numbers,
+    jackknife,
 )
 from grounding_rewards.metrics.prediction import UNNAMED, Prediction, PredictionBatch
 from grounding_rewards.overlap import pairwise_iou
@@ -236,13 +209,13 @@ class RankedImages:
             >>> rank_boxes([], [0.3, 0.5]).threshold_index(0.5)
             1
         """
-        (near,) = np.nonzero(np.abs(np.subtract(self.iou_thresholds, iou_threshold)) < 1e-9)
-        if not len(near):
+        (places,) = np.nonzero(np.abs(np.subtract(self.iou_thresholds, iou_threshold)) < 1e-9)
+        if not len(places):
             raise ValueError(
-                f"Expected one of {[round(one, 9) for one in self.iou_thresholds]} for the IoU threshold, got "
+                f"Expected one of {[round(iou, 9) for iou in self.iou_thresholds]} for the IoU threshold, got "
                 f"{iou_threshold!r}. Name it in rank_boxes(images, iou_thresholds)."
             )
-        return int(near[0])
+        return int(places[0])
 
 
 def rank_boxes(
@@ -280,8 +253,6 @@ def rank_boxes(
         >>> ranked = rank_boxes([image], [0.5]).of_label(None)
         >>> ranked.key, ranked.hit, ranked.references
         (array([-0.8, -0.3]), array([[ True, False]]), array([1]))
-
-    Source: Lin et al., Microsoft COCO, ECCV 2014; https://cocodataset.org/#detection-eval.
     """
     if not len(iou_thresholds) or not all(0 < threshold <= 1 for threshold in iou_thresholds):
         raise ValueError(
@@ -291,19 +262,17 @@ def rank_boxes(
     check_word("label_matching", label_matching, LABEL_MATCHING)
     batch = PredictionBatch.of(images)
     pred, gt = batch.pred, batch.gt
-    divided_by = "ignore" if together else label_matching
-    names, pred_label, gt_label = _numbered(batch.pred_labels, batch.gt_labels, divided_by)
-    codes = None
-    if label_matching == "synonyms" or (together and label_matching != "ignore"):
-        codes = LabelCodes.of(batch.pred_labels, batch.gt_labels, label_matching)
+    group_by = "ignore" if together else label_matching
+    names, pred_label, gt_label = _number_labels(batch.pred_labels, batch.gt_labels, group_by)
 
-    # An entry is an image and a label: image * labels + label. A predicted box without a label is in none.
-    every = np.arange(len(batch))
-    pred_image, gt_image = np.repeat(every, pred.counts), np.repeat(every, gt.counts)
+    # Boxes are matched per image and label; `entry` is image * labels + label.
+    image_numbers = np.arange(len(batch))
+    pred_image, gt_image = np.repeat(image_numbers, pred.counts), np.repeat(image_numbers, gt.counts)
     pred_entry, gt_entry = pred_image * len(names) + pred_label, gt_image * len(names) + gt_label
-    stated = np.where(np.isnan(batch.pred_scores), np.inf, -batch.pred_scores)
+    uncertainty = np.where(np.isnan(batch.pred_scores), np.inf, -batch.pred_scores)
     by_confidence = ranking in ("score", "coco")
-    order = np.lexsort((stated if by_confidence else place_within(pred_image), pred_entry))
+    order = np.lexsort((uncertainty if by_confidence else place_within(pred_image), pred_entry))
+    # A predicted box without a label is of no entry.
     order = order[pred_label[order] >= 0]
     place = place_within(pred_entry[order])
     order, place = order[place < max_detections], place[place < max_detections]
@@ -311,34 +280,47 @@ def rank_boxes(
     pred_entry, gt_entry = pred_entry[order], gt_entry[gt_order]
     entries = np.unique(np.concatenate([pred_entry, gt_entry]))
 
-    image_areas = batch.sizes.prod(axis=1)
+    labels_agree = None
+    if label_matching == "synonyms" or (together and label_matching != "ignore"):
+        codes = LabelCodes.of(batch.pred_labels, batch.gt_labels, label_matching)
+        pred_codes, gt_codes = codes.pred[order], codes.gt[gt_order]
+
+        def labels_agree(rows: Indices, columns: Indices) -> Mask:
+            return codes.agree(pred_codes[rows], gt_codes[columns])
+
     area = area or Area(-np.inf, np.inf)
-    of_size = area.holds(box_area(pred.flat), image_areas[pred_image])[order]
-    wanted = area.holds(box_area(gt.flat), image_areas[gt_image])[gt_order]
+    image_areas = batch.sizes.prod(axis=1)
+    pred_in_area = area.holds(box_area(pred.flat), image_areas[pred_image])[order]
+    gt_in_area = area.holds(box_area(gt.flat), image_areas[gt_image])[gt_order]
     matched = _match_entries(
-        BoxBatch(pred.flat[order], _counts(pred_entry, entries)),
-        BoxBatch(gt.flat[gt_order], _counts(gt_entry, entries)),
+        BoxBatch(pred.flat[order], _count_sorted(pred_entry, entries)),
+        BoxBatch(gt.flat[gt_order], _count_sorted(gt_entry, entries)),
         batch.ignore.take(entries // len(names)),
-        wanted,
-        None
-        if codes is None
-        else lambda rows, columns: codes.agree(codes.pred[order][rows], codes.gt[gt_order][columns]),
+        gt_in_area,
+        labels_agree,
         np.minimum(np.asarray(iou_thresholds, dtype=np.float64), _ALMOST_ONE),
         most_overlap_first=ranking == "tied",
     )
     # COCO: a matched box counts if its reference box does, an unmatched one if its own size is in the range.
     hit = matched == _WANTED
-    counts = hit | ((matched == _NOTHING) & of_size)
+    counts = hit | ((matched == _NOTHING) & pred_in_area)
     keys = {"emission": place.astype(np.float64), "tied": np.zeros(len(order))}
-    key = stated[order] if by_confidence else keys[ranking]
+    key = uncertainty[order] if by_confidence else keys[ranking]
+
     by_label = {}
     for number, name in enumerate(names):
-        own, asked = pred_entry % len(names) == number, (gt_entry % len(names) == number) & wanted
-        references = np.bincount(gt_entry[asked] // len(names), minlength=len(batch))
+        of_label = pred_entry % len(names) == number
+        gt_of_label = (gt_entry % len(names) == number) & gt_in_area
+        references = np.bincount(gt_entry[gt_of_label] // len(names), minlength=len(batch))
         by_label[name] = RankedBoxes(
-            pred_entry[own] // len(names), key[own], hit[:, own], counts[:, own], references, ranking
+            pred_entry[of_label] // len(names),
+            key[of_label],
+            hit[:, of_label],
+            counts[:, of_label],
+            references,
+            ranking,
         )
-    return RankedImages(by_label, len(batch), tuple(iou_thresholds), ranking, divided_by)
+    return RankedImages(by_label, len(batch), tuple(iou_thresholds), ranking, group_by)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -370,7 +352,7 @@ def label_name(label: str | None, label_matching: str) -> str:
 _NOTHING, _WANTED, _UNWANTED = 0, 1, 2
 
 
-def _numbered(
+def _number_labels(
     pred: Sequence[str | None], gt: Sequence[str | None], label_matching: str
 ) -> tuple[list[str], Indices, Indices]:
     """The names of all labels, in the order of the alphabet, and of every box its number among them, -1 for none."""
@@ -384,10 +366,9 @@ def _numbered(
         )
     names = sorted({*gt_names, *filter(None, pred_names)}) if compared else [""]
     number = {name: i for i, name in enumerate(names)}
-    of_pred, of_gt = (
-        np.array([number.get(one, -1) for one in side], dtype=np.int64) for side in (pred_names, gt_names)
-    )
-    return names, of_pred, of_gt
+    pred_numbers = np.array([number.get(name, -1) for name in pred_names], dtype=np.int64)
+    gt_numbers = np.array([number.get(name, -1) for name in gt_names], dtype=np.int64)
+    return names, pred_numbers, gt_numbers
 
 
 def place_within(entries: Indices) -> Indices:
@@ -415,11 +396,12 @@ def rows_of_one_shape(counts: Indices, cells: Callable[..., int]) -> Iterator[In
     """
     order = np.lexsort(counts.T[::-1])
     changes = np.flatnonzero(np.diff(counts[order], axis=0).any(axis=1)) + 1
-    for same in np.split(order, changes) if len(order) else ():
-        yield from np.array_split(same, max(1, -(-len(same) * cells(*counts[same[0]].tolist()) // _CELLS)))
+    for rows in np.split(order, changes) if len(order) else ():
+        blocks = -(-len(rows) * cells(*counts[rows[0]].tolist()) // _CELLS)
+        yield from np.array_split(rows, max(1, blocks))
 
 
-def _counts(ordered: Indices, entries: Indices) -> Indices:
+def _count_sorted(ordered: Indices, entries: Indices) -> Indices:
     return np.searchsorted(ordered, entries, side="right") - np.searchsorted(ordered, entries, side="left")
 
 
@@ -427,8 +409,8 @@ def _match_entries(
     preds: BoxBatch,
     gts: BoxBatch,
     ignore: BoxBatch,
-    wanted: Mask,
-    agree: Callable[[Indices, Indices], Mask] | None,
+    gt_in_area: Mask,
+    labels_agree: Callable[[Indices, Indices], Mask] | None,
     thresholds: Array,
     *,
     most_overlap_first: bool,
@@ -439,8 +421,8 @@ def _match_entries(
         preds: the predicted boxes of all entries, in the order of the ranking.
         gts: the reference boxes of all entries.
         ignore: the regions of their images.
-        wanted: which reference boxes count.
-        agree: whose labels agree, by the places of predicted and of reference boxes; None where any do.
+        gt_in_area: which reference boxes count.
+        labels_agree: whether labels agree, by the places of predicted and of reference boxes; None if all do.
         thresholds: ``(t,)``.
         most_overlap_first: whether the boxes that overlap a reference box most choose first.
     """
@@ -453,8 +435,8 @@ def _match_entries(
         pred, gt = positions(preds.counts, rows), positions(gts.counts, rows)
         boxes = preds.flat[pred].reshape(b, n, 4)
         iou = pairwise_iou(boxes, gts.flat[gt].reshape(b, m, 4))
-        if agree is not None:
-            iou = np.where(agree(pred.reshape(b, n, 1), gt.reshape(b, 1, m)), iou, 0.0)
+        if labels_agree is not None:
+            iou = np.where(labels_agree(pred.reshape(b, n, 1), gt.reshape(b, 1, m)), iou, 0.0)
         regions = ignore.take(rows).flat.reshape(b, k, 4)
         order = np.tile(np.arange(n), (b, 1))
         if most_overlap_first:
@@ -462,7 +444,7 @@ def _match_entries(
         matched = _match(
             np.take_along_axis(iou, order[..., None], axis=1),
             np.take_along_axis(covered_share(boxes, regions), order, axis=1),
-            wanted[gt].reshape(b, m),
+            gt_in_area[gt].reshape(b, m),
             thresholds,
         )
         back = np.take_along_axis(matched, np.argsort(order, axis=1)[:, None, :], axis=2)
@@ -470,7 +452,7 @@ def _match_entries(
     return result
 
 
-def _match(iou: Array, share: Array, wanted: Mask, thresholds: Array) -> NDArray[np.int8]:
+def _match(iou: Array, share: Array, gt_in_area: Mask, thresholds: Array) -> NDArray[np.int8]:
     """COCO's matching of many entries of one shape.
 
     A wanted reference box comes before one that does not count and before an ignored region, of which the one with the
@@ -480,27 +462,28 @@ def _match(iou: Array, share: Array, wanted: Mask, thresholds: Array) -> NDArray
     Args:
         iou: ``(b, n, m)``, predictions in the order in which they choose.
         share: ``(b, n)`` of each prediction in one ignored region.
-        wanted: ``(b, m)`` whether the reference box counts.
+        gt_in_area: ``(b, m)`` whether the reference box counts.
         thresholds: ``(t,)``.
 
     Returns:
         ``(b, t, n)`` what each prediction is matched with.
     """
     b, n, _ = iou.shape
-    wanted = wanted[:, None, :]
-    taken = np.zeros((b, len(thresholds), iou.shape[2]), dtype=bool)
+    gt_in_area = gt_in_area[:, None, :]
+    gt_taken = np.zeros((b, len(thresholds), iou.shape[2]), dtype=bool)
     matched = np.full((b, len(thresholds), n), _NOTHING, dtype=np.int8)
     for i in range(n):
-        own, covered = iou[:, None, i], share[:, None, i]
-        free = (own >= thresholds[:, None]) & ~taken
-        hit = np.asarray((free & wanted).any(axis=2))
-        pool = np.where(hit[..., None], free & wanted, free)
-        best = np.where(pool, own, -1.0).max(axis=2, initial=-1.0)
-        equal = pool & (own == best[..., None])
-        chosen = equal & (equal[..., ::-1].cumsum(axis=2)[..., ::-1] == 1)
+        box_iou, covered = iou[:, None, i], share[:, None, i]
+        free = (box_iou >= thresholds[:, None]) & ~gt_taken
+        hit = np.asarray((free & gt_in_area).any(axis=2))
+        pool = np.where(hit[..., None], free & gt_in_area, free)
+        best = np.where(pool, box_iou, -1.0).max(axis=2, initial=-1.0)
+        equal = pool & (box_iou == best[..., None])
+        # Of equal ones the last.
+        partner = equal & (equal[..., ::-1].cumsum(axis=2)[..., ::-1] == 1)
         ignored = is_ignored(covered, hit, thresholds)
-        taken |= chosen & ~(ignored & (covered >= best))[..., None]
-        matched[..., i] = np.where(hit, _WANTED, np.where(ignored | chosen.any(axis=2), _UNWANTED, _NOTHING))
+        gt_taken |= partner & ~(ignored & (covered >= best))[..., None]
+        matched[..., i] = np.where(hit, _WANTED, np.where(ignored | partner.any(axis=2), _UNWANTED, _NOTHING))
     return matched
 
 
@@ -560,20 +543,21 @@ def read_curve(
     last = int(ends[-1])
     # What each image adds at each point, which is mostly nothing, times how much it weighs.
     places = np.searchsorted(ends, np.arange(last), side="right"), image[:last]
-    added = [csr_array((values[:last], places), shape=(len(ends), weights.shape[1])) for values in (hit, counts)]
+    shape = (len(ends), weights.shape[1])
+    new_hits, new_counts = (csr_array((values[:last], places), shape=shape) for values in (hit, counts))
     rows = max(1, _WEIGHT_CELLS // last)
     for block in (weights[start : start + rows] for start in range(0, len(weights), rows)):
         # By rows, in which sums along a curve are as exact as they are fast.
-        hits, boxes = (np.ascontiguousarray((one @ block.T).cumsum(axis=0).T) for one in added)
+        hits, boxes = (np.ascontiguousarray((new @ block.T).cumsum(axis=0).T) for new in (new_hits, new_counts))
         yield block, hits, boxes
 
 
-def totals(ranked: RankedBoxes, threshold: int) -> tuple[int, int, int]:
+def count_hits(ranked: RankedBoxes, threshold: int) -> tuple[int, int, int]:
     """Right boxes, boxes that count and reference boxes of all images.
 
     Example:
         >>> hit = np.array([[True, False]])
-        >>> totals(RankedBoxes(np.array([0, 1]), np.zeros(2), hit, hit | True, np.array([1, 0])), 0)
+        >>> count_hits(RankedBoxes(np.array([0, 1]), np.zeros(2), hit, hit | True, np.array([1, 0])), 0)
         (1, 2, 1)
     """
     return int(ranked.hit[threshold].sum()), int(ranked.counts[threshold].sum()), int(ranked.references.sum())
@@ -622,18 +606,17 @@ def sensitivity_at_false_positives(
         >>> found = sensitivity_at_false_positives(ranked, [0.25, 0.5])
         >>> [one.value for one in found.at_rates], found.mean.value
         ([0.5, 1.0], 0.75)
-
-    Source: Setio et al., LUNA16, Medical Image Analysis 2017, for the seven rates and their mean; Bunch et al., A
-    free-response approach to the measurement and characterization of radiographic observer performance, 1977.
     """
     boxes, t = ranked.of_label(None), ranked.threshold_index(iou_threshold)
     parts = Parts.of(groups, ranked.images, seed)
-    weights = np.concatenate([np.ones((1, parts.parts)), parts.without_each])
-    of_part = np.bincount(parts.of_image, minlength=parts.parts)
-    found = _sensitivities(boxes.by_group(parts.of_image), t, of_part, weights, np.asarray(rates))
-    *at_rates, mean = (
-        Jackknifed(float(column[0]), column[1:], parts.units) for column in (*found.T, found.mean(axis=1))
-    )
+    by_part = boxes.by_group(parts.of_image)
+    images_of_part = np.bincount(parts.of_image, minlength=parts.parts)
+
+    def at_rates_and_mean(weights: Array) -> Array:
+        at_rates = _sensitivities(by_part, t, images_of_part, weights, np.asarray(rates))
+        return np.column_stack([at_rates, at_rates.mean(axis=1)])
+
+    *at_rates, mean = jackknife(at_rates_and_mean, parts)
     return Sensitivities(tuple(at_rates), mean)
 
 
@@ -663,12 +646,12 @@ def froc_curve(ranked: RankedImages, iou_threshold: float = 0.5, *, name: str = 
     boxes, t = ranked.of_label(None), ranked.threshold_index(iou_threshold)
     if not boxes.references.any():
         return Curve(name, np.zeros(0), np.zeros(0))
-    found, predicted, references = totals(boxes, t)
+    all_hits, predictions, references = count_hits(boxes, t)
     x = y = np.zeros(0)
-    for _, hits, counted in read_curve(boxes, t, np.ones((1, ranked.images))):
-        x, y = (counted[0] - hits[0]) / ranked.images, hits[0] / references
+    for _, hits, counts in read_curve(boxes, t, np.ones((1, ranked.images))):
+        x, y = (counts[0] - hits[0]) / ranked.images, hits[0] / references
     # And with all boxes.
-    x, y = np.append(x, (predicted - found) / ranked.images), np.append(y, found / references)
+    x, y = np.append(x, (predictions - all_hits) / ranked.images), np.append(y, all_hits / references)
     if ranked.ranking == "tied":
         x, y = x[-1:], y[-1:]
     return Curve(name, x, y)
@@ -684,14 +667,14 @@ def _sensitivities(ranked: RankedBoxes, t: int, images: Indices, weights: Array,
         weights: ``(rows, groups)``.
         rates: ``(rates,)``.
     """
-    best = [
-        np.append(0.0, found)[np.searchsorted(false, rates, side="right")]
-        for block, hits, boxes in read_curve(ranked, t, weights)
-        for false, found in zip(ratio(boxes - hits, (block @ images)[:, None]), hits, strict=True)
-    ]
-    found = np.array(best) if best else np.zeros((len(weights), len(rates)))
+    best = []
+    for block, hits, boxes in read_curve(ranked, t, weights):
+        false_rates = ratio(boxes - hits, (block @ images)[:, None])
+        for row_rates, row_hits in zip(false_rates, hits, strict=True):
+            best.append(np.append(0.0, row_hits)[np.searchsorted(row_rates, rates, side="right")])
+    best_hits = np.array(best) if best else np.zeros((len(weights), len(rates)))
     references = (weights @ ranked.references)[:, None]
-    return np.where(references > 0, ratio(found, references), np.nan)
+    return np.where(references > 0, ratio(best_hits, references), np.nan)
 
 
 #: In the table of metrics.
@@ -727,19 +710,18 @@ def image_auroc(images: Sequence[Prediction], *, groups: Sequence[Any] | None = 
         >>> normal = Prediction("c", 99, 99, pred=[[0, 0, 9, 9]], pred_scores=[0.4])
         >>> image_auroc([sure, Prediction("b", **found), normal]).value
         0.5
-
-    Source: Hanley and McNeil, The Meaning and Use of the Area under a ROC Curve, Radiology 1982.
     """
     score, positive = _image_scores(images), np.array([not image.is_normal for image in images], dtype=bool)
     parts = Parts.of(groups, len(images), seed)
-    value, *left_out = (
-        _area_under_roc(score[kept & positive], score[kept & ~positive])
-        for kept in (parts.of_image != part for part in range(-1, parts.parts))
-    )
+
+    def areas(weights: Array) -> Array:
+        kept_images = weights[:, parts.of_image] > 0
+        return np.array([[_area_under_roc(score[kept & positive], score[kept & ~positive])] for kept in kept_images])
+
     # Of patients with a finding, or without: the fewer of them bound what is known.
     units = group_numbers(groups, len(images))
     fewest = min(len(np.unique(units[side])) for side in (positive, ~positive))
-    return Jackknifed(value, np.array(left_out), fewest)
+    return jackknife(areas, parts)[0]._replace(units=fewest)
 
 
 def _image_scores(images: Sequence[Prediction]) -> Array:
@@ -749,8 +731,8 @@ def _image_scores(images: Sequence[Prediction]) -> Array:
         return np.array([image.pred_scores.max(initial=-np.inf) for image in batch.answers])
     if not all(image.sampled_boxes for image in images):
         return np.full(len(images), np.nan)
-    counts = ((len(image.pred), *image.sampled_boxes) for image in batch.answers)
-    return np.array([sum(n > 0 for n in several) / len(several) for several in counts])
+    box_counts = ((len(image.pred), *image.sampled_boxes) for image in batch.answers)
+    return np.array([sum(n > 0 for n in counts) / len(counts) for counts in box_counts])
 
 
 def _area_under_roc(positive: Array, negative: Array) -> float:
@@ -792,8 +774,6 @@ def average_precision(
         (1.0, 0.0)
         >>> average_precision(rank_boxes([image], ranking="tied"))
         0.5
-
-    Source: Lin et al., Microsoft COCO, ECCV 2014; Everingham et al., The PASCAL VOC Challenge, IJCV 2010 and 2015.
     """
     return mean_average_precision(ranked.only(label), [iou_threshold], interpolation=interpolation)
 
@@ -826,12 +806,9 @@ def mean_average_precision(
         >>> ranked = rank_boxes([image], label_matching="exact")
         >>> mean_average_precision(ranked, [0.5]), mean_average_precision(ranked, [0.5, 0.95])
         (0.5, 0.25)
-
-    Source: https://cocodataset.org/#detection-eval.
     """
-    chosen = _chosen(ranked, iou_thresholds)
-    everyone = np.ones((1, ranked.images))
-    by_threshold = _mean_ap(list(ranked.by_label.values()), chosen, everyone, interpolation)
+    thresholds = _threshold_indices(ranked, iou_thresholds)
+    by_threshold = _mean_ap(list(ranked.by_label.values()), thresholds, np.ones((1, ranked.images)), interpolation)
     return float(by_threshold.mean(axis=0)[0])
 
 
@@ -866,15 +843,13 @@ def jackknifed_mean_average_precision(
         >>> round(found.value, 3), round(found.low, 3), round(found.high, 3)
         (0.5, 0.251, 0.749)
     """
-    parts = Parts.of(groups, ranked.images, seed)
-    weights = np.concatenate([np.ones((1, parts.parts)), parts.without_each, parts.halves(seed)])
+    thresholds, parts = _threshold_indices(ranked, iou_thresholds), Parts.of(groups, ranked.images, seed)
     by_part = [boxes.by_group(parts.of_image) for boxes in ranked.by_label.values()]
-    value, *others = _mean_ap(by_part, _chosen(ranked, iou_thresholds), weights, interpolation).mean(axis=0).tolist()
-    left_out, halves = np.array(others[: parts.parts]), np.array(others[parts.parts :])
-    measured = halves[~np.isnan(halves)]
-    # Too high by c m^-2/3, and on a half by 2^2/3 times that.
-    bias = (float(measured.mean()) - value) / (2 ** (2 / 3) - 1) if len(measured) else 0.0
-    return Jackknifed(value, left_out, parts.units, bias)
+
+    def mean_ap(weights: Array) -> Array:
+        return _mean_ap(by_part, thresholds, weights, interpolation).mean(axis=0)[:, None]
+
+    return jackknife(mean_ap, parts, hull_seed=seed)[0]
 
 
 def precision_recall_curve(ranked: RankedImages, iou_threshold: float = 0.5, *, name: str = "") -> Curve:
@@ -902,45 +877,47 @@ def precision_recall_curve(ranked: RankedImages, iou_threshold: float = 0.5, *, 
         (array([0.5]), array([1.]))
     """
     boxes, t = ranked.of_label(None), ranked.threshold_index(iou_threshold)
-    found, predicted, references = totals(boxes, t)
-    if not references or (ranked.ranking == "tied" and not predicted):
+    hits, predictions, references = count_hits(boxes, t)
+    if not references or (ranked.ranking == "tied" and not predictions):
         return Curve(name, np.zeros(0), np.zeros(0))
     if ranked.ranking == "tied":
-        return Curve(name, ratio([found], [references]), ratio([found], [predicted]))
+        return Curve(name, ratio([hits], [references]), ratio([hits], [predictions]))
     x, y = np.linspace(0.0, 1.0, 101), np.zeros(101)
     for (recall,), (best,) in _precision_recall(boxes, t, np.ones((1, ranked.images))):
         y = np.append(best, 0.0)[np.searchsorted(recall, x, side="left")]
     return Curve(name, x, y)
 
 
-def _chosen(ranked: RankedImages, iou_thresholds: Sequence[float] | None) -> list[int]:
-    """Where the thresholds stand among those of the ranking."""
+def _threshold_indices(ranked: RankedImages, iou_thresholds: Sequence[float] | None) -> list[int]:
+    """Where the thresholds stand among those of the ranking; all of them for None."""
     if iou_thresholds is None:
         return list(range(len(ranked.iou_thresholds)))
-    return [ranked.threshold_index(one) for one in iou_thresholds]
+    return [ranked.threshold_index(iou) for iou in iou_thresholds]
 
 
-def _mean_ap(ranked: Sequence[RankedBoxes], chosen: Sequence[int], weights: Array, interpolation: str) -> Array:
-    """mAP at each chosen threshold under each row of weights of the images, ``(thresholds, rows)``."""
+def _mean_ap(ranked: Sequence[RankedBoxes], thresholds: Sequence[int], weights: Array, interpolation: str) -> Array:
+    """mAP at each threshold under each row of weights of the images, ``(thresholds, rows)``."""
     check_word("interpolation", interpolation, INTERPOLATIONS)
     levels = INTERPOLATIONS[interpolation]
-    total, labels = np.zeros((len(chosen), len(weights))), np.zeros(len(weights))
-    # A label that no image has is no part of the mean.
-    for boxes in (one for one in ranked if one.references.any()):
-        own, own_weights = _in_its_images(boxes, weights)
-        measured = own_weights @ own.references > 0
+    total, labels = np.zeros((len(thresholds), len(weights))), np.zeros(len(weights))
+    for boxes in ranked:
+        if not boxes.references.any():
+            # A label that no image has is no part of the mean.
+            continue
+        label_boxes, label_weights = _in_its_images(boxes, weights)
+        measured = label_weights @ label_boxes.references > 0
         labels += measured
-        for row, t in enumerate(chosen):
-            total[row] += np.where(measured, _average_precision(own, t, own_weights, levels), 0.0)
+        for row, t in enumerate(thresholds):
+            total[row] += np.where(measured, _average_precision(label_boxes, t, label_weights, levels), 0.0)
     return ratio_or_nan(total, labels)
 
 
 def _in_its_images(ranked: RankedBoxes, weights: Array) -> tuple[RankedBoxes, Array]:
     """Boxes and weights without the images that have no box of the label, which is most where there are many labels."""
-    there = ranked.references > 0
-    there[ranked.image] = True
-    images = np.flatnonzero(there)
-    number = np.cumsum(there) - 1
+    has_box = ranked.references > 0
+    has_box[ranked.image] = True
+    images = np.flatnonzero(has_box)
+    number = np.cumsum(has_box) - 1
     return replace(ranked, image=number[ranked.image], references=ranked.references[images]), weights[:, images]
 
 
@@ -988,10 +965,14 @@ def query_ap_sums(images: Sequence[Prediction], *, label_matching: str = "ignore
         >>> query_ap_sums([image])
         array([[0.5, 2. ]])
     """
-    compared = _compared(images, label_matching)
-    asked = [_asked(image, compared) for image in images]
-    named = all(one is image for one, image in zip(asked, images, strict=True))
-    ranked = rank_boxes(images if named else asked, (0.5,), ranking="emission", label_matching=compared)
+    names = {label_name(label, "exact") for image in images for label in image.gt_labels}
+    rule = "exact" if label_matching == "ignore" else label_matching
+    if "" in names or names <= {UNNAMED}:
+        rule = "ignore"
+    queried = [_name_boxes(image, rule) for image in images]
+    is_named = all(query is image for query, image in zip(queried, images, strict=True))
+    # A batch of images that is as it was keeps its arrays.
+    ranked = rank_boxes(images if is_named else queried, (0.5,), ranking="emission", label_matching=rule)
     sums = np.zeros((len(images), 2))
     for boxes in ranked.by_label.values():
         order = np.lexsort((boxes.key, boxes.image))
@@ -1001,22 +982,15 @@ def query_ap_sums(images: Sequence[Prediction], *, label_matching: str = "ignore
         hit[image, place], counts[image, place] = boxes.hit[0, order], boxes.counts[0, order]
         # P_k = Σ_{i ≤ k} hit_i / Σ_{i ≤ k} counts_i; AP = 1/m Σ_k P̃_k hit_k
         precision = ratio(hit.cumsum(axis=1), counts.cumsum(axis=1))
-        # 0 where the image does not ask.
+        # 0 where the image has no such query.
         sums[:, 0] += ratio(row_sums(precision_envelope(precision) * hit), boxes.references)
         sums[:, 1] += boxes.references > 0
     return sums
 
 
-def _compared(images: Sequence[Prediction], label_matching: str) -> str:
-    names = {label_name(label, "exact") for image in images for label in image.gt_labels}
-    if "" in names or names <= {UNNAMED}:
-        return "ignore"
-    return "exact" if label_matching == "ignore" else label_matching
-
-
-def _asked(image: Prediction, compared: str) -> Prediction:
-    """The image with the name of its findings, if they have one name, for boxes without any."""
-    if all(image.pred_labels) or len({label_name(label, compared) for label in image.gt_labels}) != 1:
+def _name_boxes(image: Prediction, label_matching: str) -> Prediction:
+    """The image whose boxes without a name have that of its findings, if these have one name."""
+    if all(image.pred_labels) or len({label_name(label, label_matching) for label in image.gt_labels}) != 1:
         return image
     return replace(image, pred_labels=tuple(label or image.gt_labels[0] for label in image.pred_labels))
 
@@ -1066,13 +1040,12 @@ class RankingMetrics(NamedTuple):
             >>> RankingMetrics.of([Prediction("a", 9, 9, pred=[[0, 0, 5, 5]])])[:2]
             ('tied', (('ap', 'ignore'),))
         """
-        stated = not any(np.isnan(image.pred_scores).any() for image in images) and any(
-            len(image.pred) for image in images
-        )
+        has_boxes = any(len(image.pred) for image in images)
+        has_scores = has_boxes and not any(np.isnan(image.pred_scores).any() for image in images)
         kinds = [("ap", label_matching)]
         if can_compare_labels(images):
             kinds.append(("map", "synonyms" if label_matching == "synonyms" else "exact"))
-        return cls("score" if stated else "tied", tuple(kinds), tuple(iou_thresholds))
+        return cls("score" if has_scores else "tied", tuple(kinds), tuple(iou_thresholds))
 
     @property
     def keys(self) -> dict[str, tuple[str, tuple[float, ...]]]:
@@ -1093,31 +1066,28 @@ class RankingMetrics(NamedTuple):
             'AP at IoU 0.5, boxes tied'
         """
         by_score = self.ranking == "score"
-        order = (
-            "in the order of stated confidences"
-            if by_score
-            else "not every box has a stated confidence, so all are tied"
-        )
-        found = {}
+        order = "in the order of stated confidences"
+        if not by_score:
+            order = "not every box has a stated confidence, so all are tied"
         together = _RULES[dict(self.average_precisions)["ap"]]
+        metrics = {}
         for key, (kind, thresholds) in self.keys.items():
-            name, over = _KINDS[kind]
-            over += f", {together}" if kind == "ap" else ""
-            shown = f"{thresholds[0]:g}" + (f" to {thresholds[-1]:g}" if len(thresholds) > 1 else "")
-            found[key] = Metric(
-                f"{name} at IoU {shown}{'' if by_score else ', boxes tied'}",
-                f"average precision, {over}; {order}",
-            )
+            name, scope = _KINDS[kind]
+            if kind == "ap":
+                scope += f", {together}"
+            ends = f"{thresholds[0]:g}" if len(thresholds) == 1 else f"{thresholds[0]:g} to {thresholds[-1]:g}"
+            heading = f"{name} at IoU {ends}{'' if by_score else ', boxes tied'}"
+            metrics[key] = Metric(heading, f"average precision, {scope}; {order}")
         if by_score:
-            found["froc"] = Metric(
+            metrics["froc"] = Metric(
                 "FROC score", f"mean of the sensitivities at these rates of false boxes; all boxes together, {together}"
             )
             for rate in _SHOWN_RATES:
-                found[f"sensitivity_{rate:g}"] = Metric(
+                metrics[f"sensitivity_{rate:g}"] = Metric(
                     f"sensitivity at {rate:g} false boxes per image",
                     "share of the reference boxes found at IoU 0.5 where that many false boxes per image are accepted",
                 )
-        return found
+        return metrics
 
     def rank(self, images: Sequence[Prediction], iou_thresholds: Sequence[float] = ()) -> dict[str, RankedImages]:
         """The boxes as each kind of average precision ranks them, by the beginning of its key.
@@ -1131,12 +1101,10 @@ class RankingMetrics(NamedTuple):
             >>> list(RankingMetrics.of([image]).rank([image]))
             ['ap']
         """
-        every = sorted({*iou_thresholds, *(one for _, several in self.keys.values() for one in several)})
+        all_thresholds = sorted({*iou_thresholds, *self.iou_thresholds, *COCO_THRESHOLDS})
         return {
-            prefix: rank_boxes(
-                images, every, ranking=self.ranking, label_matching=label_matching, together=prefix == "ap"
-            )
-            for prefix, label_matching in self.average_precisions
+            kind: rank_boxes(images, all_thresholds, ranking=self.ranking, label_matching=rule, together=kind == "ap")
+            for kind, rule in self.average_precisions
         }
 
     def jackknifed(
@@ -1164,19 +1132,18 @@ class RankingMetrics(NamedTuple):
             >>> metrics.jackknifed(metrics.rank([image]))["ap_50"].value
             0.5
         """
-        parts: dict[str, Any] = {"groups": groups, "seed": seed}
-        found = {
-            key: jackknifed_mean_average_precision(ranked[kind], several, interpolation=interpolation, **parts)
-            for key, (kind, several) in self.keys.items()
+        options: dict[str, Any] = {"groups": groups, "seed": seed}
+        metrics = {
+            key: jackknifed_mean_average_precision(ranked[kind], thresholds, interpolation=interpolation, **options)
+            for key, (kind, thresholds) in self.keys.items()
         }
         if self.ranking == "score":
-            sensitivities = sensitivity_at_false_positives(ranked["ap"], **parts)
-            found["froc"] = sensitivities.mean
+            sensitivities = sensitivity_at_false_positives(ranked["ap"], **options)
+            metrics["froc"] = sensitivities.mean
             # FROC_RATES begins with those that are shown.
-            found |= {
-                f"sensitivity_{rate:g}": one for rate, one in zip(_SHOWN_RATES, sensitivities.at_rates, strict=False)
-            }
-        return found
+            for rate, sensitivity in zip(_SHOWN_RATES, sensitivities.at_rates, strict=False):
+                metrics[f"sensitivity_{rate:g}"] = sensitivity
+        return metrics
 
 
 def can_compare_labels(images: Sequence[Prediction]) -> bool:

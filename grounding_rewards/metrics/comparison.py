@@ -118,69 +118,79 @@ def swap_p_values(a: Sequence[Array], b: Sequence[Array], *, resamples: int, see
         >>> swap_p_values(a, b, resamples=100) == [2 / 2**6]
         True
     """
-    metrics = [_Metric(one, other) for one, other in zip(a, b, strict=True)]
+    metrics = [_MetricPair(sums_a, sums_b) for sums_a, sums_b in zip(a, b, strict=True)]
     p_values = [math.nan] * len(metrics)
-    # The runs as they are count as one more draw.
-    drawn: dict[int, int] = {}
+    # By metric the draws that reach the observed difference; the runs as they are count as one more draw.
+    reached: dict[int, int] = {}
     for k, metric in enumerate(metrics):
-        if not len(metric.units) or math.isnan(metric.observed):
+        n = len(metric.units)
+        if not n or math.isnan(metric.observed):
             continue
-        if 2 ** len(metric.units) <= resamples:
-            n = len(metric.units)
-            every = ((np.arange(2**n)[:, None] >> np.arange(n)) & 1).astype(np.float64)
-            p_values[k] = metric.reached(every @ metric.changes[metric.units]) / 2**n
+        if 2**n <= resamples:
+            all_swaps = ((np.arange(2**n)[:, None] >> np.arange(n)) & 1).astype(np.float64)
+            p_values[k] = metric.count_reached(all_swaps @ metric.changes[metric.units]) / 2**n
         else:
-            drawn[k] = 1
-    if drawn:
+            reached[k] = 1
+    if reached:
         # One product for all metrics: to pick each one's units would take longer than to add their zeros.
-        changes = np.hstack([metrics[k].changes for k in drawn])
+        changes = np.hstack([metrics[k].changes for k in reached])
         for swaps in _random_swaps(len(a[0]), resamples, seed):
-            for k, changed in zip(drawn, np.split(swaps.astype(np.float64) @ changes, len(drawn), axis=1), strict=True):
-                drawn[k] += metrics[k].reached(changed)
-    for k, reached in drawn.items():
-        p_values[k] = reached / (resamples + 1)
+            changed = np.split(swaps.astype(np.float64) @ changes, len(reached), axis=1)
+            for k, metric_changed in zip(reached, changed, strict=True):
+                reached[k] += metrics[k].count_reached(metric_changed)
+    for k, count in reached.items():
+        p_values[k] = count / (resamples + 1)
     return p_values
 
 
-class _Metric:
-    """One metric of both runs."""
+class _MetricPair:
+    """One metric of both runs, as sums over units that change with a swap of the runs."""
 
     def __init__(self, a: Array, b: Array) -> None:
-        own, other = _sums_and_products(a, b), _sums_and_products(b, a)
-        # On the others the runs change nothing by changing places.
+        sums_a, sums_b = _sums_and_products(a, b), _sums_and_products(b, a)
+        # Units with equal values do not affect the permutation.
         self.units = np.flatnonzero((a != b).any(axis=1))
-        self.changes = other - own
-        self.first, self.both = own.sum(axis=0), (own + other).sum(axis=0)
+        self.changes = sums_b - sums_a
+        self.first, self.both = sums_a.sum(axis=0), (sums_a + sums_b).sum(axis=0)
         self.shared = (a * b).sum(axis=0)
         self.observed = float(self._statistic(self.first[None])[0])
 
-    def reached(self, changed: Array) -> int:
+    def count_reached(self, changed: Array) -> int:
         """On how many draws the difference is at least as large as it is; ``(draws, 6)`` is what they change."""
-        drawn = self._statistic(self.first + changed)
+        statistics = self._statistic(self.first + changed)
         # A draw on which there is nothing to measure is no sign that there is more than chance.
-        return int((~(drawn < self.observed * (1 - _SWAP_ROUNDING))).sum())
+        return int((~(statistics < self.observed * (1 - _SWAP_ROUNDING))).sum())
 
     def _statistic(self, first: Array) -> Array:
-        """The difference in standard errors, without its sign, for rows of the sums of the run that comes first."""
-        second = self.both - first
-        (n_1, d_1, nn_1, nd_1, dd_1, n_1_d_2), (n_2, d_2, nn_2, nd_2, dd_2, n_2_d_1) = first.T, second.T
-        nn, dd = self.shared
+        """|r_B - r_A| in standard errors, for rows of the sums of the run that comes first.
+
+        With r = N / D and sums over units, the delta method for a ratio gives
+
+            var(r_1) = Σ (n_1 - r_1 d_1)² / D_1², likewise var(r_2)
+            cov(r_1, r_2) = Σ (n_1 - r_1 d_1) (n_2 - r_2 d_2) / (D_1 D_2)
+            var(r_2 - r_1) = var(r_1) + var(r_2) - 2 cov(r_1, r_2)
+        """
+        n_1, d_1, nn_1, nd_1, dd_1, n_1_d_2 = first.T
+        n_2, d_2, nn_2, nd_2, dd_2, n_2_d_1 = (self.both - first).T
+        n_1_n_2, d_1_d_2 = self.shared
         r_1, r_2 = ratio_or_nan(n_1, d_1), ratio_or_nan(n_2, d_2)
-        apart = ratio_or_nan(nn_1 + r_1**2 * dd_1, d_1**2) + ratio_or_nan(nn_2 + r_2**2 * dd_2, d_2**2)
-        together = ratio_or_nan(nn - r_1 * n_2_d_1 - r_2 * n_1_d_2 + r_1 * r_2 * dd, d_1 * d_2)
-        variance = apart - 2 * (ratio_or_nan(r_1 * nd_1, d_1**2) + ratio_or_nan(r_2 * nd_2, d_2**2) + together)
+        # The variances without their mixed terms, which may cancel but for rounding.
+        squares = ratio_or_nan(nn_1 + r_1**2 * dd_1, d_1**2) + ratio_or_nan(nn_2 + r_2**2 * dd_2, d_2**2)
+        mixed = ratio_or_nan(r_1 * nd_1, d_1**2) + ratio_or_nan(r_2 * nd_2, d_2**2)
+        covariance = ratio_or_nan(n_1_n_2 - r_1 * n_2_d_1 - r_2 * n_1_d_2 + r_1 * r_2 * d_1_d_2, d_1 * d_2)
+        variance = squares - 2 * (mixed + covariance)
         difference = np.abs(r_2 - r_1)
         difference[difference < _SWAP_ROUNDING] = 0.0
         # Where all units differ alike, the variance is 0 but for rounding.
-        variance = np.where(variance < _SWAP_ROUNDING * apart, 0.0, variance)
+        variance = np.where(variance < _SWAP_ROUNDING * squares, 0.0, variance)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(difference == 0, 0.0, difference / np.sqrt(variance))
 
 
-def _sums_and_products(own: Array, other: Array) -> Array:
+def _sums_and_products(sums: Array, partner_sums: Array) -> Array:
     """Of each unit n, d, n², n·d, d², and n times the other run's d, ``(units, 6)``."""
-    n, d = own.T
-    return np.stack([n, d, n * n, n * d, d * d, n * other[:, 1]], axis=1)
+    n, d = sums.T
+    return np.stack([n, d, n * n, n * d, d * d, n * partner_sums[:, 1]], axis=1)
 
 
 def _random_swaps(n: int, draws: int, seed: int) -> Iterator[NDArray[np.int8]]:
@@ -346,7 +356,7 @@ class RunDifference:
     def summary(self) -> str:
         """The metrics that lead, each with its change or that none is shown, and which others are better."""
         sentences = [_sentence(key, self.metrics[key], self.units) for key in self.leading]
-        gains = [_named(change) for _, change in self._others() if change.direction > 0]
+        gains = [_format_change(self.metrics[key]) for key in self._following if self.metrics[key].direction > 0]
         if gains:
             also = any(self.metrics[key].direction > 0 for key in self.leading)
             sentences.append(f"{'Also better' if also else 'Better'}: {'; '.join(gains)}.")
@@ -363,23 +373,24 @@ class RunDifference:
     @property
     def worse(self) -> list[str]:
         """What became worse beside the metrics that lead, with one number each."""
-        changes = [(change, "") for _, change in self._others()]
-        groups = (*self.labels, *self.sizes)
-        changes += [(change, f" on {group.name}") for group in groups for change in group.changes.values()]
-        return [_named(change, where) for change, where in changes if change.direction < 0]
+        changes = [(self.metrics[key], "") for key in self._following]
+        for group in (*self.labels, *self.sizes):
+            changes += [(change, f" on {group.name}") for change in group.changes.values()]
+        return [_format_change(change, scope) for change, scope in changes if change.direction < 0]
 
-    def _others(self) -> list[tuple[str, Change]]:
-        """The metrics that are shown and do not lead."""
-        return [(key, self.metrics[key]) for key in self.core if key not in self.leading]
+    @property
+    def _following(self) -> list[str]:
+        """Keys of the metrics that are shown and do not lead."""
+        return [key for key in self.core if key not in self.leading]
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as plain values; None where there is nothing to measure."""
 
-        def plain(changes: Mapping[str, Change]) -> dict[str, Any]:
+        def to_dicts(changes: Mapping[str, Change]) -> dict[str, Any]:
             return {key: change.to_dict() for key, change in changes.items()}
 
         def by_name(groups: Sequence[GroupChanges]) -> dict[str, Any]:
-            return {group.name: {"boxes": group.boxes, **plain(group.changes)} for group in groups}
+            return {group.name: {"boxes": group.boxes, **to_dicts(group.changes)} for group in groups}
 
         return {
             "verdict": self.verdict,
@@ -387,7 +398,7 @@ class RunDifference:
             "units": {"name": self.units, "count": self.n},
             "main": self.main,
             "core": list(self.core),
-            "metrics": plain(self.metrics),
+            "metrics": to_dicts(self.metrics),
             "labels": by_name(self.labels),
             "sizes": by_name(self.sizes),
             "resamples": self.resamples,
@@ -402,13 +413,13 @@ class RunDifference:
         rows = [
             {
                 "metric": key,
-                "a": one.a.value,
-                "b": one.b.value,
-                **one.difference._asdict(),
-                "p": one.p,
-                "holm": one.holm,
+                "a": change.a.value,
+                "b": change.b.value,
+                **change.difference._asdict(),
+                "p": change.p,
+                "holm": change.holm,
             }
-            for key, one in self.metrics.items()
+            for key, change in self.metrics.items()
         ]
         return pandas.DataFrame(rows)
 
@@ -453,60 +464,65 @@ def compare_runs(
         raise ValueError(f"Expected at least 1 for `resamples`, got {resamples}. {DRAWS} is usual.")
     if seed < 0:
         raise ValueError(f"Expected a whole number from 0 up for `seed`, got {seed}. 0 is usual.")
-    own_a, own_b = _by_id(a, "A"), _by_id(b, "B")
-    pairs = [(image, own_b[name]) for name, image in own_a.items() if name in own_b]
-    _check_references(pairs, len(own_a), len(own_b))
+    images_a, images_b = _by_id(a, "A"), _by_id(b, "B")
+    pairs = [(image, images_b[name]) for name, image in images_a.items() if name in images_b]
+    _check_references(pairs, len(images_a), len(images_b))
     runs = [MatchedImages([pair[k] for pair in pairs], label_matching) for k in (0, 1)]
-    first, second = (run.images for run in runs)
     shared = {key: metric for key, metric in runs[0].metrics.items() if key in runs[1].metrics}
     metrics = shared | IMAGE_DEPENDENCE
-    if main not in metrics:
-        near = difflib.get_close_matches(main, metrics, 1)
-        guess = f"Did you mean {near[0]}? " if near else ""
-        raise ValueError(
-            f"Expected a metric of both runs for `main`, got {main!r}. {guess}They have: {', '.join(metrics)}."
-        )
-    patients = patients_of([other if one.patient is None else one for one, other in pairs])
+    _check_main(main, metrics)
+    patients = patients_of([image_b if image_a.patient is None else image_a for image_a, image_b in pairs])
     units: Any = group_numbers(patients, len(pairs))
-    drawn = {"resamples": resamples, "seed": seed}
+    draws = {"resamples": resamples, "seed": seed}
 
     def by_group(groups: BoxGroups) -> tuple[GroupChanges, ...]:
         of_groups = {(name, key): metrics[key] for name in groups for key in _OF_GROUPS}
-        found = _with_holm(_changes(of_groups, [reference_sums(run, groups) for run in runs], units, **drawn))
+        changes = _with_holm(_changes(of_groups, [reference_sums(run, groups) for run in runs], units, **draws))
         return tuple(
-            GroupChanges(name or UNNAMED, int(members.sum()), {key: found[name, key] for key in _OF_GROUPS})
+            GroupChanges(name or UNNAMED, int(members.sum()), {key: changes[name, key] for key in _OF_GROUPS})
             for name, members in groups.items()
         )
 
     dependences = [dependence_sums(run.images, label_matching=label_matching) for run in runs]
-    # In the test answers change places.
-    of_answers = [{"image_dependence": found.by_answer} for found in dependences]
-    sums = [run.sums(shared) | of_answer for run, of_answer in zip(runs, of_answers, strict=True)]
+    # In the test answers change places between the runs.
+    sums = [
+        run.sums(shared) | {"image_dependence": dependence.by_answer}
+        for run, dependence in zip(runs, dependences, strict=True)
+    ]
     changes: dict[str, Change] = {
-        **_changes(metrics, sums, units, **drawn),
-        **_ranked_changes(first, second, label_matching, units, **drawn),
+        **_changes(metrics, sums, units, **draws),
+        **_ranked_changes(runs[0].images, runs[1].images, label_matching, units, **draws),
     }
-    before, after = (jackknifed_ratio(sum_by_group(found.by_image, units), SIGNED) for found in dependences)
+    before, after = (jackknifed_ratio(sum_by_group(sums.by_image, units), SIGNED) for sums in dependences)
     changes["image_dependence"] = changes["image_dependence"]._replace(
         a=before.estimate, b=after.estimate, difference=jackknifed_difference(before, after).estimate
     )
     core_changes = {key: changes[key] for key in dict.fromkeys((*core, main)) if key in changes}
-    others = {key: change for key, change in changes.items() if key not in core_changes}
+    further_changes = {key: change for key, change in changes.items() if key not in core_changes}
     return RunDifference(
         images=len(pairs),
-        only_a=len(own_a) - len(pairs),
-        only_b=len(own_b) - len(pairs),
+        only_a=len(images_a) - len(pairs),
+        only_b=len(images_b) - len(pairs),
         units="images" if patients is None else "patients",
         n=int(units.max()) + 1,
         main=main,
         core=tuple(core_changes),
-        metrics={**changes, **_with_holm(core_changes), **_with_holm(others)},
-        labels=by_group(label_groups(first, "synonyms" if label_matching == "synonyms" else "exact")),
-        sizes=by_group(_size_groups(first)),
+        metrics={**changes, **_with_holm(core_changes), **_with_holm(further_changes)},
+        labels=by_group(label_groups(runs[0].images, "synonyms" if label_matching == "synonyms" else "exact")),
+        sizes=by_group(_size_groups(runs[0].images)),
         resamples=resamples,
         seed=seed,
         label_matching=label_matching,
     )
+
+
+def _check_main(main: str, metrics: Mapping[str, Metric]) -> None:
+    if main not in metrics:
+        matches = difflib.get_close_matches(main, metrics, 1)
+        guess = f"Did you mean {matches[0]}? " if matches else ""
+        raise ValueError(
+            f"Expected a metric of both runs for `main`, got {main!r}. {guess}They have: {', '.join(metrics)}."
+        )
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -532,39 +548,40 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _changes(
-    metrics: Mapping[Any, Metric], runs: Sequence[Mapping[Any, Array]], units: Sequence[Any], **drawn: int
+    metrics: Mapping[Any, Metric], runs: Sequence[Mapping[Any, Array]], units: Sequence[Any], **draws: int
 ) -> dict[Any, Change]:
     """The changes of metrics of which both runs have sums over images by the same keys; Holm's p still to come."""
-    one, other = ([sum_by_group(run[key], units) for key in metrics] for run in runs)
-    found: dict[Any, Change] = {}
-    for (key, metric), a, b, p in zip(metrics.items(), one, other, swap_p_values(one, other, **drawn), strict=True):
-        in_a, in_b = (jackknifed_ratio(sums, metric.bounds) for sums in (a, b))
+    sums_a, sums_b = ([sum_by_group(run[key], units) for key in metrics] for run in runs)
+    p_values = swap_p_values(sums_a, sums_b, **draws)
+    changes: dict[Any, Change] = {}
+    for (key, metric), a, b, p in zip(metrics.items(), sums_a, sums_b, p_values, strict=True):
         by_unit = ratios(b) - ratios(a)
         up, down = int((by_unit > _ROUNDING).sum()), int((by_unit < -_ROUNDING).sum())
         tied = int((~np.isnan(by_unit)).sum()) - up - down
-        sides = Units(*((down, up) if metric.lower_is_better else (up, down)), tied)
-        change = _change(metric, in_a, in_b, sides, p)
+        better, worse = (down, up) if metric.lower_is_better else (up, down)
+        jackknifed_a, jackknifed_b = jackknifed_ratio(a, metric.bounds), jackknifed_ratio(b, metric.bounds)
+        change = _change(metric, jackknifed_a, jackknifed_b, Units(better, worse, tied), p)
         if metric.is_share:
             change = change._replace(a=share_estimate(a), b=share_estimate(b))
             if np.array_equal(a, b):
-                # What differs on no unit differs on this share of others at most.
-                most = share_estimate(np.column_stack([np.zeros(len(a)), a[:, 1]])).high
-                change = change._replace(difference=Estimate(change.difference.value, -most, most))
-        found[key] = change
-    return found
+                # If no unit differs, the exact interval of 0 of n units bounds the difference.
+                reach = share_estimate(np.column_stack([np.zeros(len(a)), a[:, 1]])).high
+                change = change._replace(difference=Estimate(change.difference.value, -reach, reach))
+        changes[key] = change
+    return changes
 
 
 def _ranked_changes(
-    a: Sequence[Prediction], b: Sequence[Prediction], label_matching: str, groups: Sequence[Any], **drawn: int
+    a: Sequence[Prediction], b: Sequence[Prediction], label_matching: str, groups: Sequence[Any], **draws: int
 ) -> dict[str, Change]:
     """Average precision and sensitivities, which a single image does not have; Holm's p still to come."""
     by_rank = RankingMetrics.of([*a, *b], label_matching)
-    in_a, in_b = (by_rank.jackknifed(by_rank.rank(images), groups=groups, seed=drawn["seed"]) for images in (a, b))
+    run_a, run_b = (by_rank.jackknifed(by_rank.rank(images), groups=groups, seed=draws["seed"]) for images in (a, b))
     metrics = by_rank.metrics()
-    one, other = ([run[key].as_mean for key in metrics] for run in (in_a, in_b))
+    p_values = swap_p_values([run_a[key].as_mean for key in metrics], [run_b[key].as_mean for key in metrics], **draws)
     return {
-        key: _change(metric, in_a[key], in_b[key], Units(0, 0, 0), p)
-        for (key, metric), p in zip(metrics.items(), swap_p_values(one, other, **drawn), strict=True)
+        key: _change(metric, run_a[key], run_b[key], Units(0, 0, 0), p)
+        for (key, metric), p in zip(metrics.items(), p_values, strict=True)
     }
 
 
@@ -589,9 +606,9 @@ def _size_groups(images: Sequence[Prediction]) -> BoxGroups:
 def _by_id(images: Sequence[Prediction], run: str) -> dict[str, Prediction]:
     by_id = {image.id: image for image in images}
     if len(by_id) < len(images):
-        twice = next(name for name, count in Counter(image.id for image in images).most_common(1))
+        name = Counter(image.id for image in images).most_common(1)[0][0]
         raise ValueError(
-            f"Expected one image per id in run {run}, got {len(images) - len(by_id)} too many, {twice!r} among them. "
+            f"Expected one image per id in run {run}, got {len(images) - len(by_id)} too many, {name!r} among them. "
             "Evaluate on a dataset whose ids differ."
         )
     return by_id
@@ -603,28 +620,29 @@ def _check_references(pairs: Sequence[tuple[Prediction, Prediction]], in_a: int,
             f"Expected images that both runs have, got none: {in_a} in A and {in_b} in B, and no id in common. "
             "Compare runs on the same dataset and split."
         )
-    other = [(a.id, what) for a, b in pairs if (what := _reference_that_differs(a, b))]
-    if other:
-        name, what = other[0]
+    differences = [(a.id, facts) for a, b in pairs if (facts := _different_facts(a, b))]
+    if differences:
+        name, facts = differences[0]
         raise ValueError(
-            f"Expected the same references in both runs, got others on {len(other)} of {len(pairs)} images: {what} of "
-            f"{name!r} differ. Evaluate both runs on the same dataset."
+            f"Expected the same references in both runs, got others on {len(differences)} of {len(pairs)} images: "
+            f"{facts} of {name!r} differ. Evaluate both runs on the same dataset."
         )
 
 
-def _reference_that_differs(a: Prediction, b: Prediction) -> str:
-    one, other = (
-        {
-            # Lists of a few numbers are compared faster than arrays of them.
-            "the reference boxes": image.gt.tolist(),
-            "the labels": image.gt_labels,
-            "the ignored regions": image.ignore.tolist(),
-            "width and height": (image.width, image.height),
-            "the patients": None if None in (a.patient, b.patient) else image.patient,
-        }
-        for image in (a, b)
-    )
-    return next((what for what in one if one[what] != other[what]), "")
+def _different_facts(a: Prediction, b: Prediction) -> str:
+    """The first fact of the image that differs between the runs; empty if none does."""
+    # Lists of a few numbers are compared faster than arrays of them.
+    if a.gt.tolist() != b.gt.tolist():
+        return "the reference boxes"
+    if a.gt_labels != b.gt_labels:
+        return "the labels"
+    if a.ignore.tolist() != b.ignore.tolist():
+        return "the ignored regions"
+    if (a.width, a.height) != (b.width, b.height):
+        return "width and height"
+    if None not in (a.patient, b.patient) and a.patient != b.patient:
+        return "the patients"
+    return ""
 
 
 def _sentence(key: str, change: Change, units: str) -> str:
@@ -644,9 +662,9 @@ def _sentence(key: str, change: Change, units: str) -> str:
     return f"{opening}: {values} ({interval}){counts}."
 
 
-def _named(change: Change, where: str = "") -> str:
+def _format_change(change: Change, scope: str = "") -> str:
     """A change that is shown, with one number."""
-    return f"{_short_heading(change)}{where} {change.difference.value:+.{_digits(change)}f}"
+    return f"{_short_heading(change)}{scope} {change.difference.value:+.{_digits(change)}f}"
 
 
 def _short_heading(change: Change) -> str:

@@ -53,7 +53,7 @@ and §13; Fay and Feuer, Confidence Intervals for Directly Standardized Rates, S
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -428,6 +428,33 @@ class Parts(NamedTuple):
         rng = np.random.default_rng(seed)
         first = np.array([rng.permutation(self.parts) < self.parts // 2 for _ in range(_SPLITS)])
         return np.concatenate([first, ~first]).astype(np.float64)
+
+
+def jackknife(metric: Callable[[Array], Array], parts: Parts, *, hull_seed: int | None = None) -> list[Jackknifed]:
+    """Metrics in [0, 1] of all images and without each part of them.
+
+    Args:
+        metric: takes weights of the parts ``(rows, parts)`` to values ``(rows, metrics)``.
+        parts: of the images.
+        hull_seed: of the halves from which the bias of a monotone hull is read; None for a metric without one.
+
+    Example:
+        >>> hits = np.array([1.0, 0.0, 1.0])
+        >>> recall = lambda weights: (weights @ hits / weights.sum(axis=1))[:, None]
+        >>> jackknife(recall, Parts.of(None, 3, seed=0))[0].left_out
+        array([0.5, 1. , 0.5])
+    """
+    weights = [np.ones((1, parts.parts)), parts.without_each]
+    if hull_seed is not None:
+        weights.append(parts.halves(hull_seed))
+    jackknifed = []
+    for values in metric(np.concatenate(weights)).T:
+        value, left_out, halves = float(values[0]), values[1 : parts.parts + 1], values[parts.parts + 1 :]
+        halves = halves[~np.isnan(halves)]
+        # Too high by c m^-2/3, and on a half by 2^2/3 times that.
+        bias = (float(halves.mean()) - value) / (2 ** (2 / 3) - 1) if len(halves) else 0.0
+        jackknifed.append(Jackknifed(value, left_out, parts.units, bias))
+    return jackknifed
 
 
 def ratio_estimates(
