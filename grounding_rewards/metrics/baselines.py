@@ -73,8 +73,8 @@ def baseline_systems(
     """
     images = PredictionBatch(reference_images(rows))
     # With the names that rows without labels are given.
-    named = [{**row, "labels": image.gt_labels} for row, image in zip(rows, images, strict=True)]
-    constant = _constant_answers(images, named, None if training is None else list(training))
+    labelled_rows = [{**row, "labels": image.gt_labels} for row, image in zip(rows, images, strict=True)]
+    constant = _constant_answers(images, labelled_rows, None if training is None else list(training))
     labels = Counter(chain.from_iterable(image.gt_labels for image in images)).most_common(1)
     label = labels[0][0] if labels else UNNAMED
     answers: dict[str, list[BoxAnswer]] = {REFERENCE: [(image.gt, list(image.gt_labels)) for image in images]}
@@ -83,23 +83,23 @@ def baseline_systems(
     answers[NOTHING_FOUND] = [(np.zeros((0, 4)), [])] * len(images)
     answers[WHOLE_IMAGE] = [(np.array([[0.0, 0.0, image.width, image.height]]), [label]) for image in images]
     rewards = {**{name: get_reward(name) for name in SIDE_BY_SIDE}, reward.name: reward}
-    return {name: _with_boxes(images, given, rewards, reward.name) for name, given in answers.items()}
+    return {name: _with_boxes(images, boxes, rewards, reward.name) for name, boxes in answers.items()}
 
 
 def _with_boxes(
     images: PredictionBatch, answers: Sequence[BoxAnswer], rewards: Mapping[str, GroundingReward], main: str
 ) -> list[Prediction]:
     boxes, labels = [boxes for boxes, _ in answers], [labels for _, labels in answers]
-    pred, written = BoxBatch.of(boxes, "pred"), list(chain.from_iterable(labels))
+    pred, pred_labels = BoxBatch.of(boxes, "pred"), list(chain.from_iterable(labels))
     scores = {}
     for name, reward in rewards.items():
         if not reward.judges_boxes:
             # A control that scores texts has no number for boxes.
             scores[name] = [math.nan] * len(images)
             continue
-        codes = reward.box_reward.label_codes(written, images.gt_labels) if reward.compares_labels else None
-        found = score_boxes(reward.box_reward, pred, images.gt, ignore=images.ignore, labels=codes)
-        scores[name] = found.reward.tolist()
+        codes = reward.box_reward.label_codes(pred_labels, images.gt_labels) if reward.compares_labels else None
+        batch = score_boxes(reward.box_reward, pred, images.gt, ignore=images.ignore, labels=codes)
+        scores[name] = batch.reward.tolist()
     return [
         replace(
             image,
@@ -136,24 +136,23 @@ def constant_boxes(rows: Iterable[Mapping[str, Any]]) -> dict[str, Array]:
     """
     boxes: list[Array] = []
     by_label: dict[str, list[Array]] = defaultdict(list)
-    carried: dict[str, int] = defaultdict(int)
+    images_with_label: Counter[str] = Counter()
     for row in rows:
         size = np.array([row["width"], row["height"]] * 2, dtype=np.float64)
         boxes.append(as_box_array(row["boxes"]) / size)
         for box, label in zip(boxes[-1], row["labels"], strict=True):
             by_label[label].append(box)
-        for label in set(row["labels"]):
-            carried[label] += 1
+        images_with_label.update(set(row["labels"]))
     if not by_label:
         return {}
     gt = BoxBatch.of(boxes, "boxes")
-    usual = max(by_label, key=lambda label: carried[label])
-    chosen = [label for label in by_label if 2 * carried[label] >= len(boxes)] or [usual]
-    medians = {label: np.median(own, axis=0) for label, own in by_label.items()}
+    main_label = max(by_label, key=lambda label: images_with_label[label])
+    frequent = [label for label in by_label if 2 * images_with_label[label] >= len(boxes)] or [main_label]
+    medians = {label: np.median(label_boxes, axis=0) for label, label_boxes in by_label.items()}
     median = np.median(gt.flat, axis=0)
-    candidates = [{label: medians[label] for label in chosen}, {usual: median}]
+    candidates = [{label: medians[label] for label in frequent}, {main_label: median}]
     if len(gt.flat) >= _FEWEST_FITTED:
-        candidates.append({usual: _fitted_box(gt, [median, *medians.values()])})
+        candidates.append({main_label: _fitted_box(gt, [median, *medians.values()])})
     return max(candidates, key=lambda boxes: _mean_iou_of(np.array(list(boxes.values())), gt))
 
 
@@ -170,13 +169,14 @@ def _fitted_box(gt: BoxBatch, medians: Sequence[Array]) -> Array:
     counts = gt.counts[gt.counts > 0][:_MOST_FITTED]
     boxes, starts = gt.flat[: counts.sum()], np.cumsum(counts) - counts
 
-    def matched_iou(tried: Array) -> Array:
-        return np.asarray(np.maximum.reduceat(pairwise_iou(tried, boxes), starts, axis=1).sum(axis=1))
+    def matched_iou(candidates: Array) -> Array:
+        return np.asarray(np.maximum.reduceat(pairwise_iou(candidates, boxes), starts, axis=1).sum(axis=1))
 
-    tried = np.vstack([*medians, boxes[:: max(1, len(boxes) // _STARTS)]])
+    candidates = np.vstack([*medians, boxes[:: max(1, len(boxes) // _STARTS)]])
+    best = candidates[np.argsort(-matched_iou(candidates))[:_CLIMBS]]
     # A box of the training images fits itself too well to be left: several are tried.
-    found = [_climb(start, matched_iou) for start in tried[np.argsort(-matched_iou(tried))[:_CLIMBS]]]
-    return max(found, key=lambda box: float(matched_iou(box[None])[0]))
+    fitted = [_climb(start, matched_iou) for start in best]
+    return max(fitted, key=lambda box: float(matched_iou(box[None])[0]))
 
 
 def _climb(box: Array, height: Callable[[Array], Array]) -> Array:
@@ -184,11 +184,11 @@ def _climb(box: Array, height: Callable[[Array], Array]) -> Array:
     value = float(height(box[None])[0])
     for step in _STEPS:
         while True:
-            tried = box + step * _MOVES
-            heights = height(tried)
+            moved_boxes = box + step * _MOVES
+            heights = height(moved_boxes)
             if heights.max() <= value + _ROUNDING:
                 break
-            box, value = tried[heights.argmax()], float(heights.max())
+            box, value = moved_boxes[heights.argmax()], float(heights.max())
     return box
 
 
@@ -197,9 +197,10 @@ def _constant_by_question(
 ) -> dict[tuple[str, ...] | None, dict[str, Array]]:
     """The constant boxes of the training images whose prompts name the same labels; under None those of all."""
     by_question: dict[tuple[str, ...] | None, list[Mapping[str, Any]]] = defaultdict(list)
-    for row, asked in zip(training, asked_labels(training, labels), strict=True):
-        by_question[asked].append(row)
-    return {None: constant_boxes(training), **{asked: constant_boxes(rows) for asked, rows in by_question.items()}}
+    for row, question in zip(training, asked_labels(training, labels), strict=True):
+        by_question[question].append(row)
+    by_labels = {question: constant_boxes(rows) for question, rows in by_question.items()}
+    return {None: constant_boxes(training), **by_labels}
 
 
 def _constant_answers(
@@ -211,10 +212,12 @@ def _constant_answers(
     folds = 1 if training is not None else min(_FOLDS, int(patient.max(initial=-1)) + 1)
     answers: list[BoxAnswer] = [(np.zeros((0, 4)), [])] * len(images)
     for fold in range(folds):
-        is_asked = patient % folds == fold
-        fitted = [row for row, held in zip(rows, is_asked, strict=True) if not held] if training is None else training
-        constant = _constant_by_question(fitted, labels)
-        for k in np.flatnonzero(is_asked).tolist():
+        in_fold = patient % folds == fold
+        fitting_rows = training
+        if fitting_rows is None:
+            fitting_rows = [row for row, is_left_out in zip(rows, in_fold, strict=True) if not is_left_out]
+        constant = _constant_by_question(fitting_rows, labels)
+        for k in np.flatnonzero(in_fold).tolist():
             boxes = constant.get(images[k].asked) or constant[None]
             answers[k] = constant_answer(boxes, width=images[k].width, height=images[k].height)
     return answers if any(labels for _, labels in answers) else []

@@ -89,42 +89,46 @@ def outcomes_of(matched: MatchedImages) -> list[BoxOutcomes]:
         >>> [outcomes.gt for outcomes in outcomes_of(MatchedImages([image, image]))]
         [('missed',), ('missed',)]
     """
-    compared = matched.label_matching != "ignore"
-    found = []
-    for image, right, counted in matched.by_image(IOU_THRESHOLD):
+    compares_labels = matched.label_matching != "ignore"
+    outcomes = []
+    for image, partners, counts in matched.by_image(IOU_THRESHOLD):
         iou = pairwise_iou(image.pred, image.gt)
-        mislabelled = _mislabelled(right, counted, iou) if compared else np.full(len(right), -1)
-        pred = np.where(
-            right >= 0, RIGHT, np.where(~counted, IGNORED, np.where(mislabelled >= 0, WRONG_LABEL, WRONG_PLACE))
-        )
+        mislabelled = _mislabelled(partners, counts, iou) if compares_labels else np.full(len(partners), -1)
+        pred = np.full(len(partners), WRONG_PLACE, dtype=object)
+        pred[mislabelled >= 0] = WRONG_LABEL
+        pred[~counts] = IGNORED
+        pred[partners >= 0] = RIGHT
         gt = np.full(len(image.gt), MISSED, dtype=object)
         gt[mislabelled[mislabelled >= 0]] = WRONG_LABEL
-        gt[right[right >= 0]] = FOUND
-        partners = np.maximum(right, mislabelled)
+        gt[partners[partners >= 0]] = FOUND
+        references = np.maximum(partners, mislabelled)
         pred_ious, gt_ious = iou.max(axis=1, initial=0.0), iou.max(axis=0, initial=0.0)
-        (paired,) = np.nonzero(partners >= 0)
-        pred_ious[paired] = gt_ious[partners[paired]] = iou[paired, partners[paired]]
+        (paired,) = np.nonzero(references >= 0)
+        pred_ious[paired] = gt_ious[references[paired]] = iou[paired, references[paired]]
         labels = tuple(None if place < 0 else image.gt_labels[place] for place in mislabelled.tolist())
-        renamed = tuple(None if compared else _renamed(image, i, place) for i, place in enumerate(right.tolist()))
-        found.append(BoxOutcomes(tuple(pred.tolist()), tuple(gt.tolist()), pred_ious, gt_ious, labels, renamed))
-    return found
+        renamed: tuple[str | None, ...] = (None,) * len(partners)
+        if not compares_labels:
+            renamed = tuple(_other_label(image, i, place) for i, place in enumerate(partners.tolist()))
+        outcomes.append(BoxOutcomes(tuple(pred), tuple(gt), pred_ious, gt_ious, labels, renamed))
+    return outcomes
 
 
-def _mislabelled(right: NDArray[np.int64], counted: NDArray[np.bool_], iou: Array) -> NDArray[np.int64]:
-    """Of what is left over, boxes that would be right if labels played no part: the reference box, or -1."""
-    left = ((right < 0) & counted)[:, None] & ~np.isin(np.arange(iou.shape[1]), right)
-    free = np.where(left, iou, 0.0)
-    if not (free >= IOU_THRESHOLD).any():
-        return np.full(len(right), -1)
-    return match_batch(free[None], IOU_THRESHOLD, matching="most_hits")[0]
+def _mislabelled(partners: NDArray[np.int64], counts: NDArray[np.bool_], iou: Array) -> NDArray[np.int64]:
+    """The reference box that each remaining box would match if labels played no part, or -1."""
+    is_free = ((partners < 0) & counts)[:, None] & ~np.isin(np.arange(iou.shape[1]), partners)
+    free_iou = np.where(is_free, iou, 0.0)
+    if not (free_iou >= IOU_THRESHOLD).any():
+        return np.full(len(partners), -1)
+    return match_batch(free_iou[None], IOU_THRESHOLD, matching="most_hits")[0]
 
 
-def _renamed(image: Prediction, i: int, place: int) -> str | None:
-    stated = image.pred_labels[i]
-    if place < 0 or not stated or image.gt_labels[place] == UNNAMED:
+def _other_label(image: Prediction, i: int, place: int) -> str | None:
+    """The label of the reference box in this place, if the predicted box has another one."""
+    label = image.pred_labels[i]
+    if place < 0 or not label or image.gt_labels[place] == UNNAMED:
         return None
-    name = image.gt_labels[place]
-    return name if label_name(stated, "exact") != label_name(name, "exact") else None
+    gt_label = image.gt_labels[place]
+    return gt_label if label_name(label, "exact") != label_name(gt_label, "exact") else None
 
 
 #: Boxes of an answer that are drawn.
@@ -172,12 +176,12 @@ def image_summary(image: Prediction, outcomes: BoxOutcomes) -> str:
         '1 of 1 found, 1 in the wrong place'
     """
     broken = len(image.broken)
-    said = ["unparseable"] if image.status == "unparseable" else []
+    parts = ["unparseable"] if image.status == "unparseable" else []
     if image.is_normal:
-        counted = len(image.pred) - outcomes.pred.count(IGNORED) + broken
-        return ", ".join([*said, "normal image", f"{counted} hallucinated" if counted else "no box"])
-    said.append(f"{outcomes.pred.count(RIGHT)} of {len(image.gt)} found")
-    for count, what in (
+        false_boxes = len(image.pred) - outcomes.pred.count(IGNORED) + broken
+        return ", ".join([*parts, "normal image", f"{false_boxes} hallucinated" if false_boxes else "no box"])
+    parts.append(f"{outcomes.pred.count(RIGHT)} of {len(image.gt)} found")
+    for count, fate in (
         (sum(name is not None for name in outcomes.renamed), "of them under another label"),
         (outcomes.pred.count(WRONG_LABEL), "under a wrong label"),
         (outcomes.pred.count(WRONG_PLACE), "in the wrong place"),
@@ -185,8 +189,8 @@ def image_summary(image: Prediction, outcomes: BoxOutcomes) -> str:
         (broken, "broken"),
     ):
         if count:
-            said.append(f"{count} {what}")
-    return ", ".join(said)
+            parts.append(f"{count} {fate}")
+    return ", ".join(parts)
 
 
 def drawn_answer(image: Prediction, outcomes: BoxOutcomes) -> list[tuple[Any, ...]]:
@@ -273,14 +277,14 @@ def confusion(matched: MatchedImages, *, synonyms: bool = False) -> Confusion:
     pairs: dict[tuple[str | None, str | None], list[int]] = defaultdict(list)
     cells: dict[tuple[str, str], list[int]] = defaultdict(list)
     ignoring = replace(matched, label_matching="ignore")
-    for number, (image, right, counted) in enumerate(ignoring.by_image(IOU_THRESHOLD)):
-        gt_labels = [_plain(label) for label in image.gt_labels]
-        for k in set(range(len(gt_labels))) - set(right.tolist()):
+    for number, (image, partners, countable) in enumerate(ignoring.by_image(IOU_THRESHOLD)):
+        gt_labels = [label_name(label, "exact") for label in image.gt_labels]
+        for k in set(range(len(gt_labels))) - set(partners.tolist()):
             cells[gt_labels[k], NOTHING].append(number)
-        for label, place, counts in zip(image.pred_labels, right.tolist(), counted, strict=True):
-            if counts:
+        for label, place, is_counted in zip(image.pred_labels, partners.tolist(), countable, strict=True):
+            if is_counted:
                 pairs[None if place < 0 else gt_labels[place], label].append(number)
-    references = Counter(_plain(label) for image in matched.images for label in image.gt_labels)
+    references = Counter(label_name(label, "exact") for image in matched.images for label in image.gt_labels)
     labels = tuple(name for name, _ in references.most_common())
     for (gt, pred), numbers in pairs.items():
         cells[NOTHING if gt is None else gt, _column(pred, gt, labels, synonyms)] += numbers
@@ -293,20 +297,16 @@ def confusion(matched: MatchedImages, *, synonyms: bool = False) -> Confusion:
 
 def _column(pred: str | None, gt: str | None, labels: Sequence[str], synonyms: bool) -> str:
     """The column of a predicted label; of several reference labels that agree with it, that of its partner, if any."""
-    text = _plain(pred)
+    text = label_name(pred, "exact")
     if not text:
         return NO_LABEL
-    if text in labels:
-        first = text
-    elif synonyms:
-        first = next((label for label in labels if are_synonyms(text, label)), ANOTHER_LABEL)
-    else:
+    if text not in labels and not synonyms:
         return ANOTHER_LABEL
-    return gt if synonyms and gt is not None and are_synonyms(text, gt) else first
-
-
-def _plain(label: str | None) -> str:
-    return label_name(label, "exact")
+    if synonyms and gt is not None and are_synonyms(text, gt):
+        return gt
+    if text in labels:
+        return text
+    return next((label for label in labels if are_synonyms(text, label)), ANOTHER_LABEL)
 
 
 _BINS = 10
@@ -353,18 +353,17 @@ def calibration(matched: MatchedImages) -> Calibration | None:
     """
     images = []
     for image in matched.images:
-        kept = np.flatnonzero((image.pred_scores >= 0) & (image.pred_scores <= 1))
-        labels = tuple(image.pred_labels[k] for k in kept)
-        scores = image.pred_scores[kept]
-        images.append(replace(image, pred=image.pred[kept], pred_labels=labels, pred_scores=scores, broken=()))
-    most = max((len(image.pred) for image in images), default=0)
+        places = np.flatnonzero((image.pred_scores >= 0) & (image.pred_scores <= 1))
+        labels, scores = tuple(image.pred_labels[k] for k in places), image.pred_scores[places]
+        images.append(replace(image, pred=image.pred[places], pred_labels=labels, pred_scores=scores, broken=()))
+    most_boxes = max((len(image.pred) for image in images), default=0)
     # As in average precision: of several boxes for one finding the surest is right.
     ranked = rank_boxes(
-        images, [IOU_THRESHOLD], label_matching=matched.label_matching, together=True, max_detections=most
+        images, [IOU_THRESHOLD], label_matching=matched.label_matching, together=True, max_detections=most_boxes
     )
     boxes = ranked.of_label(None)
-    counted = boxes.counts[0]
-    score, is_right = -boxes.key[counted], boxes.hit[0][counted]
+    is_counted = boxes.counts[0]
+    score, is_right = -boxes.key[is_counted], boxes.hit[0][is_counted]
     if not score.size:
         return None
     # A confidence of 1 belongs to the last bin.

@@ -84,8 +84,8 @@ class MatchedImages:
     label_matching: str = "ignore"
     label: str | None = None
     area: Area | None = None
-    # What is known of the images whatever the label and size, so that `replace` need not match anew.
-    _known: dict[Any, Any] = field(default_factory=dict, repr=False)
+    # Shared by `replace`: pairs do not depend on the label and size.
+    _outcomes_by_reward: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "images", PredictionBatch.of(self.images))
@@ -98,7 +98,7 @@ class MatchedImages:
     def counts(self, iou_threshold: float) -> BoxCounts:
         """Boxes of each image, where a pair is right from this IoU on, in (0, 1]."""
         outcomes = self._hits(iou_threshold)
-        pred, gt = self._chosen(outcomes)
+        pred, gt = self._counted(outcomes)
         return BoxCounts(*(mask.sum(axis=1).astype(np.float64) for mask in (pred, gt, pred & (outcomes.matched >= 0))))
 
     @cached_property
@@ -169,22 +169,22 @@ class MatchedImages:
         Labels play no part in finding these boxes: where they do, all that are right have the finding's label.
         """
         outcomes = replace(self, label_matching="ignore", label=None)._hits(0.5)
-        every = np.arange(len(self.images))
+        all_images = np.arange(len(self.images))
         rule = "synonyms" if self.label_matching == "synonyms" else "exact"
         codes = LabelCodes.of(self.batch.pred_labels, self.batch.gt_labels, rule)
-        image, i = np.nonzero(self._chosen(outcomes)[0] & (outcomes.matched >= 0))
-        pred = pad(codes.pred, self.batch.pred.counts, every)[image, i]
-        gt = pad(codes.gt, self.batch.gt.counts, every)[image, outcomes.matched[image, i]]
-        stated = ~np.isnan(pred) & ~np.isnan(gt)
-        agreed = stated & codes.agree(pred, gt)
-        right, of = (np.bincount(image[chosen], minlength=len(every)) for chosen in (agreed, stated))
-        return right, of
+        image, i = np.nonzero(self._counted(outcomes)[0] & (outcomes.matched >= 0))
+        pred = pad(codes.pred, self.batch.pred.counts, all_images)[image, i]
+        gt = pad(codes.gt, self.batch.gt.counts, all_images)[image, outcomes.matched[image, i]]
+        labelled = ~np.isnan(pred) & ~np.isnan(gt)
+        agreeing = labelled & codes.agree(pred, gt)
+        images = len(self.images)
+        return np.bincount(image[agreeing], minlength=images), np.bincount(image[labelled], minlength=images)
 
     def found(self, iou_threshold: float) -> tuple[Mask, Mask]:
         """Which reference boxes a box is right about, ``(images, boxes)``, and which there are."""
         outcomes = self._hits(iou_threshold)
-        found, there = self._by_reference(outcomes, np.ones_like(outcomes.iou))
-        return found > 0, there
+        hits, is_box = self._by_reference(outcomes, np.ones_like(outcomes.iou))
+        return hits > 0, is_box
 
     @cached_property
     def best_ious(self) -> tuple[Array, Mask]:
@@ -199,17 +199,17 @@ class MatchedImages:
     def _by_reference(self, outcomes: Outcomes, values: Array) -> tuple[Array, Mask]:
         """Values of predicted boxes at the reference boxes that they are matched with, 0 elsewhere; and which there
         are."""
-        _, there = self._chosen(outcomes)
-        found = np.zeros(there.shape)
+        _, is_box = self._counted(outcomes)
+        gt_values = np.zeros(is_box.shape)
         image, i = np.nonzero(outcomes.matched >= 0)
-        found[image, outcomes.matched[image, i]] = values[image, i]
-        return np.where(there, found, 0.0), there
+        gt_values[image, outcomes.matched[image, i]] = values[image, i]
+        return np.where(is_box, gt_values, 0.0), is_box
 
     @cached_property
     def panoptic_quality(self) -> Sums:
         """Of each image the IoUs of the pairs above a half added up, and TP + FP / 2 + FN / 2."""
         outcomes = self._hits(_ABOVE_HALF)
-        pred, gt = self._chosen(outcomes)
+        pred, gt = self._counted(outcomes)
         ious = np.where(pred & (outcomes.matched >= 0), outcomes.iou, 0.0).sum(axis=1)
         return ious, (pred.sum(axis=1) + gt.sum(axis=1)) / 2
 
@@ -219,11 +219,11 @@ class MatchedImages:
         Broken boxes, which the image does not have, are left out.
         """
         outcomes = self._hits(iou_threshold)
-        pred, _ = self._chosen(outcomes)
-        for image, matched, counted in zip(self.images, outcomes.matched, pred, strict=True):
+        pred, _ = self._counted(outcomes)
+        for image, matched, counts in zip(self.images, outcomes.matched, pred, strict=True):
             complete = np.array(with_broken([True] * len(image.pred), image.broken, lambda _: False), dtype=bool)
             n = len(complete)
-            yield image, matched[:n][complete], counted[:n][complete]
+            yield image, matched[:n][complete], counts[:n][complete]
 
     @cached_property
     def phrase_ious(self) -> tuple[Array, Array]:
@@ -231,14 +231,14 @@ class MatchedImages:
 
         0 without a box. Among equal confidences, and without confidences, it is the first box.
         """
-        ious, single = np.zeros(len(self.images)), self.batch.gt.counts == 1
-        asked = [k for k in np.flatnonzero(single).tolist() if len(self.images[k].pred)]
-        if asked:
-            images = [self.images[k] for k in asked]
+        ious, is_phrase = np.zeros(len(self.images)), self.batch.gt.counts == 1
+        rows = [k for k in np.flatnonzero(is_phrase).tolist() if len(self.images[k].pred)]
+        if rows:
+            images = [self.images[k] for k in rows]
             scores = [np.where(np.isnan(image.pred_scores), -np.inf, image.pred_scores) for image in images]
-            chosen = np.array([image.pred[one.argmax()] for image, one in zip(images, scores, strict=True)])
-            ious[asked] = pairwise_iou(chosen[:, None], np.array([image.gt for image in images]))[:, 0, 0]
-        return ious, single.astype(np.float64)
+            top_boxes = np.array([image.pred[values.argmax()] for image, values in zip(images, scores, strict=True)])
+            ious[rows] = pairwise_iou(top_boxes[:, None], np.array([image.gt for image in images]))[:, 0, 0]
+        return ious, is_phrase.astype(np.float64)
 
     @cached_property
     def is_read(self) -> Mask:
@@ -255,40 +255,44 @@ class MatchedImages:
 
     def _outcomes(self, iou_threshold: float, matching: str) -> Outcomes:
         reward = MeanIoUReward(iou_threshold=iou_threshold, matching=matching, label_matching=self.label_matching)
-        if reward not in self._known:
-            self._known[reward] = reward.score_flat(
+        if reward not in self._outcomes_by_reward:
+            self._outcomes_by_reward[reward] = reward.score_flat(
                 self.batch.pred,
                 self.batch.gt,
                 ignore=self.batch.ignore,
                 labels=reward.label_codes(self.batch.pred_labels, self.batch.gt_labels),
             )
-        return self._known[reward]
+        return self._outcomes_by_reward[reward]
 
-    def _chosen(self, outcomes: Outcomes) -> tuple[Mask, Mask]:
+    def _counted(self, outcomes: Outcomes) -> tuple[Mask, Mask]:
         """Which predicted boxes, (images, n), and which reference boxes, (images, m), count for the label and size."""
-        gt = _there(self.batch.gt)
-        pred = _there(self.batch.pred) & ~outcomes.ignored
+        gt = _is_box(self.batch.gt)
+        pred = _is_box(self.batch.pred) & ~outcomes.ignored
         matched = outcomes.matched
         if self.label is not None and outcomes.gt_labels is not None and outcomes.pred_labels is not None:
             name = label_name(self.label, self.label_matching)
             names = [label_name(text, self.label_matching) for text in outcomes.label_names]
-            codes = [code for code, other in enumerate(names) if other == name]
+            codes = [code for code, code_name in enumerate(names) if code_name == name]
             gt &= np.isin(outcomes.gt_labels, codes)
             pred &= np.isin(outcomes.pred_labels, codes)
         if self.area is not None:
-            own, of_gt = (self._held(self.area, boxes) for boxes in (self.batch.pred, self.batch.gt))
-            gt &= of_gt
+            pred_in_area, gt_in_area = (
+                self._in_area(self.area, self.batch.pred),
+                self._in_area(self.area, self.batch.gt),
+            )
+            gt &= gt_in_area
             # An index of -1 takes what is added at the end.
-            of_partner = np.take_along_axis(np.pad(of_gt, ((0, 0), (0, 1))), matched, axis=1)
-            pred &= np.where(matched >= 0, of_partner, own)
+            partner_in_area = np.take_along_axis(np.pad(gt_in_area, ((0, 0), (0, 1))), matched, axis=1)
+            pred &= np.where(matched >= 0, partner_in_area, pred_in_area)
         return pred, gt
 
-    def _held(self, area: Area, boxes: BoxBatch) -> Mask:
-        held = area.holds(box_area(boxes.flat), np.repeat(self.batch.sizes.prod(axis=1), boxes.counts))
-        return pad(held.astype(np.float64), boxes.counts, np.arange(len(boxes.counts))) == 1
+    def _in_area(self, area: Area, boxes: BoxBatch) -> Mask:
+        in_area = area.holds(box_area(boxes.flat), np.repeat(self.batch.sizes.prod(axis=1), boxes.counts))
+        return pad(in_area.astype(np.float64), boxes.counts, np.arange(len(boxes.counts))) == 1
 
 
-def _there(boxes: BoxBatch) -> Mask:
+def _is_box(boxes: BoxBatch) -> Mask:
+    """Which places of an array padded to the largest number of boxes hold one, ``(images, boxes)``."""
     return np.arange(int(boxes.counts.max(initial=0))) < boxes.counts[:, None]
 
 
@@ -326,7 +330,7 @@ DETECTION_METRICS: dict[str, Metric] = {
         "mean IoU",
         "predicted and reference boxes are paired one to one for the largest sum of IoUs; mean over reference boxes, "
         "0 for one without a partner",
-        lambda images: tuple(one.sum(axis=1) for one in images.best_ious),
+        lambda images: (images.best_ious[0].sum(axis=1), images.best_ious[1].sum(axis=1)),
     ),
     "f1_50": Metric(
         "F1 at IoU 0.5",
@@ -460,10 +464,10 @@ def label_groups(images: Sequence[Prediction], label_matching: str = "exact") ->
         >>> label_groups([Prediction("a", 9, 9, gt=[[0, 0, 4, 4], [5, 5, 9, 9]], gt_labels=["mass", "Mass"])])
         {'mass': array([ True,  True])}
     """
-    written = [label for image in images for label in image.gt_labels]
-    names = np.array([label_name(label, label_matching) for label in written], dtype=object)
+    labels = [label for image in images for label in image.gt_labels]
+    names = np.array([label_name(label, label_matching) for label in labels], dtype=object)
     spellings: dict[str, Counter[str]] = defaultdict(Counter)
-    for name, label in zip(names, written, strict=True):
+    for name, label in zip(names, labels, strict=True):
         spellings[name][label.strip()] += 1
     by_frequency = sorted(spellings, key=lambda name: -spellings[name].total())
     return {spellings[name].most_common(1)[0][0]: names == name for name in by_frequency}
@@ -485,22 +489,15 @@ def reference_sums(matched: MatchedImages, groups: BoxGroups) -> dict[tuple[str,
         array([[0.5, 1. ]])
     """
     images = len(matched.images)
-    number = np.repeat(np.arange(images), [len(image.gt) for image in matched.images])
-    earned = {
-        key: values[there]
-        for key, (values, there) in (
-            ("mean_iou", matched.best_ious),
-            ("recall_50", matched.found(0.5)),
-            ("recall_75", matched.found(0.75)),
-        )
-    }
-    return {
-        (name, key): np.stack(
-            [np.bincount(number[members], weights, images) for weights in (values[members], None)], axis=1
-        )
-        for name, members in groups.items()
-        for key, values in earned.items()
-    }
+    image = np.repeat(np.arange(images), [len(prediction.gt) for prediction in matched.images])
+    by_metric = {"mean_iou": matched.best_ious, "recall_50": matched.found(0.5), "recall_75": matched.found(0.75)}
+    sums = {}
+    for name, members in groups.items():
+        boxes = np.bincount(image[members], minlength=images)
+        for key, (values, is_box) in by_metric.items():
+            credit = np.bincount(image[members], values[is_box][members], images)
+            sums[name, key] = np.column_stack([credit, boxes]).astype(np.float64)
+    return sums
 
 
 #: Sources, and labels, that have metrics of their own in the log of a training: more would bury the rest.
@@ -538,8 +535,8 @@ class ImageGroups(NamedTuple):
             >>> ImageGroups((), ("mass", "nodule")).keys
             ('label/mass/reward', 'label/mass/recall', 'label/nodule/reward', 'label/nodule/recall')
         """
-        named = [("source", name) for name in self.sources] + [("label", name) for name in self.labels]
-        return tuple(f"{kind}/{name}/{metric}" for kind, name in named for metric in ("reward", "recall"))
+        groups = [f"source/{name}" for name in self.sources] + [f"label/{name}" for name in self.labels]
+        return tuple(f"{group}/{metric}" for group in groups for metric in ("reward", "recall"))
 
     def sums(self, images: Sequence[Prediction], rewards: ArrayLike) -> Array:
         """Sums and counts behind the metrics, which add up over processes: a metric is the one over the other.
@@ -561,21 +558,20 @@ class ImageGroups(NamedTuple):
             >>> ImageGroups((), ("mass", "nodule")).sums([image], [0.5]).tolist()
             [[0.5, 1.0], [1.0, 1.0], [0.5, 1.0], [0.0, 1.0]]
         """
-        earned = np.asarray(rewards, dtype=np.float64)
-        found, there = MatchedImages(images).found(0.5)
+        values = np.asarray(rewards, dtype=np.float64)
+        is_found, is_box = MatchedImages(images).found(0.5)
         groups: list[tuple[Mask, Mask]] = []
         for source in self.sources:
-            on = np.array([image.source == source for image in images], dtype=bool)
-            groups.append((on, there & on[:, None]))
+            in_group = np.array([image.source == source for image in images], dtype=bool)
+            groups.append((in_group, is_box & in_group[:, None]))
         for label in self.labels:
-            boxes = np.zeros_like(there)
-            boxes[there] = [name == label for image in images for name in image.gt_labels]
+            boxes = np.zeros_like(is_box)
+            boxes[is_box] = [name == label for image in images for name in image.gt_labels]
             groups.append((np.asarray(boxes.any(axis=1)), boxes))
-        sums = [
-            pair
-            for on, boxes in groups
-            for pair in ((earned[on].sum(), on.sum()), ((found & boxes).sum(), boxes.sum()))
-        ]
+        sums = []
+        for in_group, boxes in groups:
+            sums.append((values[in_group].sum(), in_group.sum()))
+            sums.append(((is_found & boxes).sum(), boxes.sum()))
         return np.array(sums, dtype=np.float64).reshape(-1, 2)
 
 

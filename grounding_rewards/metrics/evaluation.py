@@ -166,24 +166,26 @@ class Evaluation:
     images: Sequence[Prediction] = ()
 
     def __repr__(self) -> str:
-        name, own = next(iter(self.systems.items()))
-        values = [f"{self.metrics[key].heading} {format_estimate(own[key])}" for key in self._core[:3]]
+        name, metrics = next(iter(self.systems.items()))
+        values = [f"{self.metrics[key].heading} {format_estimate(metrics[key])}" for key in self._core[:3]]
         return "\n".join(filter(None, [f"{name}: {', '.join(values)}", self.looking]))
 
     def _repr_html_(self) -> str:
-        systems = {name: own for name, own in self.systems.items() if name not in (NOTHING_FOUND, WHOLE_IMAGE)}
+        systems = {name: table for name, table in self.systems.items() if name not in (NOTHING_FOUND, WHOLE_IMAGE)}
         rows = [
-            [self.metrics[key].heading, *(format_estimate(own[key]) for own in systems.values())] for key in self._core
+            [self.metrics[key].heading, *(format_estimate(table[key]) for table in systems.values())]
+            for key in self._core
         ]
         return html_table(["metric", *systems], rows)
 
     @property
     def _core(self) -> list[str]:
         """Keys of the core metrics that the first system has, the most quoted first."""
-        own = next(iter(self.systems.values()))
-        first = [key for key in _QUOTED if key in CORE_METRICS]
-        keys = dict.fromkeys([*first, *CORE_METRICS, *(key for key in own if key.startswith(_REWARD))])
-        return [key for key in keys if key in own and not math.isnan(own[key].value)]
+        metrics = next(iter(self.systems.values()))
+        quoted = [key for key in _QUOTED if key in CORE_METRICS]
+        rewards = [key for key in metrics if key.startswith(_REWARD)]
+        keys = dict.fromkeys([*quoted, *CORE_METRICS, *rewards])
+        return [key for key in keys if key in metrics and not math.isnan(metrics[key].value)]
 
     @property
     def headings(self) -> dict[str, str]:
@@ -204,37 +206,36 @@ class Evaluation:
         if self.dependence is None:
             return ""
         constant = self.constant.get("mean_iou", _NOTHING).value
-        said = f"{self.dependence.value:.2f} mean IoU; "
+        sentence = f"{self.dependence.value:.2f} mean IoU; "
         if not math.isnan(constant):
             above = self.above_constant.get("mean_iou", _NOTHING)
             if not above.low > 0:
-                said = f"{'Worse' if above.high < 0 else 'No better'} than a model that never looks: {said}"
-            said += f"the constant box, which never looks, reaches {constant:.2f}; "
+                verdict = "Worse" if above.high < 0 else "No better"
+                sentence = f"{verdict} than a model that never looks: {sentence}"
+            sentence += f"the constant box, which never looks, reaches {constant:.2f}; "
         if BLANK in self.systems:
-            said += f"on blank images the model reaches {self.systems[BLANK]['mean_iou'].value:.2f}; "
-        said += self.dependence.sentence
-        alike = self.dependence.distinct
-        return said + (
-            f". {alike} distinct answers to {self.dependence.images} images."
-            if alike > 1
-            else f". All {self.dependence.images} images have the same answer."
-        )
+            sentence += f"on blank images the model reaches {self.systems[BLANK]['mean_iou'].value:.2f}; "
+        sentence += self.dependence.sentence
+        images, answers = self.dependence.images, self.dependence.distinct
+        if answers > 1:
+            return f"{sentence}. {answers} distinct answers to {images} images."
+        return f"{sentence}. All {images} images have the same answer."
 
     def to_dict(self) -> dict[str, Any]:
         """The metrics as plain values; null where there is nothing to measure."""
 
-        def plain(metrics: Metrics) -> dict[str, Any]:
-            return {key: estimate_as_json(one) for key, one in metrics.items()}
+        def to_dicts(metrics: Metrics) -> dict[str, Any]:
+            return {key: estimate_as_json(estimate) for key, estimate in metrics.items()}
 
         def by_name(groups: Sequence[GroupMetrics]) -> dict[str, Any]:
-            return {group.name: {"boxes": group.boxes, **plain(group.metrics)} for group in groups}
+            return {group.name: {"boxes": group.boxes, **to_dicts(group.metrics)} for group in groups}
 
         return {
-            "systems": {name: plain(metrics) for name, metrics in self.systems.items()},
+            "systems": {name: to_dicts(metrics) for name, metrics in self.systems.items()},
             "per_label": by_name(self.per_label),
             "per_size": by_name(self.per_size),
             "per_source": by_name(self.per_source),
-            "above_constant": plain(self.above_constant),
+            "above_constant": to_dicts(self.above_constant),
             "image_dependence": None if self.dependence is None else self.dependence.to_dict(),
             "robustness": [_point_as_json(point) for point in self.robustness],
             "headings": self.headings,
@@ -248,9 +249,9 @@ class Evaluation:
         import pandas
 
         rows = [
-            {"system": name, "metric": key, **one._asdict()}
+            {"system": name, "metric": key, **estimate._asdict()}
             for name, metrics in self.systems.items()
-            for key, one in metrics.items()
+            for key, estimate in metrics.items()
         ]
         return pandas.DataFrame(rows)
 
@@ -297,8 +298,8 @@ def evaluate(
         >>> found.systems["model"]["mean_iou"].value, found.headings["ap_50"]
         (0.8, 'AP at IoU 0.5, boxes tied')
     """
-    answered = next(iter(systems.values()))
-    matched = MatchedImages(answered, measures.label_matching)
+    model = next(iter(systems))
+    matched = MatchedImages(systems[model], measures.label_matching)
     images = matched.images
     by_rank = RankingMetrics.of(images, measures.label_matching, measures.iou_thresholds)
     ranked = by_rank.rank(images, _CURVE_THRESHOLDS)
@@ -307,42 +308,29 @@ def evaluate(
     dependence = None
     if any(len(image.gt) for image in images):
         dependence = image_dependence(images, label_matching=measures.label_matching, seed=measures.seed)
-    tables, parts = {}, {}
+    tables, jackknifed = {}, {}
     for system, answers in systems.items():
         on_progress(f"measuring {system}")
-        own = matched if answers is answered else MatchedImages(answers, measures.label_matching)
-        boxes = ranked if answers is answered else by_rank.rank(own.images)
-        # Nobody asks how sure it is what these would earn on other patients.
-        certain = system in (NOTHING_FOUND, WHOLE_IMAGE)
-        mine = dependence if answers is answered else None
-        found = _estimates(own, measures, by_rank, boxes, np.zeros(len(answers), int) if certain else groups, mine)
-        if certain:
-            found = {key: Estimate(one.value, math.nan, math.nan) for key, one in found.items()}
-        tables[system] = found
-        if answers is answered or system in (CONSTANT, CONSTANT_OF_THESE):
-            parts[system] = _jackknifed(own, groups)
+        system_matched, system_ranked, system_dependence = matched, ranked, dependence
+        if system != model:
+            system_matched = MatchedImages(answers, measures.label_matching)
+            system_ranked, system_dependence = by_rank.rank(system_matched.images), None
+        if system in (NOTHING_FOUND, WHOLE_IMAGE):
+            # These baselines are deterministic: no interval.
+            one_group = np.zeros(len(answers), int)
+            table = _estimates(system_matched, measures, by_rank, system_ranked, one_group)
+            tables[system] = {key: Estimate(metric.value, math.nan, math.nan) for key, metric in table.items()}
+        else:
+            tables[system] = _estimates(system_matched, measures, by_rank, system_ranked, groups, system_dependence)
+        if system in (model, CONSTANT, CONSTANT_OF_THESE):
+            jackknifed[system] = _jackknifed(system_matched, groups)
     on_progress("measuring by label, size and source")
     if agreement is not None:
         # F1 of the readers with each other, where it was measured at IoU 0.5.
         f1 = agreement["overall"]["f1"].get("0.5")
         ends = () if f1 is None else [math.nan if value is None else value for value in f1]
         tables[READER_AGREEMENT] = {"f1_50": Estimate(*ends)} if ends else {}
-    known = {
-        **by_rank.metrics(),
-        **IMAGE_AUROC,
-        **DETECTION_METRICS,
-        **CLASS_MEAN_IOU,
-        **matched.metrics,
-        **IMAGE_DEPENDENCE,
-    }
-    if not can_compare_labels(images):
-        del known["label_accuracy"]
-    # Rewards come last, but for the one that the evaluation is about.
-    metrics = {
-        key: known[key]
-        for key in dict.fromkeys([_REWARD + measures.reward, *_QUOTED, *known])
-        if key in known and not all(math.isnan(table.get(key, _NOTHING).value) for table in tables.values())
-    }
+    metrics = _table_metrics(matched, measures, by_rank, tables)
     return Evaluation(
         systems={system: {key: table.get(key, _NOTHING) for key in metrics} for system, table in tables.items()},
         metrics=metrics,
@@ -353,15 +341,41 @@ def evaluate(
         froc_curves=_curves(ranked["ap"], froc_curve),
         calibration=calibration(matched),
         ious=matched.best_ious[0][matched.best_ious[1]],
-        confusion=confusion(matched, synonyms=measures.label_matching == "synonyms")
-        if can_compare_labels(images)
-        else None,
+        confusion=_confusion(matched, measures),
         robustness=tuple(robustness),
         dependence=dependence,
-        above_constant=_above_constant(*parts.values()) if len(parts) > 1 else {},
+        above_constant=_above_constant(*jackknifed.values()) if len(jackknifed) > 1 else {},
         facts={**(facts or {}), **_facts(images, measures)},
         command=command,
     )
+
+
+def _table_metrics(
+    matched: MatchedImages, measures: Measures, by_rank: RankingMetrics, tables: Mapping[str, Metrics]
+) -> dict[str, Metric]:
+    """The metrics that some system has, in the order of tables: the reward that the evaluation is about comes first."""
+    metrics = {
+        **by_rank.metrics(),
+        **IMAGE_AUROC,
+        **DETECTION_METRICS,
+        **CLASS_MEAN_IOU,
+        **matched.metrics,
+        **IMAGE_DEPENDENCE,
+    }
+    if not can_compare_labels(matched.images):
+        del metrics["label_accuracy"]
+    order = dict.fromkeys([_REWARD + measures.reward, *_QUOTED, *metrics])
+    return {
+        key: metrics[key]
+        for key in order
+        if key in metrics and not all(math.isnan(table.get(key, _NOTHING).value) for table in tables.values())
+    }
+
+
+def _confusion(matched: MatchedImages, measures: Measures) -> Confusion | None:
+    if not can_compare_labels(matched.images):
+        return None
+    return confusion(matched, synonyms=measures.label_matching == "synonyms")
 
 
 @dataclass(frozen=True)
@@ -391,7 +405,7 @@ class StoredEvaluation:
     def of_json(cls, content: Mapping[str, Any]) -> StoredEvaluation:
         """What :meth:`Evaluation.to_dict` wrote, read again; `facts` have to be there."""
         systems = {
-            str(name): {key: estimate_from_json(one) for key, one in metrics.items()}
+            str(name): {key: estimate_from_json(ends) for key, ends in metrics.items()}
             for name, metrics in content.get("systems", {}).items()
         }
         # The first metric of an evaluation is the reward that it is about.
@@ -466,13 +480,13 @@ def _estimates(
     if dependence is None:
         sums["image_dependence"] = dependence_sums(matched.images, label_matching=matched.label_matching).by_image
     bounds = BOUNDS | {key: metric.bounds for key, metric in IMAGE_DEPENDENCE.items()}
-    found = ratio_estimates(sums, shares=SHARES, bounds=bounds, groups=groups)
+    estimates = ratio_estimates(sums, shares=SHARES, bounds=bounds, groups=groups)
     of_ranking = by_rank.jackknifed(ranked, interpolation=measures.interpolation, groups=groups, seed=measures.seed)
-    found |= {key: one.estimate for key, one in of_ranking.items()}
+    estimates |= {key: metric.estimate for key, metric in of_ranking.items()}
     if dependence is not None:
-        found["image_dependence"] = dependence.dependence
-    found["auroc"] = image_auroc(matched.images, groups=groups, seed=measures.seed).estimate
-    return {**found, "class_mean_iou": class_mean_iou_estimate(matched.areas, groups=groups)}
+        estimates["image_dependence"] = dependence.dependence
+    estimates["auroc"] = image_auroc(matched.images, groups=groups, seed=measures.seed).estimate
+    return {**estimates, "class_mean_iou": class_mean_iou_estimate(matched.areas, groups=groups)}
 
 
 def _jackknifed(matched: MatchedImages, groups: Any) -> dict[str, Jackknifed]:
@@ -486,7 +500,8 @@ def _jackknifed(matched: MatchedImages, groups: Any) -> dict[str, Jackknifed]:
 
 
 def _above_constant(model: Mapping[str, Jackknifed], constant: Mapping[str, Jackknifed]) -> Metrics:
-    return {key: jackknifed_difference(constant[key], one).estimate for key, one in model.items() if key in constant}
+    shared = model.keys() & constant.keys()
+    return {key: jackknifed_difference(constant[key], model[key]).estimate for key in model if key in shared}
 
 
 def _patient_numbers(images: Sequence[Prediction]) -> Any:
@@ -506,17 +521,18 @@ def _by_label(
     if ranked is None:
         sums = reference_sums(matched, boxes)
     else:
-        every = replace(matched, label_matching=compared)
-        by_label = {name: replace(every, label=name).sums(_BY_BOX) for name in boxes}
-        sums = {(name, key): by_label[name][key] for name in boxes for key in _BY_BOX}
-    found: dict[str, Metrics] = defaultdict(dict)
+        matched = replace(matched, label_matching=compared)
+        sums = {}
+        for name in boxes:
+            sums |= {(name, key): values for key, values in replace(matched, label=name).sums(_BY_BOX).items()}
+    by_label: dict[str, Metrics] = defaultdict(dict)
     shares = [(name, key) for name, key in sums if key in SHARES]
     for (name, key), estimate in ratio_estimates(sums, shares=shares, groups=groups).items():
-        found[name][key] = estimate
+        by_label[name][key] = estimate
     for name, members in boxes.items():
         if ranked is not None:
-            found[name]["ap_50"] = _ap_50(ranked.only(name), measures, groups)
-        yield GroupMetrics(name or UNNAMED, int(members.sum()), found[name])
+            by_label[name]["ap_50"] = _ap_50(ranked.only(name), measures, groups)
+        yield GroupMetrics(name or UNNAMED, int(members.sum()), by_label[name])
 
 
 def _ap_50(ranked: RankedImages, measures: Measures, groups: Sequence[Any] | None) -> Estimate:
@@ -535,20 +551,21 @@ def _by_size(
         if boxes:
             # COCO's rule for sizes, as in every AP by area.
             ranked = rank_boxes(matched.images, (0.5,), ranking=ranking, label_matching=rule, together=True, area=area)
-            found = ratio_estimates(sums, shares=SHARES, groups=groups)
-            yield GroupMetrics(name, boxes, {**found, "ap_50": _ap_50(ranked, measures, groups)})
+            estimates = ratio_estimates(sums, shares=SHARES, groups=groups)
+            yield GroupMetrics(name, boxes, {**estimates, "ap_50": _ap_50(ranked, measures, groups)})
 
 
 def _by_source(images: Sequence[Prediction], measures: Measures, by_rank: RankingMetrics) -> Iterator[GroupMetrics]:
     """The metrics that are quoted, each over the images of one source; none where all are from one."""
     sources = sorted({image.source or _NO_SOURCE for image in images})
     for source in sources if len(sources) > 1 else ():
-        own = [image for image in images if (image.source or _NO_SOURCE) == source]
-        matched = MatchedImages(own, measures.label_matching)
-        found = _estimates(matched, measures, by_rank, by_rank.rank(matched.images), _patient_numbers(own))
-        keys = (_REWARD + measures.reward, *_QUOTED, *_BY_BOX)
-        metrics = {key: found[key] for key in dict.fromkeys(keys) if key in found}
-        yield GroupMetrics(source, sum(len(image.gt) for image in own), metrics)
+        members = [image for image in images if (image.source or _NO_SOURCE) == source]
+        matched = MatchedImages(members, measures.label_matching)
+        ranked = by_rank.rank(matched.images)
+        estimates = _estimates(matched, measures, by_rank, ranked, _patient_numbers(members))
+        keys = dict.fromkeys([_REWARD + measures.reward, *_QUOTED, *_BY_BOX])
+        metrics = {key: estimates[key] for key in keys if key in estimates}
+        yield GroupMetrics(source, sum(len(image.gt) for image in members), metrics)
 
 
 def _curves(ranked: RankedImages, read: Callable[..., Curve]) -> tuple[Curve, ...]:

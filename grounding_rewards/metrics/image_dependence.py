@@ -73,7 +73,7 @@ from grounding_rewards.rewards.label_matching import LabelCodes
 
 #: What an answer earns on an image: from IoUs ``(b, n, m)``, 0 where labels differ, and the numbers of predicted and of
 #: reference boxes ``(b,)``, to ``(b,)``.
-Earned = Callable[[Array, NDArray[Any], NDArray[Any]], Array]
+Credit = Callable[[Array, NDArray[Any], NDArray[Any]], Array]
 
 #: Which images answers are permuted among: those with as many reference boxes, with the same labels, or all.
 WITHIN: Mapping[str, Callable[[Prediction], Any]] = {
@@ -114,16 +114,16 @@ _ANY_OVERLAP = float(np.nextafter(0.0, 1.0))
 
 def _matched_iou(iou: Array, n: NDArray[Any], m: NDArray[Any]) -> Array:
     """The sum of the IoUs of the best one-to-one pairs."""
-    few, many = sorted(iou.shape[1:])
-    if math.perm(many, few) <= _FEW_PAIRINGS:
+    short, long = sorted(iou.shape[1:])
+    if math.perm(long, short) <= _FEW_PAIRINGS:
         # All images try one pairing at once, which is faster than an assignment for each.
-        wide, best = iou if iou.shape[1] == few else np.swapaxes(iou, 1, 2), np.zeros(len(iou))
-        for places in permutations(range(many), few):
+        wide, best = iou if iou.shape[1] == short else np.swapaxes(iou, 1, 2), np.zeros(len(iou))
+        for places in permutations(range(long), short):
             np.maximum(best, sum(wide[:, i, j] for i, j in enumerate(places)), out=best)
         return best
     matched = match_batch(iou, _ANY_OVERLAP, matching="hungarian")
-    taken = np.take_along_axis(iou, np.maximum(matched, 0)[..., None], axis=2)[..., 0]
-    return np.asarray(np.where(matched >= 0, taken, 0.0).sum(axis=1))
+    pair_ious = np.take_along_axis(iou, np.maximum(matched, 0)[..., None], axis=2)[..., 0]
+    return np.asarray(np.where(matched >= 0, pair_ious, 0.0).sum(axis=1))
 
 
 def _twice_hits(iou: Array, n: NDArray[Any], m: NDArray[Any]) -> Array:
@@ -134,7 +134,7 @@ def _twice_hits(iou: Array, n: NDArray[Any], m: NDArray[Any]) -> Array:
 
 
 #: Metrics that are ratios of sums over images, and what an answer adds to the numerator.
-_METRICS: Mapping[str, Earned] = {"mean_iou": _matched_iou, "f1_50": _twice_hits}
+_METRICS: Mapping[str, Credit] = {"mean_iou": _matched_iou, "f1_50": _twice_hits}
 
 
 @dataclass(frozen=True)
@@ -175,31 +175,28 @@ class ImageDependence:
         alone = f"{self.alone} of {self.images} images share question and number of boxes with no other"
         if math.isnan(self.dependence.value):
             return f"what of it is owed to the image cannot be measured: {alone}" if self.alone else ""
-        said = f"{self.dependence.value:.2f} {format_interval(self.dependence)}".rstrip()
-        said += f" of it is owed to the image ({format_p(self.p)})"
+        sentence = f"{self.dependence.value:.2f} {format_interval(self.dependence)}".rstrip()
+        sentence += f" of it is owed to the image ({format_p(self.p)})"
         if self.naming and not math.isnan(self.naming):
-            said += (
-                f", {self.naming:.2f} to naming and {self.placing.value:.2f} {format_interval(self.placing)}".rstrip()
-            )
-            said += " to placing"
+            placing = f"{self.placing.value:.2f} {format_interval(self.placing)}".rstrip()
+            sentence += f", {self.naming:.2f} to naming and {placing} to placing"
         if self.unasked:
-            said += "; as the question is not known, what the model read there counts as seen"
-        return f"{said}; {alone}, and play no part" if self.alone else said
+            sentence += "; as the question is not known, what the model read there counts as seen"
+        return f"{sentence}; {alone}, and play no part" if self.alone else sentence
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers as plain values."""
-        plain = {key: finite_or_none(value) if isinstance(value, float) else value for key, value in vars(self).items()}
-        return {
-            **plain,
-            "dependence": estimate_as_json(self.dependence),
-            "placing": estimate_as_json(self.placing),
+        values = {
+            key: finite_or_none(value) if isinstance(value, float) else value for key, value in vars(self).items()
         }
+        estimates = {key: estimate_as_json(getattr(self, key)) for key in ("dependence", "placing")}
+        return values | estimates
 
 
 def image_dependence(
     images: Sequence[Prediction],
     *,
-    metric: str | Earned = "mean_iou",
+    metric: str | Credit = "mean_iou",
     within: str = "count",
     label_matching: str = "ignore",
     seed: int = 0,
@@ -208,7 +205,7 @@ def image_dependence(
 
     Args:
         images: with their answers.
-        metric: ``"mean_iou"``, ``"f1_50"``, or what an answer earns on an image, an :data:`Earned`.
+        metric: ``"mean_iou"``, ``"f1_50"``, or what an answer earns on an image, an :data:`Credit`.
         within: ``"count"``, ``"labels"`` or ``"all"``: which images answers are permuted among, see :data:`WITHIN`.
         label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether boxes of different labels can match.
         seed: of the permutations of the test.
@@ -234,21 +231,21 @@ def image_dependence(
     """
     check_word("within", within, WITHIN)
     if callable(metric):
-        earned, divisor = metric, np.ones(len(images))
+        credit, divisor = metric, np.ones(len(images))
     else:
         check_word("metric", metric, _METRICS)
         counts = MatchedImages(images, label_matching).counts_50
-        earned, divisor = _METRICS[metric], counts.m if metric == "mean_iou" else counts.n + counts.m
+        credit, divisor = _METRICS[metric], counts.m if metric == "mean_iou" else counts.n + counts.m
     divisor = divisor.astype(np.float64)
-    permuted = _permute(images, earned, divisor, within, label_matching, seed=seed, permutations=_PERMUTATIONS)
+    permuted = _permute(images, credit, divisor, within, label_matching, seed=seed, permutations=_PERMUTATIONS)
     dependence = _estimate(permuted, images)
     placing, naming = dependence, 0.0
     if len(_groups(images, "labels")) > len(_groups(images, "count")) and within == "count":
-        alike = _permute(images, earned, divisor, "labels", label_matching)
-        placing = _estimate(alike, images)
-        total, of = permuted.earned(permuted.on_image)[alike.divisor > 0].sum(axis=0).tolist()
-        naming = total / of - placing.value if of else math.nan
-    above, compared = permuted.earned(permuted.on_image).sum(axis=0).tolist()
+        in_labels = _permute(images, credit, divisor, "labels", label_matching)
+        placing = _estimate(in_labels, images)
+        above, compared = permuted.above_others(permuted.on_image)[in_labels.divisor > 0].sum(axis=0).tolist()
+        naming = above / compared - placing.value if compared else math.nan
+    above, compared = permuted.above_others(permuted.on_image).sum(axis=0).tolist()
     total = float(divisor.sum())
     return ImageDependence(
         metric=metric if isinstance(metric, str) else getattr(metric, "__name__", "metric"),
@@ -312,22 +309,24 @@ def shift_notes(images: Sequence[Prediction]) -> list[str]:
         The answers fit the boxes of the next image (mean IoU 1.00) and not those of their own (0.00): answers and \
 images are joined off by one row. Join them by `id`.
     """
-    total = sum(len(one.gt) for one in images)
+    total = sum(len(image.gt) for image in images)
     if total < _LEAST_SHIFTED:
         return []
     rows = np.arange(len(images))
-    found = []
+    shifts = []
     # An answer in pixels has those of the image that it is about.
-    for table in (_Boxes.of(images, "ignore"), _Boxes.of(images, "ignore", in_pixels=True)):
-        own = table.earn(_matched_iou, rows, rows).sum()
-        for where, by in (("next", -1), ("previous", 1)):
-            moved = table.earn(_matched_iou, np.roll(rows, by), rows).sum()
-            if moved > max(2 * own, _SHIFTED * total):
-                found.append((moved / total, own / total, where))
+    for table in (_BoxTable.of(images, "ignore"), _BoxTable.of(images, "ignore", in_pixels=True)):
+        unshifted = table.credits(_matched_iou, rows, rows).sum()
+        for neighbour, step in (("next", -1), ("previous", 1)):
+            shifted = table.credits(_matched_iou, np.roll(rows, step), rows).sum()
+            if shifted > max(2 * unshifted, _SHIFTED * total):
+                shifts.append((shifted / total, unshifted / total, neighbour))
+    if not shifts:
+        return []
+    shifted, unshifted, neighbour = max(shifts)
     return [
-        f"The answers fit the boxes of the {where} image (mean IoU {moved:.2f}) and not those of their own "
-        f"({own:.2f}): answers and images are joined off by one row. Join them by `id`."
-        for moved, own, where in sorted(found)[-1:]
+        f"The answers fit the boxes of the {neighbour} image (mean IoU {shifted:.2f}) and not those of their own "
+        f"({unshifted:.2f}): answers and images are joined off by one row. Join them by `id`."
     ]
 
 
@@ -362,7 +361,7 @@ class _Permuted:
         """Whether most images that count have others."""
         return self.alone <= (self.divisor > 0).sum()
 
-    def earned(self, permuted: Array) -> Array:
+    def above_others(self, permuted: Array) -> Array:
         """What each image or answer earns above the mean of others, ``(images, 2)``."""
         above = np.where(self.divisor > 0, self.own - permuted, 0.0)
         # One answer to all images owes them nothing, not a rounding error.
@@ -371,10 +370,10 @@ class _Permuted:
 
     def sums(self, images: Sequence[Prediction]) -> DependenceSums:
         """See the top of this module."""
-        by_answer = self.earned(self.of_answer)
+        by_answer = self.above_others(self.of_answer)
         if not by_answer[:, 1].any():
             return DependenceSums(by_answer, by_answer)
-        numerator, denominator = self.earned(self.on_image).sum(axis=0)
+        numerator, denominator = self.above_others(self.on_image).sum(axis=0)
         value = numerator / denominator
         spread = self.linear @ [1.0, -value]
         # Of pairs within a patient half is left out, so that the rest need not add up to 0.
@@ -403,7 +402,7 @@ class _Permuted:
 
 def _permute(
     images: Sequence[Prediction],
-    earned: Earned,
+    credit: Credit,
     divisor: Array,
     within: str,
     label_matching: str,
@@ -412,22 +411,22 @@ def _permute(
     permutations: int = 0,
 ) -> _Permuted:
     """Permute the answers among the images of each group, see the top of this module."""
-    table = _Boxes.of(images, label_matching)
+    table = _BoxTable.of(images, label_matching)
     # Partners are drawn apart from the permutations of the test, so that a number is the same wherever it stands.
     partners, tester = np.random.default_rng(0), np.random.default_rng(seed)
     patient = group_numbers(patients_of(images), len(images))
     rows = np.arange(len(images))
-    own = table.earn(earned, rows, rows)
-    on_image, of_answer, linear = own.copy(), own.copy(), np.zeros((len(images), 2))
+    own_credit = table.credits(credit, rows, rows)
+    on_image, of_answer, linear = own_credit.copy(), own_credit.copy(), np.zeros((len(images), 2))
     squares, freedom = np.zeros((2, 3)), 0
     by_size: dict[int, list[list[int]]] = defaultdict(list)
     for members in _groups(images, within).values():
         if len(members) > 1:
             by_size[len(members)].append(members)
-    several = np.zeros(len(images), dtype=bool)
-    several[[k for groups in by_size.values() for members in groups for k in members]] = True
-    is_drawn = several.sum() <= MOST_IMAGES and not table.answers_alike
-    totals = np.full(permutations if is_drawn else 0, own[~several].sum())
+    has_others = np.zeros(len(images), dtype=bool)
+    has_others[[k for groups in by_size.values() for members in groups for k in members]] = True
+    is_drawn = has_others.sum() <= MOST_IMAGES and not table.answers_alike
+    totals = np.full(permutations if is_drawn else 0, own_credit[~has_others].sum())
     for groups in [] if table.answers_alike else _batches(by_size):
         group = partners.permuted(groups, axis=1)
         n = group.shape[1]
@@ -438,12 +437,12 @@ def _permute(
             shifts = np.sort(np.concatenate([[0], forth, n - forth]))
         partner = (np.arange(n)[:, None] + shifts) % n
         back = np.searchsorted(shifts, (n - shifts) % n)
-        values = _earned_in_blocks(table, earned, group, partner)
+        values = _credits_in_blocks(table, credit, group, partner)
         # What the answer to the image of the row earns on the partner.
         turned = values[:, partner, back]
-        others = len(shifts) - 1
-        on_image[group] = (values.sum(axis=2) - own[group]) / others
-        of_answer[group] = (turned.sum(axis=2) - own[group]) / others
+        partners_per_image = len(shifts) - 1
+        on_image[group] = (values.sum(axis=2) - own_credit[group]) / partners_per_image
+        of_answer[group] = (turned.sum(axis=2) - own_credit[group]) / partners_per_image
         linear[group], shared = _pairs(values, turned, partner, divisor[group], patient[group])
         squares += shared, _permutation_variance(values, turned, partner, divisor[group])
         freedom += len(group) * (n - 1) ** 2
@@ -454,18 +453,18 @@ def _permute(
             totals += values[places].sum(axis=(1, 2))
     p = 1.0
     if len(totals):
-        p = (1 + int((totals >= own.sum() - 1e-9).sum())) / (1 + len(totals))
+        p = (1 + int((totals >= own_credit.sum() - 1e-9).sum())) / (1 + len(totals))
     elif squares[1, 0] > _ROUNDING:
-        p = _normal_tail(float((own - on_image)[several].sum()) / math.sqrt(squares[1, 0]))
+        p = _normal_tail(float((own_credit - on_image)[has_others].sum()) / math.sqrt(squares[1, 0]))
     return _Permuted(
-        divisor=np.where(several, divisor, 0.0),
-        own=own,
+        divisor=np.where(has_others, divisor, 0.0),
+        own=own_credit,
         on_image=on_image,
         of_answer=of_answer,
         linear=linear,
         squares=squares,
         freedom=freedom,
-        alone=int((~several & (divisor > 0)).sum()),
+        alone=int((~has_others & (divisor > 0)).sum()),
         p=p,
     )
 
@@ -489,11 +488,11 @@ def _batches(by_size: Mapping[int, Sequence[Sequence[int]]]) -> Iterator[NDArray
             yield groups[start : start + step]
 
 
-def _earned_in_blocks(table: _Boxes, earned: Earned, group: NDArray[np.int64], partner: NDArray[np.int64]) -> Array:
+def _credits_in_blocks(table: _BoxTable, credit: Credit, group: NDArray[np.int64], partner: NDArray[np.int64]) -> Array:
     """What the answers to the partners earn on each image of each group, ``(groups, n, partners)``."""
     image, answer = np.repeat(group.ravel(), partner.shape[1]), group[:, partner].ravel()
     blocks = (slice(start, start + _PAIRS) for start in range(0, len(image), _PAIRS))
-    values = [table.earn(earned, image[block], answer[block]) for block in blocks]
+    values = [table.credits(credit, image[block], answer[block]) for block in blocks]
     return np.concatenate(values).reshape(len(group), *partner.shape)
 
 
@@ -551,7 +550,7 @@ def _normal_tail(deviations: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class _Boxes:
+class _BoxTable:
     """The boxes of all images as shares of the sides or in pixels, with codes of their labels where compared."""
 
     pred: BoxBatch
@@ -559,7 +558,7 @@ class _Boxes:
     codes: LabelCodes | None
 
     @classmethod
-    def of(cls, images: Sequence[Prediction], label_matching: str, *, in_pixels: bool = False) -> _Boxes:
+    def of(cls, images: Sequence[Prediction], label_matching: str, *, in_pixels: bool = False) -> _BoxTable:
         batch = PredictionBatch.of(images)
         sides = np.tile(np.ones_like(batch.sizes) if in_pixels else batch.sizes, 2)
         pred, gt = (
@@ -579,9 +578,9 @@ class _Boxes:
         alike = np.array_equal(self.pred.counts, np.full(len(self.pred.counts), n))
         return alike and (n == 0 or np.allclose(told.reshape(-1, n, 5), told[:n], rtol=0, atol=1e-9, equal_nan=True))
 
-    def earn(self, earned: Earned, image: NDArray[np.int64], answer: NDArray[np.int64]) -> Array:
+    def credits(self, credit: Credit, image: NDArray[np.int64], answer: NDArray[np.int64]) -> Array:
         """What each answer earns on the image beside it, ``(pairs,)``."""
-        found = np.zeros(len(image))
+        credits = np.zeros(len(image))
         starts_of_pred, starts_of_gt = (np.cumsum(boxes.counts) - boxes.counts for boxes in (self.pred, self.gt))
         for chunk in self._chunks(image, answer):
             i, j = image[chunk], answer[chunk]
@@ -593,8 +592,8 @@ class _Boxes:
             if self.codes is not None:
                 pred, gt = pad(self.codes.pred, self.pred.counts, j), pad(self.codes.gt, self.gt.counts, i)
                 iou = np.where(self.codes.agree(pred[:, :, None], gt[:, None, :]), iou, 0.0)
-            found[chunk] = earned(iou, self.pred.counts[j], self.gt.counts[i])
-        return found
+            credits[chunk] = credit(iou, self.pred.counts[j], self.gt.counts[i])
+        return credits
 
     def _chunks(self, image: NDArray[np.int64], answer: NDArray[np.int64]) -> Iterator[NDArray[np.intp]]:
         """Pairs that are worked on together: those with the same numbers of boxes, so that nothing is filled up."""

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import chain, islice, repeat
 from typing import Any
 
 import numpy as np
@@ -72,39 +73,36 @@ def read_predictions(
     """
     images = reference_images(rows)
     columns = row_columns(rows)
-    others = [
-        replace(
-            get_reward(name, box_format=reward.box_format, on_truncated=reward.on_truncated),
-            prompt_opens_thinking=reward.prompt_opens_thinking,
-            tokenizer=reward.tokenizer,
-            stop_ids=reward.stop_ids,
-        )
-        for name in SIDE_BY_SIDE
-        if name != reward.name
-    ]
-    # Every text is read once for all of them.
-    own, *beside = score_batches([reward, *others], [answers[0] for answers in texts], **columns)
-    rewards = {one.name: batch.reward.tolist() for one, batch in zip([reward, *others], [own, *beside], strict=True)}
-    rewards = dict(sorted(rewards.items()))
-    repeated = {
-        name: [value for value, answers in zip(values, texts, strict=True) for _ in answers[1:]]
-        for name, values in columns.items()
+    reading = {
+        "prompt_opens_thinking": reward.prompt_opens_thinking,
+        "tokenizer": reward.tokenizer,
+        "stop_ids": reward.stop_ids,
     }
-    samples = iter(reward.details([one for answers in texts for one in answers[1:]], **repeated))
-    answered = []
-    for k, (image, parsed, reason, answers) in enumerate(zip(images, own.parsed(), own.reasons(), texts, strict=True)):
-        sampled = [next(samples) for _ in answers[1:]]
-        read = replace(
+    rewards = [reward]
+    for name in SIDE_BY_SIDE:
+        if name != reward.name:
+            spec = get_reward(name, box_format=reward.box_format, on_truncated=reward.on_truncated)
+            rewards.append(replace(spec, **reading))
+    # Every text is read once for all of them.
+    batches = score_batches(rewards, [answers[0] for answers in texts], **columns)
+    values = {spec.name: batch.reward.tolist() for spec, batch in zip(rewards, batches, strict=True)}
+    repeats = [len(answers) - 1 for answers in texts]
+    sample_columns = {name: list(chain.from_iterable(map(repeat, column, repeats))) for name, column in columns.items()}
+    samples = iter(reward.details([text for answers in texts for text in answers[1:]], **sample_columns))
+    predictions = []
+    for k, (image, parsed, reason) in enumerate(zip(images, batches[0].parsed(), batches[0].reasons(), strict=True)):
+        sampled = list(islice(samples, repeats[k]))
+        prediction = replace(
             image,
             **_prediction(parsed, reason),
-            text=completion_text(answers[0]),
-            rewards={name: values[k] for name, values in rewards.items()},
-            sampled_rewards=tuple(one.reward for one in sampled),
-            sampled_read=tuple(is_read(one.parsed.boxes, one.parsed.status) for one in sampled),
-            sampled_boxes=tuple(len(one.parsed.boxes) for one in sampled),
+            text=completion_text(texts[k][0]),
+            rewards={name: values[name][k] for name in sorted(values)},
+            sampled_rewards=tuple(sample.reward for sample in sampled),
+            sampled_read=tuple(is_read(sample.parsed.boxes, sample.parsed.status) for sample in sampled),
+            sampled_boxes=tuple(len(sample.parsed.boxes) for sample in sampled),
         )
-        answered.append(read)
-    return answered if nms_threshold is None else without_duplicates(answered, nms_threshold)
+        predictions.append(prediction)
+    return predictions if nms_threshold is None else without_duplicates(predictions, nms_threshold)
 
 
 def read_each(rows: Sequence[Mapping[str, Any]], texts: Sequence[Any], reward: GroundingReward) -> list[Prediction]:
@@ -126,8 +124,8 @@ def read_each(rows: Sequence[Mapping[str, Any]], texts: Sequence[Any], reward: G
     """
     scored = reward.details(texts, **row_columns(rows))
     return [
-        replace(image, **_prediction(one.parsed, one.reason), text=completion_text(text))
-        for image, one, text in zip(_references(rows), scored, texts, strict=True)
+        replace(image, **_prediction(answer.parsed, answer.reason), text=completion_text(text))
+        for image, answer, text in zip(_references(rows), scored, texts, strict=True)
     ]
 
 
@@ -160,10 +158,10 @@ def _references(rows: Sequence[Mapping[str, Any]]) -> list[Prediction]:
                     f"Expected a column `{name}` for every image, got none for row {k} (id {row.get('id', '-')}). "
                     "Add it, or name the dataset that has it with --dataset."
                 )
-    given = (row["labels"] for row in rows if row.get("labels") is not None)
-    labels = {label for names in given for label in names if label is not None}
-    asked = asked_labels(rows, labels)
-    return [_reference(row, f"image {k}", names) for k, (row, names) in enumerate(zip(rows, asked, strict=True))]
+    label_lists = [row["labels"] for row in rows if row.get("labels") is not None]
+    labels = {label for names in label_lists for label in names if label is not None}
+    prompted = asked_labels(rows, labels)
+    return [_reference(row, f"image {k}", names) for k, (row, names) in enumerate(zip(rows, prompted, strict=True))]
 
 
 def asked_labels(rows: Iterable[Mapping[str, Any]], labels: Iterable[str]) -> list[tuple[str, ...]]:
@@ -180,10 +178,10 @@ def asked_labels(rows: Iterable[Mapping[str, Any]], labels: Iterable[str]) -> li
     legal = sorted(map(str, labels))
 
     @cache
-    def named(words: str) -> tuple[str, ...]:
+    def labels_in(words: str) -> tuple[str, ...]:
         return tuple(label for label in legal if label.casefold() in words)
 
-    return [named(question_of(row) or "") for row in rows]
+    return [labels_in(question_of(row) or "") for row in rows]
 
 
 def question_of(row: Mapping[str, Any]) -> str | None:
@@ -219,7 +217,7 @@ def _words(content: Any) -> str:
     return ""
 
 
-def _reference(row: Mapping[str, Any], name: str, asked: tuple[str, ...]) -> Prediction:
+def _reference(row: Mapping[str, Any], name: str, prompted: tuple[str, ...]) -> Prediction:
     boxes = as_box_array(row["boxes"], "boxes")
     labels = row.get("labels")
     image = row.get("image_path")
@@ -236,7 +234,7 @@ def _reference(row: Mapping[str, Any], name: str, asked: tuple[str, ...]) -> Pre
         image=None if image is None else str(image),
         view=str(row["view"]) if row.get("view") else None,
         source=str(row["source"]) if row.get("source") else None,
-        asked=asked,
+        asked=prompted,
         question=question_of(row),
         status="empty",
     )
@@ -275,9 +273,9 @@ box format the model's? `grounding-rewards inspect` shows what was read.
     unread = [image for image in images if not is_read(image.pred, image.status)]
     if len(unread) <= _MOST_UNREAD * len(images):
         return []
-    why = ", ".join(f"{name} {n}" for name, n in Counter(image.status for image in unread).most_common())
+    causes = ", ".join(f"{name} {n}" for name, n in Counter(image.status for image in unread).most_common())
     return [
-        f"{len(unread)} of {len(images)} answers cannot be read, as if they had no boxes: {why}. The first is to "
+        f"{len(unread)} of {len(images)} answers cannot be read, as if they had no boxes: {causes}. The first is to "
         f"{unread[0].id!r}. Is the box format the model's? `grounding-rewards inspect` shows what was read."
     ]
 
@@ -293,19 +291,21 @@ def confidence_notes(images: Sequence[Prediction]) -> list[str]:
         >>> confidence_notes([image])[0].partition(":")[0]
         "1 of 1 images has a box whose stated confidence is no number, the first 'a'"
     """
-    unread = [
+    notes = []
+    no_number = [
         image.id for image in images if np.isnan(image.pred_scores).any() and _STATES_CONFIDENCE.search(image.text)
     ]
     outside = [image.id for image in images if ((image.pred_scores < 0) | (image.pred_scores > 1)).any()]
-    return [
-        f"{len(found)} of {len(images)} images {'has' if len(found) == 1 else 'have'} a box whose stated confidence is "
-        f"{what}, the first {found[0]!r}: {then}. Ask for numbers from 0 to 1."
-        for found, what, then in (
-            (unread, "no number", "without one for every box all boxes are tied"),
-            (outside, "not between 0 and 1", "such boxes are left out of the calibration"),
-        )
-        if found
-    ]
+    for ids, defect, effect in (
+        (no_number, "no number", "without one for every box all boxes are tied"),
+        (outside, "not between 0 and 1", "such boxes are left out of the calibration"),
+    ):
+        if ids:
+            notes.append(
+                f"{len(ids)} of {len(images)} images {'has' if len(ids) == 1 else 'have'} a box whose stated "
+                f"confidence is {defect}, the first {ids[0]!r}: {effect}. Ask for numbers from 0 to 1."
+            )
+    return notes
 
 
 def without_duplicates(images: Sequence[Prediction], iou_threshold: float = 0.5) -> list[Prediction]:
@@ -326,20 +326,15 @@ def without_duplicates(images: Sequence[Prediction], iou_threshold: float = 0.5)
         >>> without_duplicates([image])[0].pred.tolist()
         [[0.0, 0.0, 10.0, 10.0], [50.0, 50.0, 60.0, 60.0]]
     """
-    kept_alone = []
+    reduced = []
     for image in images:
         names = np.array([label_name(label, "exact") for label in image.pred_labels])
-        kept: list[int] = []
+        places: list[int] = []
         for name in dict.fromkeys(names.tolist()):
-            same = np.flatnonzero(names == name)
-            kept += same[nms(image.pred[same], image.pred_scores[same], iou_threshold)].tolist()
-        kept.sort()
-        left = replace(
-            image,
-            pred=image.pred[kept],
-            pred_labels=tuple(image.pred_labels[i] for i in kept),
-            pred_scores=image.pred_scores[kept],
-            broken=tuple(one._replace(place=bisect_left(kept, one.place)) for one in image.broken),
-        )
-        kept_alone.append(left)
-    return kept_alone
+            of_label = np.flatnonzero(names == name)
+            places += of_label[nms(image.pred[of_label], image.pred_scores[of_label], iou_threshold)].tolist()
+        places.sort()
+        broken = tuple(box._replace(place=bisect_left(places, box.place)) for box in image.broken)
+        labels, scores = tuple(image.pred_labels[i] for i in places), image.pred_scores[places]
+        reduced.append(replace(image, pred=image.pred[places], pred_labels=labels, pred_scores=scores, broken=broken))
+    return reduced
