@@ -159,36 +159,36 @@ def share_estimate(units: Array) -> Estimate:
 
     Example:
         >>> import numpy as np
-        >>> found = share_estimate(np.array([[0.0, 1.0]] * 25))
-        >>> found.low, round(found.high, 3)
+        >>> share = share_estimate(np.array([[0.0, 1.0]] * 25))
+        >>> share.low, round(share.high, 3)
         (0.0, 0.137)
-        >>> share_estimate(np.array([[0.0, 2.0]] * 25)) == found
+        >>> share_estimate(np.array([[0.0, 2.0]] * 25)) == share
         True
     """
-    counted = units[units[:, 1] > 0]
-    m = len(counted)
+    sums = units[units[:, 1] > 0]
+    m = len(sums)
     if not m:
         return Estimate(math.nan, math.nan, math.nan)
-    happened, n = (float(one) for one in counted.sum(axis=0))
+    happened, n = sums.sum(axis=0).tolist()
     share = happened / n
     never, always = binomial_interval(0.0, m), binomial_interval(1.0, m)
     if not 0 < share < 1:
         return Estimate(share, *(never if share == 0 else always))
-    low, high = binomial_interval(share, _independent(counted, share, n))
+    low, high = binomial_interval(share, _independent(sums, share, n))
     return Estimate(share, min(low, always[0]), max(high, never[1]))
 
 
-def _independent(counted: Array, share: float, n: float) -> float:
+def _independent(sums: Array, share: float, n: float) -> float:
     """n*: how many independent observations would be as uncertain."""
     from scipy.special import stdtrit
 
-    m = len(counted)
+    m = len(sums)
     if m == 1:
         return 1.0
-    between = m / (m - 1) * float(((counted[:, 0] - share * counted[:, 1]) ** 2).sum())
-    within = n / (n - 1) * n * share * (1 - share)
-    few = stdtrit(n - 1, 1 - _TAIL) / stdtrit(m - 1, 1 - _TAIL)
-    return min(n, n / max(1.0, between / within) * float(few) ** 2)
+    between_units = m / (m - 1) * float(((sums[:, 0] - share * sums[:, 1]) ** 2).sum())
+    binomial = n / (n - 1) * n * share * (1 - share)
+    t_ratio = float(stdtrit(n - 1, 1 - _TAIL) / stdtrit(m - 1, 1 - _TAIL))
+    return min(n, n / max(1.0, between_units / binomial) * t_ratio**2)
 
 
 def binomial_interval(share: float, n: float) -> tuple[float, float]:
@@ -268,8 +268,8 @@ class Jackknifed(NamedTuple):
         error = self.standard_error
         if math.isinf(error):
             return Estimate(self.value, *(end if math.isfinite(end) else math.nan for end in self.bounds))
-        within = self.bounds[0] <= self.value <= self.bounds[1]
-        ends = _ENDS.get(self.bounds, _symmetric) if within else _symmetric
+        is_in_bounds = self.bounds[0] <= self.value <= self.bounds[1]
+        ends = _ENDS.get(self.bounds, _symmetric) if is_in_bounds else _symmetric
         return Estimate(self.value, *ends(self, error * student_factor(min(self.units, len(self._measured)))))
 
     @property
@@ -286,8 +286,8 @@ class Jackknifed(NamedTuple):
         """
         if np.isnan(self.left_out).any():
             return np.zeros((len(self.left_out), 2))
-        said = self.value + (len(self.left_out) - 1) * (self.left_out.mean() - self.left_out)
-        return np.column_stack([said, np.ones(len(said))])
+        shares = self.value + (len(self.left_out) - 1) * (self.left_out.mean() - self.left_out)
+        return np.column_stack([shares, np.ones(len(shares))])
 
     @property
     def _measured(self) -> Array:
@@ -306,35 +306,35 @@ def student_factor(units: float) -> float:
     return float(stdtrit(units - 1, 0.975) / ndtri(0.975))
 
 
-def _in_unit(found: Jackknifed, error: float) -> tuple[float, float]:
-    centre = min(max(found.value - found.bias, 0.0), 1.0)
+def _in_unit(metric: Jackknifed, error: float) -> tuple[float, float]:
+    centre = min(max(metric.value - metric.bias, 0.0), 1.0)
     low = high = centre
     if error > 0 and 0 < centre < 1:
         low, high = binomial_interval(centre, centre * (1 - centre) / error**2)
-    unseen = never_seen(found.units)
-    return min(low, found.value * (1 - unseen)), max(high, found.value + (1 - found.value) * unseen)
+    unseen = never_seen(metric.units)
+    return min(low, metric.value * (1 - unseen)), max(high, metric.value + (1 - metric.value) * unseen)
 
 
-def _from_zero(found: Jackknifed, error: float) -> tuple[float, float]:
+def _from_zero(metric: Jackknifed, error: float) -> tuple[float, float]:
     from scipy.special import gammaincinv
 
     # x events of weight w have the sum x w and the variance x w²; one more, that was not seen, weighs 1/m.
-    one, variance, mean = 1 / found.units, error**2, found.value
-    more, and_variance = mean + one, variance + one**2
+    weight, variance, mean = 1 / metric.units, error**2, metric.value
+    upper_mean, upper_variance = mean + weight, variance + weight**2
     low = 0.0 if mean == 0 else mean
     if mean > 0 and variance > 0:
-        low = float(gammaincinv(mean**2 / variance, 0.025)) * variance / mean
-    return low, float(gammaincinv(more**2 / and_variance, 0.975)) * and_variance / more
+        low = float(gammaincinv(mean**2 / variance, _TAIL)) * variance / mean
+    return low, float(gammaincinv(upper_mean**2 / upper_variance, 1 - _TAIL)) * upper_variance / upper_mean
 
 
-def _symmetric(found: Jackknifed, error: float) -> tuple[float, float]:
+def _symmetric(metric: Jackknifed, error: float) -> tuple[float, float]:
     from scipy.special import ndtri
 
-    reach = float(ndtri(0.975)) * error
-    low, high = found.value - found.bias - reach, found.value - found.bias + reach
     if error == 0:
-        return found.value, found.value
-    return max(low, found.bounds[0]), min(high, found.bounds[1])
+        return metric.value, metric.value
+    reach = float(ndtri(0.975)) * error
+    low, high = metric.value - metric.bias - reach, metric.value - metric.bias + reach
+    return max(low, metric.bounds[0]), min(high, metric.bounds[1])
 
 
 _ENDS = {UNIT: _in_unit, COUNT: _from_zero}
@@ -408,11 +408,11 @@ class Parts(NamedTuple):
         return cls(part[number], MOST_PARTS, units)
 
     @property
-    def without_each(self) -> Array:
+    def leave_one_out(self) -> Array:
         """Weights of the parts, ``(parts, parts)``: each row leaves one out.
 
         Example:
-            >>> Parts.of(None, 2, seed=0).without_each
+            >>> Parts.of(None, 2, seed=0).leave_one_out
             array([[0., 1.],
                    [1., 0.]])
         """
@@ -444,7 +444,7 @@ def jackknife(metric: Callable[[Array], Array], parts: Parts, *, hull_seed: int 
         >>> jackknife(recall, Parts.of(None, 3, seed=0))[0].left_out
         array([0.5, 1. , 0.5])
     """
-    weights = [np.ones((1, parts.parts)), parts.without_each]
+    weights = [np.ones((1, parts.parts)), parts.leave_one_out]
     if hull_seed is not None:
         weights.append(parts.halves(hull_seed))
     jackknifed = []
@@ -468,7 +468,7 @@ def ratio_estimates(
 
     Args:
         sums: by key ``(images, 2)`` numerators and denominators.
-        shares: keys of the metrics that are shares, see :mod:`grounding_rewards.metrics.shares`.
+        shares: keys of the metrics that are shares, see the top of this module.
         bounds: by key the ends of the scale of the others, where they are not 0 and 1.
         groups: the patient of each image, where known; the images of one patient are then left out together.
 
@@ -477,11 +477,14 @@ def ratio_estimates(
         >>> round(found.value, 3), round(found.low, 3), round(found.high, 3)
         (0.7, 0.278, 0.92)
     """
-    units = sums if groups is None else {key: sum_by_group(one, groups) for key, one in sums.items()}
-    return {
-        key: share_estimate(one) if key in shares else jackknifed_ratio(one, (bounds or {}).get(key, UNIT)).estimate
-        for key, one in units.items()
-    }
+    units = sums if groups is None else {key: sum_by_group(rows, groups) for key, rows in sums.items()}
+    estimates = {}
+    for key, rows in units.items():
+        if key in shares:
+            estimates[key] = share_estimate(rows)
+        else:
+            estimates[key] = jackknifed_ratio(rows, (bounds or {}).get(key, UNIT)).estimate
+    return estimates
 
 
 def group_numbers(groups: Sequence[Any] | None, images: int) -> NDArray[np.int64]:

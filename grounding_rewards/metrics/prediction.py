@@ -98,21 +98,21 @@ class Prediction:
     sampled_boxes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        # An evaluation makes tens of thousands of images: what most of them lack is not made anew.
-        made: dict[str, Any] = {name: as_box_array(getattr(self, name), name) for name in _BOXES}
-        made |= {name: _storable(text) for name in _TEXTS if (text := getattr(self, name)) is not None}
-        made["gt_labels"] = tuple(map(_storable, self.gt_labels))
-        made["pred_labels"] = tuple(map(_storable, self.pred_labels)) or (None,) * len(made["pred"])
+        # An evaluation makes tens of thousands of images: only fields that are there are replaced.
+        fields: dict[str, Any] = {name: as_box_array(getattr(self, name), name) for name in _BOXES}
+        fields |= {name: _storable(text) for name in _TEXTS if (text := getattr(self, name)) is not None}
+        fields["gt_labels"] = tuple(map(_storable, self.gt_labels))
+        fields["pred_labels"] = tuple(map(_storable, self.pred_labels)) or (None,) * len(fields["pred"])
         scores = np.asarray(self.pred_scores, dtype=np.float64)
-        made["pred_scores"] = scores if scores.size else np.full(len(made["pred"]), np.nan)
-        made["broken"] = tuple(BrokenBox(place, _storable(label), score) for place, label, score in self.broken)
-        for name, value in made.items():
+        fields["pred_scores"] = scores if scores.size else np.full(len(fields["pred"]), np.nan)
+        fields["broken"] = tuple(BrokenBox(place, _storable(label), score) for place, label, score in self.broken)
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
-        for boxes, others in (("gt", "gt_labels"), ("pred", "pred_labels"), ("pred", "pred_scores")):
-            n, got = len(getattr(self, boxes)), len(getattr(self, others))
-            if n != got:
+        for boxes, values in (("gt", "gt_labels"), ("pred", "pred_labels"), ("pred", "pred_scores")):
+            n, count = len(getattr(self, boxes)), len(getattr(self, values))
+            if n != count:
                 raise ValueError(
-                    f"Expected {n} values for `{others}` of image {self.id!r}, got {got}. "
+                    f"Expected {n} values for `{values}` of image {self.id!r}, got {count}. "
                     f"Give one for each box of `{boxes}`."
                 )
 
@@ -139,10 +139,10 @@ class Prediction:
     @classmethod
     def of_json(cls, values: Mapping[str, Any]) -> Prediction:
         """The image that :meth:`as_json` wrote; keys that it does not know are passed over."""
-        taken = {key: values[key] for key in cls.__slots__ if key in values}
-        scores = [math.nan if score is None else score for score in taken.get("pred_scores", ())]
-        sampled = {name: tuple(taken.get(name, ())) for name in ("sampled_rewards", "sampled_read", "sampled_boxes")}
-        return cls(**{**taken, "pred_scores": scores, "asked": tuple(taken.get("asked", ())), **sampled})
+        fields = {key: values[key] for key in cls.__slots__ if key in values}
+        scores = [math.nan if score is None else score for score in fields.get("pred_scores", ())]
+        sampled = {name: tuple(fields.get(name, ())) for name in ("sampled_rewards", "sampled_read", "sampled_boxes")}
+        return cls(**{**fields, "pred_scores": scores, "asked": tuple(fields.get("asked", ())), **sampled})
 
 
 def with_broken_boxes(image: Prediction) -> Prediction:
@@ -155,7 +155,7 @@ def with_broken_boxes(image: Prediction) -> Prediction:
     """
     if not image.broken:
         return image
-    places = [one.place for one in image.broken]
+    places = [box.place for box in image.broken]
     return replace(
         image,
         pred=np.insert(image.pred, places, np.nan, axis=0),

@@ -129,13 +129,13 @@ def is_same_answer(pair: AnswerPair, reward: GroundingReward) -> bool:
     old, new = valid_boxes(pair.moved), valid_boxes(after.pred)
     if (~old).sum() + len(before.broken) != (~new).sum() + len(after.broken):
         return False
-    asked = old & pair.kept
+    is_kept = old & pair.kept
     explained = reward.explain(
         after.pred[new],
-        pair.moved[asked],
+        pair.moved[is_kept],
         ignore=pair.moved[old & ~pair.kept],
         pred_labels=_labels(after, new),
-        gt_labels=_labels(before, asked),
+        gt_labels=_labels(before, is_kept),
     )
     return explained.fp == explained.fn == 0
 
@@ -164,20 +164,20 @@ def robustness_estimates(
         >>> {key: estimate.value for key, estimate in robustness_estimates(pairs, get_reward("R3")).items()}
         {'accuracy': 0.5, 'attack_success_rate': 0.5, 'broken_share': 0.5, 'mean_iou': 0.5}
     """
-    ious, there = MatchedImages([pair.after for pair in pairs], label_matching).best_ious
+    ious, is_box = MatchedImages([pair.after for pair in pairs], label_matching).best_ious
     was_right = np.array([is_right(pair.before, reward) for pair in pairs], dtype=bool)
-    right = np.array([is_right(pair.after, reward) for pair in pairs], dtype=bool)
+    is_right_after = np.array([is_right(pair.after, reward) for pair in pairs], dtype=bool)
     changed = np.array([not is_same_answer(pair, reward) for pair in pairs], dtype=bool)
     parts = {
-        "accuracy": (right, np.ones(len(pairs))),
+        "accuracy": (is_right_after, np.ones(len(pairs))),
         "attack_success_rate": (changed, np.ones(len(pairs))),
-        "broken_share": (was_right & ~right, was_right),
-        "mean_iou": (ious.sum(axis=1), there.sum(axis=1)),
+        "broken_share": (was_right & ~is_right_after, was_right),
+        "mean_iou": (ious.sum(axis=1), is_box.sum(axis=1)),
     }
     sums = {key: np.column_stack(pair).astype(np.float64) for key, pair in parts.items()}
     return ratio_estimates(sums, shares=sums.keys() - {"mean_iou"}, groups=groups)
 
 
-def _labels(image: Prediction, chosen: np.ndarray) -> list[str]:
+def _labels(image: Prediction, mask: np.ndarray) -> list[str]:
     # Two boxes without a label agree with each other here; the reward lets None agree with nothing.
-    return [label or "no label" for label, taken in zip(image.pred_labels, chosen, strict=True) if taken]
+    return [label or "no label" for label, is_member in zip(image.pred_labels, mask, strict=True) if is_member]

@@ -104,13 +104,13 @@ def _areas(sides: Sequence[Array], sizes: Array) -> Array:
     ends = np.tile(sizes, 2)[:, None]
     # An invalid box lies in a corner, where it has no area.
     sides = [np.where(valid_boxes(boxes)[..., None], np.clip(boxes, 0.0, ends), 0.0) for boxes in sides]
-    whole = np.concatenate([np.zeros_like(ends[..., :2]), ends[..., 2:]], axis=-1)
-    edges = np.concatenate([*sides, whole], axis=1)
+    image_box = np.concatenate([np.zeros_like(ends[..., :2]), ends[..., 2:]], axis=-1)
+    edges = np.concatenate([*sides, image_box], axis=1)
     xs, ys = (np.sort(edges[..., axis::2].reshape(len(edges), -1), axis=1) for axis in (0, 1))
     cells = np.diff(ys)[:, :, None] * np.diff(xs)[:, None, :]
-    found, asked, void = (_covered(boxes, xs, ys) for boxes in sides)
-    kept = asked | ~void
-    parts = (found & asked, found & ~asked & kept, ~found & asked, ~found & ~asked & kept)
+    in_pred, in_gt, in_ignore = (_covered(boxes, xs, ys) for boxes in sides)
+    is_measured = in_gt | ~in_ignore
+    parts = (in_pred & in_gt, in_pred & ~in_gt & is_measured, ~in_pred & in_gt, ~in_pred & ~in_gt & is_measured)
     return np.stack([(cells * part).sum(axis=(1, 2)) for part in parts], axis=1)
 
 

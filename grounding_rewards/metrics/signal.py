@@ -29,6 +29,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -144,19 +145,23 @@ class Groups:
     ) -> Groups:
         """The groups from lists; statuses by name."""
         places = {status: k for k, status in enumerate(STATUSES)}
-        whole = [np.asarray(one, dtype=np.int64) for one in (sizes, [places[one] for one in statuses])]
-        boxes = [np.asarray(one, dtype=np.int64) for one in (counted, findings)]
-        return cls(whole[0], np.asarray(rewards, dtype=np.float64), whole[1], *boxes)
+        return cls(
+            np.asarray(sizes, dtype=np.int64),
+            np.asarray(rewards, dtype=np.float64),
+            np.array([places[status] for status in statuses], dtype=np.int64),
+            np.asarray(counted, dtype=np.int64),
+            np.asarray(findings, dtype=np.int64),
+        )
 
     @cached_property
     def _starts(self) -> NDArray[np.int64]:
         return np.cumsum(self.sizes) - self.sizes
 
-    def _all(self, holds: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        return np.logical_and.reduceat(holds, self._starts)
+    def _all(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        return np.logical_and.reduceat(flags, self._starts)
 
-    def _any(self, holds: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        return ~self._all(~holds)
+    def _any(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        return np.logical_or.reduceat(flags, self._starts)
 
     def _sum(self, values: Array) -> Array:
         return np.add.reduceat(values, self._starts)
@@ -164,7 +169,8 @@ class Groups:
     @cached_property
     def has_spread(self) -> NDArray[np.bool_]:
         """``(g,)`` whether two completions of the group earn different rewards."""
-        low, high = (one.reduceat(self.rewards, self._starts) for one in (np.minimum, np.maximum))
+        low = np.minimum.reduceat(self.rewards, self._starts)
+        high = np.maximum.reduceat(self.rewards, self._starts)
         return np.asarray(high - low > SAME)
 
     @cached_property
@@ -177,7 +183,7 @@ class Groups:
         cut_off = ~box & is_status["truncated"]
         normal = self._all(self.findings == 0)
         earns = self._any(self.rewards > SAME)
-        holds = {
+        conditions = {
             "all_cut_off": self._all(cut_off),
             "all_unread": self._all(~box & ~negative),
             "all_perfect": np.where(normal, self._all(negative), self._all(self.rewards >= 1 - SAME)),
@@ -186,7 +192,7 @@ class Groups:
             "all_below_threshold": ~normal & self._any(box) & ~earns,
             "all_equal": np.ones(len(self.sizes), dtype=bool),
         }
-        first = np.stack([holds[name] for name in _NAMES]).argmax(axis=0)
+        first = np.stack([conditions[name] for name in _NAMES]).argmax(axis=0)
         return np.where(self.has_spread, -1, first)
 
     @property
@@ -227,11 +233,11 @@ class Groups:
             "effective_group_size": float(self.effective_sizes.mean()),
         }
 
-    def take(self, chosen: NDArray[np.bool_]) -> Groups:
-        """The groups for which ``chosen``, ``(g,)``, holds."""
-        each = np.repeat(chosen, self.sizes)
+    def take(self, mask: NDArray[np.bool_]) -> Groups:
+        """The groups for which ``mask``, ``(g,)``, is set."""
+        rows = np.repeat(mask, self.sizes)
         return Groups(
-            self.sizes[chosen], self.rewards[each], self.statuses[each], self.counted[each], self.findings[each]
+            self.sizes[mask], self.rewards[rows], self.statuses[rows], self.counted[rows], self.findings[rows]
         )
 
 
@@ -242,7 +248,7 @@ def main_cause(metrics: dict[str, float]) -> str | None:
         >>> main_cause(Groups.of([2], [0, 0], ["empty"] * 2, [0, 0], [1, 1]).metrics())
         'all_empty'
     """
-    name = max(_NAMES, key=lambda one: metrics[one])
+    name = max(_NAMES, key=lambda cause: metrics[cause])
     return name if metrics[name] > 0 else None
 
 
@@ -339,27 +345,26 @@ class SignalReport:
         gain = self.teachable
         if math.isnan(gain.value):
             return ""
-        said = f"The best of {self.size} answers reaches {self.mean_iou + gain.value:.2f} mean IoU, all of them "
-        said += f"{self.mean_iou:.2f}"
+        best = self.mean_iou + gain.value
+        sentence = f"The best of {self.size} answers reaches {best:.2f} mean IoU, all of them {self.mean_iou:.2f}"
         if not gain.low > 0:
-            return f"{said}: RL has nothing to prefer. Raise temperature or num_generations."
-        return f"{said}: RL can still teach {gain.value:.2f} [{gain.low:.2f}, {gain.high:.2f}] of it."
+            return f"{sentence}: RL has nothing to prefer. Raise temperature or num_generations."
+        return f"{sentence}: RL can still teach {gain.value:.2f} [{gain.low:.2f}, {gain.high:.2f}] of it."
 
     @property
     def looking(self) -> str:
         """What the answers owe to the images, in a sentence or two; empty where it cannot be measured."""
-        found = self.image_dependence
-        owed = found.dependence
-        if not math.isfinite(owed.low):
+        dependence = self.image_dependence
+        if not math.isfinite(dependence.dependence.low):
             return ""
-        said = (
-            f"{found.value:.2f} mean IoU of the first answers; {found.sentence}; "
-            f"{found.distinct} distinct answers to {found.images} images."
+        sentence = (
+            f"{dependence.value:.2f} mean IoU of the first answers; {dependence.sentence}; "
+            f"{dependence.distinct} distinct answers to {dependence.images} images."
         )
-        if owed.low > 0:
-            return said
+        if dependence.dependence.low > 0:
+            return sentence
         return (
-            f"{said} They are not shown to depend on the image: what differs in reward then teaches where findings "
+            f"{sentence} They are not shown to depend on the image: what differs in reward then teaches where findings "
             "usually are. Teach the model to look first, with `sft`."
         )
 
@@ -368,10 +373,10 @@ class SignalReport:
         """Whether there is nothing to mend: few groups are without spread, no other reward is recommended, the answers
         are not shown to ignore the images, and no temperatures are to be compared.
         """
-        owed = self.image_dependence.dependence
-        looks = not math.isfinite(owed.low) or owed.low > 0
-        keeps = self.best == self.configured.name and self.configured.no_spread.value <= ENOUGH
-        return keeps and looks and not self.temperatures and not self.misreading
+        low = self.image_dependence.dependence.low
+        is_looking = low > 0 or not math.isfinite(low)
+        is_best = self.best == self.configured.name and self.configured.no_spread.value <= ENOUGH
+        return is_best and is_looking and not self.temperatures and not self.misreading
 
     @property
     def all(self) -> tuple[RewardSignal, ...]:
@@ -389,13 +394,13 @@ class SignalReport:
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Headings and rows of the one table: a row for every reward."""
         rows = []
-        for one in self.all:
-            why = sorted((name for name in CAUSES if one.causes[name]), key=lambda name: -one.causes[name])
-            share, low, high = map(percent, one.no_spread)
-            because = ", ".join(f"{percent(one.causes[name])} {CAUSES[name].title}" for name in why)
-            fit = NO_VALUE if one.iou_correlation is None else f"{one.iou_correlation:.2f}"
-            numbers = f"{one.effective_group_size:.1f}", f"{one.mean:.3f}", fit
-            rows.append([one.name, f"{share} [{low}, {high}]", because, *numbers])
+        for signal in self.all:
+            causes = sorted((name for name in CAUSES if signal.causes[name]), key=lambda name: -signal.causes[name])
+            share, low, high = map(percent, signal.no_spread)
+            shares = ", ".join(f"{percent(signal.causes[name])} {CAUSES[name].title}" for name in causes)
+            fit = NO_VALUE if signal.iou_correlation is None else f"{signal.iou_correlation:.2f}"
+            numbers = f"{signal.effective_group_size:.1f}", f"{signal.mean:.3f}", fit
+            rows.append([signal.name, f"{share} [{low}, {high}]", shares, *numbers])
         return ["reward", "no spread", "because", "effective size", "mean", "with IoU"], rows
 
     def to_dataframe(self) -> Any:
@@ -403,9 +408,9 @@ class SignalReport:
         import pandas
 
         rows = [
-            {"reward": one.name, "mean": one.mean, "no_spread": one.no_spread.value, **one.causes}
-            | {"effective_group_size": one.effective_group_size, "iou_correlation": one.iou_correlation}
-            for one in self.all
+            {"reward": signal.name, "mean": signal.mean, "no_spread": signal.no_spread.value, **signal.causes}
+            | {"effective_group_size": signal.effective_group_size, "iou_correlation": signal.iou_correlation}
+            for signal in self.all
         ]
         return pandas.DataFrame(rows)
 
@@ -427,32 +432,41 @@ def variants(reward: GroundingReward, tried: Sequence[str] = TRIED) -> list[Grou
         ['R4 at τ 0.3', 'R4 with graded_negatives 0.5', 'soft_f1', 'soft_f1 with giou', 'R4 at τ 0.1']
     """
     box: Any = reward.box_reward if reward.judges_boxes else None
-    own = getattr(box, "iou_threshold", None)
-    shared = {one.name: getattr(box, one.name) for one in fields(BoxReward)} if isinstance(box, BoxReward) else {}
-    found: list[tuple[int, str, Any]] = []
-    if isinstance(own, float):
-        for place, one in enumerate(one for one in THRESHOLDS if one < own):
-            found.append((4 if place else 0, f"{reward.name} at τ {one:g}", replace(box, iou_threshold=one)))
+    threshold = getattr(box, "iou_threshold", None)
+    shared = {field.name: getattr(box, field.name) for field in fields(BoxReward)} if isinstance(box, BoxReward) else {}
+    # How much each changes, its name, and the reward of boxes.
+    variants_of_boxes: list[tuple[int, str, Any]] = []
+    if isinstance(threshold, float):
+        lower = [iou for iou in THRESHOLDS if iou < threshold]
+        for place, iou in enumerate(lower):
+            variant = replace(box, iou_threshold=iou)
+            variants_of_boxes.append((4 if place else 0, f"{reward.name} at τ {iou:g}", variant))
     if getattr(box, "graded_negatives", None) == 0:
         name = f"{reward.name} with graded_negatives {_GRADED:g}"
-        found.append((1, name, replace(box, graded_negatives=_GRADED)))
+        variants_of_boxes.append((1, name, replace(box, graded_negatives=_GRADED)))
     rewards = {name: get_reward(name) for name in tried if name != reward.name}
-    others = {name: one.box_reward for name, one in rewards.items() if one.judges_boxes}
-    others = {name: replace(one, **shared) if isinstance(one, BoxReward) else one for name, one in others.items()}
-    for name, other in others.items():
-        if isinstance(getattr(other, "iou_threshold", None), float):
-            found += [(5, f"{name} at τ {one:g}", replace(other, iou_threshold=one)) for one in THRESHOLDS]
+    box_rewards: dict[str, Any] = {}
+    for name, registered in rewards.items():
+        if registered.judges_boxes:
+            candidate: Any = registered.box_reward
+            box_rewards[name] = replace(candidate, **shared) if isinstance(candidate, BoxReward) else candidate
+    for name, candidate in box_rewards.items():
+        if isinstance(getattr(candidate, "iou_threshold", None), float):
+            for iou in THRESHOLDS:
+                variants_of_boxes.append((5, f"{name} at τ {iou:g}", replace(candidate, iou_threshold=iou)))
         else:
-            found.append((2, name, other))
-    for name, other in {reward.name: box, **others}.items():
-        if name == "soft_f1" and other.overlap == "iou":
-            found.append((3, f"{name} with giou", replace(other, overlap="giou")))
-    found.sort(key=lambda one: one[0])
-    on_boxes = [replace(reward, name=name, box_reward=box, text_reward=None) for _, name, box in found]
+            variants_of_boxes.append((2, name, candidate))
+    for name, candidate in {reward.name: box, **box_rewards}.items():
+        if name == "soft_f1" and candidate.overlap == "iou":
+            variants_of_boxes.append((3, f"{name} with giou", replace(candidate, overlap="giou")))
+    variants_of_boxes.sort(key=lambda variant: variant[0])
+    on_boxes = [
+        replace(reward, name=name, box_reward=variant, text_reward=None) for _, name, variant in variants_of_boxes
+    ]
     on_texts = [
-        replace(reward, name=name, box_reward=one.box_reward, text_reward=one.text_reward)
-        for name, one in rewards.items()
-        if not one.judges_boxes
+        replace(reward, name=name, box_reward=registered.box_reward, text_reward=registered.text_reward)
+        for name, registered in rewards.items()
+        if not registered.judges_boxes
     ]
     return on_boxes + on_texts
 
@@ -508,7 +522,7 @@ there are findings and boxes, and every answer earns 0.
     rewards = [reward, *variants(reward, tried)]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SpaceWarning)
-        judged, iou = _judge(rewards, rows, texts, sizes, track)
+        groups, iou = _score_groups(rewards, rows, texts, sizes, track)
         dependence = _dependence(rows, texts, reward)
     misreading = ""
     for warning in caught:
@@ -516,19 +530,20 @@ there are findings and boxes, and every answer earns 0.
             misreading = misreading or str(warning.message).removeprefix(f"{reward.name}: ")
         else:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-    configured, *others = (_signal(one.name, judged[one.name], units, iou) for one in rewards)
-    best, recommendation = recommend(configured, others)
+    configured, *further = (_signal(variant.name, groups[variant.name], units, iou) for variant in rewards)
+    best, recommendation = recommend(configured, further)
     if misreading:
         best = configured.name
         recommendation = f"The answers are misread, so that no reward can be judged by them. {misreading}"
-    sampled_at = np.array([row.get("temperature") for row in rows], dtype=np.float64)
-    several = np.unique(sampled_at[~np.isnan(sampled_at)])
+    temperature = np.array([row.get("temperature") for row in rows], dtype=np.float64)
+    distinct = np.unique(temperature[~np.isnan(temperature)])
     temperatures = []
-    for one in several if len(several) > 1 else ():
-        own = [unit for unit, at in zip(units, sampled_at, strict=True) if at == one]
-        groups = judged[reward.name].take(sampled_at == one)
-        own_iou = iou[np.repeat(sampled_at == one, sizes)]
-        temperatures.append(_signal(f"{reward.name}, temperature {one:g}", groups, own, own_iou))
+    for value in distinct if len(distinct) > 1 else ():
+        mask = temperature == value
+        mask_units = [unit for unit, is_member in zip(units, mask, strict=True) if is_member]
+        mask_iou = iou[np.repeat(mask, sizes)]
+        name = f"{reward.name}, temperature {value:g}"
+        temperatures.append(_signal(name, groups[reward.name].take(mask), mask_units, mask_iou))
     starts = np.cumsum(sizes) - sizes
     means = np.add.reduceat(iou, starts) / sizes
     gains = np.column_stack([np.maximum.reduceat(iou, starts) - means, np.ones(len(sizes))])
@@ -536,7 +551,7 @@ there are findings and boxes, and every answer earns 0.
     gains[np.isnan(means)] = 0.0
     return SignalReport(
         configured=configured,
-        tried=tuple(others),
+        tried=tuple(further),
         temperatures=tuple(temperatures),
         groups=len(sizes),
         completions=int(sizes.sum()),
@@ -575,38 +590,42 @@ def recommend(configured: RewardSignal, tried: Sequence[RewardSignal]) -> tuple[
             f"{configured.name} is a control: whatever spread it has, it teaches nothing about boxes. Name the reward "
             "of the training."
         )
-    tried = [one for one in tried if not one.is_control]
-    own = configured.no_spread.value
-    least = min((one.no_spread.value for one in tried), default=own)
+    tried = [signal for signal in tried if not signal.is_control]
+    share = configured.no_spread.value
+    lowest = min((signal.no_spread.value for signal in tried), default=share)
     cause = CAUSES[main_cause(configured.causes) or "all_equal"]
-    good = [one for one in tried if one.no_spread.value <= least + _AS_GOOD]
-    shown = [one for one in good if one.no_spread.high < configured.no_spread.low]
-    if own - least >= _GAIN and least <= _MOST and not shown:
-        return configured.name, (
-            f"No other reward is shown to be better than {configured.name}: {percent(own)} of the groups are without "
-            f"spread under it, {percent(least)} under {good[0].name}, and the intervals overlap. Ask about more "
-            f"images. Most often without spread because {cause.meaning}."
-        )
-    if own - least >= _GAIN and least <= _MOST:
-        best = shown[0]
-        left = CAUSES[main_cause(best.causes) or "all_equal"]
-        rest = f" Of what is left: {left.meaning}. {left.remedy}" if best.no_spread.value > ENOUGH else ""
+    # The first of them changes the least.
+    candidates = [signal for signal in tried if signal.no_spread.value <= lowest + _AS_GOOD]
+    if share - lowest >= _GAIN and lowest <= _MOST:
+        better = [signal for signal in candidates if signal.no_spread.high < configured.no_spread.low]
+        if not better:
+            return configured.name, (
+                f"No other reward is shown to be better than {configured.name}: {percent(share)} of the groups are "
+                f"without spread under it, {percent(lowest)} under {candidates[0].name}, and the intervals overlap. "
+                f"Ask about more images. Most often without spread because {cause.meaning}."
+            )
+        best = better[0]
+        remaining = CAUSES[main_cause(best.causes) or "all_equal"]
+        advice = ""
+        if best.no_spread.value > ENOUGH:
+            advice = f" Of what is left: {remaining.meaning}. {remaining.remedy}"
         return best.name, (
             f"Train with {best.name}: {percent(best.no_spread.value)} of the groups are without spread under it, "
-            f"{percent(own)} under {configured.name}, most often because {cause.meaning}.{rest}"
+            f"{percent(share)} under {configured.name}, most often because {cause.meaning}.{advice}"
         )
-    if own <= ENOUGH:
+    if share <= ENOUGH:
         return configured.name, (
-            f"Keep {configured.name}: answers to the same image differ in reward in {percent(1 - own)} of the groups, "
-            f"and no reward that was tried reaches more than {percent(1 - min(own, least))}."
+            f"Keep {configured.name}: answers to the same image differ in reward in {percent(1 - share)} of the "
+            f"groups, and no reward that was tried reaches more than {percent(1 - min(share, lowest))}."
         )
     return configured.name, (
-        f"Another reward alone would not do: {percent(own)} of the groups are without spread under {configured.name}, "
-        f"{percent(least)} under the best of the others, most often because {cause.meaning}. {cause.remedy}"
+        f"Another reward alone would not do: {percent(share)} of the groups are without spread under "
+        f"{configured.name}, {percent(lowest)} under the best of the others, most often because {cause.meaning}. "
+        f"{cause.remedy}"
     )
 
 
-def _judge(
+def _score_groups(
     rewards: Sequence[GroundingReward],
     rows: Sequence[Mapping[str, Any]],
     texts: Sequence[Sequence[Any]],
@@ -625,19 +644,19 @@ def _judge(
     scored: list[dict[str, list[Any]]] = []
     for start in track(range(0, len(rows), _CHUNK)):
         chunk = zip(rows[start : start + _CHUNK], texts[start : start + _CHUNK], strict=True)
-        part = [(row, one) for row, answers in chunk for one in answers]
-        columns = {name: [row.get(name) for row, _ in part] for name in names}
-        scored.append(score_columns([*rewards, every_overlap], [one for _, one in part], **columns))
+        answers = [(row, text) for row, row_texts in chunk for text in row_texts]
+        columns = {name: [row.get(name) for row, _ in answers] for name in names}
+        scored.append(score_columns([*rewards, every_overlap], [text for _, text in answers], **columns))
 
-    def whole(name: str) -> list[Any]:
-        return [value for one in scored for value in one[name]]
+    def joined(name: str) -> list[Any]:
+        return list(chain.from_iterable(columns[name] for columns in scored))
 
-    found = {}
+    groups = {}
     for reward in rewards:
-        tp, fp, fn = (np.array(whole(f"{reward.name}/{part}")) for part in ("tp", "fp", "fn"))
-        found[reward.name] = Groups.of(sizes, whole(reward.name), whole("status"), tp + fp, tp + fn)
-    tp, fn, iou = (np.array(whole(f"{every_overlap.name}/{part}")) for part in ("tp", "fn", "mean_iou"))
-    return found, ratio_or_nan(iou * tp, tp + fn)
+        tp, fp, fn = (np.array(joined(f"{reward.name}/{count}")) for count in ("tp", "fp", "fn"))
+        groups[reward.name] = Groups.of(sizes, joined(reward.name), joined("status"), tp + fp, tp + fn)
+    tp, fn, iou = (np.array(joined(f"{every_overlap.name}/{count}")) for count in ("tp", "fn", "mean_iou"))
+    return groups, ratio_or_nan(iou * tp, tp + fn)
 
 
 def _correlation(groups: Groups, iou: Array) -> float | None:
@@ -653,11 +672,11 @@ def _correlation(groups: Groups, iou: Array) -> float | None:
 
 def _signal(name: str, groups: Groups, units: Sequence[Any], iou: Array) -> RewardSignal:
     metrics = groups.metrics()
-    counted = np.column_stack([~groups.has_spread, np.ones(len(groups.sizes))])
+    sums = np.column_stack([~groups.has_spread, np.ones(len(groups.sizes))])
     return RewardSignal(
         name=name,
         mean=float(groups.rewards.mean()),
-        no_spread=share_estimate(sum_by_group(counted, units)),
+        no_spread=share_estimate(sum_by_group(sums, units)),
         causes={cause: metrics[cause] for cause in CAUSES},
         effective_group_size=metrics["effective_group_size"],
         iou_correlation=_correlation(groups, iou),
