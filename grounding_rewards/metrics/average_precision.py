@@ -200,7 +200,7 @@ class RankedImages:
         return replace(self, by_label={"": self.of_label(label)})
 
     def threshold_index(self, iou_threshold: float) -> int:
-        """Where an IoU threshold stands among those at which boxes were matched.
+        """Index of an IoU threshold among those at which boxes were matched.
 
         Raises:
             ValueError: it is not among them.
@@ -254,12 +254,7 @@ def rank_boxes(
         >>> ranked.key, ranked.hit, ranked.references
         (array([-0.8, -0.3]), array([[ True, False]]), array([1]))
     """
-    if not len(iou_thresholds) or not all(0 < threshold <= 1 for threshold in iou_thresholds):
-        raise ValueError(
-            f"Expected numbers in (0, 1] for the IoU thresholds, got {list(iou_thresholds)!r}. The usual value is 0.5."
-        )
-    check_word("ranking", ranking, RANKINGS)
-    check_word("label_matching", label_matching, LABEL_MATCHING)
+    _check_options(iou_thresholds, ranking, label_matching)
     batch = PredictionBatch.of(images)
     pred, gt = batch.pred, batch.gt
     group_by = "ignore" if together else label_matching
@@ -312,20 +307,23 @@ def rank_boxes(
         of_label = pred_entry % len(names) == number
         gt_of_label = (gt_entry % len(names) == number) & gt_in_area
         references = np.bincount(gt_entry[gt_of_label] // len(names), minlength=len(batch))
-        by_label[name] = RankedBoxes(
-            pred_entry[of_label] // len(names),
-            key[of_label],
-            hit[:, of_label],
-            counts[:, of_label],
-            references,
-            ranking,
-        )
+        image = pred_entry[of_label] // len(names)
+        by_label[name] = RankedBoxes(image, key[of_label], hit[:, of_label], counts[:, of_label], references, ranking)
     return RankedImages(by_label, len(batch), tuple(iou_thresholds), ranking, group_by)
+
+
+def _check_options(iou_thresholds: Sequence[float], ranking: str, label_matching: str) -> None:
+    if not len(iou_thresholds) or not all(0 < threshold <= 1 for threshold in iou_thresholds):
+        raise ValueError(
+            f"Expected numbers in (0, 1] for the IoU thresholds, got {list(iou_thresholds)!r}. The usual value is 0.5."
+        )
+    check_word("ranking", ranking, RANKINGS)
+    check_word("label_matching", label_matching, LABEL_MATCHING)
 
 
 @lru_cache(maxsize=1 << 14)
 def label_name(label: str | None, label_matching: str) -> str:
-    """What a label is called where labels are compared; empty for none.
+    """The name under which labels are compared; empty for none.
 
     Args:
         label: of a dataset or of a model.
@@ -348,8 +346,9 @@ def label_name(label: str | None, label_matching: str) -> str:
     return finding.name if are_synonyms(finding.name, f"left {finding.name}") else finding.text
 
 
-# What a predicted box is matched with: nothing, a reference box, or something that makes it not count.
-_NOTHING, _WANTED, _UNWANTED = 0, 1, 2
+_NOTHING = 0  # partner of a predicted box: none, so that it is false
+_WANTED = 1  # a reference box that counts
+_UNWANTED = 2  # a reference box or region that makes it not count
 
 
 def _number_labels(
@@ -372,7 +371,7 @@ def _number_labels(
 
 
 def place_within(entries: Indices) -> Indices:
-    """How many equal values stand before each value of an array in which equal values stand together.
+    """Number of equal values before each value of an array whose equal values are adjacent.
 
     Example:
         >>> place_within(np.array([3, 3, 7, 7, 7]))
@@ -415,7 +414,7 @@ def _match_entries(
     *,
     most_overlap_first: bool,
 ) -> NDArray[np.int8]:
-    """What each predicted box is matched with at each threshold, ``(thresholds, n)``.
+    """The kind of partner of each predicted box at each threshold, ``(thresholds, n)``.
 
     Args:
         preds: the predicted boxes of all entries, in the order of the ranking.
@@ -507,7 +506,7 @@ _WEIGHT_CELLS = 1 << 20
 def read_curve(
     ranked: RankedBoxes, threshold: int, weights: Array, *, one_by_one: bool = False
 ) -> Iterator[tuple[Array, Array, Array]]:
-    """How many boxes are right, and how many count, up to each point of a curve, where each image has a weight.
+    """Numbers of right boxes and of boxes that count up to each point of a curve, with weights of images.
 
     The points are the ends of groups of equal keys that have a right box. After a group without one, recall is as
     before and more boxes are false, so no best value is found there.
@@ -725,7 +724,7 @@ def image_auroc(images: Sequence[Prediction], *, groups: Sequence[Any] | None = 
 
 
 def _image_scores(images: Sequence[Prediction]) -> Array:
-    """How sure each answer is that there is a finding, ``(images,)``; NaN where that is not known."""
+    """Confidence of each answer that there is a finding, ``(images,)``; NaN if unknown."""
     batch = PredictionBatch.of(images)
     if batch.states_confidences:
         return np.array([image.pred_scores.max(initial=-np.inf) for image in batch.answers])
@@ -889,7 +888,7 @@ def precision_recall_curve(ranked: RankedImages, iou_threshold: float = 0.5, *, 
 
 
 def _threshold_indices(ranked: RankedImages, iou_thresholds: Sequence[float] | None) -> list[int]:
-    """Where the thresholds stand among those of the ranking; all of them for None."""
+    """Indices of thresholds among those of the ranking; all of them for None."""
     if iou_thresholds is None:
         return list(range(len(ranked.iou_thresholds)))
     return [ranked.threshold_index(iou) for iou in iou_thresholds]
@@ -1147,7 +1146,7 @@ class RankingMetrics(NamedTuple):
 
 
 def can_compare_labels(images: Sequence[Prediction]) -> bool:
-    """Whether any predicted box has a label, and every reference box one to compare it with.
+    """Tell whether any predicted box has a label, and every reference box one to compare it with.
 
     Example:
         >>> image = Prediction("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["mass"], pred=[[0, 0, 5, 5]])

@@ -24,12 +24,15 @@ from grounding_rewards.rewards import MeanIoUReward
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
 from grounding_rewards.rewards.scoring import score_boxes
 
-# The constant box: patients are in so many parts, each of which is answered by the box of the others.
+# Without training images the constant box of each part of the patients is fitted on the other parts.
 _FOLDS = 5
-# Fewer boxes are no sample to fit one box to; of more images with boxes, so many are enough.
-_FEWEST_FITTED, _MOST_FITTED = 10, 2000
-# Boxes that the search begins from, and its steps and moves as parts of the image: of an edge, of the whole box.
-_STARTS, _CLIMBS = 64, 8
+# One box is fitted to at least this many boxes, and to the boxes of at most this many images.
+_FEWEST_FITTED = 10
+_MOST_FITTED = 2000
+# Boxes that are scored as starting points, and how many of the best are searched from.
+_STARTS = 64
+_CLIMBS = 8
+# Steps of the search as fractions of the image; it moves one edge or the whole box.
 _STEPS = (0.08, 0.04, 0.02, 0.01, 0.005)
 _MOVES = np.vstack([np.eye(4), -np.eye(4), [[1, 0, 1, 0], [-1, 0, -1, 0], [0, 1, 0, 1], [0, -1, 0, -1]]])
 # An IoU that any overlap reaches, and the pairs of boxes of the largest sum of IoUs.

@@ -188,7 +188,7 @@ class _MetricPair:
 
 
 def _sums_and_products(sums: Array, partner_sums: Array) -> Array:
-    """Of each unit n, d, n², n·d, d², and n times the other run's d, ``(units, 6)``."""
+    """Columns n, d, n², n·d, d², and n times the other run's d of each unit, ``(units, 6)``."""
     n, d = sums.T
     return np.stack([n, d, n * n, n * d, d * d, n * partner_sums[:, 1]], axis=1)
 
@@ -221,7 +221,7 @@ _ROUNDING = 1e-12
 
 
 def direction(difference: Estimate, holm: float, *, lower_is_better: bool | None = False) -> int:
-    """Whether a change is called better, worse or not shown: the rule of every verdict, table, plot and page.
+    """The sign of a change that is shown: the rule of every verdict, table, plot and page.
 
     Args:
         difference: B - A with its 95 % interval.
@@ -299,7 +299,7 @@ class GroupChanges(NamedTuple):
 
 @dataclass(frozen=True)
 class RunDifference:
-    """What two runs have in common and how they differ.
+    """Differences between two runs on the images that both have.
 
     Attributes:
         images: that both runs have.
@@ -344,7 +344,7 @@ class RunDifference:
 
     @property
     def verdict(self) -> str:
-        """What changed, what is not shown to have changed, and what is worse, in a few sentences."""
+        """Changes, metrics without a change that is shown, and losses, in a few sentences."""
         return f"{self.summary} {self.losses}"
 
     @property
@@ -372,7 +372,7 @@ class RunDifference:
 
     @property
     def worse(self) -> list[str]:
-        """What became worse beside the metrics that lead, with one number each."""
+        """Losses besides the metrics that lead, with one number each."""
         changes = [(self.metrics[key], "") for key in self._following]
         for group in (*self.labels, *self.sizes):
             changes += [(change, f" on {group.name}") for change in group.changes.values()]
@@ -646,7 +646,7 @@ def _different_facts(a: Prediction, b: Prediction) -> str:
 
 
 def _sentence(key: str, change: Change, units: str) -> str:
-    """What became of a metric: both values, and of a change that is shown its interval and the units behind it."""
+    """Both values of a metric; of a change that is shown also its interval and the units behind it."""
     heading = _short_heading(change)
     if math.isnan(change.difference.value):
         return f"{capitalised(heading)} is not measured in both runs."

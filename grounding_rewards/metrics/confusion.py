@@ -1,4 +1,4 @@
-"""What became of every box: right, of the wrong label, in the wrong place; found or missed.
+"""The outcome of every box: right, of the wrong label, in the wrong place; found or missed.
 
 The same rule as that of the metrics, box by box: a predicted box is right if it is a hit at the threshold under the
 rule for labels that the evaluation follows. A box that would be right but for its label is of the wrong label, and so
@@ -40,7 +40,7 @@ IOU_THRESHOLD = 0.5
 
 
 class BoxOutcomes(NamedTuple):
-    """Of one image with n predicted and m reference boxes.
+    """Outcomes of the boxes of one image with n predicted and m reference boxes.
 
     pred: n outcomes.
     gt: m outcomes.
@@ -60,7 +60,7 @@ class BoxOutcomes(NamedTuple):
 
 
 def box_outcomes(image: Prediction, label_matching: str = "ignore") -> BoxOutcomes:
-    """What became of every box of an image at :data:`IOU_THRESHOLD`.
+    """Outcome of every box of an image at :data:`IOU_THRESHOLD`.
 
     Args:
         image: with its answer.
@@ -150,7 +150,7 @@ def format_iou(iou: float) -> str:
 
 
 def has_sides(image: Prediction) -> bool:
-    """Whether the patient's right is known to lie on the left of the picture, so that sides may be marked on it.
+    """Tell whether the patient's right is known to be on the left of the picture, so that sides may be marked.
 
     A frontal image has sides; so does one whose findings are named by side. An image from the side has none, and of an
     image of unknown view nothing is said.
@@ -167,7 +167,7 @@ def has_sides(image: Prediction) -> bool:
 
 
 def image_summary(image: Prediction, outcomes: BoxOutcomes) -> str:
-    """What became of the boxes of an image, in one line.
+    """The outcomes of the boxes of an image, in one line.
 
     Example:
         >>> from grounding_rewards.metrics.confusion import box_outcomes
@@ -194,7 +194,7 @@ def image_summary(image: Prediction, outcomes: BoxOutcomes) -> str:
 
 
 def drawn_answer(image: Prediction, outcomes: BoxOutcomes) -> list[tuple[Any, ...]]:
-    """What a page draws upon an image: regions to ignore, reference boxes and predicted ones, see :func:`drawn_boxes`.
+    """The drawn boxes of an image: regions to ignore, reference boxes and predicted ones, see :func:`drawn_boxes`.
 
     Example:
         >>> from grounding_rewards.metrics.confusion import box_outcomes
@@ -313,7 +313,7 @@ _BINS = 10
 
 
 class Calibration(NamedTuple):
-    """How often boxes of a stated confidence are right.
+    """Share of right boxes by stated confidence.
 
     ``confidence`` and ``precision`` are the means of each bin that has a box, ``counts`` their numbers of boxes;
     ``error`` is the expected calibration error.
@@ -326,7 +326,7 @@ class Calibration(NamedTuple):
 
 
 def calibration(matched: MatchedImages) -> Calibration | None:
-    """How often boxes of a stated confidence are right, in ten bins of equal width.
+    """Share of right boxes by stated confidence, in ten bins of equal width.
 
     The expected calibration error is the mean over boxes of the distance between the mean confidence and the share of
     right boxes of their bin:

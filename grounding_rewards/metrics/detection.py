@@ -43,17 +43,19 @@ Sums = tuple[NDArray[Any], NDArray[Any]]
 #: Name → which of the reference boxes of all images, one image after the other, are in the group.
 BoxGroups = dict[str, Mask]
 
-# How hits are counted, and how boxes are paired for the mean of their IoUs.
-_FOR_HITS, _FOR_IOU = "most_hits", "hungarian"
+# Most hits: a box more never loses one. Hungarian: the largest sum of IoUs.
+_FOR_HITS = "most_hits"
+_FOR_IOU = "hungarian"
 
-# The smallest numbers above 0 and above a half: any overlap makes a pair, or one of more than a half.
-_ANY_OVERLAP, _ABOVE_HALF = float(np.nextafter(0.0, 1.0)), float(np.nextafter(0.5, 1.0))
+# IoU thresholds: the smallest numbers above 0 and above a half.
+_ANY_OVERLAP = float(np.nextafter(0.0, 1.0))
+_ABOVE_HALF = float(np.nextafter(0.5, 1.0))
 
 _RECALL = "share of the reference boxes of all images that a box is right about"
 
 
 class BoxCounts(NamedTuple):
-    """Of each image, ``(images,)``: predicted boxes that count, reference boxes, and right boxes."""
+    """Numbers of predicted boxes that count, reference boxes, and right boxes of each image, ``(images,)``."""
 
     n: Array
     m: Array
@@ -98,7 +100,7 @@ class MatchedImages:
     def counts(self, iou_threshold: float) -> BoxCounts:
         """Boxes of each image, where a pair is right from this IoU on, in (0, 1]."""
         outcomes = self._hits(iou_threshold)
-        pred, gt = self._counted(outcomes)
+        pred, gt = self._countable(outcomes)
         return BoxCounts(*(mask.sum(axis=1).astype(np.float64) for mask in (pred, gt, pred & (outcomes.matched >= 0))))
 
     @cached_property
@@ -163,8 +165,7 @@ class MatchedImages:
 
     @cached_property
     def right_labels(self) -> Sums:
-        """Of the boxes of each image in the right place at IoU 0.5: how many have the finding's label, and how many
-        any.
+        """Boxes of each image in the right place at IoU 0.5 that have the finding's label, and that have any.
 
         Labels play no part in finding these boxes: where they do, all that are right have the finding's label.
         """
@@ -172,7 +173,7 @@ class MatchedImages:
         all_images = np.arange(len(self.images))
         rule = "synonyms" if self.label_matching == "synonyms" else "exact"
         codes = LabelCodes.of(self.batch.pred_labels, self.batch.gt_labels, rule)
-        image, i = np.nonzero(self._counted(outcomes)[0] & (outcomes.matched >= 0))
+        image, i = np.nonzero(self._countable(outcomes)[0] & (outcomes.matched >= 0))
         pred = pad(codes.pred, self.batch.pred.counts, all_images)[image, i]
         gt = pad(codes.gt, self.batch.gt.counts, all_images)[image, outcomes.matched[image, i]]
         labelled = ~np.isnan(pred) & ~np.isnan(gt)
@@ -188,8 +189,7 @@ class MatchedImages:
 
     @cached_property
     def best_ious(self) -> tuple[Array, Mask]:
-        """Of each reference box the IoU with its partner, 0 without one, ``(images, boxes)``; and which boxes there
-        are.
+        """IoU of each reference box with its partner, 0 without one, ``(images, boxes)``; and which boxes there are.
 
         Boxes are paired one to one for the largest sum of IoUs; boxes that do not overlap are no partners.
         """
@@ -199,7 +199,7 @@ class MatchedImages:
     def _by_reference(self, outcomes: Outcomes, values: Array) -> tuple[Array, Mask]:
         """Values of predicted boxes at the reference boxes that they are matched with, 0 elsewhere; and which there
         are."""
-        _, is_box = self._counted(outcomes)
+        _, is_box = self._countable(outcomes)
         gt_values = np.zeros(is_box.shape)
         image, i = np.nonzero(outcomes.matched >= 0)
         gt_values[image, outcomes.matched[image, i]] = values[image, i]
@@ -207,9 +207,9 @@ class MatchedImages:
 
     @cached_property
     def panoptic_quality(self) -> Sums:
-        """Of each image the IoUs of the pairs above a half added up, and TP + FP / 2 + FN / 2."""
+        """Sum of the IoUs above a half of each image, and TP + FP / 2 + FN / 2."""
         outcomes = self._hits(_ABOVE_HALF)
-        pred, gt = self._counted(outcomes)
+        pred, gt = self._countable(outcomes)
         ious = np.where(pred & (outcomes.matched >= 0), outcomes.iou, 0.0).sum(axis=1)
         return ious, (pred.sum(axis=1) + gt.sum(axis=1)) / 2
 
@@ -219,7 +219,7 @@ class MatchedImages:
         Broken boxes, which the image does not have, are left out.
         """
         outcomes = self._hits(iou_threshold)
-        pred, _ = self._counted(outcomes)
+        pred, _ = self._countable(outcomes)
         for image, matched, counts in zip(self.images, outcomes.matched, pred, strict=True):
             complete = np.array(with_broken([True] * len(image.pred), image.broken, lambda _: False), dtype=bool)
             n = len(complete)
@@ -227,7 +227,7 @@ class MatchedImages:
 
     @cached_property
     def phrase_ious(self) -> tuple[Array, Array]:
-        """Of each image with one reference box the IoU of its highest-scoring box; and which images those are.
+        """IoU of the highest-scoring box of each image with one reference box; and which images those are.
 
         0 without a box. Among equal confidences, and without confidences, it is the first box.
         """
@@ -242,7 +242,7 @@ class MatchedImages:
 
     @cached_property
     def is_read(self) -> Mask:
-        """Whether an answer has a box or says that there is none, ``(images,)``."""
+        """Answers that have a box or say that there is none, ``(images,)``."""
         return np.array([is_read(image.pred, image.status) for image in self.images], dtype=bool)
 
     @property
@@ -264,7 +264,7 @@ class MatchedImages:
             )
         return self._outcomes_by_reward[reward]
 
-    def _counted(self, outcomes: Outcomes) -> tuple[Mask, Mask]:
+    def _countable(self, outcomes: Outcomes) -> tuple[Mask, Mask]:
         """Which predicted boxes, (images, n), and which reference boxes, (images, m), count for the label and size."""
         gt = _is_box(self.batch.gt)
         pred = _is_box(self.batch.pred) & ~outcomes.ignored
@@ -505,7 +505,7 @@ MOST_GROUPS = 20
 
 
 class ImageGroups(NamedTuple):
-    """What a training logs for images of each source dataset, and for images with each label.
+    """Groups of images that a training logs: of each source dataset, and with each label.
 
     The names are settled before the first step, so that keys are the same at every step. A step without such an image
     has no value.
@@ -529,7 +529,7 @@ class ImageGroups(NamedTuple):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """What :meth:`sums` is about, in its order.
+        """Keys of :meth:`sums`, in its order.
 
         Example:
             >>> ImageGroups((), ("mass", "nodule")).keys

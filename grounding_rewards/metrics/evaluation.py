@@ -94,7 +94,7 @@ _QUOTED = ("mean_iou", "image_dependence", "f1_50", "hallucination_rate", "map_5
 
 @dataclass(frozen=True)
 class Measures:
-    """How an evaluation measures.
+    """Settings of an evaluation.
 
     Attributes:
         reward: name of the reward that it is about, a key of the images' `rewards`.
@@ -127,7 +127,7 @@ class GroupMetrics(NamedTuple):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What an evaluation found. The first of ``systems`` is what was evaluated, the others are baselines.
+    """Results of an evaluation. The first of ``systems`` is what was evaluated, the others are baselines.
 
     Attributes:
         systems: name → estimates by key; NaN where there is nothing to measure.
@@ -257,7 +257,7 @@ class Evaluation:
 
 
 def answer_notes(images: Sequence[Prediction]) -> list[str]:
-    """What a person should know of answers beside their metrics: how they were read, ranked and placed.
+    """Notes for a person on how answers were read, ranked and placed.
 
     Example:
         >>> len(answer_notes([Prediction("a", 9, 9, text="?", status="unparseable")]))
@@ -380,7 +380,7 @@ def _confusion(matched: MatchedImages, measures: Measures) -> Confusion | None:
 
 @dataclass(frozen=True)
 class StoredEvaluation:
-    """What `evaluation.json` has of a run; empty without that file.
+    """The content of `evaluation.json` of a run; empty without that file.
 
     Attributes:
         facts: how the run was measured.
@@ -398,12 +398,12 @@ class StoredEvaluation:
 
     @property
     def label_matching(self) -> str | None:
-        """How labels were compared; None where the file does not say."""
+        """The comparison of labels; None if the file does not name it."""
         return self.facts.get("label matching")
 
     @classmethod
     def of_json(cls, content: Mapping[str, Any]) -> StoredEvaluation:
-        """What :meth:`Evaluation.to_dict` wrote, read again; `facts` have to be there."""
+        """Read the output of :meth:`Evaluation.to_dict`; `facts` have to be there."""
         systems = {
             str(name): {key: estimate_from_json(ends) for key, ends in metrics.items()}
             for name, metrics in content.get("systems", {}).items()
@@ -432,7 +432,7 @@ def write_evaluation(folder: str | Path, evaluation: Evaluation) -> None:
 
 
 def evaluation_file(run: str | Path) -> Path:
-    """Where the metrics of a run are, given the folder of its evaluation or a file in it.
+    """Path of the metrics of a run, given the folder of its evaluation or a file in it.
 
     Example:
         >>> evaluation_file(Path("runs/r4/images.jsonl")).as_posix()
@@ -574,7 +574,7 @@ def _curves(ranked: RankedImages, read: Callable[..., Curve]) -> tuple[Curve, ..
 
 
 def _facts(images: Sequence[Prediction], measures: Measures) -> dict[str, Any]:
-    """What was measured, and how."""
+    """Facts about the images and the measures."""
     patients = {image.patient for image in images if image.patient is not None}
     unknown = sum(image.patient is None for image in images)
     return {

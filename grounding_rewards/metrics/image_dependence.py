@@ -107,8 +107,10 @@ _CELLS = 1 << 17
 # Pairs of an image and an answer that are worked on at once.
 _PAIRS = 1 << 17
 _FEW_PAIRINGS = 120
-# From how many reference boxes on, and from which mean IoU with those of another image, answers are of that image.
-_LEAST_SHIFTED, _SHIFTED = 10, 0.3
+# Answers belong to the neighbouring image only if there are enough reference boxes, and the mean IoU with its boxes is
+# at least this.
+_LEAST_SHIFTED = 10
+_SHIFTED = 0.3
 _ANY_OVERLAP = float(np.nextafter(0.0, 1.0))
 
 
@@ -139,7 +141,7 @@ _METRICS: Mapping[str, Credit] = {"mean_iou": _matched_iou, "f1_50": _twice_hits
 
 @dataclass(frozen=True)
 class ImageDependence:
-    """What a model owes to the images.
+    """The part of a metric that a model owes to the images.
 
     Attributes:
         metric: name of the metric.
@@ -171,7 +173,7 @@ class ImageDependence:
 
     @property
     def sentence(self) -> str:
-        """What is owed to the image, to naming and to placing, and what the number leaves out, without a full stop."""
+        """The parts owed to the image, to naming and to placing, and images left out, without a full stop."""
         alone = f"{self.alone} of {self.images} images share question and number of boxes with no other"
         if math.isnan(self.dependence.value):
             return f"what of it is owed to the image cannot be measured: {alone}" if self.alone else ""
@@ -332,7 +334,7 @@ images are joined off by one row. Join them by `id`.
 
 @dataclass(frozen=True, eq=False)
 class _Permuted:
-    """What answers earn where they are and on the other images of their group; all by image.
+    """Credits of answers where they are and on the other images of their group; all by image.
 
     divisor: what the metric divides by, 0 of images that have no others.
     own: what each answer earns where it is.
@@ -358,11 +360,11 @@ class _Permuted:
 
     @property
     def is_measured(self) -> bool:
-        """Whether most images that count have others."""
+        """Most images that count have others."""
         return self.alone <= (self.divisor > 0).sum()
 
     def above_others(self, permuted: Array) -> Array:
-        """What each image or answer earns above the mean of others, ``(images, 2)``."""
+        """Credit of each image or answer above the mean of others, ``(images, 2)``."""
         above = np.where(self.divisor > 0, self.own - permuted, 0.0)
         # One answer to all images owes them nothing, not a rounding error.
         above[np.abs(above) < _ROUNDING] = 0.0
@@ -430,11 +432,7 @@ def _permute(
     for groups in [] if table.answers_alike else _batches(by_size):
         group = partners.permuted(groups, axis=1)
         n = group.shape[1]
-        # Answers are permuted by shifts of the images in a random order: 0, and with each shift the one back.
-        shifts = np.arange(n)
-        if n > MOST_IMAGES:
-            forth = 1 + partners.choice((n - 1) // 2, PARTNERS // 2, replace=False)
-            shifts = np.sort(np.concatenate([[0], forth, n - forth]))
+        shifts = _shifts(n, partners)
         partner = (np.arange(n)[:, None] + shifts) % n
         back = np.searchsorted(shifts, (n - shifts) % n)
         values = _credits_in_blocks(table, credit, group, partner)
@@ -469,6 +467,14 @@ def _permute(
     )
 
 
+def _shifts(n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """The shifts of n images in a random order that permute their answers: 0, and with each shift the one back."""
+    if n <= MOST_IMAGES:
+        return np.arange(n)
+    forth = 1 + rng.choice((n - 1) // 2, PARTNERS // 2, replace=False)
+    return np.sort(np.concatenate([[0], forth, n - forth]))
+
+
 def _groups(images: Sequence[Prediction], within: str) -> dict[Any, list[int]]:
     """The images among which answers are permuted, sorted, so that nothing depends on the order of the images."""
     groups: dict[Any, list[int]] = defaultdict(list)
@@ -489,7 +495,7 @@ def _batches(by_size: Mapping[int, Sequence[Sequence[int]]]) -> Iterator[NDArray
 
 
 def _credits_in_blocks(table: _BoxTable, credit: Credit, group: NDArray[np.int64], partner: NDArray[np.int64]) -> Array:
-    """What the answers to the partners earn on each image of each group, ``(groups, n, partners)``."""
+    """Credits of the answers to the partners on each image of each group, ``(groups, n, partners)``."""
     image, answer = np.repeat(group.ravel(), partner.shape[1]), group[:, partner].ravel()
     blocks = (slice(start, start + _PAIRS) for start in range(0, len(image), _PAIRS))
     values = [table.credits(credit, image[block], answer[block]) for block in blocks]
@@ -499,7 +505,7 @@ def _credits_in_blocks(table: _BoxTable, credit: Credit, group: NDArray[np.int64
 def _pairs(
     values: Array, turned: Array, partner: NDArray[np.int64], divisor: Array, patient: NDArray[np.int64]
 ) -> tuple[Array, Array]:
-    """Of the pairs of groups ``linear`` and the first of ``squares`` of :class:`_Permuted`.
+    """``linear`` and the first of ``squares`` of :class:`_Permuted`, of the pairs of groups.
 
     Args:
         values: ``(groups, n, partners)``, those of the image's own answer first.
@@ -508,39 +514,38 @@ def _pairs(
         divisor: ``(groups, n)``.
         patient: ``(groups, n)``.
     """
-    others, own = partner[:, 1:], values[:, :, 0]
+    partners, own_credit = partner[:, 1:], values[:, :, 0]
     # Every pair stands here twice, from either image.
-    count = others.shape[1]
-    kernel = (own[:, :, None] + own[:, others] - values[:, :, 1:] - turned[:, :, 1:]) / count
-    share = (divisor[:, :, None] + divisor[:, others]) / count
+    count = partners.shape[1]
+    kernel = (own_credit[:, :, None] + own_credit[:, partners] - values[:, :, 1:] - turned[:, :, 1:]) / count
+    share = (divisor[:, :, None] + divisor[:, partners]) / count
     linear = np.stack([kernel.sum(axis=2), share.sum(axis=2)], axis=2)
-    same = patient[:, :, None] == patient[:, others]
-    if same.any():
-        linear -= np.stack([(kernel * same).sum(axis=2), (share * same).sum(axis=2)], axis=2) / 2
+    is_same = patient[:, :, None] == patient[:, partners]
+    if is_same.any():
+        linear -= np.stack([(kernel * is_same).sum(axis=2), (share * is_same).sum(axis=2)], axis=2) / 2
         n = len(partner)
         if n <= MOST_IMAGES:
             # The pairs of two patients vary as one; a patient is known by the first of its images.
-            first = np.minimum(np.where(same, others, n).min(axis=2), np.arange(n))
-            pair = (np.arange(len(first))[:, None, None] * n + first[:, :, None]) * n + first[:, others]
-            kernel, share = (np.bincount(pair[~same], weights=terms[~same]) for terms in (kernel, share))
+            first = np.minimum(np.where(is_same, partners, n).min(axis=2), np.arange(n))
+            pair = (np.arange(len(first))[:, None, None] * n + first[:, :, None]) * n + first[:, partners]
+            kernel, share = (np.bincount(pair[~is_same], weights=terms[~is_same]) for terms in (kernel, share))
     return linear, np.array([(kernel**2).sum(), (kernel * share).sum(), (share**2).sum()]) / 2
 
 
 def _permutation_variance(values: Array, turned: Array, partner: NDArray[np.int64], divisor: Array) -> Array:
     """The variance of the numerators of groups over all permutations, ``(3,)``: the second of ``squares``."""
     n = len(partner)
-    earned = _without_means(values, turned, partner)
+    credit = _without_means(values, turned, partner)
     diagonal = np.zeros_like(values)
     diagonal[:, :, 0] = divisor
     share = _without_means(diagonal, diagonal, partner)
-    means = [
-        (one * other).mean(axis=(1, 2)).sum() for one, other in ((earned, earned), (earned, share), (share, share))
-    ]
+    products = (credit * credit, credit * share, share * share)
+    means = [product.mean(axis=(1, 2)).sum() for product in products]
     return np.array(means) * n**4 / (n - 1) ** 3
 
 
 def _without_means(values: Array, turned: Array, partner: NDArray[np.int64]) -> Array:
-    """What is left of cells without the means over the answers to an image and over the images of an answer."""
+    """Cells less the means over the answers to an image and over the images of an answer."""
     of_answer = turned.mean(axis=2)
     return values - values.mean(axis=2, keepdims=True) - of_answer[:, partner] + of_answer.mean(axis=1)[:, None, None]
 
@@ -571,15 +576,16 @@ class _BoxTable:
 
     @property
     def answers_alike(self) -> bool:
-        """Whether all images have the same answer, such as a constant box."""
+        """All images have the same answer, such as a constant box."""
         n = self.pred.counts[:1].sum()
         codes = np.zeros(len(self.pred.flat)) if self.codes is None else self.codes.pred
-        told = np.column_stack([self.pred.flat, codes])
-        alike = np.array_equal(self.pred.counts, np.full(len(self.pred.counts), n))
-        return alike and (n == 0 or np.allclose(told.reshape(-1, n, 5), told[:n], rtol=0, atol=1e-9, equal_nan=True))
+        boxes = np.column_stack([self.pred.flat, codes])
+        if not np.array_equal(self.pred.counts, np.full(len(self.pred.counts), n)):
+            return False
+        return n == 0 or np.allclose(boxes.reshape(-1, n, 5), boxes[:n], rtol=0, atol=1e-9, equal_nan=True)
 
     def credits(self, credit: Credit, image: NDArray[np.int64], answer: NDArray[np.int64]) -> Array:
-        """What each answer earns on the image beside it, ``(pairs,)``."""
+        """Credit of each answer on the image at the same place, ``(pairs,)``."""
         credits = np.zeros(len(image))
         starts_of_pred, starts_of_gt = (np.cumsum(boxes.counts) - boxes.counts for boxes in (self.pred, self.gt))
         for chunk in self._chunks(image, answer):
@@ -603,7 +609,7 @@ class _BoxTable:
         order = np.argsort(shape.astype(np.min_scalar_type(shape.max(initial=0))), kind="stable")
         # Where the numbers of boxes change, and in between so often that memory suffices.
         changes = np.flatnonzero(np.diff(n[order]) | np.diff(m[order])) + 1
-        for alike in np.split(order, changes):
-            size = max(1, _CELLS // max(1, int(n[alike[:1]].sum() * m[alike[:1]].sum())))
-            for start in range(0, len(alike), size):
-                yield alike[start : start + size]
+        for pairs in np.split(order, changes):
+            size = max(1, _CELLS // max(1, int(n[pairs[:1]].sum() * m[pairs[:1]].sum())))
+            for start in range(0, len(pairs), size):
+                yield pairs[start : start + size]

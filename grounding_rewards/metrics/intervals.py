@@ -112,7 +112,7 @@ def estimate_as_json(estimate: Sequence[float]) -> dict[str, float | None]:
 
 
 def estimate_from_json(stored: Mapping[str, float | None]) -> Estimate:
-    """What :func:`estimate_as_json` wrote.
+    """Read the output of :func:`estimate_as_json`.
 
     Example:
         >>> estimate_from_json({"value": 0.5, "low": 0.4, "high": None})
@@ -295,7 +295,7 @@ class Jackknifed(NamedTuple):
 
 
 def student_factor(units: float) -> float:
-    """How much wider Student's distribution for so many units is than the normal one, t / z.
+    """Width of Student's distribution of `units` units against the normal one, t / z.
 
     Example:
         >>> round(student_factor(10), 3)

@@ -118,7 +118,7 @@ class Prediction:
 
     @property
     def is_normal(self) -> bool:
-        """Whether the image has no reference box."""
+        """The image has no reference box."""
         return not len(self.gt)
 
     def as_json(self) -> dict[str, Any]:
@@ -226,12 +226,12 @@ class PredictionBatch(tuple[Prediction, ...]):
 
     @property
     def states_confidences(self) -> bool:
-        """Whether there are predicted boxes and every one has a confidence, so that COCO's ranking exists."""
+        """There are predicted boxes and every one has a confidence, so that COCO's ranking exists."""
         return bool(len(self.pred_scores)) and not np.isnan(self.pred_scores).any()
 
 
 def is_read(boxes: Array, status: str) -> bool:
-    """Whether an answer has a complete box or says that there is none.
+    """Tell whether an answer has a complete box or says that there is none.
 
     Args:
         boxes: ``(n, 4)`` that it gave, invalid ones among them.

@@ -165,7 +165,7 @@ def _references(rows: Sequence[Mapping[str, Any]]) -> list[Prediction]:
 
 
 def asked_labels(rows: Iterable[Mapping[str, Any]], labels: Iterable[str]) -> list[tuple[str, ...]]:
-    """Of the labels those that the prompt of each row names: what it is asked for, in whatever words.
+    """The labels that the prompt of each row names, in whatever words.
 
     Args:
         rows: with their prompts, see :func:`question_of`; a row without one is asked for nothing by name.
@@ -281,7 +281,7 @@ box format the model's? `grounding-rewards inspect` shows what was read.
 
 
 def confidence_notes(images: Sequence[Prediction]) -> list[str]:
-    """What a person should know about the confidences that answers state, a sentence each.
+    """Notes on the confidences that answers state, a sentence each.
 
     Where a text states a confidence and a box has none, it is no number: `"85%"`, `"high"`. Then average precision
     has no ranking. Numbers outside of [0, 1] rank boxes, and are left out of the calibration.

@@ -1,4 +1,4 @@
-"""How much a change of the images costs: robust accuracy and attack success rate for answers made of boxes.
+"""The cost of a change of the images: robust accuracy and attack success rate for answers made of boxes.
 
 The specification (§4) writes both for a classifier, ``f(x) = y``. An answer f(x) is a set of boxes, so:
 
@@ -48,7 +48,7 @@ ROBUSTNESS_METRICS: dict[str, str] = {
 
 
 class RobustnessPoint(NamedTuple):
-    """How a model answers images that were changed.
+    """Metrics of the answers to images that were changed.
 
     ``family`` is `corruptions` or `pgd`; ``name`` the change; ``strength`` 0 for the image as it is, 1 … 5 for
     corruptions, ε in parts of the range of intensities for pgd. Each metric is ``(value, low, high)``.
@@ -88,7 +88,7 @@ class AnswerPair:
 
 
 def is_right(image: Prediction, reward: GroundingReward) -> bool:
-    """Whether an answer marks all that the reference marks and nothing else, ``f(x) = y``.
+    """Tell whether an answer marks all that the reference marks and nothing else, ``f(x) = y``.
 
     Args:
         image: the image and its answer.
@@ -109,7 +109,7 @@ def is_right(image: Prediction, reward: GroundingReward) -> bool:
 
 
 def is_same_answer(pair: AnswerPair, reward: GroundingReward) -> bool:
-    """Whether both answers mark the same, ``f(x′) = f(x)``.
+    """Tell whether both answers mark the same, ``f(x′) = f(x)``.
 
     Args:
         pair: the two answers.

@@ -1,4 +1,4 @@
-"""Whether the completions of an image differ in reward, why not, and which reward would tell them apart.
+"""Differences in reward among the completions of an image, and the reward that would tell them apart.
 
 GRPO compares the completions of one image, its group: where all of them earn the same, every advantage is 0 and the
 image teaches nothing. Of such a group without spread the cause is named, the first that holds in the order of
@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from itertools import chain
@@ -197,7 +197,7 @@ class Groups:
 
     @property
     def causes(self) -> list[str | None]:
-        """Of each group the name of the cause, None for one with spread."""
+        """Name of the cause for each group, None for one with spread."""
         return [None if code < 0 else _NAMES[code] for code in self.cause_codes]
 
     @cached_property
@@ -258,8 +258,9 @@ THRESHOLDS = (0.5, 0.3, 0.1)
 TRIED = (*SPECIFICATION_REWARDS, "soft_f1")
 #: A share of groups without spread that needs no remedy.
 ENOUGH = 0.2
-# What another reward has to gain to be recommended, and what two shares differ by that are as good.
-_GAIN, _AS_GOOD = 0.1, 0.05
+# Shares of groups: the gain from which another reward is recommended, and the difference below which two are as good.
+_GAIN = 0.1
+_AS_GOOD = 0.05
 # The share of the bonus that false boxes on images without findings may earn at most, where none is configured.
 _GRADED = 0.5
 # A reward that leaves more groups than this without spread is not recommended, however bad the others are.
@@ -270,7 +271,7 @@ _CHUNK = 64
 
 @dataclass(frozen=True)
 class RewardSignal:
-    """What one reward makes of the groups.
+    """The signal of one reward on the groups.
 
     Attributes:
         name: of the reward, with what differs from its defaults.
@@ -291,7 +292,7 @@ class RewardSignal:
 
     @property
     def is_control(self) -> bool:
-        """Whether it teaches nothing about boxes, however much spread it has."""
+        """The reward teaches nothing about boxes, however much spread it has."""
         return re.split(" at | with |, ", self.name)[0] in CONTROLS
 
 
@@ -341,7 +342,7 @@ class SignalReport:
 
     @property
     def best_of_k(self) -> str:
-        """What RL can still teach, in a sentence; empty where there is nothing to find."""
+        """The gain that RL can still teach, in a sentence; empty where there is nothing to find."""
         gain = self.teachable
         if math.isnan(gain.value):
             return ""
@@ -353,7 +354,7 @@ class SignalReport:
 
     @property
     def looking(self) -> str:
-        """What the answers owe to the images, in a sentence or two; empty where it cannot be measured."""
+        """The dependence of the answers on the images, in a sentence or two; empty where it cannot be measured."""
         dependence = self.image_dependence
         if not math.isfinite(dependence.dependence.low):
             return ""
@@ -370,7 +371,7 @@ class SignalReport:
 
     @property
     def is_fine(self) -> bool:
-        """Whether there is nothing to mend: few groups are without spread, no other reward is recommended, the answers
+        """Nothing is to be mended: few groups are without spread, no other reward is recommended, the answers
         are not shown to ignore the images, and no temperatures are to be compared.
         """
         low = self.image_dependence.dependence.low
@@ -535,15 +536,6 @@ there are findings and boxes, and every answer earns 0.
     if misreading:
         best = configured.name
         recommendation = f"The answers are misread, so that no reward can be judged by them. {misreading}"
-    temperature = np.array([row.get("temperature") for row in rows], dtype=np.float64)
-    distinct = np.unique(temperature[~np.isnan(temperature)])
-    temperatures = []
-    for value in distinct if len(distinct) > 1 else ():
-        mask = temperature == value
-        mask_units = [unit for unit, is_member in zip(units, mask, strict=True) if is_member]
-        mask_iou = iou[np.repeat(mask, sizes)]
-        name = f"{reward.name}, temperature {value:g}"
-        temperatures.append(_signal(name, groups[reward.name].take(mask), mask_units, mask_iou))
     starts = np.cumsum(sizes) - sizes
     means = np.add.reduceat(iou, starts) / sizes
     gains = np.column_stack([np.maximum.reduceat(iou, starts) - means, np.ones(len(sizes))])
@@ -552,7 +544,7 @@ there are findings and boxes, and every answer earns 0.
     return SignalReport(
         configured=configured,
         tried=tuple(further),
-        temperatures=tuple(temperatures),
+        temperatures=tuple(_by_temperature(reward.name, groups[reward.name], rows, units, iou)),
         groups=len(sizes),
         completions=int(sizes.sum()),
         size=int(np.bincount(sizes).argmax()),
@@ -565,10 +557,23 @@ there are findings and boxes, and every answer earns 0.
     )
 
 
+def _by_temperature(
+    name: str, groups: Groups, rows: Sequence[Mapping[str, Any]], units: Sequence[Any], iou: Array
+) -> Iterator[RewardSignal]:
+    """The signal at each temperature of the samples, if there are several."""
+    temperature = np.array([row.get("temperature") for row in rows], dtype=np.float64)
+    values = np.unique(temperature[~np.isnan(temperature)])
+    for value in values if len(values) > 1 else ():
+        mask = temperature == value
+        mask_units = [unit for unit, is_member in zip(units, mask, strict=True) if is_member]
+        mask_iou = iou[np.repeat(mask, groups.sizes)]
+        yield _signal(f"{name}, temperature {value:g}", groups.take(mask), mask_units, mask_iou)
+
+
 def _dependence(
     rows: Sequence[Mapping[str, Any]], texts: Sequence[Sequence[Any]], reward: GroundingReward
 ) -> ImageDependence:
-    """Of the first answer to each image; the groups of an image at several steps or temperatures are one image."""
+    """Image dependence of the first answer to each image; an image at several steps or temperatures counts once."""
     first = {str(row.get("id", k)): k for k, row in reversed(list(enumerate(rows)))}
     places = sorted(first.values())
     return image_dependence(read_each([rows[k] for k in places], [texts[k][0] for k in places], reward))

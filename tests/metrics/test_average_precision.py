@@ -62,7 +62,7 @@ def test_the_highest_scoring_boxes_are_those_of_coco(max_detections: int, engine
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_label_that_no_image_has_and_a_box_without_one_play_no_part(engine: str) -> None:
+def test_absent_labels_and_unlabelled_boxes_play_no_part(engine: str) -> None:
     image = Prediction(
         "a",
         100,
@@ -179,7 +179,7 @@ def test_equal_confidences_are_one_group() -> None:
 
 @pytest.mark.parametrize("ranking", ["score", "coco", "emission", "tied"])
 @pytest.mark.parametrize("interpolation", ["101", "all", "11"])
-def test_leaving_out_a_patient_is_taking_the_metric_of_the_others(ranking: str, interpolation: str) -> None:
+def test_jackknife_equals_metric_without_the_patient(ranking: str, interpolation: str) -> None:
     images = random_images(3, 8)
     if ranking == "coco":
         # Of equal confidences COCO takes one image's after another's, so that two copies of an image don't come

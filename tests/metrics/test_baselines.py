@@ -60,7 +60,7 @@ def test_the_constant_box_is_the_best_of_three() -> None:
     assert mean_iou(box) >= max(map(mean_iou, np.hstack([corner, corner + size])))
 
 
-def test_without_training_images_the_constant_box_is_that_of_other_patients() -> None:
+def test_constant_box_is_fitted_on_other_patients() -> None:
     """One image a question, each with a box of its own: its own box would be perfect."""
     rows = [
         {

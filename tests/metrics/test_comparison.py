@@ -183,9 +183,7 @@ def test_one_rule_says_better_worse_or_not_shown(
         ),
     ],
 )
-def test_the_summary_says_what_changed_and_of_what_no_change_is_shown(
-    a: list[Prediction], b: list[Prediction], summary: str
-) -> None:
+def test_summary_names_changes_and_unchanged_metrics(a: list[Prediction], b: list[Prediction], summary: str) -> None:
     difference = compare_runs(a, b)
     assert difference.summary.startswith(summary)
     assert difference.verdict == f"{difference.summary} {difference.losses}"

@@ -68,7 +68,7 @@ def test_outcomes_where_labels_are_compared(made: Prediction, pred: tuple[str, .
     assert box_outcomes(made, "exact")[:2] == (pred, gt)
 
 
-def test_where_labels_play_no_part_another_label_is_told_and_costs_nothing() -> None:
+def test_another_label_costs_nothing_if_labels_are_ignored() -> None:
     found = box_outcomes(image([RIGHT_SIDE, LEFT], ["left lung", "Left  Lung"]))
     assert found.pred == (RIGHT, RIGHT)
     assert found.renamed == ("right lung", None)

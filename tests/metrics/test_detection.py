@@ -306,7 +306,7 @@ def test_sums_and_counts_by_hand():
     }
 
 
-def test_the_most_frequent_have_metrics_whatever_the_order_of_the_images():
+def test_most_frequent_groups_do_not_depend_on_order():
     labels = [[f"label {k:02d}"] * (2 if k > 4 else 1) for k in range(30)]
     groups = ImageGroups.of([], labels)
     assert groups == ImageGroups.of([], labels[::-1])

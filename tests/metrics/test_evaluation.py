@@ -25,7 +25,7 @@ def image(name: str, **changes: Any) -> Prediction:
     return Prediction(name, 100, 100, **{**given, "rewards": {"R1": 1.0, "R3": 0.8}, **changes})
 
 
-def test_the_first_metrics_are_those_that_an_evaluation_is_quoted_by() -> None:
+def test_quoted_metrics_come_first() -> None:
     found = evaluate(
         {"model": [image(name, pred_labels=["mass"]) for name in "ac"] + [Prediction("b", 9, 9, rewards={"R3": 0.2})]},
         MEASURES,
@@ -123,7 +123,7 @@ def test_metrics_as_json(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("rule", ["exact", "synonyms"])
-def test_the_rule_of_labels_is_followed_by_every_metric_of_boxes(rule: str) -> None:
+def test_every_box_metric_follows_the_label_rule(rule: str) -> None:
     """Both lungs in the right place and both called left: one of two is right, in every metric but the areas."""
     lungs = {"gt": [[0, 0, 40, 90], [60, 0, 100, 90]], "gt_labels": ["right lung", "left lung"]}
     answer = {"pred": lungs["gt"], "pred_labels": ["left lung"] * 2, "pred_scores": [0.9, 0.8]}
@@ -168,7 +168,7 @@ def test_metrics_of_each_source_are_those_of_its_images_alone() -> None:
     assert not evaluate({"model": [image("a")]}, MEASURES).per_source
 
 
-def test_what_is_owed_to_the_images_is_said_in_one_sentence() -> None:
+def test_sentence_of_image_dependence() -> None:
     boxes = [[0, 0, 10, 10], [50, 50, 60, 60], [0, 50, 10, 60]]
     looks = [
         Prediction(str(k), 99, 99, gt=[box], gt_labels=["mass"], pred=[box], text=str(box), rewards={"R3": 1.0})

@@ -60,7 +60,7 @@ def test_labels_that_are_compared_as_one_are_one_row(words: list[str], labels: s
 
 
 @pytest.mark.parametrize("interpolation", ["101", "all", "11"])
-def test_average_precision_of_labels_is_what_map_is_the_mean_of(interpolation: str) -> None:
+def test_map_is_the_mean_of_average_precisions(interpolation: str) -> None:
     images = random_images(5)
     found = measured(images, interpolation=interpolation)
     of_labels = [group.metrics["ap_50"].value for group in found.per_label]

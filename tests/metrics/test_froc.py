@@ -129,7 +129,7 @@ def test_auroc_is_scikit_learns(seed: int) -> None:
         assert image_auroc(one).value == pytest.approx(expected, abs=1e-12)
 
 
-def test_the_interval_of_auroc_is_over_patients_and_bound_by_the_rarer_kind() -> None:
+def test_auroc_interval_is_over_patients_of_the_rarer_kind() -> None:
     images = [scored([k / 40], found=k % 3 > 0, patient=f"p{k // 2}") for k in range(40)]
     patients = [image.patient for image in images]
     by_patient, by_image = image_auroc(images, groups=patients), image_auroc(images)

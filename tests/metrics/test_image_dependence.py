@@ -71,7 +71,7 @@ def test_what_the_question_says_is_nothing_seen() -> None:
 
 @pytest.mark.parametrize("metric", ["mean_iou", "f1_50"])
 @pytest.mark.parametrize("within", ["count", "all"])
-def test_it_is_the_metric_less_its_mean_over_the_answers_to_other_images(metric: str, within: str) -> None:
+def test_dependence_is_metric_less_mean_over_other_answers(metric: str, within: str) -> None:
     images = draw(np.random.default_rng(3), 6, looks=0.7, boxes=(1, 2))
     orders = [
         order
@@ -116,7 +116,7 @@ def test_answers_stay_within_their_source_and_their_labels() -> None:
 
 
 @pytest.mark.parametrize("size", [2, 4, 40])
-def test_a_perfect_model_earns_the_same_in_groups_of_any_size(size: int) -> None:
+def test_perfect_model_has_one_dependence_in_all_group_sizes(size: int) -> None:
     """References that don't overlap: nothing but looking earns anything, so that all of 1 is owed to it."""
     boxes = [[[10.0 * (k % 10), 10.0 * (k // 10), 10.0 * (k % 10) + 9, 10.0 * (k // 10) + 9]] for k in range(40)]
     images = [
@@ -268,5 +268,5 @@ def test_answers_to_the_image_beside_are_said_to_be_shifted(by: int, said: list[
     assert [note.split()[7] for note in shift_notes(moved)] == said
 
 
-def test_a_model_that_does_not_look_is_not_said_to_be_shifted() -> None:
+def test_no_shift_is_reported_for_a_blind_model() -> None:
     assert shift_notes(draw(np.random.default_rng(0), 60, looks=0)) == []

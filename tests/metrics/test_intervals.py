@@ -62,7 +62,7 @@ def test_things_of_a_unit_that_are_alike_count_as_one(kind: int) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=12))
-def test_intervals_hold_the_share_and_are_never_shorter_than_without_any(units: list[tuple[int, int]]) -> None:
+def test_share_intervals_hold_the_share(units: list[tuple[int, int]]) -> None:
     table = np.array([(min(x, n), n) for x, n in units], dtype=float)
     value, low, high = share_estimate(table)
     if not table[:, 1].any():
@@ -101,7 +101,7 @@ def difference(before: np.ndarray, after: np.ndarray) -> Estimate:
     return jackknifed_difference(jackknifed_ratio(before), jackknifed_ratio(after)).estimate
 
 
-def test_in_the_unit_interval_it_is_clopper_and_pearsons_of_as_many_as_are_as_uncertain() -> None:
+def test_unit_intervals_are_clopper_pearsons_of_effective_observations() -> None:
     values = np.random.default_rng(0).uniform(0.2, 0.6, 200)
     mean, variance = values.mean(), values.var(ddof=1) / 200
     n = mean * (1 - mean) / variance * (1.959964 / t.ppf(0.975, 199)) ** 2
@@ -198,7 +198,7 @@ def covers(groups: bool, rng: np.random.Generator) -> bool:
     return low <= 0.1 <= high
 
 
-def test_intervals_over_patients_hold_the_truth_as_often_as_they_say() -> None:
+def test_coverage_of_intervals_over_patients() -> None:
     rng = np.random.default_rng(0)
     over_patients = np.mean([covers(True, rng) for _ in range(400)])
     over_images = np.mean([covers(False, rng) for _ in range(400)])

@@ -27,7 +27,7 @@ ROWS: list[dict[str, Any]] = [
 HIT = '[{"bbox_2d": [0, 0, 500, 400], "label": "mass"}]'
 
 
-def test_labels_may_be_an_array_and_a_column_may_be_called_asked() -> None:
+def test_labels_may_be_an_array() -> None:
     rows = [{**row, "labels": np.array(row["labels"]), "asked": ["once", "twice"]} for row in ROWS]
     assert [image.asked for image in reference_images(rows)] == [(), ()]
     assert reference_images([{**ROWS[0], "asked": "Where is the MASS?"}])[0].asked == ("mass",)
@@ -137,7 +137,7 @@ def test_baselines_know_nothing_of_the_image() -> None:
     assert [image.pred.tolist() for image in systems["whole image"]] == [[[0, 0, 100, 100]], [[0, 0, 200, 100]]]
 
 
-def test_the_reference_as_answer_is_the_ceiling_which_is_below_1_where_images_are_normal() -> None:
+def test_reference_as_answer_is_the_ceiling() -> None:
     images = baseline_systems(ROWS, None, REWARD)["reference as answer"]
     assert [image.pred.tolist() for image in images] == [image.gt.tolist() for image in images]
     assert [image.pred_labels for image in images] == [image.gt_labels for image in images]
@@ -154,7 +154,7 @@ def test_more_than_one_unread_answer_in_ten_is_said(unread, said):
     assert [note.partition(" of 10")[0] for note in reading_notes(images)] == [str(unread)] * said
 
 
-def test_rewards_beside_the_one_asked_for_read_texts_as_it_does() -> None:
+def test_all_rewards_read_texts_alike() -> None:
     row = {"id": "a", "boxes": [[0, 0, 50, 50]], "width": 100, "height": 100}
     cut_off = '[{"bbox_2d": [0, 0, 500, 500]}, {"bbox_2d": [1,'
     for on_truncated, earned in (("keep", 1.0), ("zero", 0.0)):

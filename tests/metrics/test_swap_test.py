@@ -47,7 +47,7 @@ def test_by_hand(differences: list[float], expected: float) -> None:
     assert p_value(b, a) == pytest.approx(expected, nan_ok=True)
 
 
-def test_draws_without_anything_to_measure_are_no_sign_of_a_difference() -> None:
+def test_unmeasurable_draws_count_against_a_difference() -> None:
     # One normal image each with a box: whoever has both has a hallucination rate, the other none.
     assert p_value([[1, 1], [0, 0]], [[0, 0], [0, 1]]) == 1.0
 
@@ -80,7 +80,7 @@ def test_random_draws_come_near_to_all_of_them(monkeypatch: pytest.MonkeyPatch) 
     assert p_value(means([0.0] * 40), means([1.0] * 40), 99) == 1 / 100
 
 
-def test_it_holds_its_level_where_runs_differ_and_the_metric_does_not() -> None:
+def test_level_holds_if_runs_differ_and_the_metric_does_not() -> None:
     """A writes few boxes that are right, B many of which half are: F1 is the same, which p must not deny too often."""
     rng = np.random.default_rng(0)
     rejected = []
