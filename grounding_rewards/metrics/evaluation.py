@@ -326,10 +326,15 @@ def evaluate(
             jackknifed[system] = _jackknifed(system_matched, groups)
     on_progress("measuring by label, size and source")
     if agreement is not None:
-        # F1 of the readers with each other, where it was measured at IoU 0.5.
-        f1 = agreement["overall"]["f1"].get("0.5")
-        ends = () if f1 is None else [math.nan if value is None else value for value in f1]
-        tables[READER_AGREEMENT] = {"f1_50": Estimate(*ends)} if ends else {}
+        tables[READER_AGREEMENT] = _agreement_metrics(agreement)
+    above_constant = {}
+    if len(jackknifed) > 1:
+        model_metrics, constant = jackknifed.values()
+        above_constant = {
+            key: jackknifed_difference(constant[key], metric).estimate
+            for key, metric in model_metrics.items()
+            if key in constant
+        }
     metrics = _table_metrics(matched, measures, by_rank, tables)
     return Evaluation(
         systems={system: {key: table.get(key, _NOTHING) for key in metrics} for system, table in tables.items()},
@@ -344,10 +349,18 @@ def evaluate(
         confusion=_confusion(matched, measures),
         robustness=tuple(robustness),
         dependence=dependence,
-        above_constant=_above_constant(*jackknifed.values()) if len(jackknifed) > 1 else {},
+        above_constant=above_constant,
         facts={**(facts or {}), **_facts(images, measures)},
         command=command,
     )
+
+
+def _agreement_metrics(agreement: Mapping[str, Any]) -> Metrics:
+    """F1 of the readers with each other, if it was measured at IoU 0.5."""
+    f1 = agreement["overall"]["f1"].get("0.5")
+    if f1 is None:
+        return {}
+    return {"f1_50": Estimate(*(math.nan if value is None else value for value in f1))}
 
 
 def _table_metrics(
@@ -497,11 +510,6 @@ def _jackknifed(matched: MatchedImages, groups: Any) -> dict[str, Jackknifed]:
         key: jackknifed_ratio(sum_by_group(sums, patients), BOUNDS.get(key, UNIT))
         for key, sums in matched.sums(keys).items()
     }
-
-
-def _above_constant(model: Mapping[str, Jackknifed], constant: Mapping[str, Jackknifed]) -> Metrics:
-    shared = model.keys() & constant.keys()
-    return {key: jackknifed_difference(constant[key], model[key]).estimate for key in model if key in shared}
 
 
 def _patient_numbers(images: Sequence[Prediction]) -> Any:

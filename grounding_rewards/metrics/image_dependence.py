@@ -453,7 +453,9 @@ def _permute(
     if len(totals):
         p = (1 + int((totals >= own_credit.sum() - 1e-9).sum())) / (1 + len(totals))
     elif squares[1, 0] > _ROUNDING:
-        p = _normal_tail(float((own_credit - on_image)[has_others].sum()) / math.sqrt(squares[1, 0]))
+        # The upper tail of the normal distribution.
+        deviations = float((own_credit - on_image)[has_others].sum()) / math.sqrt(squares[1, 0])
+        p = math.erfc(deviations / math.sqrt(2)) / 2
     return _Permuted(
         divisor=np.where(has_others, divisor, 0.0),
         own=own_credit,
@@ -548,10 +550,6 @@ def _without_means(values: Array, turned: Array, partner: NDArray[np.int64]) -> 
     """Cells less the means over the answers to an image and over the images of an answer."""
     of_answer = turned.mean(axis=2)
     return values - values.mean(axis=2, keepdims=True) - of_answer[:, partner] + of_answer.mean(axis=1)[:, None, None]
-
-
-def _normal_tail(deviations: float) -> float:
-    return math.erfc(deviations / math.sqrt(2)) / 2
 
 
 @dataclass(frozen=True, eq=False)
