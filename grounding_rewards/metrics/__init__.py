@@ -1,1 +1,1 @@
-"""Metrics of answered images, with intervals; what a metric is says each module."""
+"""Metrics of predictions, with intervals; each module says what its metrics are."""

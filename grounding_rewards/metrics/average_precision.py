@@ -949,7 +949,7 @@ def query_ap_sums(images: Sequence[Prediction], *, label_matching: str = "ignore
     """The APs of each image's queries added up, and their number.
 
     Args:
-        images: answered images.
+        images: predictions.
         label_matching: ``"synonyms"`` lets another word for the finding answer the query; under ``"exact"`` and
             ``"ignore"`` names agree up to case and white space.
 
@@ -1031,7 +1031,7 @@ class RankingMetrics(NamedTuple):
         """Decide by what is there: a confidence for every predicted box, a label for any of them, reference labels.
 
         Args:
-            images: answered images, of one run or of several.
+            images: predictions, of one run or of several.
             label_matching: how labels are compared; mAP compares them in any case.
             iou_thresholds: of average precision, each in (0, 1].
 
@@ -1092,7 +1092,7 @@ class RankingMetrics(NamedTuple):
         """The boxes as each kind of average precision ranks them, by the beginning of its key.
 
         Args:
-            images: answered images.
+            images: predictions.
             iou_thresholds: at which boxes are matched, beside those of the metrics.
 
         Example:

@@ -437,8 +437,8 @@ def compare_runs(
     """Compare two runs on the images that both have; the top of this module has the definitions.
 
     Args:
-        a: the answered images of run A.
-        b: the answered images of run B.
+        a: the predictions of run A.
+        b: the predictions of run B.
         label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's
             label.
         main: key of the metric that the verdict is about, `mean_iou` or `reward_R4` for instance.

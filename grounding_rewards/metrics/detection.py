@@ -457,7 +457,7 @@ def label_groups(images: Sequence[Prediction], label_matching: str = "exact") ->
     Labels that are compared as one are one group, under the spelling that is most frequent.
 
     Args:
-        images: answered images.
+        images: predictions.
         label_matching: ``"exact"`` or ``"synonyms"``.
 
     Example:
@@ -546,7 +546,7 @@ class ImageGroups(NamedTuple):
         called.
 
         Args:
-            images: n answered images.
+            images: n predictions.
             rewards: `(n,)`.
 
         Returns:

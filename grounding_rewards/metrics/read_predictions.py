@@ -1,4 +1,4 @@
-"""From a model's texts, or a dataset's rows alone, to answered images."""
+"""From a model's texts, or a dataset's rows alone, to predictions."""
 
 from __future__ import annotations
 
