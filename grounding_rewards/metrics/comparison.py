@@ -1,52 +1,36 @@
 """Is run B better than run A on the same images: by how much, how certain, and on which labels and sizes.
 
-Definitions:
+**Images** are matched by id; those that only one run has are counted and left out. Both runs must have the same
+reference boxes, labels and ignored regions. Units are patients, or images if no patient is known; an image without a
+patient among images with one is a patient of its own.
 
-* Images are matched by id; those that only one run has play no part and are counted. Both runs must have the same
-  reference boxes, labels and ignored regions on every image that they share.
-* The intervals of each run's metrics are those of an evaluation.
-* The difference of a metric is B - A, each over all shared images. Its 95 % interval is a paired jackknife
-  over patients, or over images where no patient is known: units are left out of both runs together, so that what makes
-  an image hard for both cancels (:mod:`grounding_rewards.metrics.intervals`). Image dependence compares images with
-  each other: its interval and its test are of sums of their own
-  (:mod:`grounding_rewards.metrics.image_dependence`). An image without a patient among images
-  with one counts as a patient of its own. Of a share that is the same on all of n units it is the exact interval of 0
-  of n, to both sides.
-* p is of a permutation test over the same units: how often is the difference as large if the two runs change places on
-  units drawn at random? See :func:`swap_p_values`.
-* Beside it stands on how many units the metric is better, worse and the same in B. A unit on which either run has
-  nothing to measure is none of the three: a normal image without a box has no F1, for instance. The test takes it in.
-* Average precision and sensitivities at fixed rates are metrics of all images together, and no image is better or
-worse.
-  Their test is that of a mean: what each unit says of the metric, by how much it changes without the unit, changes
-  places between the runs. Of many units it is so many parts of them as
-  :data:`grounding_rewards.metrics.intervals.MOST_PARTS` says.
-* Several tests find something by chance more often than one. Holm's p is for a family of tests: the metrics that are
-  shown, which are a dozen or those that were chosen; all other metrics; every metric of every label; every metric of
-  every size. The intervals are not adjusted.
-* By label and by size the metrics are those of the reference boxes alone: a false box belongs to no finding.
-  Labels that differ in case and white space are one; under `synonyms` so are two words for one finding.
-* The sizes of reference boxes are their parts of the area of the image
-  (:data:`grounding_rewards.metrics.average_precision.IMAGE_AREAS`).
+**Intervals** of each run are those of an evaluation. The difference of a metric is B - A, each over all shared images;
+its 95 % interval is a paired jackknife: a unit is left out of both runs together, so that what makes an image hard for
+both cancels (:mod:`grounding_rewards.metrics.intervals`). A share that is the same on all of n units has the exact
+interval of 0 of n, to both sides. Image dependence compares images with each other and has sums of its own
+(:mod:`grounding_rewards.metrics.image_dependence`).
 
-B is called better or worse by one rule, :func:`direction`: the interval excludes 0 and Holm's p is below 0.05. Else no
-change is shown, and there may be one, as large as the interval says. The verdict says of mean IoU, of F1 and of the
-metric that was asked for what changed or that no change is shown, then which other metrics are better, and which
-metrics, labels and sizes are worse.
+**The test**, :func:`swap_p_values`, is a permutation test over the same units. If neither run is better, which answer
+came from which run is the toss of a coin. So the runs change places on random units, and p is the share of draws whose
+difference is at least as large, counting the runs as they are as one draw. The difference is measured in the standard
+error of its own draw: p is then right, except for very few patients, also where the runs differ in what they do, one
+writing many boxes and the other few, and only the metric is the same. Average precision and sensitivities are metrics
+of all images together; their test is that of a mean of each unit's jackknife value, over at most
+:data:`grounding_rewards.metrics.intervals.MOST_PARTS` parts of the units.
 
-The test: if neither run is better, which of the two answers to a patient's images came from which run is the toss of a
-coin. So the runs change places on patients drawn at random, the metrics are taken again, and p is the share of draws
-whose difference is at least as large, the runs as they are counting as one of them.
+**Families.** Several tests find something by chance more often than one. Holm's p is for a family of tests: the metrics
+that are shown, a dozen or those that were chosen; all other metrics; every metric of every label; of every size. The
+intervals are not adjusted.
 
-The difference is measured in its standard error, which every draw has its own of. Where the two runs answer alike but
-for chance, p is exact with or without that. With it, p is also right, but for a few patients, where the runs differ in
-what they do, one writing many boxes and the other few, and only the metric is the same.
+**Verdict.** B is called better or worse by one rule, :func:`direction`: the interval excludes 0 and Holm's p is below
+0.05. Otherwise no change is shown, and there may be one, as large as the interval. The verdict reports mean IoU, F1 and
+the chosen metric in any case, then which other metrics are better, and which metrics, labels and sizes are worse.
 
-A metric is a ratio of sums over units, ``r = N / D`` with ``N = Σ n_i`` and ``D = Σ d_i``. To first order
-
-    var(r_B - r_A) = Σ_i ((n_Bi - r_B d_Bi) / D_B - (n_Ai - r_A d_Ai) / D_A)²
-
-which is made of sums of products, so that all draws are one matrix product.
+**Labels and sizes** have the metrics of their reference boxes alone: a false box belongs to no finding. Labels that
+differ in case and white space are one; under `synonyms` so are two words for one finding. Sizes are fractions of the
+image's area (:data:`grounding_rewards.metrics.average_precision.IMAGE_AREAS`). The numbers of units on which a metric
+is better, worse and the same leave out units on which either run has nothing to measure, such as the F1 of a normal
+image without a box; the test takes them in.
 
 Sources: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, §11; Holm, A Simple Sequentially Rejective
 Multiple Test Procedure, Scandinavian Journal of Statistics 1979; Chung and Romano, Exact and Asymptotically Robust
