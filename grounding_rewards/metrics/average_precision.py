@@ -81,7 +81,7 @@ class Area(NamedTuple):
     of: str = "pixels"
 
     def holds(self, areas: Array, image_areas: Array) -> NDArray[np.bool_]:
-        """Which boxes have a size in this range.
+        """Mask of the boxes whose size is in this range.
 
         Args:
             areas: of boxes, in pixels of the image.
@@ -91,9 +91,10 @@ class Area(NamedTuple):
             >>> Area(0, 0.01, "image").holds(np.array([50.0, 200.0]), np.array([10_000.0, 10_000.0]))
             array([ True, False])
         """
-        sizes = areas / image_areas if self.of == "image" else areas
-        below = sizes < self.high if self.of == "image" else sizes <= self.high
-        return np.asarray((sizes >= self.low) & below, dtype=bool)
+        if self.of == "image":
+            sizes = areas / image_areas
+            return np.asarray((self.low <= sizes) & (sizes < self.high), dtype=bool)
+        return np.asarray((self.low <= areas) & (areas <= self.high), dtype=bool)
 
 
 #: COCO's sizes. On an image of 2500 by 3000 pixels nearly every finding is `large`.

@@ -604,7 +604,8 @@ def _check_references(pairs: Sequence[tuple[Prediction, Prediction]], in_a: int,
             f"Expected images that both runs have, got none: {in_a} in A and {in_b} in B, and no id in common. "
             "Compare runs on the same dataset and split."
         )
-    differences = [(a.id, facts) for a, b in pairs if (facts := _different_facts(a, b))]
+    facts_by_id = [(a.id, _different_facts(a, b)) for a, b in pairs]
+    differences = [(name, facts) for name, facts in facts_by_id if facts]
     if differences:
         name, facts = differences[0]
         raise ValueError(

@@ -516,10 +516,10 @@ there are findings and boxes, and every answer earns 0.
             "the same image: sample more of them."
         )
     # Groups of one patient, or of one image, are not independent.
-    units = [
-        ("patient", patient) if (patient := patient_of(row)) is not None else ("image", str(row.get("id", k)))
-        for k, row in enumerate(rows)
-    ]
+    units = []
+    for k, row in enumerate(rows):
+        patient = patient_of(row)
+        units.append(("image", str(row.get("id", k))) if patient is None else ("patient", patient))
     rewards = [reward, *variants(reward, tried)]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SpaceWarning)
