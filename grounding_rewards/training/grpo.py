@@ -275,7 +275,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         """Restores also the state of self-paced parameters."""
         super().restore_common(unfinished)
         for name, pace in self.paces.items():
-            pace.restore(unfinished.get("paces", {}).get(name, {}))
+            pace.restore(unfinished["paces"].get(name, {}))
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
         """As TRL does; and log metrics of the groups, which may span two processes."""

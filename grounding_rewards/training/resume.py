@@ -92,8 +92,7 @@ class ExactResume(_Trainer):
 
     def restore_common(self, unfinished: Mapping[str, Any]) -> None:
         """Restore what is the same on every process, however many there were."""
-        if "logged_loss" in unfinished:
-            self._total_loss_scalar, self._has_whole_loss = unfinished["logged_loss"], True
+        self._total_loss_scalar, self._has_whole_loss = unfinished["logged_loss"], True
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         """As `Trainer.log`; the `train_loss` of a resumed run is the mean over all of its steps."""

@@ -101,7 +101,7 @@ class TestSelfPaced:
     def test_a_checkpoint_without_its_state_is_said(self, paced, tmp_path):
         stopped = stopped_copy(paced[0], 6).rename(tmp_path / "stopped")
         (stopped / "checkpoint-6" / "unfinished_0.pt").unlink()
-        with pytest.warns(UserWarning, match=r"checkpoint-6' has no unfinished_0.pt: .* self-paced parameters begin"):
+        with pytest.warns(UserWarning, match=r"checkpoint-6' has no unfinished_0.pt: .* self-paced parameters"):
             train(stopped, {"iou_threshold": PACED}, max_steps=9, resume_from_checkpoint="last")
 
 
