@@ -14,6 +14,7 @@ from grounding_rewards.metrics.baselines import baseline_systems
 from grounding_rewards.metrics.detection import MatchedImages
 from grounding_rewards.metrics.intervals import ratio_estimates
 from grounding_rewards.metrics.read_predictions import read_predictions
+from grounding_rewards.models import load
 from grounding_rewards.models.generate import Sampling, generate
 from grounding_rewards.models.load import load_model
 from grounding_rewards.prepare.load import load_split
@@ -82,6 +83,15 @@ def test_building_twice_gives_the_same():
     name = "model.language_model.layers.0.mlp.up_proj.weight"
     assert torch.equal(weights[0][name], weights[1][name])
     assert not torch.equal(weights[0][name], weights[2][name])
+
+
+def test_package_saves_the_weights_that_the_script_builds(folder, tmp_path):
+    """A study that starts from random weights needs no tokenizer to be trained."""
+    load.save_untrained(ASSET, tmp_path)
+    for model_folder in (folder, tmp_path):
+        model = AutoModelForImageTextToText.from_pretrained(model_folder, dtype=torch.float32)
+        assert model.generation_config.eos_token_id == model.config.text_config.eos_token_id
+    assert (tmp_path / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
 
 
 def test_is_a_small_qwen_2_5_vl(folder):
