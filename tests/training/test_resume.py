@@ -141,7 +141,7 @@ def test_full_disk_at_a_checkpoint(tmp_path):
     (run / "checkpoint-3").mkdir()
     (run / "checkpoint-3" / "optimizer.pt").symlink_to("/dev/full")
     with pytest.raises(
-        RuntimeError, match=r"failed at step 3. The disk is full.* --resume_from_checkpoint last goes on"
+        RuntimeError, match=r"failed at step 3. The disk is full.* --resume_from_checkpoint last, which continues"
     ):
         grpo(run, max_steps=4, resume_from_checkpoint="last")
     assert last_complete_checkpoint(run).name == "checkpoint-2"
