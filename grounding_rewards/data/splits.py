@@ -6,7 +6,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grounding_rewards.columns import patient_key, patient_of
@@ -29,12 +31,19 @@ _SHOWN = 5
 
 _IN_NAMES = (
     # CheXpert, MURA, and what most people write themselves; BIDS
-    re.compile(r"(?<![a-z])(?:patient|subject|sub-)[-_ ]?(\d+)", re.IGNORECASE),
+    re.compile(r"(?<![a-z])(?:patient|subject|sub-|pat|pt|subj)[-_ ]?(\d+)", re.IGNORECASE),
     # MIMIC-CXR: files/p10/p10000032/s50414267/...
     re.compile(r"(?:^|/)p(\d{8})(?=[/_.])"),
     # NIH ChestX-ray14: 00000013_005.png
     re.compile(r"(?:^|/)(\d{8})_\d{3}\.\w+$"),
 )
+
+# What Roboflow puts behind the name of an exported file: 00000013_005_png.rf.0a1b2c.jpg
+_ROBOFLOW = re.compile(r"_(?:jpe?g|png|bmp|webp|tiff?|dcm)\.rf\.\w+(?=\.\w+$)", re.IGNORECASE)
+# A number, then a letter or a short number, tell several images of a patient apart: scan-00032a, 00032-1, 00032_2.
+_OF_SEVERAL = re.compile(r"(.*\d{2,})(?:[a-z]|[-_ ]\d{1,3})", re.IGNORECASE)
+# With a larger part of all images, a group is no patient.
+_LARGEST_PATIENT = 0.1
 
 # Without what parts their words; what follows `id`, such as `_hash`, makes another column of it.
 _COLUMN = re.compile(
@@ -299,8 +308,77 @@ def patient_in_name(file: str) -> str | None:
         >>> patient_in_name("IMG0000019.jpg") is None
         True
     """
+    file = _ROBOFLOW.sub("", file)
     match = next(filter(None, (pattern.search(file) for pattern in _IN_NAMES)), None)
     return None if match is None else patient_key(match[1])
+
+
+def patients_in_names(files: Sequence[str]) -> dict[str, str]:
+    """Patients that the names of all files together suggest: a folder a patient, or `00032-1.png` beside `00032-2.png`.
+
+    It is a guess, so that the caller has to report it: all names have the form, there are at least `FEWEST_PATIENTS`
+    groups, one of them has several images, and none has more than a tenth of them.
+
+    Args:
+        files: of images whose patients nothing else tells.
+
+    Returns:
+        The patient of each file; nothing if the names suggest none.
+
+    Example:
+        >>> patients = patients_in_names([f"scan-{number // 2:05}{'ab'[number % 2]}.png" for number in range(60)])
+        >>> patients["scan-00003a.png"], patients["scan-00003b.png"], patients_in_names(["1.png", "2.png"])
+        ('scan-00003', 'scan-00003', {})
+    """
+    for group_of in (_patient_folder, _numbered_patient):
+        groups = {file: group_of(_ROBOFLOW.sub("", file)) for file in files}
+        sizes = Counter(groups.values())
+        if None in sizes or len(sizes) < FEWEST_PATIENTS:
+            continue
+        if 1 < max(sizes.values()) <= _LARGEST_PATIENT * len(groups):
+            return {file: group for file, group in groups.items() if group is not None}
+    return {}
+
+
+def _patient_folder(file: str) -> str | None:
+    """The folder of an image, if it has a number."""
+    folder = PurePosixPath(file).parent.name
+    return folder.casefold() if any(map(str.isdigit, folder)) else None
+
+
+def _numbered_patient(file: str) -> str | None:
+    match = _OF_SEVERAL.fullmatch(PurePosixPath(file).stem)
+    return None if match is None else match[1].casefold()
+
+
+def patients_of(images: Iterable[Mapping[str, Any]]) -> list[str | None]:
+    """Whose image each row is, as :func:`patient_of_row`, else as the names of all the other files suggest.
+
+    Args:
+        images: rows of one source, with `patient_id` and `file`.
+
+    Example:
+        >>> patients_of([{"patient_id": "7", "file": "a.png"}, {"file": "b.png"}])
+        ['7', None]
+    """
+    rows = list(images)
+    patients = [patient_of_row(row) for row in rows]
+    files = [row.get("file") for row in rows]
+    unknown = [file for file, patient in zip(files, patients, strict=True) if patient is None and isinstance(file, str)]
+    suggested = patients_in_names(unknown)
+    return [patient or suggested.get(file or "") for file, patient in zip(files, patients, strict=True)]
+
+
+def is_row_number(patients: Sequence[object]) -> bool:
+    """Whether the patients of a source are the numbers of its rows, from 0 or 1 on, so that they tell nothing.
+
+    Example:
+        >>> is_row_number([str(number) for number in range(30)]), is_row_number(["7", "7", "9"])
+        (True, False)
+    """
+    if len(patients) < FEWEST_PATIENTS or str(patients[0]) not in ("0", "1"):
+        return False
+    return [str(patient) for patient in patients] == [str(k + int(str(patients[0]))) for k in range(len(patients))]
 
 
 def patient_of_row(row: Mapping[str, Any]) -> str | None:

@@ -26,7 +26,7 @@ from grounding_rewards.data.splits import (
     in_usual_order,
     patient_column,
     patient_in_name,
-    patient_of_row,
+    patients_of,
 )
 from grounding_rewards.images.decoding import has_shape, image_path
 from grounding_rewards.prepare.load import dataset_parts, parquet_shards
@@ -314,7 +314,11 @@ def _jsonl_source(root: Path, splits: Sequence[str], allow_outside: bool) -> Row
         (line, {} if no_object else image_row(content), no_object)
         for line, content, no_object in json_lines(root / ANNOTATIONS)
     ]
-    names = ((row.get("split"), patient_of_row(row), row.get("id", "-")) for _, row, _ in lines)
+    rows_of_lines = [row for _, row, _ in lines]
+    names = (
+        (row.get("split"), patient, row.get("id", "-"))
+        for row, patient in zip(rows_of_lines, patients_of(rows_of_lines), strict=True)
+    )
     assigned = assign_splits(names, str(root))
     # Images that training draws come from one source: what is wrong with them is clearest together.
     of_images = [TRAIN] * len(assigned.splits) if assigned.drawn else assigned.splits

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from grounding_rewards.data.splits import TRAIN, patient_in_name
+from grounding_rewards.data.splits import TRAIN, patient_in_name, patients_in_names
 from grounding_rewards.doctor.context import Context, Defect, Problem
 from grounding_rewards.doctor.rows import ImageRow, is_study
 from grounding_rewards.images.near_duplicates import find_near_duplicates
@@ -121,8 +121,9 @@ def _patient_leaks(context: Context, leaked: set[tuple[str, int]]) -> Iterator[D
     first: dict[tuple[str, str], tuple[str, str]] = {}
     reported: set[tuple[str, str]] = set()
     rounded = []
+    suggested = patients_in_names([row.file for row in context.rows if _patient_or_study(row, {})[0] is None])
     for row in context.rows:
-        check, key, spelling = _patient_or_study(row)
+        check, key, spelling = _patient_or_study(row, suggested)
         if _ROUNDED.fullmatch(row.patient_name or ""):
             # Several patients may have it.
             rounded.append(Problem("rounded-id", row, f"{row.patient_name} is a number that was rounded"))
@@ -140,8 +141,13 @@ def _patient_leaks(context: Context, leaked: set[tuple[str, int]]) -> Iterator[D
         yield context.defect(check, leaks, of=len(units[check]))
 
 
-def _patient_or_study(row: ImageRow) -> tuple[str | None, str, str]:
-    """Whose image a row is: the check, a key that is one for all spellings, and the spelling."""
+def _patient_or_study(row: ImageRow, suggested: Mapping[str, str]) -> tuple[str | None, str, str]:
+    """Whose image a row is: the check, a key that is one for all spellings, and the spelling.
+
+    Args:
+        row: of the dataset.
+        suggested: patients by file, as all names together suggest them.
+    """
     if row.patient_id is not None:
         # P-012 and p12 are one patient: without marks, zeros and capitals.
         parts = re.findall(r"[^\W\d_]+|\d+", row.patient_id)
@@ -152,4 +158,6 @@ def _patient_or_study(row: ImageRow) -> tuple[str | None, str, str]:
     for column, value in row.columns.items():
         if is_study(column) and value not in (None, ""):
             return "study-leak", str(value), f"{column} {value}"
+    if row.file in suggested:
+        return "patient-leak", suggested[row.file], f"patient {suggested[row.file]}, as the names of files suggest,"
     return None, "", ""

@@ -29,8 +29,10 @@ from grounding_rewards.data.splits import (
     hash_fraction,
     holds_out,
     image_split,
+    is_row_number,
     patient_column,
     patient_of_image,
+    patients_in_names,
     split_rule,
     splits_of_patients,
 )
@@ -86,7 +88,15 @@ def make_plan(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Pl
             that no image has, no phrases for the task `phrase`, or boxes that all look like fractions.
     """
     _check_images(images, settings)
+    images = _with_suggested_patients(images, settings)
     patients = [patient_of_image(image) for image in images]
+    if is_row_number([image.patient_id for image in images]):
+        warnings.warn(
+            f"The patient_id of every image of {settings.dataset} is the number of its row: images of one patient may "
+            "be in several splits. Give all images of a patient one patient_id.",
+            PackageWarning,
+            stacklevel=3,
+        )
     unknown_patients = patients.count(None)
     if unknown_patients:
         _warn_of_patient_column(images, patients, settings)
@@ -155,6 +165,23 @@ def _check_images(images: Sequence[AnnotatedImage], settings: PrepareSettings) -
         raise ValueError(
             f"Expected phrases for the task phrase, got none in {settings.dataset}. Choose detection or finding."
         )
+
+
+def _with_suggested_patients(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> list[AnnotatedImage]:
+    """The images with the patients that the names of their files suggest, which a warning says."""
+    unknown = [image.file for image in images if patient_of_image(image) is None]
+    suggested = patients_in_names(unknown)
+    if not suggested:
+        return list(images)
+    example = unknown[0]
+    warnings.warn(
+        f"No column of {settings.dataset} names the patients of {len(suggested)} images, and names of files suggest "
+        f"{len({*suggested.values()})}, such as {suggested[example]} for {example}: their images stay together. Give "
+        "patient_id if that is wrong.",
+        PackageWarning,
+        stacklevel=4,
+    )
+    return [image._replace(patient_id=suggested[image.file]) if image.file in suggested else image for image in images]
 
 
 def _warn_of_patient_column(

@@ -26,7 +26,7 @@ from grounding_rewards.data.splits import (
     assign_splits,
     check_split_exists,
     in_usual_order,
-    patient_of_row,
+    patients_of,
 )
 from grounding_rewards.images.decoding import image_path, image_size
 from grounding_rewards.prepare.examples import column_types
@@ -75,7 +75,9 @@ def load_images(
     # As the lines are read: `val` is `validation`.
     split = split and split_name(split)
     remedy = f'To choose yourself, give every image in {ANNOTATIONS} its "split", the images of a patient on one side.'
-    splits_and_patients = ((row["split"], patient_of_row(row), row["id"]) for row in rows)
+    splits_and_patients = (
+        (row["split"], patient, row["id"]) for row, patient in zip(rows, patients_of(rows), strict=True)
+    )
     splits = _own_or_drawn(splits_and_patients, split, str(root), remedy)
     numbers = [number for number, row_split in enumerate(splits) if split in (None, ALL, row_split)]
     unknown = [{name: value for name, value in row.items() if name not in KNOWN_KEYS} for row in rows]

@@ -19,6 +19,7 @@ from grounding_rewards.data.splits import (
     image_split,
     patient_column,
     patient_of_image,
+    patients_in_names,
     splits_of_patients,
 )
 
@@ -146,6 +147,9 @@ def test_patients_in_two_splits_under_two_spellings_are_refused():
         ("p10/p10000032/s50414267/a.jpg", "p10/p10000032/s53189527/b.jpg", True),
         ("00000013_005.png", "images/00000013_006.png", True),
         ("sub-01_bodypart-chest.png", "sub-1_x.png", True),
+        ("00011811_004_jpg.rf.0a1b2c3d.jpg", "00011811_005_png.rf.9f8e.png", True),  # exported by Roboflow
+        ("pt32_1.png", "PT-032_2.png", True),
+        ("opt32_1.png", "opt32_2.png", False),
         ("outpatients2020_1.png", "outpatients2020_2.png", False),  # "patients", of many
         ("impatient7.png", "impatient7_2.png", False),
         ("IMG0000019.jpg", "IMG0000020.jpg", False),
@@ -156,3 +160,27 @@ def test_names_of_files_that_tell_the_patient(one, other, are_same):
     images = [AnnotatedImage(name, name, [], []) for name in (one, other)]
     splits = [assigned(images, seed=seed) for seed in range(40)]
     assert all(first == second for first, second in splits) == are_same
+
+
+@pytest.mark.parametrize(
+    ("names", "patients"),
+    [
+        (("{p:05}-1.png", "{p:05}-2.png"), 30),
+        (("scan-{p:05}a.png", "scan-{p:05}b.png"), 30),
+        (("SCAN_{p:04}A.jpg", "scan_{p:04}b.jpg"), 30),
+        (("case{p:03}_1.png", "case{p:03}_12.png"), 30),
+        (("images/{p:04}/1.png", "images/{p:04}/2.png"), 30),
+        (("{p:04}_01_jpg.rf.a1.jpg", "{p:04}_02_jpg.rf.b2.jpg"), 30),
+        (("IMG{p:04}.png",), 0),  # one image each
+        (("{p:05}-1.png",), 0),
+        (("train/{p:05}.png", "test/1{p:05}.png"), 0),
+        (("{p:05}-1.png", "photo {p}x.png"), 0),  # not all names
+        (("images_001/a{p:03}.png", "images_002/b{p:03}.png"), 0),  # two folders
+    ],
+)
+def test_all_names_together_suggest_patients(names, patients):
+    files = [name.format(p=number) for number in range(30) for name in names]
+    suggested = patients_in_names(files)
+    assert len({*suggested.values()}) == patients
+    for first, second in zip(files[::2], files[1::2], strict=False):
+        assert not suggested or suggested[first] == suggested[second]

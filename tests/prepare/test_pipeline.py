@@ -16,8 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.checks import check_dataset
+from grounding_rewards.doctor.examine import examine
+from grounding_rewards.doctor.rows import open_rows
 from grounding_rewards.labels import _file
 from grounding_rewards.prepare import PrepareSettings, prepare_images, read_manifest, split_shards, verify_images
 from grounding_rewards.prepare.load import load_split
@@ -515,3 +518,25 @@ def test_labels_are_translated_and_nothing_else(label, dataset, expected):
 
 def test_datasets_of_the_vocabulary_are_readers():
     assert set(_file()["datasets"]) <= set(list_datasets())
+
+
+def test_patients_that_names_suggest_stay_together_and_pass_the_doctor(make_images, tmp_path):
+    root, records = make_images(60)
+    images = []
+    for number, record in enumerate(records):
+        file = f"scan-{number // 2:05}{'ab'[number % 2]}.png"
+        (root / record.file).rename(root / file)
+        images.append(record._replace(file=file, id=file, patient_id=None))
+    with pytest.warns(PackageWarning, match="names of files suggest 30, such as scan-00000 for scan-00000a.png"):
+        prepare_images(images, root, tmp_path / "out", options())
+    splits = {row["id"]: row["split"] for row in rows_of(tmp_path / "out")}
+    assert len({*splits.values()}) == 3
+    assert all(splits[f"scan-{number:05}a.png"] == splits[f"scan-{number:05}b.png"] for number in range(30))
+    assert "patient-leak" not in {defect.name for defect in examine(open_rows(str(tmp_path / "out"))).defects}
+
+
+def test_patients_that_count_the_rows_are_reported(make_images):
+    _, records = make_images(24)
+    images = [record._replace(patient_id=str(number)) for number, record in enumerate(records)]
+    with pytest.warns(PackageWarning, match="patient_id of every image of jsonl is the number of its row"):
+        prepare_images(images, "", None, options())
