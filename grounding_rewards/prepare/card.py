@@ -1,93 +1,43 @@
-"""The dataset card: `README.md` of a prepared folder, from its manifest."""
+"""The dataset card: `README.md` of a prepared folder, from its manifest and `card.md.jinja`."""
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-_SHOWN_SKIPPED = 50
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+# Images that the card lists of each kind; `manifest.json` has all.
+_MOST_IMAGES = 50
 
 
 def card_text(manifest: Mapping[str, Any]) -> str:
     """The card as Markdown, with the head that `datasets.load_dataset` reads the splits from."""
-    parts = [part(manifest) for part in (_head, _source, _counts, _agreement, _how)]
-    return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part))) + "\n"
-
-
-def _head(manifest: Mapping[str, Any]) -> Iterator[str]:
-    yield "---"
-    yield "license: other"
-    # JSON is YAML, whatever stands in the words
-    yield f"license_name: {json.dumps(manifest['source']['licence'], ensure_ascii=False)}"
-    yield "configs:"
-    yield "- config_name: default"
-    yield "  data_files:"
-    for split, counts in manifest["splits"].items():
-        yield f"  - split: {split}"
-        yield "    path:"
-        yield from (f"    - {shard['file']}" for shard in counts["shards"])
-    yield "---"
-
-
-def _source(manifest: Mapping[str, Any]) -> Iterator[str]:
-    source, settings = manifest["source"], manifest["settings"]
-    yield f"# {source['title']}, prepared for the task {settings['task']}"
-    yield ""
-    yield "Images of patients: the licence of the source holds for this copy too. Keep it off public places."
-    yield ""
-    yield f"- Source: {source['url'] or source['title']}"
-    yield f"- Licence: {source['licence']}"
-    if source["note"]:
-        yield f"- Note: {source['note']}"
-    command = "prepare-mix" if settings["dataset"] == "mix" else f"prepare {settings['dataset']}"
-    yield f"- Made by `grounding-rewards {command}`; what else it depends on is listed below."
-    yield '- Load it with `datasets.load_dataset("parquet", data_files=…, streaming=True)`, or name this folder as the'
-    yield "  `dataset` of a training run."
-
-
-def _counts(manifest: Mapping[str, Any]) -> Iterator[str]:
-    splits = manifest["splits"]
-    yield "## What is in it"
-    yield ""
-    yield from _table(
-        ("split", "images", "rows", "rows without boxes", "share", "boxes"),
-        [
-            (
-                split,
-                counts["images_with_rows"],
-                counts["rows"],
-                counts["negatives"],
-                f"{counts['negatives'] / max(counts['rows'], 1):.1%}",
-                sum(counts["boxes"].values()),
-            )
-            for split, counts in splits.items()
-        ],
-    )
-    yield ""
-    if manifest["settings"].get("readers") == "any-of":
-        yield "A row without boxes is one where no reader drew any. All readers' boxes are counted, so that a finding"
-        yield "counts once for each reader who drew it; the column `boxes` holds those of one reader."
-        yield ""
-    yield from _origins(splits)
-    yield "Rows with a finding, and boxes of it:"
-    yield ""
-    yield from _table(
-        ("finding", *splits),
-        [
-            (label, *(f"{one['rows_with'].get(label, 0)} / {one['boxes'].get(label, 0)}" for one in splits.values()))
-            for label in manifest["vocabulary"]
-        ],
-    )
-    yield ""
-    yield _split_sentence(manifest)
-    for sentence in left_out_sentences(manifest):
-        yield ""
-        yield sentence
+    origins = Counter[tuple[str | None, str | None]]()
+    for counts in manifest["splits"].values():
+        origins.update({(source, licence): rows for source, licence, rows in counts["origins"]})
+    agreement = manifest.get("agreement")
     skipped = [f"{image} ({split}): {reason}" for split, image, reason in manifest["skipped"]]
-    yield from _listed("were left out because they cannot be used", skipped)
-    yield from _listed("could not be read and were left out", manifest.get("unreadable", ()))
+    return _template().render(
+        **{**manifest, "agreement": agreement},
+        origins=origins,
+        agreement_columns=[
+            *(f"F1 at IoU {threshold}" for threshold in (agreement["overall"]["f1"] if agreement else ())),
+            "mean IoU",
+        ],
+        split_sentence=_split_sentence(manifest),
+        left_out=list(left_out_sentences(manifest)),
+        lists_of_images=[
+            ("were left out because they cannot be used", skipped),
+            ("could not be read and were left out", manifest.get("unreadable", ())),
+        ],
+        MOST_IMAGES=_MOST_IMAGES,
+    )
 
 
 def left_out_sentences(manifest: Mapping[str, Any]) -> Iterator[str]:
@@ -102,106 +52,77 @@ negative.']
         yield f"{images} images without findings are left out of train, for the wanted share of negatives."
     for folder, rows in manifest.get("rows_left_out", {}).items():
         yield f"{rows} rows of {folder} are left out of train, for the weights of the mix."
-    small = manifest.get("small_boxes")
-    if small and small["boxes"]:
-        alone = small["without_other"]
-        have = "has no other box, and is no negative" if alone == 1 else "have no other box, and are no negatives"
+    small_boxes = manifest.get("small_boxes")
+    if small_boxes and small_boxes["boxes"]:
+        alone = small_boxes["without_other"]
+        verb = "has no other box, and is no negative" if alone == 1 else "have no other box, and are no negatives"
         yield (
-            f"{small['boxes']} boxes on {small['images']} images are too small (--smallest-box) and left out; {alone} "
-            f"of these images {have}."
+            f"{small_boxes['boxes']} boxes on {small_boxes['images']} images are too small (--smallest-box) and left "
+            f"out; {alone} of these images {verb}."
         )
-
-
-def _listed(what: str, images: Sequence[str]) -> Iterator[str]:
-    """The first images of which something is said; nothing where there is none."""
-    if images:
-        yield ""
-        yield f"{len(images)} images {what}:"
-        yield ""
-        yield from (f"- {image}" for image in images[:_SHOWN_SKIPPED])
-        if len(images) > _SHOWN_SKIPPED:
-            yield "- the others are in `manifest.json`"
-
-
-def _origins(splits: Mapping[str, Any]) -> Iterator[str]:
-    origins = Counter[tuple[str | None, str | None]]()
-    for counts in splits.values():
-        origins.update({(source, licence): rows for source, licence, rows in counts["origins"]})
-    if origins:
-        yield "Rows of each source, by the columns `source` and `licence`:"
-        yield ""
-        rows = [(source or "–", licence or "–", count) for (source, licence), count in origins.items()]
-        yield from _table(("source", "licence", "rows"), rows)
-        yield ""
 
 
 def _split_sentence(manifest: Mapping[str, Any]) -> str:
-    images, without = manifest["images"]["count"], manifest["images_without_patient"]
-    unassigned, drawn = manifest["images_without_own_split"], manifest["images_drawn"]
-    words = [f"Of {images} images {images - unassigned} have the dataset's own split."]
-    if drawn:
-        words.append(
-            f"{drawn} were drawn by a seeded hash of the patient, or of the image where the patient is not known; "
+    images, unknown_patients = manifest["images"]["count"], manifest["images_without_patient"]
+    unassigned, sampled = manifest["images_without_own_split"], manifest["images_drawn"]
+    sentences = [f"Of {images} images {images - unassigned} have the dataset's own split."]
+    if sampled:
+        sentences.append(
+            f"{sampled} were drawn by a seeded hash of the patient, or of the image where the patient is not known; "
             "those whose patient has a split are there."
         )
     elif unassigned:
-        words.append(f"{unassigned} without one are where their patient is, else all in one split: none was drawn.")
+        sentences.append(f"{unassigned} without one are where their patient is, else all in one split: none was drawn.")
     if copies := manifest["images_with_copies"]:
-        words.append(
+        sentences.append(
             f"{copies} images are copies of one another, by their pixels; patients who share one are in one split."
         )
-    if without:
-        words.append(
-            f"The patient of {without} images is not known, so nobody can say whether a patient is in two splits."
+    if unknown_patients:
+        sentences.append(
+            f"The patient of {unknown_patients} images is not known, so nobody can say whether a patient is in two "
+            "splits."
         )
     else:
-        words.append("No patient is in two splits.")
-    return " ".join(words)
+        sentences.append("No patient is in two splits.")
+    return " ".join(sentences)
 
 
-def _agreement(manifest: Mapping[str, Any]) -> Iterator[str]:
-    agreement = manifest.get("agreement")
-    if agreement is None:
-        return
-    overall = agreement["overall"]
-    yield "## How well the readers agree"
-    yield ""
-    yield f"{agreement['pairs']} pairs of readers on {agreement['images']} images; no model can be judged better than"
-    yield "this against one of them. In brackets are 95 % intervals over images."
-    yield ""
-    yield from _table(
-        ("finding", "on images", *(f"F1 at IoU {threshold}" for threshold in overall["f1"]), "mean IoU"),
-        [
-            (
-                "all" if one["label"] is None else one["label"],
-                one["findings"],
-                *map(_estimate, (*one["f1"].values(), one["mean_iou"])),
-            )
-            for one in (overall, *agreement["labels"])
-        ],
+@functools.cache
+def _template() -> Template:
+    from jinja2 import Environment, StrictUndefined
+
+    # Texts of datasets stay as they are: this is Markdown, not HTML.
+    environment = Environment(
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
+    environment.filters |= {
+        # JSON is YAML, whatever the words are.
+        "json": functools.partial(json.dumps, ensure_ascii=False),
+        "plus": lambda names, more: [*names, *more],
+        "row": _table_row,
+        "head": lambda names: f"{_table_row(names)}\n|{' --- |' * len(names)}",
+        "share": lambda counts: f"{counts['negatives'] / max(counts['rows'], 1):.1%}",
+        "rows_and_boxes": _rows_and_boxes,
+        "agreement_cells": _agreement_cells,
+    }
+    return environment.from_string(Path(__file__).with_name("card.md.jinja").read_text(encoding="utf-8"))
+
+
+def _table_row(cells: Iterable[Any]) -> str:
+    return f"| {' | '.join(str(cell).replace('|', '&#124;') for cell in cells)} |"
+
+
+def _rows_and_boxes(label: str, splits: Mapping[str, Any]) -> list[str]:
+    """A finding, and for each split the rows with it and the boxes of it."""
+    cells = [f"{counts['rows_with'].get(label, 0)} / {counts['boxes'].get(label, 0)}" for counts in splits.values()]
+    return [label, *cells]
+
+
+def _agreement_cells(label: Mapping[str, Any]) -> list[Any]:
+    name = "all" if label["label"] is None else label["label"]
+    return [name, label["findings"], *map(_estimate, (*label["f1"].values(), label["mean_iou"]))]
 
 
 def _estimate(ends: Sequence[float | None]) -> str:
     value, low, high = ends
     return "–" if value is None else f"{value:.3f} [{low:.3f}, {high:.3f}]"
-
-
-def _how(manifest: Mapping[str, Any]) -> Iterator[str]:
-    yield "## How it was made"
-    yield ""
-    settings = manifest["settings"].items()
-    yield from _table(
-        ("setting", "value"), [(k, f"`{json.dumps(value, ensure_ascii=False)}`") for k, value in settings]
-    )
-    yield ""
-    yield from _table(("package", "version"), list(manifest["versions"].items()))
-    yield ""
-    yield "`manifest.json` holds the same, and the checksums that `grounding-rewards prepare-verify` looks at."
-
-
-def _table(head: Sequence[Any], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
-    yield f"| {' | '.join(map(str, head))} |"
-    yield f"|{' --- |' * len(head)}"
-    for row in rows:
-        yield f"| {' | '.join(str(cell).replace('|', '&#124;') for cell in row)} |"
