@@ -125,74 +125,97 @@ def coco_images(
     Raises:
         ValueError: as `read_coco`.
     """
-    document = _document(path)
-    names = _category_names(document["categories"], path)
-    licences = _names(licence for licence in objects_in(document.get("licenses")) if licence.get("name"))
-    annotations_of_images, by_name = (
-        defaultdict[Any, list[dict[str, Any]]](list),
-        defaultdict[str, list[dict[str, Any]]](list),
-    )
-    for annotation in document["annotations"]:
-        annotations_of_images[_key(annotation.get("image_id"))].append(annotation)
-    for entry in document["images"]:
-        by_name[str(entry.get("file_name") or "")].append(entry)
-    if patient_key and document["images"] and all(_value(entry, patient_key) is None for entry in document["images"]):
-        raise ValueError(
-            f"Expected the key {patient_key!r} of --option patient_key in the images of {path}, got none. Name a key "
-            "that they have, or leave it out."
-        )
-    ids = Counter(_key(entry.get("id")) for entry in document["images"])
-    if orphans := [
-        annotation for key, annotations in annotations_of_images.items() if key not in ids for annotation in annotations
-    ]:
-        raise ValueError(
-            f"Expected annotations of images of {path}, got {len(orphans)} of other images: annotation "
-            f"{orphans[0].get('id')} has image_id {orphans[0].get('image_id')!r}. Correct or drop them."
-        )
+    content = _Content(path, patient_key, missing_category)
 
     def image(name: str, entries: Sequence[Mapping[str, Any]]) -> AnnotatedImage:
-        keys = [_key(entry.get("id")) for entry in entries]
-        patients = [patient_key or _patient_key(tuple(entry)) for entry in entries]
-        sizes_and_patients = [
-            (pixels(entry.get("width")), pixels(entry.get("height")), _value(entry, entry_key))
-            for entry, entry_key in zip(entries, patients, strict=True)
-        ]
-        problems = []
-        if not name or None in keys or any(ids[key] > 1 for key in keys) or len(set(sizes_and_patients)) > 1:
-            problems.append(f"images {keys}: id, file_name, size or patient is missing or contradicts another image's")
-        boxes, labels, ignored = [], [], []
-        for annotation in chain.from_iterable(annotations_of_images[key] for key in dict.fromkeys(keys)):
-            category: Any = annotation.get("category_id")
-            is_ignored = annotation.get("iscrowd") == 1 or (missing_category == "ignore" and category is None)
-            if problem := _problem(annotation, names, is_ignored):
-                problems.append(f"annotation {annotation.get('id')}: {problem}")
-                continue
-            box = [float(value) for value in ORDERS["xywh"].to_xyxy(*annotation["bbox"])]
-            # CVAT writes the box before it was turned.
-            box = turned_box(box, _rotation(annotation))
-            if is_ignored:
-                ignored.append((box[0], box[1], box[2], box[3]))
-            else:
-                boxes.append(box)
-                labels.append(names[category])
-        file = PurePosixPath(images, name).as_posix()
-        if problems:
-            sentences = "; ".join([*problems[:_SHOWN], "…"] if len(problems) > _SHOWN else problems)
-            count = f"{len(problems)} faults: " if len(problems) > 1 else ""
-            hint = _HINT if "category_id is missing" in sentences else ""
-            raise ValueError(
-                f"Expected an image that can be read for {file} in {path}, got {count}{sentences}. Correct or drop "
-                f"{'it' if len(problems) == 1 else 'them'}{hint}."
-            )
-        extra: dict[str, Any] = {}
-        for entry, entry_key in zip(entries, patients, strict=True):
-            extra = {**_extra(entry, entry_key, licences), **extra}
-        (width, height, patient), *_ = sizes_and_patients
-        return AnnotatedImage(
-            file, file, boxes, labels, width, height, patient, split, ignored=tuple(ignored), extra=extra
-        )
+        return _image(content, PurePosixPath(images, name).as_posix() if name else "", entries, split)
 
-    yield from sound_images(image, by_name.items(), faults)
+    yield from sound_images(image, content.entries_of_files.items(), faults)
+
+
+class _Content:
+    """What a COCO file holds, ordered by what it is asked for.
+
+    names, licences: by the id of the category, or of the licence.
+    entries_of_files: the image entries of each file.
+    image_ids: how many entries have each id.
+    annotations: of each image id.
+    """
+
+    def __init__(self, path: str | Path, patient_key: str | None, missing_category: MissingCategory) -> None:
+        document = _document(path)
+        self.path, self.patient_key, self.missing_category = path, patient_key, missing_category
+        self.names = _category_names(document["categories"], path)
+        self.licences = _names(licence for licence in objects_in(document.get("licenses")) if licence.get("name"))
+        self.image_ids = Counter(_key(entry.get("id")) for entry in document["images"])
+        self.entries_of_files = defaultdict[str, list[dict[str, Any]]](list)
+        self.annotations = defaultdict[Any, list[dict[str, Any]]](list)
+        for entry in document["images"]:
+            self.entries_of_files[str(entry.get("file_name") or "")].append(entry)
+        orphans = []
+        for annotation in document["annotations"]:
+            image_id = _key(annotation.get("image_id"))
+            self.annotations[image_id].append(annotation)
+            if image_id not in self.image_ids:
+                orphans.append(annotation)
+        if orphans:
+            raise ValueError(
+                f"Expected annotations of images of {path}, got {len(orphans)} of other images: annotation "
+                f"{orphans[0].get('id')} has image_id {orphans[0].get('image_id')!r}. Correct or drop them."
+            )
+        entries = document["images"]
+        if patient_key and entries and all(_value(entry, patient_key) is None for entry in entries):
+            raise ValueError(
+                f"Expected the key {patient_key!r} of --option patient_key in the images of {path}, got none. Name a "
+                "key that they have, or leave it out."
+            )
+
+
+def _image(content: _Content, file: str, entries: Sequence[Mapping[str, Any]], split: str | None) -> AnnotatedImage:
+    """The image of all entries of one file."""
+    image_ids = [_key(entry.get("id")) for entry in entries]
+    patient_keys = [content.patient_key or _patient_key(tuple(entry)) for entry in entries]
+    sizes_and_patients = [
+        (pixels(entry.get("width")), pixels(entry.get("height")), _value(entry, key))
+        for entry, key in zip(entries, patient_keys, strict=True)
+    ]
+    problems = []
+    is_ambiguous = None in image_ids or any(content.image_ids[image_id] > 1 for image_id in image_ids)
+    if not file or is_ambiguous or len(set(sizes_and_patients)) > 1:
+        problems.append(f"images {image_ids}: id, file_name, size or patient is missing or contradicts another image's")
+    boxes, labels, ignored = [], [], []
+    for annotation in chain.from_iterable(content.annotations[image_id] for image_id in dict.fromkeys(image_ids)):
+        category: Any = annotation.get("category_id")
+        is_missing = content.missing_category == "ignore" and category is None
+        is_ignored = annotation.get("iscrowd") == 1 or is_missing
+        if problem := _problem(annotation, content.names, is_ignored):
+            problems.append(f"annotation {annotation.get('id')}: {problem}")
+            continue
+        box = [float(value) for value in ORDERS["xywh"].to_xyxy(*annotation["bbox"])]
+        # CVAT writes the box before it was turned.
+        box = turned_box(box, _rotation(annotation))
+        if is_ignored:
+            ignored.append((box[0], box[1], box[2], box[3]))
+        else:
+            boxes.append(box)
+            labels.append(content.names[category])
+    if problems:
+        raise _unreadable(content.path, file, problems)
+    extra: dict[str, Any] = {}
+    for entry, key in zip(entries, patient_keys, strict=True):
+        extra = {**_extra(entry, key, content.licences), **extra}
+    width, height, patient = sizes_and_patients[0]
+    return AnnotatedImage(file, file, boxes, labels, width, height, patient, split, ignored=tuple(ignored), extra=extra)
+
+
+def _unreadable(path: str | Path, file: str, problems: Sequence[str]) -> ValueError:
+    sentences = "; ".join([*problems[:_SHOWN], "…"] if len(problems) > _SHOWN else problems)
+    count = f"{len(problems)} faults: " if len(problems) > 1 else ""
+    hint = _HINT if "category_id is missing" in sentences else ""
+    return ValueError(
+        f"Expected an image that can be read for {file} in {path}, got {count}{sentences}. Correct or drop "
+        f"{'it' if len(problems) == 1 else 'them'}{hint}."
+    )
 
 
 @cache

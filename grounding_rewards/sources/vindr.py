@@ -201,29 +201,16 @@ def _read_table(
     if not sizes and layout.sizes:
         sizes = optional_file(path.parent, layout.sizes.format(split=split))
     known_sizes = None if sizes is None else read_sizes(sizes, "image_id")
-    find, findings, empty = image_finder(root), layout.findings, Counter[str]()
+    find = image_finder(root)
+    empty_boxes = Counter[str]()
 
     def annotated(image: str, rows: list[TableRow]) -> AnnotatedImage | None:
-        boxes, labels, readers, read_by, other_labels, dropped = [], [], [], [], [], 0
-        for place, (_, name, *cells, reader, _study) in rows:
-            read_by.append(reader)
-            if findings is not None and name not in findings:
-                other_labels += [name] if name and name != NO_FINDING else []
-            elif name != NO_FINDING:
-                x1, y1, x2, y2 = place.numbers(cells)
-                if findings is not None and min(abs(x2 - x1), abs(y2 - y1)) < _SMALLEST_SIDE:
-                    dropped += 1
-                    continue
-                boxes.append([x1, y1, x2, y2])
-                labels.append(name)
-                readers.append(reader)
-            elif any(cells):
-                raise place.error("no box beside 'No finding'", tuple(cells), "Correct the row.")
-        if dropped:
-            empty.update({"boxes": dropped, "shortened" if boxes else "left out": 1})
-            if not boxes:
+        findings = _read_findings(layout, rows)
+        if findings.empty:
+            empty_boxes.update({"boxes": findings.empty, "shortened" if findings.boxes else "left out": 1})
+            if not findings.boxes:
                 return None
-        place, first = rows[0]
+        place, first_cells = rows[0]
         file = find(image, f"{layout.images.format(split=split)}/{image}.dicom")
         if known_sizes is None and not is_dicom(file):
             fix = "Its boxes are in pixels of the DICOM file: give a table with image_id, width and height of these."
@@ -232,36 +219,67 @@ def _read_table(
         more_readers, label_names = image_labels.get(image, ((), ""))
         extra = {
             "image_labels": label_names,
-            "other_labels": "|".join(dict.fromkeys(other_labels)),
-            "empty_boxes": str(dropped or ""),
+            "other_labels": "|".join(dict.fromkeys(findings.other_labels)),
+            "empty_boxes": str(findings.empty or ""),
         }
         return AnnotatedImage(
             id=image,
             file=file,
-            boxes=boxes,
-            labels=labels,
+            boxes=findings.boxes,
+            labels=findings.labels,
             width=width,
             height=height,
-            patient_id=stated_name(first[-1]),
+            patient_id=stated_name(first_cells[-1]),
             split=split,
-            readers=tuple(readers) if any(readers) else (),
-            read_by=tuple(name for name in dict.fromkeys((*read_by, *more_readers)) if name),
+            readers=tuple(findings.readers) if any(findings.readers) else (),
+            read_by=tuple(name for name in dict.fromkeys((*findings.read_by, *more_readers)) if name),
             extra={name: value for name, value in extra.items() if value},
         )
 
-    table = table_images(annotated, path, ("image_id", layout.label, *layout.corners), ("rad_id", "study_id"), faults)
+    columns = ("image_id", layout.label, *layout.corners)
+    return _with_warning(table_images(annotated, path, columns, ("rad_id", "study_id"), faults), path, empty_boxes)
 
-    def images() -> Iterator[AnnotatedImage]:
-        yield from table
-        if empty:
-            warnings.warn(
-                f"{path}: dropped {empty['boxes']} boxes without width or height; {empty['shortened']} images keep "
-                f"others, {empty['left out']} images have none: left out.",
-                PackageWarning,
-                stacklevel=2,
-            )
 
-    return images()
+class _Findings(NamedTuple):
+    """What the rows of an image say; `empty` counts boxes without width or height."""
+
+    boxes: list[list[float]]
+    labels: list[str]
+    readers: list[str]
+    read_by: list[str]
+    other_labels: list[str]
+    empty: int
+
+
+def _read_findings(layout: _Layout, rows: list[TableRow]) -> _Findings:
+    boxes, labels, readers, read_by, other_labels, empty = [], [], [], [], [], 0
+    for place, (_, name, *cells, reader, _study) in rows:
+        read_by.append(reader)
+        if layout.findings is not None and name not in layout.findings:
+            if name and name != NO_FINDING:
+                other_labels.append(name)
+        elif name != NO_FINDING:
+            x1, y1, x2, y2 = place.numbers(cells)
+            if layout.findings is not None and min(abs(x2 - x1), abs(y2 - y1)) < _SMALLEST_SIDE:
+                empty += 1
+                continue
+            boxes.append([x1, y1, x2, y2])
+            labels.append(name)
+            readers.append(reader)
+        elif any(cells):
+            raise place.error("no box beside 'No finding'", tuple(cells), "Correct the row.")
+    return _Findings(boxes, labels, readers, read_by, other_labels, empty)
+
+
+def _with_warning(images: Iterator[AnnotatedImage], path: Path, empty_boxes: Counter[str]) -> Iterator[AnnotatedImage]:
+    yield from images
+    if empty_boxes:
+        warnings.warn(
+            f"{path}: dropped {empty_boxes['boxes']} boxes without width or height; {empty_boxes['shortened']} images "
+            f"keep others, {empty_boxes['left out']} images have none: left out.",
+            PackageWarning,
+            stacklevel=2,
+        )
 
 
 def _read_image_labels(path: Path) -> dict[str, tuple[tuple[str, ...], str]]:
