@@ -421,24 +421,35 @@ def measure_agreement(
     for k, label in enumerate(order, 1):
         table[numbers[label], k] = sums[label]
     table[:, 0] = table[:, 1:].sum(axis=1)
-    rows = []
-    for k, label_name in enumerate([None, *order]):
-        counter = sum(drawn_by.values(), Counter[int]()) if label_name is None else drawn_by[label_name]
-        box_counts, ious, overlapping, *hits = table[:, k].T
-        mean_iou, *f1 = (
-            jackknifed_ratio(np.column_stack(sums)).estimate
-            for sums in ((ious, overlapping), *((2 * hit, box_counts) for hit in hits))
-        )
-        rows.append(
-            LabelAgreement(
-                label_name,
-                counter.total(),
-                tuple(counter[number] for number in range(1, most_readers + 1)),
-                dict(zip(thresholds, f1, strict=True)),
-                mean_iou,
-            )
-        )
-    return Agreement(count, single, pairs, rows[0], tuple(rows[1:]))
+    overall = _label_agreement(None, sum(drawn_by.values(), Counter[int]()), table[:, 0], thresholds, most_readers)
+    labels = [
+        _label_agreement(label, drawn_by[label], table[:, k], thresholds, most_readers)
+        for k, label in enumerate(order, 1)
+    ]
+    return Agreement(count, single, pairs, overall, tuple(labels))
+
+
+def _label_agreement(
+    label: str | None, readers_of_findings: Counter[int], sums: Array, thresholds: Sequence[float], most_readers: int
+) -> LabelAgreement:
+    """The agreement about a label.
+
+    Args:
+        label: None for all together.
+        readers_of_findings: how many findings were drawn by how many readers.
+        sums: a row of `_pair_sums` for every image.
+        thresholds: of the IoU.
+        most_readers: of an image of the dataset.
+    """
+    box_counts, ious, overlapping, *hits = sums.T
+    f1 = [jackknifed_ratio(np.column_stack((2 * hit, box_counts))).estimate for hit in hits]
+    return LabelAgreement(
+        label,
+        readers_of_findings.total(),
+        tuple(readers_of_findings[number] for number in range(1, most_readers + 1)),
+        dict(zip(thresholds, f1, strict=True)),
+        jackknifed_ratio(np.column_stack((ious, overlapping))).estimate,
+    )
 
 
 def _pair_sums(

@@ -17,7 +17,7 @@ from grounding_rewards.images.decoding import open_image
 from grounding_rewards.images.near_duplicates import image_signature
 from grounding_rewards.prepare.manifest import PACKAGES, read_manifest, split_shards, write_manifest, written_splits
 from grounding_rewards.prepare.shards import ShardWriter, parquet_rows
-from grounding_rewards.prepare.split_duplicates import group_duplicates
+from grounding_rewards.prepare.split_duplicates import DuplicateGroups, group_duplicates
 
 _MOST_BYTES = 256e6
 
@@ -72,61 +72,68 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_ro
     features = _features(parts)
     images = list(_images(parts))
     check_one_split(splits_of_patients((patient_of_image(image.annotated), image.annotated.split) for image in images))
-    copied = group_duplicates(((image.annotated, image.signature) for image in images), {}, own=True, bad_rows=bad_rows)
-    usable = [image for image in images if image.annotated.id not in copied.left_out]
+    duplicates = group_duplicates(
+        ((image.annotated, image.signature) for image in images), {}, own=True, bad_rows=bad_rows
+    )
+    usable = [image for image in images if image.annotated.id not in duplicates.left_out]
     kept_ids = _kept_rows(parts, usable, seed)
     left_out = Counter(image.part.name for image in usable for row in image.rows if row not in kept_ids)
-    vocabulary = dict.fromkeys(label for manifest in manifests for label in manifest["vocabulary"])
     out.mkdir(parents=True, exist_ok=True)
+    _write_rows(parts, out, features, kept_ids, duplicates)
+    facts = {"rows_left_out": dict(left_out), "images_with_copies": duplicates.images}
+    return write_manifest(out, _manifest(parts, manifests, out, seed) | facts)
+
+
+def _write_rows(
+    parts: Sequence[Part], out: Path, features: Any, kept_ids: set[str], duplicates: DuplicateGroups
+) -> None:
     writers: dict[str, ShardWriter] = {}
     for part in parts:
         for (split, _), group in groupby(_rows(part), key=lambda row: (row["split"], row["image"]["bytes"])):
             if split not in writers:
                 writers[split] = ShardWriter(out, split, features, _MOST_BYTES)
             rows = list(group)
-            if (image_id := rows[0]["id"]) in copied.left_out:
-                writers[split].skip(image_id, copied.left_out[image_id])
-            elif kept_rows := [{name: row.get(name) for name in features} for row in rows if row["id"] in kept_ids]:
+            image_id = rows[0]["id"]
+            kept_rows = [{name: row.get(name) for name in features} for row in rows if row["id"] in kept_ids]
+            if image_id in duplicates.left_out:
+                writers[split].skip(image_id, duplicates.left_out[image_id])
+            elif kept_rows:
                 writers[split].add(kept_rows, len(rows[0]["image"]["bytes"]))
     for writer in writers.values():
         writer.close()
+
+
+def _manifest(parts: Sequence[Part], manifests: Sequence[dict[str, Any]], out: Path, seed: int) -> dict[str, Any]:
+    """What the manifests of the parts say together."""
     splits, skipped = written_splits(out)
     sources = [manifest["source"] for manifest in manifests]
-    return write_manifest(
-        out,
-        {
-            "complete": True,
-            "settings": {
-                "dataset": "mix",
-                "task": ", ".join(dict.fromkeys(manifest["settings"]["task"] for manifest in manifests)),
-                "box_format": manifests[0]["settings"]["box_format"],
-                "seed": seed,
-                "parts": [
-                    {"folder": part.name, "weight": part.weight, "settings": manifest["settings"]}
-                    for part, manifest in zip(parts, manifests, strict=True)
-                ],
-            },
-            "images": {"count": sum(manifest["images"]["count"] for manifest in manifests)},
-            "versions": package_versions(PACKAGES),
-            "source": {
-                "title": " and ".join(part.name for part in parts),
-                "url": _by_part(
-                    parts, [", ".join(filter(None, (source["title"], source["url"]))) for source in sources]
-                ),
-                "licence": _by_part(parts, [source["licence"] for source in sources]),
-                "note": _by_part(parts, [source["note"] for source in sources]),
-            },
-            "vocabulary": list(vocabulary),
-            "rows_left_out": dict(left_out),
-            "images_with_copies": copied.images,
-            **{
-                name: sum(manifest[name] for manifest in manifests)
-                for name in ("images_without_patient", "images_without_own_split", "images_drawn")
-            },
-            "splits": splits,
-            "skipped": skipped,
+    titles = [", ".join(filter(None, (source["title"], source["url"]))) for source in sources]
+    counts = ("images_without_patient", "images_without_own_split", "images_drawn")
+    return {
+        "complete": True,
+        "settings": {
+            "dataset": "mix",
+            "task": ", ".join(dict.fromkeys(manifest["settings"]["task"] for manifest in manifests)),
+            "box_format": manifests[0]["settings"]["box_format"],
+            "seed": seed,
+            "parts": [
+                {"folder": part.name, "weight": part.weight, "settings": manifest["settings"]}
+                for part, manifest in zip(parts, manifests, strict=True)
+            ],
         },
-    )
+        "images": {"count": sum(manifest["images"]["count"] for manifest in manifests)},
+        "versions": package_versions(PACKAGES),
+        "source": {
+            "title": " and ".join(part.name for part in parts),
+            "url": _by_part(parts, titles),
+            "licence": _by_part(parts, [source["licence"] for source in sources]),
+            "note": _by_part(parts, [source["note"] for source in sources]),
+        },
+        "vocabulary": list(dict.fromkeys(label for manifest in manifests for label in manifest["vocabulary"])),
+        **{name: sum(manifest[name] for manifest in manifests) for name in counts},
+        "splits": splits,
+        "skipped": skipped,
+    }
 
 
 def _by_part(parts: Sequence[Part], words: Sequence[str]) -> str:

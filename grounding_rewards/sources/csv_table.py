@@ -143,9 +143,9 @@ def read_csv_table(
         if split is not None and name is None:
             place = layout.get("split")
             check_split(split, [] if place is None else {split_name(cells[place]) for _, cells in rows})
-        own_split = split if name is None else None
-        read = _images(path, separator, layout, own_split, classes, frame, faults)
-        images.append(read if name is None else _of_split(read, name))
+        reader = _TableReader(path, separator, layout, tuple(classes), frame)
+        table_images = reader.images(split if name is None else None, faults)
+        images.append(table_images if name is None else _of_split(table_images, name))
     return chain.from_iterable(images)
 
 
@@ -237,81 +237,104 @@ def _find_columns(path: Path, header: list[str], stated_columns: Mapping[str, st
     return parts
 
 
-def _images(
-    path: Path,
-    separator: str,
-    layout: Mapping[str, Any],
-    split: str | None,
-    classes: Sequence[str],
-    frame: str,
-    faults: Faults | None,
-) -> Iterator[AnnotatedImage]:
-    broken = Faults()
+class _TableReader:
+    """Reads one table.
 
-    def named_rows() -> Iterator[TableRow]:
-        for place, row in read_whole_table(path, separator, None if layout["file"] or faults is None else broken)[1]:
+    path, separator: of the file.
+    layout: from `_find_columns`.
+    classes, frame: as for `read_csv_table`.
+    unmarked: a label without a box, by image.
+    """
+
+    def __init__(
+        self, path: Path, separator: str, layout: Mapping[str, Any], classes: Sequence[str], frame: str
+    ) -> None:
+        self.path, self.separator, self.layout = path, separator, layout
+        self.classes, self.frame = classes, frame
+        self.unmarked: dict[str, str] = {}
+        self.find = image_finder(path.parent)
+
+    def images(self, split: str | None, faults: Faults | None) -> Iterator[AnnotatedImage]:
+        """The images of a split, or all."""
+        # A row with too few cells tells its image in the first cell alone.
+        broken = None if self.layout["file"] or faults is None else Faults()
+        rows = list(self._named_rows(broken))
+        if self.frame == "pixel":
+            _refuse_thousands(self.path, rows, self.layout)
+        groups: dict[str, list[TableRow]] = {}
+        for place, cells in rows:
+            groups.setdefault(cells[0], []).append((place, cells))
+        if faults is not None and broken is not None:
+            faults.messages |= broken.messages
+            for name in broken.images:
+                groups.pop(name, None)
+        chosen = [
+            (name, image_rows)
+            for name, image_rows in groups.items()
+            if split in (None, self._value(image_rows, "split", split_name))
+        ]
+        yield from sound_images(self._image, chosen, faults)
+        if self.unmarked:
+            name, label = next(iter(self.unmarked.items()))
+            warnings.warn(
+                f"{len(self.unmarked)} images of {self.path.name} have a label without a box, such as {name} "
+                f"({label}): they are taken for images without it. Where the finding is there and was not marked, "
+                "remove their rows.",
+                PackageWarning,
+                stacklevel=2,
+            )
+
+    def _named_rows(self, broken: Faults | None) -> Iterator[TableRow]:
+        """The rows that are not empty, with the name of the image before their cells."""
+        for place, row in read_whole_table(self.path, self.separator, broken)[1]:
             cells = ["" if cell.casefold() in _EMPTY else cell for cell in row]
             if any(cells):
-                name = cells[layout["file"]]
+                name = cells[self.layout["file"]]
                 yield place._replace(image=name), (name, *cells)
 
-    def of_rows(rows: Sequence[TableRow], part: str, read: Callable[[str], Any] = str) -> Any:
-        """What the rows of an image say of it as one; None where they say nothing."""
-        values = {cells[layout[part] + 1] for _, cells in rows} - {""} if part in layout else set()
+    def _value(self, rows: Sequence[TableRow], part: str, read: Callable[[str], Any] = str) -> Any:
+        """What the rows of an image say of it together; None if they say nothing."""
+        values = {cells[self.layout[part] + 1] for _, cells in rows} - {""} if part in self.layout else set()
         if len(values) > 1:
             raise rows[0][0].error(f"one {part} in all rows of an image", sorted(values), "Correct them.")
         return read(values.pop()) if values else None
 
-    def image(name: str, rows: Sequence[TableRow]) -> AnnotatedImage:
+    def _image(self, name: str, rows: Sequence[TableRow]) -> AnnotatedImage:
         if not name:
             raise rows[0][0]._replace(image="-").error("the name of an image", name)
         # Tables from Windows have its mark between folders.
-        file = find(published := PureWindowsPath(name).as_posix(), published)
-        sides = [of_rows(rows, side, partial(_number, rows[0][0])) for side in ("width", "height")]
+        published = PureWindowsPath(name).as_posix()
+        file = self.find(published, published)
+        sides = [self._value(rows, side, partial(_number, rows[0][0])) for side in ("width", "height")]
         size = None if None in sides else (int(sides[0]), int(sides[1]))
-        if size is None and (frame == "fraction" or (path.parent / file).is_file()):
-            size = header_size(path.parent / file)
-        boxes, labels = [], []
-        for place, (_, *cells) in rows:
-            order, row_boxes, row_labels = _row_boxes(place, cells, layout)
-            for four, label in zip(row_boxes, row_labels, strict=True) if row_boxes else ():
-                box = list(ORDERS[order].to_xyxy(*(_number(place, number) for number in four)))
-                boxes.append(scaled_box(box, *size) if frame == "fraction" and size is not None else box)
-                labels.append(place.class_name(label, classes) if label else UNNAMED)
-                if _is_nothing(labels[-1]) and not _is_class(labels[-1], boxes[-1], size):
-                    raise place.error("no box beside a label that says there is nothing", label, "Clear its cells.")
-            if not row_boxes:
-                unmarked.update((name, label) for label in row_labels if label and not _is_nothing(label))
-        patient, own_split = stated_name(of_rows(rows, "patient")), of_rows(rows, "split", split_name)
+        if size is None and (self.frame == "fraction" or (self.path.parent / file).is_file()):
+            size = header_size(self.path.parent / file)
+        boxes, labels = self._boxes(name, rows, size)
+        patient, own_split = stated_name(self._value(rows, "patient")), self._value(rows, "split", split_name)
         width, height = size or (None, None)
         # A path of somebody's machine is no id.
         is_absolute = PureWindowsPath(name).is_absolute() or PurePosixPath(name).is_absolute()
         return AnnotatedImage(file if is_absolute else name, file, boxes, labels, width, height, patient, own_split)
 
-    unmarked: dict[str, str] = {}
-    rows = list(named_rows())
-    if frame == "pixel":
-        _refuse_thousands(path, rows, layout)
-    find = image_finder(path.parent)
-    groups: dict[str, list[TableRow]] = {}
-    for place, cells in rows:
-        groups.setdefault(cells[0], []).append((place, cells))
-    if faults is not None:
-        faults.messages |= broken.messages
-    chosen_groups = [
-        (name, rows_of_image)
-        for name, rows_of_image in groups.items()
-        if name not in broken.images and split in (None, of_rows(rows_of_image, "split", split_name))
-    ]
-    yield from sound_images(image, chosen_groups, faults)
-    if unmarked:
-        name, label = next(iter(unmarked.items()))
-        warnings.warn(
-            f"{len(unmarked)} images of {path.name} have a label without a box, such as {name} ({label}): they are "
-            "taken for images without it. Where the finding is there and was not marked, remove their rows.",
-            PackageWarning,
-            stacklevel=2,
-        )
+    def _boxes(
+        self, name: str, rows: Sequence[TableRow], size: tuple[int, int] | None
+    ) -> tuple[list[list[float]], list[str]]:
+        boxes, labels = [], []
+        for place, (_, *cells) in rows:
+            order, row_boxes, row_labels = _row_boxes(place, cells, self.layout)
+            if not row_boxes:
+                self.unmarked.update((name, label) for label in row_labels if label and not _is_nothing(label))
+                continue
+            for four, label in zip(row_boxes, row_labels, strict=True):
+                box = list(ORDERS[order].to_xyxy(*(_number(place, number) for number in four)))
+                if self.frame == "fraction" and size is not None:
+                    box = scaled_box(box, *size)
+                box_label = place.class_name(label, self.classes) if label else UNNAMED
+                if _is_nothing(box_label) and not _is_class(box_label, box, size):
+                    raise place.error("no box beside a label that says there is nothing", label, "Clear its cells.")
+                boxes.append(box)
+                labels.append(box_label)
+        return boxes, labels
 
 
 def _refuse_thousands(path: Path, rows: Sequence[TableRow], layout: Mapping[str, Any]) -> None:
