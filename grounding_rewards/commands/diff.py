@@ -92,7 +92,7 @@ def run(
     if html is not None:
         from grounding_rewards.report.diff_page import render_diff_page
 
-        load_image = _image_loader(comparison.images[1], comparison.made[1], b, allow_outside)
+        load_image = _image_loader(comparison.images[1], comparison.run_facts[1], b, allow_outside)
         write_whole(html, render_diff_page(comparison, load_image=load_image))
     if json is not None:
         write_json(json, comparison.to_dict())

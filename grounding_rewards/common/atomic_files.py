@@ -1,8 +1,8 @@
 """Files that appear whole or not at all, and never over other work: a full disk or a killed process leaves what was
 there before.
 
-One rule for runs, answers, evaluations and datasets: a new or empty place may be filled; work that was begun there goes
-on with the settings it was started with; everything else is refused, and the message names what differs.
+One rule for runs, answers, evaluations and datasets: a new or empty place may be filled; work that was started there
+continues with its own settings; everything else is refused, and the message names the differences.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ UNFINISHED = ".unfinished"
 
 
 def unfinished_name(path: Path) -> Path:
-    """Where a file is written until it is whole: beside it, so that it can be renamed.
+    """The path of a file until it is complete: in the same folder, so that it can be renamed.
 
     Example:
         >>> unfinished_name(Path("run/metrics.json")).as_posix()
@@ -40,7 +40,7 @@ def publish(unfinished: Path, path: Path) -> None:
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
+def _file_named(path: Path) -> Iterator[None]:
     """Name the file in an error of the disk, which says of a full one no more than that it is full."""
     try:
         yield
@@ -80,7 +80,7 @@ def whole_file(path: str | Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = unfinished_name(path)
     try:
-        with _named(path):
+        with _file_named(path):
             yield unfinished
             publish(unfinished, path)
     finally:
@@ -126,29 +126,29 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         ...     [path.relative_to(folder).as_posix() for path in sorted(Path(folder).rglob("*"))]
         ['run', 'run/metrics', 'run/metrics/a.txt']
     """
-    made = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+    new_parents = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     unfinished = folder / UNFINISHED
     # What a killed process left.
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     try:
-        with _named(folder):
+        with _file_named(folder):
             yield unfinished
-            written = sorted(unfinished.rglob("*"))
+            paths = sorted(unfinished.rglob("*"))
             # All bytes are on the disk before the first name changes.
-            for path in filter(Path.is_file, written):
+            for path in filter(Path.is_file, paths):
                 with path.open("rb") as file:
                     os.fsync(file.fileno())
-            for path in written:
+            for path in paths:
                 place = folder / path.relative_to(unfinished)
                 if path.is_dir():
                     place.mkdir(exist_ok=True)
                 else:
                     os.replace(path, place)
-            made = []
+            new_parents = []
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-        for parent in made:
+        for parent in new_parents:
             if parent.is_dir() and not any(parent.iterdir()):
                 parent.rmdir()
 
@@ -180,8 +180,8 @@ def check_new(place: Path, option: str, remedy: str = "Name another one.") -> No
 
 def check_settings(
     place: object,
-    before: Mapping[str, Any],
-    now: Mapping[str, Any],
+    stored: Mapping[str, Any],
+    settings: Mapping[str, Any],
     remedy: str,
     *,
     may_change: Collection[str] = (),
@@ -192,8 +192,8 @@ def check_settings(
 
     Args:
         place: of the work.
-        before: settings with which it was started.
-        now: settings of this call; a missing one counts as None.
+        stored: settings with which it was started.
+        settings: of this call; a missing one counts as None.
         remedy: what to do.
         may_change: names of settings that need not be the same.
         digests: names of settings whose values tell a person nothing.
@@ -209,7 +209,7 @@ def check_settings(
         >>> check_settings("run", {"seed": 1, "steps": 5}, {"seed": 1, "steps": 9}, "", may_change=["steps"])
         {'steps': 'steps 9 instead of 5'}
     """
-    changed = changed_settings(before, now, digests=digests)
+    changed = changed_settings(stored, settings, digests=digests)
     refused = [change for name, change in changed.items() if name not in may_change]
     if refused:
         raise ValueError(
@@ -219,7 +219,7 @@ def check_settings(
 
 
 def changed_settings(
-    before: Mapping[str, Any], now: Mapping[str, Any], *, digests: Collection[str] = ()
+    stored: Mapping[str, Any], settings: Mapping[str, Any], *, digests: Collection[str] = ()
 ) -> dict[str, str]:
     """The differences between the settings of two runs, in words by name; a missing setting counts as None.
 
@@ -228,15 +228,20 @@ def changed_settings(
         {'seed': 'seed 2 instead of 1', 'model': 'another model'}
     """
     return {
-        name: f"another {name}" if name in digests else f"{name} {now.get(name)!r} instead of {before.get(name)!r}"
-        for name in dict.fromkeys([*before, *now])
-        if not _same(before.get(name), now.get(name))
+        name: f"another {name}" if name in digests else f"{name} {settings.get(name)!r} instead of {stored.get(name)!r}"
+        for name in dict.fromkeys([*stored, *settings])
+        if not _equal_settings(stored.get(name), settings.get(name))
     }
 
 
-def _same(one: Any, other: Any) -> bool:
-    if one == other:
+def _equal_settings(value: Any, other_value: Any) -> bool:
+    if value == other_value:
         return True
     # One folder has many paths.
-    both_paths = isinstance(one, str) and isinstance(other, str) and os.path.exists(one) and os.path.exists(other)
-    return both_paths and os.path.realpath(one) == os.path.realpath(other)
+    both_paths = (
+        isinstance(value, str)
+        and isinstance(other_value, str)
+        and os.path.exists(value)
+        and os.path.exists(other_value)
+    )
+    return both_paths and os.path.realpath(value) == os.path.realpath(other_value)

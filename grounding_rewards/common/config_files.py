@@ -24,7 +24,7 @@ _HOME = _PACKAGE if (_PACKAGE / FOLDERS[0]).is_dir() else _PACKAGE.parent
 
 
 def read_config(
-    files: str | Path | Sequence[str | Path], *, known: Collection[str] = (), command: str = ""
+    files: str | Path | Sequence[str | Path], *, option_names: Collection[str] = (), command: str = ""
 ) -> dict[str, Any]:
     """The options of one or several files, those of their bases included.
 
@@ -34,7 +34,7 @@ def read_config(
     Args:
         files: one file, or several, that lie where they say or come with the package. `base` in a file is a path, or a
             list of them, seen from the folder of that file.
-        known: the options that there are, against which every file is checked; when left out, none is.
+        option_names: of the command, against which every file is checked; without any, none is.
         command: whose options these are, for the error.
 
     Raises:
@@ -49,56 +49,61 @@ def read_config(
         ...     read_config(Path(root, "r2.yaml"))
         {'reward': 'R2', 'learning_rate': 0.1}
     """
-    read: dict[Path, dict[str, Any]] = {}
+    # Files that are named many times are read once.
+    options_by_file: dict[Path, dict[str, Any]] = {}
 
-    def options(file: Path, above: tuple[Path, ...]) -> dict[str, Any]:
-        found = file.resolve()
-        if found in above:
-            circle = " -> ".join(str(one) for one in (*above[above.index(found) :], found))
+    def options_of(file: Path, above: tuple[Path, ...]) -> dict[str, Any]:
+        path = file.resolve()
+        if path in above:
+            circle = " -> ".join(map(str, (*above[above.index(path) :], path)))
             raise ValueError(
                 f"Expected files that are not built on themselves for {BASE}, got {circle}. Remove one {BASE}."
             )
-        if found not in read:
-            if not file.is_file():
-                asked = f"{BASE} in {above[-1]}" if above else "--config"
-                raise ValueError(f"Expected a file for {asked}, got {str(file)!r}, which is none. Check the path.")
-            content = read_yaml(file)
-            if not isinstance(content, Mapping):
-                raise ValueError(
-                    f"Expected a mapping of options in {file}, got {type(content).__name__}. "
-                    "Write a line `name: value` for each."
-                )
-            own = dict(content)
-            given = own.pop(BASE, [])
-            bases = [given] if isinstance(given, str) else given
-            if not isinstance(bases, list) or not all(isinstance(one, str) for one in bases):
-                raise ValueError(
-                    f"Expected a path or a list of paths for {BASE} in {file}, got {given!r}. Name files of options."
-                )
-            check_known(own, known, command, str(file))
-            read[found] = {}
+        if path not in options_by_file:
+            options, bases = _read_file(file, f"{BASE} in {above[-1]}" if above else "--config")
+            check_known(options, option_names, command, str(file))
+            inherited: dict[str, Any] = {}
             for base in bases:
-                beside = file.parent / base
-                # What lies nowhere is refused by the name that it would have beside the file.
-                shipped = base if beside.exists() else find_shipped(base)
-                read[found] |= options(beside if shipped == base else Path(shipped), (*above, found))
-            read[found] |= own
-        return read[found]
+                neighbour = file.parent / base
+                shipped = find_shipped(base)
+                # A missing base is refused by the name that it would have in the folder of the file.
+                base_file = neighbour if neighbour.exists() or shipped == base else Path(shipped)
+                inherited |= options_of(base_file, (*above, path))
+            options_by_file[path] = inherited | options
+        return options_by_file[path]
 
     merged: dict[str, Any] = {}
-    for one in [files] if isinstance(files, (str, Path)) else files:
-        merged |= options(Path(find_shipped(one)), ())
+    for file in [files] if isinstance(files, (str, Path)) else files:
+        merged |= options_of(Path(find_shipped(file)), ())
     return merged
 
 
-def check_known(options: Iterable[str], known: Collection[str], command: str, where: str = "") -> None:
+def _read_file(file: Path, option: str) -> tuple[dict[str, Any], list[str]]:
+    """The options of a file itself, and its bases; `option` names the file in an error."""
+    if not file.is_file():
+        raise ValueError(f"Expected a file for {option}, got {str(file)!r}, which is none. Check the path.")
+    content = read_yaml(file)
+    if not isinstance(content, Mapping):
+        raise ValueError(
+            f"Expected a mapping of options in {file}, got {type(content).__name__}. "
+            "Write a line `name: value` for each."
+        )
+    options = dict(content)
+    value = options.pop(BASE, [])
+    bases = [value] if isinstance(value, str) else value
+    if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
+        raise ValueError(f"Expected a path or a list of paths for {BASE} in {file}, got {value!r}. Name files.")
+    return options, bases
+
+
+def check_known(options: Iterable[str], option_names: Collection[str], command: str, file: str = "") -> None:
     """Refuse an option that a command does not have, and name the nearest that it has.
 
     Args:
         options: their names.
-        known: those that there are; nothing is checked where this is empty.
+        option_names: of the command; nothing is checked if this is empty.
         command: such as `train`.
-        where: the file they stand in.
+        file: the file of the options.
 
     Raises:
         ValueError: one is not known.
@@ -106,14 +111,14 @@ def check_known(options: Iterable[str], known: Collection[str], command: str, wh
     Example:
         >>> check_known(["learning_rate"], ["learning_rate", "loss_type"], "train")
     """
-    if not known:
+    if not option_names:
         return
     for name in map(str, options):
-        if name not in known:
-            near = get_close_matches(name, known, n=1)
-            guess = f"Did you mean {near[0]}? " if near else ""
+        if name not in option_names:
+            nearest = get_close_matches(name, option_names, n=1)
+            guess = f"Did you mean {nearest[0]}? " if nearest else ""
             raise ValueError(
-                f"Expected options of `grounding-rewards {command}`{where and f' in {where}'}, got {name}. {guess}"
+                f"Expected options of `grounding-rewards {command}`{file and f' in {file}'}, got {name}. {guess}"
                 "--help lists them; parameters of a reward stand in reward_kwargs."
             )
 
@@ -137,8 +142,8 @@ def find_shipped(name: str | Path) -> str:
     path = Path(name)
     if path.exists() or path.parts[:1] not in {(folder,) for folder in FOLDERS} or ".." in path.parts:
         return str(name)
-    found = _HOME / path
-    return str(found) if found.exists() else str(name)
+    shipped_path = _HOME / path
+    return str(shipped_path) if shipped_path.exists() else str(name)
 
 
 def shipped_names(pattern: str) -> list[str]:

@@ -1,5 +1,5 @@
-"""What is installed here and what governs it: versions, so that a result can be made again; and, for a report of a
-problem, no path and no name of a file or machine."""
+"""Versions of the installed packages and the settings of the machine, so that a result can be repeated; for a report of
+a problem, without any path or name of a file or machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Any
 
-# What the package needs is named by its own metadata; these run beside it.
+# Packages that its metadata does not name, because they are used next to it.
 _BESIDE = ("vllm", "deepspeed", "bitsandbytes", "flash-attn", "verl", "ms-swift", "openrlhf", "ray", "wandb", "trackio")
 # What governs threads, devices and the network. What is no path, no name of a machine and no secret is shown as it is.
 _VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "CUDA_VISIBLE_DEVICES", "HF_HUB_OFFLINE")
@@ -65,30 +65,30 @@ def untested_vllm() -> str | None:
 
 
 def environment() -> dict[str, dict[str, Any]]:
-    """What is installed here, under headings.
+    """Installed packages, extras and the machine, under headings.
 
     Example:
         >>> list(environment())
         ['grounding_rewards', 'packages', 'extras', 'machine']
     """
     needed = _requirements()
-    names = {name for extra, own in needed.items() if extra != "dev" for name in own}
+    names = {name for extra, packages in needed.items() if extra != "dev" for name in packages}
     versions = {name: package_version(name) for name in sorted({*names, *_BESIDE})}
     return {
         "grounding_rewards": package_versions(["grounding_rewards"]),
         "packages": {name: version for name, version in versions.items() if version is not None},
-        "extras": {extra: _extra(own, versions) for extra, own in needed.items() if extra not in ("", "dev")},
+        "extras": {extra: _extra(packages, versions) for extra, packages in needed.items() if extra not in ("", "dev")},
         "machine": _machine(versions["torch"] is not None),
     }
 
 
 def _requirements() -> dict[str, list[str]]:
     """Names of the packages that each extra brings; under "" those that are always there."""
-    found: dict[str, list[str]] = {"": []}
+    packages: dict[str, list[str]] = {"": []}
     for line in requires("grounding_rewards") or ():
         if match := _REQUIREMENT.match(line):
-            found.setdefault(match["extra"] or "", []).append(match["name"])
-    return found
+            packages.setdefault(match["extra"] or "", []).append(match["name"])
+    return packages
 
 
 def _extra(names: list[str], versions: dict[str, str | None]) -> str:
@@ -99,23 +99,23 @@ def _extra(names: list[str], versions: dict[str, str | None]) -> str:
 
 
 def _machine(has_torch: bool) -> dict[str, Any]:
-    found = {
+    facts = {
         "platform": f"{platform.system()} {platform.machine()}",
         "libc": " ".join(platform.libc_ver()) or "unknown",
         "cores": os.cpu_count(),
         **{name: os.environ.get(name, "not set") or "empty" for name in _VARIABLES},
     }
-    return {**found, **(_gpus() if has_torch else {"GPU": "unknown without torch"})}
+    return {**facts, **(_gpus() if has_torch else {"GPU": "unknown without torch"})}
 
 
 def _gpus() -> dict[str, Any]:
-    """What torch sees; also where it cannot be loaded, which is what a report is about then."""
+    """The GPUs that torch sees; a torch that cannot be loaded is reported too."""
     try:
         torch = importlib.import_module("torch")
         if not torch.cuda.is_available():
             return {"CUDA of torch": torch.version.cuda or "none", "GPU": "none that torch can use"}
         properties = [torch.cuda.get_device_properties(k) for k in range(torch.cuda.device_count())]
-        names = [f"{one.name}, {one.total_memory / 2**30:.0f} GiB" for one in properties]
+        names = [f"{gpu.name}, {gpu.total_memory / 2**30:.0f} GiB" for gpu in properties]
         counts = {name: names.count(name) for name in names}
         return {
             "CUDA of torch": torch.version.cuda or f"none; HIP {torch.version.hip}",

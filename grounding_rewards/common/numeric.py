@@ -21,7 +21,7 @@ def row_sums(values: Array) -> Array:
 
 
 def row_counts(flags: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """How many flags are set in each row.
+    """The number of set flags in each row.
 
     Example:
         >>> row_counts(np.array([[True, False], [True, True]]))
@@ -31,33 +31,42 @@ def row_counts(flags: NDArray[np.bool_]) -> NDArray[np.int64]:
     return np.array([np.count_nonzero(flags)]) if len(flags) == 1 else flags.sum(axis=1)
 
 
-def ratio(part: ArrayLike, whole: ArrayLike) -> Array:
+def ratio(numerators: ArrayLike, denominators: ArrayLike) -> Array:
     """Divide elementwise; 0 where the whole is 0.
 
     Example:
         >>> ratio([1, 0], [2, 0])
         array([0.5, 0. ])
     """
-    return _divide(part, whole, 0.0)
+    return _divide(numerators, denominators, 0.0)
 
 
-def ratio_or_nan(part: ArrayLike, whole: ArrayLike) -> Array:
+def ratio_or_nan(numerators: ArrayLike, denominators: ArrayLike) -> Array:
     """Divide elementwise; NaN, for "nothing to measure", where the whole is 0.
 
     Example:
         >>> ratio_or_nan([1, 0], [2, 0])
         array([0.5, nan])
     """
-    return _divide(part, whole, np.nan)
+    return _divide(numerators, denominators, np.nan)
 
 
-def _divide(part: ArrayLike, whole: ArrayLike, if_zero: float) -> Array:
-    if isinstance(part, np.ndarray) and isinstance(whole, np.ndarray) and part.shape == whole.shape == (1,):
+def _divide(numerators: ArrayLike, denominators: ArrayLike, if_zero: float) -> Array:
+    if (
+        isinstance(numerators, np.ndarray)
+        and isinstance(denominators, np.ndarray)
+        and numerators.shape == denominators.shape == (1,)
+    ):
         # One completion alone: the same number, four times as fast
-        divisor = whole.item()
-        return np.array([part.item() / divisor if divisor else if_zero], dtype=np.float64)
-    part, whole = np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64)
-    if whole.ndim and whole.all():
+        divisor = denominators.item()
+        return np.array([numerators.item() / divisor if divisor else if_zero], dtype=np.float64)
+    numerators, denominators = np.asarray(numerators, dtype=np.float64), np.asarray(denominators, dtype=np.float64)
+    if denominators.ndim and denominators.all():
         # Nothing to leave out: the same numbers, in half the time
-        return part / whole
-    return np.divide(part, whole, out=np.full(np.broadcast(part, whole).shape, if_zero), where=whole != 0)
+        return numerators / denominators
+    return np.divide(
+        numerators,
+        denominators,
+        out=np.full(np.broadcast(numerators, denominators).shape, if_zero),
+        where=denominators != 0,
+    )

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class PackageWarning(UserWarning):
-    """A warning for the person who gave the images or the options: where in the code it arose helps nobody."""
+    """A warning about images or options; its place in the code does not help the user."""

@@ -20,7 +20,7 @@ _DEEPEST = 64
 # Nodes of a YAML text, those that an alias repeats counted as often as it does.
 _MOST_NODES = 1_000_000
 _LONG_NUMBER = re.compile("[0-9]{19}")
-# A text that nothing closes is taken to its end: else the rest would be read anew for each quote in it.
+# An unclosed text is matched to its end; otherwise each quote in it would start another search of the rest.
 _BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
 # Bytes of a line, or of a file that is read as a whole, from an archive, which may hold a thousand for each of its own.
 _LARGEST_UNPACKED = 2**30
@@ -65,11 +65,11 @@ def read_text(path: str | Path) -> str:
         lines.append(line)
         size += len(line)
         if path.suffix == ".gz" and size > _LARGEST_UNPACKED:
-            raise _too_large(path)
+            raise _size_error(path)
     return "".join(lines)
 
 
-def _too_large(path: Path) -> ValueError:
+def _size_error(path: Path) -> ValueError:
     return ValueError(
         f"Expected a text file at {path}, got an archive of more than {_LARGEST_UNPACKED:,} bytes. Unpack it yourself "
         "if you trust it."
@@ -105,7 +105,7 @@ def decoded_lines(path: str | Path) -> Iterator[tuple[int, str, str]]:
             lines = iter(lambda: file.readline(_LARGEST_UNPACKED), b"") if path.suffix == ".gz" else file
             for number, data in enumerate(lines, start=1):
                 if path.suffix == ".gz" and len(data) == _LARGEST_UNPACKED:
-                    raise _too_large(path)
+                    raise _size_error(path)
                 try:
                     yield number, decode_text(data), ""
                 except ValueError as error:
@@ -120,14 +120,14 @@ def decoded_lines(path: str | Path) -> Iterator[tuple[int, str, str]]:
 
 
 def parse_json(text: str, *, any_text: bool = False) -> Any:
-    """What a text in JSON says.
+    """The value of a text in JSON.
 
     Args:
         text: of a file, or of a line.
         any_text: whether texts in it may hold any character, as what a model wrote may.
 
     Raises:
-        ValueError: it is no JSON, more than 64 levels deep, a key stands twice in one object, or it has a whole number
+        ValueError: it is no JSON, more than 64 levels deep, a key occurs twice in one object, or it has a whole number
             of more than 64 bits, half a surrogate pair or the character zero, which no file could be written with.
 
     Example:
@@ -138,8 +138,8 @@ def parse_json(text: str, *, any_text: bool = False) -> Any:
     """
     if text.count("[") + text.count("{") > _DEEPEST:
         depth = 0
-        for found in _BRACKETS.finditer(text):
-            depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
+        for bracket in _BRACKETS.finditer(text):
+            depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(bracket[0], 0)
             if depth > _DEEPEST:
                 raise ValueError(f"more than {_DEEPEST} levels of lists and objects")
     content = (_LONG_NUMBERS if _LONG_NUMBER.search(text) else _DECODER).decode(text)
@@ -220,10 +220,10 @@ def read_json_lines(path: str | Path, fix: str, *, any_text: bool = False) -> li
 
 
 def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    # json takes the last value of a key that stands twice: boxes would be lost in silence.
+    # json keeps the last value of a repeated key: boxes would be lost silently.
     content = dict(pairs)
     if len(content) != len(pairs):
-        raise ValueError(f"the key {given_twice([key for key, _ in pairs])!r:.80} twice in one object")
+        raise ValueError(f"the key {first_repeated([key for key, _ in pairs])!r:.80} twice in one object")
     return content
 
 
@@ -242,21 +242,23 @@ def check_columns(names: Sequence[str], place: str) -> None:
         Traceback (most recent call last):
         ValueError: Expected columns of different names in boxes.csv, got 'x1' twice. Remove or rename one.
     """
-    if (twice := given_twice(names)) is not None:
-        raise ValueError(f"Expected columns of different names in {place}, got {twice!r} twice. Remove or rename one.")
+    if (repeated := first_repeated(names)) is not None:
+        raise ValueError(
+            f"Expected columns of different names in {place}, got {repeated!r} twice. Remove or rename one."
+        )
 
 
-def given_twice(names: Sequence[str]) -> str | None:
+def first_repeated(names: Sequence[str]) -> str | None:
     """The first name that is given twice; None where none is.
 
-    >>> given_twice(["file", "x1", "file"])
+    >>> first_repeated(["file", "x1", "file"])
     'file'
     """
     return next((name for name in names if name and names.count(name) > 1), None)
 
 
-def _whole(digits: str) -> int:
-    # Python itself refuses thousands of digits, in words that help nobody.
+def _bounded_int(digits: str) -> int:
+    # Python's own error for thousands of digits does not name the cause.
     number = int(digits[:40])
     if not -(2**63) <= number < 2**63:
         raise ValueError(f"the number {digits:.20}…, which has more than 64 bits; write ids as text")
@@ -265,7 +267,7 @@ def _whole(digits: str) -> int:
 
 # Made once: a log has millions of lines.
 _DECODER = json.JSONDecoder(object_pairs_hook=_without_repeated_keys)
-_LONG_NUMBERS = json.JSONDecoder(object_pairs_hook=_without_repeated_keys, parse_int=_whole)
+_LONG_NUMBERS = json.JSONDecoder(object_pairs_hook=_without_repeated_keys, parse_int=_bounded_int)
 
 
 def _words(content: Any) -> Iterator[str]:
@@ -282,7 +284,7 @@ def _words(content: Any) -> Iterator[str]:
 
 
 def read_yaml(path: str | Path) -> Any:
-    """What a YAML file says.
+    """The value of a YAML file.
 
     Raises:
         ValueError: there is no such file, it is no YAML, more than 64 levels deep, or an alias repeats its parts into
@@ -303,11 +305,11 @@ def read_yaml(path: str | Path) -> Any:
 
 
 def parse_yaml(text: str) -> Any:
-    """What a YAML text says: plain values alone; tags that would make objects are refused.
+    """The value of a YAML text: plain values only; tags that would make objects are refused.
 
     Raises:
         ValueError: it is no YAML, more than 64 levels deep, an alias repeats its parts into more than a million, a key
-            stands twice in one mapping, or a value is not what its tag says.
+            occurs twice in one mapping, or a value is not what its tag says.
         ImportError: PyYAML is not installed.
 
     Example:
@@ -341,21 +343,21 @@ def parse_yaml(text: str) -> Any:
         ) from error
 
 
-def _nodes(node: Any, known: dict[int, int]) -> int:
-    """The nodes below one of YAML, those behind an alias counted wherever it stands; no key may stand twice."""
-    if id(node) not in known:
+def _nodes(node: Any, counts: dict[int, int]) -> int:
+    """The nodes below one of YAML, those behind an alias counted for each use; no key may occur twice."""
+    if id(node) not in counts:
         # A node within itself is as good as endless.
-        known[id(node)] = _MOST_NODES + 1
+        counts[id(node)] = _MOST_NODES + 1
         parts: list[Any] = []
         keys: set[tuple[str, str]] = set()
         for part in node.value if isinstance(node.value, list) else ():
             parts += part if isinstance(part, tuple) else [part]
-            # YAML takes the last value of a key that stands twice, and says nothing.
+            # YAML silently keeps the last value of a repeated key.
             if isinstance(part, tuple) and isinstance(part[0].value, str):
                 key = part[0]
                 if (key.tag, key.value) in keys:
                     place = key.start_mark.line + 1
                     raise ValueError(f"the key {key.value!r} twice in one mapping, again in line {place}")
                 keys.add((key.tag, key.value))
-        known[id(node)] = 1 + sum(_nodes(one, known) for one in parts)
-    return known[id(node)]
+        counts[id(node)] = 1 + sum(_nodes(part, counts) for part in parts)
+    return counts[id(node)]

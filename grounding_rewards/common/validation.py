@@ -59,7 +59,7 @@ def check_number(name: str, value: object, legal: Interval, hint: str = "Choose 
 _READ = 20
 
 
-def check_keys(name: str, given: object, legal: Collection[str], hint: str = "") -> None:
+def check_keys(name: str, mapping: object, legal: Collection[str], hint: str = "") -> None:
     """Refuse a mapping with a key that is not legal; anything else is passed over.
 
     Example:
@@ -67,10 +67,10 @@ def check_keys(name: str, given: object, legal: Collection[str], hint: str = "")
         Traceback (most recent call last):
         ValueError: Expected some of looks, cost in look_closer, got 'look'. Did you mean looks?
     """
-    unknown = [str(key) for key in given if key not in legal] if isinstance(given, Mapping) else []
+    unknown = [str(key) for key in mapping if key not in legal] if isinstance(mapping, Mapping) else []
     if unknown:
-        near = get_close_matches(unknown[0], legal, n=1)
-        remedy = hint or (f"Did you mean {near[0]}?" if near else "Choose among these.")
+        nearest = get_close_matches(unknown[0], legal, n=1)
+        remedy = hint or (f"Did you mean {nearest[0]}?" if nearest else "Choose among these.")
         listed = [*legal] if len(legal) <= _READ else [*get_close_matches(unknown[0], legal, n=3, cutoff=0.4), "…"]
         raise ValueError(
             f"Expected some of {', '.join(listed)} in {name}, got {', '.join(map(repr, unknown))}. {remedy}"

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from grounding_rewards.boxes import from_xyxy, valid_boxes
+from grounding_rewards.boxes import Boxes, from_xyxy, valid_boxes
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.metrics.prediction import Prediction
 
@@ -45,42 +45,31 @@ def coco_ground_truth(images: Sequence[Prediction]) -> dict[str, Any]:
         [10.0, 20.0, 30.0, 30.0]
     """
     number = _categories(images)
-    drawn = [
-        (image, number[label], bbox, iscrowd)
-        for image, annotated in enumerate(images, start=1)
-        for boxes, of_boxes, iscrowd in (
-            (annotated.gt, [[label] for label in annotated.gt_labels], 0),
-            (annotated.ignore, [number] * len(annotated.ignore), 1),
-        )
-        for bbox, labels in zip(from_xyxy(boxes, "xywh").tolist(), of_boxes, strict=True)
-        for label in labels
-    ]
+    entries: list[dict[str, Any]] = []
+    annotations: list[dict[str, Any]] = []
+    for image_number, (image, name) in enumerate(zip(images, _file_names(images), strict=True), start=1):
+        # Other tools expect whole numbers where sides have whole pixels.
+        width, height = (int(side) if side % 1 == 0 else side for side in (image.width, image.height))
+        entry = {"id": image_number, "file_name": name, "width": width, "height": height, "image_id": image.id}
+        entries.append(entry if image.patient is None else {**entry, "patient_id": image.patient})
+        boxes = [(bbox, label, 0) for bbox, label in zip(_xywh(image.gt), image.gt_labels, strict=True)]
+        boxes += [(bbox, label, 1) for bbox in _xywh(image.ignore) for label in number]
+        for bbox, label, iscrowd in boxes:
+            annotations.append(
+                {
+                    "id": len(annotations) + 1,
+                    "image_id": image_number,
+                    "category_id": number[label],
+                    "bbox": bbox,
+                    "area": bbox[2] * bbox[3],
+                    "segmentation": [],
+                    "iscrowd": iscrowd,
+                }
+            )
     return {
         "info": {"description": "boxes of an evaluation by grounding_rewards"},
-        "images": [
-            {
-                "id": image,
-                "file_name": name,
-                # Other tools expect whole numbers where sides have whole pixels.
-                "width": int(annotated.width) if annotated.width % 1 == 0 else annotated.width,
-                "height": int(annotated.height) if annotated.height % 1 == 0 else annotated.height,
-                "image_id": annotated.id,
-                **({} if annotated.patient is None else {"patient_id": annotated.patient}),
-            }
-            for image, (annotated, name) in enumerate(zip(images, _file_names(images), strict=True), start=1)
-        ],
-        "annotations": [
-            {
-                "id": k,
-                "image_id": image,
-                "category_id": category,
-                "bbox": bbox,
-                "area": bbox[2] * bbox[3],
-                "segmentation": [],
-                "iscrowd": iscrowd,
-            }
-            for k, (image, category, bbox, iscrowd) in enumerate(drawn, start=1)
-        ],
+        "images": entries,
+        "annotations": annotations,
         "categories": [{"id": k, "name": name} for name, k in number.items()],
     }
 
@@ -94,29 +83,31 @@ def coco_results(images: Sequence[Prediction]) -> list[dict[str, Any]]:
         [{'image_id': 1, 'category_id': 1, 'bbox': [10.0, 20.0, 30.0, 30.0], 'score': 0.5}]
     """
     number = _categories(images)
-    without = _UNLABELLED if _UNLABELLED in number else next(iter(number), _UNLABELLED)
-    return [
-        {
-            "image_id": image,
-            "category_id": number[without if label is None else label],
-            "bbox": bbox,
-            "score": 1.0 if math.isnan(score) else float(score),
-        }
-        for image, annotated in enumerate(images, start=1)
-        for bbox, label, score in zip(
-            # Every box, an invalid one without area.
-            from_xyxy(np.where(valid_boxes(annotated.pred)[:, None], annotated.pred, 0.0), "xywh").tolist(),
-            annotated.pred_labels,
-            annotated.pred_scores,
-            strict=True,
-        )
-    ]
+    unlabelled = _UNLABELLED if _UNLABELLED in number else next(iter(number), _UNLABELLED)
+    results = []
+    for image_number, image in enumerate(images, start=1):
+        # An invalid box becomes one without area.
+        boxes = _xywh(np.where(valid_boxes(image.pred)[:, None], image.pred, 0.0))
+        for bbox, label, score in zip(boxes, image.pred_labels, image.pred_scores.tolist(), strict=True):
+            results.append(
+                {
+                    "image_id": image_number,
+                    "category_id": number[unlabelled if label is None else label],
+                    "bbox": bbox,
+                    "score": 1.0 if math.isnan(score) else score,
+                }
+            )
+    return results
 
 
 def write_coco(images: Sequence[Prediction], out: str | Path) -> None:
     """Write ``ground_truth.json`` and ``results.json`` into a folder."""
     for name, content in (("ground_truth", coco_ground_truth(images)), ("results", coco_results(images))):
         write_whole(Path(out, f"{name}.json"), json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _xywh(boxes: Boxes) -> list[list[float]]:
+    return from_xyxy(boxes, "xywh").tolist()
 
 
 def _categories(images: Sequence[Prediction]) -> dict[str, int]:

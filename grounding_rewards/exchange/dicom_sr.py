@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from highdicom.sr import CodedConcept, ComprehensiveSR
     from pydicom import Dataset
 
-#: The comment that stands in every report.
+#: The comment in every report.
 NOTICE = (
     "Research use only. Boxes of an algorithm that nobody has verified: not for diagnosis, treatment or any other "
     "clinical use."
@@ -57,7 +57,7 @@ _ROUNDING = 1.0
 
 
 class Written(NamedTuple):
-    """What :func:`write_dicom_sr` did.
+    """The result of :func:`write_dicom_sr`.
 
     reports: how many were written.
     without_file: ids of the images without a DICOM file.
@@ -172,8 +172,8 @@ def write_dicom_sr(
         ImportError: the extra `dicom` is not installed.
     """
     find = None if dicom is None else image_finder(dicom, DICOM_SUFFIXES)
-    found = [_source_of(image, find) for image in images]
-    sources = [None if file is None else Path(dicom or "", file) for file in found]
+    files = [_source_of(image, find) for image in images]
+    sources = [None if file is None else Path(dicom or "", file) for file in files]
     if not any(sources):
         raise ValueError(
             f"Expected DICOM files called after the images' ids or images, got none for {len(images)} images. "
@@ -210,10 +210,10 @@ def drawable_boxes(boxes: Boxes, width: float, height: float) -> tuple[Boxes, ND
         (array([[0., 0., 5., 5.]]), array([0]))
     """
     # Check before clipping: clipping would make an infinite corner finite.
-    kept = valid_boxes(boxes)
+    is_drawable = valid_boxes(boxes)
     inside = np.clip(boxes, 0, [width, height, width, height])
-    kept &= valid_boxes(inside)
-    return inside[kept], np.flatnonzero(kept)
+    is_drawable &= valid_boxes(inside)
+    return inside[is_drawable], np.flatnonzero(is_drawable)
 
 
 def _groups(image: Prediction, source: Dataset, model: str) -> list[Any]:
@@ -221,25 +221,25 @@ def _groups(image: Prediction, source: Dataset, model: str) -> list[Any]:
     from pydicom.sr.codedict import codes
 
     algorithm = sr.AlgorithmIdentification(name=model, version=_VERSION)
-    boxes, which = drawable_boxes(image.pred, image.width, image.height)
+    boxes, indices = drawable_boxes(image.pred, image.width, image.height)
     if not _says_something(image):
         raise ValueError(
             f"Expected boxes or a no-finding statement in the answer to image {image.id!r}, got neither (its status is "
             f"{image.status}). Leave it out: a report would say that nothing was found."
         )
     if not len(boxes):
-        whole = sr.SourceImageForMeasurementGroup.from_source_image(source)
+        whole_image = sr.SourceImageForMeasurementGroup.from_source_image(source)
         return [
             sr.MeasurementsAndQualitativeEvaluations(
                 sr.TrackingIdentifier(UID(), _NOTHING),
                 finding_type=_coded(_NOTHING),
                 algorithm_id=algorithm,
-                source_images=[whole],
+                source_images=[whole_image],
             )
         ]
     scaled = boxes * _scale(image, source)
     groups = []
-    for (x1, y1, x2, y2), i in zip(scaled.tolist(), which.tolist(), strict=True):
+    for (x1, y1, x2, y2), i in zip(scaled.tolist(), indices.tolist(), strict=True):
         region = sr.ImageRegion(
             graphic_type=sr.GraphicTypeValues.POLYLINE,
             # Columns and rows of a closed rectangle.

@@ -1,7 +1,7 @@
 """A block for the card of a model on the Hugging Face Hub: the metrics of an evaluation as `model-index` and a table.
 
 `model-index` has no field for intervals or baselines. Intervals are in the arguments of each metric (`interval_95`),
-which the hub does not show, and in the table below; the table also has the baselines beside the model.
+which the hub does not show, and in the table below; the table also has the baselines next to the model.
 
 Source: https://huggingface.co/docs/hub/model-cards and ``huggingface_hub.EvalResult``.
 """
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.common.formatting import NO_VALUE, finite_or_none
+from grounding_rewards.common.formatting import NO_VALUE
 from grounding_rewards.metrics.evaluation import StoredEvaluation
 from grounding_rewards.metrics.intervals import Estimate
 
@@ -23,7 +23,16 @@ if TYPE_CHECKING:
 _TASK = "object-detection"
 _DIGITS = 4
 _NOTHING = Estimate(math.nan, math.nan, math.nan)
-# What `--label-matching` means for the metrics, in words.
+_TEXT = """\
+## Evaluation
+
+{facts}
+
+| metric | value | 95 % interval |{baselines}
+|:--|--:|:--|{rules}
+{rows}
+"""
+# The meaning of `--label-matching` for the metrics.
 _LABEL_RULES = {
     "ignore": "a box is right by its place, whatever its label",
     "exact": "a box is right only under the finding's label",
@@ -88,22 +97,19 @@ grounding_rewards.
             "Expected huggingface_hub for a model card, got none. Install it with `pip install huggingface_hub`."
         ) from error
     facts, systems = evaluation.facts, evaluation.systems
-    own, *others = systems or {"": {}}
-    measured = {key: one for key, one in systems.get(own, {}).items() if finite_or_none(one.value) is not None}
-    if not measured:
+    model, *baselines = systems or {"": {}}
+    metrics = {key: estimate for key, estimate in systems.get(model, {}).items() if not math.isnan(estimate.value)}
+    if not metrics:
         raise ValueError(
             "Expected metrics that were measured under `systems` in evaluation.json, got none. Evaluate the model on "
             "images with boxes with `grounding-rewards evaluate`."
         )
     dataset = _last_part(facts.get("dataset"), "dataset")
-
-    def number(value: float) -> str:
-        return NO_VALUE if finite_or_none(value) is None else f"{value:.{_DIGITS}f}"
-
-    results, rows = [], [["metric", "value", "95 % interval", *map(table_cell, others)]]
-    for key, one in measured.items():
+    results, rows = [], []
+    for key, estimate in metrics.items():
         heading = evaluation.headings.get(key, key.replace("_", " "))
-        has_ends = None not in (finite_or_none(one.low), finite_or_none(one.high))
+        value, low, high = (round(number, _DIGITS) for number in estimate)
+        has_ends = not math.isnan(low) and not math.isnan(high)
         results.append(
             EvalResult(
                 task_type=_TASK,
@@ -112,17 +118,24 @@ grounding_rewards.
                 dataset_split=facts.get("split") or None,
                 metric_type=key,
                 metric_name=heading,
-                metric_value=round(one.value, _DIGITS),
-                metric_args={"interval_95": [round(end, _DIGITS) for end in (one.low, one.high)]} if has_ends else None,
+                metric_value=value,
+                metric_args={"interval_95": [low, high]} if has_ends else None,
             )
         )
-        interval = f"{number(one.low)} to {number(one.high)}" if has_ends else NO_VALUE
-        beside = (number(systems[other].get(key, _NOTHING).value) for other in others)
-        rows.append([table_cell(heading), number(one.value), interval, *beside])
-    lines = [f"| {' | '.join(row)} |" for row in rows]
-    table = [lines[0], "|:--|--:|:--|" + "--:|" * len(others), *lines[1:]]
-    data = ModelCardData(model_name=name or evaluated_model(evaluation), eval_results=results)
-    return with_metadata(data, "\n".join(["## Evaluation", "", _measured_on(facts), "", *table, ""]))
+        interval = f"{_number(low)} to {_number(high)}" if has_ends else NO_VALUE
+        baseline_cells = [_number(systems[baseline].get(key, _NOTHING).value) for baseline in baselines]
+        rows.append(f"| {' | '.join([table_cell(heading), _number(value), interval, *baseline_cells])} |")
+    text = _TEXT.format(
+        facts=_measured_on(facts),
+        baselines="".join(f" {table_cell(baseline)} |" for baseline in baselines),
+        rules="--:|" * len(baselines),
+        rows="\n".join(rows),
+    )
+    return with_metadata(ModelCardData(model_name=name or evaluated_model(evaluation), eval_results=results), text)
+
+
+def _number(value: float) -> str:
+    return NO_VALUE if math.isnan(value) else f"{value:.{_DIGITS}f}"
 
 
 def with_metadata(data: CardData, text: str) -> str:
@@ -136,7 +149,7 @@ def with_metadata(data: CardData, text: str) -> str:
 
 
 def table_cell(text: str) -> str:
-    """Text that can stand in a cell of a table in Markdown.
+    """Text that fits into a cell of a table in Markdown.
 
     Example:
         >>> table_cell("one\\ntwo | three")
@@ -146,15 +159,16 @@ def table_cell(text: str) -> str:
 
 
 def _measured_on(facts: Mapping[str, Any]) -> str:
-    """What was measured on which images, as far as the facts of the evaluation say."""
+    """The dataset, the images and the rules of the evaluation, as far as its facts say."""
     images, patients = facts.get("images"), facts.get("patients")
-    counted = f"{images} images" + (f" of {patients} patients" if isinstance(patients, int) else "") if images else ""
-    intervals = f"intervals: {facts['intervals']}" if facts.get("intervals") else ""
-    dataset = _last_part(facts.get("dataset"), "")
-    rule = _LABEL_RULES.get(str(facts.get("label matching")), "")
-    parts = (dataset, str(facts.get("split") or ""), counted, rule, intervals, "measured with grounding_rewards.")
-    text = ", ".join(filter(None, parts))
-    return text[0].upper() + text[1:] if text.startswith("measured") else text
+    parts = [_last_part(facts.get("dataset"), ""), str(facts.get("split") or "")]
+    if images:
+        parts.append(f"{images} images" + (f" of {patients} patients" if isinstance(patients, int) else ""))
+    parts.append(_LABEL_RULES.get(str(facts.get("label matching")), ""))
+    if facts.get("intervals"):
+        parts.append(f"intervals: {facts['intervals']}")
+    facts_text = ", ".join(filter(None, parts))
+    return f"{facts_text}, measured with grounding_rewards." if facts_text else "Measured with grounding_rewards."
 
 
 def _last_part(name: Any, otherwise: str) -> str:

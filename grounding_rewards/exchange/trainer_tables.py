@@ -2,7 +2,7 @@
 
 Layouts of verl 0.9.1 (`utils/dataset/rl_dataset.py`), EasyR1 at 46c6c21 (`verl/utils/dataset.py`), ms-swift 4.6.0
 (`dataset/preprocessor/core.py`, `rl_core/data.py`) and OpenRLHF 0.11.2 (`datasets/prompts_dataset.py`), read in
-November 2026. All of them put `<image>` in a prompt where the image stands.
+November 2026. All of them mark the place of the image in a prompt by `<image>`.
 
 Sizes are those of each trainer: what it does to an image before the processor of the model, and whether that resizes it
 once more; by verl 0.9.1 and ms-swift 4.6.0 with qwen-vl-utils 0.0.14, EasyR1 and OpenRLHF as above. They hold for
@@ -38,21 +38,24 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int | None], None]
 
 IMAGES = "images"
-"""The folder beside a table with the images that trainers would not see as this package does, or that are no files."""
+"""The folder next to a table with images that are not files, or that trainers would decode in another way."""
 
 _MARK = "<image>"
-# Those of verl, which stand for images of other kinds.
+# Marks of verl for other media.
 _OTHER_MARKS = ("<video>", "<audio>")
 # Rows of a group in parquet: fewer where images are part of them.
-_ROWS_AT_ONCE, _IMAGES_AT_ONCE = 1000, 64
-# Tokens of an image, as qwen-vl-utils bounds them where nothing else is said.
-_LEAST_TOKENS, _MOST_TOKENS = 4, 16384
+_ROWS_AT_ONCE = 1000
+_IMAGES_AT_ONCE = 64
+# Tokens of an image, as qwen-vl-utils bounds them by default.
+_MIN_TOKENS = 4
+_MAX_TOKENS = 16384
+# Pixels of an image in EasyR1's examples/config.yaml.
 _EASYR1_LIMITS = (262_144, 4_194_304)
 
 
 @dataclass(frozen=True)
 class PixelLimits:
-    """The smallest and largest area of an image in pixels that a trainer is told; None leaves its own."""
+    """The smallest and largest area of an image in pixels that is passed to the trainer; None keeps its default."""
 
     least: int | None = None
     most: int | None = None
@@ -68,7 +71,7 @@ class PixelLimits:
 
 
 ITS_OWN = PixelLimits()
-"""The limits that a trainer has where it is told none."""
+"""The defaults of a trainer."""
 
 
 def trainer_limits(trainer: str, limits: PixelLimits) -> PixelLimits:
@@ -92,9 +95,9 @@ def trainer_limits(trainer: str, limits: PixelLimits) -> PixelLimits:
         )
     if trainer != "easyr1":
         return limits
-    least, most = _EASYR1_LIMITS
-    most = most if limits.most is None else limits.most
-    return PixelLimits(min(least, most) if limits.least is None else limits.least, most)
+    min_area, max_area = _EASYR1_LIMITS
+    max_area = max_area if limits.most is None else limits.most
+    return PixelLimits(min(min_area, max_area) if limits.least is None else limits.least, max_area)
 
 
 def trainer_size(
@@ -107,7 +110,7 @@ def trainer_size(
         processor: of the Qwen2-VL kind, see :func:`grounding_rewards.images.resize.has_resized_size`.
         width: width of the image in pixels, as its file has it.
         height: height of the image in pixels.
-        limits: what the trainer is told.
+        limits: passed to the trainer.
 
     Raises:
         ValueError: the image is so narrow that the trainer or the processor refuses it, or the limits do not fit.
@@ -124,8 +127,8 @@ def trainer_size(
     side = getattr(processor, "image_processor", processor).patch_size * 2
     if trainer == "ms-swift":
         # The processor is told not to resize; MIN_PIXELS and MAX_PIXELS are cut to whole tokens.
-        whole = (None if limit is None else limit // side**2 * side**2 for limit in (limits.least, limits.most))
-        return qwen_vl_utils_size(width, height, side, PixelLimits(*whole))
+        whole_tokens = (None if limit is None else limit // side**2 * side**2 for limit in (limits.least, limits.most))
+        return qwen_vl_utils_size(width, height, side, PixelLimits(*whole_tokens))
     if trainer == "verl":
         width, height = qwen_vl_utils_size(width, height, side, limits)
     elif trainer == "easyr1":
@@ -168,11 +171,11 @@ def qwen_vl_utils_size(width: int, height: int, factor: int, limits: PixelLimits
         >>> qwen_vl_utils_size(2544, 3056, 28, PixelLimits(most=1280 * 28 * 28))
         (896, 1092)
     """
-    least = _LEAST_TOKENS * factor**2 if limits.least is None else limits.least
-    most = _MOST_TOKENS * factor**2 if limits.most is None else limits.most
-    if least > most:
+    min_area = _MIN_TOKENS * factor**2 if limits.least is None else limits.least
+    max_area = _MAX_TOKENS * factor**2 if limits.most is None else limits.most
+    if min_area > max_area:
         raise ValueError(
-            f"Expected at least {least} for --max-pixels, the smallest area of an image, got {most}. "
+            f"Expected at least {min_area} for --max-pixels, the smallest area of an image, got {max_area}. "
             "Raise it, or lower --min-pixels."
         )
     if max(width, height) > 200 * min(width, height):
@@ -181,33 +184,33 @@ def qwen_vl_utils_size(width: int, height: int, factor: int, limits: PixelLimits
             "drop this one."
         )
     new_width, new_height = (max(factor, round(side / factor) * factor) for side in (width, height))
-    if new_width * new_height > most:
+    if new_width * new_height > max_area:
         # beta = sqrt(width * height / most);  side = floor(side / beta / factor) * factor
-        beta = math.sqrt((height * width) / most)
+        beta = math.sqrt((height * width) / max_area)
         new_width, new_height = (math.floor(side / beta / factor) * factor for side in (width, height))
-    elif new_width * new_height < least:
+    elif new_width * new_height < min_area:
         # beta = sqrt(least / (width * height));  side = ceil(side * beta / factor) * factor
-        beta = math.sqrt(least / (height * width))
+        beta = math.sqrt(min_area / (height * width))
         new_width, new_height = (math.ceil(side * beta / factor) * factor for side in (width, height))
     if not (new_width and new_height):
         raise ValueError(
             f"Expected an image that qwen_vl_utils can resize, got one of {width} x {height}, which is too narrow for "
-            f"{most} pixels. Raise --max-pixels, or drop this one."
+            f"{max_area} pixels. Raise --max-pixels, or drop this one."
         )
     return new_width, new_height
 
 
 class TableRow(NamedTuple):
-    """What a trainer is told of one image.
+    """One image as a trainer gets it.
 
-    messages: role and text of each turn, with `<image>` where the image stands.
+    messages: role and text of each turn, with `<image>` at the place of the image.
     image: absolute path of the image's file, or its bytes.
     truth: the reference, JSON with the columns that rewards read.
     source: name of the dataset.
     split: name of the split.
     number: of the row in its split, from 0.
     id: of the image.
-    limits: areas that the trainer is told, as qwen_vl_utils takes them beside an image; what is not given is left out.
+    limits: areas passed to the trainer, as qwen_vl_utils takes them with an image; without those that are not given.
     """
 
     messages: list[dict[str, str]]
@@ -236,9 +239,9 @@ def write_trainer_table(
 ) -> dict[str, Any]:
     """Write the table of one split for a trainer, `out/<split>.parquet` or `.jsonl`, and images that need a file.
 
-    An image that lies in a file which every program sees alike stays where it is, and the table names it; others are
-    written to `out/images`, under names made of their bytes. Sizes after the trainer's own resizing stand in
-    the ground truth where the processor is of the Qwen2-VL kind.
+    An image in a file that every program decodes in the same way stays where it is, and the table names it; the rest
+    is written to `out/images`, under names made of their bytes. Sizes after the trainer's own resizing are in
+    the ground truth if the processor is of the Qwen2-VL kind.
 
     Args:
         dataset: rows with the package's columns.
@@ -248,7 +251,7 @@ def write_trainer_table(
         source: name of the dataset, for rows without a column `source`.
         box_format: a name, or a mapping in JSON; None takes the column.
         processor: the model's; needed for box formats in resized pixels.
-        limits: areas that the trainer is told, in pixels.
+        limits: areas in pixels that are passed to the trainer.
         embed: whether images become part of the table, in parquet only.
         bad_rows: `refuse` rows that a reward could not use, or `drop` them, which a warning says.
         on_progress: called after every image.
@@ -266,26 +269,26 @@ def write_trainer_table(
     path = out / f"{split}.{layout.ending}"
     check_new(path, "--out", "Name another folder.")
     limits = trainer_limits(trainer, limits)
-    dataset = _sound_rows(dataset, trainer, box_format, processor, limits, bad_rows)
-    told = {"min_pixels": limits.least, "max_pixels": limits.most}
+    dataset = _checked_rows(dataset, trainer, box_format, processor, limits, bad_rows)
+    pixel_limits = {"min_pixels": limits.least, "max_pixels": limits.most}
     counts = {"rows": 0, "negatives": 0}
     with whole_folder(out) as unfinished:
-        images = _ImageFiles(unfinished / IMAGES, (out / IMAGES).absolute(), embed)
+        folder, final = unfinished / IMAGES, (out / IMAGES).absolute()
 
         def rows() -> Iterator[TableRow]:
             prompts = dataset.with_format(None).select_columns("prompt")
-            for row, asked, image in zip(rows_with_sizes(dataset), prompts, stored_images(dataset), strict=True):
+            for row, prompt_row, image in zip(rows_with_sizes(dataset), prompts, stored_images(dataset), strict=True):
                 truth = {name: row[name] for name in SCORED_COLUMNS if row.get(name) is not None}
                 counts["negatives"] += not any(truth.get("reader_boxes", truth.get("boxes", ())))
                 yield TableRow(
-                    messages=marked_messages(asked["prompt"]),
-                    image=images.place(image),
+                    messages=marked_messages(prompt_row["prompt"]),
+                    image=_place_image(image, folder, final, embed),
                     truth=json.dumps(truth, ensure_ascii=False),
                     source=row.get("source") or source,
                     split=split,
                     number=counts["rows"],
                     id=None if row.get("id") is None else str(row["id"]),
-                    limits={name: value for name, value in told.items() if value is not None},
+                    limits={name: value for name, value in pixel_limits.items() if value is not None},
                 )
                 counts["rows"] += 1
                 on_progress(f"writing {path.name}", counts["rows"], dataset.num_rows)
@@ -295,10 +298,11 @@ def write_trainer_table(
                 lines.writelines(json.dumps(layout.row(row), ensure_ascii=False) + "\n" for row in rows())
         else:
             _write_parquet(layout, unfinished / path.name, rows(), _IMAGES_AT_ONCE if embed else _ROWS_AT_ONCE)
-    stated = {"path": path.absolute(), "least": limits.least, "most": limits.most}
-    missing = {"{" + name + "}" for name, value in stated.items() if value is None}
-    said = [line.format(**stated) for line in layout.lines if not any(name in line for name in missing)]
-    return {"path": path, **counts, "images": len(images.names), "lines": said}
+        images = len(list(folder.glob("*")))
+    values = {"path": path.absolute(), "least": limits.least, "most": limits.most}
+    missing = {"{" + name + "}" for name, value in values.items() if value is None}
+    config_lines = [line.format(**values) for line in layout.lines if not any(name in line for name in missing)]
+    return {"path": path, **counts, "images": images, "lines": config_lines}
 
 
 def _write_parquet(layout: TableLayout, path: Path, rows: Iterator[TableRow], at_once: int) -> None:
@@ -315,7 +319,7 @@ def _write_parquet(layout: TableLayout, path: Path, rows: Iterator[TableRow], at
 
 
 def marked_messages(prompt: Any) -> list[dict[str, str]]:
-    """A prompt as turns of text, with `<image>` where the image stands.
+    """A prompt as turns of text, with `<image>` at the place of the image.
 
     Args:
         prompt: as :func:`grounding_rewards.data.prompts.conversation` takes it.
@@ -329,8 +333,10 @@ def marked_messages(prompt: Any) -> list[dict[str, str]]:
     """
     turns = conversation(prompt)
     words = [part["text"] for turn in turns for part in turn["content"] if part["type"] == "text"]
-    if found := [mark for mark in (_MARK, *_OTHER_MARKS) if any(mark in text for text in words)]:
-        raise ValueError(f"the words of its prompt contain {found[0]}, which stands for an image there; remove it")
+    if forbidden_marks := [mark for mark in (_MARK, *_OTHER_MARKS) if any(mark in text for text in words)]:
+        raise ValueError(
+            f"the words of its prompt contain {forbidden_marks[0]}, which stands for an image there; remove it"
+        )
     images = sum(part["type"] == "image" for turn in turns for part in turn["content"])
     if images != 1:
         raise ValueError(f"its prompt shows {images} images, and the row has one; show it once")
@@ -359,7 +365,7 @@ def one_problem(messages: Sequence[Mapping[str, str]]) -> str:
     return "\n\n".join(message["content"] for message in messages)
 
 
-def _sound_rows(
+def _checked_rows(
     dataset: Dataset, trainer: str, box_format: str | None, processor: Any, limits: PixelLimits, bad_rows: str
 ) -> Dataset:
     """The rows with prompts, box format and sizes, those that a reward could not use refused or dropped."""
@@ -367,10 +373,10 @@ def _sound_rows(
         raise ValueError(
             f"Expected a column image in the dataset, got {', '.join(sorted(dataset.column_names))}. Add the images."
         )
-    stated = None if box_format is None else get_box_format(box_format_from_option(box_format))
-    if stated is None and "box_format" not in dataset.column_names:
+    box_format_read = None if box_format is None else get_box_format(box_format_from_option(box_format))
+    if box_format_read is None and "box_format" not in dataset.column_names:
         raise ValueError("Expected --box-format, as the dataset has no column box_format, got none. Name it.")
-    formats = box_formats_of(stated, filter(None, dataset["box_format"]) if stated is None else ())
+    formats = box_formats_of(box_format_read, filter(None, dataset["box_format"]) if box_format_read is None else ())
     resizes = processor is not None and has_resized_size(processor)
     if not resizes and (counting := [fmt.name for fmt in formats if fmt.space.frame == "resized"]):
         raise ValueError(
@@ -378,19 +384,19 @@ def _sound_rows(
             f"pixels of the resized image, got {'none' if processor is None else type(processor).__name__}. Name the "
             "model that will be trained."
         )
-    dataset = check_rows(add_prompts(dataset, stated), name="the dataset", bad_rows=bad_rows)
+    dataset = check_rows(add_prompts(dataset, box_format_read), name="the dataset", bad_rows=bad_rows)
 
-    def shown(prompt: Any) -> Any:
+    def prompt_of(prompt: Any) -> Any:
         messages = marked_messages(prompt)
         return one_problem(messages) if trainer == "easyr1" else messages
 
     prompts, expected = dataset.with_format(None)["prompt"], f"a prompt that {trainer} can show"
-    dataset, _ = with_each(dataset, prompts, shown, expected, "the dataset", bad_rows)
+    dataset, _ = with_each(dataset, prompts, prompt_of, expected, "the dataset", bad_rows)
     if box_format is not None:
         dataset = dataset.remove_columns([name for name in ("box_format",) if name in dataset.column_names])
         dataset = dataset.add_column("box_format", [box_format] * dataset.num_rows)
     dataset = _with_trainer_sizes(dataset, trainer, processor, limits, bad_rows)
-    return check_dataset(dataset, get_reward("R4", box_format=stated), name="the dataset", bad_rows=bad_rows)
+    return check_dataset(dataset, get_reward("R4", box_format=box_format_read), name="the dataset", bad_rows=bad_rows)
 
 
 def _with_trainer_sizes(dataset: Dataset, trainer: str, processor: Any, limits: PixelLimits, bad_rows: str) -> Dataset:
@@ -410,41 +416,36 @@ def _with_trainer_sizes(dataset: Dataset, trainer: str, processor: Any, limits: 
     return dataset
 
 
-class _ImageFiles:
-    """Where the image of a row is for a trainer.
+def _place_image(image: Any, folder: Path, final: Path, embed: bool) -> str | bytes:
+    """The absolute path of an image as it is stored, or its bytes; an image without a file gets one in the folder.
 
-    Attributes:
-        names: of the files that were written, one for each distinct image.
+    Args:
+        image: as the dataset stores it.
+        folder: to write into.
+        final: the path that the folder is going to have.
+        embed: whether images become part of the table.
     """
-
-    def __init__(self, folder: Path, final: Path, embed: bool) -> None:
-        self._folder, self._final, self._embed = folder, final, embed
-        self.names: set[str] = set()
-
-    def place(self, image: Any) -> str | bytes:
-        """The absolute path of an image as it is stored, or its bytes."""
-        plain = plain_format(image)
-        if plain is None:
-            buffer = io.BytesIO()
-            open_image(image).save(buffer, "PNG")
-            data, ending = buffer.getvalue(), "png"
-        elif image["bytes"] is None and not self._embed:
-            return str(Path(image["path"]).absolute())
-        else:
-            data = Path(image["path"]).read_bytes() if image["bytes"] is None else image["bytes"]
-            ending = plain.lower()
-        if self._embed:
-            return data
-        name = f"{hashlib.sha256(data).hexdigest()[:24]}.{ending}"
-        if name not in self.names:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            (self._folder / name).write_bytes(data)
-            self.names.add(name)
-        return str(self._final / name)
+    file_format = plain_format(image)
+    if file_format is None:
+        buffer = io.BytesIO()
+        open_image(image).save(buffer, "PNG")
+        data, ending = buffer.getvalue(), "png"
+    elif image["bytes"] is None and not embed:
+        return str(Path(image["path"]).absolute())
+    else:
+        data = Path(image["path"]).read_bytes() if image["bytes"] is None else image["bytes"]
+        ending = file_format.lower()
+    if embed:
+        return data
+    name = f"{hashlib.sha256(data).hexdigest()[:24]}.{ending}"
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / name).exists():
+        (folder / name).write_bytes(data)
+    return str(final / name)
 
 
 class TableLayout(NamedTuple):
-    """How the table of a trainer looks.
+    """The layout of the table of a trainer.
 
     ending: of the name of the file: `parquet` or `jsonl`.
     row: a row of it.

@@ -13,7 +13,7 @@ from grounding_rewards.integrations.samples import image_columns, reward_of, sco
 
 
 def compute_score(reward_inputs: Any, reward: str = "R4", **parameters: Any) -> Any:
-    """The rewards of a batch as ``overall``, in [0, 1], and beside them `samples.COMPONENTS` under the reward's name.
+    """The rewards of a batch as ``overall``, in [0, 1], with `samples.COMPONENTS` under the reward's name.
 
     Args:
         reward_inputs: a list of mappings with ``response`` and ``ground_truth``, a JSON string with ``boxes``,
@@ -35,5 +35,6 @@ def compute_score(reward_inputs: Any, reward: str = "R4", **parameters: Any) -> 
     """
     batch: Sequence[Mapping[str, Any]] = [reward_inputs] if isinstance(reward_inputs, Mapping) else reward_inputs
     columns = image_columns([sample["ground_truth"] for sample in batch])
-    told = scored(reward_of(reward, **parameters), [sample["response"] for sample in batch], columns).samples("overall")
-    return told[0] if isinstance(reward_inputs, Mapping) else told
+    responses = [sample["response"] for sample in batch]
+    samples = scored(reward_of(reward, **parameters), responses, columns).samples("overall")
+    return samples[0] if isinstance(reward_inputs, Mapping) else samples

@@ -16,7 +16,7 @@ def register(reward: str, *, asynchronous: bool = False, **parameters: Any) -> t
 
     Args:
         reward: as for :func:`grounding_rewards.get_reward`.
-        asynchronous: whether it is to run beside other asynchronous rewards.
+        asynchronous: whether it runs next to other asynchronous rewards.
         **parameters: of the reward; what `samples.ENVIRONMENT_VARIABLE` says goes before.
 
     Returns:
@@ -27,16 +27,18 @@ def register(reward: str, *, asynchronous: bool = False, **parameters: Any) -> t
     """
     from swift.rewards import ORM, AsyncORM, orms
 
-    made = reward_of(reward, **{**parameters, **environment_parameters()})
+    grounding_reward = reward_of(reward, **{**parameters, **environment_parameters()})
 
     def score(self: Any, completions: list[Any], **columns: Any) -> list[float]:
-        return made(completions, **columns)
+        return grounding_reward(completions, **columns)
 
     async def score_asynchronously(self: Any, completions: list[Any], **columns: Any) -> list[float]:
-        return made(completions, **columns)
+        return grounding_reward(completions, **columns)
 
     parent, call = (AsyncORM, score_asynchronously) if asynchronous else (ORM, score)
     orms[reward] = type(
-        made.__name__, (parent,), {"__call__": call, "__doc__": f"{made.__name__} of grounding_rewards."}
+        grounding_reward.__name__,
+        (parent,),
+        {"__call__": call, "__doc__": f"{grounding_reward.__name__} of grounding_rewards."},
     )
     return orms[reward]

@@ -39,10 +39,10 @@ def _server() -> type:
         config: GroundingConfig
 
         async def verify(self, body: GroundingRequest) -> GroundingResponse:
-            made = reward_of(self.config.reward, **self.config.reward_kwargs)
+            reward = reward_of(self.config.reward, **self.config.reward_kwargs)
             text, columns = last_message(body.response.output), image_columns([body.ground_truth])
-            told = scored(made, [text], columns).samples("reward")[0]
-            return GroundingResponse(**body.model_dump(), **{name.replace("/", "_"): told[name] for name in told})
+            sample = scored(reward, [text], columns).samples("reward")[0]
+            return GroundingResponse(**body.model_dump(), **{name.replace("/", "_"): sample[name] for name in sample})
 
     return GroundingResourcesServer
 

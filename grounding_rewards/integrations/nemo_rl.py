@@ -37,12 +37,14 @@ def _environment() -> Any:
             self.reward = reward_of(cfg.get("reward", "R4"), **(cfg.get("reward_kwargs") or {}))
 
         def step(self, message_log_batch: Any, metadata: Any) -> Any:
-            columns = image_columns([one["ground_truth"] for one in metadata])
-            told = scored(self.reward, message_log_batch, columns).samples("reward")
-            rewards = torch.tensor([one["reward"] for one in told])
-            seen = [{"role": "environment", "content": "Environment: done"} for _ in told]
-            kept = [{**one, "grounding": parts} for one, parts in zip(metadata, told, strict=True)]
-            return EnvironmentReturn(seen, kept, [None] * len(told), rewards, torch.ones_like(rewards), None)
+            columns = image_columns([row["ground_truth"] for row in metadata])
+            samples = scored(self.reward, message_log_batch, columns).samples("reward")
+            rewards = torch.tensor([sample["reward"] for sample in samples])
+            observations = [{"role": "environment", "content": "Environment: done"} for _ in samples]
+            updated_metadata = [{**row, "grounding": sample} for row, sample in zip(metadata, samples, strict=True)]
+            return EnvironmentReturn(
+                observations, updated_metadata, [None] * len(samples), rewards, torch.ones_like(rewards), None
+            )
 
         def global_post_process_and_metrics(self, batch: Any) -> tuple[Any, dict[str, float]]:
             return batch, {f"{self.reward.__name__}/mean": batch["rewards"].float().mean().item()}

@@ -12,7 +12,7 @@ from typing import Any
 from grounding_rewards.integrations.samples import environment_parameters, image_columns, reward_of, scored
 from grounding_rewards.parsing.answer_span import opens_thinking
 
-# A shorter one may stand anywhere.
+# A shorter one may occur anywhere.
 _LEAST_END = 8
 
 
@@ -36,16 +36,16 @@ def reward_func(
     """
     import torch
 
-    made = reward_of(reward, **{**parameters, **environment_parameters()})
+    grounding_reward = reward_of(reward, **{**parameters, **environment_parameters()})
     columns = image_columns(labels, [{"prompt_opens_thinking": opens_thinking(prompt)} for prompt in prompts])
     answers = [answer_in(query, prompt) for query, prompt in zip(queries, prompts, strict=True)]
-    rewards, components = scored(made, answers, columns)
-    told = {name: torch.tensor(values) for name, values in components.items()}
-    return {"rewards": torch.tensor(rewards), "scores": torch.tensor(rewards), "extra_logs": told}
+    rewards, components = scored(grounding_reward, answers, columns)
+    logs = {name: torch.tensor(values) for name, values in components.items()}
+    return {"rewards": torch.tensor(rewards), "scores": torch.tensor(rewards), "extra_logs": logs}
 
 
 def answer_in(query: str, prompt: str) -> str:
-    """What follows the prompt, or the longest end of it that the query has; all, where it has none to speak of.
+    """The text after the prompt, or after the longest end of it that the query has; all of it without such an end.
 
     Example:
         >>> answer_in("<image><image>Where?<|im_start|>assistant\\n[]", "<image>Where?<|im_start|>assistant\\n")

@@ -31,7 +31,7 @@ TRAINERS: dict[str, dict[str, str]] = tomllib.loads(
 
 
 def plugin(trainer: str, reward: str, parameters: Mapping[str, Any], out: str | Path | None = None) -> Plugin:
-    """What a trainer needs to train with a reward.
+    """The file and the lines of configuration with which a trainer uses a reward.
 
     Args:
         trainer: of :data:`TRAINERS`.
@@ -51,22 +51,22 @@ def plugin(trainer: str, reward: str, parameters: Mapping[str, Any], out: str | 
     """
     if trainer not in TRAINERS:
         raise ValueError(f"Expected a known trainer, got {trainer!r}. Use one of: {', '.join(TRAINERS)}.")
-    known, path = TRAINERS[trainer], None if out is None else Path(out)
-    if "file" not in known and path is not None:
+    trainer_files, path = TRAINERS[trainer], None if out is None else Path(out)
+    if "file" not in trainer_files and path is not None:
         raise ValueError(f"Expected no --out for {trainer}, got {path}. It takes the package as it is: leave it out.")
-    if "file" in known and path is None:
+    if "file" in trainer_files and path is None:
         raise ValueError(f"Expected a file for --out, got none. {trainer} reads its reward from one: give its place.")
     if path is not None and (path.suffix != ".py" or not path.stem.isidentifier() or path.stem in _TAKEN):
         raise ValueError(
             f"Expected a name such as boxes.py for --out, got {path.name!r}. It is imported: give it letters, digits "
             "and _, the ending .py, and not the name of a trainer."
         )
-    made = reward_of(reward, **parameters)
+    grounding_reward = reward_of(reward, **parameters)
     place = Path() if path is None else path.resolve()
     fields = {
-        "name": made.__name__,
+        "name": grounding_reward.__name__,
         # The name as a name in Python.
-        "word": "".join(sign if sign.isalnum() else "_" for sign in made.__name__),
+        "word": "".join(sign if sign.isalnum() else "_" for sign in grounding_reward.__name__),
         "arguments": "".join([repr(reward), *(f", {name}={value!r}" for name, value in parameters.items())]),
         "mapping": repr({"reward": reward, **parameters}),
         "hydra": _hydra({"reward": reward, **parameters}),
@@ -76,20 +76,21 @@ def plugin(trainer: str, reward: str, parameters: Mapping[str, Any], out: str | 
         "folder": str(place.parent),
         "module": place.stem,
     }
-    lines = known["lines"]
-    if made.box_format is not None and get_box_format(made.box_format).from_token_ids:
-        lines += known.get("in_tokens", "")
+    lines = trainer_files["lines"]
+    if grounding_reward.box_format is not None and get_box_format(grounding_reward.box_format).from_token_ids:
+        lines += trainer_files.get("in_tokens", "")
     content = None
-    if "file" in known:
-        said = f'"""{made.__name__} for {known["title"]}, written by `grounding-rewards plugin`."""\n\n'
-        content = said + Template(known["file"]).substitute(fields)
+    if "file" in trainer_files:
+        title = f"{grounding_reward.__name__} for {trainer_files['title']}"
+        docstring = f'"""{title}, written by `grounding-rewards plugin`."""\n\n'
+        content = docstring + Template(trainer_files["file"]).substitute(fields)
     return Plugin(content, Template(lines).substitute(fields).rstrip("\n"))
 
 
 def _hydra(value: Any) -> str:
     """A value in Hydra's grammar, in which keys have no quotation marks."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{name}: {_hydra(one)}" for name, one in value.items()) + "}"
+        return "{" + ", ".join(f"{name}: {_hydra(part)}" for name, part in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_hydra, value)) + "]"
     return json.dumps(value)

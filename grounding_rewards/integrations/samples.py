@@ -1,4 +1,4 @@
-"""What the modules of all trainers share: the reward, built once; what an image says; what is told of a sample."""
+"""The common parts of all trainers' modules: the reward, built once; the columns of images; the numbers of samples."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from grounding_rewards.rewards.grounding import GroundingReward, get_reward, sco
 
 #: Parameters of rewards as a JSON object, for trainers that hand none over. They go before those in a file.
 ENVIRONMENT_VARIABLE = "GROUNDING_REWARDS_KWARGS"
-#: What is told of each sample beside its reward, as a number, 1 for true, in the words of TRL's log, where it stands as
-#: a mean. The rate of hallucinations is the mean of ``hallucinated`` by that of ``negatives``.
+#: Numbers of each sample next to its reward, 1 for true, in the words of TRL's log, which has their means. The rate of
+#: hallucinations is the mean of ``hallucinated`` by that of ``negatives``.
 COMPONENTS = tuple(TOLD)
 
 _SAID: set[str] = set()
 
 
 def offering(module: str, name: str, make: Callable[[], Any]) -> Callable[[str], Any]:
-    """The `__getattr__` of a module that offers a class whose parents only a trainer has: it is made when asked for.
+    """The `__getattr__` of a module with a class whose parents only a trainer has; the class is made on first access.
 
     Example:
         >>> offering("mine", "Environment", dict)("Environment")
         {}
     """
 
-    def get(asked: str) -> Any:
-        if asked == name:
+    def get(attribute: str) -> Any:
+        if attribute == name:
             return make()
-        raise AttributeError(f"module {module!r} has no attribute {asked!r}")
+        raise AttributeError(f"module {module!r} has no attribute {attribute!r}")
 
     return get
 
 
 class Scored(NamedTuple):
-    """The rewards of n samples, and what is told beside them: lists of n finite numbers, the same names every time."""
+    """The rewards of n samples and their components: lists of n finite numbers, the same names every time."""
 
     rewards: list[float]
     components: dict[str, list[float]]
@@ -51,10 +51,8 @@ class Scored(NamedTuple):
             >>> Scored([0.8], {"R3/f_beta": [1.0]}).samples("overall")
             [{'overall': 0.8, 'R3/f_beta': 1.0}]
         """
-        return [
-            {key: reward} | {name: values[k] for name, values in self.components.items()}
-            for k, reward in enumerate(self.rewards)
-        ]
+        columns = {key: self.rewards, **self.components}
+        return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
 def reward_of(reward: str = "R4", **parameters: Any) -> GroundingReward:
@@ -72,9 +70,9 @@ def reward_of(reward: str = "R4", **parameters: Any) -> GroundingReward:
         True
     """
     try:
-        return _built(reward, json.dumps(parameters, sort_keys=True, default=_plain) if parameters else "{}")
+        return _built(reward, json.dumps(parameters, sort_keys=True, default=_plain_container) if parameters else "{}")
     except ValueError as error:
-        raise _seen(error) from None
+        raise _reported(error) from None
 
 
 @functools.lru_cache(maxsize=64)
@@ -82,7 +80,7 @@ def _built(name: str, parameters: str) -> GroundingReward:
     return get_reward(name, **json.loads(parameters))
 
 
-def _plain(value: Any) -> Any:
+def _plain_container(value: Any) -> Any:
     """A container of a trainer's configuration, such as OmegaConf's, as one that JSON knows."""
     if isinstance(value, Mapping):
         return dict(value)
@@ -95,7 +93,7 @@ def _plain(value: Any) -> Any:
 
 
 def environment_parameters() -> dict[str, Any]:
-    """What :data:`ENVIRONMENT_VARIABLE` says; nothing where it is not set.
+    """The parameters in :data:`ENVIRONMENT_VARIABLE`; none if it is not set.
 
     Raises:
         ValueError: it is no JSON object.
@@ -110,28 +108,28 @@ def environment_parameters() -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=8)
-def _parameters_in(given: str) -> dict[str, Any]:
+def _parameters_in(text: str) -> dict[str, Any]:
     try:
-        parameters = json.loads(given)
+        parameters = json.loads(text)
     except json.JSONDecodeError:
         parameters = None
     if not isinstance(parameters, dict) or "reward" in parameters:
-        raise _seen(
+        raise _reported(
             ValueError(
-                f"Expected a JSON object of parameters for the variable {ENVIRONMENT_VARIABLE}, got {given!r:.200}. "
+                f"Expected a JSON object of parameters for the variable {ENVIRONMENT_VARIABLE}, got {text!r:.200}. "
                 """Write it as '{"beta": 1.5, "box_format": "qwen3-vl"}'; the trainer's own options name the reward."""
             )
         )
     return parameters
 
 
-def image_columns(ground_truths: Sequence[Any], beside: Sequence[Mapping[str, Any] | None] = ()) -> dict[str, Any]:
+def image_columns(ground_truths: Sequence[Any], rows: Sequence[Mapping[str, Any] | None] = ()) -> dict[str, Any]:
     """The columns of n samples, from one ground truth each.
 
     Args:
         ground_truths: JSON strings, or mappings, with ``boxes`` in original pixels, ``width``, ``height`` …; None or an
-            empty string where all of it stands beside.
-        beside: n mappings in which the trainer carries other columns: a field that a ground truth has goes before.
+            empty string if the fields are in `rows`.
+        rows: n mappings in which the trainer carries other columns: a field that a ground truth has goes before.
 
     Raises:
         ValueError: a ground truth is no JSON object with `boxes`.
@@ -141,20 +139,22 @@ def image_columns(ground_truths: Sequence[Any], beside: Sequence[Mapping[str, An
         >>> columns["boxes"], columns["width"], columns["height"], "index" in columns
         ([[]], [640], [480], False)
     """
-    others = [{name: row[name] for name in SCORED_COLUMNS if row and name in row} for row in beside]
+    other_columns = [{name: row[name] for name in SCORED_COLUMNS if row and name in row} for row in rows]
     packed = [
-        other if "boxes" in other and (truth is None or (isinstance(truth, str) and not truth)) else truth
-        for truth, other in zip(ground_truths, others or [{}] * len(ground_truths), strict=True)
+        extra if "boxes" in extra and (truth is None or (isinstance(truth, str) and not truth)) else truth
+        for truth, extra in zip(ground_truths, other_columns or [{}] * len(ground_truths), strict=True)
     ]
     columns = dict(with_ground_truth({"ground_truth": packed}, len(packed)))
-    for name in {name for other in others for name in other}:
-        own = columns.get(name) or [None] * len(packed)
-        columns[name] = [other.get(name) if one is None else one for one, other in zip(own, others, strict=True)]
+    for name in {name for extra in other_columns for name in extra}:
+        values = columns.get(name) or [None] * len(packed)
+        columns[name] = [
+            extra.get(name) if value is None else value for value, extra in zip(values, other_columns, strict=True)
+        ]
     return columns
 
 
 def scored(reward: GroundingReward, completions: Sequence[Any], columns: Mapping[str, Any]) -> Scored:
-    """Score n samples for a trainer that tells no step.
+    """Score n samples for a trainer that passes no step.
 
     Args:
         reward: of :func:`reward_of`.
@@ -184,12 +184,12 @@ def scored(reward: GroundingReward, completions: Sequence[Any], columns: Mapping
         [batch] = score_batches([reward], completions, **columns)
         refuse_outside(batch.references, batch.sizes, batch.columns)
     except ValueError as error:
-        raise _seen(error) from None
-    told = {f"{reward.__name__}/{part}": TOLD[part](batch).astype(float).tolist() for part in COMPONENTS}
-    return Scored(batch.reward.tolist(), told)
+        raise _reported(error) from None
+    components = {f"{reward.__name__}/{part}": TOLD[part](batch).astype(float).tolist() for part in COMPONENTS}
+    return Scored(batch.reward.tolist(), components)
 
 
-def _seen(error: ValueError) -> ValueError:
+def _reported(error: ValueError) -> ValueError:
     """The error, after writing it to the standard error, once in a process."""
     message = str(error)
     if message not in _SAID:

@@ -13,7 +13,7 @@ from grounding_rewards.integrations.samples import Scored, environment_parameter
 
 
 def functions_of(reward: str, **parameters: Any) -> tuple[Callable[..., Awaitable[Any]], Callable[..., Awaitable[Any]]]:
-    """The reward, and what is told beside it, as functions of a task and the trace of a rollout.
+    """The reward and its components as functions of a task and the trace of a rollout.
 
     Args:
         reward: as for :func:`grounding_rewards.get_reward`, like the
@@ -32,8 +32,8 @@ def functions_of(reward: str, **parameters: Any) -> tuple[Callable[..., Awaitabl
     """
 
     def score(task: Any, trace: Any) -> Scored:
-        made = reward_of(reward, **{**parameters, **environment_parameters()})
-        return scored(made, [trace.last_reply], image_columns([task.ground_truth]))
+        grounding_reward = reward_of(reward, **{**parameters, **environment_parameters()})
+        return scored(grounding_reward, [trace.last_reply], image_columns([task.ground_truth]))
 
     async def number(task: Any, trace: Any) -> float:
         return score(task, trace).rewards[0]

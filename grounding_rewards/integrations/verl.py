@@ -22,7 +22,7 @@ def compute_score(
     reward_model_tokenizer: Any = None,
     **parameters: Any,
 ) -> dict[str, float]:
-    """The reward of one sample as ``score``, in [0, 1], and beside it `samples.COMPONENTS` under the reward's name.
+    """The reward of one sample as ``score``, in [0, 1], with `samples.COMPONENTS` under the reward's name.
 
     Args:
         data_source: not used.

@@ -19,7 +19,7 @@ def _reward_manager() -> type:
     from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
     class GroundingRewardManager(RewardManagerBase):
-        """What verl's reward loop asks for the reward of one sample."""
+        """Scores one sample for verl's reward loop."""
 
         def __init__(self, config: Any, tokenizer: Any, compute_score: Any = None, **reward_model: Any) -> None:
             super().__init__(config=config, tokenizer=tokenizer, compute_score=compute_score)
@@ -31,12 +31,12 @@ def _reward_manager() -> type:
             return await asyncio.to_thread(self._score, data[-1:][0])
 
         def _score(self, item: Any) -> dict[str, Any]:
-            ids, beside = item.batch["responses"], item.non_tensor_batch
+            ids, row = item.batch["responses"], item.non_tensor_batch
             ids = ids[: int(item.batch["attention_mask"][-len(ids) :].sum())].tolist()
-            columns = image_columns([beside["reward_model"]["ground_truth"]], [beside.get("extra_info")])
+            columns = image_columns([row["reward_model"]["ground_truth"]], [row.get("extra_info")])
             text = self.tokenizer.decode(ids, skip_special_tokens=True)
-            told = scored(self.reward, [text], {**columns, "completion_ids": [ids]}).samples("score")[0]
-            return {"reward_score": told["score"], "reward_extra_info": told}
+            sample = scored(self.reward, [text], {**columns, "completion_ids": [ids]}).samples("score")[0]
+            return {"reward_score": sample["score"], "reward_extra_info": sample}
 
     return GroundingRewardManager
 

@@ -1,8 +1,10 @@
-"""What scripts earn under rewards, as one HTML file: what was found, and every number."""
+"""The page of an audit: what is paid too much, and the reward of every scripted answer."""
 
 from __future__ import annotations
 
 import math
+
+import numpy as np
 
 from grounding_rewards.audit.run import FINDINGS, Audit, Played, RewardAtPlace
 from grounding_rewards.audit.scripted_answers import KINDS, NEVER_LOOKING
@@ -20,39 +22,39 @@ _KINDS = {
 }
 
 
-def render_audit_page(done: Audit, *, dataset: str) -> str:
+def render_audit_page(audit: Audit, *, dataset: str) -> str:
     """Render the page.
 
     Args:
-        done: from :func:`grounding_rewards.audit.run.audit`.
+        audit: from :func:`grounding_rewards.audit.run.audit`.
         dataset: what was played on, for a person.
 
     Returns:
         An HTML document that refers to nothing outside itself and can be encoded in UTF-8.
     """
     tiles = []
-    for name in done.rewards:
-        kinds = [played.finding for played in done.faults if played.reward == name]
+    for name in audit.rewards:
+        kinds = [played.finding for played in audit.faults if played.reward == name]
         note = ", ".join(dict.fromkeys(kinds)) or "nothing is paid too much"
         tiles.append(Tile(name, str(len(kinds) or "none"), note=note))
     return Page(
         title="Can it be gamed?",
-        subtitle=f"{done.images} images of {dataset}, {done.negatives} without a finding, in {done.box_format}. "
+        subtitle=f"{audit.images} images of {dataset}, {audit.negatives} without a finding, in {audit.box_format}. "
         "No model took part: the scripted answers are made from the reference boxes, or nothing.",
-        verdict=audit_verdict(done),
+        verdict=audit_verdict(audit),
         tiles=tiles,
         sections=[
-            Section("What was found", found_tables(done) or [["No scripted answer is paid too much."]]),
-            *([Section("Documented weaknesses", [accepted_table(done)])] if done.findings != done.faults else []),
+            Section("What was found", found_tables(audit) or [["No scripted answer is paid too much."]]),
+            *([Section("Documented weaknesses", [accepted_table(audit)])] if audit.findings != audit.faults else []),
             Section(
                 "What every scripted answer earns",
-                [audit_table(done)],
+                [audit_table(audit)],
                 "Mean reward over images, its 95 % interval, and the ceiling that the reward states for answers of so "
                 "many boxes. Framed, with a !: what was found; with a ~: documented weaknesses.",
             ),
             Section(
                 "Never looking, and the place of a finding",
-                [looking_table(done)],
+                [looking_table(audit)],
                 "Never looking: the median box of the label over other patients, on normal images that of the most "
                 "frequent label. By place: one box with one error, IoU 81/119, at 81 places of an image; a reward of "
                 "overlap alone earns the same everywhere.",
@@ -62,38 +64,46 @@ def render_audit_page(done: Audit, *, dataset: str) -> str:
     ).render()
 
 
-def audit_table(done: Audit) -> Table:
-    """What each script earns under each reward, in groups of scripts.
+def audit_table(audit: Audit) -> Table:
+    """The reward of each scripted answer, in groups, the largest gain first.
 
     `!` marks what was found, `~` documented weaknesses; of the ladder the rungs alone that are paid too much.
     """
-    paid = {played.script for played in done.findings}
     rows: list[list[str | Cell]] = []
+    gains: dict[str, float] = {}
+    for finding in audit.findings:
+        gains[finding.script] = float(np.fmax(gains.get(finding.script, 0.0), finding.gain))
     for kind in KINDS:
-        own = [script for script in done.scripts if script.kind == kind]
-        rows += [[Cell(*_KINDS[kind])]] if own else []
-        for script in own:
-            if script.doubt == "square" and script.name not in paid:
+        scripts = [script for script in audit.scripts if script.kind == kind]
+        # Those that are paid too much come first, the largest gain at the top.
+        scripts.sort(key=lambda script: gains.get(script.name, 0.0), reverse=True)
+        rows += [[Cell(*_KINDS[kind])]] if scripts else []
+        for script in scripts:
+            if script.doubt == "square" and script.name not in gains:
                 continue
-            played = [done.of(name, script.name) for name in done.rewards]
-            rows.append([Cell(script.name, script.idea), *map(_earned, played)])
-    return Table(["scripted answer", *done.rewards], rows)
+            played = [audit.of(name, script.name) for name in audit.rewards]
+            rows.append([Cell(script.name, script.idea), *map(_reward_cell, played)])
+    return Table(["scripted answer", *audit.rewards], rows)
 
 
-def looking_table(done: Audit) -> Table:
-    """What never looking earns, and the least and the most that the same error earns over the image.
+def looking_table(audit: Audit) -> Table:
+    """The reward of never looking, and the least and the most that the same error earns over the image.
 
     Example:
         >>> looking_table(Audit(("R3",), (), (), 2, 1, "qwen3-vl")).rows
         []
     """
-    blind = {one.reward: estimate_cell(one.mean) for one in done.played if one.script == NEVER_LOOKING}
+    never_looking = {
+        played.reward: estimate_cell(played.mean) for played in audit.played if played.script == NEVER_LOOKING
+    }
     rows: list[list[str | Cell]] = []
-    for name, earned in done.maps.items():
-        low, high = earned.ends
+    for name, position_map in audit.maps.items():
+        low, high = position_map.ends
         places = [_at(low), _at(high)] if low.reward < high.reward else ["the same everywhere"] * 2
         cells = [Cell(format_value(end.reward), at) for end, at in zip((low, high), places, strict=True)]
-        rows.append([name, blind.get(name, NO_VALUE), *(cells if not math.isnan(low.reward) else [NO_VALUE] * 2)])
+        rows.append(
+            [name, never_looking.get(name, NO_VALUE), *(cells if not math.isnan(low.reward) else [NO_VALUE] * 2)]
+        )
     return Table(["reward", "never looking", "same error, least", "same error, most"], rows)
 
 
@@ -101,37 +111,37 @@ def _at(place: RewardAtPlace) -> str:
     return f"{place.x:.0%} from the left, {place.y:.0%} from the top"
 
 
-def _earned(one: Played) -> Cell:
-    value = one.mean.value
+def _reward_cell(played: Played) -> Cell:
+    value = played.mean.value
     # In steps, because a page may not style by attribute.
     shade = 0 if math.isnan(value) else round(10 * min(max(value, 0.0), 1.0))
-    small = [format_interval(one.mean), f"ceiling {format_value(one.ceiling)}", one.finding]
-    mark = "!" if one.finding and not one.accepted else "~" if one.accepted else ""
-    return Cell(format_value(value) + mark, "\n".join(filter(None, small)), f"shade-{shade}" + " marked" * bool(mark))
+    notes = [format_interval(played.mean), f"ceiling {format_value(played.ceiling)}", played.finding]
+    mark = "!" if played.finding and not played.accepted else "~" if played.accepted else ""
+    return Cell(format_value(value) + mark, "\n".join(filter(None, notes)), f"shade-{shade}" + " marked" * bool(mark))
 
 
-def audit_verdict(done: Audit) -> str:
+def audit_verdict(audit: Audit) -> str:
     """The result in one sentence.
 
     Example:
         >>> audit_verdict(Audit(("R3",), (), (), 2, 1, "qwen3-vl"))
         'Of 0 scripted answers, none is paid too much by any of 1 reward.'
     """
-    count = len({played.script for played in done.faults})
-    rewards = counted(len(done.rewards), "reward")
+    count = len({played.script for played in audit.faults})
+    rewards = counted(len(audit.rewards), "reward")
     if not count:
-        return f"Of {len(done.scripts)} scripted answers, none is paid too much by any of {rewards}."
-    return f"Of {len(done.scripts)} scripted answers, {count} are paid too much by at least one of {rewards}."
+        return f"Of {len(audit.scripts)} scripted answers, none is paid too much by any of {rewards}."
+    return f"Of {len(audit.scripts)} scripted answers, {count} are paid too much by at least one of {rewards}."
 
 
-def found_tables(done: Audit) -> list[Table]:
-    """What was found, a table for each kind of finding.
+def found_tables(audit: Audit) -> list[Table]:
+    """The scripted answers that are paid too much, a table for each kind of finding.
 
     Example:
         >>> found_tables(Audit(("R3",), (), (), 2, 1, "qwen3-vl"))
         []
     """
-    why = {script.name: script.idea for script in done.scripts}
+    ideas = {script.name: script.idea for script in audit.scripts}
     header: list[str | Cell] = [
         "reward",
         Cell("scripted answer", kind="words"),
@@ -143,20 +153,20 @@ def found_tables(done: Audit) -> list[Table]:
     for finding, meaning in FINDINGS.items():
         rows: list[list[str | Cell]] = [
             [
-                one.reward,
-                Cell(one.script, why[one.script], "words"),
-                estimate_cell(one.mean),
-                "" if math.isnan(one.gain) else format_value(one.gain, signed=True),
-                Cell(one.against, kind="words"),
+                played.reward,
+                Cell(played.script, ideas[played.script], "words"),
+                estimate_cell(played.mean),
+                "" if math.isnan(played.gain) else format_value(played.gain, signed=True),
+                Cell(played.against, kind="words"),
             ]
-            for one in done.faults
-            if one.finding == finding
+            for played in audit.faults
+            if played.finding == finding
         ]
         tables += [Table(header, rows, f"{finding}: {meaning}")] if rows else []
     return tables
 
 
-def accepted_table(done: Audit) -> Table:
+def accepted_table(audit: Audit) -> Table:
     """Documented weaknesses, a row for each reward and reason.
 
     Example:
@@ -164,7 +174,7 @@ def accepted_table(done: Audit) -> Table:
         []
     """
     scripts: dict[tuple[str, str], list[str]] = {}
-    for played in done.findings:
+    for played in audit.findings:
         if played.accepted:
             scripts.setdefault((played.reward, played.accepted), []).append(played.script)
     rows: list[list[str | Cell]] = [

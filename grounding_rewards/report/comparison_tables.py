@@ -40,7 +40,7 @@ _LONGEST_FACT = 80
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What `grounding-rewards diff` reports of two or more runs, in the terminal and in every file.
+    """The report of `grounding-rewards diff` on two or more runs, in the terminal and in every file.
 
     A is the first run; each of the others is compared with it, on the images that all have.
 
@@ -51,7 +51,7 @@ class Comparison:
         metrics: keys of the metrics that all have, or of those that were chosen, in order.
         baselines: for each of the others, by name the metrics of baselines on the same images.
         images: of each run.
-        made: what is known of how each run was made.
+        run_facts: what is known of how each run was made.
         reward: name of the reward by which images are chosen.
         log: what the training of the second run logged; empty where no training is known.
         evaluated: the sampled reward before and after that training, where the first run is its initial checkpoint.
@@ -63,7 +63,7 @@ class Comparison:
     metrics: Sequence[str]
     baselines: Sequence[Mapping[str, Metrics]]
     images: Sequence[Sequence[Prediction]]
-    made: Sequence[Mapping[str, Any]]
+    run_facts: Sequence[Mapping[str, Any]]
     reward: str = "R4"
     log: Sequence[Mapping[str, Any]] = ()
     evaluated: Curve | None = None
@@ -75,7 +75,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """What changed, what is not shown to have changed, and what is worse; of several runs in each."""
+        """The metrics that changed, that are not shown to have changed, and that are worse, in sentences."""
         if len(self.differences) == 1:
             return self.first.verdict
         # Short, because every number is in the table.
@@ -102,20 +102,20 @@ class Comparison:
 
     @property
     def training_reward(self) -> str:
-        """How the reward rose or fell in the training, as in `0.433 → 0.565, first and last 10 of 200`."""
+        """The change of the reward in the training, as in `0.433 → 0.565, first and last 10 of 200`."""
         rewards = read_series(self.log, "reward").get("")
         return "" if rewards is None else first_and_last(rewards.y.tolist())
 
     @property
     def title(self) -> str:
-        """What was compared and how the metric of the verdict changed, as in `GRPO with R4: mean IoU 0.63 → 0.69`."""
+        """The runs and the change of the metric of the verdict, as in `GRPO with R4: mean IoU 0.63 → 0.69`."""
         changes = [difference.metrics[self.first.main] for difference in self.differences]
         heading = changes[0].metric.heading
         numbers = [changes[0].a.value, *(change.b.value for change in changes)]
         values = [NO_VALUE if math.isnan(number) else f"{number:.2f}" for number in numbers]
         if len(changes) > 1:
             return f"{heading}: {', '.join(map(' '.join, zip(self.names, values, strict=True)))}"
-        before, after = map(_trained, self.made)
+        before, after = map(_trained, self.run_facts)
         if not after or before == after:
             before, after = self.names
         compared = f"{after} against {before}" if before else after
@@ -129,7 +129,7 @@ class Comparison:
 
     @property
     def facts(self) -> list[str]:
-        """How the runs were made and compared, a line each."""
+        """Facts of the runs and of the comparison, a line each."""
         first, a = self.first, self.names[0]
         patients = f" of {first.n} patients" if first.units == "patients" else ""
         lines = [f"{name}: {path}" for name, path in zip(self.names, self.paths, strict=True)]
@@ -137,8 +137,8 @@ class Comparison:
         lines.append(f"{first.images} images{patients} in both; {', '.join(alone)} play no part")
         lines.append(f"{first.resamples} draws of {first.units}, seed {first.seed}")
         lines.append(f"labels of boxes: {first.label_matching} (--label-matching)")
-        for b, facts in zip(self.names[1:], self.made[1:], strict=True):
-            for name, (fact_a, fact_b) in facts_that_differ(self.made[0], facts).items():
+        for b, facts in zip(self.names[1:], self.run_facts[1:], strict=True):
+            for name, (fact_a, fact_b) in facts_that_differ(self.run_facts[0], facts).items():
                 lines.append(f"{name}: {fact_a} in {a}, {fact_b} in {b}")
         return lines
 
@@ -198,11 +198,11 @@ class Comparison:
 
     @property
     def caption(self) -> str:
-        """How to read the tables."""
-        several = f" Beneath each value: its difference from {self.names[0]}." if len(self.names) > 2 else ""
+        """The rule for better and worse, and the signs of the tables."""
+        differences_note = f" Beneath each value: its difference from {self.names[0]}." if len(self.names) > 2 else ""
         return (
             "Better or worse: the 95 % interval of the change excludes 0, and Holm's p over the metrics shown is below "
-            f"{LEVEL:g}; else no change is shown. ↓: lower is better.{several}"
+            f"{LEVEL:g}; else no change is shown. ↓: lower is better.{differences_note}"
         )
 
     @property
@@ -223,14 +223,14 @@ class Comparison:
         """
         from rich.text import Text
 
-        several = len(self.names) > 2
+        has_several = len(self.names) > 2
         console.print(Text("\n".join(self.facts)))
         for table in [self.table(self.metrics), *self.further_tables()] if every else [self.table(self.core)]:
             # Names are broken into lines where a metric has several anyway, and numbers where there are many runs.
-            unbroken = () if several else range(1, len(table.header)) if every else (0,)
-            console.print(table.rich(small=every or several, unbroken=unbroken))
-        more = self.tests_caption if every else "--all: every metric, labels, sizes, baselines and tests."
-        console.print(Text(f"{self.caption} {more}", style="dim"))
+            unbroken = () if has_several else range(1, len(table.header)) if every else (0,)
+            console.print(table.rich(small=every or has_several, unbroken=unbroken))
+        legend = self.tests_caption if every else "--all: every metric, labels, sizes, baselines and tests."
+        console.print(Text(f"{self.caption} {legend}", style="dim"))
         if self.training_reward:
             console.print(Text(f"Reward in training {self.training_reward} steps."))
         console.print(Text(self.verdict, style="bold"))
@@ -260,13 +260,13 @@ def compare_evaluations(
     Args:
         paths: folders of evaluations, or their images.jsonl.
         metric: what the verdict is about.
-        metrics: those that are shown beside `metric`; without any the core, and all others on request.
+        metrics: those that are shown with `metric`; without any the core, and the rest on request.
         label_matching: as for :func:`grounding_rewards.metrics.comparison.compare_runs`; None for that of the
             evaluations.
         resamples: draws of the permutation test.
         seed: of all draws.
         reward: by which images are chosen; None for that of the second evaluation.
-        log: of the training of the second run; None for log.jsonl beside its checkpoint, if there is one.
+        log: of the training of the second run; None for log.jsonl next to its checkpoint, if there is one.
 
     Raises:
         ValueError: a run cannot be read, the runs cannot be compared, or one lacks a metric.
@@ -286,8 +286,8 @@ def compare_evaluations(
     common = _common_metrics(differences)
     for key in metrics:
         if key not in common:
-            near = difflib.get_close_matches(key, common, 1)
-            guess = f"Did you mean {near[0]}? " if near else ""
+            nearest = difflib.get_close_matches(key, common, 1)
+            guess = f"Did you mean {nearest[0]}? " if nearest else ""
             raise ValueError(
                 f"Expected metrics of all runs for --metrics, got {key!r}. {guess}They have: {', '.join(common)}."
             )
@@ -296,8 +296,8 @@ def compare_evaluations(
         # A baseline is shown with both runs if it was measured on the same images, by the same labels.
         comparable = not difference.only_b and evaluation.label_matching == matching
         baselines.append(dict([*evaluation.systems.items()][1:]) if comparable else {})
-    made = [evaluation.facts for evaluation in evaluations]
-    entries = _training_log(log, made[1])
+    facts = [evaluation.facts for evaluation in evaluations]
+    entries = _training_log(log, facts[1])
     return Comparison(
         differences=differences,
         paths=files,
@@ -305,10 +305,10 @@ def compare_evaluations(
         metrics=list(dict.fromkeys((*metrics, metric))) if metrics else common,
         baselines=baselines,
         images=runs,
-        made=made,
+        run_facts=facts,
         reward=reward,
         log=entries,
-        evaluated=_evaluated(differences[0].metrics.get("sampled_reward"), made, evaluations[1].reward, entries),
+        evaluated=_evaluated(differences[0].metrics.get("sampled_reward"), facts, evaluations[1].reward, entries),
     )
 
 
@@ -328,16 +328,16 @@ def _common_metrics(differences: Sequence[RunDifference]) -> list[str]:
 
     Boxes of a run without confidences are ranked in another way, and the same key is then another metric.
     """
-    first, *others = (difference.metrics for difference in differences)
+    first, *other_metrics = (difference.metrics for difference in differences)
     return [
         key
         for key, change in first.items()
-        if all(key in metrics and metrics[key].metric.heading == change.metric.heading for metrics in others)
+        if all(key in metrics and metrics[key].metric.heading == change.metric.heading for metrics in other_metrics)
     ]
 
 
 def _training_log(log: str | Path | None, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The entries of the file that was named, else of the log beside the evaluated model, else none."""
+    """The entries of the file that was named, else of the log next to the evaluated model, else none."""
     if log is not None:
         return read_entries(Path(log))
     path = Path(str(facts.get("model", ""))).parent / LOG
@@ -345,10 +345,10 @@ def _training_log(log: str | Path | None, facts: Mapping[str, Any]) -> list[dict
 
 
 def _evaluated(
-    change: Change | None, made: Sequence[Mapping[str, Any]], reward: str, log: Sequence[Mapping[str, Any]]
+    change: Change | None, run_facts: Sequence[Mapping[str, Any]], reward: str, log: Sequence[Mapping[str, Any]]
 ) -> Curve | None:
     """The sampled reward at the first and the last step, where one run is the initial checkpoint of the other."""
-    before, after = (facts.get("model") for facts in made[:2])
+    before, after = (facts.get("model") for facts in run_facts[:2])
     if change is None or not log or before is None or after is None:
         return None
     start, trained = initial_checkpoint(Path(after)), trained_reward(Path(after))
@@ -359,7 +359,7 @@ def _evaluated(
 
 
 def _trained(facts: Mapping[str, Any]) -> str:
-    """How the evaluated model was trained, as in `GRPO with R4`; empty where no run says so."""
+    """The training of the evaluated model, as in `GRPO with R4`; empty if unknown."""
     model = Path(str(facts.get("model", "")))
     trained = trained_reward(model) if "model" in facts and model.is_dir() else None
     return "" if trained is None else f"GRPO with {trained[0]}"

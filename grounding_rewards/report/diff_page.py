@@ -22,20 +22,8 @@ from grounding_rewards.metrics.confusion import (
 )
 from grounding_rewards.metrics.intervals import format_estimate
 from grounding_rewards.metrics.prediction import Prediction
+from grounding_rewards.report import page as html
 from grounding_rewards.report.comparison_tables import Comparison, kind_of
-from grounding_rewards.report.page import (
-    GUARD,
-    Card,
-    Cards,
-    Choice,
-    Legend,
-    Page,
-    Panel,
-    Section,
-    Tile,
-    choose_images,
-    jpeg_uri,
-)
 from grounding_rewards.report.plots import reward_plot, training_plot
 from grounding_rewards.report.tables import Cell
 
@@ -60,7 +48,7 @@ _WORST_LOSS = "worst loss"
 SharedImage = tuple[Prediction, ...]
 
 
-def choose_first(images: Sequence[SharedImage], reward: str) -> list[Choice]:
+def choose_first(images: Sequence[SharedImage], reward: str) -> list[html.Choice]:
     """Choose the images at the head of the page: no choice of a person, and no flattery.
 
     Of each of the four most frequent findings the image with the median gain, likewise a normal image, and the image
@@ -82,20 +70,18 @@ def choose_first(images: Sequence[SharedImage], reward: str) -> list[Choice]:
     """
     ranked = sorted(range(len(images)), key=lambda k: _gain(images[k], reward))
     labels = Counter(label for shared in images for label in set(shared[0].gt_labels))
-    of_label = {
-        f"{label}, median change": [k for k in ranked if label in images[k][0].gt_labels]
-        for label, _ in labels.most_common(_FINDINGS_FIRST)
-    }
-    of_label["normal image"] = [k for k in ranked if images[k][0].is_normal]
-    losses = Choice(_WORST_LOSS, "", [k for k in ranked if _gain(images[k], reward) < 0], "first")
     # The worst loss is chosen before it could be taken for a median, and shown last.
-    wanted = [losses, *(Choice(title, "", places, "middle") for title, places in of_label.items())]
-    return sorted(choose_images(wanted, 1), key=lambda choice: choice.title == _WORST_LOSS)
+    choices = [html.Choice(_WORST_LOSS, "", [k for k in ranked if _gain(images[k], reward) < 0], "first")]
+    for label, _ in labels.most_common(_FINDINGS_FIRST):
+        places = [k for k in ranked if label in images[k][0].gt_labels]
+        choices.append(html.Choice(f"{label}, median change", "", places, "middle"))
+    choices.append(html.Choice("normal image", "", [k for k in ranked if images[k][0].is_normal], "middle"))
+    return sorted(html.choose_images(choices, 1), key=lambda choice: choice.title == _WORST_LOSS)
 
 
 def choose_shared(
     images: Sequence[SharedImage], reward: str, names: Sequence[str], *, count: int = IMAGES_PER_SECTION
-) -> list[Choice]:
+) -> list[html.Choice]:
     """Choose further images: largest gains, largest losses, and normal images.
 
     Args:
@@ -119,8 +105,8 @@ def choose_shared(
     normal = [k for k in reversed(ranked) if images[k][0].is_normal]
     up = [k for k in reversed(findings) if gains[k] > 0]
     down = [k for k in findings if gains[k] < 0]
-    others = names[1] if len(names) == 2 else "the mean of the others"
-    tally = f"{len(up)} of {len(findings)} images with findings have a higher {reward} in {others}, "
+    compared_with = names[1] if len(names) == 2 else "the mean of the others"
+    tally = f"{len(up)} of {len(findings)} images with findings have a higher {reward} in {compared_with}, "
     tally += f"{len(down)} a lower one, {len(findings) - len(up) - len(down)} the same."
     without_box = []
     for run, name in enumerate(names):
@@ -128,17 +114,17 @@ def choose_shared(
         without_box.append(f"{count_without} of {len(normal)} in {name}")
     note = f"Nothing is to be found here; any box is invented. Without a box: {', '.join(without_box)}."
     choices = [
-        Choice("Largest gains", tally, up, "first"),
-        Choice("Largest losses", tally, down, "first"),
-        Choice("Normal images", note, normal),
+        html.Choice("Largest gains", tally, up, "first"),
+        html.Choice("Largest losses", tally, down, "first"),
+        html.Choice("Normal images", note, normal),
     ]
-    return choose_images(choices, count)
+    return html.choose_images(choices, count)
 
 
 def _gain(shared: SharedImage, reward: str) -> float:
-    first, *others = (image.rewards[reward] for image in shared)
+    first, *later_rewards = (image.rewards[reward] for image in shared)
     # The mean of equal numbers may differ from them in the last digit.
-    return round(sum(others) / len(others) - first, 9)
+    return round(sum(later_rewards) / len(later_rewards) - first, 9)
 
 
 def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
@@ -161,34 +147,34 @@ def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
         card = _card(comparison, images[choice.places[0]], load_image)
         reference = images[choice.places[0]][0]
         # The reference with the answers, without the details of their boxes.
-        panels = [Panel(drawn_boxes(reference.gt, "reference", reference.gt_labels), "reference", card.title)]
+        panels = [html.Panel(drawn_boxes(reference.gt, "reference", reference.gt_labels), "reference", card.title)]
         panels += [panel._replace(lines=(), text=None) for panel in card.panels]
         first_cards.append(card._replace(title=choice.title, panels=panels))
     sections = []
     for choice in choose_shared(images, reward, names):
         cards = [_card(comparison, images[place], load_image) for place in choice.places]
-        sections.append(Section(choice.title, [Cards(cards)], choice.note))
-    facts = comparison.made[1]
+        sections.append(html.Section(choice.title, [html.Cards(cards)], choice.note))
+    facts = comparison.run_facts[1]
     split = f" ({facts['split']})" if facts.get("split") else ""
     dataset = f" of {Path(str(facts['dataset'])).name}{split}" if "dataset" in facts else ""
-    return Page(
+    return html.Page(
         title=comparison.title,
         subtitle=f"{difference.images} images{dataset}. {', '.join(names[1:])} compared with {names[0]}. "
         f"Above each image: the change of its {reward}.",
-        opening=[Legend(), Cards(first_cards)] if first_cards else [],
+        opening=[html.Legend(), html.Cards(first_cards)] if first_cards else [],
         verdict=comparison.verdict,
         tiles=_tiles(comparison),
         sections=[
-            Section("Training", _training_plots(comparison)),
-            Section("Images", [Legend(difference.label_matching), *sections] if sections else []),
-            Section("Metrics", _tables(comparison), f"{comparison.caption} {comparison.tests_caption}"),
-            Section("How it was compared", [comparison.facts]),
+            html.Section("Training", _training_plots(comparison)),
+            html.Section("Images", [html.Legend(difference.label_matching), *sections] if sections else []),
+            html.Section("Metrics", _tables(comparison), f"{comparison.caption} {comparison.tests_caption}"),
+            html.Section("How it was compared", [comparison.facts]),
         ],
-        footer=GUARD,
+        footer=html.GUARD,
     ).render()
 
 
-def _card(comparison: Comparison, shared: SharedImage, load_image: LoadImage) -> Card:
+def _card(comparison: Comparison, shared: SharedImage, load_image: LoadImage) -> html.Card:
     """One image with the answer of each run."""
     panels = []
     for name, image in zip(comparison.names, shared, strict=True):
@@ -197,7 +183,7 @@ def _card(comparison: Comparison, shared: SharedImage, load_image: LoadImage) ->
         lines = [(f"{label or 'box'}: {outcome}", f"IoU {format_iou(iou)}") for label, outcome, iou in boxes]
         heading = f"{name} {image.rewards[comparison.reward]:.2f}"
         panels.append(
-            Panel(
+            html.Panel(
                 drawn_answer(image, outcomes),
                 heading,
                 image_summary(image, outcomes),
@@ -206,10 +192,10 @@ def _card(comparison: Comparison, shared: SharedImage, load_image: LoadImage) ->
             )
         )
     pixels, gain, reference = load_image(shared[-1]), _gain(shared, comparison.reward), shared[0]
-    return Card(
+    return html.Card(
         title=", ".join(reference.gt_labels) or "normal",
         id=reference.id,
-        uri=jpeg_uri(pixels, LONGEST_SIDE) if pixels else "",
+        uri=html.jpeg_uri(pixels, LONGEST_SIDE) if pixels else "",
         size=(reference.width, reference.height),
         panels=panels,
         sides=any(map(has_sides, shared)),
@@ -219,19 +205,19 @@ def _card(comparison: Comparison, shared: SharedImage, load_image: LoadImage) ->
 
 def _training_plots(comparison: Comparison) -> list[Any]:
     rewards, logged = reward_plot(comparison.log, comparison.evaluated), training_plot(comparison.log)
-    further = [Section("What else was logged", [logged], kind="fold")] if logged else []
+    further = [html.Section("What else was logged", [logged], kind="fold")] if logged else []
     return [*([rewards] if rewards else []), *further]
 
 
 def _tables(comparison: Comparison) -> list[Any]:
     blocks: list[Any] = [comparison.table(comparison.core)]
     if {*comparison.metrics} - {*comparison.first.core}:
-        blocks.append(Section("All metrics", [comparison.table(comparison.metrics)], kind="fold"))
+        blocks.append(html.Section("All metrics", [comparison.table(comparison.metrics)], kind="fold"))
     for table in comparison.further_tables():
-        blocks.append(Section(table.title, [table._replace(title="")], kind="fold"))
+        blocks.append(html.Section(table.title, [table._replace(title="")], kind="fold"))
     metrics = [comparison.first.metrics[key].metric for key in comparison.metrics]
     if definitions := {metric.heading: metric.definition for metric in metrics if metric.definition}:
-        blocks.append(Section("What each metric is", [definitions], kind="fold"))
+        blocks.append(html.Section("What each metric is", [definitions], kind="fold"))
     return blocks
 
 
@@ -248,7 +234,7 @@ def _shared_images(comparison: Comparison) -> list[SharedImage]:
     return shared
 
 
-def _tiles(comparison: Comparison) -> list[Tile]:
+def _tiles(comparison: Comparison) -> list[html.Tile]:
     """Of two runs the metrics that matter most; of several the metric of the verdict for each."""
     main, metrics = comparison.first.main, comparison.first.metrics
     if len(comparison.differences) > 1:
@@ -263,5 +249,5 @@ def _tiles(comparison: Comparison) -> list[Tile]:
         values = f"{format_value(change.a.value)} → {format_value(change.b.value)}"
         difference = format_estimate(change.difference, signed=True)
         p = "" if math.isnan(change.holm) else f"Holm's p {p_cell(change.holm)}"
-        tiles.append(Tile(heading, values, difference, p, kind_of(change.direction)))
+        tiles.append(html.Tile(heading, values, difference, p, kind_of(change.direction)))
     return tiles

@@ -1,4 +1,4 @@
-"""What the doctor found in a dataset, as one HTML file: defects, a contact sheet, histograms, box centres and sizes.
+"""The page of the doctor as one HTML file: defects, a contact sheet, histograms, box centres and sizes.
 
 The file loads nothing: everything is inside it. Where it shows images, keep it as private as the images.
 """
@@ -33,7 +33,7 @@ _MAPS = 12
 _HEAT_COLOURS = "Oranges"
 _SHEET = (
     "Some of each split at random, then those with the largest and smallest box, most boxes and the rarest label. Do "
-    "the boxes lie on what their labels say? Blue: sound; red: not."
+    "the boxes lie on what their labels say? Blue: nothing is wrong with the box; red: a defect."
 )
 _CENTRES = "Every image is stretched to a square. The left of an image is the right of the patient."
 _SIZES = "Width to the right and height downwards, in parts of the image: the whole image is in the lower right corner."
@@ -49,55 +49,55 @@ def render_doctor_page(checkup: Checkup) -> str:
         An HTML document that refers to nothing outside itself and can be encoded in UTF-8.
     """
     metrics = checkup.metrics
-    labels = metrics.labels.most_common(_MAX_LABELS)
-    left = len(metrics.labels) - len(labels)
     images = max(1, sum(metrics.per_image.values()))
     per_image = f"{metrics.boxes / max(1, images - metrics.negatives):.1f} per image with boxes"
-    listed: list[list[str | Cell]] = [
-        [Cell(one.severity, kind=one.severity), Cell(one.title, kind="words"), extent(one)] for one in checkup.defects
-    ]
-    defects = [Table(["severity", Cell("defect", kind="words"), "extent"], listed), *map(_defect, checkup.defects)]
-    counts = [
-        [label, f"{boxes:,}", *(f"{metrics.label_images[split, label]:,}" for split in metrics.images)]
-        for label, boxes in labels
-    ]
-    sample = [_card(one, f"{one.title}: {_content(one)}") for one in checkup.sample]
-    unchecked = {CHECKS[name].title: why for name, why in checkup.unchecked.items()}
+    splits = ", ".join(f"{name} {count:,}" for name, count in metrics.images.items())
+    common = ", ".join(label for label, _ in metrics.labels.most_common(3))
+    sample = [_card(picture, f"{picture.title}: {_content(picture)}") for picture in checkup.sample]
+    unchecked = {CHECKS[name].title: reason for name, reason in checkup.unchecked.items()}
+    maps = []
+    if None in metrics.centres:
+        maps.append(_maps("centres", "Centres of boxes", metrics.centres, _CENTRES))
+        maps.append(_maps("sizes", "Sizes of boxes", metrics.extents, _SIZES))
     return Page(
         title=f"Check-up of {checkup.dataset}",
-        verdict=doctor_verdict(checkup),
+        verdict=f"{doctor_verdict(checkup)} {doctor_advice(checkup)}",
         tiles=[
-            Tile("images", f"{metrics.rows:,}", note=", ".join(f"{name} {n:,}" for name, n in metrics.images.items())),
+            Tile("images", f"{metrics.rows:,}", note=splits),
             Tile("images without boxes", percent(metrics.negatives / images), note=f"{metrics.negatives:,} images"),
             Tile("boxes", f"{metrics.boxes:,}", note=per_image),
-            Tile("labels", f"{len(metrics.labels):,}", note=", ".join(name for name, _ in labels[:3])),
+            Tile("labels", f"{len(metrics.labels):,}", note=common),
         ],
         sections=[
-            Section("Defects", defects if listed else [["Nothing was found."]]),
+            Section("Defects", _defects(checkup)),
             Section("Images", [Cards(sample, small=True)] if sample else [], _SHEET),
             Section("Distributions", [_histograms(metrics)]),
-            Section(
-                "Labels",
-                [Table(["label", "boxes", *(f"images, {split}" for split in metrics.images)], counts)]
-                if counts
-                else [],
-                f"{left:,} rarer labels are not shown." if left else "",
-            ),
-            Section(
-                "Boxes of each label",
-                [
-                    _maps("centres", "Centres of boxes", metrics.centres, _CENTRES),
-                    _maps("sizes", "Sizes of boxes", metrics.extents, _SIZES),
-                ]
-                if None in metrics.centres
-                else [],
-            ),
+            _labels(metrics),
+            Section("Boxes of each label", maps),
             Section("Assumed", [checkup.assumptions] if checkup.assumptions else []),
             Section("Not looked for", [unchecked] if unchecked else []),
-            Section("Looked for and not found", [[CHECKS[name].title for name in checkup.passed]]),
         ],
         footer=GUARD if sample else "",
     ).render()
+
+
+def _defects(checkup: Checkup) -> list[Any]:
+    if not checkup.defects:
+        return [["Nothing was found."]]
+    rows: list[list[str | Cell]] = []
+    for defect in checkup.defects:
+        rows.append([Cell(defect.severity, kind=defect.severity), Cell(defect.title, kind="words"), extent(defect)])
+    return [Table(["severity", Cell("defect", kind="words"), "extent"], rows), *map(_defect, checkup.defects)]
+
+
+def _labels(metrics: Metrics) -> Section:
+    labels = metrics.labels.most_common(_MAX_LABELS)
+    rows = []
+    for label, boxes in labels:
+        rows.append([label, f"{boxes:,}", *(f"{metrics.label_images[split, label]:,}" for split in metrics.images)])
+    table = Table(["label", "boxes", *(f"images, {split}" for split in metrics.images)], rows)
+    hidden = len(metrics.labels) - len(labels)
+    return Section("Labels", [table] if rows else [], f"{hidden:,} rarer labels are not shown." if hidden else "")
 
 
 def doctor_verdict(checkup: Checkup) -> str:
@@ -108,13 +108,27 @@ def doctor_verdict(checkup: Checkup) -> str:
         '0 images: no errors, no warnings.'
     """
     errors, warnings = ((checkup.count(severity), severity) for severity in SEVERITIES[:2])
-    counted = [f"{n or 'no'} {name}{'' if n == 1 else 's'}" for n, name in (errors, warnings)]
+    counts = [f"{n or 'no'} {name}{'' if n == 1 else 's'}" for n, name in (errors, warnings)]
     n = checkup.metrics.rows
-    return f"{n:,} {'image' if n == 1 else 'images'}: {', '.join(counted)}."
+    return f"{n:,} {'image' if n == 1 else 'images'}: {', '.join(counts)}."
+
+
+def doctor_advice(checkup: Checkup) -> str:
+    """The advice: may one train on the dataset, and which defect to mend first.
+
+    Example:
+        >>> doctor_advice(Checkup("images", (), {}, (), Metrics(), ()))
+        'Nothing was found that speaks against training.'
+    """
+    if not checkup.defects:
+        return "Nothing was found that speaks against training."
+    first = checkup.defects[0]
+    start = "Do not train yet" if first.severity == SEVERITIES[0] else "You may train"
+    return f"{start}. First: {first.title}. {first.fix}".rstrip()
 
 
 def extent(defect: Defect) -> str:
-    """How much of the dataset a defect concerns, as in `4 of 90 boxes (4 %)`.
+    """The part of the dataset that a defect concerns, as in `4 of 90 boxes (4 %)`.
 
     Example:
         >>> extent(Defect("off-image", "error", "", 4, 90, "boxes", "", "", "", ()))
@@ -129,7 +143,7 @@ def extent(defect: Defect) -> str:
 
 
 def place(example: Example) -> str:
-    """Where an example stands, as in `train, row 3 (id 0003.png)`; empty where it is not a row.
+    """The place of an example, as in `train, row 3 (id 0003.png)`; empty if it is not a row.
 
     Example:
         >>> place(Example("train", 3, "0003.png", "…"))
@@ -139,58 +153,60 @@ def place(example: Example) -> str:
 
 
 def _defect(defect: Defect) -> Section:
-    images = [_card(one.image, f"{place(one)}: {one.detail}") for one in defect.examples if one.image is not None]
-    examples = [": ".join(filter(None, (place(one), one.detail))) for one in defect.examples]
     words = {"found": defect.found, "why it matters": defect.why, "what to do": defect.fix}
     blocks: list[Any] = [{word: text for word, text in words.items() if text}]
-    # Two panels beside each other need the room of a whole card.
-    small = not any(len(one.panels) > 1 for one in images)
-    blocks += [Cards(images, small=small)] if images else [list(filter(None, examples))] if any(examples) else []
+    captions = [": ".join(filter(None, (place(example), example.detail))) for example in defect.examples]
+    cards = []
+    for example in defect.examples:
+        if example.image is not None:
+            cards.append(_card(example.image, f"{place(example)}: {example.detail}"))
+    if cards:
+        # Two panels next to each other need the room of a whole card.
+        blocks.append(Cards(cards, small=all(len(card.panels) == 1 for card in cards)))
+    elif any(captions):
+        blocks.append(list(filter(None, captions)))
     return Section(defect.title, blocks, f"{defect.severity}: {extent(defect)}", "defect")
 
 
 def _card(image: ImagePicture, caption: str) -> Card:
     labels = [*image.labels, *[""] * len(image.boxes)]
-    drawn = [(box, str(label)) for box, label in zip(image.boxes, labels, strict=False) if is_box(box)]
-    panels = [_panel(image, drawn, "as given" if image.proposed else "", caption)]
+    labelled_boxes = [(box, str(label)) for box, label in zip(image.boxes, labels, strict=False) if is_box(box)]
+    panels = [_panel(image, labelled_boxes, "as given" if image.proposed else "", caption)]
     if image.proposed:
-        proposed = [(box, label) for box, (_, label) in zip(image.proposed, drawn, strict=True)]
+        proposed = [(box, label) for box, (_, label) in zip(image.proposed, labelled_boxes, strict=True)]
         panels.append(_panel(image, proposed, "as proposed", ""))
     uri = data_uri(image.jpeg, "image/jpeg") if image.jpeg else ""
     return Card("", image.title, uri, (image.width, image.height), panels)
 
 
-def _panel(image: ImagePicture, drawn: Sequence[tuple[Any, str]], name: str, caption: str) -> Panel:
+def _panel(image: ImagePicture, labelled_boxes: Sequence[tuple[Any, str]], name: str, caption: str) -> Panel:
     width, height = size = image.width, image.height
     boxes = []
-    for (x1, y1, x2, y2), label in drawn:
-        # Also of a box whose corners are swapped.
+    # The panel shows the image, and up to half an image on every side if boxes are outside it.
+    left, top, right, bottom = 0.0, 0.0, width, height
+    for (x1, y1, x2, y2), label in labelled_boxes:
+        # Corners may be swapped.
         corners = min(x1, x2), min(y1, y2), max(x1, x2), max(y1, y2)
         boxes.append((corners, "sound" if box_defect((x1, y1, x2, y2), size) is None else "bad", label))
-    # The image, and up to half an image on every side where boxes lie outside it.
-    corner, end = ((0.0, 0.0), size)
-    if boxes:
-        lowest, highest = (
-            np.array([box for box, *_ in boxes]).min(axis=0),
-            np.array([box for box, *_ in boxes]).max(axis=0),
-        )
-        corner = np.clip(lowest[:2], (-width / 2, -height / 2), 0)
-        end = np.clip(highest[2:], size, (1.5 * width, 1.5 * height))
-    view = " ".join(f"{number:.6g}" for number in (*corner, end[0] - corner[0], end[1] - corner[1]))
+        left, top = min(left, corners[0]), min(top, corners[1])
+        right, bottom = max(right, corners[2]), max(bottom, corners[3])
+    left, top = max(left, -width / 2), max(top, -height / 2)
+    right, bottom = min(right, 1.5 * width), min(bottom, 1.5 * height)
+    view = f"{left:.6g} {top:.6g} {right - left:.6g} {bottom - top:.6g}"
     return Panel(boxes, name, caption, view=view)
 
 
 def _histograms(metrics: Metrics) -> Plot:
-    """How large and how many the boxes are; ticks stand at edges of bins, counted from the left."""
-    most = max((n for n, count in metrics.per_image.items() if count), default=0)
-    shown = range(max(most + 1, 6))
+    """Histograms of the sizes and numbers of boxes; ticks are at edges of bins, counted from the left."""
+    max_boxes = max((n for n, count in metrics.per_image.items() if count), default=0)
+    box_counts = range(max(max_boxes + 1, 6))
     panels: list[tuple[str, Any, Mapping[float, str]]] = [
         ("area, share of the image", metrics.areas, {k: f"{100 * AREA_EDGES[k]:.4g} %" for k in range(4, 25, 4)}),
         ("shorter side, pixels that the model sees", metrics.sides, {k: f"{SIDE_EDGES[k]:g}" for k in range(0, 23, 4)}),
         (
             "boxes per image",
-            [metrics.per_image[n] for n in shown],
-            {n + 0.5: f"{n}{'+' if n == MOST_BOXES else ''}" for n in shown},
+            [metrics.per_image[n] for n in box_counts],
+            {n + 0.5: f"{n}{'+' if n == MOST_BOXES else ''}" for n in box_counts},
         ),
         ("width through height", metrics.aspects, {k: f"{ASPECT_EDGES[k]:.3g}" for k in range(2, 17, 2)}),
     ]
@@ -206,7 +222,7 @@ def _histograms(metrics: Metrics) -> Plot:
         axes[0, 1].axvline(smallest, color=SERIES[1], linestyle=DASHES[1], linewidth=1)
 
     note = (
-        f"Of sound boxes, sizes and shapes logarithmic. Left of the dashed line, under {LEAST_SIDE:g} pixels, nothing "
+        f"Of valid boxes, sizes and shapes logarithmic. Left of the dashed line, under {LEAST_SIDE:g} pixels, nothing "
     )
     return Plot("boxes", "Boxes", note + "is learned.", draw, (7.2, 3.8))
 
@@ -214,15 +230,15 @@ def _histograms(metrics: Metrics) -> Plot:
 def _maps(name: str, title: str, counts_of: Mapping[str | None, np.ndarray], note: str) -> Plot:
     """The map of all boxes and, where there are several labels, of the most frequent ones."""
     labels = [label for label in counts_of if label is not None][: _MAPS - 1]
-    shown = [None, *(labels if len(labels) > 1 else ())]
-    columns = min(6, len(shown))
-    rows = math.ceil(len(shown) / columns)
+    map_labels = [None, *(labels if len(labels) > 1 else ())]
+    columns = min(6, len(map_labels))
+    rows = math.ceil(len(map_labels) / columns)
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots(rows, columns, squeeze=False).flat
-        for axis in axes[len(shown) :]:
+        for axis in axes[len(map_labels) :]:
             axis.remove()
-        for axis, label in zip(axes, shown, strict=False):
+        for axis, label in zip(axes, map_labels, strict=False):
             counts = counts_of[label]
             # Opacity grows with the number, so that the ground shows where there are none; the root makes rare places
             # visible.

@@ -147,7 +147,7 @@
     const counts = count(image.n[0], "reference box", "reference boxes") + ", " + count(image.n[1], "predicted box", "predicted boxes");
     return draw(
       "svg",
-      { viewBox: "0 0 " + width + " " + height, role: "img", "aria-label": "Image " + visible(image.id) + ", " + counts + ": " + visible(image.summary) },
+      { class: uri ? null : "bare", viewBox: "0 0 " + width + " " + height, role: "img", "aria-label": "Image " + visible(image.id) + ", " + counts + ": " + visible(image.summary) },
       uri ? draw("image", { href: uri, width, height, preserveAspectRatio: "none" }) : null,
       image.ignore.filter(drawable).map((box) => draw("g", { class: "is-region" }, rectangle(box, "region"))),
       image.gt.filter(drawable).map((box) => outlined(box, "reference")),
@@ -486,21 +486,14 @@
   const leads = data.first.flatMap((group) => group.images.map(lead(group)));
   if (leads.length) document.querySelector("header.top nav").before(el("div", { class: "first", role: "group", "aria-label": "Worst and typical answers" }, leads));
 
-  /* Labels, cells and bars outside of the gallery that show their images */
+  /* Labels and cells outside of the gallery that show their images */
   for (const node of document.querySelectorAll("[data-pick]")) {
     const [text, places] = data.picks[node.dataset.pick];
     const act = () => {
       pick(text, places);
       picked.focus({ preventScroll: true });
     };
-    const says = visible(text) + ": show " + count(places.length, "image", "images");
-    if (node instanceof SVGElement) {
-      const key = (event) => {
-        if (event.key !== "Enter" && event.key !== " ") return;
-        event.preventDefault();
-        act();
-      };
-      fill(node, { role: "button", tabindex: 0, "aria-label": says, onclick: act, onkeydown: key }, []);
-    } else node.replaceChildren(el("button", { type: "button", class: "pick", title: says, onclick: act }, ...node.childNodes));
+    const title = visible(text) + ": show " + count(places.length, "image", "images");
+    node.replaceChildren(el("button", { type: "button", class: "pick", title, onclick: act }, ...node.childNodes));
   }
 })();

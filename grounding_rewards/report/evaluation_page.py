@@ -15,13 +15,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.common.formatting import format_value
+from grounding_rewards.common.formatting import format_p, format_value
 from grounding_rewards.metrics.confusion import (
     IGNORED,
     MISSED,
@@ -39,31 +38,10 @@ from grounding_rewards.metrics.evaluation import Evaluation
 from grounding_rewards.metrics.intervals import format_interval
 from grounding_rewards.metrics.prediction import UNNAMED, Prediction
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS
+from grounding_rewards.report import page as html
+from grounding_rewards.report import tables
 from grounding_rewards.report.evaluation_plots import plots_of
-from grounding_rewards.report.page import (
-    GUARD,
-    Bar,
-    Choice,
-    Gallery,
-    Histogram,
-    Legend,
-    Page,
-    Section,
-    Tile,
-    choose_images,
-    is_measured,
-    jpeg_uri,
-)
 from grounding_rewards.report.plots import Plot
-from grounding_rewards.report.tables import (
-    Cell,
-    Table,
-    core_table,
-    evaluation_table,
-    metrics_table,
-    robustness_rows,
-    rows_of_groups,
-)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -84,7 +62,7 @@ TEXT_BUDGET = 4_000_000
 MOST_ROWS = 12
 _LEAST_TEXT, _MOST_TEXT = 160, 4_000
 
-#: Tags of an answer in the filter of the page, beside its status and the reasons for which boxes were rejected.
+#: Tags of an answer in the filter of the page, with its status and the reasons for which boxes were rejected.
 HALLUCINATED = "box on a normal image"
 MISSED_FINDING = "missed finding"
 MISLABELLED = "wrong label"
@@ -93,20 +71,21 @@ RIGHT_NORMAL = "normal image without a box"
 
 #: Images of each kind at the head of the page.
 FIRST_IMAGES = 3
-_BINS = 10
+_MOST_TILES = 4
 
 _CORE_NOTE = (
     "95 % intervals beneath the values. ↓: lower is better. Above the constant box: the difference to a baseline that "
     "never looks. The reference as answer is the ceiling. ▲ marks what is better than the first system."
 )
 _ALL_NOTE = "▲ marks what is better than the first system."
-# What can be clicked: beginnings of the keys of picks.
-_LABEL, _CELL, _BIN = "label/", "cell/", "bin/"
+# Beginnings of the keys of picks: the labels, cells that show their images on a click.
+_LABEL = "label/"
+_CELL = "cell/"
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationPage:
-    """What the report of an evaluation shows.
+    """The contents of the report of an evaluation.
 
     Attributes:
         title: what was evaluated.
@@ -134,22 +113,36 @@ class EvaluationPage:
         """The plots of the metrics, each drawn once for the page and its files."""
         return plots_of(self.evaluation)
 
+    def plots_named(self, *names: str) -> list[Plot]:
+        """The plots of these names that there are, in this order."""
+        plots = {plot.name: plot for plot in self.plots}
+        return [plots[name] for name in names if name in plots]
+
     @property
     def reward_names(self) -> list[str]:
         """The names of all rewards of the images, in order of first appearance."""
         return list(dict.fromkeys(name for image in self.images for name in image.rewards))
 
+    @cached_property
+    def matched(self) -> MatchedImages:
+        """The images with their boxes matched once for the whole page."""
+        return MatchedImages(self.images, self.label_matching)
 
-class _JudgedImage(NamedTuple):
-    """An image with what became of its boxes, and the part of each reward that it earned of what it could."""
+
+class _ScoredImage(NamedTuple):
+    """An image with the outcomes of its boxes, and the reward that its reference would earn.
+
+    overlap: mean IoU of the reference boxes with their partners; None on a normal image.
+    ceilings: rewards of the reference as answer, by name.
+    """
 
     image: Prediction
     outcomes: BoxOutcomes
     overlap: float | None
     ceilings: Mapping[str, float]
 
-    def part(self, reward: str) -> float:
-        """The reward as a part of what the reference itself would earn."""
+    def fraction(self, reward: str) -> float:
+        """The reward as a fraction of the reward that the reference itself would earn."""
         ceiling = self.ceilings.get(reward, 1.0)
         return self.image.rewards.get(reward, 0.0) / ceiling if ceiling > 0 else 1.0
 
@@ -159,17 +152,17 @@ class _JudgedImage(NamedTuple):
 
     @property
     def tags(self) -> list[str]:
-        """Status of the answer, what it is right or wrong about, and reasons for which boxes were rejected."""
+        """Status of the answer, its successes and mistakes, and reasons for which boxes were rejected."""
         image, boxes = self.image, set(self.outcomes.pred) - {IGNORED}
         has_box = bool(boxes) or bool(image.broken)
-        found = {
+        tag_flags = {
             HALLUCINATED: image.is_normal and has_box,
             RIGHT_NORMAL: image.is_normal and not has_box and image.status == "empty",
             MISSED_FINDING: MISSED in self.outcomes.gt,
             MISLABELLED: WRONG_LABEL in boxes,
             MISPLACED: not image.is_normal and WRONG_PLACE in boxes,
         }
-        return [image.status, *(tag for tag, holds in found.items() if holds), *image.rejected]
+        return [image.status, *(tag for tag in tag_flags if tag_flags[tag]), *image.rejected]
 
 
 def render_evaluation_page(page: EvaluationPage) -> str:
@@ -184,150 +177,140 @@ def render_evaluation_page(page: EvaluationPage) -> str:
     Example:
         >>> from grounding_rewards.metrics.evaluation import Measures, evaluate
         >>> image = Prediction("a", 10, 10, text="</script>", rewards={"R4": 0.2})
-        >>> found = evaluate({"my model": [image]}, Measures("R4"))
-        >>> page = EvaluationPage(title="my model", subtitle="one image", evaluation=found, images=[image], reward="R4")
+        >>> evaluation = evaluate({"my model": [image]}, Measures("R4"))
+        >>> page = EvaluationPage(
+        ...     title="my model", subtitle="one image", evaluation=evaluation, images=[image], reward="R4"
+        ... )
         >>> render_evaluation_page(page).count("</script>")  # its own two: the data and the program
         2
     """
-    found = page.evaluation
-    drawn = {plot.name: plot for plot in page.plots}
-    core = core_table(found, page.reward, note=_CORE_NOTE)
-    every = evaluation_table(found, page.reward_names, note=_ALL_NOTE)
-
-    def some(*names: str) -> list[Any]:
-        return [drawn[name] for name in names if name in drawn]
-
-    def tabled(
-        title: str, rows: Mapping[str, Any], headings: Mapping[str, str], picked: Sequence[str] = ()
-    ) -> list[Section]:
-        made = metrics_table(rows, headings, first=title)
-        names = [Cell(name, pick=_known(pick, picks)) for name, pick in zip_longest(rows, picked, fillvalue="")]
-        lines = [[name, *row[1:]] for name, row in zip(names, made.rows, strict=True)]
-        kind = "fold" if len(rows) > MOST_ROWS else ""
-        return [Section(title, [made._replace(rows=lines)], kind=kind)] if made.header[1:] else []
-
-    definitions = {one.heading: one.definition for one in found.metrics.values() if one.definition}
-    meanings = Section("What each metric is", [definitions], kind="fold")
-    matched = MatchedImages(page.images, page.label_matching)
-    judged, picks = _judged(page, matched), _picks(page, matched)
-    data = _data(page, judged) | {"picks": picks}
-    records = _image_records([judged[place] for place in data["places"]], page.reward_names)
-    listed = "all" if len(data["places"]) == len(judged) else f"{len(data['places']):,}"
-    shown = f"Pictures of {len(data['pictures']):,} of {len(judged):,} images; the table below lists {listed} of them."
-    labels = [_LABEL + group.name for group in found.per_label]
-    facts = {name: str(value) for name, value in found.facts.items() if value != ""}
-    return Page(
+    picks = _picks(page)
+    evaluation = page.evaluation
+    robustness = tables.metrics_table(tables.robustness_rows(evaluation.robustness), ROBUSTNESS_METRICS, first="change")
+    robustness_plots = page.plots_named("robustness_corruptions", "robustness_pgd")
+    curves = page.plots_named("precision_recall", "froc", "calibration", "ious")
+    by_source = "By label, size and source" if evaluation.per_source else "By label and size"
+    facts = {name: str(value) for name, value in evaluation.facts.items() if value != ""}
+    return html.Page(
         title=page.title,
         subtitle=page.subtitle,
-        verdict=found.looking,
+        verdict=evaluation.looking,
         tiles=_tiles(page),
         sections=[
-            Section("Metrics", [core, Section("All metrics", [every], kind="fold"), meanings] if every.rows else []),
-            Section("Curves", [*some("precision_recall", "froc", "calibration"), *_ious(found.ious, picks)]),
-            Section(
-                "By label, size and source" if found.per_source else "By label and size",
-                [
-                    *some("per_label", "per_size"),
-                    *tabled("Labels", rows_of_groups(found.per_label), found.headings, labels),
-                    *tabled("Sizes", rows_of_groups(found.per_size), found.headings),
-                    *tabled("Sources", rows_of_groups(found.per_source), found.headings),
-                    *_confusion(found.confusion, picks),
-                ],
-            ),
-            Section(
-                "Robustness",
-                [
-                    *some("robustness_corruptions", "robustness_pgd"),
-                    *tabled("Robustness as a table", robustness_rows(found.robustness), ROBUSTNESS_METRICS),
-                ],
-            ),
-            Section("Images", [Legend(page.label_matching), Gallery(data, records)] if judged else [], shown),
-            Section("How it was measured", [facts] if facts else []),
+            html.Section("Metrics", _metrics(page)),
+            html.Section("Curves", curves),
+            html.Section(by_source, _groups_of_boxes(page, picks)),
+            html.Section("Robustness", [*robustness_plots, *_folded("Robustness as a table", robustness)]),
+            _gallery(page, picks),
+            html.Section("How it was measured", [facts] if facts else []),
         ],
-        footer=GUARD,
+        footer=html.GUARD,
         style="evaluation_page.css",
         script="evaluation_page.js",
     ).render()
 
 
-def _judged(page: EvaluationPage, matched: MatchedImages) -> list[_JudgedImage]:
-    ceilings = [image.rewards for image in page.reference] or [{}] * len(page.images)
-    ious, there = matched.best_ious
-    return [
-        _JudgedImage(image, outcomes, None if image.is_normal else float(own[boxes].mean()), most)
-        for image, outcomes, own, boxes, most in zip(
-            page.images, outcomes_of(matched), ious, there, ceilings, strict=True
-        )
+def _metrics(page: EvaluationPage) -> list[Any]:
+    evaluation = page.evaluation
+    every = tables.evaluation_table(evaluation, page.reward_names, note=_ALL_NOTE)
+    definitions = {metric.heading: metric.definition for metric in evaluation.metrics.values() if metric.definition}
+    blocks = [
+        tables.core_table(evaluation, page.reward, note=_CORE_NOTE),
+        html.Section("All metrics", [every], kind="fold"),
+        html.Section("What each metric is", [definitions], kind="fold"),
     ]
+    return blocks if every.rows else []
 
 
-def _picks(page: EvaluationPage, matched: MatchedImages) -> dict[str, tuple[str, list[int]]]:
-    """What can be clicked to see its images: labels, cells of the confusion, bins of the overlap."""
+def _groups_of_boxes(page: EvaluationPage, picks: Mapping[str, Any]) -> list[Any]:
+    """Metrics by label, size and source, and which labels are taken for which."""
+    evaluation = page.evaluation
+    blocks: list[Any] = [*page.plots_named("per_label", "per_size")]
+    for title, groups, pick in (
+        ("Labels", evaluation.per_label, _LABEL),
+        ("Sizes", evaluation.per_size, ""),
+        ("Sources", evaluation.per_source, ""),
+    ):
+        table = tables.metrics_table(tables.rows_of_groups(groups), evaluation.headings, first=title)
+        rows = []
+        for group, row in zip(groups, table.rows, strict=True):
+            rows.append([_pick_cell(row[0], pick + group.name, picks), *row[1:]])
+        blocks += _folded(title, table._replace(rows=rows))
+    return blocks + _confusion(evaluation.confusion, picks)
+
+
+def _gallery(page: EvaluationPage, picks: Mapping[str, Any]) -> html.Section:
+    images = _scored_images(page)
+    data = _data(page, images) | {"picks": picks}
+    records = _image_records([images[place] for place in data["places"]], page.reward_names)
+    listed = "all" if len(data["places"]) == len(images) else f"{len(data['places']):,}"
+    note = f"Pictures of {len(data['pictures']):,} of {len(images):,} images; the table below lists {listed} of them."
+    if not data["pictures"]:
+        note += " Without pictures boxes are drawn alone: `--dataset` names the dataset that has the images."
+    blocks = [html.Legend(page.label_matching), html.Gallery(data, records)]
+    return html.Section("Images", blocks if images else [], note)
+
+
+def _folded(title: str, table: tables.Table) -> list[html.Section]:
+    """A table as a section, folded if it is long; none if it has no metrics."""
+    kind = "fold" if len(table.rows) > MOST_ROWS else ""
+    return [html.Section(title, [table], kind=kind)] if table.header[1:] else []
+
+
+def _pick_cell(text: Any, pick: str, picks: Mapping[str, Any], kind: str = "") -> tables.Cell:
+    """A cell that shows its images on a click, if there are any."""
+    return tables.Cell(text, kind=kind, pick=pick if pick in picks else "")
+
+
+def _scored_images(page: EvaluationPage) -> list[_ScoredImage]:
+    ceilings = [image.rewards for image in page.reference] or [{}] * len(page.images)
+    ious, is_reference = page.matched.best_ious
+    images = []
+    for k, outcomes in enumerate(outcomes_of(page.matched)):
+        image = page.images[k]
+        overlap = None if image.is_normal else float(ious[k][is_reference[k]].mean())
+        images.append(_ScoredImage(image, outcomes, overlap, ceilings[k]))
+    return images
+
+
+def _picks(page: EvaluationPage) -> dict[str, tuple[str, list[int]]]:
+    """The title and the places of the images behind each label and cell of the confusion."""
     numbers = np.repeat(np.arange(len(page.images)), [len(image.gt) for image in page.images])
-
-    def images(chosen: Any) -> list[int]:
-        return np.unique(numbers[chosen]).tolist()
-
+    picks = {}
     compared = "exact" if page.label_matching == "ignore" else page.label_matching
-    picks = {
-        _LABEL + (name or UNNAMED): (f"reference {name or UNNAMED}", images(members))
-        for name, members in label_groups(page.images, compared).items()
-    }
+    for name, members in label_groups(page.images, compared).items():
+        label = name or UNNAMED
+        picks[_LABEL + label] = (f"reference {label}", np.unique(numbers[members]).tolist())
     if page.evaluation.confusion is not None:
         rows: dict[str, set[int]] = defaultdict(set)
         for (gt, pred), places in page.evaluation.confusion.places.items():
             picks[f"{_CELL}{gt}/{pred}"] = (f"reference {gt}, predicted {pred}", [*places])
             rows[gt].update(places)
         picks |= {_CELL + gt: (f"reference {gt}", sorted(row)) for gt, row in rows.items()}
-    best, there = matched.best_ious
-    bins = _bins(best[there])
-    names = ("no partner", *(f"IoU {k / _BINS:g} to {(k + 1) / _BINS:g}" for k in range(_BINS)))
-    picks |= {f"{_BIN}{k}": (name, images(bins == k)) for k, name in enumerate(names) if (bins == k).any()}
     return picks
 
 
-def _bins(ious: NDArray[np.float64]) -> NDArray[np.int64]:
-    """0 for no partner, else the number of the tenth, from 1."""
-    return np.where(ious <= 0, 0, np.minimum(np.digitize(ious, np.arange(_BINS + 1) / _BINS), _BINS))
-
-
-def _ious(ious: NDArray[np.float64], picks: Mapping[str, Any]) -> list[Histogram]:
-    if not len(ious):
-        return []
-    counts = np.bincount(_bins(ious), minlength=_BINS + 1).tolist()
-    names = ("none", *(f"{k / _BINS:g}–{(k + 1) / _BINS:g}" for k in range(_BINS)))
-    bars = [Bar(name, n, _known(f"{_BIN}{k}", picks)) for k, (name, n) in enumerate(zip(names, counts, strict=True))]
-    shares = ", ".join(f"{100 * np.mean(ious >= at):.1f} % from {at:g} up" for at in (0.5, 0.75))
-    note = f"{len(ious):,} reference boxes: {shares}; {100 * np.mean(ious <= 0):.1f} % have no partner. Mean "
-    note += f"{np.mean(ious):.3f}. A click on a bar shows its images."
-    return [Histogram("IoU of a reference box with its partner", note, bars)]
-
-
-def _confusion(confusion: Confusion | None, picks: Mapping[str, Any]) -> list[Section]:
+def _confusion(confusion: Confusion | None, picks: Mapping[str, Any]) -> list[html.Section]:
     if confusion is None or not np.sum(confusion.counts):
         return []
     rows, columns = (_commonest(confusion.counts.sum(axis=axis)) for axis in (1, 0))
     lines = []
     for i in rows:
         gt, total = confusion.gt[i], max(1, confusion.counts[i, columns].sum())
-        cells = [
-            Cell(
-                str(count or ""),
-                kind=f"shade-{math.ceil(10 * count / total)}" if count else "",
-                pick=_known(f"{_CELL}{gt}/{confusion.pred[j]}", picks),
-            )
-            for j in columns
-            for count in [int(confusion.counts[i, j])]
-        ]
-        lines.append([Cell(gt, pick=_known(_CELL + gt, picks)), *cells])
+        line = [_pick_cell(gt, _CELL + gt, picks)]
+        for j in columns:
+            count = int(confusion.counts[i, j])
+            shade = f"shade-{math.ceil(10 * count / total)}" if count else ""
+            line.append(_pick_cell(str(count or ""), f"{_CELL}{gt}/{confusion.pred[j]}", picks, shade))
+        lines.append(line)
     header = ["reference", *(confusion.pred[j] for j in columns)]
-    left = max(len(confusion.gt) - len(rows), len(confusion.pred) - len(columns))
+    omitted = max(len(confusion.gt) - len(rows), len(confusion.pred) - len(columns))
     note = (
         "Boxes are paired by their overlap alone, whatever their labels; colour: share of the row. “nothing” to the "
         "right: reference boxes without a partner; below: predicted boxes without one. Columns: predicted. A click "
-        "shows the images." + (f" The {left} rarest labels are left out." if left else "")
+        "shows the images." + (f" The {omitted} rarest labels are left out." if omitted else "")
     )
-    return [Section("Confusion of labels", [Table(header, lines)], note, kind="matrix")]
+    return [html.Section("Confusion of labels", [tables.Table(header, lines)], note, kind="matrix")]
 
 
 def _commonest(totals: NDArray[np.int64]) -> list[int]:
@@ -335,109 +318,122 @@ def _commonest(totals: NDArray[np.int64]) -> list[int]:
     return [*sorted(np.argsort(-totals[:-1], kind="stable")[:MOST_LABELS].tolist()), len(totals) - 1]
 
 
-def _known(pick: str, picks: Mapping[str, Any]) -> str:
-    return pick if pick in picks else ""
-
-
-def _groups(judged: Sequence[_JudgedImage], reward: str, ranked: Sequence[int]) -> list[Choice]:
+def _groups(images: Sequence[_ScoredImage], reward: str, ranked: Sequence[int]) -> list[html.Choice]:
     """The images of the gallery: failures first; each kind of them says how many there are."""
-    tags = [set(one.tags) for one in judged]
-    unreadable = [place for place, one in enumerate(judged) if one.is_unreadable]
-
-    def having(tag: str) -> list[int]:
-        return [place for place, one in enumerate(judged) if tag in tags[place] and not one.is_unreadable]
-
-    def share(title: str, places: Sequence[int], of: int, what: str) -> Choice:
-        part = f"{len(places)} ({100 * len(places) / of:.1f} %)" if of else "0"
-        return Choice(title, f"{part} of {of} {what}; an even selection over the dataset.", places)
-
-    missed, n, normal = having(MISSED_FINDING), len(ranked), len(judged) - len(ranked)
-    mislabelled = [place for place in having(MISLABELLED) if MISSED_FINDING not in tags[place]]
+    tagged: dict[str, list[int]] = defaultdict(list)
+    unreadable = []
+    for place, scored in enumerate(images):
+        if scored.is_unreadable:
+            unreadable.append(place)
+        else:
+            for tag in scored.tags:
+                tagged[tag].append(place)
+    missed = tagged[MISSED_FINDING]
+    mislabelled = [place for place in tagged[MISLABELLED] if place not in set(missed)]
     complete = [place for place in ranked if place not in {*missed, *mislabelled, *unreadable}]
-    found, half = f"{len(complete)} of {n} images with findings have every finding found", len(complete) // 2
-    wanted = [
+    half = len(complete) // 2
+    n, normal = len(ranked), len(images) - len(ranked)
+
+    def share(title: str, places: Sequence[int], total: int, description: str) -> html.Choice:
+        part = f"{len(places)} ({100 * len(places) / total:.1f} %)" if total else "0"
+        return html.Choice(title, f"{part} of {total} {description}; an even selection over the dataset.", places)
+
+    all_found = f"{len(complete)} of {n} images with findings have every finding found"
+    choices = [
         share("Missed", missed, n, "images with findings have a finding that no box is right about"),
         share("Wrong label", mislabelled, n, "images with findings miss none, but call one something else"),
-        share("Hallucinated", having(HALLUCINATED), normal, "normal images have a box, where nothing is to be found"),
-        share("Unparseable", unreadable, len(judged), "answers hold neither a complete box nor a no-finding statement"),
-        Choice("Worst of the complete", f"{found}; here the lowest {reward}: loose boxes.", complete[:half], "first"),
-        Choice("Best", f"{found}; here the highest {reward}.", complete[half:][::-1], "first"),
-        Choice("Typical", f"From the middle of the {n} images with findings by {reward}.", ranked, "middle"),
-        share("Right normal images", having(RIGHT_NORMAL), normal, "normal images have no box, as it should be"),
+        share("Hallucinated", tagged[HALLUCINATED], normal, "normal images have a box, where nothing is to be found"),
+        share("Unparseable", unreadable, len(images), "answers hold neither a complete box nor a no-finding statement"),
+        html.Choice(
+            "Worst of the complete", f"{all_found}; here the lowest {reward}: loose boxes.", complete[:half], "first"
+        ),
+        html.Choice("Best", f"{all_found}; here the highest {reward}.", complete[half:][::-1], "first"),
+        html.Choice("Typical", f"From the middle of the {n} images with findings by {reward}.", ranked, "middle"),
+        share("Right normal images", tagged[RIGHT_NORMAL], normal, "normal images have no box, as it should be"),
     ]
-    return choose_images(wanted, IMAGES_PER_GROUP)
+    return html.choose_images(choices, IMAGES_PER_GROUP)
 
 
-def _tiles(page: EvaluationPage) -> list[Tile]:
-    """What a reader asks first: what is found, what is false, what normal images get, else the reward."""
-    metrics, constant = next(iter(page.evaluation.systems.values()), {}), page.evaluation.constant
-    images = page.images
+def _tiles(page: EvaluationPage) -> list[html.Tile]:
+    """Mean IoU, F1, the part that is owed to the images, and hallucinations; the reward if one was not measured."""
+    evaluation, images = page.evaluation, page.images
+    metrics, constant = next(iter(evaluation.systems.values()), {}), evaluation.constant
+    notes = {"mean_iou": "", "f1_50": "", "image_dependence": "", "hallucination_rate": "", f"reward_{page.reward}": ""}
+    if html.is_measured(metrics.get("recall_50")):
+        boxes = sum(len(image.gt) for image in images)
+        notes["f1_50"] = f"{round(metrics['recall_50'][0] * boxes):,} of {boxes:,} reference boxes found"
+    dependence = evaluation.dependence
+    if dependence is not None and not math.isnan(dependence.p):
+        # Adding 0 takes the sign off a rounded -0.0.
+        part = round(dependence.dependence.value, 2) + 0
+        notes["image_dependence"] = (
+            f"{part:.2f} of {dependence.value:.2f} vanishes when answers are swapped between images, "
+            f"{format_p(dependence.p)}"
+        )
+    if html.is_measured(metrics.get("hallucination_rate")):
+        normal = sum(image.is_normal for image in images)
+        number = round(metrics["hallucination_rate"][0] * normal)
+        notes["hallucination_rate"] = f"{number:,} of {normal:,} normal images have a box"
     tiles = []
-    for key, of, note in (
-        ("recall_50", sum(len(image.gt) for image in images), "of {} reference boxes found"),
-        ("false_per_film", len(images), "false boxes on {} images"),
-        ("hallucination_rate", sum(image.is_normal for image in images), "of {} normal images have a box"),
-        (f"reward_{page.reward}", 0, ""),
-    ):
-        if is_measured(metrics.get(key)):
-            said = [f"{round(metrics[key][0] * of):,} {note.format(format(of, ','))}"] if of else []
-            if is_measured(constant.get(key)):
-                said.append(f"constant box: {format_value(constant[key][0])}")
-            heading = page.evaluation.headings[key]
-            tiles.append(Tile(heading, format_value(metrics[key][0]), format_interval(metrics[key]), "; ".join(said)))
-    return tiles[:3]
+    for key, note in notes.items():
+        if html.is_measured(metrics.get(key)):
+            if html.is_measured(constant.get(key)) and key != "image_dependence":
+                note = "; ".join(filter(None, (note, f"constant box: {format_value(constant[key][0])}")))
+            value = format_value(metrics[key][0])
+            tiles.append(html.Tile(evaluation.headings[key], value, format_interval(metrics[key]), note))
+    return tiles[:_MOST_TILES]
 
 
-def _data(page: EvaluationPage, judged: Sequence[_JudgedImage]) -> dict[str, Any]:
+def _data(page: EvaluationPage, images: Sequence[_ScoredImage]) -> dict[str, Any]:
     # Worst first.
-    ordered = sorted(range(len(judged)), key=lambda place: judged[place].part(page.reward))
-    ranked = [place for place in ordered if not judged[place].image.is_normal]
-    groups = _groups(judged, page.reward, ranked)
-    # What is asked for first is what is drawn first.
-    first = choose_images([Choice("Worst", "", ranked, "first"), Choice("Typical", "", ranked, "middle")], FIRST_IMAGES)
-    chosen = list(dict.fromkeys(place for group in (*first, *groups) for place in group.places))
-    pictures = _pictures(page, list(dict.fromkeys([*chosen, *ordered])))
-    listed = sorted({*range(min(MOST_LISTED, len(judged))), *chosen, *pictures})
+    ordered = sorted(range(len(images)), key=lambda place: images[place].fraction(page.reward))
+    ranked = [place for place in ordered if not images[place].image.is_normal]
+    groups = _groups(images, page.reward, ranked)
+    head = [html.Choice("Worst", "", ranked, "first"), html.Choice("Typical", "", ranked, "middle")]
+    first = html.choose_images(head, FIRST_IMAGES)
+    chosen_places = list(dict.fromkeys(place for group in (*first, *groups) for place in group.places))
+    # The chosen images get their pictures first.
+    pictures = _pictures(page, list(dict.fromkeys([*chosen_places, *ordered])))
     return {
         "rewards": page.reward_names,
         "reward": page.reward,
-        "total": len(judged),
-        "first": [{"title": one.title, "images": one.places} for one in first],
-        "groups": [{"title": one.title, "note": one.note, "images": one.places} for one in groups],
+        "total": len(images),
+        "first": [{"title": choice.title, "images": choice.places} for choice in first],
+        "groups": [{"title": choice.title, "note": choice.note, "images": choice.places} for choice in groups],
         "pictures": {str(place): uri for place, uri in pictures.items()},
-        "places": listed,
+        "places": sorted({*range(min(MOST_LISTED, len(images))), *chosen_places, *pictures}),
     }
 
 
-def _pictures(page: EvaluationPage, wanted: Sequence[int]) -> dict[int, str]:
-    """Of the images in this order, until the budget is spent."""
+def _pictures(page: EvaluationPage, places: Sequence[int]) -> dict[int, str]:
+    """Pictures of the images in this order, until the budget is spent."""
     pictures: dict[int, str] = {}
-    left = PICTURE_BUDGET
-    for place in wanted[:MOST_PICTURES]:
+    size = 0
+    for place in places[:MOST_PICTURES]:
         image = None if page.load_image is None else page.load_image(place)
         if image is None:
             continue
-        uri = jpeg_uri(image, LONGEST_SIDE)
-        left -= len(uri)
-        if left < 0:
+        uri = html.jpeg_uri(image, LONGEST_SIDE)
+        size += len(uri)
+        if size > PICTURE_BUDGET:
             break
         pictures[place] = uri
     return pictures
 
 
-def _image_records(judged: Sequence[_JudgedImage], rewards: Sequence[str]) -> Iterator[dict[str, Any]]:
-    most = min(_MOST_TEXT, max(_LEAST_TEXT, TEXT_BUDGET // max(1, len(judged))))
+def _image_records(images: Sequence[_ScoredImage], rewards: Sequence[str]) -> Iterator[dict[str, Any]]:
+    text_length = min(_MOST_TEXT, max(_LEAST_TEXT, TEXT_BUDGET // max(1, len(images))))
 
-    def boxes(all_boxes: Any, *columns: Sequence[Any]) -> list[list[Any]]:
-        """For each box its corners, None for what is not finite, and what else is known of it, a column each."""
-        corners = ([_rounded(corner) for corner in box] for box in all_boxes[:MOST_BOXES].tolist())
-        return [[*box, *others] for box, *others in zip(corners, *columns, strict=False)]
+    def boxes(corners: Any, *columns: Sequence[Any]) -> list[list[Any]]:
+        """For each box its corners, None for those that are not finite, then its value of each column."""
+        rounded = [[_rounded(corner) for corner in box] for box in corners[:MOST_BOXES].tolist()]
+        return [[*box, *values] for box, *values in zip(rounded, *columns, strict=False)]
 
-    for one in judged:
-        image, outcomes, overlap, ceilings = one
+    for image, outcomes, overlap, ceilings in images:
         scores = [_rounded(score, 4) for score in image.pred_scores.tolist()]
-        gt_ious, ious = ([*map(format_iou, one.tolist())] for one in (outcomes.gt_ious, outcomes.pred_ious))
-        others = [label or renamed for label, renamed in zip(outcomes.labels, outcomes.renamed, strict=True)]
+        gt_ious = [format_iou(iou) for iou in outcomes.gt_ious.tolist()]
+        pred_ious = [format_iou(iou) for iou in outcomes.pred_ious.tolist()]
+        other_labels = [label or renamed for label, renamed in zip(outcomes.labels, outcomes.renamed, strict=True)]
         yield {
             "id": image.id,
             "patient": image.patient,
@@ -445,18 +441,18 @@ def _image_records(judged: Sequence[_JudgedImage], rewards: Sequence[str]) -> It
             "sides": has_sides(image),
             "size": [_rounded(image.width), _rounded(image.height)],
             "gt": boxes(image.gt, image.gt_labels, outcomes.gt, gt_ious),
-            "pred": boxes(image.pred, image.pred_labels, outcomes.pred, ious, scores, others),
+            "pred": boxes(image.pred, image.pred_labels, outcomes.pred, pred_ious, scores, other_labels),
             "ignore": boxes(image.ignore),
             "n": [len(image.gt), len(image.pred)],
             "overlap": _rounded(overlap, 4),
-            "tags": one.tags,
+            "tags": _ScoredImage(image, outcomes, overlap, ceilings).tags,
             "summary": image_summary(image, outcomes),
             "reason": image.reason,
             "rewards": [_rounded(image.rewards.get(name), 4) for name in rewards],
             "ceilings": [_rounded(ceilings.get(name, 1.0), 4) for name in rewards],
             "sampled": [_rounded(reward, 4) for reward in image.sampled_rewards],
-            "text": image.text[:most],
-            "cut": max(0, len(image.text) - most),
+            "text": image.text[:text_length],
+            "cut": max(0, len(image.text) - text_length),
         }
 
 

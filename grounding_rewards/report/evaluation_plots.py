@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from grounding_rewards.metrics.average_precision import Curve
 from grounding_rewards.metrics.confusion import Calibration
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 # Metrics of labels and sizes that have bars.
 _MOST_PANELS = 3
+_IOU_BINS = 10
 # The smallest rate of false positives that is shown.
 _LEAST_RATE = 1 / 16
 
@@ -50,9 +53,9 @@ def plots_of(evaluation: Evaluation) -> list[Plot]:
         >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]],
         ...                     rewards={"R4": 0.8})
         >>> [plot.name for plot in plots_of(evaluate({"model": [image]}, Measures("R4")))]
-        ['precision_recall', 'froc', 'per_label', 'per_size']
+        ['precision_recall', 'froc', 'ious', 'per_label', 'per_size']
     """
-    found = [
+    plots = [
         _curves(
             "precision_recall",
             "Precision and recall",
@@ -69,12 +72,13 @@ def plots_of(evaluation: Evaluation) -> list[Plot]:
             _rate_frame,
         ),
         _calibration(evaluation.calibration),
+        _ious(evaluation.ious),
         _bars("per_label", "By label", evaluation.per_label, evaluation.headings),
         _bars("per_size", "By size", evaluation.per_size, evaluation.headings),
         _robustness(evaluation.robustness, "corruptions", "Robustness to changes of the image", "strength"),
         _robustness(evaluation.robustness, "pgd", "Robustness to an attack", "ε, parts of 255", 255),
     ]
-    return [plot for plot in found if plot is not None]
+    return [plot for plot in plots if plot is not None]
 
 
 def _curves(name: str, title: str, note: str, curves: Sequence[Curve], frame: Callable[[Axes], None]) -> Plot | None:
@@ -151,6 +155,25 @@ def _calibration(calibration: Calibration | None) -> Plot | None:
     return Plot("calibration", "Calibration", note, draw, (3.6, 2.8))
 
 
+def _ious(ious: NDArray[np.float64]) -> Plot | None:
+    """The number of reference boxes by the IoU with their partner, without a partner first."""
+    if not len(ious):
+        return None
+    counts, edges = np.histogram(ious[ious > 0], _IOU_BINS, (0, 1))
+    names = ["none", *(f"{low:.1f}–{high:.1f}" for low, high in pairwise(edges))]
+
+    def draw(figure: Figure) -> None:
+        axis = figure.subplots()
+        bars = axis.bar(names, [int(np.sum(ious <= 0)), *counts], color=SERIES[0])
+        axis.bar_label(bars, fontsize=6.5)
+        axis.tick_params(axis="x", labelrotation=60)
+        axis.locator_params("y", integer=True)
+
+    shares = ", ".join(f"{100 * np.mean(ious >= threshold):.1f} % from {threshold:g} up" for threshold in (0.5, 0.75))
+    note = f"{len(ious):,} reference boxes: {shares}; {100 * np.mean(ious <= 0):.1f} % have no partner. Mean "
+    return Plot("ious", "IoU of a reference box with its partner", f"{note}{np.mean(ious):.3f}.", draw, (3.6, 2.8))
+
+
 def _bars(name: str, title: str, groups: Sequence[GroupMetrics], headings: Mapping[str, str]) -> Plot | None:
     """A panel of bars for each of the first metrics of labels or sizes."""
     rows = rows_of_groups(groups)
@@ -187,11 +210,14 @@ def _robustness(
     def draw(figure: Figure) -> None:
         axes = panels_of(figure, len(changes), columns, sharex=True, sharey=True)
         for axis, change in zip(axes, changes, strict=True):
-            # The image as it is stands once for all changes, or once for each.
-            own = [*points[: points[0].strength == 0], *(p for p in points if p.name == change and p.strength > 0)]
-            x = scale * np.array([point.strength for point in own])
+            # The unchanged image is listed once for all changes, or once for each.
+            change_points = [
+                *points[: points[0].strength == 0],
+                *(p for p in points if p.name == change and p.strength > 0),
+            ]
+            x = scale * np.array([point.strength for point in change_points])
             for number, (key, label) in enumerate(ROBUSTNESS_METRICS.items()):
-                value, low, high = np.array([getattr(point, key) for point in own], dtype=np.float64).T
+                value, low, high = np.array([getattr(point, key) for point in change_points], dtype=np.float64).T
                 axis.fill_between(x, low, high, color=SERIES[number], alpha=0.15, linewidth=0)
                 axis.plot(x, value, color=SERIES[number], marker=MARKERS[number], markersize=3.2, label=label)
             axis.set_title(wrapped(change.replace("_", " "), 26), loc="left")

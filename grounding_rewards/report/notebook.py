@@ -47,7 +47,7 @@ def evaluate(
     split: str = "test",
     label_matching: str = "ignore",
 ) -> Evaluation:
-    """Measure how good the answers of a log are, with intervals, beside answers that need no model.
+    """Measure how good the answers of a log are, with intervals, next to answers that need no model.
 
     Args:
         log: a path, rows, or predictions (:class:`Prediction`), which are measured as they are.
@@ -85,10 +85,10 @@ def evaluate(
             by_order=by_order,
             label_matching=label_matching,
         )
-        answered = read_predictions(answers.rows, answers.texts, judge)
-        _warn(answers.notes, answer_notes(answered))
+        predictions = read_predictions(answers.rows, answers.texts, judge)
+        _warn(answers.notes, answer_notes(predictions))
         title = Path(log).stem if isinstance(log, str | Path) else "completions"
-        systems, name = {title: answered, **baseline_systems(answers.rows, None, judge)}, judge.name
+        systems, name = {title: predictions, **baseline_systems(answers.rows, None, judge)}, judge.name
     evaluation = measure(systems, Measures(name, label_matching))
     return replace(evaluation, images=next(iter(systems.values())))
 
@@ -216,7 +216,7 @@ def _predictions(run: Any, options: Mapping[str, Any]) -> Sequence[Prediction]:
 
 
 def _is_evaluated(run: Any) -> bool:
-    """Whether this is the folder of an evaluation, or its images.jsonl."""
+    """True for the folder of an evaluation, or its images.jsonl."""
     if not isinstance(run, str | Path):
         return False
     return (Path(run).is_dir() or Path(run).name == "images.jsonl") and evaluation_file(run).is_file()
@@ -229,8 +229,8 @@ def _is_predictions(log: Any) -> bool:
 def _text_reward(reward: Any, box_format: Any, parameters: Mapping[str, Any] | None = None) -> GroundingReward:
     if isinstance(reward, GroundingReward):
         return reward if box_format is None else replace(reward, box_format=box_format)
-    stated = {} if box_format is None else {"box_format": box_format}
-    return get_reward(reward, **{**(parameters or {}), **stated}).final()
+    format_parameter = {} if box_format is None else {"box_format": box_format}
+    return get_reward(reward, **{**(parameters or {}), **format_parameter}).final()
 
 
 def _images(dataset: str | Dataset | None, split: str) -> Dataset | None:

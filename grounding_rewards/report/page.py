@@ -92,7 +92,7 @@ class Card(NamedTuple):
 
 
 class Cards(NamedTuple):
-    """Images beside each other; `small` ones are as wide as a thumbnail."""
+    """Images next to each other; `small` ones are as wide as a thumbnail."""
 
     cards: Sequence[Card]
     small: bool = False
@@ -109,31 +109,15 @@ class Gallery(NamedTuple):
     images: Iterable[Mapping[str, Any]]
 
 
-class Bar(NamedTuple):
-    """A bar of a histogram: its name, how many it counts, and which images a click on it shows."""
-
-    name: str
-    number: int
-    pick: str = ""
-
-
-class Histogram(NamedTuple):
-    """Bars beside each other; `note` is their caption."""
-
-    title: str
-    note: str
-    bars: Sequence[Bar]
-
-
 class Legend(NamedTuple):
-    """How boxes are drawn by what became of them and, with `label_matching`, from when on a box is right."""
+    """The legend of outcomes of boxes and, with `label_matching`, the rule by which a box is right."""
 
     label_matching: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """What a page shows; sections without blocks are left out.
+    """The contents of a page; sections without blocks are left out.
 
     Attributes:
         title: at its head.
@@ -164,7 +148,7 @@ class Page:
             .get_template("page.html.jinja")
             .render(
                 page=self,
-                sections=[one for one in self.sections if one.blocks],
+                sections=[section for section in self.sections if section.blocks],
                 style=read_asset("page.css") + (read_asset(self.style) if self.style else ""),
                 script=read_asset(self.script) if self.script else "",
             )
@@ -185,7 +169,7 @@ class Choice(NamedTuple):
     how: str = "even"
 
 
-def choose_images(wanted: Sequence[Choice], count: int) -> list[Choice]:
+def choose_images(choices: Sequence[Choice], count: int) -> list[Choice]:
     """At most `count` places of each choice; none comes twice, and choices without any are left out.
 
     Example:
@@ -193,23 +177,23 @@ def choose_images(wanted: Sequence[Choice], count: int) -> list[Choice]:
         >>> [(one.title, one.places) for one in chosen]
         [('worst', [4, 2]), ('all', [0, 3])]
     """
-    taken: set[int] = set()
-    chosen = []
-    for one in wanted:
-        free = [place for place in one.places if place not in taken]
+    taken_places: set[int] = set()
+    results = []
+    for choice in choices:
+        free = [place for place in choice.places if place not in taken_places]
         start = max(0, (len(free) - count) // 2)
         even = np.linspace(0, len(free) - 1, count if len(free) > count else len(free))
         places = {"first": free[:count], "middle": free[start : start + count], "even": [free[round(k)] for k in even]}[
-            one.how
+            choice.how
         ]
-        taken.update(places)
+        taken_places.update(places)
         if places:
-            chosen.append(one._replace(places=places))
-    return chosen
+            results.append(choice._replace(places=places))
+    return results
 
 
 def is_measured(estimate: Sequence[float] | None) -> bool:
-    """Whether there was anything to measure."""
+    """True if there was anything to measure."""
     return estimate is not None and not math.isnan(estimate[0])
 
 
@@ -238,7 +222,7 @@ def read_asset(name: str) -> str:
 
 
 def digest(content: str) -> str:
-    """How a Content-Security-Policy names a style sheet or a program that it allows.
+    """The name of a style sheet or a program in a Content-Security-Policy that allows it.
 
     Example:
         >>> digest("")
@@ -248,7 +232,7 @@ def digest(content: str) -> str:
 
 
 def data_uri(content: bytes, media_type: str) -> str:
-    """Bytes as an address, so that they stand within the page.
+    """Bytes as an address, so that they are part of the page.
 
     Example:
         >>> data_uri(b"abc", "image/png")

@@ -1,4 +1,4 @@
-"""What all plots share: colours, fonts, how they are written, how they stand on a page; and the plots of trainings.
+"""The common parts of all plots (colours, fonts, files, their form on a page), and the plots of trainings.
 
 A plot has no heading or caption inside: papers set their own, and the page writes `title` and `note` around it.
 """
@@ -43,7 +43,7 @@ DASHES = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (5, 1.4, 1.2, 1.4)))
 MARKERS = ("o", "s", "^", "D", "v", "P")
 # Points of a curve that are drawn.
 _POINTS = 400
-#: What is drawn of a log beside the reward: titles by key, in order. Metrics carry the name of their reward
+#: Metrics of a log that are plotted next to the reward: titles by key, in order. Metrics carry the name of their reward
 #: (``R4/mean_iou``), so a key is also found behind the first slash.
 PANELS = {
     "mean_iou": "mean IoU",
@@ -167,14 +167,14 @@ def write_plots(plots: Iterable[Plot], folder: Path) -> list[Path]:
         ['line.png', 'line.pdf']
     """
     folder.mkdir(parents=True, exist_ok=True)
-    written = [(plot, folder / f"{plot.name}.{ending}") for plot in plots for ending in ("png", "pdf")]
-    for plot, path in written:
+    targets = [(plot, folder / f"{plot.name}.{ending}") for plot in plots for ending in ("png", "pdf")]
+    for plot, path in targets:
         plot.save(path, path.suffix[1:])
-    return [path for _, path in written]
+    return [path for _, path in targets]
 
 
 def _attributes(style: str) -> str:
-    pairs = (one.partition(":") for one in style.split(";"))
+    pairs = (declaration.partition(":") for declaration in style.split(";"))
     return "".join(f' {name.strip()}="{value.strip()}"' for name, _, value in pairs if value)
 
 
@@ -210,7 +210,7 @@ def share_axis(axis: Any, label: str | None = None) -> None:
         axis.set_label_text(label)
 
 
-def short(name: str, most: int = 34) -> str:
+def short(name: str, max_length: int = 34) -> str:
     """The name, shortened to `most` characters and without characters that XML forbids.
 
     Example:
@@ -218,7 +218,7 @@ def short(name: str, most: int = 34) -> str:
         'a lon…'
     """
     name = _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", name)
-    return name if len(name) <= most else name[: most - 1] + "…"
+    return name if len(name) <= max_length else name[: max_length - 1] + "…"
 
 
 def wrapped(name: str, width: int) -> str:
@@ -236,7 +236,7 @@ def read_series(log_history: Sequence[Mapping[str, Any]], key: str) -> dict[str,
 
     Args:
         log_history: the trainer's ``state.log_history``: one dict per logged step.
-        key: name of the metric; ``mean_iou`` also stands for ``R4/mean_iou``. Values that are not finite are left out.
+        key: name of the metric; ``mean_iou`` also means ``R4/mean_iou``. Values that are not finite are left out.
 
     Example:
         >>> log = [{"step": 1, "R4/mean_iou": 0.5}, {"step": 2, "R4/mean_iou": 0.75}, {"step": 2, "loss": 1}]
@@ -248,10 +248,10 @@ def read_series(log_history: Sequence[Mapping[str, Any]], key: str) -> dict[str,
     for entry in log_history:
         for name, value in entry.items():
             reward, _, metric = name.partition("/")
-            named = name == key or (metric == key and not name.startswith("eval_"))
-            if named and "step" in entry and isinstance(value, int | float) and math.isfinite(value):
+            is_metric = name == key or (metric == key and not name.startswith("eval_"))
+            if is_metric and "step" in entry and isinstance(value, int | float) and math.isfinite(value):
                 points.setdefault("" if name == key else reward, []).append((entry["step"], value))
-    return {name: Curve(name, *np.array(own, dtype=np.float64).T) for name, own in points.items()}
+    return {name: Curve(name, *np.array(values, dtype=np.float64).T) for name, values in points.items()}
 
 
 def smooth(values: NDArray[np.float64], *, reach: int) -> NDArray[np.float64]:
@@ -273,7 +273,7 @@ def smooth(values: NDArray[np.float64], *, reach: int) -> NDArray[np.float64]:
 
 
 def reward_plot(log_history: Sequence[Mapping[str, Any]], evaluated: Curve | None = None) -> Plot | None:
-    """The reward over steps, beside that of the evaluations; None where the log holds none.
+    """The reward over steps, with that of the evaluations; None if the log has none.
 
     Args:
         log_history: the trainer's ``state.log_history``.
@@ -291,7 +291,7 @@ def reward_plot(log_history: Sequence[Mapping[str, Any]], evaluated: Curve | Non
 
 
 def training_plot(log_history: Sequence[Mapping[str, Any]]) -> Plot | None:
-    """What the log holds of :data:`PANELS`, each value pale and its running mean strong; None where it holds none.
+    """The logged metrics of :data:`PANELS`, each value pale and its running mean strong; None if there are none.
 
     Args:
         log_history: the trainer's ``state.log_history``.
@@ -323,44 +323,47 @@ def curves(
         smoothed: whether curves of enough points are pale behind their running means.
     """
     # A metric of the trainer itself has no name, and the first colour.
-    names = list(dict.fromkeys(one.name for several in panels.values() for one in several if one.name)) or [""]
-    shown = [
-        (heading if start == 0 else f"{heading}, continued", several[start : start + _MOST_IN_PANEL])
-        for heading, several in panels.items()
-        for start in range(0, len(several), _MOST_IN_PANEL)
-    ]
-    columns = min(_COLUMNS, len(shown))
+    names = list(dict.fromkeys(curve.name for lines in panels.values() for curve in lines if curve.name)) or [""]
+    subplots = []
+    for heading, lines in panels.items():
+        for start in range(0, len(lines), _MOST_IN_PANEL):
+            subplots.append((f"{heading}, continued" if start else heading, lines[start : start + _MOST_IN_PANEL]))
+    columns = min(_COLUMNS, len(subplots))
 
     def draw(figure: Figure) -> None:
-        axes = panels_of(figure, len(shown), columns, sharey=bool(y))
-        for axis, (heading, several) in zip(axes, shown, strict=True):
-            for one in several:
-                number = names.index(one.name) if one.name else 0
-                if smoothed and len(one.y) >= _LEAST_SMOOTHED:
-                    axis.plot(one.x, one.y, color=SERIES[number % len(SERIES)], alpha=0.3, linewidth=1)
-                    one = one._replace(y=smooth(np.asarray(one.y), reach=max(1, len(one.y) // 16)))
-                elif smoothed:
-                    # Of what was measured a few times the points are seen, and not a course between them.
-                    axis.plot(one.x, one.y, "o", color=SERIES[number % len(SERIES)], markersize=4)
-                draw_curve(axis, one, number)
+        axes = panels_of(figure, len(subplots), columns, sharey=bool(y))
+        for axis, (heading, lines) in zip(axes, subplots, strict=True):
+            for curve in lines:
+                number = names.index(curve.name) if curve.name else 0
+                draw_curve(axis, _smoothed(axis, curve, number) if smoothed else curve, number)
             axis.set_title(wrapped(heading, 36), loc="left")
             axis.set_xlabel(x)
             axis.grid(axis="y")
             axis.locator_params("x", integer=True)
             axis.margins(x=0.01)
-            if len(names) > 1 and several[0].name:
+            if len(names) > 1 and lines[0].name:
                 axis.legend(loc="best", fontsize=6.5)
-        for axis, (_, several) in zip(axes, shown, strict=True):
-            # An axis that is shared has its limits by all panels, so all are drawn before it is cut.
-            on_axis = [one for _, own in shown for one in own] if y else several
+        every_curve = [curve for _, lines in subplots for curve in lines]
+        # All panels are drawn before an axis is cut: a shared one has the limits of all.
+        for axis, (_, lines) in zip(axes, subplots, strict=True):
             low, high = axis.get_ylim()
-            if all(0 <= value <= 1 for one in on_axis for value in one.y):
+            if all(0 <= value <= 1 for curve in (every_curve if y else lines) for value in curve.y):
                 # A share has no room beyond its ends.
                 axis.set_ylim(max(low, -0.02), min(high, 1.02))
         for axis in axes[::columns]:
             axis.set_ylabel(y)
 
-    return Plot(name, title, note, draw, (2.4 * columns + 0.4, 2.0 * math.ceil(len(shown) / columns)))
+    return Plot(name, title, note, draw, (2.4 * columns + 0.4, 2.0 * math.ceil(len(subplots) / columns)))
+
+
+def _smoothed(axis: Axes, curve: Curve, number: int) -> Curve:
+    """The running mean of a curve, whose values are drawn pale; a curve of few values is left as it is, with marks."""
+    colour = SERIES[number % len(SERIES)]
+    if len(curve.y) < _LEAST_SMOOTHED:
+        axis.plot(curve.x, curve.y, "o", color=colour, markersize=4)
+        return curve
+    axis.plot(curve.x, curve.y, color=colour, alpha=0.3, linewidth=1)
+    return curve._replace(y=smooth(np.asarray(curve.y), reach=max(1, len(curve.y) // 16)))
 
 
 class ForestRow(NamedTuple):
@@ -402,8 +405,8 @@ def forest(name: str, title: str, note: str, axis_label: str, groups: Mapping[st
             marker, face = ("o", "none") if row.is_control else ("s", colour)
             axis.plot(value, at, marker=marker, color=colour, markerfacecolor=face, markersize=5)
         axis.axvline(0, color=INK, linewidth=0.8)
-        named = {at: row.name for at, row in enumerate(lines) if not isinstance(row, str)}
-        axis.set_yticks([*named], [*named.values()])
+        row_names = {at: row.name for at, row in enumerate(lines) if not isinstance(row, str)}
+        axis.set_yticks([*row_names], [*row_names.values()])
         axis.set_ylim(len(lines) - 0.4, -0.7)
         axis.set_xlabel(axis_label)
         axis.tick_params(axis="y", length=0)

@@ -1,4 +1,4 @@
-"""Whether a reward will teach a model, as one HTML file: a sentence, one table, and a plot of its causes."""
+"""The page of the signal of rewards: a sentence, one table, and a plot of the causes of groups without spread."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def render_signal_page(report: SignalReport, *, title: str) -> str:
         An HTML document that refers to nothing outside itself and can be encoded in UTF-8.
     """
     meanings = {cause.title: cause.meaning for cause in CAUSES.values()}
-    looking = [[said] for said in (report.best_of_k, report.looking) if said]
+    looking = [[sentence] for sentence in (report.best_of_k, report.looking) if sentence]
     section = Section(
         f"{report.groups:,} groups, {report.completions:,} answers under each reward",
         [signal_table(report), *looking, causes_plot(report.all), meanings],
@@ -43,7 +43,7 @@ def signal_table(report: SignalReport) -> Table:
     headings, rows = report.table()
 
     def words(row: Sequence[str]) -> list[str | Cell]:
-        return [one if k != 2 else Cell(one, kind="words") for k, one in enumerate(row)]
+        return [heading if k != 2 else Cell(heading, kind="words") for k, heading in enumerate(row)]
 
     return Table(words(headings), [words(row) for row in rows])
 
@@ -51,16 +51,16 @@ def signal_table(report: SignalReport) -> Table:
 def causes_plot(rewards: Sequence[RewardSignal]) -> Plot:
     """The groups of each reward as a bar: first those with spread, then those without, by cause."""
     titles = ["with spread", *(cause.title for cause in CAUSES.values())]
-    shares = np.array([[1 - one.no_spread.value, *(one.causes[name] for name in CAUSES)] for one in rewards])
+    shares = np.array([[1 - reward.no_spread.value, *(reward.causes[name] for name in CAUSES)] for reward in rewards])
 
     def draw(figure: Figure) -> None:
         axis: Any = figure.subplots()
         starts = np.cumsum(shares, axis=1) - shares
         for number, cause in enumerate(titles):
             if shares[:, number].any():
-                widths, left = shares[:, number], starts[:, number]
-                axis.barh(range(len(rewards)), widths, 0.62, left, color=SERIES[number], label=cause)
-        axis.set_yticks(range(len(rewards)), [short(one.name, 40) for one in rewards])
+                widths, bar_starts = shares[:, number], starts[:, number]
+                axis.barh(range(len(rewards)), widths, 0.62, bar_starts, color=SERIES[number], label=cause)
+        axis.set_yticks(range(len(rewards)), [short(reward.name, 40) for reward in rewards])
         axis.set_ylim(len(rewards) - 0.4, -0.6)
         axis.tick_params(axis="y", length=0)
         share_axis(axis.xaxis, "share of the groups")

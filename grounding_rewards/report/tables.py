@@ -28,11 +28,11 @@ _STYLES = {"better": "bold green", "worse": "bold red", "marked": "bold red", "s
 
 
 class Cell(NamedTuple):
-    """What stands in a table.
+    """A cell of a table.
 
     text: of the cell.
     small: beneath it, such as an interval; of a heading of rows what they have in common, a line each.
-    kind: its class on pages: `words` stand at the left, `better`, `worse` and others of `page.css` have a colour.
+    kind: its class on pages: `words` are aligned left, `better`, `worse` and others of `page.css` have a colour.
     pick: which images a click on it shows, a key of the picks of a gallery.
     """
 
@@ -70,7 +70,7 @@ class Table(NamedTuple):
     def rich(
         self, *, small: bool = True, caption: str | None = None, unbroken: Collection[int] = (0,)
     ) -> rich.table.Table:
-        """The table for the terminal; with `small`, intervals stand beneath their values.
+        """The table for the terminal; with `small`, intervals are beneath their values.
 
         Columns that are `unbroken` are cut rather than broken into lines.
         """
@@ -81,39 +81,43 @@ class Table(NamedTuple):
         table = Table(
             title=self.title or None, caption=caption, title_justify="left", caption_justify="left", box=box.SIMPLE_HEAD
         )
-        for k, one in enumerate(map(_cell, self.header)):
-            whole = k in unbroken
+        for k, cell in enumerate(map(_cell, self.header)):
+            is_unbroken = k in unbroken
             # No markup: a name may hold brackets.
             table.add_column(
-                Text(one.text),
-                justify="left" if k == 0 or one.kind == "words" else "right",
-                no_wrap=whole,
-                overflow="ellipsis" if whole else "fold",
+                Text(cell.text),
+                justify="left" if k == 0 or cell.kind == "words" else "right",
+                no_wrap=is_unbroken,
+                overflow="ellipsis" if is_unbroken else "fold",
             )
         for row in self.rows:
             if len(row) == 1:
                 table.add_section()
             cells = []
-            for one in map(_cell, row):
-                beneath = one.small if small and len(row) > 1 else ""
-                style = "bold" if len(row) == 1 else _STYLES.get(one.kind.rpartition(" ")[2], "")
-                cells.append(Text("\n").join(Text(*part) for part in ((one.text, style), (beneath, "dim")) if part[0]))
+            for cell in map(_cell, row):
+                beneath = cell.small if small and len(row) > 1 else ""
+                style = "bold" if len(row) == 1 else _STYLES.get(cell.kind.rpartition(" ")[2], "")
+                text = Text()
+                text.append(cell.text, style)
+                if beneath:
+                    text.append(("\n" if cell.text else "") + beneath, "dim")
+                cells.append(text)
             table.add_row(*cells)
         return table
 
     def markdown(self) -> str:
         """The table in Markdown, in which no text of others is markup."""
-        width = len(self.header)
-        rows = [
-            [_escaped(" ".join(filter(None, _cell(one)[: min(2, len(row))]))) for one in row]
-            + [""] * (width - len(row))
-            for row in self.rows
-        ]
-        return markdown_table([_escaped(_cell(one).text) for one in self.header], rows)
+        rows = []
+        for row in self.rows:
+            cells = [_cell(content) for content in row]
+            if len(cells) == 1:
+                cells = [Cell(cells[0].text)] + [Cell("")] * (len(self.header) - 1)
+            rows.append([_escaped(f"{cell.text} {cell.small}".strip()) for cell in cells])
+        return markdown_table([_escaped(_cell(content).text) for content in self.header], rows)
 
 
-def _cell(one: str | Cell) -> Cell:
-    return Cell(one) if isinstance(one, str) else one
+def _cell(content: str | Cell) -> Cell:
+    return Cell(content) if isinstance(content, str) else content
 
 
 def _escaped(text: str) -> str:
@@ -161,11 +165,8 @@ def measured_columns(rows: Mapping[str, Metrics], headings: Mapping[str, str]) -
         >>> measured_columns({"after": {"iou": (0.5, 0.4, 0.6)}}, {"iou": "mean IoU", "f1": "F1"})
         {'iou': 'mean IoU'}
     """
-    return {
-        key: heading
-        for key, heading in headings.items()
-        if any(not math.isnan(row[key][0]) for row in rows.values() if key in row)
-    }
+    measured = {key for row in rows.values() for key, estimate in row.items() if not math.isnan(estimate[0])}
+    return {key: heading for key, heading in headings.items() if key in measured}
 
 
 def metrics_table(
@@ -245,14 +246,16 @@ def group_metrics(keys: Iterable[str]) -> list[tuple[MetricGroup, list[str]]]:
         >>> [(group.title, keys) for group, keys in group_metrics(["reward_R4", "mean_iou", "f1_50", "mine"])]
         [('Finding', ['f1_50']), ('Placing', ['mean_iou']), ('Rewards', ['reward_R4']), ('Other metrics', ['mine'])]
     """
-    found: dict[MetricGroup, list[str]] = {group: [] for group in (*METRIC_GROUPS, _OTHER)}
+    members: dict[MetricGroup, list[str]] = {group: [] for group in (*METRIC_GROUPS, _OTHER)}
     for key in keys:
-        found[next((group for group in METRIC_GROUPS if key.startswith(group.keys)), _OTHER)].append(key)
-
-    def place(key: str, group: MetricGroup) -> int:
-        return next((n for n, start in enumerate(group.keys) if key.startswith(start)), 0)
-
-    return [(group, sorted(own, key=lambda key: place(key, group))) for group, own in found.items() if own]
+        members[next((group for group in METRIC_GROUPS if key.startswith(group.keys)), _OTHER)].append(key)
+    groups = []
+    for group, group_keys in members.items():
+        # The sort is stable: keys of one beginning stay in their order.
+        group_keys.sort(key=lambda key: [key.startswith(beginning) for beginning in group.keys], reverse=True)
+        if group_keys:
+            groups.append((group, group_keys))
+    return groups
 
 
 def core_table(evaluation: Evaluation, reward: str, *, title: str = "", note: str = "") -> Table:
@@ -264,25 +267,31 @@ def core_table(evaluation: Evaluation, reward: str, *, title: str = "", note: st
         title: of the table.
         note: beneath its title, on pages.
     """
-    systems = {name: own for name, own in evaluation.systems.items() if name not in (NOTHING_FOUND, WHOLE_IMAGE)}
-    own, constant, above = next(iter(systems.values()), {}), evaluation.constant, evaluation.above_constant
+    systems = {
+        name: metrics for name, metrics in evaluation.systems.items() if name not in (NOTHING_FOUND, WHOLE_IMAGE)
+    }
     measured = measured_columns(systems, evaluation.headings)
     keys = [key for key in (*CORE_METRICS, f"reward_{reward}") if key in measured]
-    rows = []
-    for key in keys:
-        if key == "specificity" and len(keys) > MOST_CORE:
-            # Where all can be read, it is what hallucination leaves.
-            continue
-        row = _metric_row(evaluation, key, systems)
-        if constant:
-            nothing = (math.nan,)
-            difference = own.get(key, nothing)[0] - constant.get(key, nothing)[0]
-            without_interval = Cell(format_value(difference, signed=True), kind="strong")
-            cell = estimate_cell(above[key], signed=True, kind="strong") if key in above else without_interval
-            row.insert(2, cell)
-        rows.append(row)
-    header = ["metric", *systems]
-    return Table([*header[:2], *(["above the constant box"] if constant else []), *header[2:]], rows, title, note)
+    if len(keys) > MOST_CORE and "specificity" in keys:
+        # If all answers can be read, it is 1 - hallucination rate.
+        keys.remove("specificity")
+    header: list[str | Cell] = ["metric", *systems]
+    rows = [_metric_row(evaluation, key, systems) for key in keys]
+    if evaluation.constant:
+        header.insert(2, "above the constant box")
+        for key, row in zip(keys, rows, strict=True):
+            row.insert(2, _above_constant_cell(evaluation, key))
+    return Table(header, rows, title, note)
+
+
+def _above_constant_cell(evaluation: Evaluation, key: str) -> Cell:
+    """The difference of the first system to the constant box, with its interval if it has one."""
+    if key in evaluation.above_constant:
+        return estimate_cell(evaluation.above_constant[key], signed=True, kind="strong")
+    nothing = (math.nan,)
+    metrics = next(iter(evaluation.systems.values()))
+    difference = metrics.get(key, nothing)[0] - evaluation.constant.get(key, nothing)[0]
+    return Cell(format_value(difference, signed=True), kind="strong")
 
 
 def evaluation_table(evaluation: Evaluation, rewards: Sequence[str] = (), *, title: str = "", note: str = "") -> Table:
@@ -297,15 +306,17 @@ def evaluation_table(evaluation: Evaluation, rewards: Sequence[str] = (), *, tit
     systems = evaluation.systems
     rows: list[list[str | Cell]] = []
     for group, keys in group_metrics(measured_columns(systems, evaluation.headings)):
-        told = [f"{name}: {summary_of(name)}" for name in rewards if summary_of(name)] * (group.title == "Rewards")
-        rows.append([Cell(group.title, "\n".join(filter(None, [group.definition, *told])))])
-        rows += (_metric_row(evaluation, key, systems) for key in keys)
+        lines = [group.definition] if group.definition else []
+        if group.title == "Rewards":
+            lines += [f"{name}: {summary_of(name)}" for name in rewards if summary_of(name)]
+        rows.append([Cell(group.title, "\n".join(lines))])
+        rows += [_metric_row(evaluation, key, systems) for key in keys]
     return Table(["metric", *systems], rows, title, note)
 
 
 def _metric_row(evaluation: Evaluation, key: str, systems: Mapping[str, Metrics]) -> list[str | Cell]:
     """A metric of every system; ▲ marks what is better than the first one."""
-    metric, own = evaluation.metrics[key], next(iter(systems.values()))
+    metric, first_metrics = evaluation.metrics[key], next(iter(systems.values()))
     sign = {True: -1, False: 1, None: math.nan}[metric.lower_is_better]
     heading = metric.heading + " ↓" * (metric.lower_is_better is True)
     if key == "image_dependence" and evaluation.dependence is not None and not math.isnan(evaluation.dependence.p):
@@ -314,7 +325,7 @@ def _metric_row(evaluation: Evaluation, key: str, systems: Mapping[str, Metrics]
     for name, metrics in systems.items():
         signed, kind = metric.lower_is_better is None, "ceiling" if name == REFERENCE else ""
         cell = estimate_cell(metrics.get(key), signed=signed, kind=kind)
-        ahead = key in own and key in metrics and sign * metrics[key][0] > sign * own[key][0]
+        ahead = key in first_metrics and key in metrics and sign * metrics[key][0] > sign * first_metrics[key][0]
         row.append(cell._replace(text=f"▲ {cell.text}") if ahead and name != REFERENCE else cell)
     return row
 
@@ -344,15 +355,13 @@ def per_class_rows(evaluation: Evaluation) -> list[dict[str, Any]]:
         >>> {key: row[key] for key in ("label", "reference_boxes", "mean_iou", "recall_75")}
         {'label': 'mass', 'reference_boxes': 1, 'mean_iou': 0.5, 'recall_75': 0.0}
     """
-    ends = ("", "_low", "_high")
-    return [
-        {
-            "label": group.name,
-            "reference_boxes": group.boxes,
-            **{key + end: one for key, of in group.metrics.items() for end, one in zip(ends, of, strict=True)},
-        }
-        for group in evaluation.per_label
-    ]
+    rows = []
+    for group in evaluation.per_label:
+        row: dict[str, Any] = {"label": group.name, "reference_boxes": group.boxes}
+        for key, (value, low, high) in group.metrics.items():
+            row |= {key: value, f"{key}_low": low, f"{key}_high": high}
+        rows.append(row)
+    return rows
 
 
 def per_image_rows(images: Sequence[Prediction], label_matching: str = "ignore") -> list[dict[str, Any]]:

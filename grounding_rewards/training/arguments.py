@@ -331,7 +331,7 @@ def _parse(
     # `env` is no option: as in TRL's own files it names environment variables.
     names = {"env", *(action.dest for action in parser._actions)}
     check_known(options or {}, names, command)
-    values = {**(options or {}), **read_config(files.config, known=names, command=command)}
+    values = {**(options or {}), **read_config(files.config, option_names=names, command=command)}
     environment = values.pop("env", {})
     if not isinstance(environment, Mapping):
         raise ValueError(f"Expected a mapping for env, got {environment!r}. Write NAME: value below it.")

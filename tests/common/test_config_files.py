@@ -108,7 +108,7 @@ def test_no_file_at_all(tmp_path):
 def test_an_unknown_option_names_its_file_and_the_nearest_one(folder, key, message):
     root = folder(a="{base: b.yaml, loss_type: grpo}", b=f"{key}: 1")
     with pytest.raises(ValueError, match=message):
-        read_config(root / "a.yaml", known=["learning_rate", "loss_type"], command="train")
+        read_config(root / "a.yaml", option_names=["learning_rate", "loss_type"], command="train")
 
 
 @pytest.fixture

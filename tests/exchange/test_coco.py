@@ -40,7 +40,7 @@ def test_pycocotools_loads_both(images, tmp_path):
     assert [truth.cats[one["category_id"]]["name"] for one in found] == ["mass", "nodule"]
 
 
-def test_an_invalid_box_stays_a_false_positive_and_an_ignored_region_excuses_one():
+def test_invalid_boxes_stay_false_positives_and_ignored_regions_excuse_boxes():
     image = Prediction(
         "a",
         100,
@@ -68,7 +68,7 @@ def test_pycocotools_gives_one_for_the_references_themselves():
     assert _evaluated(images).stats[0] == pytest.approx(1)
 
 
-def test_a_box_without_a_confidence_scores_one_and_the_order_is_kept(images):
+def test_boxes_without_confidence_score_one_in_their_order(images):
     results = [one for one in coco_results(images) if one["image_id"] == 2]
     assert [one["score"] for one in results] == [1.0] * 3
     assert [one["bbox"] for one in results] == [[300, 10, 50, 40], [0, 0, 0, 0], [150, 50, 110, 40]]
@@ -87,7 +87,7 @@ def test_real_annotations_go_round(shared_dir, tmp_path):
     assert [image.labels for image in again] == [image.labels for image in read]
 
 
-def test_labels_of_references_come_first_and_a_box_without_one_has_the_only_one_there_is(images):
+def test_reference_labels_come_first_and_unlabelled_boxes_get_the_only_label(images):
     names = [category["name"] for category in coco_ground_truth(images)["categories"]]
     assert names == ["effusion", "mass", "nodule", "unlabelled"]
     assert [names[one["category_id"] - 1] for one in coco_results(images)][2:] == ["mass", "mass", "unlabelled"]

@@ -92,7 +92,7 @@ def test_errors_of_authors_are_printed_once_where_trainers_swallow_them(capsys):
         (None, {**ONE, "width": 640, "height": 480, "box_format": "qwen3-vl"}),
     ],
 )
-def test_what_an_image_says_stands_in_the_ground_truth_or_beside_it(truth, beside):
+def test_image_fields_come_from_the_ground_truth_or_other_columns(truth, beside):
     assert verl.compute_score("images", RIGHT, truth, beside)["score"] == 1.0
 
 

@@ -40,7 +40,7 @@ def page(pairs: list[SharedImage], *, label_matching: str = "ignore", **values: 
         "metrics": ["f1_50", "mean_iou"],
         "baselines": [{"nothing found": {"f1_50": Estimate(0.0, 0.0, 0.0)}}],
         "images": (a, b),
-        "made": ({}, {"dataset": "drawn images"}),
+        "run_facts": ({}, {"dataset": "drawn images"}),
         "log": [{"step": 1, "reward": 0.5, "loss": 0.1}],
     }
     # Every image has pixels of its own, as on real pages.
@@ -60,7 +60,7 @@ def drawn_boxes(text: str, side: str = "predicted") -> list[str]:
     return [" ".join(found) for found in re.findall(rf'<g class="is-({side}) (o-[a-z-]+)">', sections(text))]
 
 
-def test_boxes_are_shown_by_what_became_of_them_under_the_rule_for_labels() -> None:
+def test_boxes_are_drawn_by_outcome_under_the_label_rule() -> None:
     one = pair("a", 0.1, 0.9, pred_labels=["left lung"], gt_labels=["right lung"])
     text = page([one], label_matching="exact")
     assert drawn_boxes(text) == ["predicted o-wrong-label"] * 2
@@ -98,7 +98,7 @@ def test_the_first_images_are_chosen_by_rule() -> None:
     assert choose_first([], "R4") == []
 
 
-def test_the_page_begins_with_reference_before_and_after_then_says_what_changed() -> None:
+def test_the_page_begins_with_reference_before_and_after() -> None:
     text = page([pair("a", 0.1, 0.9), pair("b", 0.5, 0.2), pair("c", 0.0, 0.2, normal=True)])
     first = text[text.index('<div class="opening">') : text.index('<p class="verdict">')]
     cards = first.split("<article")[1:]
@@ -173,7 +173,7 @@ def test_what_anyone_writes_is_shown_and_not_run() -> None:
         found=replace(found, metrics={**found.metrics, "f1_50": change}),
         paths=(Path("<script>"), Path("after")),
         names=("<script>", "after"),
-        made=({nasty: nasty}, {nasty: f"{nasty}!", "dataset": nasty}),
+        run_facts=({nasty: nasty}, {nasty: f"{nasty}!", "dataset": nasty}),
         baselines=[{nasty: {}}],
     )
     assert "<script" not in text
@@ -253,7 +253,7 @@ def test_the_verdict_on_several_runs_is_short() -> None:
         "metrics": ["f1_50"],
         "baselines": [{}, {}],
         "images": [*runs.values()],
-        "made": [{}] * 3,
+        "run_facts": [{}] * 3,
     }
     assert Comparison(**compared).verdict == (
         "Mean IoU against before. Better: R3 (+1.000), R5 (+0.067). "

@@ -18,7 +18,8 @@ from grounding_rewards.report.evaluation_plots import plots_of
 from grounding_rewards.report.plots import INK, SERIES, Plot, write_plots
 from tests.report.evaluations import HOSTILE, evaluation
 
-ALL = ["precision_recall", "froc", "calibration", "per_label", "per_size", "robustness_corruptions", "robustness_pgd"]
+CURVES = ["precision_recall", "froc", "calibration", "ious"]
+ALL = [*CURVES, "per_label", "per_size", "robustness_corruptions", "robustness_pgd"]
 NOTHING: dict = {
     "systems": {},
     "pr_curves": (),
@@ -40,12 +41,12 @@ def words(plot: Plot) -> list[str]:
     return [node.text or "" for node in ElementTree.fromstring(plot.svg()).iter("{http://www.w3.org/2000/svg}text")]
 
 
-def test_there_is_a_plot_for_every_kind_of_metric_and_none_without() -> None:
+def test_every_kind_of_metric_has_a_plot() -> None:
     assert [plot.name for plot in plots_of(evaluation())] == ALL
     assert plots_of(evaluation(**NOTHING)) == []
 
 
-def test_every_plot_is_written_as_png_and_pdf_and_twice_the_same(tmp_path) -> None:
+def test_plots_are_written_reproducibly_as_png_and_pdf(tmp_path) -> None:
     small = [one("froc"), one("calibration")]
     # the form of the page before those of papers: the layout is that of all three
     again = [one("froc"), one("calibration")]
@@ -66,7 +67,7 @@ def test_on_a_dark_ground_a_plot_has_other_colours() -> None:
     assert " style=" not in light
 
 
-def test_names_that_no_xml_may_hold_and_names_that_look_like_mathematics_are_drawn() -> None:
+def test_names_unfit_for_xml_or_mathematics_are_drawn() -> None:
     names = (HOSTILE, "$\\frac{a$", "\x00\ud800\uffff漢字")
     x = np.linspace(0, 1, 5)
     shown = words(one("froc", froc_curves=[Curve(name, x, x) for name in names]))
@@ -115,7 +116,7 @@ def test_right_answers_that_were_lost_are_drawn_and_explained() -> None:
     assert "Right answers lost: share of the answers that were right before." in plot.note
 
 
-def test_a_froc_curve_rises_in_steps_and_ends_with_its_last_box() -> None:
+def test_a_froc_curve_rises_in_steps() -> None:
     curve = Curve("model", np.array([0.2, 0.4, 0.5]), np.array([0.3, 0.6, 0.6]))
     (axis,) = one("froc", froc_curves=[curve]).figure.axes
     (steps,) = axis.lines
@@ -136,7 +137,7 @@ def test_precision_is_drawn_up_to_the_recall_that_is_reached() -> None:
     assert line.get_xydata().tolist() == [[0, 0]]
 
 
-def test_a_long_curve_keeps_its_ends_and_what_lies_left_of_the_axis_is_one_point() -> None:
+def test_a_long_curve_keeps_its_ends() -> None:
     x = np.linspace(0, 10, 5000)
     (axis,) = one("froc", froc_curves=[Curve("long", x, x / 10)]).figure.axes
     drawn = axis.lines[0].get_xydata()

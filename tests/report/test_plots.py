@@ -96,7 +96,7 @@ def test_the_learning_curves_of_a_study_are_small_multiples() -> None:
     assert low <= 0 < 0.7 <= high
 
 
-def test_a_long_heading_of_a_panel_is_broken_into_lines_and_not_cut() -> None:
+def test_a_long_heading_of_a_panel_is_wrapped() -> None:
     arm, names = Curve("R4", np.array([0.0, 1.0]), np.array([0.0, 0.5])), ("one heading of small multiples", "another")
     headings = [f"{name} that is longer than its panel is wide, continued" for name in names]
     figure = curves("learning", "Learning", "", {key: [arm] for key in [*headings, "short"]}, x="step").figure
