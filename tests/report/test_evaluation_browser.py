@@ -412,6 +412,6 @@ def test_on_paper_there_is_no_control_and_nothing_folded(visit, tmp_path) -> Non
 def test_without_javascript_the_metrics_are_complete(visit) -> None:
     tab = visit(java_script_enabled=False)
     assert tab.locator("table").first.is_visible()
-    assert tab.locator(".plot img").count() == 7
+    assert tab.locator(".plot img").count() == 8
     assert "need JavaScript" in tab.locator("noscript").inner_text()
     assert HOSTILE not in tab.locator("body").inner_text()
