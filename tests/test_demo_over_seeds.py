@@ -7,10 +7,10 @@ import tarfile
 from pathlib import Path
 from statistics import fmean, stdev
 
-import demo_over_seeds
 import pytest
 
 from grounding_rewards.metrics.prediction import Prediction, save_predictions
+from scripts import demo_over_seeds
 from tests.conftest import REPOSITORY
 
 SIDE, IMAGES = 100, 40

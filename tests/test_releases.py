@@ -89,13 +89,6 @@ def test_every_range_has_a_lowest_version() -> None:
         assert ">=" in text
 
 
-def test_every_extra_says_what_it_brings() -> None:
-    lines = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8").splitlines()
-    for name in EXTRAS:
-        [k] = [k for k, line in enumerate(lines) if line.startswith(f"{name} = [")]
-        assert lines[k - 1].startswith("# "), name
-
-
 def test_the_readme_names_every_extra_of_users() -> None:
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     users = EXTRAS.keys() - {"dev", "docs", "release"}
@@ -125,16 +118,6 @@ def test_publication_needs_no_token() -> None:
     text = (REPOSITORY / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
     assert "id-token: write" in text
     assert "password" not in text
-
-
-@pytest.mark.parametrize(
-    "path", sorted((REPOSITORY / ".github" / "ISSUE_TEMPLATE").glob("[!c]*.yml")), ids=lambda path: path.name
-)
-def test_reports_are_asked_for_versions(path: Path) -> None:
-    yaml = pytest.importorskip("yaml", reason="needs PyYAML")
-    form = yaml.safe_load(path.read_text(encoding="utf-8"))
-    assert {"name", "description", "body"} <= set(form)
-    assert "`grounding-rewards env`" in str(form["body"])
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")

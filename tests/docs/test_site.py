@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
 import shutil
 from collections.abc import Iterator
@@ -81,48 +79,6 @@ def test_public_names_stand_on_the_pages_of_python(site: Path) -> None:
     said = {one.rpartition(".")[2] for one in ids}
     # `rewards` is the module, whose names stand by themselves.
     assert {name for name in gr.__all__ if name != "rewards"} <= said
-
-
-def _found(index: dict[str, Any], query: str) -> list[str]:
-    """The pages that the search of the site lists for some words, the best first.
-
-    As its own script ranks them: BM25 over words that begin with those of the query; a hit in a heading counts a
-    thousand times, a page that has every word before its first section twice; the best section speaks for its page.
-    """
-    queried = query.lower().split()
-    best: dict[str, float] = {}
-    for field, boost in (("title", 1000), ("text", 1)):
-        words = [re.findall(r"\w+", re.sub(r"<[^>]*>", " ", one[field]).lower()) for one in index["docs"]]
-        mean = sum(map(len, words)) / len(words)
-        for asked in queried:
-            holding = sum(any(word.startswith(asked) for word in own) for own in words)
-            rarity = math.log(1 + (len(words) - holding + 0.5) / (holding + 0.5))
-            for one, own in zip(index["docs"], words, strict=True):
-                times = sum(word.startswith(asked) for word in own)
-                score = boost * rarity * 2.2 * times / (1.2 * (0.25 + 0.75 * len(own) / mean) + times)
-                best[one["location"]] = best.get(one["location"], 0.0) + score
-    for one in index["docs"]:
-        said = re.findall(r"\w+", f"{one['title']} {one['text']}".lower())
-        if "#" not in one["location"] and all(any(word.startswith(asked) for word in said) for asked in queried):
-            best[one["location"]] *= 2
-    return list(dict.fromkeys(place.partition("#")[0] for place in sorted(best, key=best.__getitem__, reverse=True)))
-
-
-@pytest.mark.parametrize(
-    ("query", "pages"),
-    [
-        ("false positive", {"metrics.html", "evaluate.html"}),
-        ("ground truth", {"rewards.html", "data.html"}),
-        ("coordinates of boxes", {"formats.html"}),
-        ("custom reward", {"extend.html", "rewards.html"}),
-        ("reward stuck at 0", {"troubleshooting.html"}),
-        ("cost of a step", {"cluster.html"}),
-        ("papers", {"published_rewards.html"}),
-    ],
-)
-def test_the_search_leads_to_the_right_page_first(site: Path, query: str, pages: set[str]) -> None:
-    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
-    assert _found(index, query)[0] in pages
 
 
 @pytest.fixture(scope="module")

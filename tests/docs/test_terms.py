@@ -23,7 +23,7 @@ GONE = {
     r"\bstated negatives?\b": "no-finding statement",
     r"\bcold[- ]starts?\b|\bsupervised starts?\b": "warm start: SFT before GRPO",
     r"\b(?:same|strong|weak|early|saturated|each|kinds? of|of an?) starts?\b": "initial checkpoint: a run begins there",
-    # What a renaming made of figures that are none of ours.
+    # What a renaming made of the figures of others
     r"\bmetric \d|\bfigure\.Metric\b": "Figure 1 of a paper, matplotlib's Figure",
 }
 # Code of matplotlib, keys of metrics that are kept, and a word that readers of reports write.
@@ -54,8 +54,3 @@ def test_no_page_says_what_was_renamed(page: Path) -> None:
 def test_no_docstring_or_help_says_what_was_renamed() -> None:
     found = {str(module.relative_to(PACKAGE)): wrong("\n".join(texts(module))) for module in MODULES}
     assert {name: words for name, words in found.items() if words} == {}
-
-
-def test_no_source_of_a_format_says_what_was_renamed() -> None:
-    formats = PACKAGE / "parsing" / "formats.toml"
-    assert wrong("\n".join(re.findall(r"^source = (.+)$", formats.read_text(encoding="utf-8"), re.MULTILINE))) == []
