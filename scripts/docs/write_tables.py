@@ -64,9 +64,12 @@ def _help_of(name: str) -> str:
 
 def _shell(examples: str) -> str:
     """Examples as lines for a shell: the words before a command become a comment."""
+    from grounding_rewards.cli import COMMANDS, TRAINING
+
+    starts = tuple(f"grounding-rewards {name} " for name in (*COMMANDS, *TRAINING))
     lines: list[str] = []
     for line in textwrap.dedent(examples).strip().splitlines():
-        is_code = line.strip().startswith("grounding-rewards ") or (lines and lines[-1].endswith("\\"))
+        is_code = f"{line.strip()} ".startswith(starts) or (lines and lines[-1].endswith("\\"))
         words = line.strip()
         lines.append(words if is_code or not words else f"# {words}")
     return "\n".join(lines)

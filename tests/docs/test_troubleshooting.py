@@ -14,7 +14,7 @@ SECTIONS = dict(re.findall(r"^### (.+)\n((?:(?!^##).*\n)+)", PAGE, re.MULTILINE)
 
 @pytest.mark.parametrize("title", SECTIONS)
 def test_a_symptom_leads_to_a_command(title: str) -> None:
-    assert re.search(r"^```bash\n(grounding-rewards|make|pip) ", SECTIONS[title], re.MULTILINE)
+    assert re.search(r"^```bash\n(grounding-rewards|accelerate launch|make|pip) ", SECTIONS[title], re.MULTILINE)
 
 
 def test_every_symptom_is_found_from_the_top() -> None:
