@@ -315,12 +315,17 @@ class LookEnvironment:
 
     def _rectangle(self, part: Sequence[float]) -> tuple[int, int, int, int]:
         """The pixels of the image file under a part of the image: whole ones, and at least `min_side`."""
-        image, (width, height) = self.views[0], self._shown_image().size
-        across, down = width / image.width, height / image.height
-        longest = min(max((part[2] - part[0]) * across, (part[3] - part[1]) * down), max(width, height))
-        min_side = max(self.settings.min_side, math.ceil(longest / _RATIO))
-        x1, x2 = _pixels(part[0] * across, part[2] * across, width, min_side)
-        y1, y2 = _pixels(part[1] * down, part[3] * down, height, min_side)
+        view, size = self.views[0], np.array(self._shown_image().size)
+        # A part may reach far off the image.
+        with np.errstate(over="ignore"):
+            low, high = np.reshape(part, (2, 2)) * (size / (view.width, view.height))
+            longest = min((high - low).max(), size.max())
+        first, last = np.maximum(np.floor(low + _SLACK), 0), np.minimum(np.ceil(high - _SLACK), size)
+        min_side = np.minimum(max(self.settings.min_side, math.ceil(longest / _RATIO)), size)
+        # A smaller part is widened around its middle.
+        missing = np.maximum(min_side - (last - first), 0)
+        first = np.where(missing > 0, np.clip(first - missing // 2, 0, size - min_side), first)
+        x1, y1, x2, y2 = np.concatenate([first, np.where(missing > 0, first + min_side, last)]).astype(int).tolist()
         return x1, y1, x2, y2
 
     def _show(
@@ -359,17 +364,6 @@ def _number(name: str, value: Any) -> float:
     if not math.isfinite(number):
         raise _RefusedError(f"{name} is not a finite number")
     return number
-
-
-def _pixels(low: float, high: float, size: int, min_count: int) -> tuple[int, int]:
-    """Whole pixels from `low` to `high` along one side; if fewer than `min_count`, so many around their middle."""
-    first, last = max(math.floor(low + _SLACK), 0), min(math.ceil(high - _SLACK), size)
-    min_count = min(min_count, size)
-    missing = min_count - (last - first)
-    if missing > 0:
-        first = min(max(first - missing // 2, 0), size - min_count)
-        last = first + min_count
-    return first, last
 
 
 @dataclass(frozen=True)
