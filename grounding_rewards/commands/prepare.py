@@ -1,6 +1,7 @@
 r"""Turn a downloaded dataset into a folder of parquet shards with prompts, images and boxes, which trains as it is and
 streams: splits that keep a patient on one side, prompts that state the format of the answer, images of one size, a card
-with counts, licence and checksums. The same command resumes an interrupted run.
+with counts, licence and checksums. The same command resumes an interrupted run. `prepare-mix` joins such folders,
+`prepare-table` writes what other trainers read, `prepare-verify` checks the files.
 
 examples:
   VinDr-CXR for Qwen2.5-VL, all findings of an image in one answer; two of three readers must agree:
@@ -32,7 +33,6 @@ examples:
 
 then:
   grounding-rewards train --dataset data/vindr ...
-  grounding-rewards prepare-mix, prepare-table and prepare-verify work on prepared folders
 
 options of sources, for --option:
 """
