@@ -15,6 +15,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
 
+Images = Iterator[AnnotatedImage]
+"""What a source yields."""
+
 CREDENTIALED = "PhysioNet Credentialed Health Data License 1.5.0; not redistributable"
 RESTRICTED = "PhysioNet Restricted Health Data License 1.5.0; not redistributable"
 KAGGLE = "rules of the competition; academic and non-commercial use; not redistributable"
@@ -33,7 +36,7 @@ class Source(NamedTuple):
     note: what is easily done wrong with it; may be empty.
     """
 
-    read: Callable[..., Iterator[AnnotatedImage]]
+    read: Callable[..., Images]
     title: str = ""
     url: str = ""
     licence: str = ""
@@ -43,7 +46,7 @@ class Source(NamedTuple):
 #: By name of the dataset or format.
 SOURCES: dict[str, Source] = {}
 
-_Read = TypeVar("_Read", bound=Callable[..., Iterator[AnnotatedImage]])
+_Read = TypeVar("_Read", bound=Callable[..., Images])
 _Made = TypeVar("_Made")
 
 _SPELLINGS = {

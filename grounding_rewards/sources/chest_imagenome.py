@@ -19,7 +19,7 @@ Access: credentialed PhysioNet account.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -27,19 +27,9 @@ from typing import Any
 from grounding_rewards.boxes import is_box
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import CREDENTIALED, Faults, register_source, sound_images, split_name
+from grounding_rewards.sources import tables
+from grounding_rewards.sources.base import CREDENTIALED, Faults, Images, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import read_json
-from grounding_rewards.sources.tables import (
-    RowPlace,
-    Size,
-    TableRow,
-    check_split,
-    find_file,
-    optional_file,
-    read_sizes,
-    read_table,
-    table_images,
-)
 
 _SILVER = ("train", "valid", "test")
 _GOLD = "gold_dataset/gold_bbox_coordinate_annotations_1000images.csv"
@@ -56,12 +46,8 @@ _CORNERS = ("original_x1", "original_y1", "original_x2", "original_y2")
     licence=CREDENTIALED,
 )
 def read_chest_imagenome(
-    root: str | Path,
-    *,
-    split: str | None = None,
-    sizes: str | Path | None = None,
-    faults: Faults | None = None,
-) -> Iterator[AnnotatedImage]:
+    root: str | Path, *, split: str | None = None, sizes: str | Path | None = None, faults: Faults | None = None
+) -> Images:
     """The images of Chest ImaGenome.
 
     Args:
@@ -75,31 +61,34 @@ def read_chest_imagenome(
         Images in the order of the tables; `extra["view"]` is the projection.
     """
     root = Path(root)
-    check_split(split, [*map(split_name, _SILVER), "gold"])
-    known_sizes = {} if sizes is None else read_sizes(sizes, "dicom_id")
+    tables.check_split(split, [*map(split_name, _SILVER), "gold"])
+    known_sizes = {} if sizes is None else tables.read_sizes(sizes, "dicom_id")
     if split == "gold":
         return _gold(root, known_sizes, faults)
-    graphs = find_file(root, "silver_dataset/scene_graph", remedy="Unpack scene_graph.zip.")
+    graphs = tables.find_file(root, "silver_dataset/scene_graph", remedy="Unpack scene_graph.zip.")
     names = [name for name in _SILVER if split in (None, split_name(name))]
-    paths = {name: find_file(root, f"silver_dataset/splits/{name}.csv") for name in names}
+    paths = {name: tables.find_file(root, f"silver_dataset/splits/{name}.csv") for name in names}
     return chain.from_iterable(
         [_silver(path, split_name(name), graphs, known_sizes, faults) for name, path in paths.items()]
     )
 
 
-def _silver(
-    path: Path, split: str, graphs: Path, sizes: dict[str, Size], faults: Faults | None
-) -> Iterator[AnnotatedImage]:
-    def image(_: RowPlace, cells: Sequence[str]) -> AnnotatedImage | None:
+def _silver(path: Path, split: str, graphs: Path, sizes: dict[str, tables.Size], faults: Faults | None) -> Images:
+    def image(_: tables.RowPlace, cells: Sequence[str]) -> AnnotatedImage | None:
         name, *facts = cells
         graph = graphs / f"{name}_SceneGraph.json"
         return _image(name, facts, split, sizes, *_objects(graph)) if graph.is_file() else None
 
-    return sound_images(image, read_table(path, _ABOUT, ("ViewPosition",)), faults)
+    return sound_images(image, tables.read_table(path, _ABOUT, ("ViewPosition",)), faults)
 
 
 def _image(
-    image: str, facts: Sequence[str], split: str, sizes: Mapping[str, Size], boxes: list[list[float]], labels: list[str]
+    image: str,
+    facts: Sequence[str],
+    split: str,
+    sizes: Mapping[str, tables.Size],
+    boxes: list[list[float]],
+    labels: list[str],
 ) -> AnnotatedImage:
     patient, path, view = facts
     width, height = sizes.get(image, (None, None))
@@ -117,19 +106,19 @@ def _objects(path: Path) -> tuple[list[list[float]], list[str]]:
     for number, region in enumerate(objects, start=1):
         box: list[Any] = [region.get(key) for key in _CORNERS] if isinstance(region, dict) else []
         if not is_box(box) or not region.get("bbox_name"):
-            place, expected = RowPlace(path, number, path.stem), f"bbox_name and {', '.join(_CORNERS)}"
+            place, expected = tables.RowPlace(path, number, path.stem), f"bbox_name and {', '.join(_CORNERS)}"
             raise place.error(expected, region, "Correct or drop the object.")
         boxes.append([float(value) for value in box])
         labels.append(str(region["bbox_name"]))
     return boxes, labels
 
 
-def _gold(root: Path, sizes: dict[str, Size], faults: Faults | None) -> Iterator[AnnotatedImage]:
-    avoided = optional_file(root, _AVOIDED)
-    rows = () if avoided is None else read_table(avoided, _ABOUT, ("ViewPosition",))
+def _gold(root: Path, sizes: dict[str, tables.Size], faults: Faults | None) -> Images:
+    avoided = tables.optional_file(root, _AVOIDED)
+    rows = () if avoided is None else tables.read_table(avoided, _ABOUT, ("ViewPosition",))
     facts_of_images = {image: cells for _, (image, *cells) in rows}
 
-    def gold_image(name: str, rows: list[TableRow]) -> AnnotatedImage:
+    def gold_image(name: str, rows: list[tables.TableRow]) -> AnnotatedImage:
         annotators = tuple(cells[-1] for _, cells in rows)
         image = name.removesuffix(".dcm")
         boxes = [place._replace(image=image).numbers(cells[2:6]) for place, cells in rows]
@@ -139,6 +128,6 @@ def _gold(root: Path, sizes: dict[str, Size], faults: Faults | None) -> Iterator
             read_by=tuple(dict.fromkeys(filter(None, annotators))),
         )
 
-    return table_images(
-        gold_image, find_file(root, _GOLD), ("image_id", "bbox_name", *_CORNERS), ("annotator",), faults
+    return tables.table_images(
+        gold_image, tables.find_file(root, _GOLD), ("image_id", "bbox_name", *_CORNERS), ("annotator",), faults
     )

@@ -20,13 +20,13 @@ Access: open.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from grounding_rewards.boxes import is_box
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import Faults, register_source, sound_images
+from grounding_rewards.sources.base import Faults, Images, register_source, sound_images
 from grounding_rewards.sources.documents import read_json_rows
 from grounding_rewards.sources.tables import RowPlace, chosen_splits, find_file, image_finder
 
@@ -42,9 +42,7 @@ _SPLITS = ("train", "test")
     licence="annotations Apache-2.0; images as NIH ChestX-ray14",
     note=_OTHER_NAMES,
 )
-def read_chestx_det(
-    root: str | Path, *, split: str | None = None, faults: Faults | None = None
-) -> Iterator[AnnotatedImage]:
+def read_chestx_det(root: str | Path, *, split: str | None = None, faults: Faults | None = None) -> Images:
     """The images of ChestX-Det, in the order of the files."""
     return _read(root, split, "ChestX_Det_{}.json", faults)
 
@@ -56,14 +54,12 @@ def read_chestx_det(
     licence="annotations not stated; images as NIH ChestX-ray14",
     note=_OTHER_NAMES,
 )
-def read_chestx_det10(
-    root: str | Path, *, split: str | None = None, faults: Faults | None = None
-) -> Iterator[AnnotatedImage]:
+def read_chestx_det10(root: str | Path, *, split: str | None = None, faults: Faults | None = None) -> Images:
     """The images of ChestX-Det10, in the order of the files."""
     return _read(root, split, "{}.json", faults)
 
 
-def _read(root: str | Path, split: str | None, name: str, faults: Faults | None) -> Iterator[AnnotatedImage]:
+def _read(root: str | Path, split: str | None, name: str, faults: Faults | None) -> Images:
     paths = {split_key: find_file(root, name.format(split_key)) for split_key in chosen_splits(split, _SPLITS)}
     find = image_finder(root)
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain
 from pathlib import Path, PurePosixPath
@@ -30,7 +30,7 @@ from grounding_rewards.columns import stated_name
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.splits import patient_column
-from grounding_rewards.sources.base import Faults, register_source, sound_images
+from grounding_rewards.sources.base import Faults, Images, register_source, sound_images
 from grounding_rewards.sources.documents import objects_in, pixels, read_json
 from grounding_rewards.sources.jsonl import KNOWN_KEYS, TAKEN
 from grounding_rewards.sources.tables import split_files, turned_box
@@ -53,7 +53,7 @@ def read_coco(
     patient_key: str | None = None,
     missing_category: MissingCategory = "error",
     faults: Faults | None = None,
-) -> Iterator[AnnotatedImage]:
+) -> Images:
     """The images of COCO annotation files; several image entries of one file are one image.
 
     Args:
@@ -111,7 +111,7 @@ def coco_images(
     patient_key: str | None = None,
     missing_category: MissingCategory = "error",
     faults: Faults | None = None,
-) -> Iterator[AnnotatedImage]:
+) -> Images:
     """The images of one COCO file.
 
     Args:

@@ -36,18 +36,9 @@ from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.splits import patient_column
 from grounding_rewards.parsing.no_finding import states_nothing
-from grounding_rewards.sources.base import SPLIT_NAMES, Faults, register_source, sound_images, split_name
+from grounding_rewards.sources import tables
+from grounding_rewards.sources.base import SPLIT_NAMES, Faults, Images, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import UNNAMED
-from grounding_rewards.sources.tables import (
-    RowPlace,
-    TableRow,
-    check_split,
-    header_size,
-    image_finder,
-    read_whole_table,
-    scaled_box,
-    stated_separator,
-)
 
 # Text files are tables where there is nothing else: most are words about the images.
 _TABLES = ((".csv", ".tsv", ".csv.gz", ".tsv.gz"), (".txt", ".txt.gz"))
@@ -96,7 +87,7 @@ def read_csv_table(
     order: str = "",
     frame: str = "pixel",
     faults: Faults | None = None,
-) -> Iterator[AnnotatedImage]:
+) -> Images:
     """The images of a folder with one CSV file.
 
     Args:
@@ -127,29 +118,29 @@ def read_csv_table(
         ...     [(image.file, image.boxes, image.labels) for image in read_csv_table(root)]
         [('a.png', [[1.5, 2.0, 30.0, 40.0]], ['mass']), ('b.png', [], [])]
     """
-    tables = _tables(Path(root), table)
+    paths = _tables(Path(root), table)
     check_word("frame", frame, _FRAMES)
     if order:
         check_word("order", order, tuple(_CELLS))
-    if len(tables) > 1:
-        check_split(split, [name for name in tables if name is not None])
-    images: list[Iterator[AnnotatedImage]] = []
-    for name, path in tables.items():
+    if len(paths) > 1:
+        tables.check_split(split, [name for name in paths if name is not None])
+    images: list[Images] = []
+    for name, path in paths.items():
         if name is not None and split not in (None, name):
             continue
-        separator = stated_separator(path) or max(_SEPARATORS, key=next(text_lines(path), "").count)
-        header, rows = read_whole_table(path, separator)
+        separator = tables.stated_separator(path) or max(_SEPARATORS, key=next(text_lines(path), "").count)
+        header, rows = tables.read_whole_table(path, separator)
         layout = _find_columns(path, header, _stated_columns(columns), order)
         if split is not None and name is None:
             place = layout.get("split")
-            check_split(split, [] if place is None else {split_name(cells[place]) for _, cells in rows})
+            tables.check_split(split, [] if place is None else {split_name(cells[place]) for _, cells in rows})
         reader = _TableReader(path, separator, layout, tuple(classes), frame)
         table_images = reader.images(split if name is None else None, faults)
         images.append(table_images if name is None else _of_split(table_images, name))
     return chain.from_iterable(images)
 
 
-def _of_split(images: Iterator[AnnotatedImage], split: str) -> Iterator[AnnotatedImage]:
+def _of_split(images: Images, split: str) -> Images:
     for image in images:
         yield image._replace(split=split)
 
@@ -252,16 +243,16 @@ class _TableReader:
         self.path, self.separator, self.layout = path, separator, layout
         self.classes, self.frame = classes, frame
         self.unmarked: dict[str, str] = {}
-        self.find = image_finder(path.parent)
+        self.find = tables.image_finder(path.parent)
 
-    def images(self, split: str | None, faults: Faults | None) -> Iterator[AnnotatedImage]:
+    def images(self, split: str | None, faults: Faults | None) -> Images:
         """The images of a split, or all."""
         # A row with too few cells tells its image in the first cell alone.
         broken = None if self.layout["file"] or faults is None else Faults()
         rows = list(self._named_rows(broken))
         if self.frame == "pixel":
             _refuse_thousands(self.path, rows, self.layout)
-        groups: dict[str, list[TableRow]] = {}
+        groups: dict[str, list[tables.TableRow]] = {}
         for place, cells in rows:
             groups.setdefault(cells[0], []).append((place, cells))
         if faults is not None and broken is not None:
@@ -284,22 +275,22 @@ class _TableReader:
                 stacklevel=2,
             )
 
-    def _named_rows(self, broken: Faults | None) -> Iterator[TableRow]:
+    def _named_rows(self, broken: Faults | None) -> Iterator[tables.TableRow]:
         """The rows that are not empty, with the name of the image before their cells."""
-        for place, row in read_whole_table(self.path, self.separator, broken)[1]:
+        for place, row in tables.read_whole_table(self.path, self.separator, broken)[1]:
             cells = ["" if cell.casefold() in _EMPTY else cell for cell in row]
             if any(cells):
                 name = cells[self.layout["file"]]
                 yield place._replace(image=name), (name, *cells)
 
-    def _value(self, rows: Sequence[TableRow], part: str, read: Callable[[str], Any] = str) -> Any:
+    def _value(self, rows: Sequence[tables.TableRow], part: str, read: Callable[[str], Any] = str) -> Any:
         """What the rows of an image say of it together; None if they say nothing."""
         values = {cells[self.layout[part] + 1] for _, cells in rows} - {""} if part in self.layout else set()
         if len(values) > 1:
             raise rows[0][0].error(f"one {part} in all rows of an image", sorted(values), "Correct them.")
         return read(values.pop()) if values else None
 
-    def _image(self, name: str, rows: Sequence[TableRow]) -> AnnotatedImage:
+    def _image(self, name: str, rows: Sequence[tables.TableRow]) -> AnnotatedImage:
         if not name:
             raise rows[0][0]._replace(image="-").error("the name of an image", name)
         # Tables from Windows have its mark between folders.
@@ -308,7 +299,7 @@ class _TableReader:
         sides = [self._value(rows, side, partial(_number, rows[0][0])) for side in ("width", "height")]
         size = None if None in sides else (int(sides[0]), int(sides[1]))
         if size is None and (self.frame == "fraction" or (self.path.parent / file).is_file()):
-            size = header_size(self.path.parent / file)
+            size = tables.header_size(self.path.parent / file)
         boxes, labels = self._boxes(name, rows, size)
         patient, own_split = stated_name(self._value(rows, "patient")), self._value(rows, "split", split_name)
         width, height = size or (None, None)
@@ -317,7 +308,7 @@ class _TableReader:
         return AnnotatedImage(file if is_absolute else name, file, boxes, labels, width, height, patient, own_split)
 
     def _boxes(
-        self, name: str, rows: Sequence[TableRow], size: tuple[int, int] | None
+        self, name: str, rows: Sequence[tables.TableRow], size: tuple[int, int] | None
     ) -> tuple[list[list[float]], list[str]]:
         boxes, labels = [], []
         for place, (_, *cells) in rows:
@@ -328,7 +319,7 @@ class _TableReader:
             for four, label in zip(row_boxes, row_labels, strict=True):
                 box = list(ORDERS[order].to_xyxy(*(_number(place, number) for number in four)))
                 if self.frame == "fraction" and size is not None:
-                    box = scaled_box(box, *size)
+                    box = tables.scaled_box(box, *size)
                 box_label = place.class_name(label, self.classes) if label else UNNAMED
                 if _is_nothing(box_label) and not _is_class(box_label, box, size):
                     raise place.error("no box beside a label that says there is nothing", label, "Clear its cells.")
@@ -337,7 +328,7 @@ class _TableReader:
         return boxes, labels
 
 
-def _refuse_thousands(path: Path, rows: Sequence[TableRow], layout: Mapping[str, Any]) -> None:
+def _refuse_thousands(path: Path, rows: Sequence[tables.TableRow], layout: Mapping[str, Any]) -> None:
     """Refuse a table whose numbers may have a mark between thousands: 1,010 would be read as 1.01 pixels.
 
     Three digits stand behind each mark, and numbers or images are large enough; a mark that ever stands elsewhere
@@ -348,7 +339,7 @@ def _refuse_thousands(path: Path, rows: Sequence[TableRow], layout: Mapping[str,
     """
     places = [layout[part] for part in ("width", "height") if part in layout]
     places += layout["box"][1] if "box" in layout else []
-    grouped: dict[str, tuple[RowPlace, str]] = {}
+    grouped: dict[str, tuple[tables.RowPlace, str]] = {}
     decimal: set[str] = set()
     largest = 0.0
     for place, (_, *cells) in rows:
@@ -363,9 +354,9 @@ def _refuse_thousands(path: Path, rows: Sequence[TableRow], layout: Mapping[str,
     for mark, (place, cell) in grouped.items():
         if mark in decimal:
             continue
-        file = path.parent / image_finder(path.parent)(place.image, place.image)
+        file = path.parent / tables.image_finder(path.parent)(place.image, place.image)
         if largest <= _SMALL and file.is_file():
-            largest = max(header_size(file))
+            largest = max(tables.header_size(file))
         if largest > _SMALL:
             whole_number, fraction = re.sub("[,.]", "", cell), cell.replace(",", ".").rstrip("0")
             raise ValueError(
@@ -388,7 +379,7 @@ def _is_nothing(label: str) -> bool:
 
 
 def _row_boxes(
-    place: RowPlace, cells: Sequence[str], layout: Mapping[str, Any]
+    place: tables.RowPlace, cells: Sequence[str], layout: Mapping[str, Any]
 ) -> tuple[str, list[Sequence[Any]], list[str]]:
     """The order of the numbers, the boxes of a row, and their labels."""
     label = cells[layout["label"]] if "label" in layout else ""
@@ -427,7 +418,7 @@ def _listed(text: str) -> list[Any]:
         return [text]
 
 
-def _number(place: RowPlace, cell: Any) -> float:
+def _number(place: tables.RowPlace, cell: Any) -> float:
     text = str(cell)
     try:
         # A comma is the decimal sign where it parts no cells.

@@ -15,12 +15,11 @@ Access: open.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import Faults, register_source
+from grounding_rewards.sources.base import Faults, Images, register_source
 from grounding_rewards.sources.documents import pixels
 from grounding_rewards.sources.tables import TableRow, check_split, find_file, table_images
 
@@ -43,9 +42,7 @@ _EXTRA = ("DICOM_windows", "Spacing_mm_px_", "Possibly_noisy", "Key_slice_index"
     note="Not every finding is marked: an image without a box is no negative. Stored values are Hounsfield units plus "
     "32768: give a window.",
 )
-def read_deeplesion(
-    root: str | Path, *, split: str | None = None, faults: Faults | None = None
-) -> Iterator[AnnotatedImage]:
+def read_deeplesion(root: str | Path, *, split: str | None = None, faults: Faults | None = None) -> Images:
     """The key slices of DeepLesion, one image a slice, in the order of the table.
 
     `extra` keeps window, spacing and whether a lesion was found to be noisy.

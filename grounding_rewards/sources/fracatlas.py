@@ -14,11 +14,10 @@ Access: open.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import Faults, register_source, sound_images, split_name
+from grounding_rewards.sources.base import Faults, Images, register_source, sound_images, split_name
 from grounding_rewards.sources.coco import coco_images
 from grounding_rewards.sources.tables import check_split, find_file, optional_file, read_table
 
@@ -31,9 +30,7 @@ _MARKS = ("hand", "leg", "hip", "shoulder", "mixed", "hardware", "multiscan")
 @register_source(
     "fracatlas", title="FracAtlas", url="https://doi.org/10.6084/m9.figshare.22363012", licence="CC BY 4.0"
 )
-def read_fracatlas(
-    root: str | Path, *, split: str | None = None, faults: Faults | None = None
-) -> Iterator[AnnotatedImage]:
+def read_fracatlas(root: str | Path, *, split: str | None = None, faults: Faults | None = None) -> Images:
     """The images of FracAtlas.
 
     Args:

@@ -15,12 +15,12 @@ Access: open.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import Faults, register_source, sound_images
+from grounding_rewards.sources.base import Faults, Images, register_source, sound_images
 from grounding_rewards.sources.tables import RowPlace, check_split, find_file, image_finder, read_table
 from grounding_rewards.sources.yolo import yolo_image
 
@@ -38,12 +38,8 @@ _EXTRA = (
     "grazpedwri-dx", title="GRAZPEDWRI-DX", url="https://doi.org/10.6084/m9.figshare.14825193", licence="CC BY 4.0"
 )
 def read_grazpedwri_dx(
-    root: str | Path,
-    *,
-    split: str | None = None,
-    classes: Collection[str] = CLASSES[:-1],
-    faults: Faults | None = None,
-) -> Iterator[AnnotatedImage]:
+    root: str | Path, *, split: str | None = None, classes: Collection[str] = CLASSES[:-1], faults: Faults | None = None
+) -> Images:
     """The images of GRAZPEDWRI-DX.
 
     Args:

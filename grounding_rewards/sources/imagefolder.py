@@ -23,7 +23,7 @@ from grounding_rewards.common.text_files import parse_json
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.splits import patient_column
-from grounding_rewards.sources.base import Faults, register_source, sound_images, split_name
+from grounding_rewards.sources.base import Faults, Images, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import read_json_rows
 from grounding_rewards.sources.tables import RowPlace, check_split, header_size, read_whole_table
 
@@ -39,7 +39,7 @@ def read_imagefolder(
     classes: Sequence[str] = (),
     order: str = "xywh",
     faults: Faults | None = None,
-) -> Iterator[AnnotatedImage]:
+) -> Images:
     """The images of a folder with `metadata.jsonl` or `metadata.csv`.
 
     Args:

@@ -23,7 +23,7 @@ from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.checks import is_size, row_problems
 from grounding_rewards.data.prompts import prompt_problem
 from grounding_rewards.data.splits import ALL, assign_splits, check_split_exists, patients_of
-from grounding_rewards.sources.base import Faults, register_source, sound_images, split_name
+from grounding_rewards.sources.base import Faults, Images, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import JsonRow
 from grounding_rewards.sources.tables import RowPlace, find_file
 
@@ -43,7 +43,7 @@ TAKEN = (
 
 
 @register_source("jsonl")
-def read_jsonl(root: str | Path, *, split: str | None = None, faults: Faults | None = None) -> Iterator[AnnotatedImage]:
+def read_jsonl(root: str | Path, *, split: str | None = None, faults: Faults | None = None) -> Images:
     """The images of a folder with `annotations.jsonl`.
 
     Args:
@@ -69,7 +69,7 @@ def read_jsonl(root: str | Path, *, split: str | None = None, faults: Faults | N
     return _images(find_file(root, ANNOTATIONS), split, faults)
 
 
-def _images(path: Path, split: str | None, faults: Faults | None) -> Iterator[AnnotatedImage]:
+def _images(path: Path, split: str | None, faults: Faults | None) -> Images:
     images = [annotated_image(row) for _, row in sound_rows(path, faults)]
     if split is None:
         yield from images

@@ -21,11 +21,10 @@ Access: credentialed PhysioNet account and training in human subjects research; 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import CREDENTIALED, Faults, register_source, split_name
+from grounding_rewards.sources.base import CREDENTIALED, Faults, Images, register_source, split_name
 from grounding_rewards.sources.tables import TableRow, check_split, find_file, read_whole_table, table_images
 
 _SPLITS = ("train", "validation", "test")
@@ -43,7 +42,7 @@ _PATIENT = re.compile(r"/p(\d{3,})/s")
 )
 def read_ms_cxr(
     root: str | Path, *, split: str | None = None, images: str | Path = "", faults: Faults | None = None
-) -> Iterator[AnnotatedImage]:
+) -> Images:
     """The images of MS-CXR, each with all its phrases.
 
     Args:

@@ -15,13 +15,13 @@ Source: https://github.com/modelscope/ms-swift, docs/source_en/Customization/Cus
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from grounding_rewards.boxes import is_box
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import Faults, register_source, sound_images
+from grounding_rewards.sources.base import Faults, Images, register_source, sound_images
 from grounding_rewards.sources.documents import UNNAMED, JsonRow, grouped_samples, objects_in
 from grounding_rewards.sources.tables import RowPlace, header_size, scaled_box
 
@@ -45,7 +45,7 @@ def read_ms_swift(
     annotations: str = "{split}.jsonl",
     images: str = ".",
     faults: Faults | None = None,
-) -> Iterator[AnnotatedImage]:
+) -> Images:
     """The images of ms-swift's grounding samples; all rows of one image are one image.
 
     Args:

@@ -28,7 +28,7 @@ from pathlib import Path
 
 from grounding_rewards.common.text_files import read_text
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import Faults, register_source, sound_images
+from grounding_rewards.sources.base import Faults, Images, register_source, sound_images
 from grounding_rewards.sources.tables import TableRow, check_split, find_file, image_finder, optional_file, read_table
 
 _SIDE = 1024
@@ -46,12 +46,8 @@ _NEGATIVE = "No Finding"
     note="Not every finding is marked: an image without a box is no negative.",
 )
 def read_nih_chestxray14(
-    root: str | Path,
-    *,
-    split: str | None = None,
-    negatives: bool = True,
-    faults: Faults | None = None,
-) -> Iterator[AnnotatedImage]:
+    root: str | Path, *, split: str | None = None, negatives: bool = True, faults: Faults | None = None
+) -> Images:
     """The images with boxes, then the images without findings.
 
     Args:

@@ -16,24 +16,12 @@ Access: open; mirrored by hlk-1135.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import Faults, register_source, split_name
-from grounding_rewards.sources.tables import (
-    RowPlace,
-    Size,
-    TableRow,
-    check_split,
-    find_file,
-    header_size,
-    optional_file,
-    outline_box,
-    read_whole_table,
-    table_images,
-)
+from grounding_rewards.sources import tables
+from grounding_rewards.sources.base import Faults, Images, register_source, split_name
 
 LABEL = "foreign object"
 
@@ -46,41 +34,39 @@ _NAMES = ("train", "dev", "test")
     url="https://github.com/jfhealthcare/object-CXR",
     licence="scientific research and non-commercial use",
 )
-def read_object_cxr(
-    root: str | Path, *, split: str | None = None, faults: Faults | None = None
-) -> Iterator[AnnotatedImage]:
+def read_object_cxr(root: str | Path, *, split: str | None = None, faults: Faults | None = None) -> Images:
     """The images of Object-CXR, in the order of the rows; width and height are None where the image is not there.
 
     The split `validation` is `dev.csv`; without a split, the tables that are there are read.
     """
-    check_split(split, map(split_name, _NAMES))
+    tables.check_split(split, map(split_name, _NAMES))
     table_names = [name for name in _NAMES if split in (None, split_name(name))]
-    find_file(root, *(f"{name}.csv" for name in table_names))
-    paths = {name: optional_file(root, f"{name}.csv") for name in table_names}
+    tables.find_file(root, *(f"{name}.csv" for name in table_names))
+    paths = {name: tables.optional_file(root, f"{name}.csv") for name in table_names}
     return chain.from_iterable([_images(path, name, faults) for name, path in paths.items() if path is not None])
 
 
-def _images(path: Path, name: str, faults: Faults | None) -> Iterator[AnnotatedImage]:
-    by_path = "image_path" in read_whole_table(path)[0]
+def _images(path: Path, name: str, faults: Faults | None) -> Images:
+    by_path = "image_path" in tables.read_whole_table(path)[0]
 
-    def image(cell: str, rows: list[TableRow]) -> AnnotatedImage:
+    def image(cell: str, rows: list[tables.TableRow]) -> AnnotatedImage:
         file = cell if by_path else f"{name}/{cell}"
-        size = header_size(path.parent / file) if (path.parent / file).is_file() else None
+        size = tables.header_size(path.parent / file) if (path.parent / file).is_file() else None
         shapes = [(place, shape) for place, cells in rows for shape in cells[1].split(";") if shape.strip()]
         boxes = [_box(shape.split(), size, place) for place, shape in shapes]
         width, height = size or (None, None)
         return AnnotatedImage(file, file, boxes, [LABEL] * len(boxes), width, height, split=split_name(name))
 
-    return table_images(image, path, ("image_path" if by_path else "image_name", "annotation"), faults=faults)
+    return tables.table_images(image, path, ("image_path" if by_path else "image_name", "annotation"), faults=faults)
 
 
-def _box(fields: list[str], size: Size | None, place: RowPlace) -> list[float]:
+def _box(fields: list[str], size: tables.Size | None, place: tables.RowPlace) -> list[float]:
     kind, *cells = fields
     numbers = place.numbers(cells)
     if kind in ("0", "1") and len(numbers) == 4:
         return numbers
     if kind == "2" and len(numbers) >= 6 and len(numbers) % 2 == 0:
         ends = (size or (math.inf, math.inf)) * 2
-        return [min(max(value, 0.0), end) for value, end in zip(outline_box(numbers), ends, strict=True)]
+        return [min(max(value, 0.0), end) for value, end in zip(tables.outline_box(numbers), ends, strict=True)]
     expected = "0 or 1 with four numbers, or 2 with three points or more,"
     raise place.error(expected, " ".join(fields), "Correct the shape.")

@@ -20,7 +20,7 @@ Access: form of BIMCV.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -28,19 +28,9 @@ from grounding_rewards.boxes import is_box
 from grounding_rewards.columns import stated_name
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import Faults, register_source, sound_images, split_name
+from grounding_rewards.sources import tables
+from grounding_rewards.sources.base import Faults, Images, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import read_json_rows
-from grounding_rewards.sources.tables import (
-    RowPlace,
-    check_split,
-    find_file,
-    header_size,
-    image_finder,
-    known_size,
-    read_sizes,
-    read_table,
-    scaled_box,
-)
 
 Language = Literal["en", "es"]
 
@@ -61,7 +51,7 @@ def read_padchest_gr(
     language: Language = "en",
     sizes: str | Path | None = None,
     faults: Faults | None = None,
-) -> Iterator[AnnotatedImage]:
+) -> Images:
     """The images of PadChest-GR, each with all its sentences that have boxes.
 
     Args:
@@ -74,16 +64,16 @@ def read_padchest_gr(
     Returns:
         Images in the order of the reports; `phrases` has one per box, and `extra["study_id"]` the study.
     """
-    check_split(split, _SPLITS)
+    tables.check_split(split, _SPLITS)
     check_word("language", language, get_args(Language))
-    path = find_file(root, "grounded_reports_20240819.json")
+    path = tables.find_file(root, "grounded_reports_20240819.json")
     # As text: a number of 39 digits would be rounded.
-    table = read_table(find_file(root, "master_table.csv"), ("ImageID", "PatientID", "split"))
+    table = tables.read_table(tables.find_file(root, "master_table.csv"), ("ImageID", "PatientID", "split"))
     facts = {image: (patient, split_name(name)) for _, (image, patient, name) in table}
-    known_sizes = None if sizes is None else read_sizes(sizes, "ImageID")
-    find, root = image_finder(root), Path(root)
+    known_sizes = None if sizes is None else tables.read_sizes(sizes, "ImageID")
+    find, root = tables.image_finder(root), Path(root)
 
-    def image(place: RowPlace, report: Mapping[str, Any]) -> AnnotatedImage | None:
+    def image(place: tables.RowPlace, report: Mapping[str, Any]) -> AnnotatedImage | None:
         """The image of a report; None where all findings are without a box, so that nobody knows where they are."""
         name = str(report.get("ImageID"))
         patient, own_split = facts.get(name, ("", ""))
@@ -103,11 +93,13 @@ def read_padchest_gr(
         file = find(name, name)
         width, height = None, None
         if found_boxes or known_sizes:
-            width, height = header_size(root / file) if known_sizes is None else known_size(known_sizes, place)
+            width, height = (
+                tables.header_size(root / file) if known_sizes is None else tables.known_size(known_sizes, place)
+            )
         return AnnotatedImage(
             id=name,
             file=file,
-            boxes=[scaled_box(box, width, height) for _, _, box in found_boxes if width and height],
+            boxes=[tables.scaled_box(box, width, height) for _, _, box in found_boxes if width and height],
             labels=["|".join(finding.get("labels") or ()) for finding, _, _ in found_boxes],
             width=width,
             height=height,

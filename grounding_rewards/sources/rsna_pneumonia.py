@@ -21,21 +21,11 @@ Access: Kaggle account.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import KAGGLE, Faults, register_source
-from grounding_rewards.sources.tables import (
-    RowPlace,
-    TableRow,
-    check_split,
-    find_file,
-    image_finder,
-    optional_file,
-    read_table,
-    table_images,
-)
+from grounding_rewards.sources import tables
+from grounding_rewards.sources.base import KAGGLE, Faults, Images, register_source
 
 _SIDE = 1024
 _LABEL = "Lung Opacity"
@@ -49,28 +39,26 @@ _LABEL = "Lung Opacity"
     note="Two thirds of the images without a box show other findings. Images are of NIH ChestX-ray14: never train on "
     "one and test on the other.",
 )
-def read_rsna_pneumonia(
-    root: str | Path, *, split: str | None = None, faults: Faults | None = None
-) -> Iterator[AnnotatedImage]:
+def read_rsna_pneumonia(root: str | Path, *, split: str | None = None, faults: Faults | None = None) -> Images:
     """The images of the challenge's training set, the only one with boxes, in the order of the table."""
-    check_split(split, ["train"])
-    path = find_file(root, "stage_2_train_labels.csv")
-    class_table = optional_file(root, "stage_2_detailed_class_info.csv")
-    table = () if class_table is None else read_table(class_table, ("patientId", "class"))
+    tables.check_split(split, ["train"])
+    path = tables.find_file(root, "stage_2_train_labels.csv")
+    class_table = tables.optional_file(root, "stage_2_detailed_class_info.csv")
+    table = () if class_table is None else tables.read_table(class_table, ("patientId", "class"))
     # One string for each class, not for each image.
     classes = {name: sys.intern(class_name) for _, (name, class_name) in table}
-    find = image_finder(root)
+    find = tables.image_finder(root)
 
-    def image(name: str, rows: list[TableRow]) -> AnnotatedImage:
+    def image(name: str, rows: list[tables.TableRow]) -> AnnotatedImage:
         boxes = [box for place, cells in rows for box in _boxes(place, cells)]
         file = find(name, f"stage_2_train_images/{name}.dcm")
         extra = {"class": classes[name]} if name in classes else {}
         return AnnotatedImage(name, file, boxes, [_LABEL] * len(boxes), _SIDE, _SIDE, split="train", extra=extra)
 
-    return table_images(image, path, ("patientId", "x", "y", "width", "height", "Target"), faults=faults)
+    return tables.table_images(image, path, ("patientId", "x", "y", "width", "height", "Target"), faults=faults)
 
 
-def _boxes(place: RowPlace, cells: tuple[str, ...]) -> list[list[float]]:
+def _boxes(place: tables.RowPlace, cells: tuple[str, ...]) -> list[list[float]]:
     _, *box, target = cells
     if target == "1":
         return [place.box(box, "xywh")]

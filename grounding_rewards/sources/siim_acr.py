@@ -23,13 +23,13 @@ Access: Kaggle account.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import KAGGLE, Faults, register_source
+from grounding_rewards.sources.base import KAGGLE, Faults, Images, register_source
 from grounding_rewards.sources.tables import TableRow, check_split, find_file, image_finder, table_images
 
 _SIDE = 1024
@@ -46,9 +46,7 @@ _CLOSING = 5
     licence=KAGGLE,
     note="Images are of NIH ChestX-ray14.",
 )
-def read_siim_acr(
-    root: str | Path, *, split: str | None = None, faults: Faults | None = None
-) -> Iterator[AnnotatedImage]:
+def read_siim_acr(root: str | Path, *, split: str | None = None, faults: Faults | None = None) -> Images:
     """The images of the challenge's training set, the only one with masks, in the order of the table."""
     check_split(split, ["train"])
     path = find_file(root, "train-rle.csv", "stage_2_train.csv")

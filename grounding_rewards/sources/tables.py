@@ -17,7 +17,7 @@ from grounding_rewards.common.text_files import check_columns, text_lines
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.images.decoding import image_size
 from grounding_rewards.images.dicom import DICOM_SUFFIXES, dicom_uid, is_dicom
-from grounding_rewards.sources.base import Faults, sound_images, split_name
+from grounding_rewards.sources.base import Faults, Images, sound_images, split_name
 
 _T = TypeVar("_T")
 
@@ -316,7 +316,7 @@ def table_images(
     columns: Sequence[str],
     optional: Sequence[str] = (),
     faults: Faults | None = None,
-) -> Iterator[AnnotatedImage]:
+) -> Images:
     """Group the rows of a CSV file by image, and make every image of its rows, wherever in the file these are.
 
     Args:

@@ -15,12 +15,11 @@ Access: open, by a link in the repository.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import Faults, register_source
+from grounding_rewards.sources.base import Faults, Images, register_source
 from grounding_rewards.sources.coco import coco_images
 from grounding_rewards.sources.tables import chosen_splits, find_file
 
@@ -28,9 +27,7 @@ _FILES = {"train": "annotations/json/TBX11K_train.json", "validation": "annotati
 
 
 @register_source("tbx11k", title="TBX11K", url="https://github.com/yun-liu/Tuberculosis", licence="CC BY-NC-SA")
-def read_tbx11k(
-    root: str | Path, *, split: str | None = None, faults: Faults | None = None
-) -> Iterator[AnnotatedImage]:
+def read_tbx11k(root: str | Path, *, split: str | None = None, faults: Faults | None = None) -> Images:
     """The images of TBX11K, in the order of the image entries; `extra["group"]` is `tb`, `health` or `sick`."""
     paths = {name: find_file(root, _FILES[name]) for name in chosen_splits(split, _FILES)}
     images = chain.from_iterable(

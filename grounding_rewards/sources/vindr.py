@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -44,19 +44,8 @@ from grounding_rewards.columns import stated_name
 from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.images.dicom import is_dicom
-from grounding_rewards.sources.base import RESTRICTED, Faults, register_source
-from grounding_rewards.sources.tables import (
-    TableRow,
-    chosen_splits,
-    find_file,
-    image_finder,
-    known_size,
-    optional_file,
-    read_sizes,
-    read_table,
-    read_whole_table,
-    table_images,
-)
+from grounding_rewards.sources import tables
+from grounding_rewards.sources.base import RESTRICTED, Faults, Images, register_source
 
 NO_FINDING = "No finding"
 _KAGGLE = "train.csv"
@@ -112,12 +101,8 @@ _SPINEXR = _Layout(
     note="No patient ids. The training images have three readers, the test images one consensus.",
 )
 def read_vindr_cxr(
-    root: str | Path,
-    *,
-    split: str | None = None,
-    sizes: str | Path | None = None,
-    faults: Faults | None = None,
-) -> Iterator[AnnotatedImage]:
+    root: str | Path, *, split: str | None = None, sizes: str | Path | None = None, faults: Faults | None = None
+) -> Images:
     """The images of VinDr-CXR, as published by PhysioNet or on Kaggle, whichever files are there.
 
     Args:
@@ -131,8 +116,8 @@ def read_vindr_cxr(
     Returns:
         Images in the order of the tables; `extra["image_labels"]` where the folder has them.
     """
-    names = chosen_splits(split, _CXR.tables)
-    if split is None and find_file(root, *_CXR.tables["train"]).name.startswith(_KAGGLE):
+    names = tables.chosen_splits(split, _CXR.tables)
+    if split is None and tables.find_file(root, *_CXR.tables["train"]).name.startswith(_KAGGLE):
         names = ["train"]
     return _read(_CXR, Path(root), names, sizes, faults)
 
@@ -145,12 +130,8 @@ def read_vindr_cxr(
     note="No patient ids.",
 )
 def read_vindr_pcxr(
-    root: str | Path,
-    *,
-    split: str | None = None,
-    sizes: str | Path | None = None,
-    faults: Faults | None = None,
-) -> Iterator[AnnotatedImage]:
+    root: str | Path, *, split: str | None = None, sizes: str | Path | None = None, faults: Faults | None = None
+) -> Images:
     """The images of VinDr-PCXR, as those of `read_vindr_cxr`.
 
     Args:
@@ -159,19 +140,15 @@ def read_vindr_pcxr(
         sizes: a CSV file with the width and height of every image, as for `read_vindr_cxr`.
         faults: takes what cannot be read; see `sources.base.Faults`.
     """
-    return _read(_PCXR, Path(root), chosen_splits(split, _PCXR.tables), sizes, faults)
+    return _read(_PCXR, Path(root), tables.chosen_splits(split, _PCXR.tables), sizes, faults)
 
 
 @register_source(
     "vindr-spinexr", title="VinDr-SpineXR", url="https://physionet.org/content/vindr-spinexr/1.0.0/", licence=RESTRICTED
 )
 def read_vindr_spinexr(
-    root: str | Path,
-    *,
-    split: str | None = None,
-    sizes: str | Path | None = None,
-    faults: Faults | None = None,
-) -> Iterator[AnnotatedImage]:
+    root: str | Path, *, split: str | None = None, sizes: str | Path | None = None, faults: Faults | None = None
+) -> Images:
     """The images of VinDr-SpineXR.
 
     Args:
@@ -180,13 +157,13 @@ def read_vindr_spinexr(
         sizes: as for `read_vindr_cxr`, in place of the folder's `<split>_meta.csv`.
         faults: takes what cannot be read; see `sources.base.Faults`.
     """
-    return _read(_SPINEXR, Path(root), chosen_splits(split, _SPINEXR.tables), sizes, faults)
+    return _read(_SPINEXR, Path(root), tables.chosen_splits(split, _SPINEXR.tables), sizes, faults)
 
 
 def _read(
     layout: _Layout, root: Path, splits: Sequence[str], sizes: str | Path | None, faults: Faults | None
-) -> Iterator[AnnotatedImage]:
-    paths = {name: find_file(root, *layout.tables[name]) for name in splits}
+) -> Images:
+    paths = {name: tables.find_file(root, *layout.tables[name]) for name in splits}
     return chain.from_iterable(
         [_read_table(layout, root, *split_and_path, sizes, faults) for split_and_path in paths.items()]
     )
@@ -194,17 +171,17 @@ def _read(
 
 def _read_table(
     layout: _Layout, root: Path, split: str, path: Path, sizes: str | Path | None, faults: Faults | None
-) -> Iterator[AnnotatedImage]:
+) -> Images:
     """The images of one table; its header is checked at the call."""
-    labels_path = optional_file(path.parent, f"image_labels_{split}.csv")
+    labels_path = tables.optional_file(path.parent, f"image_labels_{split}.csv")
     image_labels = {} if labels_path is None else _read_image_labels(labels_path)
     if not sizes and layout.sizes:
-        sizes = optional_file(path.parent, layout.sizes.format(split=split))
-    known_sizes = None if sizes is None else read_sizes(sizes, "image_id")
-    find = image_finder(root)
+        sizes = tables.optional_file(path.parent, layout.sizes.format(split=split))
+    known_sizes = None if sizes is None else tables.read_sizes(sizes, "image_id")
+    find = tables.image_finder(root)
     empty_boxes = Counter[str]()
 
-    def annotated(image: str, rows: list[TableRow]) -> AnnotatedImage | None:
+    def annotated(image: str, rows: list[tables.TableRow]) -> AnnotatedImage | None:
         findings = _read_findings(layout, rows)
         if findings.empty:
             empty_boxes.update({"boxes": findings.empty, "shortened" if findings.boxes else "left out": 1})
@@ -215,7 +192,7 @@ def _read_table(
         if known_sizes is None and not is_dicom(file):
             fix = "Its boxes are in pixels of the DICOM file: give a table with image_id, width and height of these."
             raise place.error("`sizes` for an image that is a copy", file, fix)
-        width, height = (None, None) if known_sizes is None else known_size(known_sizes, place)
+        width, height = (None, None) if known_sizes is None else tables.known_size(known_sizes, place)
         more_readers, label_names = image_labels.get(image, ((), ""))
         extra = {
             "image_labels": label_names,
@@ -237,7 +214,9 @@ def _read_table(
         )
 
     columns = ("image_id", layout.label, *layout.corners)
-    return _with_warning(table_images(annotated, path, columns, ("rad_id", "study_id"), faults), path, empty_boxes)
+    return _with_warning(
+        tables.table_images(annotated, path, columns, ("rad_id", "study_id"), faults), path, empty_boxes
+    )
 
 
 class _Findings(NamedTuple):
@@ -251,7 +230,7 @@ class _Findings(NamedTuple):
     empty: int
 
 
-def _read_findings(layout: _Layout, rows: list[TableRow]) -> _Findings:
+def _read_findings(layout: _Layout, rows: list[tables.TableRow]) -> _Findings:
     boxes, labels, readers, read_by, other_labels, empty = [], [], [], [], [], 0
     for place, (_, name, *cells, reader, _study) in rows:
         read_by.append(reader)
@@ -271,7 +250,7 @@ def _read_findings(layout: _Layout, rows: list[TableRow]) -> _Findings:
     return _Findings(boxes, labels, readers, read_by, other_labels, empty)
 
 
-def _with_warning(images: Iterator[AnnotatedImage], path: Path, empty_boxes: Counter[str]) -> Iterator[AnnotatedImage]:
+def _with_warning(images: Images, path: Path, empty_boxes: Counter[str]) -> Images:
     yield from images
     if empty_boxes:
         warnings.warn(
@@ -284,10 +263,10 @@ def _with_warning(images: Iterator[AnnotatedImage], path: Path, empty_boxes: Cou
 
 def _read_image_labels(path: Path) -> dict[str, tuple[tuple[str, ...], str]]:
     """For each image its readers, and the labels that any of them gave it, joined by `|` in the order of columns."""
-    names, _ = read_whole_table(path)
+    names, _ = tables.read_whole_table(path)
     labels = [name for name in names if name.lower() not in ("image_id", "rad_id") and name != NO_FINDING]
     readers, labels_of_images = defaultdict[str, list[str]](list), defaultdict[str, set[str]](set)
-    for _, (image, *cells, reader) in read_table(path, ("image_id", *labels), ("rad_id",)):
+    for _, (image, *cells, reader) in tables.read_table(path, ("image_id", *labels), ("rad_id",)):
         readers[image].append(reader)
         labels_of_images[image].update(
             label for label, cell in zip(labels, cells, strict=True) if cell not in ("", "0", "0.0")

@@ -14,13 +14,13 @@ Source: https://github.com/om-ai-lab/VLM-R1.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.parsing import BoxFormat, get_box_format, parse_boxes
-from grounding_rewards.sources.base import Faults, register_source, sound_images
+from grounding_rewards.sources.base import Faults, Images, register_source, sound_images
 from grounding_rewards.sources.documents import UNNAMED, JsonRow, grouped_samples, objects_in, pixels
 from grounding_rewards.sources.tables import RowPlace, header_size
 
@@ -35,7 +35,7 @@ def read_vlm_r1(
     images: str = ".",
     phrase_after: str = "this sentence describes:",
     faults: Faults | None = None,
-) -> Iterator[AnnotatedImage]:
+) -> Images:
     """The images of VLM-R1's or MedGround-R1's samples; all questions about one image are one image.
 
     Args:

@@ -24,7 +24,6 @@ Source: http://host.robots.ox.ac.uk/pascal/VOC/; https://docs.cvat.ai/docs/manua
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from functools import partial
 from itertools import chain, repeat
 from pathlib import Path, PurePosixPath
@@ -33,7 +32,7 @@ from typing import TYPE_CHECKING
 from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.common.text_files import read_text
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import SPLIT_NAMES, Faults, register_source, sound_images, split_name
+from grounding_rewards.sources.base import SPLIT_NAMES, Faults, Images, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import pixels, read_xml
 from grounding_rewards.sources.tables import NO_SUBSET, RowPlace, check_split, header_size, outline_box, turned_box
 
@@ -53,7 +52,7 @@ def read_voc(
     images: str | None = None,
     one_based: bool | None = None,
     faults: Faults | None = None,
-) -> Iterator[AnnotatedImage]:
+) -> Images:
     """The images of Pascal VOC or CVAT 1.1 files.
 
     Args:
@@ -100,7 +99,7 @@ def read_voc(
     return _with_known_sizes(root, chain.from_iterable(images_of_files))
 
 
-def _with_known_sizes(root: Path, images: Iterator[AnnotatedImage]) -> Iterator[AnnotatedImage]:
+def _with_known_sizes(root: Path, images: Images) -> Images:
     """The images as they are; a warning names one whose stated size is not that of its file."""
     count, example = 0, ""
     for image in images:
@@ -172,7 +171,7 @@ def _images(
     known_split: str | None,
     one_based: bool | None,
     faults: Faults | None,
-) -> Iterator[AnnotatedImage]:
+) -> Images:
     if tree.tag == "annotation":
         if split not in (None, known_split):
             check_split(split, ())
@@ -231,7 +230,7 @@ def voc_image(root: Element, path: Path, *, images: str, split: str | None, one_
 
 def _cvat_images(
     tree: Element, path: Path, root: Path, images: str, split: str | None, faults: Faults | None
-) -> Iterator[AnnotatedImage]:
+) -> Images:
     if tree.find("track") is not None:
         raise ValueError(f"Expected images in {path}, got <track>, a video. Export the task as CVAT for images.")
     subsets = [image.get("subset", "") for image in tree.iterfind("image")]

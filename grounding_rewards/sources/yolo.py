@@ -25,7 +25,7 @@ from grounding_rewards.boxes import ORDERS
 from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.common.text_files import read_yaml, text_lines
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import Faults, register_source, sound_images, split_name
+from grounding_rewards.sources.base import Faults, Images, register_source, sound_images, split_name
 from grounding_rewards.sources.tables import IMAGE_SUFFIXES, RowPlace, check_split, header_size, outline_box, scaled_box
 
 # Rounding can put a box at the border a little beyond it.
@@ -40,7 +40,7 @@ class _Images(NamedTuple):
 
 
 @register_source("yolo")
-def read_yolo(root: str | Path, *, split: str | None = None, faults: Faults | None = None) -> Iterator[AnnotatedImage]:
+def read_yolo(root: str | Path, *, split: str | None = None, faults: Faults | None = None) -> Images:
     """The images of a YOLO folder.
 
     Args:
