@@ -6,12 +6,12 @@ of ``n`` images,
 
     dependence = Σ_i (N_ii - 1/(n-1) Σ_{j≠i} N_ij) / Σ_i M_i
 
-which is the metric less its mean over the answers to the *other* images of the group. ``M_i`` is what the metric
-divides by: reference boxes for mean IoU, predicted and reference boxes for F1, 1 for a mean over images. A group shares
-the source, the question and the number of reference boxes, so that a model gains nothing by reading or counting; boxes
-are compared as shares of the image's sides. An image that has no other in its group plays no part, neither above nor
-below the line; where most images are alone, there is no number. It is 0 for a model that answers every image, or every
-question, alike, whatever it earns, and does not depend on how large the groups are.
+which is the metric, mean IoU, less its mean over the answers to the *other* images of the group. ``M_i`` is what it
+divides by, the number of reference boxes. A group shares the source, the question and the number of reference boxes, so
+that a model gains nothing by reading or counting; boxes are compared as shares of the image's sides. An image that has
+no other in its group plays no part, neither above nor below the line; where most images are alone, there is no number.
+It is 0 for a model that answers every image, or every question, alike, whatever it earns, and does not depend on how
+large the groups are.
 
 Within the same labels, what is left is owed to *placing*; the rest is owed to *naming* what is there.
 
@@ -56,7 +56,6 @@ from grounding_rewards.common.formatting import finite_or_none, format_p
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.matching import match_batch
-from grounding_rewards.metrics.detection import MatchedImages
 from grounding_rewards.metrics.intervals import (
     SIGNED,
     Estimate,
@@ -70,10 +69,6 @@ from grounding_rewards.metrics.intervals import (
 from grounding_rewards.metrics.prediction import Prediction, PredictionBatch, patients_of
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.label_matching import LabelCodes
-
-#: What an answer earns on an image: from IoUs ``(b, n, m)``, 0 where labels differ, and the numbers of predicted and of
-#: reference boxes ``(b,)``, to ``(b,)``.
-Credit = Callable[[Array, NDArray[Any], NDArray[Any]], Array]
 
 #: Which images answers are permuted among: those with as many reference boxes, with the same labels, or all.
 WITHIN: Mapping[str, Callable[[Prediction], Any]] = {
@@ -114,8 +109,8 @@ _SHIFTED = 0.3
 _ANY_OVERLAP = float(np.nextafter(0.0, 1.0))
 
 
-def _matched_iou(iou: Array, n: NDArray[Any], m: NDArray[Any]) -> Array:
-    """The sum of the IoUs of the best one-to-one pairs."""
+def _matched_iou(iou: Array) -> Array:
+    """What an answer earns on an image: the sum of the IoUs ``(b, n, m)`` of the best one-to-one pairs, ``(b,)``."""
     short, long = sorted(iou.shape[1:])
     if math.perm(long, short) <= _FEW_PAIRINGS:
         # All images try one pairing at once, which is faster than an assignment for each.
@@ -128,24 +123,12 @@ def _matched_iou(iou: Array, n: NDArray[Any], m: NDArray[Any]) -> Array:
     return np.asarray(np.where(matched >= 0, pair_ious, 0.0).sum(axis=1))
 
 
-def _twice_hits(iou: Array, n: NDArray[Any], m: NDArray[Any]) -> Array:
-    """Twice the number of right boxes at IoU 0.5."""
-    if min(iou.shape[1:]) <= 1:
-        return 2.0 * (iou.max(axis=(1, 2), initial=0.0) >= 0.5)
-    return 2.0 * (match_batch(iou, 0.5, matching="most_hits") >= 0).sum(axis=1)
-
-
-#: Metrics that are ratios of sums over images, and what an answer adds to the numerator.
-_METRICS: Mapping[str, Credit] = {"mean_iou": _matched_iou, "f1_50": _twice_hits}
-
-
 @dataclass(frozen=True)
 class ImageDependence:
-    """The part of a metric that a model owes to the images.
+    """The part of mean IoU that a model owes to the images.
 
     Attributes:
-        metric: name of the metric.
-        value: the metric of the answers where they are, of all images.
+        value: mean IoU of the answers where they are, of all images.
         dealt: its mean when they are permuted, of images that have others in their group.
         dependence: the difference on these images, with its 95 % interval over patients; NaN where most are alone.
         p: share of the permutations that earn as much as the answers where they are; small if the model looks.
@@ -158,7 +141,6 @@ class ImageDependence:
         within: which images answers were permuted among, a key of :data:`WITHIN`.
     """
 
-    metric: str
     value: float
     dealt: float
     dependence: Estimate
@@ -198,7 +180,6 @@ class ImageDependence:
 def image_dependence(
     images: Sequence[Prediction],
     *,
-    metric: str | Credit = "mean_iou",
     within: str = "count",
     label_matching: str = "ignore",
     seed: int = 0,
@@ -207,7 +188,6 @@ def image_dependence(
 
     Args:
         images: with their answers.
-        metric: ``"mean_iou"``, ``"f1_50"``, or what an answer earns on an image, an :data:`Credit`.
         within: ``"count"``, ``"labels"`` or ``"all"``: which images answers are permuted among, see :data:`WITHIN`.
         label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether boxes of different labels can match.
         seed: of the permutations of the test.
@@ -232,25 +212,17 @@ def image_dependence(
         (0.0, 1)
     """
     check_word("within", within, WITHIN)
-    if callable(metric):
-        credit, divisor = metric, np.ones(len(images))
-    else:
-        check_word("metric", metric, _METRICS)
-        counts = MatchedImages(images, label_matching).counts_50
-        credit, divisor = _METRICS[metric], counts.m if metric == "mean_iou" else counts.n + counts.m
-    divisor = divisor.astype(np.float64)
-    permuted = _permute(images, credit, divisor, within, label_matching, seed=seed, permutations=_PERMUTATIONS)
+    permuted = _permute(images, within, label_matching, seed=seed, permutations=_PERMUTATIONS)
     dependence = _estimate(permuted, images)
     placing, naming = dependence, 0.0
     if len(_groups(images, "labels")) > len(_groups(images, "count")) and within == "count":
-        in_labels = _permute(images, credit, divisor, "labels", label_matching)
+        in_labels = _permute(images, "labels", label_matching)
         placing = _estimate(in_labels, images)
         above, compared = permuted.above_others(permuted.on_image)[in_labels.divisor > 0].sum(axis=0).tolist()
         naming = above / compared - placing.value if compared else math.nan
     above, compared = permuted.above_others(permuted.on_image).sum(axis=0).tolist()
-    total = float(divisor.sum())
+    total = sum(len(image.gt) for image in images)
     return ImageDependence(
-        metric=metric if isinstance(metric, str) else getattr(metric, "__name__", "metric"),
         value=float(permuted.own.sum()) / total if total else math.nan,
         dealt=float(permuted.own[permuted.divisor > 0].sum() - above) / compared if compared else math.nan,
         dependence=dependence,
@@ -292,8 +264,7 @@ def dependence_sums(images: Sequence[Prediction], *, label_matching: str = "igno
                [0.82, 1.  ],
                [0.89, 1.  ]])
     """
-    divisor = np.array([len(image.gt) for image in images], dtype=np.float64)
-    return _permute(images, _matched_iou, divisor, "count", label_matching).sums(images)
+    return _permute(images, "count", label_matching).sums(images)
 
 
 def shift_notes(images: Sequence[Prediction]) -> list[str]:
@@ -318,9 +289,9 @@ images are joined off by one row. Join them by `id`.
     shifts = []
     # An answer in pixels has those of the image that it is about.
     for table in (_BoxTable.of(images, "ignore"), _BoxTable.of(images, "ignore", in_pixels=True)):
-        unshifted = table.credits(_matched_iou, rows, rows).sum()
+        unshifted = table.credits(rows, rows).sum()
         for neighbour, step in (("next", -1), ("previous", 1)):
-            shifted = table.credits(_matched_iou, np.roll(rows, step), rows).sum()
+            shifted = table.credits(np.roll(rows, step), rows).sum()
             if shifted > max(2 * unshifted, _SHIFTED * total):
                 shifts.append((shifted / total, unshifted / total, neighbour))
     if not shifts:
@@ -403,22 +374,16 @@ class _Permuted:
 
 
 def _permute(
-    images: Sequence[Prediction],
-    credit: Credit,
-    divisor: Array,
-    within: str,
-    label_matching: str,
-    *,
-    seed: int = 0,
-    permutations: int = 0,
+    images: Sequence[Prediction], within: str, label_matching: str, *, seed: int = 0, permutations: int = 0
 ) -> _Permuted:
     """Permute the answers among the images of each group, see the top of this module."""
     table = _BoxTable.of(images, label_matching)
+    divisor = table.gt.counts.astype(np.float64)
     # Partners are drawn apart from the permutations of the test, so that a number is the same wherever it stands.
     partners, tester = np.random.default_rng(0), np.random.default_rng(seed)
     patient = group_numbers(patients_of(images), len(images))
     rows = np.arange(len(images))
-    own_credit = table.credits(credit, rows, rows)
+    own_credit = table.credits(rows, rows)
     on_image, of_answer, linear = own_credit.copy(), own_credit.copy(), np.zeros((len(images), 2))
     squares, freedom = np.zeros((2, 3)), 0
     by_size: dict[int, list[list[int]]] = defaultdict(list)
@@ -435,7 +400,7 @@ def _permute(
         shifts = _shifts(n, partners)
         partner = (np.arange(n)[:, None] + shifts) % n
         back = np.searchsorted(shifts, (n - shifts) % n)
-        values = _credits_in_blocks(table, credit, group, partner)
+        values = _credits_in_blocks(table, group, partner)
         # What the answer to the image of the row earns on the partner.
         turned = values[:, partner, back]
         partners_per_image = len(shifts) - 1
@@ -496,11 +461,11 @@ def _batches(by_size: Mapping[int, Sequence[Sequence[int]]]) -> Iterator[NDArray
             yield groups[start : start + step]
 
 
-def _credits_in_blocks(table: _BoxTable, credit: Credit, group: NDArray[np.int64], partner: NDArray[np.int64]) -> Array:
+def _credits_in_blocks(table: _BoxTable, group: NDArray[np.int64], partner: NDArray[np.int64]) -> Array:
     """Credits of the answers to the partners on each image of each group, ``(groups, n, partners)``."""
     image, answer = np.repeat(group.ravel(), partner.shape[1]), group[:, partner].ravel()
     blocks = (slice(start, start + _PAIRS) for start in range(0, len(image), _PAIRS))
-    values = [table.credits(credit, image[block], answer[block]) for block in blocks]
+    values = [table.credits(image[block], answer[block]) for block in blocks]
     return np.concatenate(values).reshape(len(group), *partner.shape)
 
 
@@ -582,7 +547,7 @@ class _BoxTable:
             return False
         return n == 0 or np.allclose(boxes.reshape(-1, n, 5), boxes[:n], rtol=0, atol=1e-9, equal_nan=True)
 
-    def credits(self, credit: Credit, image: NDArray[np.int64], answer: NDArray[np.int64]) -> Array:
+    def credits(self, image: NDArray[np.int64], answer: NDArray[np.int64]) -> Array:
         """Credit of each answer on the image at the same place, ``(pairs,)``."""
         credits = np.zeros(len(image))
         starts_of_pred, starts_of_gt = (np.cumsum(boxes.counts) - boxes.counts for boxes in (self.pred, self.gt))
@@ -596,7 +561,7 @@ class _BoxTable:
             if self.codes is not None:
                 pred, gt = pad(self.codes.pred, self.pred.counts, j), pad(self.codes.gt, self.gt.counts, i)
                 iou = np.where(self.codes.agree(pred[:, :, None], gt[:, None, :]), iou, 0.0)
-            credits[chunk] = credit(iou, self.pred.counts[j], self.gt.counts[i])
+            credits[chunk] = _matched_iou(iou)
         return credits
 
     def _chunks(self, image: NDArray[np.int64], answer: NDArray[np.int64]) -> Iterator[NDArray[np.intp]]:

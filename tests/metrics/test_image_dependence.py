@@ -32,9 +32,9 @@ def draw(rng: np.random.Generator, n: int, *, looks: float, boxes: tuple[int, ..
     return made
 
 
-def metric_of(images: list[Prediction], metric: str) -> float:
-    """The metric as the evaluation's table has it."""
-    numerator, denominator = MatchedImages(images).sums([metric])[metric].T
+def mean_iou(images: list[Prediction]) -> float:
+    """Mean IoU as the evaluation's table has it."""
+    numerator, denominator = MatchedImages(images).sums(["mean_iou"])["mean_iou"].T
     return numerator.sum() / denominator.sum()
 
 
@@ -69,9 +69,8 @@ def test_what_the_question_says_is_nothing_seen() -> None:
     assert {image.pred_labels for image in baseline_systems(plain, plain, reward)["constant box"]} == {("heart",)}
 
 
-@pytest.mark.parametrize("metric", ["mean_iou", "f1_50"])
 @pytest.mark.parametrize("within", ["count", "all"])
-def test_dependence_is_metric_less_mean_over_other_answers(metric: str, within: str) -> None:
+def test_dependence_is_metric_less_mean_over_other_answers(within: str) -> None:
     images = draw(np.random.default_rng(3), 6, looks=0.7, boxes=(1, 2))
     orders = [
         order
@@ -79,9 +78,9 @@ def test_dependence_is_metric_less_mean_over_other_answers(metric: str, within: 
         # Over permutations that leave no answer where it is, each of the others is there equally often.
         if all(i != j and (within == "all" or len(images[i].gt) == len(images[j].gt)) for i, j in enumerate(order))
     ]
-    values = [metric_of(dealt(images, order), metric) for order in orders]
-    found = image_dependence(images, metric=metric, within=within)
-    assert found.value == pytest.approx(metric_of(images, metric), abs=1e-12)
+    values = [mean_iou(dealt(images, order)) for order in orders]
+    found = image_dependence(images, within=within)
+    assert found.value == pytest.approx(mean_iou(images), abs=1e-12)
     assert found.dealt == pytest.approx(np.mean(values), abs=1e-12)
     assert found.dependence.value == pytest.approx(found.value - np.mean(values), abs=1e-12)
 
@@ -89,12 +88,11 @@ def test_dependence_is_metric_less_mean_over_other_answers(metric: str, within: 
 def test_one_answer_to_all_images_owes_them_nothing() -> None:
     images = draw(np.random.default_rng(0), 40, looks=1.0, boxes=(1, 2, 0))
     alike = [replace(image, pred=[[20, 20, 50, 60]], pred_labels=(), pred_scores=[], text="alike") for image in images]
-    for metric in ("mean_iou", "f1_50"):
-        found = image_dependence(alike, metric=metric)
-        assert found.value > 0.1
-        assert (found.dependence.value, found.distinct) == (pytest.approx(0, abs=1e-12), 1)
-        # All dealings earn the same.
-        assert found.p == 1
+    found = image_dependence(alike)
+    assert found.value > 0.1
+    assert (found.dependence.value, found.distinct) == (pytest.approx(0, abs=1e-12), 1)
+    # All dealings earn the same.
+    assert found.p == 1
 
 
 def test_neither_the_order_of_the_images_nor_their_sizes_matter() -> None:
@@ -190,16 +188,6 @@ def test_labels_are_compared_where_the_evaluation_compares_them() -> None:
     assert exact.dealt < 0.7 * image_dependence(images).dealt
 
 
-def test_any_mean_over_images() -> None:
-    def has_box(iou: np.ndarray, n: np.ndarray, m: np.ndarray) -> np.ndarray:
-        return (n > 0).astype(float)
-
-    images = draw(np.random.default_rng(5), 10, looks=1.0)
-    found = image_dependence([*images, Prediction("none", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["mass"])], metric=has_box)
-    assert (found.metric, found.value) == ("has_box", pytest.approx(10 / 11))
-    assert found.dependence.value == pytest.approx(0, abs=1e-12)
-
-
 def test_many_images_have_fixed_partners(monkeypatch: pytest.MonkeyPatch) -> None:
     images = draw(np.random.default_rng(6), 300, looks=0.6, boxes=(1, 2))
     exact = image_dependence(images)
@@ -233,7 +221,7 @@ def test_ignored_regions_count_as_in_the_table() -> None:
         replace(image, ignore=[[80, 80, 95, 95]], pred=[*image.pred, [80, 80, 94, 94]], pred_labels=(), pred_scores=[])
         for image in images
     ]
-    assert image_dependence(images, metric="f1_50").value == pytest.approx(MatchedImages(images).counts_50.tp.mean())
+    assert image_dependence(images).value == pytest.approx(mean_iou(images))
 
 
 def paired(images: list[Prediction], group: int) -> list[Prediction]:
