@@ -277,11 +277,10 @@ class GroundingReward(BoxScorer):
             0.2 nothing to find, and says so
         """
         batch = self._score(completions, columns)
+        columns_of_details = zip(batch.explanations(), batch.reasons(), batch.parsed(), batch.readers, strict=True)
         return [
             ScoredCompletion(explained.reward, reason, parsed, explained, reader)
-            for explained, reason, parsed, reader in zip(
-                batch.explanations(), batch.reasons(), batch.parsed(), batch.readers, strict=True
-            )
+            for explained, reason, parsed, reader in columns_of_details
         ]
 
     def _with(self, values: Mapping[str, float]) -> GroundingReward:
@@ -487,7 +486,7 @@ def get_reward(
     text_reward = None
     if isinstance(name, str) and name in TEXT_CONTROLS:
         check_parameters(name, TEXT_CONTROLS[name], params)
-        box_reward, text_reward = MeanIoUReward(), TextReward.of(TEXT_CONTROLS[name], params)
+        box_reward, text_reward = MeanIoUReward(), TEXT_CONTROLS[name](**params)
     else:
         box_reward = _box_reward(name, final, schedules)
     # GroundingReward turns a mapping into a format.

@@ -23,12 +23,12 @@ _SPECIFIED: dict[str, Factory] = {
     "R4": f_beta.SplineIoUReward,
     "R5": f_beta.PiecewiseIoUReward,
 }
-#: Controls that score texts: functions as TRL takes them.
-TEXT_CONTROLS: dict[str, Factory] = {
-    "format_only": controls.format_only,
-    "constant": controls.constant,
-    "random": controls.random,
-    "consensus": controls.consensus,
+#: Controls that score texts.
+TEXT_CONTROLS: dict[str, type[controls.TextReward]] = {
+    "format_only": controls.FormatOnly,
+    "constant": controls.Constant,
+    "random": controls.Random,
+    "consensus": controls.Consensus,
 }
 #: The rewards of the specification by name.
 SPECIFICATION_REWARDS = tuple(_SPECIFIED)
@@ -336,9 +336,7 @@ def _origin(factory: Factory) -> tuple[Any, Any]:
 
 
 def _parameters(factory: Factory) -> list[inspect.Parameter] | None:
-    """The parameters of a factory or control; None for a built-in without a signature."""
-    if factory in TEXT_CONTROLS.values():
-        return controls.control_parameters(factory)
+    """The parameters of a factory; None for a built-in without a signature."""
     try:
         return list(inspect.signature(factory).parameters.values())
     except ValueError:

@@ -243,8 +243,7 @@ def score_batch(read: ReadBatch, reward: Any) -> ScoredBatch:
         outcomes, gt = replace(outcomes.take(best), reward=rewards), gt.take(best)
         readers = [read.references.readers[entry] for entry in best]
     if reward.text_reward is not None:
-        columns = {**read.columns, "box_format": read.formats, "prompt_opens_thinking": read.opened}
-        rewards = np.array(reward.text_reward(read.texts, columns), dtype=np.float64)
+        rewards = np.array(reward.text_reward(read), dtype=np.float64)
         outcomes = replace(outcomes, reward=rewards)
     return ScoredBatch(**vars(read), outcomes=outcomes, gt=gt, readers=readers)
 
