@@ -524,10 +524,7 @@ def _format_problems(row: Mapping[str, Any], reward: GroundingReward | None) -> 
         return
     if reward.compares_labels and not has_labels(box_format):
         yield f"the box format {box_format.name} has no labels, which the reward compares"
-    if box_format.space.frame == "resized" and None in (
-        row.get("resized_width"),
-        row.get("resized_height"),
-    ):
+    if box_format.space.frame == "resized" and None in (row.get("resized_width"), row.get("resized_height")):
         yield f"resized_width and resized_height are missing, which the box format {box_format.name} counts in"
 
 
@@ -572,6 +569,8 @@ def _gold(references: Iterable[_Reference], reward: GroundingReward) -> list[_Go
     gt = [row["boxes"] for row in rows]
 
     def rewards_of(boxes: Sequence[Any], labels: Sequence[Any]) -> list[float]:
+        if not reward.judges_boxes:
+            return [0.0] * len(gt)
         if not reward.compares_labels:
             return reward.score_many(boxes, gt)
         return reward.score_many(boxes, gt, pred_labels=labels, gt_labels=[row["labels"] for row in rows])

@@ -106,11 +106,7 @@ def wordings(task: str) -> int:
 
 
 def task_prompt(
-    task: str,
-    what: str | Sequence[str],
-    box_format: str | Mapping[str, Any] | BoxFormat,
-    *,
-    wording: int = 0,
+    task: str, what: str | Sequence[str], box_format: str | Mapping[str, Any] | BoxFormat, *, wording: int = 0
 ) -> list[dict[str, Any]]:
     """The conversational prompt of a task, which states the format of the answer.
 

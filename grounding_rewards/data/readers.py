@@ -362,9 +362,7 @@ class Agreement(NamedTuple):
 
 
 def measure_agreement(
-    images: Iterable[AnnotatedImage],
-    *,
-    iou_thresholds: Sequence[float] = IOU_THRESHOLDS,
+    images: Iterable[AnnotatedImage], *, iou_thresholds: Sequence[float] = IOU_THRESHOLDS
 ) -> Agreement:
     """Compare every pair of readers of every image; the top of this module has the definitions.
 

@@ -12,10 +12,4 @@ from grounding_rewards.prepare.manifest import read_manifest, split_shards, veri
 from grounding_rewards.prepare.pipeline import prepare_images
 from grounding_rewards.prepare.settings import PrepareSettings
 
-__all__ = [
-    "PrepareSettings",
-    "prepare_images",
-    "read_manifest",
-    "split_shards",
-    "verify_images",
-]
+__all__ = ["PrepareSettings", "prepare_images", "read_manifest", "split_shards", "verify_images"]

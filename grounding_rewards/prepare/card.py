@@ -12,31 +12,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jinja2 import Template
 
-# Images that the card lists of each kind; `manifest.json` has all.
-_MOST_IMAGES = 50
-
 
 def card_text(manifest: Mapping[str, Any]) -> str:
     """The card as Markdown, with the head that `datasets.load_dataset` reads the splits from."""
     origins = Counter[tuple[str | None, str | None]]()
     for counts in manifest["splits"].values():
         origins.update({(source, licence): rows for source, licence, rows in counts["origins"]})
-    agreement = manifest.get("agreement")
     skipped = [f"{image} ({split}): {reason}" for split, image, reason in manifest["skipped"]]
     return _template().render(
-        **{**manifest, "agreement": agreement},
+        **{"agreement": None, **manifest},
         origins=origins,
-        agreement_columns=[
-            *(f"F1 at IoU {threshold}" for threshold in (agreement["overall"]["f1"] if agreement else ())),
-            "mean IoU",
-        ],
-        split_sentence=_split_sentence(manifest),
         left_out=list(left_out_sentences(manifest)),
-        lists_of_images=[
-            ("were left out because they cannot be used", skipped),
-            ("could not be read and were left out", manifest.get("unreadable", ())),
-        ],
-        MOST_IMAGES=_MOST_IMAGES,
+        lists_of_images={
+            "were left out because they cannot be used": skipped,
+            "could not be read and were left out": manifest.get("unreadable", ()),
+        },
     )
 
 
@@ -62,31 +52,6 @@ negative.']
         )
 
 
-def _split_sentence(manifest: Mapping[str, Any]) -> str:
-    images, unknown_patients = manifest["images"]["count"], manifest["images_without_patient"]
-    unassigned, sampled = manifest["images_without_own_split"], manifest["images_drawn"]
-    sentences = [f"Of {images} images {images - unassigned} have the dataset's own split."]
-    if sampled:
-        sentences.append(
-            f"{sampled} were drawn by a seeded hash of the patient, or of the image where the patient is not known; "
-            "those whose patient has a split are there."
-        )
-    elif unassigned:
-        sentences.append(f"{unassigned} without one are where their patient is, else all in one split: none was drawn.")
-    if copies := manifest["images_with_copies"]:
-        sentences.append(
-            f"{copies} images are copies of one another, by their pixels; patients who share one are in one split."
-        )
-    if unknown_patients:
-        sentences.append(
-            f"The patient of {unknown_patients} images is not known, so nobody can say whether a patient is in two "
-            "splits."
-        )
-    else:
-        sentences.append("No patient is in two splits.")
-    return " ".join(sentences)
-
-
 @functools.cache
 def _template() -> Template:
     from jinja2 import Environment, StrictUndefined
@@ -103,7 +68,8 @@ def _template() -> Template:
         "head": lambda names: f"{_table_row(names)}\n|{' --- |' * len(names)}",
         "share": lambda counts: f"{counts['negatives'] / max(counts['rows'], 1):.1%}",
         "rows_and_boxes": _rows_and_boxes,
-        "agreement_cells": _agreement_cells,
+        "estimate": _estimate,
+        "f1_columns": lambda agreement: [f"F1 at IoU {threshold}" for threshold in agreement["overall"]["f1"]],
     }
     return environment.from_string(Path(__file__).with_name("card.md.jinja").read_text(encoding="utf-8"))
 
@@ -116,11 +82,6 @@ def _rows_and_boxes(label: str, splits: Mapping[str, Any]) -> list[str]:
     """A finding, and for each split the rows with it and the boxes of it."""
     cells = [f"{counts['rows_with'].get(label, 0)} / {counts['boxes'].get(label, 0)}" for counts in splits.values()]
     return [label, *cells]
-
-
-def _agreement_cells(label: Mapping[str, Any]) -> list[Any]:
-    name = "all" if label["label"] is None else label["label"]
-    return [name, label["findings"], *map(_estimate, (*label["f1"].values(), label["mean_iou"]))]
 
 
 def _estimate(ends: Sequence[float | None]) -> str:

@@ -36,11 +36,7 @@ class StoredImage(NamedTuple):
 
 
 def store_image(
-    path: str | Path,
-    *,
-    side: int | None = None,
-    image_format: str = "png",
-    window: tuple[float, float] | None = None,
+    path: str | Path, *, side: int | None = None, image_format: str = "png", window: tuple[float, float] | None = None
 ) -> StoredImage:
     """Read, shrink and encode an image.
 

@@ -15,27 +15,12 @@ from typing import Any
 
 from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.common.package_warning import PackageWarning
+from grounding_rewards.data import splits
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.checks import row_problems
 from grounding_rewards.data.dataset_columns import ExtraColumns
 from grounding_rewards.data.prompts import LOOKED_FOR, prompt_order, task_prompt, template_prompt, wordings
 from grounding_rewards.data.readers import check_readers, image_readers, reference_boxes
-from grounding_rewards.data.splits import (
-    SHARES,
-    TRAIN,
-    SplitRule,
-    check_one_split,
-    drawn_sentence,
-    hash_fraction,
-    holds_out,
-    image_split,
-    is_row_number,
-    patient_column,
-    patient_of_image,
-    patients_in_names,
-    split_rule,
-    splits_of_patients,
-)
 from grounding_rewards.images.decoding import has_shape
 from grounding_rewards.images.resize import has_resized_size, resized_size
 from grounding_rewards.prepare.encode import StoredImage
@@ -71,7 +56,7 @@ class Plan:
     images: Sequence[AnnotatedImage]
     settings: PrepareSettings
     vocabulary: tuple[str, ...]
-    rule: SplitRule
+    rule: splits.SplitRule
     patient_splits: Mapping[str, str]
     extra: ExtraColumns
     facts: dict[str, Any]
@@ -89,8 +74,8 @@ def make_plan(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Pl
     """
     _check_images(images, settings)
     images = _with_suggested_patients(images, settings)
-    patients = [patient_of_image(image) for image in images]
-    if is_row_number([image.patient_id for image in images]):
+    patients = [splits.patient_of_image(image) for image in images]
+    if splits.is_row_number([image.patient_id for image in images]):
         warnings.warn(
             f"The patient_id of every image of {settings.dataset} is the number of its row: images of one patient may "
             "be in several splits. Give all images of a patient one patient_id.",
@@ -100,15 +85,17 @@ def make_plan(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Pl
     unknown_patients = patients.count(None)
     if unknown_patients:
         _warn_of_patient_column(images, patients, settings)
-    patient_splits = splits_of_patients((patient, image.split) for patient, image in zip(patients, images, strict=True))
+    patient_splits = splits.splits_of_patients(
+        (patient, image.split) for patient, image in zip(patients, images, strict=True)
+    )
     if settings.splits_from == "dataset":
-        check_one_split(patient_splits)
+        splits.check_one_split(patient_splits)
     split_names = {image.split for image in images if image.split is not None}
     rule = _split_rule(split_names, len({*patients} - {None}) + unknown_patients, settings)
     if settings.splits_from == "dataset" and not rule.own:
-        sentence = drawn_sentence(settings.dataset, rule.shares, len(images), unknown_patients)
+        sentence = splits.drawn_sentence(settings.dataset, rule.shares, len(images), unknown_patients)
         # Only a dataset that names the split can be asked for it, so that nothing is drawn.
-        remedy = f", --split {TRAIN} draws none" if split_names else ""
+        remedy = f", --split {splits.TRAIN} draws none" if split_names else ""
         warnings.warn(f"{sentence} --split-shares draws others{remedy}.", PackageWarning, stacklevel=3)
     large_boxes = [without_small_boxes(image, settings) for image in images]
     boxes = Counter(label for image in large_boxes for label in image.labels)
@@ -169,8 +156,8 @@ def _check_images(images: Sequence[AnnotatedImage], settings: PrepareSettings) -
 
 def _with_suggested_patients(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> list[AnnotatedImage]:
     """The images with the patients that the names of their files suggest, which a warning says."""
-    unknown = [image.file for image in images if patient_of_image(image) is None]
-    suggested = patients_in_names(unknown)
+    unknown = [image.file for image in images if splits.patient_of_image(image) is None]
+    suggested = splits.patients_in_names(unknown)
     if not suggested:
         return list(images)
     example = unknown[0]
@@ -188,7 +175,7 @@ def _warn_of_patient_column(
     images: Sequence[AnnotatedImage], patients: Sequence[str | None], settings: PrepareSettings
 ) -> None:
     for image, patient in zip(images, patients, strict=True):
-        column = patient_column(image.extra) if patient is None else None
+        column = splits.patient_column(image.extra) if patient is None else None
         if column is not None:
             warnings.warn(
                 f"The column {column!r} of {settings.dataset} looks like the patient, but is not read: images of one "
@@ -199,17 +186,17 @@ def _warn_of_patient_column(
             return
 
 
-def _split_rule(names: set[str], patients: int, settings: PrepareSettings) -> SplitRule:
+def _split_rule(names: set[str], patients: int, settings: PrepareSettings) -> splits.SplitRule:
     """As where images are used without `prepare`, unless a draw, one split or other shares were asked for."""
     shares = dict(settings.shares)
     if settings.splits_from == "hash":
-        return SplitRule(False, shares)
+        return splits.SplitRule(False, shares)
     if settings.split is not None:
-        return SplitRule(True, {settings.split: 1.0})
-    rule = split_rule(names, patients, shares)
+        return splits.SplitRule(True, {settings.split: 1.0})
+    rule = splits.split_rule(names, patients, shares)
     # Shares that were asked for are drawn of a few patients too; those with a split keep it.
-    is_asked = shares != SHARES and not holds_out(names)
-    return SplitRule(True, shares) if rule.own and is_asked else rule
+    is_asked = shares != splits.SHARES and not splits.holds_out(names)
+    return splits.SplitRule(True, shares) if rule.own and is_asked else rule
 
 
 def _vocabulary(boxes: Mapping[str, int], labels: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -277,13 +264,15 @@ def with_negatives(plan: Plan) -> Plan:
         return plan
     positives, hashes = 0, []
     for image, (example,) in planned_examples(plan):
-        if example["split"] == TRAIN and image.id not in plan.duplicates.left_out:
+        if example["split"] == splits.TRAIN and image.id not in plan.duplicates.left_out:
             if is_present(example) is False:
                 hashes.append(_normal_hash(example, plan.settings))
             else:
                 positives += 1
     if not positives and not hashes:
-        raise ValueError(f"Expected images of {TRAIN} for a share of negatives, got none. Leave --negatives out.")
+        raise ValueError(
+            f"Expected images of {splits.TRAIN} for a share of negatives, got none. Leave --negatives out."
+        )
     # kept / (kept + positives) = share
     kept_count = round(positives * share / (1 - share))
     if kept_count >= len(hashes):
@@ -305,20 +294,20 @@ def image_examples(image: AnnotatedImage, plan: Plan) -> list[Example]:
     examples = []
     for example in task_examples(image, plan):
         # In `train` only a share of the images without findings may stay.
-        is_normal = split == TRAIN and plan.normal_end is not None and is_present(example) is False
+        is_normal = split == splits.TRAIN and plan.normal_end is not None and is_present(example) is False
         if not is_normal or _normal_hash(example, plan.settings) < (plan.normal_end or 0.0):
             examples.append(example | {"split": split})
     return examples
 
 
 def _split_of(image: AnnotatedImage, plan: Plan) -> str:
-    patient = patient_of_image(image)
+    patient = splits.patient_of_image(image)
     name = patient or image.id
     own_split = plan.patient_splits.get(patient or "")
     if name in plan.duplicates.groups:
         name = plan.duplicates.groups[name]
         own_split = plan.duplicates.splits.get(name)
-    return image_split(image.split, name, own_split, plan.rule, plan.settings.seed)
+    return splits.image_split(image.split, name, own_split, plan.rule, plan.settings.seed)
 
 
 def count_examples(plan: Plan) -> dict[str, ShardCounts]:
@@ -349,7 +338,7 @@ def task_examples(image: AnnotatedImage, plan: Plan) -> Iterator[Example]:
             state = is_present(example)
             if example is None or state is None:
                 continue
-            if state or hash_fraction("negative", settings.seed, example["id"]) < plan.kept_negatives[label]:
+            if state or splits.hash_fraction("negative", settings.seed, example["id"]) < plan.kept_negatives[label]:
                 yield example
     else:
         for number, phrase in enumerate(dict.fromkeys(image.phrases)):
@@ -389,7 +378,7 @@ def is_present(example: Example | None) -> bool | None:
 
 def _normal_hash(example: Example, settings: PrepareSettings) -> float:
     """A number in [0, 1) by which images without findings are chosen, the smallest first."""
-    return hash_fraction("normal", settings.seed, example["id"])
+    return splits.hash_fraction("normal", settings.seed, example["id"])
 
 
 def image_of_interest(image: AnnotatedImage, labels: Collection[str], phrase: str | None = None) -> AnnotatedImage:
@@ -436,7 +425,7 @@ def prompt_of(example: Example, settings: PrepareSettings) -> list[dict[str, Any
         return template_prompt(settings.template, settings.task, example[LOOKED_FOR], settings.box_format)
     number = 0
     if not settings.one_wording:
-        number = int(hash_fraction("wording", settings.seed, example["id"]) * wordings(settings.task))
+        number = int(splits.hash_fraction("wording", settings.seed, example["id"]) * wordings(settings.task))
     return task_prompt(settings.task, example[LOOKED_FOR], settings.box_format, wording=number)
 
 

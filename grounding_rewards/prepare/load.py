@@ -20,14 +20,7 @@ from grounding_rewards.data.checks import BAD_ROWS, said_dropped
 from grounding_rewards.data.dataset_columns import ExtraColumns
 from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_order
 from grounding_rewards.data.readers import image_readers
-from grounding_rewards.data.splits import (
-    ALL,
-    TRAIN,
-    assign_splits,
-    check_split_exists,
-    in_usual_order,
-    patients_of,
-)
+from grounding_rewards.data.splits import ALL, TRAIN, assign_splits, check_split_exists, in_usual_order, patients_of
 from grounding_rewards.images.decoding import image_path, image_size
 from grounding_rewards.prepare.examples import column_types
 from grounding_rewards.prepare.manifest import MANIFEST, split_shards

@@ -18,13 +18,7 @@ from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.splits import ALL, check_split_exists, in_usual_order
 from grounding_rewards.prepare.card import card_text
 from grounding_rewards.prepare.examples import Plan
-from grounding_rewards.prepare.shards import (
-    FOLDER,
-    ShardCounts,
-    file_checksum,
-    read_footer,
-    shard_files,
-)
+from grounding_rewards.prepare.shards import FOLDER, ShardCounts, file_checksum, read_footer, shard_files
 from grounding_rewards.sources import source_of
 from grounding_rewards.sources.base import split_name
 

@@ -124,8 +124,7 @@ def _gold(root: Path, sizes: dict[str, tables.Size], faults: Faults | None) -> I
         boxes = [place._replace(image=image).numbers(cells[2:6]) for place, cells in rows]
         facts = facts_of_images.get(image, ["", f"{image}.dcm", ""])
         return _image(image, facts, "gold", sizes, boxes, [cells[1] for _, cells in rows])._replace(
-            readers=annotators if any(annotators) else (),
-            read_by=tuple(dict.fromkeys(filter(None, annotators))),
+            readers=annotators if any(annotators) else (), read_by=tuple(dict.fromkeys(filter(None, annotators)))
         )
 
     return tables.table_images(
