@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -233,14 +232,12 @@ class Confusion(NamedTuple):
     """``counts[i, j]`` reference boxes of label ``gt[i]`` are paired with a predicted box of label ``pred[j]``.
 
     The last row, ``nothing``, counts predicted boxes that no reference box was paired with; the last column,
-    ``nothing``, reference boxes that no predicted box was paired with. ``places`` are the images of each pair of labels
-    that occurs.
+    ``nothing``, reference boxes that no predicted box was paired with.
     """
 
     gt: Sequence[str]
     pred: Sequence[str]
     counts: NDArray[np.int64]
-    places: Mapping[tuple[str, str], Sequence[int]] = MappingProxyType({})
 
 
 def confusion(matched: MatchedImages, *, synonyms: bool = False) -> Confusion:
@@ -257,8 +254,7 @@ def confusion(matched: MatchedImages, *, synonyms: bool = False) -> Confusion:
 
     Returns:
         ``gt`` are the labels and :data:`NOTHING`; ``pred`` the labels, :data:`ANOTHER_LABEL` and :data:`NO_LABEL`
-        where they occur, and :data:`NOTHING`; ``counts`` is ``(len(gt), len(pred))``; ``places`` are indices into the
-        images.
+        where they occur, and :data:`NOTHING`; ``counts`` is ``(len(gt), len(pred))``.
 
     Example:
         >>> image = Prediction("a", 99, 99, gt=[[0, 0, 9, 9], [50, 50, 60, 60]], gt_labels=["mass", "nodule"],
@@ -270,29 +266,26 @@ def confusion(matched: MatchedImages, *, synonyms: bool = False) -> Confusion:
         array([[0, 1, 0],
                [0, 0, 1],
                [0, 0, 0]])
-        >>> dict(found.places)
-        {('nodule', 'nothing'): [0], ('mass', 'nodule'): [0]}
     """
-    # For every box the number of its image.
-    pairs: dict[tuple[str | None, str | None], list[int]] = defaultdict(list)
-    cells: dict[tuple[str, str], list[int]] = defaultdict(list)
+    pairs: Counter[tuple[str | None, str | None]] = Counter()
+    cells: Counter[tuple[str, str]] = Counter()
     ignoring = replace(matched, label_matching="ignore")
-    for number, (image, partners, countable) in enumerate(ignoring.by_image(IOU_THRESHOLD)):
+    for image, partners, countable in ignoring.by_image(IOU_THRESHOLD):
         gt_labels = [label_name(label, "exact") for label in image.gt_labels]
         for k in set(range(len(gt_labels))) - set(partners.tolist()):
-            cells[gt_labels[k], NOTHING].append(number)
+            cells[gt_labels[k], NOTHING] += 1
         for label, place, is_counted in zip(image.pred_labels, partners.tolist(), countable, strict=True):
             if is_counted:
-                pairs[None if place < 0 else gt_labels[place], label].append(number)
+                pairs[None if place < 0 else gt_labels[place], label] += 1
     references = Counter(label_name(label, "exact") for image in matched.images for label in image.gt_labels)
     labels = tuple(name for name, _ in references.most_common())
-    for (gt, pred), numbers in pairs.items():
-        cells[NOTHING if gt is None else gt, _column(pred, gt, labels, synonyms)] += numbers
+    for (gt, pred), count in pairs.items():
+        cells[NOTHING if gt is None else gt, _column(pred, gt, labels, synonyms)] += count
     used = {column for _, column in cells}
     columns = (*labels, *(extra for extra in (ANOTHER_LABEL, NO_LABEL) if extra in used), NOTHING)
     rows = (*labels, NOTHING)
-    counts = np.array([[len(cells.get((row, name), ())) for name in columns] for row in rows], dtype=np.int64)
-    return Confusion(rows, columns, counts, {cell: sorted(set(numbers)) for cell, numbers in cells.items()})
+    counts = np.array([[cells[row, name] for name in columns] for row in rows], dtype=np.int64)
+    return Confusion(rows, columns, counts)
 
 
 def _column(pred: str | None, gt: str | None, labels: Sequence[str], synonyms: bool) -> str:

@@ -485,15 +485,4 @@
   };
   const leads = data.first.flatMap((group) => group.images.map(lead(group)));
   if (leads.length) document.querySelector("header.top nav").before(el("div", { class: "first", role: "group", "aria-label": "Worst and typical answers" }, leads));
-
-  /* Labels and cells outside of the gallery that show their images */
-  for (const node of document.querySelectorAll("[data-pick]")) {
-    const [text, places] = data.picks[node.dataset.pick];
-    const act = () => {
-      pick(text, places);
-      picked.focus({ preventScroll: true });
-    };
-    const title = visible(text) + ": show " + count(places.length, "image", "images");
-    node.replaceChildren(el("button", { type: "button", class: "pick", title, onclick: act }, ...node.childNodes));
-  }
 })();

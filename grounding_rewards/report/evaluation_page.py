@@ -33,10 +33,10 @@ from grounding_rewards.metrics.confusion import (
     image_summary,
     outcomes_of,
 )
-from grounding_rewards.metrics.detection import MatchedImages, label_groups
+from grounding_rewards.metrics.detection import MatchedImages
 from grounding_rewards.metrics.evaluation import Evaluation
 from grounding_rewards.metrics.intervals import format_interval
-from grounding_rewards.metrics.prediction import UNNAMED, Prediction
+from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS
 from grounding_rewards.report import page as html
 from grounding_rewards.report import tables
@@ -78,9 +78,6 @@ _CORE_NOTE = (
     "never looks. The reference as answer is the ceiling. ▲ marks what is better than the first system."
 )
 _ALL_NOTE = "▲ marks what is better than the first system."
-# Beginnings of the keys of picks: the labels, cells that show their images on a click.
-_LABEL = "label/"
-_CELL = "cell/"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,10 +181,8 @@ def render_evaluation_page(page: EvaluationPage) -> str:
         >>> render_evaluation_page(page).count("</script>")  # its own two: the data and the program
         2
     """
-    picks = _picks(page)
     evaluation = page.evaluation
     robustness = tables.metrics_table(tables.robustness_rows(evaluation.robustness), ROBUSTNESS_METRICS, first="change")
-    robustness_plots = page.plots_named("robustness_corruptions", "robustness_pgd")
     curves = page.plots_named("precision_recall", "froc", "calibration", "ious")
     by_source = "By label, size and source" if evaluation.per_source else "By label and size"
     facts = {name: str(value) for name, value in evaluation.facts.items() if value != ""}
@@ -199,9 +194,9 @@ def render_evaluation_page(page: EvaluationPage) -> str:
         sections=[
             html.Section("Metrics", _metrics(page)),
             html.Section("Curves", curves),
-            html.Section(by_source, _groups_of_boxes(page, picks)),
-            html.Section("Robustness", [*robustness_plots, *_folded("Robustness as a table", robustness)]),
-            _gallery(page, picks),
+            html.Section(by_source, _groups_of_boxes(page)),
+            html.Section("Robustness", _folded("Changed images", robustness)),
+            _gallery(page),
             html.Section("How it was measured", [facts] if facts else []),
         ],
         footer=html.GUARD,
@@ -222,26 +217,20 @@ def _metrics(page: EvaluationPage) -> list[Any]:
     return blocks if every.rows else []
 
 
-def _groups_of_boxes(page: EvaluationPage, picks: Mapping[str, Any]) -> list[Any]:
+def _groups_of_boxes(page: EvaluationPage) -> list[Any]:
     """Metrics by label, size and source, and which labels are taken for which."""
     evaluation = page.evaluation
     blocks: list[Any] = [*page.plots_named("per_label", "per_size")]
-    for title, groups, pick in (
-        ("Labels", evaluation.per_label, _LABEL),
-        ("Sizes", evaluation.per_size, ""),
-        ("Sources", evaluation.per_source, ""),
-    ):
-        table = tables.metrics_table(tables.rows_of_groups(groups), evaluation.headings, first=title)
-        rows = []
-        for group, row in zip(groups, table.rows, strict=True):
-            rows.append([_pick_cell(row[0], pick + group.name, picks), *row[1:]])
-        blocks += _folded(title, table._replace(rows=rows))
-    return blocks + _confusion(evaluation.confusion, picks)
+    groups_by_title = {"Labels": evaluation.per_label, "Sizes": evaluation.per_size, "Sources": evaluation.per_source}
+    for title, groups in groups_by_title.items():
+        rows = tables.rows_of_groups(groups)
+        blocks += _folded(title, tables.metrics_table(rows, evaluation.headings, first=title))
+    return blocks + _confusion(evaluation.confusion)
 
 
-def _gallery(page: EvaluationPage, picks: Mapping[str, Any]) -> html.Section:
+def _gallery(page: EvaluationPage) -> html.Section:
     images = _scored_images(page)
-    data = _data(page, images) | {"picks": picks}
+    data = _data(page, images)
     records = _image_records([images[place] for place in data["places"]], page.reward_names)
     listed = "all" if len(data["places"]) == len(images) else f"{len(data['places']):,}"
     note = f"Pictures of {len(data['pictures']):,} of {len(images):,} images; the table below lists {listed} of them."
@@ -257,11 +246,6 @@ def _folded(title: str, table: tables.Table) -> list[html.Section]:
     return [html.Section(title, [table], kind=kind)] if table.header[1:] else []
 
 
-def _pick_cell(text: Any, pick: str, picks: Mapping[str, Any], kind: str = "") -> tables.Cell:
-    """A cell that shows its images on a click, if there are any."""
-    return tables.Cell(text, kind=kind, pick=pick if pick in picks else "")
-
-
 def _scored_images(page: EvaluationPage) -> list[_ScoredImage]:
     ceilings = [image.rewards for image in page.reference] or [{}] * len(page.images)
     ious, is_reference = page.matched.best_ious
@@ -273,42 +257,25 @@ def _scored_images(page: EvaluationPage) -> list[_ScoredImage]:
     return images
 
 
-def _picks(page: EvaluationPage) -> dict[str, tuple[str, list[int]]]:
-    """The title and the places of the images behind each label and cell of the confusion."""
-    numbers = np.repeat(np.arange(len(page.images)), [len(image.gt) for image in page.images])
-    picks = {}
-    compared = "exact" if page.label_matching == "ignore" else page.label_matching
-    for name, members in label_groups(page.images, compared).items():
-        label = name or UNNAMED
-        picks[_LABEL + label] = (f"reference {label}", np.unique(numbers[members]).tolist())
-    if page.evaluation.confusion is not None:
-        rows: dict[str, set[int]] = defaultdict(set)
-        for (gt, pred), places in page.evaluation.confusion.places.items():
-            picks[f"{_CELL}{gt}/{pred}"] = (f"reference {gt}, predicted {pred}", [*places])
-            rows[gt].update(places)
-        picks |= {_CELL + gt: (f"reference {gt}", sorted(row)) for gt, row in rows.items()}
-    return picks
-
-
-def _confusion(confusion: Confusion | None, picks: Mapping[str, Any]) -> list[html.Section]:
+def _confusion(confusion: Confusion | None) -> list[html.Section]:
     if confusion is None or not np.sum(confusion.counts):
         return []
     rows, columns = (_commonest(confusion.counts.sum(axis=axis)) for axis in (1, 0))
     lines = []
     for i in rows:
         gt, total = confusion.gt[i], max(1, confusion.counts[i, columns].sum())
-        line = [_pick_cell(gt, _CELL + gt, picks)]
+        line: list[str | tables.Cell] = [gt]
         for j in columns:
             count = int(confusion.counts[i, j])
             shade = f"shade-{math.ceil(10 * count / total)}" if count else ""
-            line.append(_pick_cell(str(count or ""), f"{_CELL}{gt}/{confusion.pred[j]}", picks, shade))
+            line.append(tables.Cell(str(count or ""), kind=shade))
         lines.append(line)
     header = ["reference", *(confusion.pred[j] for j in columns)]
     omitted = max(len(confusion.gt) - len(rows), len(confusion.pred) - len(columns))
     note = (
         "Boxes are paired by their overlap alone, whatever their labels; colour: share of the row. “nothing” to the "
-        "right: reference boxes without a partner; below: predicted boxes without one. Columns: predicted. A click "
-        "shows the images." + (f" The {omitted} rarest labels are left out." if omitted else "")
+        "right: reference boxes without a partner; below: predicted boxes without one. Columns: predicted."
+        + (f" The {omitted} rarest labels are left out." if omitted else "")
     )
     return [html.Section("Confusion of labels", [tables.Table(header, lines)], note, kind="matrix")]
 

@@ -13,12 +13,10 @@ from numpy.typing import NDArray
 from grounding_rewards.metrics.average_precision import Curve
 from grounding_rewards.metrics.confusion import Calibration
 from grounding_rewards.metrics.evaluation import Evaluation, GroupMetrics
-from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
 from grounding_rewards.report.plots import (
     DASHES,
     GRID,
     INK,
-    MARKERS,
     SERIES,
     SOFT,
     Plot,
@@ -75,8 +73,6 @@ def plots_of(evaluation: Evaluation) -> list[Plot]:
         _ious(evaluation.ious),
         _bars("per_label", "By label", evaluation.per_label, evaluation.headings),
         _bars("per_size", "By size", evaluation.per_size, evaluation.headings),
-        _robustness(evaluation.robustness, "corruptions", "Robustness to changes of the image", "strength"),
-        _robustness(evaluation.robustness, "pgd", "Robustness to an attack", "ε, parts of 255", 255),
     ]
     return [plot for plot in plots if plot is not None]
 
@@ -194,43 +190,3 @@ def _bars(name: str, title: str, groups: Sequence[GroupMetrics], headings: Mappi
         axes[0].set_ylim(len(rows) - 0.4, -0.6)
 
     return Plot(name, title, "Lines: 95 % intervals.", draw, (7.2, 0.75 + 0.23 * len(rows)))
-
-
-def _robustness(
-    all_points: Sequence[RobustnessPoint], family: str, title: str, x_label: str, scale: float = 1.0
-) -> Plot | None:
-    """A panel for each change, from the image as it is to the strongest."""
-    points = sorted((point for point in all_points if point.family == family), key=lambda point: point.strength)
-    changes = list(dict.fromkeys(point.name for point in all_points if point in points and point.strength > 0))
-    if not changes:
-        return None
-    columns = min(4, len(changes))
-    rows = math.ceil(len(changes) / columns)
-
-    def draw(figure: Figure) -> None:
-        axes = panels_of(figure, len(changes), columns, sharex=True, sharey=True)
-        for axis, change in zip(axes, changes, strict=True):
-            # The unchanged image is listed once for all changes, or once for each.
-            change_points = [
-                *points[: points[0].strength == 0],
-                *(p for p in points if p.name == change and p.strength > 0),
-            ]
-            x = scale * np.array([point.strength for point in change_points])
-            for number, (key, label) in enumerate(ROBUSTNESS_METRICS.items()):
-                value, low, high = np.array([getattr(point, key) for point in change_points], dtype=np.float64).T
-                axis.fill_between(x, low, high, color=SERIES[number], alpha=0.15, linewidth=0)
-                axis.plot(x, value, color=SERIES[number], marker=MARKERS[number], markersize=3.2, label=label)
-            axis.set_title(wrapped(change.replace("_", " "), 26), loc="left")
-            share_axis(axis.yaxis)
-            axis.set_xticks(x, [f"{value:.3g}" for value in x])
-            axis.tick_params(labelbottom=True)
-        figure.supxlabel(x_label, fontsize=8)
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=2 if columns == 1 else 4)
-
-    note = (
-        "Robust accuracy: share of the images with a right answer, every finding with a box and no box more. Attack "
-        "success rate: share of all images with another answer than to the image as it is. Right answers lost: share "
-        "of the answers that were right before. At 0 the image is as it is. Bands: 95 % intervals."
-    )
-    size = {1: 3.6, 2: 5.4}.get(columns, 7.2), 0.5 + 1.65 * rows if rows > 1 else 2.9
-    return Plot(f"robustness_{family}", title, note, draw, size)

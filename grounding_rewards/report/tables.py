@@ -33,13 +33,11 @@ class Cell(NamedTuple):
     text: of the cell.
     small: beneath it, such as an interval; of a heading of rows what they have in common, a line each.
     kind: its class on pages: `words` are aligned left, `better`, `worse` and others of `page.css` have a colour.
-    pick: which images a click on it shows, a key of the picks of a gallery.
     """
 
     text: str
     small: str = ""
     kind: str = ""
-    pick: str = ""
 
 
 def estimate_cell(estimate: tuple[float, float, float] | None, *, signed: bool = False, kind: str = "") -> Cell:
@@ -47,7 +45,7 @@ def estimate_cell(estimate: tuple[float, float, float] | None, *, signed: bool =
 
     Example:
         >>> estimate_cell((0.5, 0.4, 0.6))
-        Cell(text='0.500', small='[0.400, 0.600]', kind='', pick='')
+        Cell(text='0.500', small='[0.400, 0.600]', kind='')
     """
     value, low, high = estimate or (math.nan,) * 3
     return Cell(format_value(value, signed=signed), format_interval((value, low, high), signed=signed), kind)

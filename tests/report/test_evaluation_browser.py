@@ -307,29 +307,6 @@ def test_the_head_leads_to_worst_and_typical_images(visit, pages) -> None:
     assert tab.locator("#Pick").inner_text() == "Typical 3 ✕"
 
 
-def test_a_cell_and_a_label_filter_the_gallery(visit, pages) -> None:
-    tab = visit(pages["measured"])
-    tab.locator("[data-pick='cell/mass/another label'] button").click()
-    assert cards(tab) == rows(tab) == ["called"]
-    assert tab.locator("#Gallery").evaluate("one => one.getBoundingClientRect().top") < 720
-    # another filter narrows it; the next click begins anew
-    tab.fill("#Search", "no such image")
-    assert cards(tab) == []
-    tab.locator("[data-pick='cell/mass/nothing'] button").click()
-    # by hand: IoU (20 + 2k) / 50 is below 0.5 for k < 3
-    assert cards(tab) == ["good 0", "good 1", "good 2", "none"]
-    tab.locator("[data-pick='cell/mass'] button").first.click()
-    assert tally(tab).startswith("14 images of 14")
-    tab.click("#Pick")
-    assert not tab.locator("#Pick").is_visible()
-    assert tally(tab).startswith("14 images of 14")
-    # in the table of labels, too
-    tab.locator("[data-pick='label/mass'] button").click()
-    assert tab.locator("#Pick").inner_text() == "reference mass ✕"
-    tab.click("#Reset")
-    assert not tab.locator("#Pick").is_visible()
-
-
 def test_what_a_model_writes_is_shown_and_does_nothing(visit) -> None:
     tab = visit()
     tab.fill("#Search", "onerror")

@@ -13,13 +13,12 @@ pytest.importorskip("PIL", reason="needs the train extra")
 
 from grounding_rewards.metrics.average_precision import Curve
 from grounding_rewards.metrics.evaluation import GroupMetrics
-from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.report.evaluation_plots import plots_of
 from grounding_rewards.report.plots import INK, SERIES, Plot, write_plots
 from tests.report.evaluations import HOSTILE, evaluation
 
 CURVES = ["precision_recall", "froc", "calibration", "ious"]
-ALL = [*CURVES, "per_label", "per_size", "robustness_corruptions", "robustness_pgd"]
+ALL = [*CURVES, "per_label", "per_size"]
 NOTHING: dict = {
     "systems": {},
     "pr_curves": (),
@@ -86,34 +85,6 @@ def test_a_label_has_a_bar_in_each_panel() -> None:
 def test_a_single_point_is_an_operating_point() -> None:
     assert "A single mark is an operating point" in one("precision_recall").note
     assert "A single mark" not in one("froc").note
-
-
-def test_every_change_begins_with_the_image_as_it_is() -> None:
-    share = (0.5, 0.4, 0.6)
-
-    def point(name: str, strength: float, accuracy: float) -> RobustnessPoint:
-        return RobustnessPoint("corruptions", name, strength, (accuracy, accuracy, accuracy), share, share)
-
-    # one start for all, or one for each
-    for start in ([point("none", 0, 0.9)], [point("noise", 0, 0.9), point("blur", 0, 0.9)]):
-        robustness = [*start, point("noise", 2, 0.4), point("noise", 1, 0.6), point("blur", 1, 0.8)]
-        axes = one("robustness_corruptions", robustness=robustness).figure.axes
-        drawn = {axis.get_title(loc="left"): axis.lines[0].get_xydata().tolist() for axis in axes}
-        assert drawn == {"noise": [[0, 0.9], [1, 0.6], [2, 0.4]], "blur": [[0, 0.9], [1, 0.8]]}
-
-
-def test_epsilon_is_counted_in_grey_values() -> None:
-    (axis,) = one("robustness_pgd").figure.axes
-    assert axis.lines[0].get_xdata().tolist() == pytest.approx([0, 1, 4])
-
-
-def test_right_answers_that_were_lost_are_drawn_and_explained() -> None:
-    share, lost = (0.5, 0.4, 0.6), (0.3, 0.2, 0.4)
-    points = [RobustnessPoint("pgd", "pgd", e / 255, share, share, share, lost) for e in (0, 1)]
-    plot = one("robustness_pgd", robustness=points)
-    drawn = {line.get_label(): line.get_ydata().tolist() for line in plot.figure.axes[0].lines}
-    assert drawn["right answers lost"] == [0.3, 0.3]
-    assert "Right answers lost: share of the answers that were right before." in plot.note
 
 
 def test_a_froc_curve_rises_in_steps() -> None:
