@@ -75,7 +75,7 @@ class SignalOptions(AnswerOptions):
         samples: answers per image
         temperatures: of the samples, one after another
         keep: folder to keep the answers in; the same command goes on
-        html: write the table and a plot of it as a page
+        html: write the table as a page
         strict: exit with 1 where more than 20% of the groups are without spread
     """
 

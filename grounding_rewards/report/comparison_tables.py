@@ -93,17 +93,10 @@ class Comparison:
         losses = [f"Worse in {name}: {'; '.join(run.worse)}." for name, run in self._compared if run.worse]
         return " ".join([*sentences, *(losses or ["No other metric, label or size is shown to be worse."])])
 
-    def to_dataframe(self) -> Any:
-        """A ``pandas.DataFrame`` with a row for each metric of each run that is compared with A."""
-        import pandas
-
-        tables = [difference.to_dataframe().assign(run=name) for name, difference in self._compared]
-        return pandas.concat(tables, ignore_index=True)
-
     @property
     def training_reward(self) -> str:
         """The change of the reward in the training, as in `0.433 → 0.565, first and last 10 of 200`."""
-        rewards = read_series(self.log, "reward").get("")
+        rewards = read_series(self.log, "reward")
         return "" if rewards is None else first_and_last(rewards.y.tolist())
 
     @property

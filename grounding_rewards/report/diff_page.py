@@ -24,7 +24,7 @@ from grounding_rewards.metrics.intervals import format_estimate
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.report import page as html
 from grounding_rewards.report.comparison_tables import Comparison, kind_of
-from grounding_rewards.report.plots import reward_plot, training_plot
+from grounding_rewards.report.plots import reward_plot
 from grounding_rewards.report.tables import Cell
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
     for choice in choose_shared(images, reward, names):
         cards = [_card(comparison, images[place], load_image) for place in choice.places]
         sections.append(html.Section(choice.title, [html.Cards(cards)], choice.note))
-    facts = comparison.run_facts[1]
+    facts, rewards = comparison.run_facts[1], reward_plot(comparison.log, comparison.evaluated)
     split = f" ({facts['split']})" if facts.get("split") else ""
     dataset = f" of {Path(str(facts['dataset'])).name}{split}" if "dataset" in facts else ""
     return html.Page(
@@ -165,7 +165,7 @@ def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
         verdict=comparison.verdict,
         tiles=_tiles(comparison),
         sections=[
-            html.Section("Training", _training_plots(comparison)),
+            html.Section("Training", [rewards] if rewards else []),
             html.Section("Images", [html.Legend(difference.label_matching), *sections] if sections else []),
             html.Section("Metrics", _tables(comparison), f"{comparison.caption} {comparison.tests_caption}"),
             html.Section("How it was compared", [comparison.facts]),
@@ -201,12 +201,6 @@ def _card(comparison: Comparison, shared: SharedImage, load_image: LoadImage) ->
         sides=any(map(has_sides, shared)),
         value=Cell(format_value(gain, signed=True), kind=kind_of(gain)),
     )
-
-
-def _training_plots(comparison: Comparison) -> list[Any]:
-    rewards, logged = reward_plot(comparison.log, comparison.evaluated), training_plot(comparison.log)
-    further = [html.Section("What else was logged", [logged], kind="fold")] if logged else []
-    return [*([rewards] if rewards else []), *further]
 
 
 def _tables(comparison: Comparison) -> list[Any]:

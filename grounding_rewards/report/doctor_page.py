@@ -1,4 +1,4 @@
-"""The page of the doctor as one HTML file: defects, a contact sheet, histograms, box centres and sizes.
+"""The page of the doctor as one HTML file: defects, a contact sheet, box centres and sizes.
 
 The file loads nothing: everything is inside it. Where it shows images, keep it as private as the images.
 """
@@ -13,13 +13,12 @@ import numpy as np
 
 from grounding_rewards.boxes import is_box
 from grounding_rewards.common.formatting import percent
-from grounding_rewards.doctor.box_checks import LEAST_SIDE
 from grounding_rewards.doctor.box_defects import box_defect
 from grounding_rewards.doctor.context import CHECKS, SEVERITIES, Defect, Example, ImagePicture
 from grounding_rewards.doctor.examine import Checkup
-from grounding_rewards.doctor.summary import AREA_EDGES, ASPECT_EDGES, MOST_BOXES, SIDE_EDGES, Metrics
+from grounding_rewards.doctor.summary import Metrics
 from grounding_rewards.report.page import GUARD, Card, Cards, Page, Panel, Section, Tile, data_uri
-from grounding_rewards.report.plots import DASHES, SERIES, Plot, short
+from grounding_rewards.report.plots import Plot, short
 from grounding_rewards.report.tables import Cell, Table
 
 if TYPE_CHECKING:
@@ -71,7 +70,6 @@ def render_doctor_page(checkup: Checkup) -> str:
         sections=[
             Section("Defects", _defects(checkup)),
             Section("Images", [Cards(sample, small=True)] if sample else [], _SHEET),
-            Section("Distributions", [_histograms(metrics)]),
             _labels(metrics),
             Section("Boxes of each label", maps),
             Section("Assumed", [checkup.assumptions] if checkup.assumptions else []),
@@ -194,37 +192,6 @@ def _panel(image: ImagePicture, labelled_boxes: Sequence[tuple[Any, str]], name:
     right, bottom = min(right, 1.5 * width), min(bottom, 1.5 * height)
     view = f"{left:.6g} {top:.6g} {right - left:.6g} {bottom - top:.6g}"
     return Panel(boxes, name, caption, view=view)
-
-
-def _histograms(metrics: Metrics) -> Plot:
-    """Histograms of the sizes and numbers of boxes; ticks are at edges of bins, counted from the left."""
-    max_boxes = max((n for n, count in metrics.per_image.items() if count), default=0)
-    box_counts = range(max(max_boxes + 1, 6))
-    panels: list[tuple[str, Any, Mapping[float, str]]] = [
-        ("area, share of the image", metrics.areas, {k: f"{100 * AREA_EDGES[k]:.4g} %" for k in range(4, 25, 4)}),
-        ("shorter side, pixels that the model sees", metrics.sides, {k: f"{SIDE_EDGES[k]:g}" for k in range(0, 23, 4)}),
-        (
-            "boxes per image",
-            [metrics.per_image[n] for n in box_counts],
-            {n + 0.5: f"{n}{'+' if n == MOST_BOXES else ''}" for n in box_counts},
-        ),
-        ("width through height", metrics.aspects, {k: f"{ASPECT_EDGES[k]:.3g}" for k in range(2, 17, 2)}),
-    ]
-
-    def draw(figure: Figure) -> None:
-        axes = figure.subplots(2, 2)
-        for axis, (title, counts, ticks) in zip(axes.flat, panels, strict=True):
-            axis.bar(np.arange(len(counts)) + 0.5, counts, width=0.9, color=SERIES[0])
-            axis.set_title(title, loc="left")
-            axis.set_xticks(list(ticks), list(ticks.values()))
-            axis.locator_params("y", integer=True)
-        smallest = np.interp(math.log(LEAST_SIDE), np.log(SIDE_EDGES), np.arange(len(SIDE_EDGES)))
-        axes[0, 1].axvline(smallest, color=SERIES[1], linestyle=DASHES[1], linewidth=1)
-
-    note = (
-        f"Of valid boxes, sizes and shapes logarithmic. Left of the dashed line, under {LEAST_SIDE:g} pixels, nothing "
-    )
-    return Plot("boxes", "Boxes", note + "is learned.", draw, (7.2, 3.8))
 
 
 def _maps(name: str, title: str, counts_of: Mapping[str | None, np.ndarray], note: str) -> Plot:

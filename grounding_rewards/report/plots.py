@@ -43,16 +43,6 @@ DASHES = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (5, 1.4, 1.2, 1.4)))
 MARKERS = ("o", "s", "^", "D", "v", "P")
 # Points of a curve that are drawn.
 _POINTS = 400
-#: Metrics of a log that are plotted next to the reward: titles by key, in order. Metrics carry the name of their reward
-#: (``R4/mean_iou``), so a key is also found behind the first slash.
-PANELS = {
-    "mean_iou": "mean IoU",
-    "boxes": "boxes per completion",
-    "status/unparseable": "unparseable completions",
-    "hallucination_rate": "hallucination on normal images",
-    "kl": "KL to the start",
-    "loss": "loss",
-}
 # Logged values of which a running mean is drawn, at least.
 _LEAST_SMOOTHED = 10
 _REWARD_SIZE = (5.6, 2.4)  # inches
@@ -231,27 +221,24 @@ def wrapped(name: str, width: int) -> str:
     return "\n".join(textwrap.wrap(short(name, 3 * width), width)[:3])
 
 
-def read_series(log_history: Sequence[Mapping[str, Any]], key: str) -> dict[str, Curve]:
-    """One metric over the steps of a run, by the name of the reward that logs it, in order; empty without a reward.
+def read_series(log_history: Sequence[Mapping[str, Any]], key: str) -> Curve | None:
+    """One metric over the steps of a run; None where no step has it. Values that are not finite are left out.
 
     Args:
         log_history: the trainer's ``state.log_history``: one dict per logged step.
-        key: name of the metric; ``mean_iou`` also means ``R4/mean_iou``. Values that are not finite are left out.
+        key: name of the metric.
 
     Example:
-        >>> log = [{"step": 1, "R4/mean_iou": 0.5}, {"step": 2, "R4/mean_iou": 0.75}, {"step": 2, "loss": 1}]
-        >>> found = read_series(log, "mean_iou")["R4"]
+        >>> found = read_series([{"step": 1, "reward": 0.5}, {"step": 2, "reward": 0.75}, {"loss": 1}], "reward")
         >>> found.x, found.y
         (array([1., 2.]), array([0.5 , 0.75]))
     """
-    points: dict[str, list[tuple[float, float]]] = {}
+    points = []
     for entry in log_history:
-        for name, value in entry.items():
-            reward, _, metric = name.partition("/")
-            is_metric = name == key or (metric == key and not name.startswith("eval_"))
-            if is_metric and "step" in entry and isinstance(value, int | float) and math.isfinite(value):
-                points.setdefault("" if name == key else reward, []).append((entry["step"], value))
-    return {name: Curve(name, *np.array(values, dtype=np.float64).T) for name, values in points.items()}
+        value = entry.get(key)
+        if "step" in entry and isinstance(value, int | float) and math.isfinite(value):
+            points.append((entry["step"], value))
+    return Curve(key, *np.array(points, dtype=np.float64).T) if points else None
 
 
 def smooth(values: NDArray[np.float64], *, reach: int) -> NDArray[np.float64]:
@@ -279,8 +266,7 @@ def reward_plot(log_history: Sequence[Mapping[str, Any]], evaluated: Curve | Non
         log_history: the trainer's ``state.log_history``.
         evaluated: the reward on images that are not trained on, for a log without evaluations.
     """
-    trained, evaluations = (read_series(log_history, key).get("") for key in ("reward", "eval_reward"))
-    evaluated = evaluations or evaluated
+    trained, evaluated = read_series(log_history, "reward"), read_series(log_history, "eval_reward") or evaluated
     if trained is None:
         return None
     lines = [trained._replace(name="training images")]
@@ -288,17 +274,6 @@ def reward_plot(log_history: Sequence[Mapping[str, Any]], evaluated: Curve | Non
     note = _SMOOTHED_NOTE if evaluated is None or evaluated.low is None else f"{_SMOOTHED_NOTE} Band: 95 % interval."
     plot = curves("reward", "Reward in training", note, {"": lines}, x="step", y="reward", smoothed=True)
     return replace(plot, size=_REWARD_SIZE)
-
-
-def training_plot(log_history: Sequence[Mapping[str, Any]]) -> Plot | None:
-    """The logged metrics of :data:`PANELS`, each value pale and its running mean strong; None if there are none.
-
-    Args:
-        log_history: the trainer's ``state.log_history``.
-    """
-    panels = {title: [*read_series(log_history, key).values()] for key, title in PANELS.items()}
-    panels = {title: lines for title, lines in panels.items() if lines}
-    return curves("training", "Training", _SMOOTHED_NOTE, panels, x="step", smoothed=True) if panels else None
 
 
 def curves(
@@ -322,8 +297,7 @@ def curves(
         y: label of an axis that all panels share; each has its own where it is empty.
         smoothed: whether curves of enough points are pale behind their running means.
     """
-    # A metric of the trainer itself has no name, and the first colour.
-    names = list(dict.fromkeys(curve.name for lines in panels.values() for curve in lines if curve.name)) or [""]
+    names = list(dict.fromkeys(curve.name for lines in panels.values() for curve in lines))
     subplots = []
     for heading, lines in panels.items():
         for start in range(0, len(lines), _MOST_IN_PANEL):
@@ -334,14 +308,14 @@ def curves(
         axes = panels_of(figure, len(subplots), columns, sharey=bool(y))
         for axis, (heading, lines) in zip(axes, subplots, strict=True):
             for curve in lines:
-                number = names.index(curve.name) if curve.name else 0
+                number = names.index(curve.name)
                 draw_curve(axis, _smoothed(axis, curve, number) if smoothed else curve, number)
             axis.set_title(wrapped(heading, 36), loc="left")
             axis.set_xlabel(x)
             axis.grid(axis="y")
             axis.locator_params("x", integer=True)
             axis.margins(x=0.01)
-            if len(names) > 1 and lines[0].name:
+            if len(names) > 1:
                 axis.legend(loc="best", fontsize=6.5)
         every_curve = [curve for _, lines in subplots for curve in lines]
         # All panels are drawn before an axis is cut: a shared one has the limits of all.

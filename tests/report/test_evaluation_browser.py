@@ -142,7 +142,7 @@ def test_everything_is_there(visit) -> None:
     tab = visit()
     parts = ["Metrics", "Curves", "By label and size", "Robustness", "Images", "How it was measured"]
     assert tab.locator("h2").all_inner_texts() == parts
-    assert tab.locator(".plot img[alt]").count() == 8
+    assert tab.locator(".plot img[alt]").count() == 6
     assert tab.locator(".tile").count() == 3
     assert tab.locator("#Gallery h3").all_inner_texts() == [
         "Missed 5",

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from grounding_rewards.metrics.average_precision import Curve
-from grounding_rewards.report.plots import PANELS, curves, read_series, reward_plot, training_plot
-from grounding_rewards.rewards.batch_log import METRIC_KEYS
+from grounding_rewards.report.plots import curves, read_series, reward_plot
 
 LOG: list[dict[str, Any]] = [
     {"step": 1, "reward": 0.1, "R4/mean_iou": 0.2, "R4/hallucination_rate": None, "loss": 0.0},
@@ -23,27 +22,14 @@ LOG: list[dict[str, Any]] = [
     ("key", "steps", "values"),
     [
         ("reward", [1, 2, 3], [0.1, 0.2, 0.3]),  # the whole key, and nothing of the evaluation
-        ("mean_iou", [1, 3], [0.2, 0.4]),  # behind the reward's name; NaN left out
-        ("hallucination_rate", [2], [0.5]),  # None, as JSON has it for NaN, left out
-        ("boxes", [3], [2.0]),  # and not the share of completions with the status "boxes"
+        ("R4/mean_iou", [1, 3], [0.2, 0.4]),  # NaN left out
+        ("R4/hallucination_rate", [2], [0.5]),  # None, as JSON has it for NaN, left out
         ("iou", [], []),  # part of a key is no key
     ],
 )
 def test_series(key: str, steps: list[float], values: list[float]) -> None:
-    found = [(curve.x.tolist(), curve.y.tolist()) for curve in read_series(LOG, key).values()]
-    assert found == ([(steps, values)] if steps else [])
-
-
-def test_panels_know_the_metrics_that_rewards_log() -> None:
-    trainer = {"kl", "loss"}
-    assert set(PANELS) <= trainer | set(METRIC_KEYS)
-
-
-def test_curves_are_drawn_and_an_empty_log_has_none() -> None:
-    plot = training_plot(LOG)
-    assert plot is not None
-    assert [axis.get_title(loc="left") for axis in plot.figure.axes][:2] == ["mean IoU", "boxes per completion"]
-    assert training_plot([]) is None
+    found = read_series(LOG, key)
+    assert (found and (found.x.tolist(), found.y.tolist())) == ((steps, values) if steps else None)
 
 
 def test_the_reward_stands_beside_that_of_evaluations() -> None:
@@ -68,18 +54,6 @@ def test_the_reward_stands_beside_that_of_evaluations() -> None:
             assert names == ["training images", "held-out images"]
         assert ("Band" in plot.note) == (evaluated is not None and log is steps)
     assert reward_plot([{"step": 1, "loss": 0.5}]) is None
-
-
-def test_each_reward_has_a_colour_and_no_panel_more_than_three() -> None:
-    entries = [{"step": step, **{f"R{k}/mean_iou": 0.1 * k for k in range(1, 6)}} for step in range(10)]
-    plot = training_plot([*entries, {"step": 10, "eval_R1/mean_iou": 0.9}])
-    assert plot is not None
-    ious = plot.figure.axes
-    # a pale and a strong line each
-    assert [len(axis.lines) for axis in ious] == [6, 4]
-    assert [len(line.get_xdata()) for axis in ious for line in axis.lines] == [10] * 10
-    assert len({line.get_color() for axis in ious for line in axis.lines}) == 5
-    assert [text.get_text() for text in ious[1].get_legend().get_texts()] == ["R4", "R5"]
 
 
 def test_the_learning_curves_of_a_study_are_small_multiples() -> None:
