@@ -197,18 +197,6 @@ def track(title: str, items: Iterable[Item], total: int | None = None) -> Iterat
 
 
 @contextmanager
-def generation_progress(title: str) -> Iterator[Callable[[int, int, int], None]]:
-    """A bar over images with the rate of tokens."""
-    with stage_progress(title, patience=0.0) as on_stage:
-        started = time.monotonic()
-
-        def on_progress(images: int, total: int, tokens: int) -> None:
-            on_stage(f"{title}, {tokens / (time.monotonic() - started):.0f} tokens/s", images, total)
-
-        yield on_progress
-
-
-@contextmanager
 def step_status(first: str) -> Iterator[Callable[[str], None]]:
     """A line in the terminal that names the current step; nothing is written to a log.
 

@@ -67,7 +67,6 @@ from grounding_rewards.report.tables import (
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from grounding_rewards.metrics.prediction import Prediction
     from grounding_rewards.models.ask import AskedModel
     from grounding_rewards.report.evaluation_page import EvaluationPage
     from grounding_rewards.rewards.grounding import GroundingReward
@@ -167,6 +166,7 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
         log: files or folders with completions; also as --completions
     """
     from grounding_rewards.logs.join import ImageAnswers, image_loader, read_log
+    from grounding_rewards.prepare.manifest import readers_agreement
     from grounding_rewards.report.evaluation_folder import write_evaluation_folder
     from grounding_rewards.rewards.grounding import get_reward
 
@@ -215,14 +215,14 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
         evaluation = evaluate(
             systems,
             options.measures(reward.name),
-            agreement=_readers_agreement(options),
+            agreement=None if options.dataset is None else readers_agreement(options.dataset),
             robustness=robustness,
             facts={**facts, **_facts(options, reward, answers.rows)},
             command=options.command(),
             on_progress=on_progress,
         )
         on_progress("drawing")
-        page = _page(options, name, evaluation, reward.name, predictions, systems[REFERENCE])
+        page = _page(options, evaluation, reward.name, systems)
         # Plots and page need memory; the other systems are not shown image by image.
         systems.clear()
         write_evaluation_folder(options.out, replace(page, load_image=image_loader(answers, images)))
@@ -240,12 +240,6 @@ def _training_images(options: EvaluateOptions) -> list[dict[str, Any]] | None:
         return None if images is None else light_rows(images)
     except ValueError as error:
         raise ValueError(f"{error} Images for the constant box come from --train-split; `none` does without.") from None
-
-
-def _readers_agreement(options: EvaluateOptions) -> Mapping[str, Any] | None:
-    from grounding_rewards.prepare import manifest
-
-    return None if options.dataset is None else manifest.readers_agreement(options.dataset)
 
 
 def _prepare_model(options: EvaluateOptions, images: Dataset, reward: GroundingReward) -> AskedModel:
@@ -320,25 +314,19 @@ def _facts(options: EvaluateOptions, reward: GroundingReward, rows: Iterable[Map
     }
 
 
-def _page(
-    options: EvaluateOptions,
-    name: str,
-    evaluation: Evaluation,
-    reward: str,
-    predictions: Sequence[Prediction],
-    reference: Sequence[Prediction],
-) -> EvaluationPage:
+def _page(options: EvaluateOptions, evaluation: Evaluation, reward: str, systems: Mapping[str, Any]) -> EvaluationPage:
     from grounding_rewards.report.evaluation_folder import evaluated_images
     from grounding_rewards.report.evaluation_page import EvaluationPage
 
+    name = next(iter(systems))
     return EvaluationPage(
         title=name if options.dataset is None else f"{name} on {Path(options.dataset).name}",
         subtitle=evaluated_images(evaluation.facts),
         evaluation=evaluation,
-        images=predictions,
+        images=systems[name],
         reward=reward,
         label_matching=options.label_matching,
-        reference=reference,
+        reference=systems[REFERENCE],
     )
 
 

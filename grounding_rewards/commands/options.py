@@ -5,6 +5,7 @@
 import json
 import math
 import shlex
+import time
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from cyclopts import Parameter
 
 from grounding_rewards.columns import SIZE_COLUMNS
-from grounding_rewards.commands.console import generation_progress, say, say_loading
+from grounding_rewards.commands.console import say, say_loading, stage_progress
 from grounding_rewards.common.validation import Interval
 from grounding_rewards.exchange.model_card import model_name
 from grounding_rewards.images.decoding import ALLOW_OUTSIDE_HELP
@@ -221,7 +222,12 @@ class AnswerOptions:
 
     def ask(self, asked_model: "AskedModel", file: Path, title: str, **sampling: Any) -> list[list[str]]:
         """The answers of the model to each image, which are kept in a file; a bar shows how far it is."""
-        with generation_progress(f"{model_name(str(self.model))}, {title}") as on_progress:
+        title, started = f"{model_name(str(self.model))}, {title}", time.monotonic()
+        with stage_progress(title, patience=0.0) as on_stage:
+
+            def on_progress(images: int, total: int, tokens: int) -> None:
+                on_stage(f"{title}, {tokens / (time.monotonic() - started):.0f} tokens/s", images, total)
+
             return asked_model.answer(
                 file,
                 max_new_tokens=self.max_new_tokens,

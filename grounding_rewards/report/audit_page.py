@@ -10,7 +10,7 @@ from grounding_rewards.audit.run import FINDINGS, Audit, Played, RewardAtPlace
 from grounding_rewards.audit.scripted_answers import KINDS, NEVER_LOOKING
 from grounding_rewards.common.formatting import NO_VALUE, counted, format_value
 from grounding_rewards.metrics.intervals import format_interval
-from grounding_rewards.report.page import Page, Section, Tile
+from grounding_rewards.report.page import Page, Section
 from grounding_rewards.report.tables import Cell, Table, estimate_cell
 
 _KINDS = {
@@ -32,17 +32,11 @@ def render_audit_page(audit: Audit, *, dataset: str) -> str:
     Returns:
         An HTML document that refers to nothing outside itself and can be encoded in UTF-8.
     """
-    tiles = []
-    for name in audit.rewards:
-        kinds = [played.finding for played in audit.faults if played.reward == name]
-        note = ", ".join(dict.fromkeys(kinds)) or "nothing is paid too much"
-        tiles.append(Tile(name, str(len(kinds) or "none"), note=note))
     return Page(
         title="Can it be gamed?",
         subtitle=f"{audit.images} images of {dataset}, {audit.negatives} without a finding, in {audit.box_format}. "
         "No model took part: the scripted answers are made from the reference boxes, or nothing.",
         verdict=audit_verdict(audit),
-        tiles=tiles,
         sections=[
             Section("What was found", found_tables(audit) or [["No scripted answer is paid too much."]]),
             *([Section("Documented weaknesses", [accepted_table(audit)])] if audit.findings != audit.faults else []),

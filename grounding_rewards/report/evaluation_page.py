@@ -110,11 +110,6 @@ class EvaluationPage:
         """The plots of the metrics, each drawn once for the page and its files."""
         return plots_of(self.evaluation)
 
-    def plots_named(self, *names: str) -> list[Plot]:
-        """The plots of these names that there are, in this order."""
-        plots = {plot.name: plot for plot in self.plots}
-        return [plots[name] for name in names if name in plots]
-
     @property
     def reward_names(self) -> list[str]:
         """The names of all rewards of the images, in order of first appearance."""
@@ -183,7 +178,6 @@ def render_evaluation_page(page: EvaluationPage) -> str:
     """
     evaluation = page.evaluation
     robustness = tables.metrics_table(tables.robustness_rows(evaluation.robustness), ROBUSTNESS_METRICS, first="change")
-    curves = page.plots_named("precision_recall", "froc", "calibration", "ious")
     by_source = "By label, size and source" if evaluation.per_source else "By label and size"
     facts = {name: str(value) for name, value in evaluation.facts.items() if value != ""}
     return html.Page(
@@ -193,7 +187,7 @@ def render_evaluation_page(page: EvaluationPage) -> str:
         tiles=_tiles(page),
         sections=[
             html.Section("Metrics", _metrics(page)),
-            html.Section("Curves", curves),
+            html.Section("Curves", page.plots),
             html.Section(by_source, _groups_of_boxes(page)),
             html.Section("Robustness", _folded("Changed images", robustness)),
             _gallery(page),
@@ -220,7 +214,7 @@ def _metrics(page: EvaluationPage) -> list[Any]:
 def _groups_of_boxes(page: EvaluationPage) -> list[Any]:
     """Metrics by label, size and source, and which labels are taken for which."""
     evaluation = page.evaluation
-    blocks: list[Any] = [*page.plots_named("per_label", "per_size")]
+    blocks: list[Any] = []
     groups_by_title = {"Labels": evaluation.per_label, "Sizes": evaluation.per_size, "Sources": evaluation.per_source}
     for title, groups in groups_by_title.items():
         rows = tables.rows_of_groups(groups)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -12,28 +12,21 @@ from numpy.typing import NDArray
 
 from grounding_rewards.metrics.average_precision import Curve
 from grounding_rewards.metrics.confusion import Calibration
-from grounding_rewards.metrics.evaluation import Evaluation, GroupMetrics
+from grounding_rewards.metrics.evaluation import Evaluation
 from grounding_rewards.report.plots import (
     DASHES,
     GRID,
-    INK,
     SERIES,
     SOFT,
     Plot,
     draw_curve,
-    panels_of,
     share_axis,
-    short,
-    wrapped,
 )
-from grounding_rewards.report.tables import measured_columns, rows_of_groups
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Metrics of labels and sizes that have bars.
-_MOST_PANELS = 3
 _IOU_BINS = 10
 # The smallest rate of false positives that is shown.
 _LEAST_RATE = 1 / 16
@@ -51,7 +44,7 @@ def plots_of(evaluation: Evaluation) -> list[Plot]:
         >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]],
         ...                     rewards={"R4": 0.8})
         >>> [plot.name for plot in plots_of(evaluate({"model": [image]}, Measures("R4")))]
-        ['precision_recall', 'froc', 'ious', 'per_label', 'per_size']
+        ['precision_recall', 'froc', 'ious']
     """
     plots = [
         _curves(
@@ -71,8 +64,6 @@ def plots_of(evaluation: Evaluation) -> list[Plot]:
         ),
         _calibration(evaluation.calibration),
         _ious(evaluation.ious),
-        _bars("per_label", "By label", evaluation.per_label, evaluation.headings),
-        _bars("per_size", "By size", evaluation.per_size, evaluation.headings),
     ]
     return [plot for plot in plots if plot is not None]
 
@@ -168,25 +159,3 @@ def _ious(ious: NDArray[np.float64]) -> Plot | None:
     shares = ", ".join(f"{100 * np.mean(ious >= threshold):.1f} % from {threshold:g} up" for threshold in (0.5, 0.75))
     note = f"{len(ious):,} reference boxes: {shares}; {100 * np.mean(ious <= 0):.1f} % have no partner. Mean "
     return Plot("ious", "IoU of a reference box with its partner", f"{note}{np.mean(ious):.3f}.", draw, (3.6, 2.8))
-
-
-def _bars(name: str, title: str, groups: Sequence[GroupMetrics], headings: Mapping[str, str]) -> Plot | None:
-    """A panel of bars for each of the first metrics of labels or sizes."""
-    rows = rows_of_groups(groups)
-    keys = list(measured_columns(rows, headings))[:_MOST_PANELS]
-    if not keys:
-        return None
-
-    def draw(figure: Figure) -> None:
-        axes = panels_of(figure, len(keys), len(keys), sharey=True)
-        for number, (axis, key) in enumerate(zip(axes, keys, strict=True)):
-            value, low, high = np.array([row.get(key, (math.nan,) * 3) for row in rows.values()]).T
-            # An unknown interval has no width.
-            reach = np.nan_to_num(np.maximum([value - low, high - value], 0))
-            axis.barh(range(len(rows)), value, xerr=reach, height=0.62, color=SERIES[number], alpha=0.45, ecolor=INK)
-            share_axis(axis.xaxis, wrapped(headings[key], 24))
-            axis.tick_params(axis="y", length=0)
-        axes[0].set_yticks(range(len(rows)), [short(row, 40) for row in rows])
-        axes[0].set_ylim(len(rows) - 0.4, -0.6)
-
-    return Plot(name, title, "Lines: 95 % intervals.", draw, (7.2, 0.75 + 0.23 * len(rows)))

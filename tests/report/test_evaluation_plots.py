@@ -12,13 +12,11 @@ pytest.importorskip("matplotlib", reason="needs the train extra")
 pytest.importorskip("PIL", reason="needs the train extra")
 
 from grounding_rewards.metrics.average_precision import Curve
-from grounding_rewards.metrics.evaluation import GroupMetrics
 from grounding_rewards.report.evaluation_plots import plots_of
 from grounding_rewards.report.plots import INK, SERIES, Plot, write_plots
 from tests.report.evaluations import HOSTILE, evaluation
 
 CURVES = ["precision_recall", "froc", "calibration", "ious"]
-ALL = [*CURVES, "per_label", "per_size"]
 NOTHING: dict = {
     "systems": {},
     "pr_curves": (),
@@ -41,7 +39,7 @@ def words(plot: Plot) -> list[str]:
 
 
 def test_every_kind_of_metric_has_a_plot() -> None:
-    assert [plot.name for plot in plots_of(evaluation())] == ALL
+    assert [plot.name for plot in plots_of(evaluation())] == CURVES
     assert plots_of(evaluation(**NOTHING)) == []
 
 
@@ -72,14 +70,6 @@ def test_names_unfit_for_xml_or_mathematics_are_drawn() -> None:
     shown = words(one("froc", froc_curves=[Curve(name, x, x) for name in names]))
     assert {"$\\frac{a$", "���漢字"} < set(shown)
     assert any(word.startswith("</script>") for word in shown)
-
-
-def test_a_label_has_a_bar_in_each_panel() -> None:
-    groups = [GroupMetrics(name, 7, {"f1_50": (f1, 0.1, 0.9)}) for name, f1 in (("mass", 0.5), ("nodule", 0.25))]
-    plot = one("per_label", per_label=groups)
-    (axis,) = plot.figure.axes
-    assert [bar.get_width() for bar in axis.patches] == [0.5, 0.25]
-    assert {"mass (7)", "nodule (7)", "F1 at IoU 0.5"} < set(words(plot))
 
 
 def test_a_single_point_is_an_operating_point() -> None:
