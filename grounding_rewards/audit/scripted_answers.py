@@ -31,6 +31,8 @@ IOUS, RECALLS, FALSE_BOXES = (0.55, 0.75, 0.9), (1.0, 0.5), (0.0, 0.5)
 
 
 _Answers = Callable[[AuditImage, BoxFormat], Reply]
+# What is added beside a right box of an image.
+_Extra = Callable[[AuditImage, Item], Iterable[Item]]
 
 
 class ScriptedAnswer(NamedTuple):
@@ -159,9 +161,7 @@ def most_readers(image: AuditImage, fmt: BoxFormat) -> Reply:
 # beside the right boxes
 
 
-def _with_extra(
-    image: AuditImage, fmt: BoxFormat, *, extra: Callable[[AuditImage, Item], Iterable[Item]], before: bool = False
-) -> Reply:
+def _with_extra(image: AuditImage, fmt: BoxFormat, *, extra: _Extra, before: bool) -> Reply:
     """The right boxes, and for each of them something beside it."""
     items = right_boxes(image, fmt).items
     added = tuple(item for item in items for item in extra(image, item))
@@ -180,9 +180,9 @@ def _junk(image: AuditImage, item: Item, *, times: int = 1) -> list[Item]:
     return [_stray(image, draw) for _ in range(times)]
 
 
-def _placed(image: AuditImage, item: Item, *, places: Callable[[AuditImage], Iterable[Array]]) -> list[Item]:
+def _at(places: Callable[[AuditImage], Iterable[Array]]) -> _Extra:
     """The finding's label at other places."""
-    return [item._replace(box=box) for box in places(image)]
+    return lambda image, item: [item._replace(box=box) for box in places(image)]
 
 
 def _other_labels(image: AuditImage, item: Item) -> list[Item]:
@@ -426,37 +426,26 @@ def _specks(image: AuditImage, count: int) -> list[Array]:
     return [_fraction(image, (*corner, *(corner + 0.01))) for corner in corners]
 
 
-#: Something wrong beside each right box: the name, what it tries, what is added, and whether it stands in front.
-_ADDED: tuple[tuple[str, str, Callable[[AuditImage, Item], Iterable[Item]], bool], ...] = (
-    ("every box twice", "a copy of a hit is a hit", lambda image, item: [item], False),
-    ("every box ten times", "as above, where each copy counts", lambda image, item: [item] * 9, False),
-    ("near copies", "one of seven variants fits better", _near_copies, False),
-    ("junk after", "boxes behind the right ones may be free", _junk, False),
-    ("junk before", "boxes in front of the right ones may be free", _junk, True),
-    ("ten junk boxes after", "as above, with more of it", partial(_junk, times=10), False),
-    ("specks after", "boxes of no size may weigh nothing", partial(_placed, places=partial(_specks, count=10)), False),
-    (
-        "a grid after",
-        "whatever was missed, some cell hits it",
-        partial(_placed, places=lambda image: _grid(_image_box(image), 3)),
-        False,
-    ),
-    (
-        "the whole image after",
-        "it holds every finding",
-        partial(_placed, places=lambda image: [_image_box(image)]),
-        False,
-    ),
-    ("every label", "one of the labels is right", _other_labels, False),
+def _added(name: str, idea: str, extra: _Extra, *, before: bool = False) -> ScriptedAnswer:
+    """Something wrong beside each right box, behind them or in front."""
+    return ScriptedAnswer(name, ADDS, idea, partial(_with_extra, extra=extra, before=before), RIGHT)
+
+
+_CHEAP = "a broken box may be cheaper than a wrong one"
+_ADDED = (
+    _added("every box twice", "a copy of a hit is a hit", lambda image, item: [item]),
+    _added("every box ten times", "as above, where each copy counts", lambda image, item: [item] * 9),
+    _added("near copies", "one of seven variants fits better", _near_copies),
+    _added("junk after", "boxes behind the right ones may be free", _junk),
+    _added("junk before", "boxes in front of the right ones may be free", _junk, before=True),
+    _added("ten junk boxes after", "as above, with more of it", partial(_junk, times=10)),
+    _added("specks after", "boxes of no size may weigh nothing", _at(partial(_specks, count=10))),
+    _added("a grid after", "whatever was missed, some cell hits it", _at(lambda image: _grid(_image_box(image), 3))),
+    _added("the whole image after", "it holds every finding", _at(lambda image: [_image_box(image)])),
+    _added("every label", "one of the labels is right", _other_labels),
     *(
-        (
-            f"{defect}, {position}",
-            "a broken box may be cheaper than a wrong one",
-            partial(_spoilt, defect=defect),
-            position == "before",
-        )
-        for defect in BREAKS
-        for position in ("before", "after")
+        _added(f"{defect}, {place}", _CHEAP, partial(_spoilt, defect=defect), before=place == "before")
+        for defect, place in product(BREAKS, ("before", "after"))
     ),
 )
 _ONE_CELL, _GRIDS_BESIDE = partial(in_regions, cells=1), partial(in_regions, cells=6)
@@ -526,10 +515,7 @@ SCRIPTED_ANSWERS: tuple[ScriptedAnswer, ...] = (
     ),
     ScriptedAnswer(_JUDGED, HONEST, "writes the right boxes beside ignore regions", right_boxes, doubt="ignore"),
     ScriptedAnswer(_MAJORITY, HONEST, "writes what at least half of the readers drew", most_readers, doubt="readers"),
-    *(
-        ScriptedAnswer(name, ADDS, idea, partial(_with_extra, extra=extra, before=before), RIGHT)
-        for name, idea, extra, before in _ADDED
-    ),
+    *_ADDED,
     *(ScriptedAnswer(name, CHANGES, idea, answer, base, doubt) for name, idea, answer, base, doubt in _CHANGED),
     *(ScriptedAnswer(name, BLIND, idea, answer) for name, idea, answer in _BLIND),
     *(

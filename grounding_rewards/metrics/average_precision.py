@@ -56,13 +56,7 @@ from grounding_rewards.common.numeric import Array, ratio, ratio_or_nan, row_sum
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.labels import are_synonyms, normalize_label
 from grounding_rewards.matching import covered_share, is_ignored
-from grounding_rewards.metrics.intervals import (
-    Jackknifed,
-    Metric,
-    Parts,
-    group_numbers,
-    jackknife,
-)
+from grounding_rewards.metrics.intervals import Jackknifed, Metric, Parts, group_numbers, jackknife
 from grounding_rewards.metrics.prediction import UNNAMED, Prediction, PredictionBatch
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS, newly_reached, precision_envelope
@@ -567,13 +561,6 @@ def count_hits(ranked: RankedBoxes, threshold: int) -> tuple[int, int, int]:
 FROC_RATES = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
-class Sensitivities(NamedTuple):
-    """Sensitivity at fixed numbers of false boxes per image, and the mean over them, the FROC score."""
-
-    at_rates: tuple[Jackknifed, ...]
-    mean: Jackknifed
-
-
 def sensitivity_at_false_positives(
     ranked: RankedImages,
     rates: Sequence[float] = FROC_RATES,
@@ -581,7 +568,7 @@ def sensitivity_at_false_positives(
     iou_threshold: float = 0.5,
     groups: Sequence[Any] | None = None,
     seed: int = 0,
-) -> Sensitivities:
+) -> list[Jackknifed]:
     """The best sensitivity with at most so many false boxes per image.
 
     Args:
@@ -592,7 +579,7 @@ def sensitivity_at_false_positives(
         seed: of what is left out.
 
     Returns:
-        Metrics in [0, 1]; NaN without a reference box.
+        The sensitivity at each rate and their mean, the FROC score, in [0, 1]; NaN without a reference box.
 
     Raises:
         ValueError: an argument is out of its range; boxes that are all tied have no sensitivity at another rate.
@@ -603,9 +590,8 @@ def sensitivity_at_false_positives(
         >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass"] * 2,
         ...                     pred=[[0, 0, 10, 9], [20, 20, 30, 30], [50, 50, 60, 60]], pred_scores=[0.9, 0.8, 0.7])
         >>> ranked = rank_boxes([image, Prediction("b", 100, 100)])
-        >>> found = sensitivity_at_false_positives(ranked, [0.25, 0.5])
-        >>> [one.value for one in found.at_rates], found.mean.value
-        ([0.5, 1.0], 0.75)
+        >>> [metric.value for metric in sensitivity_at_false_positives(ranked, [0.25, 0.5])]
+        [0.5, 1.0, 0.75]
     """
     boxes, t = ranked.of_label(None), ranked.threshold_index(iou_threshold)
     parts = Parts.of(groups, ranked.images, seed)
@@ -616,8 +602,7 @@ def sensitivity_at_false_positives(
         at_rates = _sensitivities(by_part, t, images_of_part, weights, np.asarray(rates))
         return np.column_stack([at_rates, at_rates.mean(axis=1)])
 
-    *at_rates, mean = jackknife(at_rates_and_mean, parts)
-    return Sensitivities(tuple(at_rates), mean)
+    return jackknife(at_rates_and_mean, parts)
 
 
 def froc_curve(ranked: RankedImages, iou_threshold: float = 0.5, *, name: str = "") -> Curve:
@@ -745,11 +730,7 @@ def _area_under_roc(positive: Array, negative: Array) -> float:
 
 
 def average_precision(
-    ranked: RankedImages,
-    iou_threshold: float = 0.5,
-    *,
-    label: str | None = None,
-    interpolation: str = "101",
+    ranked: RankedImages, iou_threshold: float = 0.5, *, label: str | None = None, interpolation: str = "101"
 ) -> float:
     """Average precision of one label, or of all boxes of a ranking that compared no labels.
 
@@ -779,10 +760,7 @@ def average_precision(
 
 
 def mean_average_precision(
-    ranked: RankedImages,
-    iou_thresholds: Sequence[float] | None = None,
-    *,
-    interpolation: str = "101",
+    ranked: RankedImages, iou_thresholds: Sequence[float] | None = None, *, interpolation: str = "101"
 ) -> float:
     """Average precision, averaged over the labels that some image has and over IoU thresholds.
 
@@ -1138,10 +1116,9 @@ class RankingMetrics(NamedTuple):
             for key, (kind, thresholds) in self.keys.items()
         }
         if self.ranking == "score":
-            sensitivities = sensitivity_at_false_positives(ranked["ap"], **options)
-            metrics["froc"] = sensitivities.mean
+            *at_rates, metrics["froc"] = sensitivity_at_false_positives(ranked["ap"], **options)
             # FROC_RATES begins with those that are shown.
-            for rate, sensitivity in zip(_SHOWN_RATES, sensitivities.at_rates, strict=False):
+            for rate, sensitivity in zip(_SHOWN_RATES, at_rates, strict=False):
                 metrics[f"sensitivity_{rate:g}"] = sensitivity
         return metrics
 

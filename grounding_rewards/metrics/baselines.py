@@ -52,9 +52,7 @@ REFERENCE = "reference as answer"
 
 
 def baseline_systems(
-    rows: Sequence[Mapping[str, Any]],
-    training: Iterable[Mapping[str, Any]] | None,
-    reward: GroundingReward,
+    rows: Sequence[Mapping[str, Any]], training: Iterable[Mapping[str, Any]] | None, reward: GroundingReward
 ) -> dict[str, list[Prediction]]:
     """The answers that need no model; they stand beside a model's in every table.
 

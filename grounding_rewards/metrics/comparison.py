@@ -54,12 +54,7 @@ from grounding_rewards.boxes import box_area
 from grounding_rewards.common.formatting import NO_VALUE, capitalised, finite_or_none, format_value, html_table
 from grounding_rewards.common.numeric import Array, ratio_or_nan
 from grounding_rewards.metrics.average_precision import IMAGE_AREAS, RankingMetrics
-from grounding_rewards.metrics.detection import (
-    BoxGroups,
-    MatchedImages,
-    label_groups,
-    reference_sums,
-)
+from grounding_rewards.metrics.detection import BoxGroups, MatchedImages, label_groups, reference_sums
 from grounding_rewards.metrics.evaluation import CORE_METRICS
 from grounding_rewards.metrics.image_dependence import IMAGE_DEPENDENCE, dependence_sums
 from grounding_rewards.metrics.intervals import (
@@ -394,18 +389,12 @@ class RunDifference:
         """A ``pandas.DataFrame`` with a row for each metric: both runs, their difference with its interval, and p."""
         import pandas
 
+        columns = ["metric", "a", "b", *Estimate._fields, "p", "holm"]
         rows = [
-            {
-                "metric": key,
-                "a": change.a.value,
-                "b": change.b.value,
-                **change.difference._asdict(),
-                "p": change.p,
-                "holm": change.holm,
-            }
+            (key, change.a.value, change.b.value, *change.difference, change.p, change.holm)
             for key, change in self.metrics.items()
         ]
-        return pandas.DataFrame(rows)
+        return pandas.DataFrame(rows, columns=columns)
 
 
 def compare_runs(
@@ -617,17 +606,14 @@ def _check_references(pairs: Sequence[tuple[Prediction, Prediction]], in_a: int,
 def _different_facts(a: Prediction, b: Prediction) -> str:
     """The first fact of the image that differs between the runs; empty if none does."""
     # Lists of a few numbers are compared faster than arrays of them.
-    if a.gt.tolist() != b.gt.tolist():
-        return "the reference boxes"
-    if a.gt_labels != b.gt_labels:
-        return "the labels"
-    if a.ignore.tolist() != b.ignore.tolist():
-        return "the ignored regions"
-    if (a.width, a.height) != (b.width, b.height):
-        return "width and height"
-    if None not in (a.patient, b.patient) and a.patient != b.patient:
-        return "the patients"
-    return ""
+    is_equal = {
+        "the reference boxes": a.gt.tolist() == b.gt.tolist(),
+        "the labels": a.gt_labels == b.gt_labels,
+        "the ignored regions": a.ignore.tolist() == b.ignore.tolist(),
+        "width and height": (a.width, a.height) == (b.width, b.height),
+        "the patients": None in (a.patient, b.patient) or a.patient == b.patient,
+    }
+    return next((fact for fact, equal in is_equal.items() if not equal), "")
 
 
 def _sentence(key: str, change: Change, units: str) -> str:

@@ -276,10 +276,8 @@ class MatchedImages:
             gt &= np.isin(outcomes.gt_labels, codes)
             pred &= np.isin(outcomes.pred_labels, codes)
         if self.area is not None:
-            pred_in_area, gt_in_area = (
-                self._in_area(self.area, self.batch.pred),
-                self._in_area(self.area, self.batch.gt),
-            )
+            pred_in_area = self._in_area(self.area, self.batch.pred)
+            gt_in_area = self._in_area(self.area, self.batch.gt)
             gt &= gt_in_area
             # An index of -1 takes what is added at the end.
             partner_in_area = np.take_along_axis(np.pad(gt_in_area, ((0, 0), (0, 1))), matched, axis=1)

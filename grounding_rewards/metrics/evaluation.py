@@ -303,7 +303,7 @@ def evaluate(
     images = matched.images
     by_rank = RankingMetrics.of(images, measures.label_matching, measures.iou_thresholds)
     ranked = by_rank.rank(images, _CURVE_THRESHOLDS)
-    groups = _patient_numbers(images)
+    groups = group_numbers(patients_of(images), len(images))
     on_progress("permuting the answers among the images")
     dependence = None
     if any(len(image.gt) for image in images):
@@ -325,6 +325,7 @@ def evaluate(
         if system in (model, CONSTANT, CONSTANT_OF_THESE):
             jackknifed[system] = _jackknifed(system_matched, groups)
     on_progress("measuring by label, size and source")
+    synonyms = measures.label_matching == "synonyms"
     if agreement is not None:
         tables[READER_AGREEMENT] = _agreement_metrics(agreement)
     above_constant = {}
@@ -346,7 +347,7 @@ def evaluate(
         froc_curves=_curves(ranked["ap"], froc_curve),
         calibration=calibration(matched),
         ious=matched.best_ious[0][matched.best_ious[1]],
-        confusion=_confusion(matched, measures),
+        confusion=confusion(matched, synonyms=synonyms) if can_compare_labels(images) else None,
         robustness=tuple(robustness),
         dependence=dependence,
         above_constant=above_constant,
@@ -383,12 +384,6 @@ def _table_metrics(
         for key in order
         if key in metrics and not all(math.isnan(table.get(key, _NOTHING).value) for table in tables.values())
     }
-
-
-def _confusion(matched: MatchedImages, measures: Measures) -> Confusion | None:
-    if not can_compare_labels(matched.images):
-        return None
-    return confusion(matched, synonyms=measures.label_matching == "synonyms")
 
 
 @dataclass(frozen=True)
@@ -505,21 +500,14 @@ def _estimates(
 def _jackknifed(matched: MatchedImages, groups: Any) -> dict[str, Jackknifed]:
     """The metrics that are ratios of sums over images and are shown first."""
     keys = [key for key in matched.metrics if key in CORE_METRICS or key.startswith(_REWARD)]
-    patients: Any = np.arange(len(matched.images)) if groups is None else groups
     return {
-        key: jackknifed_ratio(sum_by_group(sums, patients), BOUNDS.get(key, UNIT))
+        key: jackknifed_ratio(sum_by_group(sums, groups), BOUNDS.get(key, UNIT))
         for key, sums in matched.sums(keys).items()
     }
 
 
-def _patient_numbers(images: Sequence[Prediction]) -> Any:
-    """The patient of each image as a number; None where no patient is known."""
-    patients = patients_of(images)
-    return None if patients is None else group_numbers(patients, len(images))
-
-
 def _by_label(
-    matched: MatchedImages, measures: Measures, ranked: RankedImages | None, groups: Sequence[Any] | None
+    matched: MatchedImages, measures: Measures, ranked: RankedImages | None, groups: Any
 ) -> Iterator[GroupMetrics]:
     """The most frequent labels of the references; false boxes have a label only where answers state any."""
     compared = "exact" if ranked is None else ranked.label_matching
@@ -543,15 +531,13 @@ def _by_label(
         yield GroupMetrics(name or UNNAMED, int(members.sum()), by_label[name])
 
 
-def _ap_50(ranked: RankedImages, measures: Measures, groups: Sequence[Any] | None) -> Estimate:
+def _ap_50(ranked: RankedImages, measures: Measures, groups: Any) -> Estimate:
     return jackknifed_mean_average_precision(
         ranked, (0.5,), interpolation=measures.interpolation, groups=groups, seed=measures.seed
     ).estimate
 
 
-def _by_size(
-    matched: MatchedImages, measures: Measures, ranking: str, groups: Sequence[Any] | None
-) -> Iterator[GroupMetrics]:
+def _by_size(matched: MatchedImages, measures: Measures, ranking: str, groups: Any) -> Iterator[GroupMetrics]:
     rule = measures.label_matching
     for name, area in IMAGE_AREAS.items():
         sums = replace(matched, area=area).sums(_BY_BOX)
@@ -570,7 +556,8 @@ def _by_source(images: Sequence[Prediction], measures: Measures, by_rank: Rankin
         members = [image for image in images if (image.source or _NO_SOURCE) == source]
         matched = MatchedImages(members, measures.label_matching)
         ranked = by_rank.rank(matched.images)
-        estimates = _estimates(matched, measures, by_rank, ranked, _patient_numbers(members))
+        groups = group_numbers(patients_of(members), len(members))
+        estimates = _estimates(matched, measures, by_rank, ranked, groups)
         keys = dict.fromkeys([_REWARD + measures.reward, *_QUOTED, *_BY_BOX])
         metrics = {key: estimates[key] for key in keys if key in estimates}
         yield GroupMetrics(source, sum(len(image.gt) for image in members), metrics)

@@ -178,11 +178,7 @@ class ImageDependence:
 
 
 def image_dependence(
-    images: Sequence[Prediction],
-    *,
-    within: str = "count",
-    label_matching: str = "ignore",
-    seed: int = 0,
+    images: Sequence[Prediction], *, within: str = "count", label_matching: str = "ignore", seed: int = 0
 ) -> ImageDependence:
     """Measure what a model owes to the images.
 

@@ -207,16 +207,6 @@ def binomial_interval(share: float, n: float) -> tuple[float, float]:
     return low, high
 
 
-def never_seen(units: int) -> float:
-    """The largest share of all units that something may befall which befell none of so many: 0.025 = (1 - u)^units.
-
-    Example:
-        >>> round(never_seen(25), 3)
-        0.137
-    """
-    return 1.0 - _TAIL ** (1 / units)
-
-
 _Key = TypeVar("_Key")
 
 #: Parts of the units at most that are left out, one at a time, of a metric that is computed again without each.
@@ -311,7 +301,8 @@ def _in_unit(metric: Jackknifed, error: float) -> tuple[float, float]:
     low = high = centre
     if error > 0 and 0 < centre < 1:
         low, high = binomial_interval(centre, centre * (1 - centre) / error**2)
-    unseen = never_seen(metric.units)
+    # The largest share of all units that something may befall which befell none of these.
+    unseen = 1.0 - _TAIL ** (1 / metric.units)
     return min(low, metric.value * (1 - unseen)), max(high, metric.value + (1 - metric.value) * unseen)
 
 
@@ -407,17 +398,6 @@ class Parts(NamedTuple):
         part = np.random.default_rng(seed).permutation(np.arange(units) % MOST_PARTS)
         return cls(part[number], MOST_PARTS, units)
 
-    @property
-    def leave_one_out(self) -> Array:
-        """Weights of the parts, ``(parts, parts)``: each row leaves one out.
-
-        Example:
-            >>> Parts.of(None, 2, seed=0).leave_one_out
-            array([[0., 1.],
-                   [1., 0.]])
-        """
-        return 1.0 - np.eye(self.parts)
-
     def halves(self, seed: int) -> Array:
         """Weights of the parts, two rows for each split into halves, one after the other.
 
@@ -444,7 +424,8 @@ def jackknife(metric: Callable[[Array], Array], parts: Parts, *, hull_seed: int 
         >>> jackknife(recall, Parts.of(None, 3, seed=0))[0].left_out
         array([0.5, 1. , 0.5])
     """
-    weights = [np.ones((1, parts.parts)), parts.leave_one_out]
+    # All parts, then all but one.
+    weights = [np.ones((1, parts.parts)), 1.0 - np.eye(parts.parts)]
     if hull_seed is not None:
         weights.append(parts.halves(hull_seed))
     jackknifed = []

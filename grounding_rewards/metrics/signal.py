@@ -524,7 +524,11 @@ there are findings and boxes, and every answer earns 0.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SpaceWarning)
         groups, iou = _score_groups(rewards, rows, texts, sizes, track)
-        dependence = _dependence(rows, texts, reward)
+        # An image at several steps or temperatures counts once, by its first answer.
+        first = {str(row.get("id", k)): k for k, row in reversed(list(enumerate(rows)))}
+        places = sorted(first.values())
+        answers = read_each([rows[k] for k in places], [texts[k][0] for k in places], reward)
+        dependence = image_dependence(answers)
     misreading = ""
     for warning in caught:
         if issubclass(warning.category, SpaceWarning):
@@ -568,15 +572,6 @@ def _by_temperature(
         mask_units = [unit for unit, is_member in zip(units, mask, strict=True) if is_member]
         mask_iou = iou[np.repeat(mask, groups.sizes)]
         yield _signal(f"{name}, temperature {value:g}", groups.take(mask), mask_units, mask_iou)
-
-
-def _dependence(
-    rows: Sequence[Mapping[str, Any]], texts: Sequence[Sequence[Any]], reward: GroundingReward
-) -> ImageDependence:
-    """Image dependence of the first answer to each image; an image at several steps or temperatures counts once."""
-    first = {str(row.get("id", k)): k for k, row in reversed(list(enumerate(rows)))}
-    places = sorted(first.values())
-    return image_dependence(read_each([rows[k] for k in places], [texts[k][0] for k in places], reward))
 
 
 def recommend(configured: RewardSignal, tried: Sequence[RewardSignal]) -> tuple[str, str]:
