@@ -13,7 +13,7 @@ import itertools
 import re
 import tomllib
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -473,7 +473,7 @@ def _is_result(name: str) -> bool:
 
 
 class _Conversation:
-    """Reads a text from mark to mark; each method of `_HANDLERS` takes one kind of mark.
+    """Reads a text from mark to mark; `take_json` and so on take the marks of one group each.
 
     speaker: `_ASSISTANT`, `_CALL`, `_TOOL`, `_USER` or `_ENDED`.
     closer: the name of the mark that closes the call or the result; empty if only another turn does.
@@ -500,8 +500,9 @@ class _Conversation:
             mark = self.pattern.search(self.text, position)
             if mark is None:
                 break
-            handle = _HANDLERS.get(mark.lastgroup, _Conversation.take_role)
-            position = max(handle(self, mark) or 0, mark.end())
+            # All other groups hold the role of a turn.
+            handle = getattr(self, f"take_{mark.lastgroup or 'fence'}", self.take_role)
+            position = max(handle(mark) or 0, mark.end())
         else:
             return Turn("", loops=True)
         self.keep(len(self.text))
@@ -598,6 +599,8 @@ class _Conversation:
             self.asks = self.asks or mark.lastgroup == "asked"
         self.speaker = _ENDED
 
+    take_asked = take_minimax_end = take_exaone_end = take_end
+
     def take_inst(self, mark: re.Match[str]) -> None:
         self.begin_turn("assistant" if mark["inst"] else "user", *mark.span())
 
@@ -659,26 +662,6 @@ class _Conversation:
             if not depth:
                 return True, part.end()
         return False, len(self.text)
-
-
-# By the group of a mark; all other groups hold the role of a turn.
-_HANDLERS: dict[str | None, Callable[[_Conversation, re.Match[str]], int | None]] = {
-    "open": _Conversation.take_open,
-    "close": _Conversation.take_close,
-    "bracket": _Conversation.take_bracket,
-    "end": _Conversation.take_end,
-    "asked": _Conversation.take_end,
-    "minimax_end": _Conversation.take_end,
-    "exaone_end": _Conversation.take_end,
-    "inst": _Conversation.take_inst,
-    "fence": _Conversation.take_fence,
-    None: _Conversation.take_fence,
-    "flower": _Conversation.take_flower,
-    "react": _Conversation.take_react,
-    "python": _Conversation.take_python,
-    "json": _Conversation.take_json,
-    "bare": _Conversation.take_bare,
-}
 
 
 def _has_steps(text: str) -> bool:

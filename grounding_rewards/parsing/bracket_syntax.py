@@ -12,7 +12,8 @@ import html
 import itertools
 import re
 import string
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from grounding_rewards.boxes import patch_index_to_norm1
@@ -293,26 +294,26 @@ def _with_labels(marks: Sequence[_Mark], text: str) -> list[_Mark]:
     return joined
 
 
+@dataclass
 class _Scan:
     """One walk over the marks of a text."""
 
-    def __init__(self, text: str, fmt: BoxFormat, collector: BoxCollector) -> None:
-        self.text = text
-        self.fmt = fmt
-        self.collector = collector
-        self.label: str | None = None
-        #: words since the last box: the label of the next one where labels have no tags
-        self.words = ""
-        self.corners: list[_Mark] = []
-        self.box_tag: _Mark | None = None
-        self.box_tag_is_bare = False
-        #: it stands where the end of another is missing: "<box>1 2 3 4<box>"
-        self.box_tag_ends = False
-        self.met_before_box = 0
-        self.in_relation = False
-        self.in_shape = False
-        self.collection: str | None = None
-        self.numbers_end = -1
+    text: str
+    fmt: BoxFormat
+    collector: BoxCollector
+    label: str | None = None
+    #: words since the last box: the label of the next one where labels have no tags
+    words: str = ""
+    corners: list[_Mark] = field(default_factory=list)
+    box_tag: _Mark | None = None
+    box_tag_is_bare: bool = False
+    #: it stands where the end of another is missing: "<box>1 2 3 4<box>"
+    box_tag_ends: bool = False
+    met_before_box: int = 0
+    in_relation: bool = False
+    in_shape: bool = False
+    collection: str | None = None
+    numbers_end: int = -1
 
     def walk(self, marks: list[_Mark]) -> None:
         kinds = {mark.kind for mark in marks}
@@ -360,41 +361,31 @@ class _Scan:
         in_box = self.box_tag is not None
         if mark.kind in _ENDS_BOX:
             self._close_box_tag(mark.start)
-        if mark.kind in _TAG_READERS:
-            _TAG_READERS[mark.kind](self, mark.text)
+        if mark.kind == "label":
+            self.label, self.in_relation = _clean(mark.text), False
+        elif mark.kind == "label_end":
+            self.collector.stated_empty |= mark.text.casefold() == "</obj>" and "unboxed_label" in self.fmt.negatives
+        elif mark.kind == "named":
+            self._read_named(mark.text)
+        elif mark.kind == "named_end":
+            self.collection = None if mark.text.startswith("</collection") else self.collection
+            self.label = self.collection
+        elif mark.kind == "shape":
+            self.in_shape = True
+            # A segmentation stands beside boxes.
+            if mark.text != "<seg>":
+                self._reject("point" if mark.text == "<point>" else "quad")
+        self.in_relation |= mark.kind == "relation"
+        self.in_shape &= mark.kind != "shape_end"
         if mark.kind == "box" or mark.text.startswith("<point_box"):
             self.box_tag, self.box_tag_is_bare, self.met_before_box = mark, True, self.collector.met
             self.box_tag_ends = in_box
-
-    def _read_label(self, label: str) -> None:
-        self.label = _clean(label)
-        self.in_relation = False
-
-    def _read_label_end(self, tag: str) -> None:
-        self.collector.stated_empty |= tag.casefold() == "</obj>" and "unboxed_label" in self.fmt.negatives
 
     def _read_named(self, tag: str) -> None:
         mention = _MENTION.search(tag)
         self.label = _clean(html.unescape(mention[1])) if mention else self.collection
         if tag.startswith("<collection"):
             self.collection = self.label
-
-    def _read_named_end(self, tag: str) -> None:
-        if tag.startswith("</collection"):
-            self.collection = None
-        self.label = self.collection
-
-    def _read_relation(self, tag: str) -> None:
-        self.in_relation = True
-
-    def _read_shape(self, tag: str) -> None:
-        self.in_shape = True
-        # A segmentation stands beside boxes.
-        if tag != "<seg>":
-            self._reject("point" if tag == "<point>" else "quad")
-
-    def _read_shape_end(self, tag: str) -> None:
-        self.in_shape = False
 
     def _close_box_tag(self, end: int) -> None:
         if self.box_tag is not None and not self.in_relation:
@@ -542,15 +533,6 @@ class _Scan:
 
 # The tags that end what a box tag encloses.
 _ENDS_BOX = frozenset({"label", "label_end", "box", "box_end", "named_end"})
-_TAG_READERS: dict[str, Callable[[_Scan, str], None]] = {
-    "label": _Scan._read_label,
-    "label_end": _Scan._read_label_end,
-    "named": _Scan._read_named,
-    "named_end": _Scan._read_named_end,
-    "relation": _Scan._read_relation,
-    "shape": _Scan._read_shape,
-    "shape_end": _Scan._read_shape_end,
-}
 
 
 def _next_numbers(marks: Sequence[_Mark], end: int) -> list[int]:

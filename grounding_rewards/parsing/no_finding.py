@@ -36,32 +36,15 @@ _WORDS = {
 _ALTERNATIVES = {name: "|".join(sorted(words, key=len, reverse=True)) for name, words in _WORDS.items()}
 
 SENTENCES = _WORDS["sentences"]
-_MODIFIERS = _WORDS["modifiers"]
 _PLACES = _WORDS["places"]
 _FINDINGS = _WORDS["findings"] | _WORDS["headings"]
 _FRAME = _PLACES | _WORDS["frame"]
-#: No sentence ends with these.
-_UNFINISHED = _WORDS["unfinished"]
 
 
-def _compile(name: str, flags: int = 0) -> re.Pattern[str]:
-    return re.compile(_PATTERNS[name] % _ALTERNATIVES, flags)
-
-
-_SEEN = _ALTERNATIVES["seen"]
-_NORMALITY = _compile("normality")
-_ADVERBS = _compile("adverbs")
-_DENIED = _compile("denied")
-_SEEN_BEHIND = _compile("seen_behind")
-_ASSERTS = _compile("asserts")
-_DENIES = _compile("denies")
-_CLAUSE_END = _compile("clause_end")
-_ABSENT = _compile("absent")
-_JOINT = _compile("joint")
-_TAG = _compile("tag")
-_CHINESE = _compile("chinese")
-_INSTRUCTION = _compile("instruction", re.VERBOSE | re.IGNORECASE)
-_COMMAND = _compile("command", re.VERBOSE | re.IGNORECASE)
+_REGEX = {
+    name: re.compile(pattern % _ALTERNATIVES, re.VERBOSE | re.IGNORECASE if name in ("instruction", "command") else 0)
+    for name, pattern in _PATTERNS.items()
+}
 
 # Joints that a list of findings may have.
 _LONGEST_LIST = 12
@@ -92,7 +75,7 @@ def states_nothing(answer: str, declared: Collection[str] = ()) -> bool:
 def _says_nothing(answer: str, declared: tuple[str, ...]) -> bool:
     text = _normalize(answer)
     declared_sentences = frozenset(_normalize(sentence).strip(" .") for sentence in declared)
-    if _CHINESE.fullmatch(text.strip(" .。")) or text.strip(" .") in declared_sentences:
+    if _REGEX["chinese"].fullmatch(text.strip(" .。")) or text.strip(" .") in declared_sentences:
         return True
     sentences = [part.strip(" .,:") for part in re.split(r"[.;!\n]+(?:\s|$)", text)]
     sentences = [sentence for sentence in sentences if sentence]
@@ -114,9 +97,9 @@ def asserts_finding(text: str) -> bool:
         >>> asserts_finding("No mass is seen."), asserts_finding("effusion"), asserts_finding("left lung")
         (False, False, False)
     """
-    for clause in _CLAUSE_END.split(_normalize(text[:MAX_STATEMENT])):
+    for clause in _REGEX["clause_end"].split(_normalize(text[:MAX_STATEMENT])):
         clause = clause.strip(" ,:")
-        if _ASSERTS.search(clause) and not _DENIES.search(clause):
+        if _REGEX["asserts"].search(clause) and not _REGEX["denies"].search(clause):
             words = re.findall(r"[\w/-]+", clause)
             phrases = (words[start : start + size] for start in range(len(words)) for size in range(1, 5))
             if any(_is_named(phrase) and " ".join(phrase) not in _WORDS["headings"] for phrase in phrases):
@@ -136,7 +119,7 @@ def echoes_prompt(answer: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _instructs(words: str) -> bool:
-    return _INSTRUCTION.search(words) is not None
+    return _REGEX["instruction"].search(words) is not None
 
 
 def gives_instructions(around: str) -> bool:
@@ -146,12 +129,12 @@ def gives_instructions(around: str) -> bool:
         >>> gives_instructions("If there is none, output"), gives_instructions("So I will output:")
         (True, False)
     """
-    return _COMMAND.search(around, 0, MAX_STATEMENT) is not None
+    return _REGEX["command"].search(around, 0, MAX_STATEMENT) is not None
 
 
 def _normalize(answer: str) -> str:
     """The text in lower case, without tags, quotes, emphasis, brackets, contractions and repeated blanks."""
-    text = _TAG.sub(" ", unicodedata.normalize("NFKC", answer).casefold()).translate(_DECORATION)
+    text = _REGEX["tag"].sub(" ", unicodedata.normalize("NFKC", answer).casefold()).translate(_DECORATION)
     for contraction, words in _CONTRACTIONS.items():
         text = text.replace(contraction, words)
     text = re.sub(r"(?<=\w)-(?=\w)", " ", text.replace("'", " ").replace("n/a", "na"))
@@ -165,9 +148,9 @@ def _judge(sentence: str) -> bool | None:
     It does if it can be cut into clauses each of which does or introduces one: "on this view, the lungs are clear, with
     no effusion, edema or mass". A list of findings is one clause, of :data:`_LONGEST_LIST` joints at most.
     """
-    if "?" in sentence or sentence.rpartition(" ")[2] in _UNFINISHED:
+    if "?" in sentence or sentence.rpartition(" ")[2] in _WORDS["unfinished"]:
         return False
-    joints = list(_JOINT.finditer(sentence))
+    joints = list(_REGEX["joint"].finditer(sentence))
     begins = [0, *(joint.end() for joint in joints)]
     ends = [*(joint.start() for joint in joints), len(sentence)]
     # What the clauses up to each joint say; joints that no cut reaches are not there.
@@ -183,7 +166,7 @@ def _judge(sentence: str) -> bool | None:
 
 def _judge_clause(clause: str) -> bool | None:
     words = clause.removeprefix("the ").removeprefix("json ")
-    if words in SENTENCES or re.sub(rf" (?:{_SEEN})$", "", words) in SENTENCES:
+    if words in SENTENCES or re.sub(rf" (?:{_ALTERNATIVES['seen']})$", "", words) in SENTENCES:
         return True
     if _FRAME.issuperset(re.findall(r"\w+", words)):
         return None
@@ -195,19 +178,19 @@ def _judge_clause(clause: str) -> bool | None:
 
 def _is_normal(words: str) -> bool:
     """Whether parts of the body or of an image, and nothing else, are called normal."""
-    other_words, count = _NORMALITY.subn(" ", words)
+    other_words, count = _REGEX["normality"].subn(" ", words)
     return (
         count > 0
         and not re.search(r"\b(?:image|answer|it) (?:is|looks) clear", words)
         and not re.search(r"\bnot?\b", other_words)
-        and _FRAME.issuperset(re.findall(r"\w+", _ADVERBS.sub(" ", other_words)))
+        and _FRAME.issuperset(re.findall(r"\w+", _REGEX["adverbs"].sub(" ", other_words)))
     )
 
 
 def _is_denial(words: str) -> bool:
-    if (absent := _ABSENT.search(words)) and _PLACES.issuperset((absent["place"] or "").split()):
+    if (absent := _REGEX["absent"].search(words)) and _PLACES.issuperset((absent["place"] or "").split()):
         return _are_findings(words[: absent.start()])
-    denied = _DENIED.match(words)
+    denied = _REGEX["denied"].match(words)
     if denied is None or re.match("(?:is|are|was|were) ", words):
         return False
     if not _FRAME.issuperset(re.findall(r"\w+", denied["frame"])):
@@ -217,7 +200,7 @@ def _is_denial(words: str) -> bool:
 
 def _are_findings(text: str) -> bool:
     """Whether findings are listed, and nothing else but where they are not, and that they are not seen."""
-    text = _SEEN_BEHIND.sub("", text)
+    text = _REGEX["seen_behind"].sub("", text)
     listed = re.split(r",? (?:and|or|nor) (?:no )?|, no |/", text)
     # "No effusion, edema" and "no effusion and a mass" assert the last; "no effusion, edema or mass" denies it.
     if "," in listed[-1] or re.search(r",? and an? ", text):
@@ -238,7 +221,7 @@ def _is_finding(text: str) -> bool:
         for end in range(min(len(words), start + 5), start, -1):
             if _is_named(words[start:end]) and _PLACES.issuperset(words[end:]):
                 return True
-        if words[start] not in _MODIFIERS:
+        if words[start] not in _WORDS["modifiers"]:
             return False
     return False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -148,6 +148,7 @@ class ParsedBoxes:
         return iter(self.boxes)
 
 
+@dataclass(slots=True)
 class BoxCollector:
     """Collects the boxes of one answer, and why others are none; once it is `full`, reading can stop.
 
@@ -155,23 +156,17 @@ class BoxCollector:
     `ends_open`: the last thing met has no closing bracket.
     """
 
-    __slots__ = (
-        *("_room", "asserted", "broken", "coords", "cut_off", "ends_open", "full", "labels", "rejected", "scores"),
-        "stated_empty",
-    )
-
-    def __init__(self) -> None:
-        self.coords: list[float] = []
-        self.labels: list[str | None] = []
-        self.scores: list[float | None] = []
-        self.rejected: dict[str, int] = {}
-        self.broken: list[BrokenBox] = []
-        self.ends_open = False
-        self.cut_off = False
-        self.stated_empty = False
-        self.asserted = False
-        self.full = False
-        self._room = MAX_BOXES
+    coords: list[float] = field(default_factory=list)
+    labels: list[str | None] = field(default_factory=list)
+    scores: list[float | None] = field(default_factory=list)
+    rejected: dict[str, int] = field(default_factory=dict)
+    broken: list[BrokenBox] = field(default_factory=list)
+    ends_open: bool = False
+    cut_off: bool = False
+    stated_empty: bool = False
+    asserted: bool = False
+    full: bool = False
+    room: int = MAX_BOXES
 
     def reject(self, reason: str, label: str | None = None, score: float | None = None) -> None:
         """Count why something is no box; where it stands in the place of one, it is a broken box."""
@@ -218,9 +213,9 @@ class BoxCollector:
         return not self.labels and not self.rejected
 
     def _take_room(self) -> bool:
-        if self._room == 0:
+        if self.room == 0:
             self.full = True
             self.rejected["too_many_boxes"] = 1
             return False
-        self._room -= 1
+        self.room -= 1
         return True
