@@ -49,14 +49,20 @@ def with_image_ids(
     ids = [str(row.get("id", k)) for k, row in enumerate(images)]
     if by_order:
         return _in_order(log, ids, in_groups)
-    names = [[ids[k], *_file_names(row)] for k, row in enumerate(images)]
-    columns = _name_columns(log, ids)
+    files = [[stated_name(row.get(column)) for column in _FILE_COLUMNS] for row in images]
+    names = [[name, *filter(None, files[k])] for k, name in enumerate(ids)]
+    columns = [name for name in _columns(log) if name not in (*BOX_COLUMNS, *SIZE_COLUMNS)]
+    if any(name.isdecimal() for name in ids):
+        columns = [name for name in columns if _NAMING.search(name)]
     matches = _matches(log, columns, names)
     column = _naming_column(log, matches)
     if column is None:
         # Dataset and log may each have folders of their own.
-        by_file = _matches(log, columns, names, part=_last_part)
-        matches = {name: numbers for name, numbers in by_file.items() if _is_one_to_one(log, name, numbers)}
+        matches = _matches(log, columns, names, part=lambda name: re.split(r"[\\/]", name)[-1])
+        for name, numbers in list(matches.items()):
+            pairs = {(str(row.get(name)), k) for row, k in zip(log.rows, numbers, strict=True)}
+            if None in numbers or len(pairs) > len(set(numbers)):
+                del matches[name]
         column = _naming_column(log, matches)
     if column is None:
         if any(row.get("id") not in (None, "") for row in log.rows):
@@ -101,15 +107,6 @@ def _matches(
     return matches
 
 
-def _is_one_to_one(log: Log, column: str, images: Sequence[int | None]) -> bool:
-    pairs = {(str(row.get(column)), k) for row, k in zip(log.rows, images, strict=True)}
-    return None not in images and len(pairs) == len(set(images))
-
-
-def _last_part(name: str) -> str:
-    return re.split(r"[\\/]", name)[-1]
-
-
 def _naming_column(log: Log, matches: Mapping[str, Sequence[int | None]]) -> str | None:
     """The column that names the image of most rows; None where none names that of half of them."""
     n = len(log.rows)
@@ -134,19 +131,6 @@ def _naming_column(log: Log, matches: Mapping[str, Sequence[int | None]]) -> str
 
 def _columns(log: Log) -> list[str]:
     return list(dict.fromkeys(name for row in log.rows for name in row))
-
-
-def _name_columns(log: Log, ids: Sequence[str]) -> list[str]:
-    """Columns that may name images; where ids are numbers only those whose own name says so."""
-    left_out = {*BOX_COLUMNS, *SIZE_COLUMNS}
-    columns = [name for name in _columns(log) if name not in left_out]
-    if any(name.isdecimal() for name in ids):
-        columns = [name for name in columns if _NAMING.search(name)]
-    return columns
-
-
-def _file_names(row: Mapping[str, Any]) -> list[str]:
-    return [name for column in _FILE_COLUMNS if (name := stated_name(row.get(column))) is not None]
 
 
 def image_number_finder(names: Sequence[Sequence[str]]) -> Callable[[Any], int | None]:

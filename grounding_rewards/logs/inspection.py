@@ -6,7 +6,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -166,7 +165,11 @@ def inspect_completions(
     opened = [prompt_opens_thinking or bool(row.get("prompt_opens_thinking")) for row in rows]
     raws = [read_boxes(texts[k], formats[k], prompt_opens_thinking=opened[k]) for k in track(range(len(texts)))]
     references = [row.get("boxes") for row in rows]
-    image_sizes = _image_sizes(rows, sizes or {})
+    given = sizes or {}
+    columns_of_sizes: list[Any] = [
+        [given.get(side) if row.get(side) is None else row[side] for row in rows] for side in _SIZES
+    ]
+    image_sizes = original_and_resized_sizes(len(rows), *columns_of_sizes)
     counts = np.zeros(3, dtype=np.int64)
     space_checks: dict[str, SpaceCheck] = {}
     values: dict[str, list[float]] = {"mean_iou": [], **{name: [] for name in SPECIFICATION_REWARDS}}
@@ -195,8 +198,12 @@ def inspect_completions(
     if unscored := sum(isinstance(boxes, list) for boxes in references) - len(values["R3"]):
         notes[f"{unscored} {_WITHOUT_SIZE}"] = None
     thinking = count_thinking(text for text, fmt in zip(texts, formats, strict=True) if fmt.scope != "all")
-    examples = _examples(raws)
-    reasons = Counter(chain.from_iterable(Counter(raw.rejected).elements() for raw in raws))
+    examples: dict[str, list[int]] = {}
+    reasons: Counter[str] = Counter()
+    for k, raw in enumerate(raws):
+        reasons.update(raw.rejected)
+        for key in (raw.status, *raw.rejected):
+            examples.setdefault(key, []).append(k)
     spans = [
         find_answer(text, fmt.scope, prompt_opens_thinking=is_open)
         for text, fmt, is_open in zip(texts, formats, opened, strict=True)
@@ -236,20 +243,6 @@ def _formats(rows: Sequence[Mapping[str, Any]], box_format: Any) -> list[BoxForm
         if repr(option) not in formats:
             formats[repr(option)] = get_box_format(box_format_from_option(option))
     return [formats[repr(row["box_format"])] for row in rows]
-
-
-def _examples(raws: Sequence[RawBoxes]) -> dict[str, list[int]]:
-    """By status and by reason the numbers of the completions that have it."""
-    examples: dict[str, list[int]] = {}
-    for k, raw in enumerate(raws):
-        for key in (raw.status, *raw.rejected):
-            examples.setdefault(key, []).append(k)
-    return examples
-
-
-def _image_sizes(rows: Sequence[Mapping[str, Any]], sizes: Mapping[str, float | None]) -> Array:
-    columns: list[Any] = [[sizes.get(side) if row.get(side) is None else row[side] for row in rows] for side in _SIZES]
-    return original_and_resized_sizes(len(rows), *columns)
 
 
 def _score(texts: Sequence[str], fmt: BoxFormat, **columns: Any) -> tuple[dict[str, list[float]], list[str]]:
@@ -294,12 +287,6 @@ def _count_boxes(raws: Sequence[RawBoxes], fmt: BoxFormat, sizes: Array) -> tupl
 
 
 def _check_as_json(check: SpaceCheck) -> dict[str, Any]:
-    return {
-        "declared": check.declared._asdict(),
-        "likely": check.likely._asdict() if check.likely is not None else None,
-        "declared_iou": finite_or_none(check.declared_iou),
-        "likely_iou": finite_or_none(check.likely_iou),
-        "images": check.images,
-        "boxes": check.boxes,
-        "message": check.message,
-    }
+    ious = {name: finite_or_none(getattr(check, name)) for name in ("declared_iou", "likely_iou")}
+    likely = None if check.likely is None else check.likely._asdict()
+    return {**vars(check), "declared": check.declared._asdict(), "likely": likely, **ious}

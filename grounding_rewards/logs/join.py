@@ -146,7 +146,8 @@ Correct it:
         groups = [group for _, group in sorted(zip(numbers, groups, strict=True))]
     rows, places, row_notes = _image_rows(log, groups, images, sorted(numbers), paths, allow_outside)
     rows = [_with_sizes(row, sizes) for row in rows]
-    answers = ImageAnswers(rows, _texts(log, groups), (*notes, *row_notes), sorted(numbers))
+    texts = [[log.completions[k] for k in group] for group in groups]
+    answers = ImageAnswers(rows, texts, (*notes, *row_notes), sorted(numbers))
     return _checked(answers, places, reward, label_matching, bad_rows)
 
 
@@ -195,7 +196,8 @@ def read_groups(
     numbers = [] if images is None else _image_numbers(log, groups, images)
     rows, places, _ = _image_rows(log, groups, images, numbers, paths, allow_outside=True)
     notes = (*log.notes, *_group_notes(log, groups, lone_rows))
-    answers = ImageAnswers([_with_sizes(row, sizes) for row in rows], _texts(log, groups), notes, numbers)
+    texts = [[log.completions[k] for k in group] for group in groups]
+    answers = ImageAnswers([_with_sizes(row, sizes) for row in rows], texts, notes, numbers)
     label_matching = "ignore" if reward is None else getattr(reward.box_reward, "label_matching", "ignore")
     return _checked(answers, places, reward, label_matching, bad_rows)
 
@@ -215,10 +217,6 @@ def _log_with_references(
     if images is None:
         return with_answer_references(log, None if reward is None else reward.box_format, sizes)
     return with_image_ids(log, images, by_order=by_order, in_groups=in_groups)
-
-
-def _texts(log: Log, groups: Sequence[Sequence[int]]) -> list[list[Any]]:
-    return [[log.completions[k] for k in group] for group in groups]
 
 
 def _with_sizes(row: _Row, sizes: _Sizes | None) -> _Row:
@@ -305,7 +303,11 @@ def _group_members(log: Log, group_size: int | None) -> list[list[int]]:
         for k, row in enumerate(log.rows):
             groups.setdefault((*(row.get(name) for name in APART), str(row["id"])), []).append(k)
         return list(groups.values())
-    return _runs([_image_key(row) for row in log.rows])
+    keys = []
+    for row in log.rows:
+        prompt = next((row[name] for name in _PROMPTS if row.get(name) is not None), None)
+        keys.append(json.dumps([prompt, *(row.get(name) for name in (*APART, *_IMAGE))], default=str, sort_keys=True))
+    return _runs(keys)
 
 
 def _runs(keys: Sequence[str]) -> list[list[int]]:
@@ -320,11 +322,6 @@ def _runs(keys: Sequence[str]) -> list[list[int]]:
     runs = [list(run) for _, run in groupby(range(len(keys)), key=keys.__getitem__)]
     size = reduce(math.gcd, map(len, runs), 0)
     return runs if size < 2 else [run[k : k + size] for run in runs for k in range(0, len(run), size)]
-
-
-def _image_key(row: Mapping[str, Any]) -> str:
-    prompt = next((row[name] for name in _PROMPTS if row.get(name) is not None), None)
-    return json.dumps([prompt, *(row.get(name) for name in (*APART, *_IMAGE))], default=str, sort_keys=True)
 
 
 def _group_notes(log: Log, groups: Sequence[Sequence[int]], lone_rows: Sequence[int]) -> Iterator[str]:

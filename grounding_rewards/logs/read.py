@@ -9,10 +9,10 @@ from __future__ import annotations
 import ast
 import contextlib
 import csv
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -187,7 +187,7 @@ def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_co
 
 def _tables(log: list[LogRow]) -> list[list[LogRow]]:
     """The tables of a file: its lines, where one holds several rows, else the file."""
-    lines = [list(line) for _, line in groupby(log, key=lambda row: row.number)]
+    lines = [list(line) for _, line in itertools.groupby(log, key=lambda row: row.number)]
     return lines if any(len(line) > 1 for line in lines) else [log]
 
 
@@ -209,9 +209,13 @@ def log_of_rows(rows: Sequence[LogRow], text_column: str | None) -> Log:
             "Completions are read from the column `answer`. If it holds the reference, name the other one with "
             "--text-column.",
         )
-    return Log(
-        [row.row[column] for row in rows], [_with_numbers(row.row) for row in rows], [row.place for row in rows], notes
-    )
+    log = Log([row.row[column] for row in rows], [dict(row.row) for row in rows], [row.place for row in rows], notes)
+    # A CSV file has sizes as texts.
+    for row, name in itertools.product(log.rows, SIZE_COLUMNS):
+        if isinstance(row.get(name), str):
+            with contextlib.suppress(ValueError):
+                row[name] = float(row[name])
+    return log
 
 
 def with_answer_references(
@@ -322,15 +326,6 @@ def step_of(row: Mapping[str, Any]) -> float | None:
         return None
 
 
-def _with_numbers(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with the sizes as numbers that a CSV file has as texts."""
-    for name in SIZE_COLUMNS:
-        if isinstance(row.get(name), str):
-            with contextlib.suppress(ValueError):
-                row = {**row, name: float(row[name])}
-    return row
-
-
 def first_of(names: Sequence[str]) -> str:
     """The first few names, and how many more there are.
 
@@ -375,7 +370,9 @@ def find_text_column(rows: Sequence[Mapping[str, Any]], text_column: str | None 
     candidates = [name for name in known_columns if any(row.get(name) and _is_text(row[name]) for row in rows)]
     if len(candidates) == 1 and candidates[0] in _UNSURE_TEXT_COLUMNS:
         unknown_columns = columns.keys() - {*TEXT_COLUMNS, *_OTHER_TEXT_COLUMNS, *BOX_COLUMNS}
-        candidates += [name for name in columns if name in unknown_columns and _has_boxes(rows, name)]
+        for name in filter(unknown_columns.__contains__, columns):
+            texts = [row[name] for row in rows if isinstance(row.get(name), str)]
+            candidates += [name] if any(map(_BOX_IN_TEXT.search, texts)) else []
     if any(row.get(name) != row.get(candidates[0]) for row in rows for name in candidates):
         raise ValueError(
             f"Expected one column with what the model wrote, got {' and '.join(candidates)}. Name it with "
@@ -391,12 +388,6 @@ def find_text_column(rows: Sequence[Mapping[str, Any]], text_column: str | None 
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str | list | Mapping)
-
-
-def _has_boxes(rows: Sequence[Mapping[str, Any]], column: str) -> bool:
-    """Whether a text of the column holds a box, as a completion may."""
-    texts = [row[column] for row in rows if isinstance(row.get(column), str)]
-    return any(_BOX_IN_TEXT.search(text) for text in texts)
 
 
 def doubts_about(log: Log) -> list[str]:

@@ -25,8 +25,8 @@ from grounding_rewards.parsing.numbers import (
     NOTHING,
     are_coordinates,
     looks_numeric,
+    ordered_box_or_reason,
     split_numbers,
-    take_box,
 )
 from grounding_rewards.parsing.results import MAX_BOXES, MAX_GROUPS, MAX_LIST, BoxCollector, RawBoxes
 
@@ -519,7 +519,7 @@ class _Scan:
             self.collector.cut_off = True
 
     def _add(self, tokens: list[str]) -> None:
-        take_box(tokens, self.fmt.order, self.collector, self._own_label())
+        self.collector.take(ordered_box_or_reason(tokens, self.fmt.order), self._own_label())
 
     def _reject(self, reason: str) -> None:
         self.collector.reject(reason, self._own_label())
@@ -600,7 +600,7 @@ def scan_lines(text: str, fmt: BoxFormat, collector: BoxCollector) -> None:
     for match in filter(None, map(_LINE.fullmatch, (line.strip(_AROUND_LINE) for line in lines))):
         for tokens in split_numbers(match[1]):
             if len(tokens) == 4 and all(map(looks_numeric, tokens)):
-                take_box(tokens, fmt.order, collector)
+                collector.take(ordered_box_or_reason(tokens, fmt.order))
 
 
 _COORDS = re.compile(r"""<boxes\s{1,8}coords\s{0,8}=\s{0,8}["']([^"'<>]*)["'][^<>]{0,80}>([^<]*)""")
@@ -623,12 +623,12 @@ def scan_attributes(text: str, fmt: BoxFormat, collector: BoxCollector) -> None:
     """
     for match in itertools.islice(_HTML_BOX.finditer(text), MAX_GROUPS) if "data-bbox" in text else ():
         for tokens in split_numbers(match[1]):
-            take_box(tokens, fmt.order, collector)
+            collector.take(ordered_box_or_reason(tokens, fmt.order))
     for match in itertools.islice(_COORDS.finditer(text), MAX_GROUPS) if "<boxes" in text else ():
         numbers = match[1].replace(",", " ").split(maxsplit=5 * MAX_BOXES + 1)
         if len(numbers) < 6 or len(numbers) % 5 != 1:
             collector.reject("wrong_count")
             continue
         for start in range(2, len(numbers), 5):
-            take_box(numbers[start : start + 4], fmt.order, collector, _clean(match[2]))
+            collector.take(ordered_box_or_reason(numbers[start : start + 4], fmt.order), _clean(match[2]))
     collector.cut_off |= "<boxes" in text and _ends_in_tag(text, fmt)

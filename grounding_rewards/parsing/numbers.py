@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from grounding_rewards.parsing.box_format import in_xyxy
-from grounding_rewards.parsing.results import MAX_BOXES, MAX_GROUPS, MAX_LIST, BoxCollector
+from grounding_rewards.parsing.results import MAX_BOXES, MAX_GROUPS, MAX_LIST
 
 #: Coordinates of this size or more are digit loops, not places in an image.
 MAX_COORDINATE = 1e9
@@ -216,19 +216,6 @@ def named_boxes(text: str) -> list[list[float] | str]:
     if len(corners) == 3:
         boxes.append("wrong_count" if text[end:].strip(_AFTER_NUMBER) else "unclosed")
     return boxes
-
-
-def take_box(tokens: Sequence[str], order: str, collector: BoxCollector, label: str | None = None) -> None:
-    """Collect the box in these tokens, or the reason why they are not a box.
-
-    Example:
-        >>> collector = BoxCollector()
-        >>> take_box(["1", "2", "3", "4"], "yxyx", collector, "mass")
-        >>> take_box(["1", "2"], "yxyx", collector)
-        >>> collector.coords, collector.labels, collector.rejected
-        ([2.0, 1.0, 4.0, 3.0], ['mass'], {'point': 1})
-    """
-    collector.take(ordered_box_or_reason(tokens, order), label)
 
 
 def are_coordinates(values: list[float]) -> bool:
