@@ -23,8 +23,8 @@ from grounding_rewards.parsing import (
     list_box_formats,
     read_boxes,
 )
-from grounding_rewards.parsing.answer_span import THINKING_STATES, find_answer
-from grounding_rewards.parsing.batch_watcher import count_thinking, thinking_suspicion
+from grounding_rewards.parsing.answer_span import THINKING_STATES, find_answer, thinking_state
+from grounding_rewards.parsing.batch_watcher import thinking_suspicion
 from grounding_rewards.parsing.space_check import SpaceCheck, SpaceWarning, check_space
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.completions import completion_text
@@ -197,7 +197,7 @@ def inspect_completions(
         space_checks[fmt.name] = check_space(format_raws, fmt, boxes, **size_columns)
     if unscored := sum(isinstance(boxes, list) for boxes in references) - len(values["R3"]):
         notes[f"{unscored} {_WITHOUT_SIZE}"] = None
-    thinking = count_thinking(text for text, fmt in zip(texts, formats, strict=True) if fmt.scope != "all")
+    thinking = Counter(thinking_state(text) for text, fmt in zip(texts, formats, strict=True) if fmt.scope != "all")
     examples: dict[str, list[int]] = {}
     reasons: Counter[str] = Counter()
     for k, raw in enumerate(raws):

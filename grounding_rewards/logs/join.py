@@ -130,7 +130,11 @@ Correct it:
         row 1 of the rows (id a): box 0 is [0, 0, 9, 99], outside the image of 50 x 50
     """
     images = None if dataset is None else light_rows(dataset)
-    log = _log_with_references(paths, text_column, images, reward, by_order=by_order, sizes=sizes)
+    log = read_completions(paths, text_column=text_column)
+    if images is None:
+        log = with_answer_references(log, None if reward is None else reward.box_format, sizes)
+    else:
+        log = with_image_ids(log, images, by_order=by_order)
     groups, notes = [[k] for k in range(len(log.rows))], log.notes
     if names_images(log):
         groups, notes = _samples(log)
@@ -182,7 +186,11 @@ def read_groups(
             image cannot be right.
     """
     images = None if dataset is None else light_rows(dataset)
-    log = _log_with_references(paths, text_column, images, reward, by_order=by_order, sizes=sizes, in_groups=True)
+    log = read_completions(paths, text_column=text_column)
+    if images is None:
+        log = with_answer_references(log, None if reward is None else reward.box_format, sizes)
+    else:
+        log = with_image_ids(log, images, by_order=by_order, in_groups=True)
     all_groups = _group_members(log, group_size)
     groups = [group for group in all_groups if len(group) > 1]
     lone_rows = [group[0] for group in all_groups if len(group) == 1]
@@ -200,23 +208,6 @@ def read_groups(
     answers = ImageAnswers([_with_sizes(row, sizes) for row in rows], texts, notes, numbers)
     label_matching = "ignore" if reward is None else getattr(reward.box_reward, "label_matching", "ignore")
     return _checked(answers, places, reward, label_matching, bad_rows)
-
-
-def _log_with_references(
-    paths: Sequence[str | Path],
-    text_column: str | None,
-    images: Sequence[_Row] | None,
-    reward: GroundingReward | None,
-    *,
-    by_order: bool,
-    sizes: _Sizes | None,
-    in_groups: bool = False,
-) -> Log:
-    """The log with the `id` of an image in every row; without images, with the boxes of the right answers."""
-    log = read_completions(paths, text_column=text_column)
-    if images is None:
-        return with_answer_references(log, None if reward is None else reward.box_format, sizes)
-    return with_image_ids(log, images, by_order=by_order, in_groups=in_groups)
 
 
 def _with_sizes(row: _Row, sizes: _Sizes | None) -> _Row:

@@ -5,7 +5,7 @@ for scoring in batches. A new format is a table in `formats.toml`. The scanners 
 `bracket_syntax.py` read all formats.
 """
 
-from grounding_rewards.parsing.box_format import BoxFormat, Syntax
+from grounding_rewards.parsing.box_format import BoxFormat
 from grounding_rewards.parsing.formats import (
     box_format_for_model_type,
     box_format_from_option,
@@ -24,7 +24,6 @@ __all__ = [
     "BrokenBox",
     "ParsedBoxes",
     "RawBoxes",
-    "Syntax",
     "box_format_for_model_type",
     "box_format_from_option",
     "box_format_regex",

@@ -30,16 +30,6 @@ _MAX_WATCHED = 4096
 _TOGETHER = 64
 
 
-def count_thinking(texts: Iterable[str]) -> Counter[str]:
-    """How many texts have each `thinking_state`.
-
-    Example:
-        >>> dict(count_thinking(["hm</think>[]", "hm", "<think>hm</think>[]"]))
-        {'unopened': 1, 'none': 1, 'paired': 1}
-    """
-    return Counter(map(thinking_state, texts))
-
-
 def thinking_suspicion(states: Mapping[str, int], *, prompt_opens_thinking: bool) -> str | None:
     """What is suspect about these counts, in two sentences with the remedy, or None.
 
@@ -117,7 +107,7 @@ class BatchWatcher:
             self._waiting_texts += texts
             if len(self._waiting_texts) < min(before + 2, _TOGETHER):
                 return None
-            self._thinking_states += count_thinking(self._waiting_texts)
+            self._thinking_states.update(map(thinking_state, self._waiting_texts))
             self._waiting_texts.clear()
             suspicion = thinking_suspicion(self._thinking_states, prompt_opens_thinking=prompt_opens_thinking)
             self._thinking_done = suspicion is not None or self._thinking_states.total() >= _MAX_WATCHED
