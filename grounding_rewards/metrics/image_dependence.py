@@ -325,17 +325,13 @@ class _Permuted:
     alone: int
     p: float
 
-    @property
-    def is_measured(self) -> bool:
-        """Most images that count have others."""
-        return self.alone <= (self.divisor > 0).sum()
-
     def above_others(self, permuted: Array) -> Array:
         """Credit of each image or answer above the mean of others, ``(images, 2)``."""
         above = np.where(self.divisor > 0, self.own - permuted, 0.0)
         # One answer to all images owes them nothing, not a rounding error.
         above[np.abs(above) < _ROUNDING] = 0.0
-        return np.column_stack([above, self.divisor]) * self.is_measured
+        # Nothing is measured where most images that count are alone.
+        return np.column_stack([above, self.divisor]) * (self.alone <= (self.divisor > 0).sum())
 
     def sums(self, images: Sequence[Prediction]) -> DependenceSums:
         """See the top of this module."""

@@ -437,11 +437,9 @@ def variants(reward: GroundingReward, tried: Sequence[str] = TRIED) -> list[Grou
     shared = {field.name: getattr(box, field.name) for field in fields(BoxReward)} if isinstance(box, BoxReward) else {}
     # How much each changes, its name, and the reward of boxes.
     variants_of_boxes: list[tuple[int, str, Any]] = []
-    if isinstance(threshold, float):
-        lower = [iou for iou in THRESHOLDS if iou < threshold]
-        for place, iou in enumerate(lower):
-            variant = replace(box, iou_threshold=iou)
-            variants_of_boxes.append((4 if place else 0, f"{reward.name} at τ {iou:g}", variant))
+    lower = [iou for iou in THRESHOLDS if isinstance(threshold, float) and iou < threshold]
+    for place, iou in enumerate(lower):
+        variants_of_boxes.append((4 if place else 0, f"{reward.name} at τ {iou:g}", replace(box, iou_threshold=iou)))
     if getattr(box, "graded_negatives", None) == 0:
         name = f"{reward.name} with graded_negatives {_GRADED:g}"
         variants_of_boxes.append((1, name, replace(box, graded_negatives=_GRADED)))
