@@ -27,16 +27,12 @@ def _has_status(batch: ScoredBatch, status: str) -> NDArray[np.bool_]:
     return np.array([raw.status == status for raw in batch.raws], dtype=np.bool_)
 
 
-def _has_broken(batch: ScoredBatch) -> NDArray[np.bool_]:
-    return np.array([not is_silent(raw.rejected) for raw in batch.raws], dtype=np.bool_)
-
-
 #: A value of each completion, (n,), by metric: another metric is one line here.
 TOLD: dict[str, Callable[[ScoredBatch], NDArray[Any]]] = {
     **{part: attrgetter(f"outcomes.{part}") for part in PARTS},
     "boxes": attrgetter("pred.counts"),
     **{f"status/{status}": partial(_has_status, status=status) for status in STATUSES},
-    "rejected": _has_broken,
+    "rejected": lambda batch: np.array([not is_silent(raw.rejected) for raw in batch.raws], dtype=np.bool_),
     "negatives": lambda batch: batch.outcomes.m == 0,
     "hallucinated": lambda batch: (batch.outcomes.m == 0) & (batch.outcomes.n > 0),
 }

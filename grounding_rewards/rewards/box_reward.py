@@ -144,10 +144,8 @@ class Outcomes(_Matched):
 
     def take(self, rows: NDArray[np.intp]) -> Outcomes:
         """The outcomes of the chosen completions."""
-        parts: dict[str, Any] = {}
-        for part in fields(self):
-            values = getattr(self, part.name)
-            parts[part.name] = values[rows] if isinstance(values, np.ndarray) else values
+        parts: dict[str, Any] = {part.name: getattr(self, part.name) for part in fields(self)}
+        parts |= {name: values[rows] for name, values in parts.items() if isinstance(values, np.ndarray)}
         return Outcomes(**parts)
 
     def explanations(self) -> list[Explanation]:
@@ -191,19 +189,16 @@ def parameter(default: Any, legal: Interval | Collection[str] | type[bool]) -> A
     return field(default=default, metadata={"legal": legal})
 
 
+#: The labels of all predicted and of all reference boxes, one after the other; None where nobody gives any.
+Labels = tuple[Iterable[str | None] | None, Iterable[str | None] | None]
+
+
 class BoxScorer(ABC):
     """`score`, `score_many` and `explain` of boxes, the same for rewards on boxes and for rewards on text."""
 
     @abstractmethod
-    def _score_images(
-        self,
-        pred: BoxBatch,
-        gt: BoxBatch,
-        ignore: BoxBatch | None,
-        pred_labels: Iterable[str | None] | None,
-        gt_labels: Iterable[str | None] | None,
-    ) -> Outcomes:
-        """The outcomes of many images; the labels of all boxes, one after the other."""
+    def _score_images(self, pred: BoxBatch, gt: BoxBatch, ignore: BoxBatch | None, labels: Labels) -> Outcomes:
+        """The outcomes of many images."""
 
     def score(
         self,
@@ -283,26 +278,15 @@ class BoxScorer(ABC):
         """
         return self._outcomes(*_one_image(pred, gt, ignore, pred_labels, gt_labels)).explanations()[0]
 
-    def _outcomes(
-        self,
-        pred: Sequence[ArrayLike],
-        gt: Sequence[ArrayLike],
-        ignore: Sequence[ArrayLike] | None,
-        pred_labels: Sequence[Sequence[str | None]] | None,
-        gt_labels: Sequence[Sequence[str]] | None,
-    ) -> Outcomes:
+    def _outcomes(self, pred: Sequence[ArrayLike], gt: Sequence[ArrayLike], ignore: Any, *labels: Any) -> Outcomes:
         if len(pred) != len(gt):
             raise ValueError(
                 f"Expected as many images for `gt` as for `pred`, got {len(gt)} and {len(pred)}. "
                 "Give an entry for each image, empty where it has no box."
             )
-        return self._score_images(
-            BoxBatch.of(pred, "pred"),
-            BoxBatch.of(gt, "gt"),
-            None if ignore is None else BoxBatch.of(ignore, "ignore"),
-            None if pred_labels is None else chain.from_iterable(pred_labels),
-            None if gt_labels is None else chain.from_iterable(gt_labels),
-        )
+        regions = None if ignore is None else BoxBatch.of(ignore, "ignore")
+        pred_labels, gt_labels = (None if texts is None else chain.from_iterable(texts) for texts in labels)
+        return self._score_images(BoxBatch.of(pred, "pred"), BoxBatch.of(gt, "gt"), regions, (pred_labels, gt_labels))
 
 
 def _one_image(*arguments: Any) -> list[Any]:
@@ -428,15 +412,8 @@ class BoxReward(BoxScorer):
             )
         return LabelCodes.of(pred_labels, gt_labels, self.label_matching)
 
-    def _score_images(
-        self,
-        pred: BoxBatch,
-        gt: BoxBatch,
-        ignore: BoxBatch | None,
-        pred_labels: Iterable[str | None] | None,
-        gt_labels: Iterable[str | None] | None,
-    ) -> Outcomes:
-        return self.score_flat(pred, gt, ignore=ignore, labels=self.label_codes(pred_labels, gt_labels))
+    def _score_images(self, pred: BoxBatch, gt: BoxBatch, ignore: BoxBatch | None, labels: Labels) -> Outcomes:
+        return self.score_flat(pred, gt, ignore=ignore, labels=self.label_codes(*labels))
 
     def score_flat(
         self,

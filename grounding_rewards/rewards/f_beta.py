@@ -207,7 +207,7 @@ class PiecewiseIoUReward(FBetaReward):
                 value = getattr(self, name)
                 # The digits of a word are no breakpoints.
                 object.__setattr__(self, name, tuple(map(float, [value] if isinstance(value, str) else value)))
-            self._curve()
+            _piecewise(self.iou_breakpoints, self.quality_breakpoints)
         except (TypeError, ValueError):
             raise ValueError(
                 "Expected IoUs that increase inside (0, 1) for `iou_breakpoints`, and for `quality_breakpoints` "
@@ -215,12 +215,9 @@ class PiecewiseIoUReward(FBetaReward):
                 f"{self.iou_breakpoints!r} and {self.quality_breakpoints!r}. Write them as [0.3, 0.5] and [0, 0.3, 1]."
             ) from None
 
-    def _curve(self) -> PiecewiseLinear:
-        return _piecewise(self.iou_breakpoints, self.quality_breakpoints)
-
     def _quality(self, batch: MatchedBatch) -> Array:
         # Q = 1/|M| Σ q(IoU)
-        return batch.mean_over_matches(self._curve()(batch.iou))
+        return batch.mean_over_matches(_piecewise(self.iou_breakpoints, self.quality_breakpoints)(batch.iou))
 
 
 # Curves check their knots when they are made, which takes longer than to score a completion.

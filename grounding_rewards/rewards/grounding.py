@@ -10,7 +10,7 @@ import copy
 import inspect
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -32,14 +32,8 @@ from grounding_rewards.parsing.answer_span import marks_thinking
 from grounding_rewards.parsing.batch_watcher import BatchWatcher
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards.batch_log import columns_of, metrics_of
-from grounding_rewards.rewards.box_reward import COUNTS, PARTS, BoxReward, BoxScorer, Outcomes
-from grounding_rewards.rewards.completions import (
-    box_tokens,
-    check_answers,
-    completion_text,
-    decoded,
-    tokenizer_of,
-)
+from grounding_rewards.rewards.box_reward import COUNTS, PARTS, BoxReward, BoxScorer, Labels, Outcomes
+from grounding_rewards.rewards.completions import box_tokens, check_answers, completion_text, decoded, tokenizer_of
 from grounding_rewards.rewards.controls import TextReward
 from grounding_rewards.rewards.f_beta import MeanIoUReward
 from grounding_rewards.rewards.registry import TEXT_CONTROLS, check_parameters, make_box_reward, name_of, takes
@@ -162,21 +156,14 @@ class GroundingReward(BoxScorer):
         """Whether boxes and references decide, and not the text or the other answers alone, as with most controls."""
         return self.text_reward is None
 
-    def _score_images(
-        self,
-        pred: BoxBatch,
-        gt: BoxBatch,
-        ignore: BoxBatch | None,
-        pred_labels: Iterable[str | None] | None,
-        gt_labels: Iterable[str | None] | None,
-    ) -> Outcomes:
+    def _score_images(self, pred: BoxBatch, gt: BoxBatch, ignore: BoxBatch | None, labels: Labels) -> Outcomes:
         if not self.judges_boxes:
             raise ValueError(
                 f"Expected a reward on boxes for `score`, got {self.name}, which scores texts. "
                 "Call it with completions and the dataset's columns."
             )
-        labels = self.box_reward.label_codes(pred_labels, gt_labels) if self.compares_labels else None
-        return score_boxes(self.box_reward, pred, gt, ignore=ignore, labels=labels)
+        codes = self.box_reward.label_codes(*labels) if self.compares_labels else None
+        return score_boxes(self.box_reward, pred, gt, ignore=ignore, labels=codes)
 
     def __call__(
         self,

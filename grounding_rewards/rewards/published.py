@@ -49,7 +49,6 @@ class PublishedReward(ABC):
         """The formula, for one box or more on either side."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class _FirstBoxReward(PublishedReward):
     """A formula for the first predicted box and the first reference box; a broken one earns 0."""
 
@@ -61,7 +60,6 @@ class _FirstBoxReward(PublishedReward):
         """The formula, for a box on either side, ``(1, 4)``."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class RadVLMReward(PublishedReward):
     """radvlm: soft F1 of one-to-one pairs, with false boxes beside the mass of the right ones, in [0, 1].
 
@@ -88,7 +86,6 @@ class RadVLMReward(PublishedReward):
         return 2 * precision * recall / (precision + recall + 1e-8)
 
 
-@dataclass(frozen=True, kw_only=True)
 class MedVisionReward(PublishedReward):
     """medvision: exp(-mean relative error) of the four coordinates of one box, in [0, 1].
 
@@ -115,7 +112,6 @@ class MedVisionReward(PublishedReward):
         return np.exp(-np.mean(np.abs(p[-1] - g[0]) / (g[0] + 1e-15)))
 
 
-@dataclass(frozen=True, kw_only=True)
 class MedVisionCIoUReward(PublishedReward):
     """medvision_ciou: exp(-(1 - CIoU) / 2) of one box, in [0, 1]: MedVision's later form.
 
@@ -188,7 +184,6 @@ class MedLocReward(_FirstBoxReward):
         return pairwise_iou(p, g)[0, 0] >= self.iou_threshold
 
 
-@dataclass(frozen=True, kw_only=True)
 class VLMR1Reward(_FirstBoxReward):
     """vlm_r1: the IoU of the first box, in whole pixels, in [0, 1]; 0 without a box on either side.
 
@@ -207,7 +202,6 @@ class VLMR1Reward(_FirstBoxReward):
         return _pixel_iou(p[0], g[0])
 
 
-@dataclass(frozen=True, kw_only=True)
 class VLMR1DetectionReward(PublishedReward):
     """vlm_r1_detection: COCO's mAP of one image times ``min(1, m / n)``, in [0, 1].
 
@@ -241,7 +235,6 @@ class VLMR1DetectionReward(PublishedReward):
         return total / 10 * min(1.0, len(g) / len(p))
 
 
-@dataclass(frozen=True, kw_only=True)
 class MedGroundR1Reward(_FirstBoxReward):
     """medground_r1: 1 where the first box has more than half of IoU, as vlm_r1 counts it, else 0.
 
@@ -259,7 +252,6 @@ class MedGroundR1Reward(_FirstBoxReward):
         return _pixel_iou(p[0], g[0]) > 0.5
 
 
-@dataclass(frozen=True, kw_only=True)
 class VisualRFTReward(PublishedReward):
     """visual_rft: the IoUs of the hits over the larger number of boxes, in [0, 1].
 
@@ -288,7 +280,6 @@ class VisualRFTReward(PublishedReward):
         return total / max(len(iou), len(g))
 
 
-@dataclass(frozen=True, kw_only=True)
 class PerceptionR1Reward(_FirstBoxReward):
     """perception_r1: the squared IoU of the first box, in [0, 1]; 0 without a box on either side.
 
@@ -304,7 +295,6 @@ class PerceptionR1Reward(_FirstBoxReward):
         return pairwise_iou(p, g)[0, 0] ** 2
 
 
-@dataclass(frozen=True, kw_only=True)
 class PerceptionR1DetectionReward(PublishedReward):
     """perception_r1_detection: F1, labels and IoU of pairs, less false and missed boxes, in [0, 2.75].
 
@@ -347,7 +337,6 @@ class PerceptionR1DetectionReward(PublishedReward):
         return max(0.75 * f1 + 1 + hits.mean() - ((n - k) / n + (m - k) / m) / 2, 0.0)
 
 
-@dataclass(frozen=True, kw_only=True)
 class VisionReasonerReward(PublishedReward):
     """vision_reasoner: hits of two kinds over the larger number of boxes, in [0, 2].
 
@@ -381,7 +370,6 @@ class VisionReasonerReward(PublishedReward):
         return credits[pairs, matched[pairs]].sum() / max(len(p), len(g))
 
 
-@dataclass(frozen=True, kw_only=True)
 class NeMoRLReward(PublishedReward):
     """nemo_rl: GIoU of the one box of an answer, in [-1, 1]; 0 for an answer with no box or several.
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import functools
 from bisect import bisect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,6 @@ from grounding_rewards.boxes import BoxBatch, frame_to_pixel, positions
 from grounding_rewards.columns import References, Sizes, frame_of_boxes, known_sizes
 from grounding_rewards.parsing import (
     BoxFormat,
-    BrokenBox,
     ParsedBoxes,
     RawBoxes,
     box_format_from_option,
@@ -210,7 +209,7 @@ def score_batch(read: ReadBatch, reward: Any) -> ScoredBatch:
     scores = _predicted_scores(read.raws)
     labels = None
     if reward.compares_labels:
-        pred_labels = _of_boxes(read.raws, attrgetter("labels"), attrgetter("label"))
+        pred_labels = _of_boxes(read.raws, "labels", "label")
         labels = box_reward.label_codes(pred_labels, read.references.labels)
     credited = [_earns_bonus(raw, reward.on_unparseable) for raw in read.raws]
     rows = read.references.rows
@@ -221,19 +220,13 @@ def score_batch(read: ReadBatch, reward: Any) -> ScoredBatch:
         scores = None if scores is None else scores[places]
         ignore = None if ignore is None else ignore.take(rows)
         labels = None if labels is None else replace(labels, pred=labels.pred[places])
+    references = gt
     if isinstance(box_reward, BoxReward | PublishedReward) and box_reward.normalised_boxes:
         sizes = _image_sides(read, box_reward)
         sizes = sizes if rows is None else sizes[rows]
-        outcomes = score_boxes(
-            box_reward,
-            _normalised(pred, sizes),
-            _normalised(gt, sizes),
-            scores,
-            ignore=None if ignore is None else _normalised(ignore, sizes),
-            labels=labels,
-        )
-    else:
-        outcomes = score_boxes(box_reward, pred, gt, scores, ignore=ignore, labels=labels)
+        pred, references = _normalised(pred, sizes), _normalised(gt, sizes)
+        ignore = None if ignore is None else _normalised(ignore, sizes)
+    outcomes = score_boxes(box_reward, pred, references, scores, ignore=ignore, labels=labels)
     if not all(credited):
         outcomes = replace(outcomes, reward=np.where((outcomes.m > 0) | credited, outcomes.reward, 0.0))
     readers: Sequence[int | None] = [None] * len(read.raws)
@@ -308,23 +301,18 @@ def _with_broken_boxes(raws: list[RawBoxes], pred: BoxBatch) -> BoxBatch:
 
 def _predicted_scores(raws: list[RawBoxes]) -> NDArray[np.float64] | None:
     """The confidences of all boxes, NaN where a box has none; None if no box has any."""
-    scores = _of_boxes(raws, attrgetter("scores"), attrgetter("score"))
+    scores = _of_boxes(raws, "scores", "score")
     # None becomes NaN
     return None if {None}.issuperset(scores) else np.array(scores, dtype=np.float64)
 
 
-_Value = TypeVar("_Value")
-
-
-def _of_boxes(
-    raws: list[RawBoxes], complete: Callable[[RawBoxes], list[_Value]], broken: Callable[[BrokenBox], _Value]
-) -> list[_Value]:
-    """The labels or confidences of all boxes, in the order of :func:`_with_broken_boxes`."""
-    return list(
-        chain.from_iterable(
-            with_broken(complete(raw), raw.broken, broken) if raw.broken else complete(raw) for raw in raws
-        )
-    )
+def _of_boxes(raws: list[RawBoxes], complete: str, broken: str) -> list[Any]:
+    """The labels or confidences of all boxes, by their attributes, in the order of :func:`_with_broken_boxes`."""
+    values: list[Any] = []
+    for raw in raws:
+        read = getattr(raw, complete)
+        values += with_broken(read, raw.broken, attrgetter(broken)) if raw.broken else read
+    return values
 
 
 def score_boxes(
