@@ -5,31 +5,6 @@ draws one, `synthetic_dataset` the images of a split.
 """
 
 from grounding_rewards.synthetic.findings import FINDINGS
-from grounding_rewards.synthetic.radiographs import (
-    LABELS,
-    PRESETS,
-    SPLITS,
-    Preset,
-    Radiograph,
-    RadiographPlan,
-    draw_radiograph,
-    image_indices,
-    paint_radiograph,
-    plan_radiograph,
-    synthetic_dataset,
-)
+from grounding_rewards.synthetic.radiographs import LABELS, PRESETS, Radiograph, draw_radiograph, synthetic_dataset
 
-__all__ = [
-    "FINDINGS",
-    "LABELS",
-    "PRESETS",
-    "SPLITS",
-    "Preset",
-    "Radiograph",
-    "RadiographPlan",
-    "draw_radiograph",
-    "image_indices",
-    "paint_radiograph",
-    "plan_radiograph",
-    "synthetic_dataset",
-]
+__all__ = ["FINDINGS", "LABELS", "PRESETS", "Radiograph", "draw_radiograph", "synthetic_dataset"]

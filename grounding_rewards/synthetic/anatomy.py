@@ -65,11 +65,6 @@ class Canvas:
         self.air = np.zeros((rows, columns))
         self.vessels = np.zeros((rows, columns))
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        rows, columns = self.tissue.shape
-        return rows, columns
-
     def attenuation(self) -> np.ndarray:
         """The loss of all maps together, `(rows, columns)`, at least 0."""
         return np.maximum(self.tissue - _AIR * self.air + self.vessels * self.air, 0.0)
@@ -128,7 +123,7 @@ class Canvas:
 
     def _windows(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The first and the last column and row, that one excluded, that rectangles touch; each `(n, 2)`."""
-        ends = self.shape[::-1]
+        ends = self.tissue.shape[::-1]
         first, stop = np.clip(low / self.spacing, 0, ends), np.clip((high + self.spacing) / self.spacing, 0, ends)
         return first.astype(int), stop.astype(int)
 
@@ -265,22 +260,12 @@ def paint_anatomy(canvas: Canvas, anatomy: Anatomy) -> None:
     canvas.tissue -= 0.35 * canvas.ellipse(middle + 0.5 * half, base - 6.0, 26.0, 15.0, softness=6.0)
     for lung in anatomy.lungs:
         side = lung.side
-        bronchus = [[middle, top + 62.0], [middle + side * 30.0, top + 86.0]]
-        collar = [
-            [middle + side * 13.0, top + 33.0],
-            [middle + side * 0.45 * half, top + 20.0],
-            [middle + side * 1.12 * half, top + 2.0],
-        ]
-        blade = [[middle + side * (half + 6.0), top + 25.0], [middle + side * (half - 4.0), top + 125.0]]
-        canvas.add_lines(
-            canvas.tissue,
-            [
-                Line(np.array(bronchus), 11.0, -0.15),
-                *_ribs(lung),
-                Line(np.array(collar), 12.0, 0.22),
-                Line(np.array(blade), 12.0, 0.13),
-            ],
-        )
+        bronchus = Line(np.array([[middle, top + 62.0], [middle + side * 30.0, top + 86.0]]), 11.0, -0.15)
+        collar_x = middle + side * 13.0, middle + side * 0.45 * half, middle + side * 1.12 * half
+        collar = Line(np.column_stack([collar_x, [top + 33.0, top + 20.0, top + 2.0]]), 12.0, 0.22)
+        blade_x = middle + side * (half + 6.0), middle + side * (half - 4.0)
+        blade = Line(np.column_stack([blade_x, [top + 25.0, top + 125.0]]), 12.0, 0.13)
+        canvas.add_lines(canvas.tissue, [bronchus, *_ribs(lung), collar, blade])
         if anatomy.breasts:
             chest = canvas.ellipse(middle + side * 0.55 * half, base - 62.0, 0.42 * half, 52.0, softness=14.0)
             canvas.tissue += 0.14 * chest

@@ -95,9 +95,8 @@ def _place_atelectasis(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFin
     lung = _side_of(rng, anatomy)
     x, y = lung.place(float(rng.uniform(0.4, 0.6)), float(rng.uniform(0.6, 0.88)))
     size = _IMAGE * _spread(rng, 0.099, 0.167, 0.321), float(rng.uniform(6.0, 14.0))
-    return PlannedFinding(
-        "atelectasis", lung.side, x, y, *size, "linear atelectasis in the {zone}", int(rng.integers(2**32))
-    )
+    phrase = "linear atelectasis in the {zone}"
+    return PlannedFinding("atelectasis", lung.side, x, y, *size, phrase, int(rng.integers(2**32)))
 
 
 def _place_effusion(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
@@ -105,10 +104,9 @@ def _place_effusion(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFindin
     lung = _side_of(rng, anatomy)
     height = min(_IMAGE * _spread(rng, 0.087, 0.271, 0.588), 0.8 * (lung.base - lung.top))
     word = "small" if height < 70 else "moderate" if height < 150 else "large"
-    phrase = f"{word} {_SIDES[lung.side]} pleural effusion"
-    return PlannedFinding(
-        "pleural effusion", lung.side, lung.middle, lung.base - height, lung.half_width, height, phrase, 0
-    )
+    label, top = "pleural effusion", lung.base - height
+    phrase = f"{word} {_SIDES[lung.side]} {label}"
+    return PlannedFinding(label, lung.side, lung.middle, top, lung.half_width, height, phrase, 0)
 
 
 def _place_pneumothorax(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
@@ -173,7 +171,7 @@ def _paint_consolidation(canvas: Canvas, anatomy: Anatomy, finding: PlannedFindi
     size = min(finding.width, finding.height)
     extent = ramp((1.0 - _lobed(canvas, finding, 0.18)) * size / 2, 0.2 * size)
     # Patches of the same size whatever the pixels
-    rows, columns = canvas.shape
+    rows, columns = canvas.tissue.shape
     grain = gaussian_filter(rng.normal(size=(64, 64)), 1.6)
     places = np.meshgrid(np.linspace(0.0, 63.0, rows), np.linspace(0.0, 63.0, columns), indexing="ij")
     patches = np.clip(0.65 + 1.6 * map_coordinates(grain, places, order=1), 0.25, 1.0)
@@ -239,7 +237,7 @@ def _paint_pacemaker(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) 
 
 
 def _paint_tube(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
-    mask = np.zeros(canvas.shape)
+    mask = np.zeros(canvas.tissue.shape)
     path = np.array([[finding.x, -20.0], [finding.x, finding.y]])
     canvas.add_lines(mask, [Line(path, finding.width, 1.0)])
     canvas.tissue += 0.30 * mask

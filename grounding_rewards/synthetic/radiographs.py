@@ -43,6 +43,8 @@ LETTERS = {
 }
 _MARKER = 15.0
 _LEADS = {"PA": 0.06, "AP": 0.7}
+# Of each lead the electrode, in half widths and heights of the chest, and the exit of its wire, in sides of the image.
+_LEAD_PATHS = ((-0.62, 0.12, 0.1, 0.75), (0.66, 0.10, 0.9, 0.8), (0.72, 0.80, 0.95, 1.02))
 
 SPLITS = ("train", "validation", "test")
 
@@ -246,11 +248,7 @@ def plan_occluders(rng: np.random.Generator, anatomy: Anatomy, width: float, hei
     leads = []
     if rng.random() < _LEADS[anatomy.view]:
         half = anatomy.half_width
-        for across, down, exit_x, exit_y in (
-            (-0.62, 0.12, 0.1, 0.75),
-            (0.66, 0.10, 0.9, 0.8),
-            (0.72, 0.80, 0.95, 1.02),
-        ):
+        for across, down, exit_x, exit_y in _LEAD_PATHS:
             x = anatomy.middle + (across + rng.normal(0.0, 0.06)) * half
             y = anatomy.top + (down + rng.normal(0.0, 0.05)) * (anatomy.base - anatomy.top)
             turn = (x + exit_x * width) / 2 + rng.normal(0.0, 25.0), y + rng.uniform(10.0, 60.0)
@@ -277,7 +275,7 @@ def paint_occluders(canvas: Canvas, occluders: Occluders) -> None:
 def exposed(canvas: Canvas, occluders: Occluders) -> np.ndarray:
     """1 where the image was exposed, 0 outside the collimator's edge, `(rows, columns)`."""
     left_margin, top, right_margin, bottom = occluders.margins
-    rows, columns = canvas.shape
+    rows, columns = canvas.tissue.shape
     sides = np.minimum(canvas.x - left_margin, columns * canvas.spacing - right_margin - canvas.x)
     ends = np.minimum(canvas.y - top, rows * canvas.spacing - bottom - canvas.y)
     return ramp(np.minimum(sides, ends), canvas.spacing)

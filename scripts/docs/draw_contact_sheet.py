@@ -9,7 +9,8 @@ import argparse
 import itertools
 from pathlib import Path
 
-from grounding_rewards.synthetic import FINDINGS, PRESETS, draw_radiograph, plan_radiograph
+from grounding_rewards.synthetic import FINDINGS, PRESETS, draw_radiograph
+from grounding_rewards.synthetic.radiographs import plan_radiograph
 
 _COLUMNS, _ROWS = 6, 2
 _COLOURS = ("#ffb000", "#4cc9f0", "#f72585", "#80ed99")

@@ -14,7 +14,7 @@ from grounding_rewards.audit.run import FINDINGS, audit
 from grounding_rewards.audit.scripted_answers import NEVER_LOOKING, RIGHT, SCRIPTED_ANSWERS, ScriptedAnswer
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import get_box_format
-from grounding_rewards.synthetic import draw_radiograph, image_indices
+from grounding_rewards.synthetic.radiographs import draw_radiograph, image_indices
 
 FMT = get_box_format("qwen3-vl")
 APART = ("giou", "diou", "ciou", "nwd")

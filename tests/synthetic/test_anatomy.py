@@ -14,7 +14,7 @@ def add_line_by_line(canvas: Canvas, target: np.ndarray, lines: list[Line]) -> N
     for points, width, amount in lines:
         reach = width / 2 + canvas.spacing
         (left, top), (right, bottom) = points.min(axis=0) - reach, points.max(axis=0) + reach + canvas.spacing
-        rows, columns = canvas.shape
+        rows, columns = canvas.tissue.shape
         window = tuple(
             slice(*(int(min(max(end / canvas.spacing, 0), most)) for end in ends))
             for ends, most in (((top, bottom), rows), ((left, right), columns))
@@ -44,7 +44,7 @@ def test_lines_are_those_of_the_plain_formula_to_the_last_bit(spacing):
         Line(np.array([[2.0, 2.0], [30.0, 9.0], [2.0, 2.0]]), 3.0, -0.5),
         Line(np.array([[-900.0, 3.0], [-800.0, 3.0]]), 3.0, 1.0),
     ]
-    expected = rng.normal(size=canvas.shape)
+    expected = rng.normal(size=canvas.tissue.shape)
     canvas.tissue[:] = expected
     add_line_by_line(canvas, expected, lines)
     canvas.add_lines(canvas.tissue, lines)

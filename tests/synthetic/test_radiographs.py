@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("PIL", reason="needs the train extra")
 
-from grounding_rewards.synthetic import (
+from grounding_rewards.synthetic.radiographs import (
     FINDINGS,
     LABELS,
     PRESETS,
