@@ -554,12 +554,7 @@ class BoxReward(BoxScorer):
         )
 
     def _ignored(
-        self,
-        pred: BoxBatch,
-        gt: BoxBatch,
-        ignore: BoxBatch | None,
-        matched: NDArray[np.int64],
-        rows: NDArray[np.intp],
+        self, pred: BoxBatch, gt: BoxBatch, ignore: BoxBatch | None, matched: NDArray[np.int64], rows: NDArray[np.intp]
     ) -> NDArray[np.bool_]:
         """Which predictions of the chosen completions an ignore region excuses, of the shape of ``matched``."""
         ignored = np.zeros(matched.shape, dtype=np.bool_)

@@ -56,12 +56,7 @@ class HermiteSpline:
     Source: specification §6.1; Fritsch & Carlson, SIAM J. Numer. Anal. 1980.
     """
 
-    knots: tuple[tuple[float, float, float], ...] = (
-        (0.0, 0.0, 1.5),
-        (0.5, 0.5, 1.1),
-        (0.8, 0.8, 0.9),
-        (1.0, 1.0, 0.5),
-    )
+    knots: tuple[tuple[float, float, float], ...] = ((0.0, 0.0, 1.5), (0.5, 0.5, 1.1), (0.8, 0.8, 0.9), (1.0, 1.0, 0.5))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "knots", _as_knots(self.knots, 3, "(IoU, credit, slope)"))

@@ -501,12 +501,7 @@ def claim_folder(folder: Folder, plan: Plan) -> None:
             _expect(earlier.get(key) == resolved[key], expected, resolved[key], advice)
     for name in finished:
         earlier_mark, mark = ({**content["runs"]}.get(name) for content in (earlier, resolved))
-        _expect(
-            mark is not None,
-            f"every run that the folder holds in the YAML too, {name} among them",
-            None,
-            advice,
-        )
+        _expect(mark is not None, f"every run that the folder holds in the YAML too, {name} among them", None, advice)
         if earlier_mark != mark:
             check_settings(name, _settings_of_arm(name, earlier), _settings_of_arm(name, resolved), advice)
             check_settings(name, {"start": earlier_mark}, {"start": mark}, advice, digests=["start"])

@@ -32,10 +32,7 @@ ARMS_NOTE = (
 
 
 def write_report(
-    folder: str | Path,
-    out: str | Path,
-    *,
-    on_progress: Callable[[str], None] = lambda what: None,
+    folder: str | Path, out: str | Path, *, on_progress: Callable[[str], None] = lambda what: None
 ) -> StudyResult:
     """Measure all models of a study and write its report.
 
