@@ -264,26 +264,14 @@ def _print_counts(counts_by_split: Mapping[str, Any]) -> None:
 
 def _print_dry_run(counts: Mapping[str, Any]) -> None:
     _print_counts(counts)
-    _print_findings(counts)
+    splits = counts["splits"]
+    rows = []
+    for label in counts["vocabulary"]:
+        cells = [f"{part['rows_with'].get(label, 0)}, {part['boxes'].get(label, 0)}" for part in splits.values()]
+        rows.append([label, *cells])
+    output_console(120).print(Table(["finding", *(f"{split}: rows, boxes" for split in splits)], rows).rich())
     if faults := counts["unreadable"]:
         print(f"{len(faults)} images cannot be read and would be left out")
     if note := counts["source"]["note"]:
         say(f"note: {note}")
     print("Nothing was written. Copies among the images are looked for when they are prepared.")
-
-
-def _print_findings(counts: Mapping[str, Any]) -> None:
-    """Rows with each finding, and boxes of it, a column for each split."""
-    splits = counts["splits"].values()
-    head = ["finding", *(f"{split}: rows, boxes" for split in counts["splits"])]
-    cells = [
-        [
-            label,
-            *(
-                f"{split_counts['rows_with'].get(label, 0)}, {split_counts['boxes'].get(label, 0)}"
-                for split_counts in splits
-            ),
-        ]
-        for label in counts["vocabulary"]
-    ]
-    output_console(120).print(Table(head, cells).rich())

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from grounding_rewards.commands.console import stage_progress
-from grounding_rewards.commands.options import AllowOutside, BadRows, BoxFormat, option
+from grounding_rewards.commands.options import AllowOutside, BadRows, BoxFormat, in_range, option
 from grounding_rewards.data.splits import TRAIN
 from grounding_rewards.exchange.trainer_tables import IMAGES, PixelLimits, write_trainer_table
 from grounding_rewards.images.resize import load_processor
@@ -33,8 +33,8 @@ def run(
     split: str = TRAIN,
     box_format: BoxFormat = None,
     model: str | None = None,
-    min_pixels: int | None = None,
-    max_pixels: int | None = None,
+    min_pixels: Annotated[int | None, in_range(1)] = None,
+    max_pixels: Annotated[int | None, in_range(1)] = None,
     embed_images: bool = False,
     bad_rows: BadRows = "refuse",
     allow_outside: AllowOutside = False,

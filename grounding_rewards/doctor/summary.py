@@ -38,7 +38,6 @@ class Metrics:
         labels: boxes by label.
         label_images: images by split and label.
         centres: counts of box centres by label, and of all boxes under None; (32, 32), rows from the top.
-        extents: counts of box heights (rows, from the top) and widths by label, as `centres`.
         longest_gold: tokens of the longest right answer; 0 without a box format.
     """
 
@@ -52,7 +51,6 @@ class Metrics:
     labels: Counter[str] = field(default_factory=Counter)
     label_images: Counter[tuple[str, str]] = field(default_factory=Counter)
     centres: dict[str | None, np.ndarray] = field(default_factory=dict)
-    extents: dict[str | None, np.ndarray] = field(default_factory=dict)
     longest_gold: int = 0
 
     @property
@@ -85,7 +83,6 @@ class Metrics:
             is_shown = np.ones(len(parts), dtype=bool) if label is None else labels == label
             if is_shown.any():
                 metrics.centres[label] = _cells(parts[is_shown, :2] + sides[is_shown] / 2)
-                metrics.extents[label] = _cells(sides[is_shown])
         return metrics
 
     def to_dict(self) -> dict[str, Any]:

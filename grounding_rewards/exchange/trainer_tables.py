@@ -61,9 +61,6 @@ class PixelLimits:
     most: int | None = None
 
     def __post_init__(self) -> None:
-        for argument, value in (("--min-pixels", self.least), ("--max-pixels", self.most)):
-            if value is not None and value < 1:
-                raise ValueError(f"Expected at least 1 for {argument}, got {value}. Give an area in pixels.")
         if self.least is not None and self.most is not None and self.least > self.most:
             raise ValueError(
                 f"Expected --min-pixels up to --max-pixels, {self.most}, got {self.least}. Exchange or leave out one."

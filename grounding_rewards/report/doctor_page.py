@@ -1,4 +1,4 @@
-"""The page of the doctor as one HTML file: defects, a contact sheet, box centres and sizes.
+"""The page of the doctor as one HTML file: defects, a contact sheet, and the centres of boxes.
 
 The file loads nothing: everything is inside it. Where it shows images, keep it as private as the images.
 """
@@ -18,7 +18,7 @@ from grounding_rewards.doctor.context import CHECKS, SEVERITIES, Defect, Example
 from grounding_rewards.doctor.examine import Checkup
 from grounding_rewards.doctor.summary import Metrics
 from grounding_rewards.report.page import GUARD, Card, Cards, Page, Panel, Section, Tile, data_uri
-from grounding_rewards.report.plots import Plot, short
+from grounding_rewards.report.plots import Plot, panels_of, short
 from grounding_rewards.report.tables import Cell, Table
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ _SHEET = (
     "the boxes lie on what their labels say? Blue: nothing is wrong with the box; red: a defect."
 )
 _CENTRES = "Every image is stretched to a square. The left of an image is the right of the patient."
-_SIZES = "Width to the right and height downwards, in parts of the image: the whole image is in the lower right corner."
 
 
 def render_doctor_page(checkup: Checkup) -> str:
@@ -54,10 +53,6 @@ def render_doctor_page(checkup: Checkup) -> str:
     common = ", ".join(label for label, _ in metrics.labels.most_common(3))
     sample = [_card(picture, f"{picture.title}: {_content(picture)}") for picture in checkup.sample]
     unchecked = {CHECKS[name].title: reason for name, reason in checkup.unchecked.items()}
-    maps = []
-    if None in metrics.centres:
-        maps.append(_maps("centres", "Centres of boxes", metrics.centres, _CENTRES))
-        maps.append(_maps("sizes", "Sizes of boxes", metrics.extents, _SIZES))
     return Page(
         title=f"Check-up of {checkup.dataset}",
         verdict=f"{doctor_verdict(checkup)} {doctor_advice(checkup)}",
@@ -71,7 +66,7 @@ def render_doctor_page(checkup: Checkup) -> str:
             Section("Defects", _defects(checkup)),
             Section("Images", [Cards(sample, small=True)] if sample else [], _SHEET),
             _labels(metrics),
-            Section("Boxes of each label", maps),
+            Section("Boxes of each label", [_centres(metrics.centres)] if metrics.centres else []),
             Section("Assumed", [checkup.assumptions] if checkup.assumptions else []),
             Section("Not looked for", [unchecked] if unchecked else []),
         ],
@@ -194,18 +189,15 @@ def _panel(image: ImagePicture, labelled_boxes: Sequence[tuple[Any, str]], name:
     return Panel(boxes, name, caption, view=view)
 
 
-def _maps(name: str, title: str, counts_of: Mapping[str | None, np.ndarray], note: str) -> Plot:
-    """The map of all boxes and, where there are several labels, of the most frequent ones."""
+def _centres(counts_of: Mapping[str | None, np.ndarray]) -> Plot:
+    """The map of the centres of all boxes and, where there are several labels, of the most frequent ones."""
     labels = [label for label in counts_of if label is not None][: _MAPS - 1]
     map_labels = [None, *(labels if len(labels) > 1 else ())]
     columns = min(6, len(map_labels))
     rows = math.ceil(len(map_labels) / columns)
 
     def draw(figure: Figure) -> None:
-        axes = figure.subplots(rows, columns, squeeze=False).flat
-        for axis in axes[len(map_labels) :]:
-            axis.remove()
-        for axis, label in zip(axes, map_labels, strict=False):
+        for axis, label in zip(panels_of(figure, len(map_labels), columns), map_labels, strict=True):
             counts = counts_of[label]
             # Opacity grows with the number, so that the ground shows where there are none; the root makes rare places
             # visible.
@@ -215,7 +207,7 @@ def _maps(name: str, title: str, counts_of: Mapping[str | None, np.ndarray], not
             axis.set_xticks([])
             axis.set_yticks([])
 
-    return Plot(name, title, note, draw, (1.5 * columns, 1.75 * rows))
+    return Plot("centres", "Centres of boxes", _CENTRES, draw, (1.5 * columns, 1.75 * rows))
 
 
 def _content(image: ImagePicture) -> str:

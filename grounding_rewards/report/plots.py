@@ -211,16 +211,6 @@ def short(name: str, max_length: int = 34) -> str:
     return name if len(name) <= max_length else name[: max_length - 1] + "…"
 
 
-def wrapped(name: str, width: int) -> str:
-    """The name in at most three lines: a panel of small multiples is too narrow for one.
-
-    Example:
-        >>> wrapped("recall at IoU 0.5", 10)
-        'recall at\\nIoU 0.5'
-    """
-    return "\n".join(textwrap.wrap(short(name, 3 * width), width)[:3])
-
-
 def read_series(log_history: Sequence[Mapping[str, Any]], key: str) -> Curve | None:
     """One metric over the steps of a run; None where no step has it. Values that are not finite are left out.
 
@@ -310,7 +300,8 @@ def curves(
             for curve in lines:
                 number = names.index(curve.name)
                 draw_curve(axis, _smoothed(axis, curve, number) if smoothed else curve, number)
-            axis.set_title(wrapped(heading, 36), loc="left")
+            # A panel is too narrow for a heading in one line.
+            axis.set_title("\n".join(textwrap.wrap(short(heading, 108), 36)[:3]), loc="left")
             axis.set_xlabel(x)
             axis.grid(axis="y")
             axis.locator_params("x", integer=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from grounding_rewards.metrics.signal import CAUSES, SignalReport
 from grounding_rewards.report.page import Page, Section
 from grounding_rewards.report.tables import Cell, Table
@@ -34,8 +32,5 @@ def render_signal_page(report: SignalReport, *, title: str) -> str:
 def signal_table(report: SignalReport) -> Table:
     """A row for every reward: the share of groups without spread, why, and what is left to learn from."""
     headings, rows = report.table()
-
-    def words(row: Sequence[str]) -> list[str | Cell]:
-        return [heading if k != 2 else Cell(heading, kind="words") for k, heading in enumerate(row)]
-
-    return Table(words(headings), [words(row) for row in rows])
+    lines: list[list[str | Cell]] = [[*row[:2], Cell(row[2], kind="words"), *row[3:]] for row in (headings, *rows)]
+    return Table(lines[0], lines[1:])
