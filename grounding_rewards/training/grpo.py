@@ -42,7 +42,7 @@ from grounding_rewards.training.dataset import (
 )
 from grounding_rewards.training.hooks import Extra, Setup
 from grounding_rewards.training.model import loading_kwargs, model_format, warn_of_another_family
-from grounding_rewards.training.resume import EpochSampler, ExactResume
+from grounding_rewards.training.resume import ExactResume, set_epoch
 from grounding_rewards.training.rewards import (
     Reward,
     StepReward,
@@ -254,7 +254,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
 
     def start_epoch(self, epoch: int) -> None:
         """Draw the order of this epoch's images, independent of earlier draws."""
-        self._sampler.set_epoch(epoch)
+        set_epoch(self._sampler, epoch)
 
     def unfinished(self) -> dict[str, Any]:
         """Adds the completions that the next steps still use."""
@@ -342,16 +342,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
             )
         return output
 
-    def _get_train_sampler(self, dataset: Dataset | None = None) -> EpochSampler:
-        sampler = super()._get_train_sampler(dataset)
-        self._sampler = EpochSampler(
-            sampler.data_source,
-            sampler.mini_repeat_count,
-            sampler.batch_size,
-            sampler.repeat_count,
-            sampler.shuffle,
-            sampler.seed,
-        )
+    def _get_train_sampler(self, dataset: Dataset | None = None) -> Any:
+        self._sampler = super()._get_train_sampler(dataset)
         return self._sampler
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:

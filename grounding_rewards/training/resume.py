@@ -158,15 +158,12 @@ class _Restore(TrainerCallback):
         self.trainer.start_epoch(int((state.epoch or 0.0) + 1e-6))
 
 
-class EpochSampler(RepeatSampler):
-    """TRL's sampler with an order of images that depends on the epoch alone."""
-
-    def set_epoch(self, epoch: int) -> None:
-        """Set the generator to its state at the start of this epoch, counted from 0."""
-        if self.shuffle:
-            self.generator.manual_seed(self.seed)
-            for _ in range(epoch):
-                torch.randperm(self.num_samples, generator=self.generator)
+def set_epoch(sampler: RepeatSampler, epoch: int) -> None:
+    """Let the order of images depend on the epoch alone: the state of its generator at its start, counted from 0."""
+    if sampler.shuffle:
+        sampler.generator.manual_seed(sampler.seed)
+        for _ in range(epoch):
+            torch.randperm(sampler.num_samples, generator=sampler.generator)
 
 
 def load_weights(model: Any, folder: Path) -> None:

@@ -8,8 +8,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForImageTextToText, Trainer, TrainingArguments
+from trl.trainer.utils import RepeatSampler
 
-from grounding_rewards.training.resume import EpochSampler, ExactResume, load_weights
+from grounding_rewards.training.resume import ExactResume, load_weights, set_epoch
 from grounding_rewards.training.run_folder import last_complete_checkpoint
 from tests.training.forks import command, started, two_processes, wait_until
 from tests.training.runs import (
@@ -274,15 +275,15 @@ def test_weights_of_several_types_keep_every_bit(tmp_path):
     assert same_weights(loaded.state_dict(), wanted)
 
 
-class TestEpochSampler:
+class TestSetEpoch:
     def test_epoch_order_equals_that_of_an_uninterrupted_run(self):
         def sampler():
-            return EpochSampler(range(7), mini_repeat_count=2, batch_size=3, repeat_count=2, seed=5)
+            return RepeatSampler(range(7), mini_repeat_count=2, batch_size=3, repeat_count=2, seed=5)
 
         through = sampler()
         orders = [list(through) for _ in range(4)]
         assert orders[0] != orders[1]
         for epoch in (2, 0, 3):
             jumped = sampler()
-            jumped.set_epoch(epoch)
+            set_epoch(jumped, epoch)
             assert list(jumped) == orders[epoch]
