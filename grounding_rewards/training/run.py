@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from transformers import AutoModelForImageTextToText, EarlyStoppingCallback, ProgressCallback, TrainerState
 from transformers.integrations import TensorBoardCallback
@@ -58,7 +58,6 @@ from grounding_rewards.training.run_folder import (
     CHECKPOINT,
     CURVES,
     LOG,
-    Start,
     claim,
     find_start,
     last_complete_checkpoint,
@@ -104,13 +103,14 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
         keys += [f"{name}/{key}" for key in METRIC_KEYS] + [f"{name}/signal/{key}" for key in SIGNAL_KEYS]
     keys += [f"rewards/{reward_name(reward)}/{part}" for reward in rewards for part in ("mean", "std")]
     # The keys of other reward functions are not known.
-    run = _prepare(arguments, config, model, keys if len(names) == len(rewards) else None)
+    known_keys = keys if len(names) == len(rewards) else None
+    resolved, checkpoint, trainer_arguments = _prepare(arguments, config, model, known_keys)
     with _unknown_key_named(config):
-        trainer = GroundingGRPOTrainer(**run.trainer_arguments, reward=list(rewards), extras=arguments.extras)
+        trainer = GroundingGRPOTrainer(**trainer_arguments, reward=list(rewards), extras=arguments.extras)
     if not arguments.parity_check:
         trainer.remove_callback(ParityCheck)
     trainer.add_callback(EvaluationLine(_EVALUATION_LABELS))
-    _train(trainer, run, bar_labels(names), arguments.early_stopping_patience)
+    _train(trainer, resolved, checkpoint, bar_labels(names), arguments.early_stopping_patience)
     _finish(trainer, lambda checkpoint: trainer.save_model(str(checkpoint)), arguments, "reward")
     return trainer
 
@@ -131,12 +131,12 @@ def train_supervised(
     Raises:
         ValueError: as :func:`train_grpo`, or an answer would be cut.
     """
-    run = _prepare(arguments, config, model, _SFT_KEYS)
+    resolved, checkpoint, trainer_arguments = _prepare(arguments, config, model, _SFT_KEYS)
     augmentation = {name: getattr(arguments, name) for name in AUGMENTATION}
     with _unknown_key_named(config):
-        trainer = GroundingSFTTrainer(**run.trainer_arguments, augmentation=augmentation)
+        trainer = GroundingSFTTrainer(**trainer_arguments, augmentation=augmentation)
     trainer.add_callback(EvaluationLine(_SFT_LABELS))
-    _train(trainer, run, _SFT_LABELS, arguments.early_stopping_patience)
+    _train(trainer, resolved, checkpoint, _SFT_LABELS, arguments.early_stopping_patience)
     _finish(
         trainer, lambda checkpoint: _save_whole(trainer, checkpoint, model, arguments.save_dtype), arguments, "loss"
     )
@@ -149,20 +149,12 @@ def was_stopped(trainer: Any) -> bool:
     return any(isinstance(callback, StopOnSigterm) and callback.stopped for callback in callbacks)
 
 
-class _Run(NamedTuple):
-    """A run before its trainer is made: its configuration, where it starts, and the arguments of both trainers."""
-
-    resolved: Mapping[str, Any]
-    start: Start
-    trainer_arguments: dict[str, Any]
-
-
 def _prepare(
     arguments: GroundingArguments | SupervisedArguments,
     config: GRPOArguments | SupervisedConfig,
     model: ModelArguments,
     evaluation_keys: Sequence[str] | None,
-) -> _Run:
+) -> tuple[dict[str, Any], Path | None, dict[str, Any]]:
     """Check folder, options and model, then load the processor and the images of a run; prints notes about them.
 
     Args:
@@ -170,16 +162,19 @@ def _prepare(
         config: TRL's configuration.
         model: the model, its precision and its adapters.
         evaluation_keys: the keys that an evaluation logs; None if they are not known.
+
+    Returns:
+        The resolved configuration, the checkpoint to resume from, and the arguments of both trainers.
     """
     resolved = resolved_config(arguments, config, model)
-    start = find_start(resolved, processes=config.world_size)
+    checkpoint, start_notes = find_start(resolved, processes=config.world_size)
     _check_best(config, evaluation_keys)
     check_installed(config, model)
     check_hub(config)
     empty = check_model(model, trust_remote_code=config.trust_remote_code)
     check_optimization(config, empty)
     processor = load_run_processor(model, trust_remote_code=config.trust_remote_code)
-    notes = [*start.notes, *set_image_size(processor, arguments.max_image_pixels)]
+    notes = [*start_notes, *set_image_size(processor, arguments.max_image_pixels)]
     if model.use_peft:
         notes.append(adapter_note(empty))
     load = partial(load_split, arguments.dataset, allow_outside=arguments.allow_outside, bad_rows=arguments.bad_rows)
@@ -203,14 +198,16 @@ def _prepare(
         "bad_rows": arguments.bad_rows,
         **adapter_and_quantisation(model),
     }
-    return _Run(resolved, start, trainer_arguments)
+    return resolved, checkpoint, trainer_arguments
 
 
-def _train(trainer: Any, run: _Run, labels: Mapping[str, str], patience: int | None) -> None:
+def _train(
+    trainer: Any, resolved: Mapping[str, Any], checkpoint: Path | None, labels: Mapping[str, str], patience: int | None
+) -> None:
     """Add callbacks, claim the folder of the run, and train."""
     config = trainer.args
     folder = Path(config.output_dir)
-    trainer.run_config = run.resolved
+    trainer.run_config = resolved
     for callback in (LogFile(folder / LOG), StopOnSigterm(trainer)):
         trainer.add_callback(callback)
     if patience is not None:
@@ -222,12 +219,11 @@ def _train(trainer: Any, run: _Run, labels: Mapping[str, str], patience: int | N
         trainer.add_callback(Progress(labels))
     _say(config, largest_image(trainer.train_dataset, trainer.processing_class))
     if trainer.is_world_process_zero():
-        claim(run.resolved)
+        claim(resolved)
     trainer.accelerator.wait_for_everyone()
-    checkpoint = None if run.start.checkpoint is None else str(run.start.checkpoint)
-    _open_curves(trainer, folder / CURVES, run.start.checkpoint)
+    _open_curves(trainer, folder / CURVES, checkpoint)
     try:
-        trainer.train(resume_from_checkpoint=checkpoint)
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     except (ValueError, OSError, ImportError, RuntimeError) as error:
         # torch has errors that begin so too.
         if re.match(r"Expected .*, got ", str(error), re.DOTALL) and not isinstance(error, RuntimeError):
@@ -243,10 +239,7 @@ def _train(trainer: Any, run: _Run, labels: Mapping[str, str], patience: int | N
         ) from error
     if was_stopped(trainer):
         step = trainer.state.global_step
-        _say(
-            config,
-            f"Stopped by SIGTERM after step {step}: resume with --resume_from_checkpoint last.",
-        )
+        _say(config, f"Stopped by SIGTERM after step {step}: resume with --resume_from_checkpoint last.")
     if trainer.state.global_step == 0:
         raise ValueError(
             "Expected at least one step, got none: nothing was trained. Add images, or make batches smaller."

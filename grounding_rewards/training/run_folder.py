@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
@@ -28,17 +28,8 @@ CURVES = "tensorboard"
 """Folder of the curves for TensorBoard."""
 
 _PACKAGES = (
-    "grounding_rewards",
-    "accelerate",
-    "datasets",
-    "numpy",
-    "peft",
-    "pillow",
-    "scipy",
-    "torch",
-    "transformers",
-    "trl",
-    "vllm",
+    *("grounding_rewards", "accelerate", "datasets", "numpy", "peft", "pillow", "scipy", "torch"),
+    *("transformers", "trl", "vllm"),
 )
 
 # Derived from other fields, which they would contradict when read back.
@@ -54,18 +45,6 @@ _FREE = re.compile(
 
 # The files of a complete checkpoint; the trainer writes the first one last.
 _CHECKPOINT_FILES = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
-
-
-class Start(NamedTuple):
-    """The starting point of a run.
-
-    Attributes:
-        checkpoint: the one to resume from; None for the beginning.
-        notes: lines to print about it.
-    """
-
-    checkpoint: Path | None
-    notes: list[str]
 
 
 def resolved_config(*parts: Any) -> dict[str, Any]:
@@ -96,7 +75,7 @@ def versions() -> dict[str, str | None]:
     return package_versions(_PACKAGES)
 
 
-def find_start(config: Mapping[str, Any], *, processes: int = 1) -> Start:
+def find_start(config: Mapping[str, Any], *, processes: int = 1) -> tuple[Path | None, list[str]]:
     """Refuse a folder that holds another run, and find the checkpoint to resume from.
 
     Nothing is changed; see :func:`claim`.
@@ -106,6 +85,9 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> Start:
             folder of a checkpoint) and `overwrite`.
         processes: how many processes the run has.
 
+    Returns:
+        The checkpoint, None for the beginning, and notes to print about it.
+
     Raises:
         ValueError: the folder cannot be written; it holds files of something else; it holds a run and is neither to be
             resumed nor overwritten; there is no such checkpoint, it is not whole, or not the last one; or it comes from
@@ -114,7 +96,7 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> Start:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     find_start({"output_dir": folder, "resume_from_checkpoint": "last"})
-    Start(checkpoint=None, notes=[])
+    (None, [])
     """
     folder, overwrite = Path(config["output_dir"]), config.get("overwrite")
     resume_from = config.get("resume_from_checkpoint")
@@ -124,7 +106,7 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> Start:
     if resume_from is None:
         if not overwrite:
             _refuse_run(folder, "go on with --resume_from_checkpoint last, or start again with --overwrite")
-        return Start(None, [])
+        return None, []
     if overwrite:
         raise ValueError(
             f"Expected resume_from_checkpoint or overwrite, got both, {resume_from!r} and true. The one keeps what the "
@@ -132,13 +114,13 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> Start:
         )
     checkpoint = last_complete_checkpoint(folder) if resume_from == "last" else Path(resume_from)
     if checkpoint is not None:
-        return Start(checkpoint, _check_resume(folder, checkpoint, config, processes))
+        return checkpoint, _check_resume(folder, checkpoint, config, processes)
     if (folder / CHECKPOINT).is_dir():
         raise ValueError(
             f"Expected a checkpoint in {str(folder)!r} for resume_from_checkpoint, got a finished run without any. "
             "Start again with --overwrite, or start another run from its checkpoint/."
         )
-    return Start(None, _compare(folder, config))
+    return None, _compare(folder, config)
 
 
 def _check_resume(folder: Path, checkpoint: Path, config: Mapping[str, Any], processes: int) -> list[str]:

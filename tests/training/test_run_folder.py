@@ -65,7 +65,7 @@ class TestAnotherRun:
         for name in ("versions.json", "log.jsonl", "checkpoints.txt"):
             (tmp_path / name).touch()
         (tmp_path / "evaluation").mkdir()
-        assert start(tmp_path).checkpoint is None
+        assert start(tmp_path)[0] is None
 
     @pytest.mark.parametrize(
         ("name", "overwrite"),
@@ -97,12 +97,12 @@ class TestResume:
     def test_the_same_run_goes_on(self, tmp_path):
         folder = left(tmp_path / "run", 5)
         assert start(folder, resume_from_checkpoint="last") == (folder / "checkpoint-5", [])
-        assert start(folder, resume_from_checkpoint="true").checkpoint == folder / "checkpoint-5"
+        assert start(folder, resume_from_checkpoint="true")[0] == folder / "checkpoint-5"
 
     def test_run_without_checkpoint_starts_again(self, tmp_path):
         folder = left(tmp_path / "run", 5)
         (folder / "checkpoint-5" / "trainer_state.json").unlink()
-        assert start(folder, resume_from_checkpoint="last").checkpoint is None
+        assert start(folder, resume_from_checkpoint="last")[0] is None
 
     @pytest.mark.parametrize(
         ("spoil", "changed", "message"),
@@ -136,9 +136,9 @@ class TestResume:
         folder = left(tmp_path / "run", 5)
         (folder / "versions.json").write_text(json.dumps({**versions(), "trl": "1.0.0"}))
         checkpoint(folder, 6, "trainer_state.json")
-        found = start(folder, resume_from_checkpoint="last", save_steps=2, max_steps=20)
-        assert found.checkpoint == folder / "checkpoint-5"
-        assert found.notes == [
+        resumed, notes = start(folder, resume_from_checkpoint="last", save_steps=2, max_steps=20)
+        assert resumed == folder / "checkpoint-5"
+        assert notes == [
             "Goes on with max_steps 20 instead of 10.",
             "Goes on with save_steps 2 instead of 5.",
             f"Goes on with trl {versions()['trl']} instead of 1.0.0.",
@@ -150,7 +150,7 @@ class TestResume:
     def test_checkpoints_of_shared_out_weights_are_whole(self, tmp_path, optimizer):
         folder = left(tmp_path / "run", 5)
         (folder / "checkpoint-5" / "optimizer.pt").rename(folder / "checkpoint-5" / optimizer)
-        assert start(folder, resume_from_checkpoint="last").checkpoint == folder / "checkpoint-5"
+        assert start(folder, resume_from_checkpoint="last")[0] == folder / "checkpoint-5"
 
     def test_an_earlier_checkpoint_of_the_run(self, tmp_path):
         """The run would go on from the later one the next time that it is asked for the last."""
@@ -158,15 +158,15 @@ class TestResume:
         checkpoint(folder, 10)
         with pytest.raises(ValueError, match="got checkpoint-5 before checkpoint-10"):
             start(folder, resume_from_checkpoint=str(folder / "checkpoint-5"))
-        found = start(tmp_path / "fresh", resume_from_checkpoint=str(folder / "checkpoint-5"))
-        assert found.checkpoint == folder / "checkpoint-5"
+        resumed, _ = start(tmp_path / "fresh", resume_from_checkpoint=str(folder / "checkpoint-5"))
+        assert resumed == folder / "checkpoint-5"
 
     def test_a_checkpoint_from_elsewhere_does_not_go_into_another_run(self, tmp_path):
         one, other = left(tmp_path / "one", 5), left(tmp_path / "other", 3)
         with pytest.raises(ValueError, match="or resume in the folder of the checkpoint"):
             start(other, resume_from_checkpoint=str(one / "checkpoint-5"))
-        found = start(tmp_path / "fresh", resume_from_checkpoint=str(one / "checkpoint-5"))
-        assert found.checkpoint == one / "checkpoint-5"
+        resumed, _ = start(tmp_path / "fresh", resume_from_checkpoint=str(one / "checkpoint-5"))
+        assert resumed == one / "checkpoint-5"
         with pytest.raises(ValueError, match="got reward"):
             start(tmp_path / "fresh", resume_from_checkpoint=str(one / "checkpoint-5"), reward=["R1"])
 
