@@ -153,12 +153,7 @@ def check_rows(dataset: Dataset, *, name: str = "train_dataset", bad_rows: str =
 
 
 def without_bad_rows(
-    dataset: Dataset,
-    problems: Mapping[int, Sequence[str]],
-    expected: str,
-    name: str,
-    bad_rows: str,
-    remedy: str = "Correct them",
+    dataset: Dataset, problems: Mapping[int, Sequence[str]], expected: str, name: str, bad_rows: str
 ) -> Dataset:
     """The dataset without bad rows, which a warning names, or an error that names them.
 
@@ -168,7 +163,6 @@ def without_bad_rows(
         expected: what a good row has.
         name: what to call the dataset.
         bad_rows: of :data:`BAD_ROWS`.
-        remedy: what to do about them, besides leaving them out.
 
     Raises:
         ValueError: there are bad rows and they are refused, no row is good, or another word for `bad_rows`.
@@ -189,7 +183,11 @@ def without_bad_rows(
         return dataset
     ids = dataset["id"][:] if "id" in dataset.column_names else ["-"] * dataset.num_rows
     if bad_rows == "refuse" or len(problems) == len(ids):
-        raise bad_rows_error(problems, ids, expected, name, f"{remedy}, or go on without them by bad_rows: drop")
+        raise ValueError(
+            f"Expected {expected} in every row for {name}, got {len(problems)} bad "
+            f"{'row' if len(problems) == 1 else 'rows'} of {len(ids)}. Correct them, or go on without them by "
+            "bad_rows: drop:\n" + "\n".join(_problem_lines(problems, ids))
+        )
     said_dropped(len(problems), f"{len(ids)} rows of {name}", _problem_lines(problems, ids))
     return dataset.select([number for number in range(len(ids)) if number not in problems])
 
@@ -375,30 +373,6 @@ def is_size(value: Any) -> TypeGuard[float]:
     (True, False, False)
     """
     return is_number(value) and value > 0
-
-
-def bad_rows_error(
-    problems: Mapping[int, Sequence[str]], ids: Sequence[Any], expected: str, name: str, remedy: str = "Correct them"
-) -> ValueError:
-    """The error that names every bad row of a dataset.
-
-    Args:
-        problems: by number of the row, one sentence each.
-        ids: of all rows.
-        expected: what a good row has.
-        name: what to call the dataset.
-        remedy: what to do about them.
-
-    Example:
-        >>> print(bad_rows_error({1: ["width is missing"]}, ["a", "b"], "sizes", "train_dataset"))
-        Expected sizes in every row for train_dataset, got 1 bad row of 2. Correct them:
-        row 1 (id b): width is missing
-    """
-    return ValueError(
-        f"Expected {expected} in every row for {name}, got {len(problems)} bad "
-        f"{'row' if len(problems) == 1 else 'rows'} of {len(ids)}. {remedy}:\n"
-        + "\n".join(_problem_lines(problems, ids))
-    )
 
 
 _Reference = tuple[int, str, Mapping[str, Any]]

@@ -57,10 +57,6 @@ def source_of(dataset: str, licence: str | None = None, url: str | None = None) 
     """
     source = SOURCES.get(dataset)
     if source is None or not source.title:
-        return {
-            "title": f"images in the format {dataset}",
-            "url": url or "",
-            "licence": licence or "that of the dataset; not known here",
-            "note": "",
-        }
+        licence = licence or "that of the dataset; not known here"
+        return {"title": f"images in the format {dataset}", "url": url or "", "licence": licence, "note": ""}
     return {"title": source.title, "url": source.url, "licence": source.licence, "note": source.note}

@@ -51,11 +51,7 @@ _Made = TypeVar("_Made")
 
 _SPELLINGS = {
     "train": "train",
-    "val": "validation",
-    "valid": "validation",
-    "validation": "validation",
-    "validate": "validation",
-    "dev": "validation",
+    **dict.fromkeys(("val", "valid", "validation", "validate", "dev"), "validation"),
     "test": "test",
 }
 #: The spellings that are known.

@@ -30,6 +30,7 @@ from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources import tables
 from grounding_rewards.sources.base import CREDENTIALED, Faults, Images, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import read_json
+from grounding_rewards.sources.tables import RowPlace, Size, TableRow
 
 _SILVER = ("train", "valid", "test")
 _GOLD = "gold_dataset/gold_bbox_coordinate_annotations_1000images.csv"
@@ -73,8 +74,8 @@ def read_chest_imagenome(
     )
 
 
-def _silver(path: Path, split: str, graphs: Path, sizes: dict[str, tables.Size], faults: Faults | None) -> Images:
-    def image(_: tables.RowPlace, cells: Sequence[str]) -> AnnotatedImage | None:
+def _silver(path: Path, split: str, graphs: Path, sizes: dict[str, Size], faults: Faults | None) -> Images:
+    def image(_: RowPlace, cells: Sequence[str]) -> AnnotatedImage | None:
         name, *facts = cells
         graph = graphs / f"{name}_SceneGraph.json"
         return _image(name, facts, split, sizes, *_objects(graph)) if graph.is_file() else None
@@ -83,12 +84,7 @@ def _silver(path: Path, split: str, graphs: Path, sizes: dict[str, tables.Size],
 
 
 def _image(
-    image: str,
-    facts: Sequence[str],
-    split: str,
-    sizes: Mapping[str, tables.Size],
-    boxes: list[list[float]],
-    labels: list[str],
+    image: str, facts: Sequence[str], split: str, sizes: Mapping[str, Size], boxes: list[list[float]], labels: list[str]
 ) -> AnnotatedImage:
     patient, path, view = facts
     width, height = sizes.get(image, (None, None))
@@ -106,19 +102,19 @@ def _objects(path: Path) -> tuple[list[list[float]], list[str]]:
     for number, region in enumerate(objects, start=1):
         box: list[Any] = [region.get(key) for key in _CORNERS] if isinstance(region, dict) else []
         if not is_box(box) or not region.get("bbox_name"):
-            place, expected = tables.RowPlace(path, number, path.stem), f"bbox_name and {', '.join(_CORNERS)}"
+            place, expected = RowPlace(path, number, path.stem), f"bbox_name and {', '.join(_CORNERS)}"
             raise place.error(expected, region, "Correct or drop the object.")
         boxes.append([float(value) for value in box])
         labels.append(str(region["bbox_name"]))
     return boxes, labels
 
 
-def _gold(root: Path, sizes: dict[str, tables.Size], faults: Faults | None) -> Images:
+def _gold(root: Path, sizes: dict[str, Size], faults: Faults | None) -> Images:
     avoided = tables.optional_file(root, _AVOIDED)
     rows = () if avoided is None else tables.read_table(avoided, _ABOUT, ("ViewPosition",))
     facts_of_images = {image: cells for _, (image, *cells) in rows}
 
-    def gold_image(name: str, rows: list[tables.TableRow]) -> AnnotatedImage:
+    def gold_image(name: str, rows: list[TableRow]) -> AnnotatedImage:
         annotators = tuple(cells[-1] for _, cells in rows)
         image = name.removesuffix(".dcm")
         boxes = [place._replace(image=image).numbers(cells[2:6]) for place, cells in rows]

@@ -182,10 +182,11 @@ def _read_table(
     empty_boxes = Counter[str]()
 
     def annotated(image: str, rows: list[tables.TableRow]) -> AnnotatedImage | None:
-        findings = _read_findings(layout, rows)
-        if findings.empty:
-            empty_boxes.update({"boxes": findings.empty, "shortened" if findings.boxes else "left out": 1})
-            if not findings.boxes:
+        drawn = _drawn_image(layout, image, rows)
+        empty = int(drawn.extra["empty_boxes"] or 0)
+        if empty:
+            empty_boxes.update({"boxes": empty, "shortened" if drawn.boxes else "left out": 1})
+            if not drawn.boxes:
                 return None
         place, first_cells = rows[0]
         file = find(image, f"{layout.images.format(split=split)}/{image}.dicom")
@@ -194,22 +195,14 @@ def _read_table(
             raise place.error("`sizes` for an image that is a copy", file, fix)
         width, height = (None, None) if known_sizes is None else tables.known_size(known_sizes, place)
         more_readers, label_names = image_labels.get(image, ((), ""))
-        extra = {
-            "image_labels": label_names,
-            "other_labels": "|".join(dict.fromkeys(findings.other_labels)),
-            "empty_boxes": str(findings.empty or ""),
-        }
-        return AnnotatedImage(
-            id=image,
+        extra = {"image_labels": label_names, **drawn.extra}
+        return drawn._replace(
             file=file,
-            boxes=findings.boxes,
-            labels=findings.labels,
             width=width,
             height=height,
             patient_id=stated_name(first_cells[-1]),
             split=split,
-            readers=tuple(findings.readers) if any(findings.readers) else (),
-            read_by=tuple(name for name in dict.fromkeys((*findings.read_by, *more_readers)) if name),
+            read_by=tuple(name for name in dict.fromkeys((*drawn.read_by, *more_readers)) if name),
             extra={name: value for name, value in extra.items() if value},
         )
 
@@ -219,18 +212,8 @@ def _read_table(
     )
 
 
-class _Findings(NamedTuple):
-    """What the rows of an image say; `empty` counts boxes without width or height."""
-
-    boxes: list[list[float]]
-    labels: list[str]
-    readers: list[str]
-    read_by: list[str]
-    other_labels: list[str]
-    empty: int
-
-
-def _read_findings(layout: _Layout, rows: list[tables.TableRow]) -> _Findings:
+def _drawn_image(layout: _Layout, image: str, rows: list[tables.TableRow]) -> AnnotatedImage:
+    """What the rows of an image say; `empty_boxes` counts boxes without width or height."""
     boxes, labels, readers, read_by, other_labels, empty = [], [], [], [], [], 0
     for place, (_, name, *cells, reader, _study) in rows:
         read_by.append(reader)
@@ -247,7 +230,9 @@ def _read_findings(layout: _Layout, rows: list[tables.TableRow]) -> _Findings:
             readers.append(reader)
         elif any(cells):
             raise place.error("no box beside 'No finding'", tuple(cells), "Correct the row.")
-    return _Findings(boxes, labels, readers, read_by, other_labels, empty)
+    extra = {"other_labels": "|".join(dict.fromkeys(other_labels)), "empty_boxes": str(empty or "")}
+    drawn_by = tuple(readers) if any(readers) else ()
+    return AnnotatedImage(image, "", boxes, labels, readers=drawn_by, read_by=tuple(read_by), extra=extra)
 
 
 def _with_warning(images: Images, path: Path, empty_boxes: Counter[str]) -> Images:

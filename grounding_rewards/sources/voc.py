@@ -85,18 +85,37 @@ def read_voc(
     """
     root = Path(root)
     paths = _xml_files(root, annotations)
-    sets = _image_sets(root)
-    splits = {path: sets.get(path.stem) or _folder_split(root, path) for path in paths}
+    sets, folders = _image_sets(root), [root / name for name in SPLIT_NAMES]
+    in_folders = {path: split_name(path.parent.name) for path in paths if path.parent in folders}
+    splits = {path: sets.get(path.stem) or in_folders.get(path) for path in paths}
     if any(splits.values()):
         check_split(split, dict.fromkeys(name for name in splits.values() if name))
         paths = [path for path in paths if split in (None, splits[path])]
     # A broken file of several costs its image alone.
     read = sound_images(lambda path: (path, read_xml(path)), ((path,) for path in paths), faults)
     roots = read if len(paths) > 1 else ((path, read_xml(path)) for path in paths)
-    images_of_files = (
-        _images(tree, path, root, images, split, splits[path], one_based, faults) for path, tree in roots
-    )
-    return _with_known_sizes(root, chain.from_iterable(images_of_files))
+
+    def images_of_file(path: Path, tree: Element) -> Images:
+        if tree.tag == "annotations":
+            return _cvat_images(tree, path, root, images or "images", split, faults)
+        if tree.tag != "annotation":
+            raise ValueError(
+                f"Expected <annotation> (Pascal VOC) or <annotations> (CVAT 1.1) as the root of {path}, got "
+                f"<{tree.tag}>. Export the annotations in one of the two."
+            )
+        if split not in (None, splits[path]):
+            check_split(split, ())
+        if one_based is None:
+            raise ValueError(
+                f"Expected true or false for --option one_based=, got none with a Pascal VOC file ({path}). Give true "
+                "where xmin of the first pixel is 1, as in the VOC challenge, and false where it is 0, as most tools "
+                "write."
+            )
+        folder = images or _image_folder(root, path, (tree.findtext("filename") or "").strip())
+        make = partial(voc_image, images=folder, split=splits[path], one_based=one_based)
+        return sound_images(make, [(tree, path)], faults)
+
+    return _with_known_sizes(root, chain.from_iterable(images_of_file(path, tree) for path, tree in roots))
 
 
 def _with_known_sizes(root: Path, images: Images) -> Images:
@@ -140,10 +159,6 @@ def _xml_files(root: Path, annotations: str | None) -> list[Path]:
     )
 
 
-def _folder_split(root: Path, path: Path) -> str | None:
-    return split_name(path.parent.name) if path.parent.parent == root and path.parent.name in SPLIT_NAMES else None
-
-
 def _image_folder(root: Path, path: Path, name: str) -> str:
     """The folder of the image of a VOC file, relative to the root."""
     xml_folder = path.parent.relative_to(root).as_posix()
@@ -160,36 +175,6 @@ def _image_sets(root: Path) -> dict[str, str]:
         for stem in read_text(path).split() if path.is_file() else ():
             splits[stem] = split_name(name)
     return splits
-
-
-def _images(
-    tree: Element,
-    path: Path,
-    root: Path,
-    images: str | None,
-    split: str | None,
-    known_split: str | None,
-    one_based: bool | None,
-    faults: Faults | None,
-) -> Images:
-    if tree.tag == "annotation":
-        if split not in (None, known_split):
-            check_split(split, ())
-        if one_based is None:
-            raise ValueError(
-                f"Expected true or false for --option one_based=, got none with a Pascal VOC file ({path}). Give true "
-                "where xmin of the first pixel is 1, as in the VOC challenge, and false where it is 0, as most tools "
-                "write."
-            )
-        folder = images or _image_folder(root, path, (tree.findtext("filename") or "").strip())
-        read = partial(voc_image, images=folder, split=known_split, one_based=one_based)
-        return sound_images(read, [(tree, path)], faults)
-    if tree.tag == "annotations":
-        return _cvat_images(tree, path, root, images or "images", split, faults)
-    raise ValueError(
-        f"Expected <annotation> (Pascal VOC) or <annotations> (CVAT 1.1) as the root of {path}, got <{tree.tag}>. "
-        "Export the annotations in one of the two."
-    )
 
 
 def voc_image(root: Element, path: Path, *, images: str, split: str | None, one_based: bool) -> AnnotatedImage:
