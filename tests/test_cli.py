@@ -137,7 +137,7 @@ def test_a_size_is_a_number_of_pixels(value, capsys):
 def test_help_describes_and_shows_examples(name, capsys):
     assert main([name, "--help"]) == 0
     shown = capsys.readouterr().out
-    command = importlib.import_module(f"grounding_rewards.commands.{name}")
+    command = importlib.import_module(f"grounding_rewards.commands.{name.replace('-', '_')}")
     assert command.__doc__.splitlines()[0] in shown
     assert command.__doc__.partition("examples:")[2].strip() in shown
     assert "``" not in shown
@@ -145,7 +145,7 @@ def test_help_describes_and_shows_examples(name, capsys):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_examples_are_legal(name):
-    command = importlib.import_module(f"grounding_rewards.commands.{name}")
+    command = importlib.import_module(f"grounding_rewards.commands.{name.replace('-', '_')}")
     app = command_app(name)
     examples = re.findall(
         rf"grounding-rewards {name} (.*)", command.__doc__.partition("examples:")[2].replace("\\\n", "")
