@@ -49,6 +49,8 @@ NOTHING_FOUND, WHOLE_IMAGE = "nothing found", "whole image"
 BLANK = "blank images"
 #: What no answer can better. A rightly empty answer earns the bonus, below 1, so that a mean reward cannot reach 1.
 REFERENCE = "reference as answer"
+#: What one more radiologist answers to images that several have read.
+ANOTHER_READER = "another reader"
 
 
 def baseline_systems(
@@ -63,7 +65,8 @@ def baseline_systems(
         reward: what the evaluation is about.
 
     Returns:
-        By name: the reference itself, the constant box (:func:`constant_boxes`, of the training images that are asked
+        By name: the reference itself, another reader where each row has ``reader_boxes`` of several
+        (:func:`_another_reader`), the constant box (:func:`constant_boxes`, of the training images that are asked
         for the same labels), nothing found, and the whole image under the most frequent label.
 
     Example:
@@ -79,12 +82,36 @@ def baseline_systems(
     labels = Counter(chain.from_iterable(image.gt_labels for image in images)).most_common(1)
     label = labels[0][0] if labels else UNNAMED
     answers: dict[str, list[BoxAnswer]] = {REFERENCE: [(image.gt, list(image.gt_labels)) for image in images]}
+    if by_another := _another_reader(rows):
+        answers[ANOTHER_READER] = by_another
     if constant:
         answers[CONSTANT_OF_THESE if training is None else CONSTANT] = constant
     answers[NOTHING_FOUND] = [(np.zeros((0, 4)), [])] * len(images)
     answers[WHOLE_IMAGE] = [(np.array([[0.0, 0.0, image.width, image.height]]), [label]) for image in images]
     rewards = {**{name: get_reward(name) for name in SIDE_BY_SIDE}, reward.name: reward}
     return {name: _with_boxes(images, boxes, rewards, reward.name) for name, boxes in answers.items()}
+
+
+def _another_reader(rows: Sequence[Mapping[str, Any]]) -> list[BoxAnswer]:
+    """For each image the boxes of a reader other than the one whose boxes are its reference, the readers in turn.
+
+    None where an image has no other reader.
+    """
+    answers = []
+    for number, row in enumerate(rows):
+        reader_boxes = row.get("reader_boxes") or []
+        reader_labels = row.get("reader_labels") or [[UNNAMED] * len(boxes) for boxes in reader_boxes]
+        readers = [
+            (as_box_array(boxes), list(labels)) for boxes, labels in zip(reader_boxes, reader_labels, strict=True)
+        ]
+        reference = as_box_array(row.get("boxes") or [])
+        is_reference = [np.array_equal(boxes, reference) for boxes, _ in readers]
+        if True in is_reference:
+            del readers[is_reference.index(True)]
+        if not readers:
+            return []
+        answers.append(readers[number % len(readers)])
+    return answers
 
 
 def _with_boxes(

@@ -114,3 +114,22 @@ def test_baselines_of_a_run(images: Any) -> None:
     assert metrics["whole image"]["sampled_reward"].value == 0
     # by hand: 0.25 on image one; on image two 0.25 for the larger box, nothing for the other
     assert metrics["whole image"]["mean_iou"].value == pytest.approx((0.25 + 0.25) / 3)
+
+
+def test_another_reader_answers_for_the_reader_of_the_reference() -> None:
+    first, second, third = [[0, 0, 50, 50]], [[0, 0, 50, 40]], []
+    row = {"boxes": first, "labels": ["mass"], "width": 100, "height": 100}
+    labels = [["mass"], ["mass"], []]
+    rows = [{**row, "reader_boxes": [first, second, third], "reader_labels": labels} for _ in range(4)]
+    # of three readers the two others take turns; by hand: an IoU of 0.8, and nothing
+    images = baseline_systems(rows, rows, get_reward("R3"))["another reader"]
+    assert [image.rewards["R3"] for image in images] == pytest.approx([0.8, 0, 0.8, 0])
+    assert metrics_of({"another reader": images})["another reader"]["mean_iou"].value == pytest.approx(0.4)
+    # two readers who drew alike: one of them is the reference
+    alike = [{**row, "reader_boxes": [first, first], "reader_labels": labels[:2]}]
+    assert baseline_systems(alike, alike, get_reward("R3"))["another reader"][0].rewards["R3"] == 1
+    # an image that one reader has read has no other
+    assert "another reader" not in baseline_systems([*rows, row], rows, get_reward("R3"))
+    assert "another reader" not in baseline_systems(
+        [{**row, "reader_boxes": [first], "reader_labels": labels[:1]}], rows, get_reward("R3")
+    )
