@@ -18,7 +18,17 @@ STUDIES = sorted(
 
 
 def test_there_are_studies():
-    names = ("drawn", "lungs", "moonshot", "moonshot_long", "placed_anew", "placed_lungs", "quick", "vindr_qwen")
+    names = (
+        "drawn",
+        "faults",
+        "lungs",
+        "moonshot",
+        "moonshot_long",
+        "placed_anew",
+        "placed_lungs",
+        "quick",
+        "vindr_qwen",
+    )
     assert {f"configs/study/{name}.yaml" for name in names} == set(STUDIES)
 
 
@@ -28,7 +38,9 @@ def test_every_run_of_the_shipped_studies_has_legal_arguments(path):
     plan = read_plan(path, elsewhere=True)
     assert len({run.name for run in plan.runs}) == len(plan.runs)
     assert {run.role for run in plan.runs} == {"arm", "control"}
-    fewest = {"drawn": 3, "quick": 3, "placed_lungs": 6, "moonshot": 2, "moonshot_long": 2}.get(plan.name, 5)
+    fewest = {"drawn": 3, "faults": 4, "quick": 3, "placed_lungs": 6, "moonshot": 2, "moonshot_long": 2}.get(
+        plan.name, 5
+    )
     assert len({run.seed for run in plan.runs}) >= fewest
     assert len({run.config["max_steps"] * run.equivalent for run in plan.runs}) == 1
 
