@@ -299,9 +299,12 @@ def _at_50(sums: Callable[[Array, Array, Array], Sums]) -> Callable[[MatchedImag
     return lambda images: sums(*images.counts_50)
 
 
-def _recall_75(images: MatchedImages) -> Sums:
-    _, m, tp = images.counts(0.75)
-    return tp, m
+def _recall(iou_threshold: float) -> Callable[[MatchedImages], Sums]:
+    def sums(images: MatchedImages) -> Sums:
+        _, m, tp = images.counts(iou_threshold)
+        return tp, m
+
+    return sums
 
 
 def _specificity(images: MatchedImages) -> Sums:
@@ -344,8 +347,8 @@ DETECTION_METRICS: dict[str, Metric] = {
         _at_50(lambda n, m, tp: (tp, n)),
         is_share=True,
     ),
-    "recall_50": Metric("recall at IoU 0.5", _RECALL, _at_50(lambda n, m, tp: (tp, m)), is_share=True),
-    "recall_75": Metric("recall at IoU 0.75", _RECALL, _recall_75, is_share=True),
+    "recall_50": Metric("recall at IoU 0.5", _RECALL, _recall(0.5), is_share=True),
+    "recall_75": Metric("recall at IoU 0.75", _RECALL, _recall(0.75), is_share=True),
     "accuracy_50": Metric(
         "accuracy at IoU 0.5",
         "phrase grounding: share of the images with one reference box whose highest-scoring box reaches IoU 0.5; the "

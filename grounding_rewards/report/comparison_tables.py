@@ -228,6 +228,13 @@ class Comparison:
             console.print(Text(f"Reward in training {self.training_reward} steps."))
         console.print(Text(self.verdict, style="bold"))
 
+    def to_dataframe(self) -> Any:
+        """A ``pandas.DataFrame`` with a row for each metric of each run that is compared with A."""
+        import pandas
+
+        tables = [difference.to_dataframe().assign(run=name) for name, difference in self._compared]
+        return pandas.concat(tables, ignore_index=True)
+
     def markdown(self) -> str:
         """The verdict and all tables as Markdown."""
         parts = [self.verdict, "\n".join(f"- {line}" for line in self.facts)]
