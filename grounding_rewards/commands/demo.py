@@ -20,7 +20,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -64,7 +64,7 @@ def run(
     """
     say_loading("PyTorch, transformers and TRL")
     from grounding_rewards.commands.train import hide_name_warnings
-    from grounding_rewards.common.config_files import find_shipped
+    from grounding_rewards.common.config_files import find_shipped, read_config
     from grounding_rewards.logs.run_log import CHECKPOINT
     from grounding_rewards.rewards.registry import spread_kwargs
     from grounding_rewards.training.arguments import parse_grpo_arguments
@@ -73,9 +73,8 @@ def run(
     if smoke:
         max_images, samples, train_options = 4, 2, (*_SMOKE, *train_options)
     warm_start_folder = output_dir / "warm_start"
-    configured, *_ = parse_grpo_arguments(["--config", config])
     training_words = ["--config", config, "--output_dir", str(output_dir), *train_options]
-    training_words += _parameters_of_another_reward(train_options, configured.reward, configured.reward_kwargs)
+    training_words += _bonus_of_another_reward(train_options, read_config(config))
     if warm_start is not None:
         training_words += ["--model_name_or_path", str(warm_start_folder / CHECKPOINT)]
     # Wrong values are refused here, before the first evaluation.
@@ -121,14 +120,15 @@ def _evaluate(checkpoint: str | Path, out: Path, words: Sequence[object]) -> Non
     _call("evaluate", "--model", checkpoint, "--out", out, *words)
 
 
-def _parameters_of_another_reward(words: Sequence[str], configured: list[str], kwargs: Any) -> list[str]:
-    """Options that keep of a configuration's parameters the bonus, which every reward has, where `words` name another
-    reward without parameters."""
+def _bonus_of_another_reward(words: Sequence[str], configured: Mapping[str, Any]) -> list[str]:
+    """Where `words` name another reward than the configuration, and no parameters: the option that keeps of the
+    configured ones the bonus alone, which every reward has."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--reward", nargs="+", default=configured)
+    parser.add_argument("--reward")
     parser.add_argument("--reward_kwargs")
     options, _ = parser.parse_known_args(words)
-    if options.reward == configured or options.reward_kwargs is not None or not isinstance(kwargs, dict):
+    kwargs = configured.get("reward_kwargs")
+    if options.reward in (None, configured.get("reward")) or options.reward_kwargs or not isinstance(kwargs, Mapping):
         return []
     bonus = {name: value for name, value in kwargs.items() if name == "no_box_bonus"}
     return ["--reward_kwargs", json.dumps(bonus)]

@@ -12,6 +12,7 @@ import pytest
 from grounding_rewards.cli import main
 from grounding_rewards.commands import demo
 from grounding_rewards.prepare.load import load_split
+from tests.conftest import REPOSITORY
 
 pytest.importorskip("trl", reason="needs the train extra")
 pytestmark = pytest.mark.training
@@ -132,3 +133,12 @@ def test_another_reward_keeps_the_bonus_alone(called: list[list[str]], options: 
     assert main(["demo", *options]) == 0
     before = called[0]
     assert json.loads(before[before.index("--reward-kwargs") + 1]) == kwargs
+
+
+def test_a_configuration_is_read_together_with_the_options_that_mend_it(called: list[list[str]], tmp_path: Path):
+    # Alone it is refused: R1 has no beta.
+    own = tmp_path / "own.yaml"
+    own.write_text(f"base: {REPOSITORY / 'configs/demo/grpo.yaml'}\nreward: R1\n", encoding="utf-8")
+    assert main(["demo", "--config", str(own)]) == 2
+    assert called == []
+    assert main(["demo", "--config", str(own), "--reward", "R4"]) == 0
