@@ -14,12 +14,12 @@ need none: `sft` has `--box_margin`.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from grounding_rewards.models.ask import blank_images
 from grounding_rewards.synthetic import synthetic_dataset
 
 #: Training images of every fault, as many as the demo has.
@@ -30,55 +30,33 @@ VALIDATION_IMAGES = 96
 EXTRA_SHARE = 0.5
 
 
-def add_a_spurious_box(row: dict[str, Any], number: int, boxes_by_label: dict[str, list[list[float]]]) -> None:
-    """Add a box of a finding that the image lacks to about half of the images with findings."""
-    random = np.random.default_rng([number, 0])
-    missing = sorted(set(boxes_by_label) - set(row["labels"]))
-    if not row["boxes"] or not missing or random.random() >= EXTRA_SHARE:
-        return
-    label = missing[random.integers(len(missing))]
-    usual_boxes = boxes_by_label[label]
-    row["labels"].append(label)
-    row["boxes"].append(usual_boxes[random.integers(len(usual_boxes))])
-
-
-def leave_out_a_finding(row: dict[str, Any], number: int, boxes_by_label: dict[str, list[list[float]]]) -> None:
-    """Leave one finding out where there are several."""
-    if len(row["boxes"]) > 1:
-        place = int(np.random.default_rng([number, 1]).integers(len(row["boxes"])))
-        del row["boxes"][place], row["labels"][place]
-
-
-def turn_grey(row: dict[str, Any], number: int, boxes_by_label: dict[str, list[list[float]]]) -> None:
-    """Replace the image by its mean grey."""
-    row["image"] = row["image"].resize((1, 1), 4).resize(row["image"].size)
-
-
-def keep_as_it_is(row: dict[str, Any], number: int, boxes_by_label: dict[str, list[list[float]]]) -> None:
-    """Change nothing."""
-
-
-FAULTS: dict[str, Callable[[dict[str, Any], int, dict[str, list[list[float]]]], None]] = {
-    "extra": add_a_spurious_box,
-    "missed": leave_out_a_finding,
-    "eager": keep_as_it_is,
-    "blank": turn_grey,
-}
-
-
-def faulty_rows(rows: list[dict[str, Any]], fault: str) -> list[dict[str, Any]]:
-    """Rows with the references of a fault; the given rows stay as they are."""
+def add_spurious_boxes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A box of a finding that is not there, where another image has it, on about half of the images with findings."""
     boxes_by_label: dict[str, list[list[float]]] = {}
     for row in rows:
         for box, label in zip(row["boxes"], row["labels"], strict=True):
             boxes_by_label.setdefault(label, []).append(box)
     changed_rows = []
     for number, row in enumerate(rows):
-        if fault == "eager" and not row["boxes"]:
-            continue
-        changed = {**row, "boxes": list(row["boxes"]), "labels": list(row["labels"])}
-        FAULTS[fault](changed, number, boxes_by_label)
-        changed_rows.append(changed)
+        random = np.random.default_rng([number, 0])
+        missing = sorted(set(boxes_by_label) - set(row["labels"]))
+        if row["boxes"] and missing and random.random() < EXTRA_SHARE:
+            label = missing[random.integers(len(missing))]
+            box = boxes_by_label[label][random.integers(len(boxes_by_label[label]))]
+            row = {**row, "boxes": [*row["boxes"], box], "labels": [*row["labels"], label]}
+        changed_rows.append(row)
+    return changed_rows
+
+
+def leave_findings_out(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One finding less on every image with several."""
+    changed_rows = []
+    for number, row in enumerate(rows):
+        boxes, labels = list(row["boxes"]), list(row["labels"])
+        if len(boxes) > 1:
+            place = int(np.random.default_rng([number, 1]).integers(len(boxes)))
+            del boxes[place], labels[place]
+        changed_rows.append({**row, "boxes": boxes, "labels": labels})
     return changed_rows
 
 
@@ -94,9 +72,15 @@ def main() -> None:
     # A phrase belongs to each reference box; the changed ones have none.
     columns = [name for name in drawn.column_names if name != "phrases"]
     validation = synthetic_dataset("validation", VALIDATION_IMAGES).select_columns(columns)
-    rows = [{name: row[name] for name in columns} for row in drawn]
-    for fault in FAULTS:
-        changed = faulty_rows(rows, fault)
+    drawn = drawn.select_columns(columns)
+    rows = list(drawn)
+    rows_by_fault = {
+        "extra": add_spurious_boxes(rows),
+        "missed": leave_findings_out(rows),
+        "eager": [row for row in rows if row["boxes"]],
+        "blank": list(blank_images(drawn)),
+    }
+    for fault, changed in rows_by_fault.items():
         by_column = {name: [row[name] for row in changed] for name in columns}
         dataset = Dataset.from_dict(by_column, features=validation.features)
         DatasetDict({"train": dataset, "validation": validation}).save_to_disk(str(args.output / fault))
