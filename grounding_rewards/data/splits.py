@@ -351,14 +351,14 @@ def _numbered_patient(file: str) -> str | None:
     return None if match is None else match[1].casefold()
 
 
-def patients_of(images: Iterable[Mapping[str, Any]]) -> list[str | None]:
+def patients_of_rows(images: Iterable[Mapping[str, Any]]) -> list[str | None]:
     """Whose image each row is, as :func:`patient_of_row`, else as the names of all the other files suggest.
 
     Args:
         images: rows of one source, with `patient_id` and `file`.
 
     Example:
-        >>> patients_of([{"patient_id": "7", "file": "a.png"}, {"file": "b.png"}])
+        >>> patients_of_rows([{"patient_id": "7", "file": "a.png"}, {"file": "b.png"}])
         ['7', None]
     """
     rows = list(images)

@@ -26,7 +26,7 @@ from grounding_rewards.data.splits import (
     in_usual_order,
     patient_column,
     patient_in_name,
-    patients_of,
+    patients_of_rows,
 )
 from grounding_rewards.images.decoding import has_shape, image_path
 from grounding_rewards.prepare.load import dataset_parts, parquet_shards
@@ -317,7 +317,7 @@ def _jsonl_source(root: Path, splits: Sequence[str], allow_outside: bool) -> Row
     rows_of_lines = [row for _, row, _ in lines]
     names = (
         (row.get("split"), patient, row.get("id", "-"))
-        for row, patient in zip(rows_of_lines, patients_of(rows_of_lines), strict=True)
+        for row, patient in zip(rows_of_lines, patients_of_rows(rows_of_lines), strict=True)
     )
     assigned = assign_splits(names, str(root))
     # Images that training draws come from one source: what is wrong with them is clearest together.

@@ -104,7 +104,7 @@ _BARE_CHANNEL, _BARE_FINAL = re.compile(r"analysis(?=[A-Z])"), "assistantfinal"
 EDITS = ("~~", "/*", "//", "#", "<del>", "<strike>")
 
 
-class Answer(NamedTuple):
+class AnswerSpan(NamedTuple):
     """The part of a completion that counts.
 
     `closed`: it is between an opening and a closing answer tag.
@@ -124,7 +124,7 @@ class Answer(NamedTuple):
     asks: bool = False
 
 
-def find_answer(completion: str, scope: str = "answer", *, prompt_opens_thinking: bool = False) -> Answer:
+def find_answer(completion: str, scope: str = "answer", *, prompt_opens_thinking: bool = False) -> AnswerSpan:
     """The part of a completion that counts.
 
     Args:
@@ -149,11 +149,11 @@ def find_answer(completion: str, scope: str = "answer", *, prompt_opens_thinking
     if bare := _BARE_CHANNEL.match(completion):
         thinking, final, completion = completion.partition(_BARE_FINAL)
         if not final and scope != "all":
-            return Answer("", cut_off=True, thought=True)
+            return AnswerSpan("", cut_off=True, thought=True)
         completion = completion if final else thinking
     turn = last_turn(completion)
     if turn.loops:
-        return Answer("", thought=True)
+        return AnswerSpan("", thought=True)
     in_thinking = prompt_opens_thinking and not bare and not turn.begun
     # The thinking that is open before drafts, or begins in one, may still be open behind the last.
     for draft in turn.drafts:
@@ -166,10 +166,10 @@ def find_answer(completion: str, scope: str = "answer", *, prompt_opens_thinking
         answer = _behind_announcement(answer)
     if turn.waits or (turn.breaks_off and not answer.closed):
         cut_off = turn.breaks_off and not turn.ended and not turn.waits
-        return Answer("", cut_off=cut_off, ended=turn.ended, thought=True, asks=not cut_off)
+        return AnswerSpan("", cut_off=cut_off, ended=turn.ended, thought=True, asks=not cut_off)
     if (turn.asks or turn.marked) and not answer.closed and not answer.cut_off and _BLANK.fullmatch(answer.text):
         cut_off = not turn.asks and not turn.ended and not answer.thought
-        return Answer("", cut_off=cut_off, ended=turn.ended, thought=True, asks=turn.asks)
+        return AnswerSpan("", cut_off=cut_off, ended=turn.ended, thought=True, asks=turn.asks)
     return answer
 
 
@@ -200,15 +200,15 @@ def _without_drafts(text: str) -> str:
     return "".join(pieces) if open_tag else "".join(pieces) + text[start:]
 
 
-def _find_in_turn(text: str, scope: str, in_thinking: bool, ended: bool) -> Answer:
+def _find_in_turn(text: str, scope: str, in_thinking: bool, ended: bool) -> AnswerSpan:
     """The answer in the words of one turn; `in_thinking`: it begins inside a thinking."""
     if scope == "all":
-        return Answer(text, ended=ended)
+        return AnswerSpan(text, ended=ended)
     marks = _find_marks(text)
     if in_thinking and not (marks and marks.thinking_end):
-        return Answer("", cut_off=True, thought=True)
+        return AnswerSpan("", cut_off=True, thought=True)
     if marks is None:
-        return Answer(text, ended=ended)
+        return AnswerSpan(text, ended=ended)
     first, thinking_end = marks.first_thinking, marks.thinking_end
     before = "" if first is None or first >= thinking_end else text[:first]
     end = len(text)
@@ -219,13 +219,13 @@ def _find_in_turn(text: str, scope: str, in_thinking: bool, ended: bool) -> Answ
             content = text[start:close]
             around = before + text[thinking_end:tag_start] + text[behind:]
             closed = marks.answer_close is not None
-            return Answer(content, closed, not closed and not content.strip(), ended, around, thought=True)
+            return AnswerSpan(content, closed, not closed and not content.strip(), ended, around, thought=True)
         end = end if marks.answer_end is None else marks.answer_end
     start = end if marks.open_thinking is None else min(marks.open_thinking, end)
-    return Answer(text[thinking_end:start], False, start < end, ended, before, thought=True)
+    return AnswerSpan(text[thinking_end:start], False, start < end, ended, before, thought=True)
 
 
-def _behind_announcement(answer: Answer) -> Answer:
+def _behind_announcement(answer: AnswerSpan) -> AnswerSpan:
     """The answer behind the words or the mark that announce it, if there are any."""
     text = answer.text
     # What all marks hold: a pattern without a fixed beginning is slow on an endless text.

@@ -18,7 +18,13 @@ from grounding_rewards.common.numeric import Array
 from grounding_rewards.parsing.answer_span import thinking_state
 from grounding_rewards.parsing.box_format import BoxFormat
 from grounding_rewards.parsing.results import RawBoxes
-from grounding_rewards.parsing.space_check import MAX_IMAGES, MIN_IMAGES, Answer, SpaceCheck, check_answers
+from grounding_rewards.parsing.space_check import (
+    MAX_IMAGES,
+    MIN_IMAGES,
+    ReadCompletion,
+    SpaceCheck,
+    check_read_completions,
+)
 
 # Completions that close a thinking they never opened: fewer prove nothing, as a model may forget its opening mark.
 _MIN_UNOPENED = 4
@@ -91,7 +97,7 @@ class BatchWatcher:
         self._thinking_done = False
         # By the name of the format: the answers seen, their images, and how many images make the next check worth its
         # time, None after the last one.
-        self._answers: dict[str, list[Answer]] = {}
+        self._answers: dict[str, list[ReadCompletion]] = {}
         self._images: dict[str, set[object]] = {}
         self._next_check: dict[str, int | None] = {}
 
@@ -138,7 +144,7 @@ class BatchWatcher:
                 images = self._images.setdefault(fmt.name, set())
                 full = len(answers) == _MAX_WATCHED or len(images) == MAX_IMAGES
                 if raw.coords and len(boxes) and not full and self._next_check.get(fmt.name, 0) is not None:
-                    answers.append(Answer(raw, boxes, size))
+                    answers.append(ReadCompletion(raw, boxes, size))
                     images.add(answers[-1].image_key)
             for fmt in {fmt.name: fmt for fmt in formats}.values():
                 check = self._check(fmt)
@@ -153,7 +159,7 @@ class BatchWatcher:
         is_last = len(answers) == _MAX_WATCHED or len(images) == MAX_IMAGES
         if next_check is None or not (is_last or len(images) >= next_check):
             return None
-        check = check_answers(answers, fmt)
+        check = check_read_completions(answers, fmt)
         self._next_check[fmt.name] = 2 * len(images)
         if is_last or check.likely is not None:
             self._next_check[fmt.name] = None

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grounding_rewards.boxes import as_box_array, frame_to_pixel, pixel_to_frame, space_frame
-from grounding_rewards.parsing.answer_span import EDITS, Answer, find_answer
+from grounding_rewards.parsing.answer_span import EDITS, AnswerSpan, find_answer
 from grounding_rewards.parsing.box_format import BoxFormat
 from grounding_rewards.parsing.bracket_syntax import scan_attributes, scan_brackets, scan_lines, without_counts
 from grounding_rewards.parsing.formats import get_box_format
@@ -156,7 +156,7 @@ def read_boxes(text: str, fmt: BoxFormat, *, prompt_opens_thinking: bool = False
     return _scan_answer(answer, fmt)
 
 
-def _scan_answer(answer: Answer, fmt: BoxFormat) -> RawBoxes:
+def _scan_answer(answer: AnswerSpan, fmt: BoxFormat) -> RawBoxes:
     full_text = answer.text.strip()
     text = full_text[:MAX_CHARACTERS]
     collector = BoxCollector()
@@ -232,7 +232,7 @@ def _scan(text: str, fmt: BoxFormat, collector: BoxCollector) -> str:
     return outside
 
 
-def _status_without_boxes(text: str, outside: str, answer: Answer, fmt: BoxFormat, collector: BoxCollector) -> str:
+def _status_without_boxes(text: str, outside: str, answer: AnswerSpan, fmt: BoxFormat, collector: BoxCollector) -> str:
     """`empty` where the model itself says that there is nothing, else `unparseable` with at least one reason."""
     if collector.rejected:
         return "unparseable"

@@ -161,10 +161,10 @@ def check_space(
         )
     sizes = original_and_resized_sizes(n, width, height, resized_width, resized_height)
     references = [np.zeros((0, 4))] * n if boxes is None else [as_box_array(gt) for gt in boxes]
-    return check_answers([Answer(*row) for row in zip(raws, references, sizes, strict=True)], fmt)
+    return check_read_completions([ReadCompletion(*row) for row in zip(raws, references, sizes, strict=True)], fmt)
 
 
-class Answer(NamedTuple):
+class ReadCompletion(NamedTuple):
     """A completion as read, the reference boxes of its image, and the four sizes of it, NaN where unknown."""
 
     raw: RawBoxes
@@ -177,12 +177,12 @@ class Answer(NamedTuple):
         return self.gt.tobytes(), self.sizes.tobytes()
 
 
-def check_answers(answers: Sequence[Answer], fmt: BoxFormat) -> SpaceCheck:
+def check_read_completions(answers: Sequence[ReadCompletion], fmt: BoxFormat) -> SpaceCheck:
     """`check_space` for completions of one format; those without boxes or without a known size are left out."""
     answers = [answer for answer in answers if answer.raw.coords and positive_sizes(answer.sizes[:2]).all()]
     if any(len(answer.gt) for answer in answers):
         answers = [answer for answer in answers if len(answer.gt)]
-    images: dict[object, list[Answer]] = {}
+    images: dict[object, list[ReadCompletion]] = {}
     for k, answer in enumerate(answers):
         images.setdefault(answer.image_key if len(answer.gt) else k, []).append(answer)
     # Evenly out of the whole log.
@@ -207,7 +207,7 @@ class _Sample:
     images: int
 
     @staticmethod
-    def of(images: Sequence[Sequence[Answer]], fmt: BoxFormat) -> _Sample:
+    def of(images: Sequence[Sequence[ReadCompletion]], fmt: BoxFormat) -> _Sample:
         answers = [answer for of_image in images for answer in of_image]
         sizes = np.array([answer.sizes for answer in answers]).reshape(-1, 4).T[..., None]
         xyxy = [np.array(answer.raw.coords[: 4 * _MAX_BOXES]).reshape(-1, 4) for answer in answers]

@@ -36,7 +36,7 @@ _BOX_COLUMNS = ("boxes", "ignore_boxes")
 
 
 @dataclass(frozen=True)
-class Plan:
+class FolderPlan:
     """All that the examples of a source depend on.
 
     Attributes:
@@ -65,7 +65,7 @@ class Plan:
     normal_end: float | None = None
 
 
-def make_plan(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Plan:
+def make_plan(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> FolderPlan:
     """Check the images of a source together, and count what their examples depend on.
 
     Raises:
@@ -113,7 +113,7 @@ def make_plan(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Pl
         "agreement": None,
         "unreadable": [],
     }
-    return Plan(
+    return FolderPlan(
         images=images,
         settings=settings,
         vocabulary=vocabulary,
@@ -251,7 +251,7 @@ def _kept_negatives(
     return fractions
 
 
-def with_negatives(plan: Plan) -> Plan:
+def with_negatives(plan: FolderPlan) -> FolderPlan:
     """Choose the images without findings that stay in `train`, so that they are the share of rows that is asked for.
 
     Those with the smallest hashes stay: exactly as many as the share needs, or all if there are fewer.
@@ -281,14 +281,14 @@ def with_negatives(plan: Plan) -> Plan:
     return replace(plan, normal_end=sorted(hashes)[kept_count])
 
 
-def planned_examples(plan: Plan) -> Iterator[tuple[AnnotatedImage, list[Example]]]:
+def planned_examples(plan: FolderPlan) -> Iterator[tuple[AnnotatedImage, list[Example]]]:
     """The images that the task asks about, in their order, each with its examples, which name their split."""
     for image in plan.images:
         if examples := image_examples(image, plan):
             yield image, examples
 
 
-def image_examples(image: AnnotatedImage, plan: Plan) -> list[Example]:
+def image_examples(image: AnnotatedImage, plan: FolderPlan) -> list[Example]:
     """The examples of one image, which name their split; none if the task asks nothing of it."""
     split = _split_of(image, plan)
     examples = []
@@ -300,7 +300,7 @@ def image_examples(image: AnnotatedImage, plan: Plan) -> list[Example]:
     return examples
 
 
-def _split_of(image: AnnotatedImage, plan: Plan) -> str:
+def _split_of(image: AnnotatedImage, plan: FolderPlan) -> str:
     patient = splits.patient_of_image(image)
     name = patient or image.id
     own_split = plan.patient_splits.get(patient or "")
@@ -310,7 +310,7 @@ def _split_of(image: AnnotatedImage, plan: Plan) -> str:
     return splits.image_split(image.split, name, own_split, plan.rule, plan.settings.seed)
 
 
-def count_examples(plan: Plan) -> dict[str, ShardCounts]:
+def count_examples(plan: FolderPlan) -> dict[str, ShardCounts]:
     """The counts of each split; what is wrong with images and boxes is not known yet."""
     counts: dict[str, ShardCounts] = {}
     for _, examples in planned_examples(plan):
@@ -318,7 +318,7 @@ def count_examples(plan: Plan) -> dict[str, ShardCounts]:
     return counts
 
 
-def task_examples(image: AnnotatedImage, plan: Plan) -> Iterator[Example]:
+def task_examples(image: AnnotatedImage, plan: FolderPlan) -> Iterator[Example]:
     """The examples of one image; none if the task has nothing to ask, or if all boxes that answer it are too small.
 
     Boxes of other findings, and small ones, are dropped before several readers' boxes are merged. An `id` is that of
@@ -430,7 +430,7 @@ def prompt_of(example: Example, settings: PrepareSettings) -> list[dict[str, Any
 
 
 def completed_examples(
-    image: AnnotatedImage, examples: Sequence[Example], stored: StoredImage, plan: Plan, processor: Any
+    image: AnnotatedImage, examples: Sequence[Example], stored: StoredImage, plan: FolderPlan, processor: Any
 ) -> tuple[list[Example], str]:
     """The examples of an image as they are written, and an empty text; or none, and why the image cannot be used.
 
@@ -500,7 +500,7 @@ def column_types() -> dict[str, Any]:
     }
 
 
-def dataset_features(plan: Plan, *, with_resized: bool) -> Any:
+def dataset_features(plan: FolderPlan, *, with_resized: bool) -> Any:
     """The columns as `datasets.Features`, without those that settings or images make needless."""
     from datasets import Features
 

@@ -20,7 +20,14 @@ from grounding_rewards.data.checks import BAD_ROWS, said_dropped
 from grounding_rewards.data.dataset_columns import ExtraColumns
 from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_order
 from grounding_rewards.data.readers import image_readers
-from grounding_rewards.data.splits import ALL, TRAIN, assign_splits, check_split_exists, in_usual_order, patients_of
+from grounding_rewards.data.splits import (
+    ALL,
+    TRAIN,
+    assign_splits,
+    check_split_exists,
+    in_usual_order,
+    patients_of_rows,
+)
 from grounding_rewards.images.decoding import image_path, image_size
 from grounding_rewards.prepare.examples import column_types
 from grounding_rewards.prepare.manifest import MANIFEST, split_shards
@@ -69,7 +76,7 @@ def load_images(
     split = split and split_name(split)
     remedy = f'To choose yourself, give every image in {ANNOTATIONS} its "split", the images of a patient on one side.'
     splits_and_patients = (
-        (row["split"], patient, row["id"]) for row, patient in zip(rows, patients_of(rows), strict=True)
+        (row["split"], patient, row["id"]) for row, patient in zip(rows, patients_of_rows(rows), strict=True)
     )
     splits = _own_or_drawn(splits_and_patients, split, str(root), remedy)
     numbers = [number for number, row_split in enumerate(splits) if split in (None, ALL, row_split)]

@@ -17,7 +17,7 @@ from grounding_rewards.common.text_files import parse_json, read_text
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.splits import ALL, check_split_exists, in_usual_order
 from grounding_rewards.prepare.card import card_text
-from grounding_rewards.prepare.examples import Plan
+from grounding_rewards.prepare.examples import FolderPlan
 from grounding_rewards.prepare.shards import FOLDER, ShardCounts, file_checksum, read_footer, shard_files
 from grounding_rewards.sources import source_of
 from grounding_rewards.sources.base import split_name
@@ -28,7 +28,7 @@ CARD = "README.md"
 PACKAGES = ("grounding_rewards", "datasets", "numpy", "pillow", "pyarrow", "pydicom")
 
 
-def find_finished(out: Path, plan: Plan) -> dict[str, Any] | None:
+def find_finished(out: Path, plan: FolderPlan) -> dict[str, Any] | None:
     """The manifest of a finished folder, or None if work is left. Writes nothing.
 
     Raises:
@@ -51,7 +51,7 @@ def find_finished(out: Path, plan: Plan) -> dict[str, Any] | None:
     return manifest if manifest["complete"] else None
 
 
-def begin_folder(out: Path, plan: Plan) -> None:
+def begin_folder(out: Path, plan: FolderPlan) -> None:
     """Prepare a new or unfinished folder for writing, after `find_finished`."""
     if not (out / MANIFEST).is_file() or not _has_shards(out):
         out.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ def _has_shards(out: Path) -> bool:
     return any((out / FOLDER).glob("*.parquet"))
 
 
-def finish_folder(out: Path, plan: Plan) -> dict[str, Any]:
+def finish_folder(out: Path, plan: FolderPlan) -> dict[str, Any]:
     """Write the manifest and the card from the finished shards, and return the manifest."""
     splits, skipped = written_splits(out)
     manifest = {"complete": True, **_identity_of(plan), **known_facts(plan), "splits": splits, "skipped": skipped}
@@ -100,7 +100,7 @@ def written_splits(out: Path) -> tuple[dict[str, Any], list[list[str]]]:
     return splits, skipped
 
 
-def known_facts(plan: Plan) -> dict[str, Any]:
+def known_facts(plan: FolderPlan) -> dict[str, Any]:
     """The part of the manifest that is known before any image is opened."""
     settings = plan.settings
     source = source_of(settings.dataset, settings.licence, settings.source)
@@ -175,7 +175,7 @@ def verify_images(folder: str | Path) -> list[str]:
     return problems + [f"{name} is not part of the dataset" for name in sorted(present_files - listed)]
 
 
-def _identity_of(plan: Plan) -> dict[str, Any]:
+def _identity_of(plan: FolderPlan) -> dict[str, Any]:
     """What must be equal to continue a preparation, see `find_finished`."""
     return {
         "settings": json.loads(json.dumps(asdict(plan.settings))),

@@ -18,7 +18,7 @@ from grounding_rewards.images.resize import has_resized_size, load_processor
 from grounding_rewards.labels import SEVERAL, normalize_label
 from grounding_rewards.prepare.encode import StoredImage, store_image
 from grounding_rewards.prepare.examples import (
-    Plan,
+    FolderPlan,
     completed_examples,
     count_examples,
     dataset_features,
@@ -171,7 +171,7 @@ def with_shared_labels(image: AnnotatedImage, dataset: str | None = None) -> Ann
     return image._replace(labels=labels)
 
 
-def _with_duplicates(plan: Plan, files: _Files, processes: int | None, on_progress: Progress) -> Plan:
+def _with_duplicates(plan: FolderPlan, files: _Files, processes: int | None, on_progress: Progress) -> FolderPlan:
     """The plan with near-duplicates of images; nothing is compared if all images go into one split."""
     splits = {image.split for image in plan.images if image.split is not None} if plan.rule.own else set()
     if plan.facts["images_without_own_split"]:
@@ -195,7 +195,7 @@ def _with_duplicates(plan: Plan, files: _Files, processes: int | None, on_progre
 
 
 def _write_shards(
-    out: Path, plan: Plan, processor: Any, files: _Files, processes: int | None, on_progress: Progress
+    out: Path, plan: FolderPlan, processor: Any, files: _Files, processes: int | None, on_progress: Progress
 ) -> None:
     """Write the images that no finished shard has, each with its examples."""
     features = dataset_features(plan, with_resized=has_resized_size(processor))
@@ -223,7 +223,11 @@ def _write_shards(
 
 
 def _write_image(
-    image: AnnotatedImage, stored: StoredImage | str, plan: Plan, processor: Any, writers: dict[str, ShardWriter]
+    image: AnnotatedImage,
+    stored: StoredImage | str,
+    plan: FolderPlan,
+    processor: Any,
+    writers: dict[str, ShardWriter],
 ) -> None:
     examples = image_examples(image, plan)
     writer = writers[examples[0]["split"]]

@@ -50,7 +50,7 @@ def completion_text(completion: Any) -> str:
     return ""
 
 
-def check_answers(completions: Sequence[Any]) -> None:
+def check_completion_texts(completions: Sequence[Any]) -> None:
     """Refuse what is no answer in any trainer's wrapping: it would earn 0 in silence, a whole run long.
 
     Raises:
@@ -58,8 +58,8 @@ def check_answers(completions: Sequence[Any]) -> None:
             without `content` or `text`.
 
     Example:
-        >>> check_answers(["[]", [{"role": "assistant", "content": "[]"}], None])
-        >>> check_answers([[151644, 77091]])  # doctest: +ELLIPSIS
+        >>> check_completion_texts(["[]", [{"role": "assistant", "content": "[]"}], None])
+        >>> check_completion_texts([[151644, 77091]])  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         ValueError: Expected texts or messages for `completions`, got a list of int for completion 0. Decode token ...
     """

@@ -33,7 +33,13 @@ from grounding_rewards.parsing.batch_watcher import BatchWatcher
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards.batch_log import columns_of, metrics_of
 from grounding_rewards.rewards.box_reward import COUNTS, PARTS, BoxReward, BoxScorer, Labels, Outcomes
-from grounding_rewards.rewards.completions import box_tokens, check_answers, completion_text, decoded, tokenizer_of
+from grounding_rewards.rewards.completions import (
+    box_tokens,
+    check_completion_texts,
+    completion_text,
+    decoded,
+    tokenizer_of,
+)
 from grounding_rewards.rewards.controls import TextReward
 from grounding_rewards.rewards.f_beta import MeanIoUReward
 from grounding_rewards.rewards.registry import TEXT_CONTROLS, check_parameters, make_box_reward, name_of, takes
@@ -282,7 +288,7 @@ class GroundingReward(BoxScorer):
         return score_batch(self._read(completions, columns, labelled=self.compares_labels), self)
 
     def _read(self, completions: Sequence[Any], columns: Mapping[str, Any], *, labelled: bool) -> ReadBatch:
-        check_answers(completions)
+        check_completion_texts(completions)
         columns = with_ground_truth(columns, len(completions))
         references = read_references(columns, len(completions), labelled=labelled)
         ignore = ignore_regions(columns, len(completions))

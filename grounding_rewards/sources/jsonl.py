@@ -22,7 +22,7 @@ from grounding_rewards.common.text_files import json_lines
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.checks import is_size, row_problems
 from grounding_rewards.data.prompts import prompt_problem
-from grounding_rewards.data.splits import ALL, assign_splits, check_split_exists, patients_of
+from grounding_rewards.data.splits import ALL, assign_splits, check_split_exists, patients_of_rows
 from grounding_rewards.sources.base import Faults, Images, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import JsonRow
 from grounding_rewards.sources.tables import RowPlace, find_file
@@ -74,7 +74,7 @@ def _images(path: Path, split: str | None, faults: Faults | None) -> Images:
     if split is None:
         yield from images
         return
-    patients = patients_of({"patient_id": image.patient_id, "file": image.file} for image in images)
+    patients = patients_of_rows({"patient_id": image.patient_id, "file": image.file} for image in images)
     assigned = assign_splits(
         [(image.split, patient, image.id) for image, patient in zip(images, patients, strict=True)], str(path.parent)
     )

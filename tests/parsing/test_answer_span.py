@@ -13,7 +13,7 @@ from grounding_rewards.parsing import (
 )
 from grounding_rewards.parsing.answer_span import (
     MAX_MARKS,
-    Answer,
+    AnswerSpan,
     find_answer,
     opens_thinking,
     thinking_state,
@@ -21,95 +21,95 @@ from grounding_rewards.parsing.answer_span import (
 
 CASES = [
     # no tags at all: everything
-    ("[1, 2, 3, 4]", Answer("[1, 2, 3, 4]")),
+    ("[1, 2, 3, 4]", AnswerSpan("[1, 2, 3, 4]")),
     # thinking holds drafts
-    ("<think>[1]</think>[2]", Answer("[2]")),
+    ("<think>[1]</think>[2]", AnswerSpan("[2]")),
     # the opening tag was part of the prompt
-    ("draft [1]</think>[2]", Answer("[2]")),
+    ("draft [1]</think>[2]", AnswerSpan("[2]")),
     # several rounds of thinking: what follows the last
-    ("<think>a</think>[1]<think>b</think>[2]", Answer("[2]")),
+    ("<think>a</think>[1]<think>b</think>[2]", AnswerSpan("[2]")),
     # text before a second, unfinished round is an answer, and the completion was cut off
-    ("<think>a</think>[1]<think>b", Answer("[1]", cut_off=True)),
+    ("<think>a</think>[1]<think>b", AnswerSpan("[1]", cut_off=True)),
     # thinking until the token limit
-    ("<think>[1]", Answer("", cut_off=True)),
+    ("<think>[1]", AnswerSpan("", cut_off=True)),
     # thinking and nothing else
-    ("<think>[1]</think>", Answer("")),
+    ("<think>[1]</think>", AnswerSpan("")),
     # tagged answer
-    ("<think>[1]</think><answer>[2]</answer>", Answer("[2]", closed=True)),
+    ("<think>[1]</think><answer>[2]</answer>", AnswerSpan("[2]", closed=True)),
     # text outside the tags is not the answer
-    ("<answer>[2]</answer> I hope [3] helps", Answer("[2]", closed=True)),
+    ("<answer>[2]</answer> I hope [3] helps", AnswerSpan("[2]", closed=True)),
     # the last answer wins
-    ("<answer>[1]</answer><answer>[2]</answer>", Answer("[2]", closed=True)),
+    ("<answer>[1]</answer><answer>[2]</answer>", AnswerSpan("[2]", closed=True)),
     # never closed: to the end
-    ("<answer>[2]", Answer("[2]")),
+    ("<answer>[2]", AnswerSpan("[2]")),
     # the opening tag was part of the prompt
-    ("[2]</answer>", Answer("[2]")),
+    ("[2]</answer>", AnswerSpan("[2]")),
     # an answer tag that is only mentioned while thinking
-    ("<think>I will write <answer></think>[2]", Answer("[2]")),
+    ("<think>I will write <answer></think>[2]", AnswerSpan("[2]")),
     # all of it, answer included, inside the thinking
-    ("<think><answer>[2]</answer></think>", Answer("[2]", closed=True)),
+    ("<think><answer>[2]</answer></think>", AnswerSpan("[2]", closed=True)),
     # broken thinking tag, as in a public log
-    ("<think> ... </think <answer>[2]", Answer("[2]")),
+    ("<think> ... </think <answer>[2]", AnswerSpan("[2]")),
     # stated: nothing
-    ("<answer> </answer>", Answer(" ", closed=True)),
+    ("<answer> </answer>", AnswerSpan(" ", closed=True)),
     # what is asked of a tool, and what it says, is no answer
-    ('<tool_call>{"boxes": [1]}</tool_call>[2]', Answer("[2]")),
-    ("[1]<TOOL_CALL name=zoom>[2]</tool_call>", Answer("[1]")),
+    ('<tool_call>{"boxes": [1]}</tool_call>[2]', AnswerSpan("[2]")),
+    ("[1]<TOOL_CALL name=zoom>[2]</tool_call>", AnswerSpan("[1]")),
     (
         "<function_call>[1]</function_call><tool_response>[2]</tool_response><answer>[3]</answer>",
-        Answer("[3]", closed=True),
+        AnswerSpan("[3]", closed=True),
     ),
     # nothing else, closed or not: the answer is missing
-    ("<observation>[1]</observation>", Answer("")),
-    ("<tool_call>[1]", Answer("", cut_off=True)),
+    ("<observation>[1]</observation>", AnswerSpan("")),
+    ("<tool_call>[1]", AnswerSpan("", cut_off=True)),
     # another word that begins so is text
-    ("<tool_callers>[1]", Answer("<tool_callers>[1]")),
+    ("<tool_callers>[1]", AnswerSpan("<tool_callers>[1]")),
     # cut off before the answer began
-    ("<answer>", Answer("", cut_off=True)),
+    ("<answer>", AnswerSpan("", cut_off=True)),
     # decoded with special tokens: end of text, then padding
-    ("[2]<|im_end|><|endoftext|><|endoftext|>", Answer("[2]", ended=True)),
+    ("[2]<|im_end|><|endoftext|><|endoftext|>", AnswerSpan("[2]", ended=True)),
     # the next turn is not part of this answer
-    ("[2]<|im_end|>\n<|im_start|>user [3]", Answer("[2]", ended=True)),
+    ("[2]<|im_end|>\n<|im_start|>user [3]", AnswerSpan("[2]", ended=True)),
     # Florence-2 begins with the token that ends other answers
-    ("</s><s>mass<loc_1></s><pad>", Answer("mass<loc_1>", ended=True)),
+    ("</s><s>mass<loc_1></s><pad>", AnswerSpan("mass<loc_1>", ended=True)),
     # other spellings
-    ("<THINK>[1]</THINK><ANSWER>[2]</ANSWER>", Answer("[2]", closed=True)),
-    ("<thinking>[1]</thinking>[2]", Answer("[2]")),
+    ("<THINK>[1]</THINK><ANSWER>[2]</ANSWER>", AnswerSpan("[2]", closed=True)),
+    ("<thinking>[1]</thinking>[2]", AnswerSpan("[2]")),
     # Kimi-VL, MedGemma 1.5
-    ("◁think▷[1]◁/think▷[2]", Answer("[2]")),
-    ("<unused94>thought\n[1]<unused95>[2]", Answer("[2]")),
+    ("◁think▷[1]◁/think▷[2]", AnswerSpan("[2]")),
+    ("<unused94>thought\n[1]<unused95>[2]", AnswerSpan("[2]")),
     # Magistral
-    ("[THINK]draft [1][/THINK][2]", Answer("[2]")),
-    ("[THINK]draft [1]", Answer("", cut_off=True)),
+    ("[THINK]draft [1][/THINK][2]", AnswerSpan("[2]")),
+    ("[THINK]draft [1]", AnswerSpan("", cut_off=True)),
     # Gemma 4, its end token, and its empty thinking
-    ("<|channel>thought\n[1]<channel|>[2]<turn|>", Answer("[2]", ended=True)),
-    ("<|channel>thought\n<channel|>[2]", Answer("[2]")),
-    ("<|channel>thought\n[1]", Answer("", cut_off=True)),
+    ("<|channel>thought\n[1]<channel|>[2]<turn|>", AnswerSpan("[2]", ended=True)),
+    ("<|channel>thought\n<channel|>[2]", AnswerSpan("[2]")),
+    ("<|channel>thought\n[1]", AnswerSpan("", cut_off=True)),
     # Harmony: each message ends by a token, and the answer is in the last channel
     (
         "<|channel|>analysis<|message|>[1]<|end|><|start|>assistant<|channel|>final<|message|>[2]<|return|>",
-        Answer("[2]", ended=True),
+        AnswerSpan("[2]", ended=True),
     ),
-    ("<|channel|>final <|constrain|>json<|message|>[2]", Answer("[2]")),
-    ("<|channel|>commentary<|message|>[1]<|end|><|start|>assistant<|channel|>fin", Answer("", cut_off=True)),
+    ("<|channel|>final <|constrain|>json<|message|>[2]", AnswerSpan("[2]")),
+    ("<|channel|>commentary<|message|>[1]<|end|><|start|>assistant<|channel|>fin", AnswerSpan("", cut_off=True)),
     # the same without special tokens
-    ("analysisWe see [1]assistantfinal[2]", Answer("[2]")),
-    ("analysisWe see [1]", Answer("", cut_off=True)),
+    ("analysisWe see [1]assistantfinal[2]", AnswerSpan("[2]")),
+    ("analysisWe see [1]", AnswerSpan("", cut_off=True)),
     # Cohere, Keye-VL, Seed-OSS, MiniMax, LongCat, Sky-T1, Apertus, Solar Open 2, openPangu
     (
         "<|START_THINKING|>[1]<|END_THINKING|><|START_RESPONSE|>[2]<|END_RESPONSE|>",
-        Answer("<|START_RESPONSE|>[2]", ended=True),
+        AnswerSpan("<|START_RESPONSE|>[2]", ended=True),
     ),
-    ("<analysis>easy</analysis><think>[1]</think><answer>[2]</answer>", Answer("[2]", closed=True)),
-    ("<seed:think>[1]</seed:think>[2]", Answer("[2]")),
-    ("<mm:think>[1]</mm:think>[2]", Answer("[2]")),
-    ("<longcat_think>[1]</longcat_think>[2]", Answer("[2]")),
-    ("<|begin_of_thought|>[1]<|end_of_thought|>[2]", Answer("[2]")),
-    ("<|inner_prefix|>[1]<|inner_suffix|>[2]", Answer("[2]")),
-    ("<|think:start|>[1]<|think:end|>[2]", Answer("[2]")),
-    ("[unused16][1][unused17][2]", Answer("[2]")),
+    ("<analysis>easy</analysis><think>[1]</think><answer>[2]</answer>", AnswerSpan("[2]", closed=True)),
+    ("<seed:think>[1]</seed:think>[2]", AnswerSpan("[2]")),
+    ("<mm:think>[1]</mm:think>[2]", AnswerSpan("[2]")),
+    ("<longcat_think>[1]</longcat_think>[2]", AnswerSpan("[2]")),
+    ("<|begin_of_thought|>[1]<|end_of_thought|>[2]", AnswerSpan("[2]")),
+    ("<|inner_prefix|>[1]<|inner_suffix|>[2]", AnswerSpan("[2]")),
+    ("<|think:start|>[1]<|think:end|>[2]", AnswerSpan("[2]")),
+    ("[unused16][1][unused17][2]", AnswerSpan("[2]")),
     # tags that only begin like these
-    ("<answers>[1]</answers><unthink>", Answer("<answers>[1]</answers><unthink>")),
+    ("<answers>[1]</answers><unthink>", AnswerSpan("<answers>[1]</answers><unthink>")),
 ]
 SCOPES = [
     ("answer", "<think>[1]</think>[2]<answer>[3]</answer>", "[3]"),
@@ -222,7 +222,7 @@ def test_ordinary_labels_are_written_as_they_are():
 @pytest.mark.parametrize("mark", ["<answer>", "</answer>", "<think>", "</think>", "<think></think>"])
 def test_a_generation_that_loops_over_marks_has_no_answer(mark):
     # an answer behind it was not meant: nobody thinks ten thousand times
-    assert find_answer(mark * (MAX_MARKS + 1) + "[1, 2, 3, 4]") == Answer("", thought=True)
+    assert find_answer(mark * (MAX_MARKS + 1) + "[1, 2, 3, 4]") == AnswerSpan("", thought=True)
     assert find_answer(mark * (MAX_MARKS // 4) + "</think>[1, 2, 3, 4]").text == "[1, 2, 3, 4]"
 
 

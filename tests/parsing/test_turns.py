@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import grounding_rewards as gr
 from grounding_rewards.parsing import format_boxes, get_box_format, parse_boxes, read_boxes
-from grounding_rewards.parsing.answer_span import MAX_TURN_MARKS, Answer, find_answer, last_turn
+from grounding_rewards.parsing.answer_span import MAX_TURN_MARKS, AnswerSpan, find_answer, last_turn
 from tests.parsing.promises import check_promises
 
 CROP = '{"name": "zoom", "arguments": {"bbox_2d": [1, 2, 3, 4], "label": "apex"}}'
@@ -339,11 +339,11 @@ def test_a_label_may_hold_a_mark_in_json(label):
     "mark", ["<|im_start|>assistant", "<tool_call></tool_call>", "[/INST]", "<tool_response>", "\nuser\n"]
 )
 def test_a_text_that_loops_over_marks_has_no_answer(mark):
-    assert find_answer(mark * (MAX_TURN_MARKS + 1) + DRAFT) == Answer("", thought=True)
+    assert find_answer(mark * (MAX_TURN_MARKS + 1) + DRAFT) == AnswerSpan("", thought=True)
 
 
 def test_padding_is_no_loop():
-    assert find_answer(DRAFT + "<|im_end|>" + "<|endoftext|>" * 2 * MAX_TURN_MARKS) == Answer(DRAFT, ended=True)
+    assert find_answer(DRAFT + "<|im_end|>" + "<|endoftext|>" * 2 * MAX_TURN_MARKS) == AnswerSpan(DRAFT, ended=True)
 
 
 fragments = st.text(max_size=8)
