@@ -249,8 +249,10 @@ class DependenceSums(NamedTuple):
     by_answer: Array
 
 
-def dependence_sums(images: Sequence[Prediction], *, label_matching: str = "ignore") -> DependenceSums:
-    """The image dependence of mean IoU as ratios of sums, as other metrics are.
+def dependence_sums(
+    images: Sequence[Prediction], *, within: str = "count", label_matching: str = "ignore"
+) -> DependenceSums:
+    """The image dependence of mean IoU as ratios of sums, as other metrics are; within the same labels, of placing.
 
     Example:
         >>> images = [Prediction(name, 20, 20, gt=[box], gt_labels=["mass"], pred=[box])
@@ -260,7 +262,7 @@ def dependence_sums(images: Sequence[Prediction], *, label_matching: str = "igno
                [0.82, 1.  ],
                [0.89, 1.  ]])
     """
-    return _permute(images, "count", label_matching).sums(images)
+    return _permute(images, within, label_matching).sums(images)
 
 
 def shift_notes(images: Sequence[Prediction]) -> list[str]:

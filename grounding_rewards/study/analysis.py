@@ -71,6 +71,7 @@ METRICS = {
     "mean_iou": StudyMetric("mean IoU"),
     "f1_50": StudyMetric("F1@0.5"),
     "image_dependence": StudyMetric("image dependence"),
+    "placing": StudyMetric("placing"),
     "precision_50": StudyMetric("precision@0.5"),
     "recall_50": StudyMetric("recall@0.5"),
     "hallucination_rate": StudyMetric("hallucination", lower_is_better=True),
@@ -105,7 +106,9 @@ def metric_sums(images: Sequence[Prediction]) -> dict[str, Array]:
         >>> metric_sums([image])["mean_iou"]
         array([[0.5, 1. ]])
     """
-    sums = {**MatchedImages(images).sums(), "image_dependence": dependence_sums(images).by_image}
+    sums = dict(MatchedImages(images).sums())
+    sums["image_dependence"] = dependence_sums(images).by_image
+    sums["placing"] = dependence_sums(images, within="labels").by_image
     return {key: sums[key] for key in METRICS if key in sums}
 
 
@@ -154,7 +157,7 @@ def _measure(study: Study, completions: Completions, sets: Iterable[str]) -> Ite
         images = model_predictions(study.sets[on], completions[on], study.box_format)
         patients = patients_of(images) or range(len(images))
         for key, sums in metric_sums(images).items():
-            bounds = SIGNED if key == "image_dependence" else UNIT
+            bounds = SIGNED if key in ("image_dependence", "placing") else UNIT
             yield Measure(key, on), jackknifed_ratio(sum_by_group(sums, patients), bounds)
 
 

@@ -105,6 +105,11 @@ The results lie in `docs/study/`. A script writes this page and the [tables and 
 
     python scripts/docs/write_study.py
 
+Another computes them again by other code, which shares nothing with the package but the parser, and names each number
+that differs:
+
+    python scripts/recompute_study.py docs/study/drawn
+
 ## What this does not show
 
 {limits}

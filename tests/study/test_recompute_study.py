@@ -1,0 +1,46 @@
+"""The numbers of kept studies, computed again by code that shares nothing with the package but the parser."""
+
+from __future__ import annotations
+
+import pytest
+
+from scripts import recompute_study
+from tests.conftest import REPOSITORY
+
+KEPT = REPOSITORY / "docs" / "study" / "placed_anew"
+
+
+@pytest.fixture(scope="module")
+def recomputed():
+    return recompute_study.recompute(KEPT)
+
+
+def test_every_number_of_a_kept_study_is_computed_again(recomputed):
+    assert recompute_study.differences(KEPT / "findings.csv", recomputed) == (198, [])
+
+
+def test_a_changed_number_is_named(recomputed, tmp_path):
+    findings = (KEPT / "findings.csv").read_text(encoding="utf-8")
+    row = next(line for line in findings.splitlines() if line.startswith("saturated,test,mean_iou,R3,"))
+    value = row.split(",")[4]
+    changed = row.replace(value, f"{float(value) + 0.001:.4f}", 1)
+    (tmp_path / "findings.csv").write_text(findings.replace(row, changed), encoding="utf-8")
+    _, different = recompute_study.differences(tmp_path / "findings.csv", recomputed)
+    assert different == [f"saturated, test, mean_iou, R3: value {float(value) + 0.001:.4f}, recomputed {value}"]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        # Student's t of three values, as in metrics: mean 0.2, t = 2 / √(1/3).
+        ([0.1, 0.2, 0.3], {"value": 0.2, "low": -0.0484, "high": 0.4484, "p": 0.0742}),
+        # No difference at all.
+        ([0.0, 0.0], {"value": 0.0, "low": 0.0, "high": 0.0, "p": 1.0}),
+        # One run has no spread.
+        ([0.1], {"value": 0.1}),
+    ],
+)
+def test_student_by_hand(values, expected):
+    found = recompute_study.student(values)
+    assert found.keys() == expected.keys()
+    assert found == pytest.approx(expected, abs=1e-4)
