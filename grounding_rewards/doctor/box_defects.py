@@ -172,11 +172,7 @@ class MistakenConvention(NamedTuple):
 
 
 def find_convention(
-    boxes: Boxes,
-    image: np.ndarray,
-    sizes: np.ndarray,
-    resized: np.ndarray | None = None,
-    min_images: int = _MIN_IMAGES,
+    boxes: Boxes, image: np.ndarray, sizes: np.ndarray, resized: np.ndarray | None = None, min_images: int = _MIN_IMAGES
 ) -> MistakenConvention | None:
     """The convention other than x1, y1, x2, y2 in pixels that boxes follow, or None.
 

@@ -38,8 +38,6 @@ IGNORED = "ignore_boxes"
 
 # Rows that are read from a parquet file at once: some 64 MB of images of a megabyte each.
 _BATCH = 64
-# The number of a shard; where the name says how many there are too (-of-00002), `parquet_shards` refuses a gap.
-_NUMBERED = re.compile(r"(?<!-of)-(\d{5})\.parquet$")
 # Columns that name a study, without marks.
 _STUDIES = {"study", "studyid", "studyinstanceuid", "exam", "examid", "accession", "accessionnumber"}
 
@@ -378,9 +376,8 @@ def _parquet_source(name: str, shards: Mapping[str, Sequence[str]], splits: Sequ
                 for batch in pq.ParquetFile(file).iter_batches(batch_size=_BATCH):
                     yield from batch.to_pylist()
 
-    gaps = "; ".join(filter(None, map(_lost_shards, wanted_splits.values())))
     return RowSource(
-        name, lambda: _image_rows((split, rows_of(files)) for split, files in wanted_splits.items()), total, gaps
+        name, lambda: _image_rows((split, rows_of(files)) for split, files in wanted_splits.items()), total
     )
 
 
@@ -395,22 +392,6 @@ def _naming(file: str) -> Iterator[None]:
         raise ValueError(
             f"Expected a whole parquet file, got {file!r} ({error}). Download or write it again."
         ) from error
-
-
-def _lost_shards(files: Sequence[str]) -> str:
-    """Which shards of a split are missing by gaps in the numbers of the others; empty where none is.
-
-    >>> _lost_shards(["a/train-00000.parquet", "a/train-00002.parquet"])
-    '1 of 3 shards are missing beside train-00000.parquet, the first is number 1.'
-    >>> _lost_shards(["a/test-00000-of-00001.parquet"])
-    ''
-    """
-    numbers = {int(match[1]) for match in map(_NUMBERED.search, files) if match}
-    gaps = sorted(set(range(max(numbers, default=-1) + 1)) - numbers)
-    if len(numbers) < len(files) or not gaps:
-        return ""
-    shards = f"{len(gaps)} of {len(gaps) + len(numbers)} shards"
-    return f"{shards} are missing beside {Path(files[0]).name}, the first is number {gaps[0]}."
 
 
 def _datasets_source(name: str, splits: Sequence[str]) -> RowSource:

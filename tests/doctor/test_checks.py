@@ -426,14 +426,7 @@ PLANTINGS = [
         start=column("box_format", "qwen3-vl"),
     ),
     Planting("gold-length", crowded, without_rows, of=positive, shares=(0.05, 0.4)),
-    Planting(
-        "gold-length",
-        crowded,
-        lambda defect, rows, clean, planted: rows,
-        positive,
-        ALL,
-        repaired_model=LONG,
-    ),
+    Planting("gold-length", crowded, lambda defect, rows, clean, planted: rows, positive, ALL, repaired_model=LONG),
     Planting(
         "gold-reward", first_box(lambda box, size: [100.4, 100.4, 104.6, 105.2 + box[0] % 9]), of=positive, model=COARSE
     ),
