@@ -111,7 +111,7 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
     Raises:
         ValueError: the log has no groups, log or model and images do not fit each other, or an option is wrong.
     """
-    from grounding_rewards.logs.join import read_groups
+    from grounding_rewards.logs.join import read_log
     from grounding_rewards.rewards.grounding import get_reward
 
     options = options or SignalOptions()
@@ -131,12 +131,13 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
             return 0
         judge, title = asked_model.reward, model_name(options.model)
     else:
-        answers = read_groups(
+        answers = read_log(
             log,
             judge,
             dataset=images,
             text_column=options.text_column,
             by_order=options.by_order,
+            in_groups=True,
             group_size=options.group_size,
             sizes=stated_sizes(options.width, options.height, options.resized_width, options.resized_height),
             bad_rows=options.bad_rows,

@@ -11,7 +11,6 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import reduce
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from grounding_rewards.columns import patient_of
+from grounding_rewards.common.formatting import counted
 from grounding_rewards.data.checks import is_blank, row_problems, said_dropped
 from grounding_rewards.data.dataset_columns import light_rows, load_dataset_image
 from grounding_rewards.images.decoding import is_below, open_image
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from grounding_rewards.rewards.grounding import GroundingReward
 
 _Row = dict[str, Any]
-_Sizes = Mapping[str, float | None]
 
 _IMAGE_COLUMNS = ("image_path", "image", "file")
 # Columns without which an image cannot be measured.
@@ -92,33 +91,41 @@ def read_log(
     dataset: Dataset | None = None,
     text_column: str | None = None,
     by_order: bool = False,
-    sizes: _Sizes | None = None,
+    sizes: Mapping[str, float | None] | None = None,
     allow_outside: bool = False,
-    label_matching: str = "ignore",
+    label_matching: str | None = None,
     bad_rows: str = "refuse",
+    in_groups: bool = False,
+    group_size: int | None = None,
 ) -> ImageAnswers:
     """Read a log of completions together with the images that they answer.
 
+    Several rows with one `id` are several answers to one image. To evaluate, there are as many for every image; the
+    first is judged, or the one with the lowest `sample`, where all rows have that column. Where all have a `step`, as
+    the log of a training does, the answers of the last step at which the image was asked about are taken.
+
+    In groups, rows of one `id` are apart by :data:`APART`. Where no row has an `id`, rows next to each other are a
+    group that have the same prompt and image.
+
     Args:
-        paths: files or folders, as :func:`grounding_rewards.logs.read.read_completions` takes them. Several rows with
-            one `id` are several answers to one image, as many for every image; the first is judged, or the one with the
-            lowest `sample`, where all rows have that column. Where all have a `step`, as the log of a training does,
-            the answers of the last step at which the image was asked about are taken.
+        paths: files or folders, as :func:`grounding_rewards.logs.read.read_completions` takes them.
         reward: that will read the answers: whether the box format is known and what it needs is there; None leaves the
             box format aside.
         dataset: the images; without it the rows of the log have `boxes`, `width` and `height`. Images and rows belong
             together as :func:`grounding_rewards.logs.image_names.with_image_ids` says. What the log says of an image
             besides has to agree with the dataset.
         text_column: the column with the completions.
-        by_order: take the rows in the order of the dataset's images.
+        by_order: take the rows in the order of the dataset's images, in groups as many for each.
         sizes: sizes for images that have none, by column.
         allow_outside: whether images that the log names may lie outside the folders of its files.
-        label_matching: under others than ``"ignore"`` every reference box needs a label.
+        label_matching: under others than ``"ignore"`` every reference box needs a label; None takes the reward's.
         bad_rows: `refuse` images that nothing can be measured on, or `drop` them, which a warning says.
+        in_groups: as GRPO compares them: images with one answer are left out.
+        group_size: so many rows one after another are a group, whatever they hold.
 
     Raises:
-        ValueError: a file is broken, images and completions do not fit each other, or an image cannot be right. The
-            message names file and row.
+        ValueError: a file is broken, images and completions do not fit each other, an image cannot be right, or in
+            groups no image has several answers. The message names file and row.
 
     Example:
         >>> row = {"id": "a", "boxes": [[0, 0, 9, 99]], "width": 50, "height": 50, "completion": "[]"}
@@ -134,85 +141,27 @@ Correct it:
     if images is None:
         log = with_answer_references(log, None if reward is None else reward.box_format, sizes)
     else:
-        log = with_image_ids(log, images, by_order=by_order)
-    groups, notes = [[k] for k in range(len(log.rows))], log.notes
-    if names_images(log):
-        groups, notes = _samples(log)
-    if groups and len(groups[0]) > 1:
-        note = (
-            f"The log has {len(groups[0])} answers to every image: the first is judged, the others are its samples, "
-            "of which only the reward is measured."
-        )
-        notes = (*notes, note)
+        log = with_image_ids(log, images, by_order=by_order, in_groups=in_groups)
+    groups, notes = _groups(log, group_size) if in_groups else _samples(log)
+    for group in groups:
+        _refuse_other_rows(log, group)
     numbers: list[int] = []
-    if images is not None:
-        numbers = _image_numbers(log, groups, images, every_image=True)
-        groups = [group for _, group in sorted(zip(numbers, groups, strict=True))]
-    rows, places, row_notes = _image_rows(log, groups, images, sorted(numbers), paths, allow_outside)
-    rows = [_with_sizes(row, sizes) for row in rows]
-    texts = [[log.completions[k] for k in group] for group in groups]
-    answers = ImageAnswers(rows, texts, (*notes, *row_notes), sorted(numbers))
-    return _checked(answers, places, reward, label_matching, bad_rows)
-
-
-def read_groups(
-    paths: Sequence[str | Path],
-    reward: GroundingReward | None = None,
-    *,
-    dataset: Dataset | None = None,
-    text_column: str | None = None,
-    by_order: bool = False,
-    group_size: int | None = None,
-    sizes: _Sizes | None = None,
-    bad_rows: str = "refuse",
-) -> ImageAnswers:
-    """Read a log in which images have several answers.
-
-    Rows of one `id` are a group, apart by :data:`APART`. Where no row has an `id`, rows next to each other are one that
-    have the same prompt and image.
-
-    Args:
-        paths: as :func:`grounding_rewards.logs.read.read_completions` takes them.
-        reward: as for :func:`read_log`.
-        dataset: the images, as for :func:`read_log`; without it the rows have `boxes`, `width` and `height`.
-        text_column: the column with the completions.
-        by_order: take the rows in the order of the dataset's images, as many rows one after another for each.
-        group_size: so many rows one after another are a group, whatever they hold.
-        sizes: sizes for images that have none, by column.
-        bad_rows: as for :func:`read_log`.
-
-    Raises:
-        ValueError: a file is broken, no image has several answers, images and answers do not fit each other, or an
-            image cannot be right.
-    """
-    images = None if dataset is None else light_rows(dataset)
-    log = read_completions(paths, text_column=text_column)
     if images is None:
-        log = with_answer_references(log, None if reward is None else reward.box_format, sizes)
+        places = [log.places[group[0]] for group in groups]
+        rows, file_notes = _rows_with_files(log, [group[0] for group in groups], paths, allow_outside)
+        notes += [] if in_groups else file_notes
     else:
-        log = with_image_ids(log, images, by_order=by_order, in_groups=True)
-    all_groups = _group_members(log, group_size)
-    groups = [group for group in all_groups if len(group) > 1]
-    lone_rows = [group[0] for group in all_groups if len(group) == 1]
-    if not groups:
-        raise ValueError(
-            f"Expected several completions to the same image, got one to each of {len(lone_rows)}. GRPO compares "
-            "answers to one image, and so does this: give a log of samples (`log_completions: true` in training; "
-            "`evaluate --samples 8` writes samples.jsonl), name each row's image by `id` or the rows of a group by "
-            "--group-size, or sample now with --model."
-        )
-    numbers = [] if images is None else _image_numbers(log, groups, images)
-    rows, places, _ = _image_rows(log, groups, images, numbers, paths, allow_outside=True)
-    notes = (*log.notes, *_group_notes(log, groups, lone_rows))
+        numbers = _image_numbers(log, groups, images, every_image=not in_groups)
+        groups = [group for _, group in sorted(zip(numbers, groups, strict=True))]
+        numbers.sort()
+        places = [f"row {number} of the dataset" for number in numbers]
+        rows = _rows_of_dataset(log, groups, [images[number] for number in numbers])
+    given_sizes = {name: value for name, value in (sizes or {}).items() if value is not None}
+    rows = [{**given_sizes, **row} for row in rows]
     texts = [[log.completions[k] for k in group] for group in groups]
-    answers = ImageAnswers([_with_sizes(row, sizes) for row in rows], texts, notes, numbers)
-    label_matching = "ignore" if reward is None else getattr(reward.box_reward, "label_matching", "ignore")
-    return _checked(answers, places, reward, label_matching, bad_rows)
-
-
-def _with_sizes(row: _Row, sizes: _Sizes | None) -> _Row:
-    """The row with the sizes that hold for images that state none."""
-    return {**{name: value for name, value in (sizes or {}).items() if value is not None}, **row}
+    if label_matching is None:
+        label_matching = getattr(reward and reward.box_reward, "label_matching", "ignore")
+    return _checked(ImageAnswers(rows, texts, tuple(notes), numbers), places, reward, label_matching, bad_rows)
 
 
 def names_images(log: Log) -> bool:
@@ -234,21 +183,16 @@ def names_images(log: Log) -> bool:
     return not nameless
 
 
-def _samples(log: Log) -> tuple[list[list[int]], tuple[str, ...]]:
+def _samples(log: Log) -> tuple[list[list[int]], list[str]]:
     """The rows of each image, the one that is judged first; and notes about the log."""
+    if not names_images(log):
+        return [[k] for k in range(len(log.rows))], [*log.notes]
     groups: dict[str, list[int]] = {}
     for k, row in enumerate(log.rows):
         groups.setdefault(str(row["id"]), []).append(k)
     groups, notes = _of_last_step(log, groups)
-    samples: list[int] = [row["sample"] for row in log.rows if isinstance(row.get("sample"), int)]
-    if len(samples) == len(log.rows):
-        groups = {name: sorted(rows, key=samples.__getitem__) for name, rows in groups.items()}
-        repeats = {name: rows for name, rows in groups.items() if len({samples[k] for k in rows}) < len(rows)}
-        if repeats:
-            raise ValueError(
-                f"Expected one row for each `id` and `sample`, got several for {_places_of(log, repeats)}. "
-                "Remove those that are left over from another run."
-            )
+    if all(isinstance(row.get("sample"), int) for row in log.rows):
+        groups = {name: sorted(rows, key=lambda k: log.rows[k]["sample"]) for name, rows in groups.items()}
     usual_count = Counter(map(len, groups.values())).most_common(1)[0][0]
     odd_groups = {name: rows for name, rows in groups.items() if len(rows) != usual_count}
     if odd_groups:
@@ -257,29 +201,61 @@ def _samples(log: Log) -> tuple[list[list[int]], tuple[str, ...]]:
             f"{len(odd_groups)} of {len(groups)}: {_places_of(log, odd_groups)}. Rows with one `id` are answers to one "
             "image: give images names of their own, and remove rows that are there twice."
         )
+    if usual_count > 1:
+        notes.append(
+            f"The log has {usual_count} answers to every image: the first is judged, the others are its samples, "
+            "of which only the reward is measured."
+        )
     return list(groups.values()), notes
 
 
-def _of_last_step(log: Log, groups: dict[str, list[int]]) -> tuple[dict[str, list[int]], tuple[str, ...]]:
+def _of_last_step(log: Log, groups: dict[str, list[int]]) -> tuple[dict[str, list[int]], list[str]]:
     """Of the log of a training, the answers to each image when it was asked about for the last time."""
     steps = [step for row in log.rows if (step := step_of(row)) is not None]
     if len(steps) < len(log.rows):
-        return groups, log.notes
+        return groups, [*log.notes]
     last_steps = {name: max(steps[k] for k in rows) for name, rows in groups.items()}
     last_rows = {name: [k for k in rows if steps[k] == last_steps[name]] for name, rows in groups.items()}
     earlier = len(log.rows) - sum(map(len, last_rows.values()))
     if not earlier:
-        return groups, log.notes
+        return groups, [*log.notes]
     note = (
         "The log is of a training: of each image the answers of its last step are taken, which is from "
         f"{min(last_steps.values()):g} to {max(last_steps.values()):g}, and {earlier} earlier ones are left out. They "
         "are of a model that was still learning."
     )
-    return last_rows, (*log.notes, note)
+    return last_rows, [*log.notes, note]
+
+
+def _groups(log: Log, group_size: int | None) -> tuple[list[list[int]], list[str]]:
+    """The rows of each group of several, and notes about the log."""
+    all_groups = _group_members(log, group_size)
+    groups = [group for group in all_groups if len(group) > 1]
+    lone_rows = [group[0] for group in all_groups if len(group) == 1]
+    if not groups:
+        raise ValueError(
+            f"Expected several completions to the same image, got one to each of {len(lone_rows)}. GRPO compares "
+            "answers to one image, and so does this: give a log of samples (`log_completions: true` in training; "
+            "`evaluate --samples 8` writes samples.jsonl), name each row's image by `id` or the rows of a group by "
+            "--group-size, or sample now with --model."
+        )
+    notes = [*log.notes]
+    if lone_rows:
+        notes.append(
+            f"{len(lone_rows)} of {len(log.rows)} rows are the only answer to their image, and are left out; the first "
+            f"is {log.places[lone_rows[0]]}."
+        )
+    if not names_images(log):
+        sizes = sorted({len(group) for group in groups})
+        size = str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+        notes.append(
+            "No row has an `id`: rows next to each other with the same prompt and image are taken for one group, which "
+            f"makes {counted(len(groups), 'group')} of {size}. If that is wrong, give --group-size."
+        )
+    return groups, notes
 
 
 def _group_members(log: Log, group_size: int | None) -> list[list[int]]:
-    """The rows of each group, those of one answer among them; see :func:`read_groups`."""
     n = len(log.rows)
     if group_size is not None:
         if group_size < 2:
@@ -311,55 +287,19 @@ def _runs(keys: Sequence[str]) -> list[list[int]]:
     [[0, 1], [2, 3], [4, 5]]
     """
     runs = [list(run) for _, run in groupby(range(len(keys)), key=keys.__getitem__)]
-    size = reduce(math.gcd, map(len, runs), 0)
+    size = math.gcd(*map(len, runs))
     return runs if size < 2 else [run[k : k + size] for run in runs for k in range(0, len(run), size)]
 
 
-def _group_notes(log: Log, groups: Sequence[Sequence[int]], lone_rows: Sequence[int]) -> Iterator[str]:
-    if lone_rows:
-        yield (
-            f"{len(lone_rows)} of {len(log.rows)} rows are the only answer to their image, and are left out; the first "
-            f"is {log.places[lone_rows[0]]}."
-        )
-    if all(row.get("id") in (None, "") for row in log.rows):
-        sizes = sorted({len(group) for group in groups})
-        size = str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
-        count = "1 group" if len(groups) == 1 else f"{len(groups)} groups"
-        yield (
-            "No row has an `id`: rows next to each other with the same prompt and image are taken for one group, which "
-            f"makes {count} of {size}. If that is wrong, give --group-size."
-        )
-
-
-def _image_rows(
-    log: Log,
-    groups: Sequence[Sequence[int]],
-    images: Sequence[_Row] | None,
-    numbers: Sequence[int],
-    paths: Sequence[str | Path],
-    allow_outside: bool,
-) -> tuple[list[_Row], list[str], list[str]]:
-    """A row for the image of each group, its place, and notes.
-
-    Args:
-        log: its first row of each group describes the image, where there is no dataset.
-        groups: of rows.
-        images: of the dataset.
-        numbers: of the image of each group.
-        paths: of the log, beside which images are found.
-        allow_outside: as for :func:`read_log`.
+def _rows_of_dataset(log: Log, groups: Sequence[Sequence[int]], images: Sequence[_Row]) -> list[_Row]:
+    """The image of each group, with what the log alone knows of it.
 
     Raises:
-        ValueError: rows of one image, or log and dataset, describe it differently; the row is named.
+        ValueError: log and dataset describe an image differently; the row is named.
     """
-    for group in groups:
-        _refuse_other_rows(log, group)
-    if images is None:
-        rows, notes = _rows_with_files(log, [group[0] for group in groups], paths, allow_outside)
-        return rows, [log.places[group[0]] for group in groups], notes
     rows, conflicts = [], []
-    for group, number in zip(groups, numbers, strict=True):
-        logged, image = log.rows[group[0]], images[number]
+    for group, image in zip(groups, images, strict=True):
+        logged = log.rows[group[0]]
         conflicts += [(group[0], image, column) for column in _contradictions(logged, image)]
         rows.append({**image, **{name: logged[name] for name in _LOG_COLUMNS if logged.get(name) is not None}})
     if conflicts:
@@ -370,11 +310,11 @@ def _image_rows(
             f"the dataset says {image.get(column)!r:.100}. {len({k for k, *_ in conflicts})} of {len(groups)} images "
             "differ. Name the dataset and split that were answered, or, where the log is wrong, remove its columns."
         )
-    return rows, [f"row {number} of the dataset" for number in numbers], []
+    return rows
 
 
 def _image_numbers(
-    log: Log, groups: Sequence[Sequence[int]], images: Sequence[_Row], *, every_image: bool = False
+    log: Log, groups: Sequence[Sequence[int]], images: Sequence[_Row], *, every_image: bool
 ) -> list[int]:
     """The number of the image that each group of rows is about, by its `id`; one without `id` is named by its number.
 
@@ -438,7 +378,7 @@ def _agree(logged: Any, reference: Any) -> bool:
 
 
 def _refuse_other_rows(log: Log, group: Sequence[int]) -> None:
-    """Refuse rows of one image that describe it differently."""
+    """Refuse rows of one image that describe it differently; the row is named."""
     first = group[0]
     for k in group[1:]:
         for column in (*_NEEDED, "labels", "ignore_boxes"):

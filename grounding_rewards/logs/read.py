@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
 from grounding_rewards.common.text_files import check_columns, parse_json, read_json_lines, read_text, text_lines
 from grounding_rewards.data.checks import row_problems
-from grounding_rewards.logs.tool_rows import PACKED, STEPS, image_rows
+from grounding_rewards.logs.tool_rows import PACKED, STEPS, image_rows, parsed_json
 from grounding_rewards.parsing import BoxFormat, box_format_from_option, get_box_format, parse_boxes
 from grounding_rewards.rewards.completions import answer_defect
 
@@ -228,8 +228,12 @@ def with_answer_references(
     Args:
         log: rows of it without `boxes` have the right answer in `gts`, `solution`, `ground_truth` or `target`, in the
             box format of the completions. It stays as it is unless boxes, or none, can be read from every answer.
+            Lists of four numbers alone do not say what they count in: they are taken for pixels if the format is.
         box_format: of the completions; None takes it from the column.
         sizes: sizes of images that have none, by column.
+
+    Raises:
+        ValueError: answers are lists of numbers, and the box format is not in pixels of the image.
 
     Example:
         >>> row = {"gts": '[{"bbox_2d": [0, 0, 500, 400], "label": "mass"}]', "width": 100, "height": 50}
@@ -238,7 +242,7 @@ def with_answer_references(
         ([[0.0, 0.0, 50.0, 20.0]], ['mass'])
     """
     rows, columns = [], set()
-    for row in log.rows:
+    for row, place in zip(log.rows, log.places, strict=True):
         if any(row.get(name) is not None for name in ("boxes", "reader_boxes")):
             rows.append(row)
             continue
@@ -247,9 +251,15 @@ def with_answer_references(
         if column is None or row_format is None:
             return log
         row_sizes: dict[str, Any] = {name: row.get(name, (sizes or {}).get(name)) for name in SIZE_COLUMNS}
+        fmt = get_box_format(box_format_from_option(row_format))
+        if fmt.space.frame != "original" and _is_list_of_boxes(row[column]):
+            raise ValueError(
+                f"Expected a column `boxes` in pixels of the image, got a list of numbers in `{column}` of {place}, "
+                f'which may be pixels or {fmt.space.name}. Write it as {{"boxes": [[x1, y1, x2, y2]]}}, in pixels.'
+            )
         answer = row[column] if isinstance(row[column], str) else json.dumps(row[column], default=str)
         try:
-            parsed = parse_boxes(answer, get_box_format(box_format_from_option(row_format)), **row_sizes)
+            parsed = parse_boxes(answer, fmt, **row_sizes)
         except ValueError:
             # The format needs sizes that are not known.
             return log
@@ -266,6 +276,11 @@ def with_answer_references(
         f"Reference boxes are read from the answers in {' and '.join(sorted(columns))}, in the box format of the log."
     )
     return log._replace(rows=rows, notes=(*log.notes, note))
+
+
+def _is_list_of_boxes(answer: Any) -> bool:
+    boxes = parsed_json(answer)
+    return isinstance(boxes, list) and bool(boxes) and all(isinstance(box, list) and len(box) == 4 for box in boxes)
 
 
 def check_completions(rows: Iterable[LogRow], column: str) -> None:

@@ -147,17 +147,19 @@ def _image_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _scored_against(packed: Any) -> dict[str, Any] | None:
-    """The fields of a JSON object with `boxes` or `reader_boxes`, or a list of boxes; None for anything else."""
-    packed = _parsed(packed)
-    if isinstance(packed, list) and all(isinstance(box, list) and len(box) == 4 for box in packed):
-        numbers = [value for box in packed for value in box]
-        return {"boxes": packed} if all(type(value) in (int, float) for value in numbers) else None
+    """The fields of a JSON object with `boxes` or `reader_boxes`; None for anything else."""
+    packed = parsed_json(packed)
     if not isinstance(packed, Mapping) or (packed.get("boxes") is None and packed.get("reader_boxes") is None):
         return None
     return dict(packed)
 
 
-def _parsed(packed: Any) -> Any:
+def parsed_json(packed: Any) -> Any:
+    """The value of a text in JSON; anything else as it is.
+
+    >>> parsed_json("[1]"), parsed_json("[1"), parsed_json(2)
+    ([1], '[1', 2)
+    """
     if isinstance(packed, bytes):
         packed = packed.decode(errors="replace")
     if isinstance(packed, str) and packed.lstrip()[:1] in ("{", "["):

