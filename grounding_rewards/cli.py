@@ -31,7 +31,6 @@ COMMANDS = {
     "prepare-table": "the table that another trainer reads, from any dataset that train takes",
     "prepare-verify": "whether every file of a prepared folder is as it was written",
     "doctor": "what is wrong with a dataset, before it costs a run",
-    "agreement": "how well several readers of the same images agree",
     "evaluate": "how good a model's answers are, where, how certain, and how fragile, beside baselines",
     "signal": "will a reward teach a model: do answers to an image differ in reward, and if not why",
     "audit": "can a reward be gamed: scripted answers that try, without a model",
@@ -108,8 +107,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> int:
     """Run the command that the words ask for; of all commands, only its module is imported."""
     name, options = (words[0], words[1:]) if words else ("--help", [])
-    if name in TRAINING:
-        return int(_module("train").run(name, options))
     if name == "--version":
         print(f"grounding-rewards {package_version('grounding_rewards')}")
         return 0
@@ -119,11 +116,11 @@ def _run(words: list[str]) -> int:
             print(f"  {command:<14}  {summary}")
         print("\n`grounding-rewards demo` is the place to begin; `grounding-rewards COMMAND --help` has examples.")
         return 0
-    if name not in COMMANDS:
+    if name not in (*COMMANDS, *TRAINING):
         matches = difflib.get_close_matches(name, [*COMMANDS, *TRAINING], 1) or ["--help"]
         raise ValueError(f"Expected a command, got {name}. Try grounding-rewards {matches[0]}.")
-    with sign_of_life(f"{name} …"):
-        return _run_command(name, options)
+    with sign_of_life(f"{name}: loading libraries …"):
+        return int(_module("train").run(name, options)) if name in TRAINING else _run_command(name, options)
 
 
 def _run_command(name: str, words: list[str]) -> int:

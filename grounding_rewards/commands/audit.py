@@ -29,15 +29,7 @@ from typing import TYPE_CHECKING
 
 from grounding_rewards.audit.run import Audit, audit
 from grounding_rewards.commands.console import output_console, track, write_json
-from grounding_rewards.commands.options import (
-    AllowOutside,
-    BoxFormat,
-    Json,
-    MaxImages,
-    RewardKwargs,
-    Rewards,
-    rewards_from_words,
-)
+from grounding_rewards.commands.options import AllowOutside, BoxFormat, Json, MaxImages, Rewards, rewards_from_words
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.parsing import box_format_from_option, get_box_format
 from grounding_rewards.prepare.load import SYNTHETIC
@@ -49,7 +41,6 @@ if TYPE_CHECKING:
 def run(
     *,
     rewards: Rewards,
-    reward_kwargs: RewardKwargs = None,
     dataset: str = SYNTHETIC,
     split: str = "test",
     max_images: MaxImages = 128,
@@ -79,7 +70,7 @@ def run(
     from grounding_rewards.prepare.load import load_split
 
     declared_format = get_box_format(box_format_from_option(box_format))
-    named_rewards = rewards_from_words(rewards, reward_kwargs, declared_format, functions=True)
+    named_rewards = rewards_from_words(rewards, declared_format, functions=True)
     images = images_of(light_rows(load_split(dataset, split, max_images=max_images, allow_outside=allow_outside)))
     result = audit(named_rewards, images, declared_format, track=partial(track, "playing"))
     if json is not None:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from grounding_rewards.common.atomic_files import write_whole
-from grounding_rewards.common.package_warning import PackageWarning
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -84,15 +83,9 @@ def say(text: str, *, error: bool = False) -> None:
 
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Print the package's own warnings without path and line of code; those of libraries stay as they are."""
+    """Print warnings without path and line of code, which do not help who types a command."""
     default_format = warnings.formatwarning
-
-    def format_warning(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> str:
-        if issubclass(category, PackageWarning):
-            return f"warning: {printable(str(message))}\n"
-        return default_format(message, category, *place, **options)
-
-    warnings.formatwarning = format_warning
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {printable(str(message))}\n"
     try:
         yield
     finally:
@@ -117,15 +110,6 @@ def sign_of_life(text: str, *, patience: float = _PATIENCE) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
-
-
-def say_loading(libraries: str) -> None:
-    """Say on the standard error, on the first of several processes, which libraries a command loads first.
-
-    They take so many seconds that a person would believe that nothing happens.
-    """
-    if int(os.environ.get("RANK", 0)) == 0 and "torch" not in sys.modules:
-        say(f"loading {libraries} …", error=True)
 
 
 @contextmanager
@@ -194,23 +178,6 @@ def track(title: str, items: Iterable[Item], total: int | None = None) -> Iterat
         for count, item in enumerate(items):
             on_progress(title, count, total)
             yield item
-
-
-@contextmanager
-def step_status(first: str) -> Iterator[Callable[[str], None]]:
-    """A line in the terminal that names the current step; nothing is written to a log.
-
-    Args:
-        first: the first step.
-
-    Example:
-        >>> with step_status("reading") as on_progress:
-        ...     on_progress("drawing")
-    """
-    from rich.console import Console
-
-    with Console(stderr=True).status(first) as status:
-        yield status.update
 
 
 def write_json(path: Path, content: Any) -> None:

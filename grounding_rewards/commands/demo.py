@@ -26,7 +26,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from grounding_rewards.commands.console import say, say_loading
+from grounding_rewards.commands.console import say
 from grounding_rewards.commands.options import option
 
 _METRICS = (
@@ -62,7 +62,6 @@ def run(
         samples: sampled answers per image
         smoke: one step on a few images, to see that everything runs here
     """
-    say_loading("PyTorch, transformers and TRL")
     from grounding_rewards.commands.train import hide_name_warnings
     from grounding_rewards.common.config_files import find_shipped, read_config
     from grounding_rewards.logs.run_log import CHECKPOINT

@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from grounding_rewards.commands.console import output_console, say_loading, track, write_json
+from grounding_rewards.commands.console import output_console, track, write_json
 from grounding_rewards.commands.options import AllowOutside, BoxFormat, Json, option
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.doctor.context import CHECKS, Defect
@@ -89,8 +89,6 @@ def run(
             f"Expected a number of tokens from 1 up for --max-completion-length, got {max_completion_length}. "
             "TRL's default is 256."
         )
-    if model is not None:
-        say_loading("PyTorch and transformers")
     checkup = examine(
         dataset,
         Model(

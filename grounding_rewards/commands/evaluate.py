@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from grounding_rewards.commands.console import output_console, say, stage_progress, step_status
+from grounding_rewards.commands.console import output_console, say, stage_progress
 from grounding_rewards.commands.options import (
     AnswerOptions,
     LabelMatching,
@@ -56,13 +56,7 @@ from grounding_rewards.metrics.evaluation import Evaluation, Measures, answer_no
 from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
 from grounding_rewards.parsing import box_format_from_option, box_formats_of
-from grounding_rewards.report.tables import (
-    core_table,
-    evaluation_table,
-    metrics_table,
-    robustness_rows,
-    rows_of_groups,
-)
+from grounding_rewards.report.tables import core_table, evaluation_table, metrics_table, robustness_rows, rows_of_groups
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -204,7 +198,7 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
         )
         name = options.completions[0].stem if len(options.completions) == 1 else "completions"
         facts = {"completions": ", ".join(path.name for path in options.completions)}
-    with step_status("reading the answers") as on_progress:
+    with stage_progress("reading the answers", transient=True) as on_progress:
         predictions = read_predictions(answers.rows, answers.texts, reward, nms_threshold=options.nms)
         for note in (*answers.notes, *answer_notes(predictions)):
             say(f"warning: {note}", error=True)

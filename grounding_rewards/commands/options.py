@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from cyclopts import Parameter
 
 from grounding_rewards.columns import SIZE_COLUMNS
-from grounding_rewards.commands.console import say, say_loading, stage_progress
+from grounding_rewards.commands.console import say, stage_progress
 from grounding_rewards.common.validation import Interval
 from grounding_rewards.exchange.model_card import model_name
 from grounding_rewards.images.decoding import ALLOW_OUTSIDE_HELP
@@ -62,12 +62,10 @@ Rewards = Annotated[
     Sequence[str],
     option(
         "R1 … R5, soft_f1, a control such as random, a dotted path, or one of them with parameters: "
-        "R3:iou_threshold=0.3,beta=1"
+        """R3:iou_threshold=0.3,beta=1 or R3:{"beta": 1}"""
     ),
 ]
-RewardKwargs = Annotated[
-    str | None, option("""parameters in JSON, such as '{"iou_threshold": 0.4}'; of several rewards also a list""")
-]
+RewardKwargs = Annotated[str | None, option("""parameters in JSON, such as '{"iou_threshold": 0.4}'""")]
 SourceOption = Annotated[
     Sequence[str],
     option("NAME=VALUE, an option of the source, may be repeated: see grounding-rewards prepare --help", repeated=True),
@@ -175,8 +173,6 @@ class AnswerOptions:
                     f"Expected a file or folder with completions, got {str(path)!r}, which is not there. Check the "
                     "path."
                 )
-        if self.model is not None:
-            say_loading("PyTorch and transformers")
 
     def words(self, hidden: Sequence[str] = ()) -> str:
         """The options that are not at their defaults, as they are typed, but for some of them."""
@@ -264,40 +260,33 @@ def object_from_option(name: str, text: str, example: str = '{"max_model_len": 4
     return parsed
 
 
-def rewards_from_words(
-    words: Sequence[str], reward_kwargs: str | None = None, box_format: Any = None, *, functions: bool = False
-) -> dict[str, Any]:
-    """Rewards as a command line names them: by name, and after a colon parameters of their own.
+def rewards_from_words(words: Sequence[str], box_format: Any = None, *, functions: bool = False) -> dict[str, Any]:
+    """Rewards as a command line names them: by name, and after a colon their parameters.
 
     Args:
-        words: `R3` or `R3:iou_threshold=0.3,matching=greedy`; a value is JSON or a word.
-        reward_kwargs: JSON, parameters of all of them, or a list with those of each; own ones go before.
+        words: `R3`, `R3:iou_threshold=0.3,matching=greedy`, where a value is JSON or a word, or `R3:{"beta": 2}`.
         box_format: how the model writes boxes, where the rows do not say it.
         functions: whether a function as TRL takes it may stand among them.
 
     Returns:
-        By name the rewards, scheduled parameters at their final values. One with parameters of its own is named as it
-        was given, and one that is given twice with its parameters, so that it may stand beside itself with others.
+        By name the rewards, scheduled parameters at their final values. One with parameters is named as it was given.
 
     Raises:
         ValueError: an unknown name or parameter, parameters that are written in another way, or a reward twice.
 
     Example:
-        >>> rewards = rewards_from_words(["R3", "R3:iou_threshold=0.3"], '{"beta": 1}', "qwen3-vl")
-        >>> [(name, reward.box_reward.iou_threshold, reward.box_reward.beta) for name, reward in rewards.items()]
-        [('R3', 0.5, 1.0), ('R3:iou_threshold=0.3', 0.3, 1.0)]
-        >>> [*rewards_from_words(["R1", "R1"], '[null, {"ranking": "tied"}]')]
-        ['R1', 'R1:ranking=tied']
+        >>> rewards = rewards_from_words(["R3", "R3:iou_threshold=0.3"], "qwen3-vl")
+        >>> [(name, reward.box_reward.iou_threshold) for name, reward in rewards.items()]
+        [('R3', 0.5), ('R3:iou_threshold=0.3', 0.3)]
     """
     from grounding_rewards.rewards.grounding import GroundingReward, get_reward
     from grounding_rewards.rewards.registry import REGISTRY, look_up, takes_completions
 
     rewards: dict[str, Any] = {}
-    for word, (name, parameters) in zip(words, names_and_parameters(words, reward_kwargs), strict=True):
-        short_name = name.rpartition(".")[2]
-        key = short_name + word[len(name) :]
-        if key == short_name and words.count(word) > 1 and parameters:
-            key = f"{short_name}:{','.join(f'{name}={value}' for name, value in parameters.items())}"
+    for word in words:
+        name, colon, text = word.partition(":")
+        parameters = _parameters_of_reward(name, text)
+        key = f"{name.rpartition('.')[2]}{colon}{text}"
         if key in rewards:
             raise ValueError(
                 f"Expected different rewards for --rewards, got {key!r} twice. "
@@ -309,49 +298,25 @@ def rewards_from_words(
             reward = final_reward(replace(get_reward(name, **{"box_format": box_format, **parameters}), name=key))
         elif parameters:
             raise ValueError(
-                f"Expected no parameters for the function `{name}`, got {json.dumps(parameters)}. Set them where it is "
-                "defined."
+                f"Expected no parameters for the function `{name}`, got {text}. Set them where it is defined."
             )
         rewards[key] = reward
     return rewards
 
 
-def names_and_parameters(words: Sequence[str], reward_kwargs: str | None = None) -> list[tuple[str, dict[str, Any]]]:
-    """The name of each reward of a command line and its parameters, those after its colon before those of all.
-
-    Args:
-        words: as for :func:`rewards_from_words`.
-        reward_kwargs: likewise.
-
-    Raises:
-        ValueError: parameters that are written in another way, or a list of another length.
-
-    Example:
-        >>> names_and_parameters(["R1", "R3:iou_threshold=0.3"], '{"iou_threshold": 0.4}')
-        [('R1', {'iou_threshold': 0.4}), ('R3', {'iou_threshold': 0.3})]
-        >>> names_and_parameters(["R3", "format_only"], '[{"beta": 1}, null]')
-        [('R3', {'beta': 1}), ('format_only', {})]
-    """
-    from grounding_rewards.rewards.registry import spread_kwargs
-
-    names = [word.partition(":")[0] for word in words]
-    kwargs = _plain_value(reward_kwargs or "{}")
-    if not isinstance(kwargs, list):
-        kwargs = [parameters_from_option(reward_kwargs)] * len(names)
-    pairs = []
-    for word, name, shared_parameters in zip(words, names, spread_kwargs(names, kwargs), strict=True):
-        text = word[len(name) + 1 :]
-        parameters = dict(shared_parameters)
-        for part in filter(None, text.split(",")):
-            key, _, value = part.partition("=")
-            if not key or not value:
-                raise ValueError(
-                    f"Expected parameters as name=value, with commas between them, for the reward {name!r}, got "
-                    f"{text!r}. Write it as R3:iou_threshold=0.3,beta=1."
-                )
-            parameters[key] = _plain_value(value)
-        pairs.append((name, parameters))
-    return pairs
+def _parameters_of_reward(name: str, text: str) -> dict[str, Any]:
+    if text.startswith("{"):
+        return object_from_option(f"the reward {name!r}", text, 'R3:{"iou_threshold": 0.3}')
+    parameters = {}
+    for part in filter(None, text.split(",")):
+        key, _, value = part.partition("=")
+        if not key or not value:
+            raise ValueError(
+                f"Expected parameters as name=value, with commas between them, for the reward {name!r}, got {text!r}. "
+                "Write it as R3:iou_threshold=0.3,beta=1."
+            )
+        parameters[key] = _plain_value(value)
+    return parameters
 
 
 def _plain_value(text: str) -> Any:

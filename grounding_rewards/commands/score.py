@@ -14,8 +14,7 @@ examples:
   grounding-rewards score completions.jsonl --rewards R3 --box-format qwen2.5-vl --out scored.parquet
   grounding-rewards score run/completions.jsonl --rewards R1 R2 R3 R4 R5 --out scored.jsonl --processes 8
   grounding-rewards score runs/r4 --rewards R3 soft_f1 --out scored.parquet
-  grounding-rewards score log.csv.gz --rewards R4 --reward-kwargs '{"iou_threshold": 0.4}' --out scored.parquet
-  grounding-rewards score log.jsonl --rewards R4 random --reward-kwargs '[{"beta": 1}, {"seed": 3}]' --out scored.jsonl
+  grounding-rewards score log.csv.gz --rewards R4:iou_threshold=0.4 random:seed=3 --out scored.parquet
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from functools import partial
 from pathlib import Path
 
 from grounding_rewards.commands.console import say, stage_progress
-from grounding_rewards.commands.options import BoxFormat, RewardKwargs, Rewards, TextColumn, rewards_from_words
+from grounding_rewards.commands.options import BoxFormat, Rewards, TextColumn, rewards_from_words
 from grounding_rewards.parsing import box_format_from_option
 
 
@@ -34,7 +33,6 @@ def run(
     /,
     *,
     rewards: Rewards,
-    reward_kwargs: RewardKwargs = None,
     out: Path,
     box_format: BoxFormat = None,
     text_column: TextColumn = None,
@@ -50,7 +48,7 @@ def run(
     from grounding_rewards.logs.score_file import score_file
 
     started = time.perf_counter()
-    judges = rewards_from_words(rewards, reward_kwargs, box_format_from_option(box_format))
+    judges = rewards_from_words(rewards, box_format_from_option(box_format))
     with stage_progress() as on_progress:
         summary = score_file(
             completions,

@@ -32,7 +32,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from grounding_rewards.commands.console import output_console, say, say_loading, stage_progress, step_status
+from grounding_rewards.commands.console import output_console, say, stage_progress
 from grounding_rewards.commands.options import in_range
 
 if TYPE_CHECKING:
@@ -69,8 +69,6 @@ def run(
         dry_run: list the runs with their cost, and start nothing
         report_only: report on the runs that are finished, start nothing
     """
-    if not report_only:
-        say_loading("PyTorch, transformers and TRL")
     from grounding_rewards.commands.train import hide_name_warnings
     from grounding_rewards.study.plan import read_plan
     from grounding_rewards.study.results import Folder
@@ -114,7 +112,7 @@ def _report(study: Path, out: Path) -> None:
 
     from grounding_rewards.study.report import arms_tables, sentences, write_report
 
-    with step_status("reading the study") as on_progress:
+    with stage_progress("reading the study", transient=True) as on_progress:
         result = write_report(study, out, on_progress=on_progress)
     for table in arms_tables(result):
         output_console(140).print(table.rich(small=False))

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.commands.console import say, say_loading
+from grounding_rewards.commands.console import say
 from grounding_rewards.common.config_files import find_shipped
 
 #: The exit code of a program that SIGTERM ended.
@@ -39,7 +39,6 @@ def run(command: str, words: Sequence[str]) -> int:
         print(short_help(command, shutil.get_terminal_size((100, 24)).columns))
         return 0
     _check_files(words)
-    say_loading("PyTorch, transformers and TRL")
     from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
 
     hide_name_warnings()

@@ -22,10 +22,7 @@ _AHEAD = 4
 
 @contextmanager
 def map_in_workers(
-    function: Callable[[Item], Result],
-    items: Iterable[Item],
-    *,
-    processes: int | None = None,
+    function: Callable[[Item], Result], items: Iterable[Item], *, processes: int | None = None
 ) -> Iterator[Iterator[Result]]:
     """Lazy parallel map; results keep their order.
 

@@ -72,15 +72,9 @@ def test_rewards_of_third_parties(images, capsys, monkeypatch):
     ("words", "message"),
     [
         (["--rewards", "R6"], "Expected a known name for --rewards, got 'R6'"),
-        (["--rewards", "R3", "R3"], "Expected different rewards for --rewards, got 'R3' twice"),
-        (["--rewards", "R3", "--reward-kwargs", "beta"], "Expected a JSON object for --reward-kwargs"),
-        (["--rewards", "R3", "--reward-kwargs", "[{}, {}]"], "for reward_kwargs, got [{}, {}]"),
-        (["--rewards", "R1", "--reward-kwargs", '{"betta": 1}'], "Expected known parameters for reward `R1`"),
+        (["--rewards", "R1:betta=1"], "Expected known parameters for reward `R1`"),
         (["--rewards", "R3", "--box-format", "qwen9"], "qwen9"),
-        (
-            ["--rewards", "tests.commands.test_audit.says_nothing", "--reward-kwargs", '{"beta": 1}'],
-            "Expected no parameters for the function",
-        ),
+        (["--rewards", "tests.commands.test_audit.says_nothing:beta=1"], "Expected no parameters for the function"),
     ],
 )
 def test_wrong_options_are_refused(words, message, capsys):

@@ -1,4 +1,4 @@
-"""Commands that train nothing take a scheduled reward at its final values, and say so; rewards by words."""
+"""Commands that train nothing take a scheduled reward at its final values, and say so."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 from grounding_rewards.cli import main
 from grounding_rewards.commands.evaluate import EvaluateOptions
-from grounding_rewards.commands.options import rewards_from_words
 from grounding_rewards.commands.signal import SignalOptions
 
 # IoU 0.3: a hit at the beginning of the schedule, none at its end.
@@ -23,9 +22,9 @@ IMAGE = {
 @pytest.mark.parametrize(
     "command",
     [
-        ["score", "LOG", "--rewards", "R3", "--out", "OUT.jsonl"],
-        ["evaluate", "--completions", "LOG", "--reward", "R3", "--out", "OUT"],
-        ["signal", "LOG", "--group-size", "2", "--reward", "R3"],
+        ["score", "LOG", "--out", "OUT.jsonl", "--rewards"],
+        ["evaluate", "--completions", "LOG", "--out", "OUT"],
+        ["signal", "LOG", "--group-size", "2"],
     ],
     ids=lambda words: words[0],
 )
@@ -35,20 +34,14 @@ def test_final_values(command, schedule, said, tmp_path, capsys):
     log.write_text((1 + (command[0] == "signal")) * f"{json.dumps(IMAGE)}\n", encoding="utf-8")
     kwargs = json.dumps({"iou_threshold": {"schedule": schedule, "from": 0.1, "to": 0.5, "over": 0.4}})
     words = [word.replace("LOG", str(log)).replace("OUT", str(out)) for word in command]
-    assert main([*words, "--reward-kwargs", kwargs]) == (0 if schedule == "linear" else 2)
+    words += [f"R3:{kwargs}"] if command[0] == "score" else ["--reward", "R3", "--reward-kwargs", kwargs]
+    assert main(words) == (0 if schedule == "linear" else 2)
     assert said in capsys.readouterr().err
     for path in (tmp_path / "out.jsonl", out / "images.jsonl"):
-        row = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"R3": 0}
-        assert (row["R3"] if "R3" in row else row["rewards"]["R3"]) == 0
-
-
-def test_one_mapping_is_for_every_reward():
-    made = rewards_from_words(["R3", "R5", "R5:iou_threshold=0.7"], '{"iou_threshold": 0.3}')
-    assert [(name, one.__name__, one.box_reward.iou_threshold) for name, one in made.items()] == [
-        ("R3", "R3", 0.3),
-        ("R5", "R5", 0.3),
-        ("R5:iou_threshold=0.7", "R5:iou_threshold=0.7", 0.7),
-    ]
+        if path.is_file():
+            row = json.loads(path.read_text(encoding="utf-8"))
+            rewards = row.get("rewards", row)
+            assert rewards["R3" if "rewards" in row else words[-1]] == 0
 
 
 @pytest.mark.parametrize("options", [EvaluateOptions, SignalOptions])

@@ -140,10 +140,7 @@ class WithoutReference:
 TRAIN = [
     # rewards
     ({"reward": "R9"}, "Expected a known name for `reward`, got 'R9'"),
-    (
-        {"reward": "nomodule.brevity"},
-        "Expected an importable path for `reward`, got 'nomodule.brevity' (Module",
-    ),
+    ({"reward": "nomodule.brevity"}, "Expected an importable path for `reward`, got 'nomodule.brevity' (Module"),
     (
         {"reward": f"{__name__}.takes_one_column"},
         "that takes what TRL passes for reward takes_one_column, got one that takes completions, boxes alone. TRL",
@@ -152,10 +149,7 @@ TRAIN = [
         {"reward": f"{__name__}.needs_an_answer"},
         "for reward needs_an_answer, got one that needs answer. TRL passes boxes,",
     ),
-    (
-        {"reward": f"{__name__}.on_boxes"},
-        "Expected ground truth that earns the full reward on_boxes in every row",
-    ),
+    ({"reward": f"{__name__}.on_boxes"}, "Expected ground truth that earns the full reward on_boxes in every row"),
     ({"reward": f"{__name__}.WithoutReference"}, "Expected an object with `score(pred, gt)` for reward"),
     ({"reward_kwargs": {"betta": 1}}, "'betta'"),
     ({"reward_kwargs": {"iou_threshold": 0}}, "iou_threshold"),
@@ -242,11 +236,7 @@ TRAIN = [
     ({"lora_r": 8}, "Expected use_peft: true beside lora_r, got 8 alone, which would train all weights"),
     ({"lora_modules_to_save": ["merger"]}, "Expected use_peft: true beside lora_modules_to_save"),
     (
-        {
-            "model_name_or_path": "{root}/experts",
-            "use_peft": True,
-            "lora_target_parameters": ["mlp.experts.down_proj"],
-        },
+        {"model_name_or_path": "{root}/experts", "use_peft": True, "lora_target_parameters": ["mlp.experts.down_proj"]},
         "Expected 0 for lora_dropout beside lora_target_parameters, got 0.05",
     ),
     ({"lora_target_modules": ["q_proj"]}, "Expected use_peft: true beside lora_target_modules"),

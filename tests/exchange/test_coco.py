@@ -5,11 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from grounding_rewards.exchange.coco import (
-    coco_ground_truth,
-    coco_results,
-    write_coco,
-)
+from grounding_rewards.exchange.coco import coco_ground_truth, coco_results, write_coco
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.sources.coco import read_coco
 from tests.conftest import random_boxes

@@ -19,6 +19,7 @@ from tests.conftest import write_lines
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "completions" / "completions.jsonl"
 NAMES = ("R1", "R2", "R3", "R4", "R5")
+R3 = get_reward("R3", box_format="qwen3-vl")
 
 
 def rows(count: int) -> list[dict[str, Any]]:
@@ -30,6 +31,11 @@ def rows(count: int) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return write_lines(tmp_path / "log.jsonl", rows(8))
+
+
 def read(path: Path) -> list[dict[str, Any]]:
     if path.suffix == ".jsonl":
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -38,8 +44,7 @@ def read(path: Path) -> list[dict[str, Any]]:
     return [{**row, "rejected": dict(row["rejected"])} for row in parquet.read_table(path).to_pylist()]
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(("suffix", "processes"), [(".jsonl", 2), (".parquet", 1)])
 def test_rows_come_out_in_order_with_what_details_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, processes: int
 ) -> None:
@@ -47,7 +52,7 @@ def test_rows_come_out_in_order_with_what_details_says(
     given = rows(200)
     rewards = [get_reward(name, box_format="qwen3-vl") for name in NAMES]
     done: list[int] = []
-    out = tmp_path / f"scored{suffix}"
+    out = tmp_path / "new" / f"scored{suffix}"
     path = write_lines(tmp_path / "log.jsonl", given)
     summary = score_file(path, out, rewards, processes=processes, on_progress=done.append)
     scored = read(out)
@@ -56,59 +61,51 @@ def test_rows_come_out_in_order_with_what_details_says(
     texts = [row["completion"] for row in given]
     for reward in rewards:
         name = reward.__name__
-        for row, one in zip(scored, reward.details(texts, **columns), strict=True):
-            explained = one.explanation
-            assert row[name] == one.reward
-            assert row[f"{name}/reason"] == one.reason
-            assert (row[f"{name}/tp"], row[f"{name}/fp"], row[f"{name}/fn"]) == (
-                explained.tp,
-                explained.fp,
-                explained.fn,
-            )
-            assert (row[f"{name}/f_beta"], row[f"{name}/quality"]) == (explained.f_beta, explained.quality)
-            assert (row[f"{name}/precision"], row[f"{name}/recall"]) == (explained.precision, explained.recall)
-            assert row["status"] == one.parsed.status
-            assert row["rejected"] == one.parsed.rejected
-            assert row["boxes"] == len(one.parsed.boxes)
+        for row, details in zip(scored, reward.details(texts, **columns), strict=True):
+            assert (row[name], row[f"{name}/reason"]) == (details.reward, details.reason)
+            for part in ("tp", "fp", "fn", "f_beta", "quality", "precision", "recall"):
+                assert row[f"{name}/{part}"] == getattr(details.explanation, part)
+            parsed = details.parsed
+            assert (row["status"], row["rejected"], row["boxes"]) == (parsed.status, parsed.rejected, len(parsed.boxes))
         assert summary.means[name] == pytest.approx(sum(row[name] for row in scored) / 200)
     assert summary.completions == done[-1] == 200
     assert summary.statuses == {"boxes": 50, "empty": 50, "truncated": 0, "unparseable": 100}
     assert len(done) > 5
-    assert [file.name for file in tmp_path.iterdir() if "unfinished" in file.name] == []
+    assert [file.name for file in out.parent.iterdir()] == [out.name]
 
 
-def test_ids_of_any_kind(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("suffix", "half"), [(".jsonl", "\ud83d"), (".parquet", "\\ud83d")])
+def test_ids_of_any_kind(tmp_path: Path, suffix: str, half: str) -> None:
     given = rows(4)
     del given[0]["id"]
     given[1]["id"] = 7
     # half a character, as a broken writer leaves it
     given[2]["id"] = "\ud83d"
-    path = write_lines(tmp_path / "log.jsonl", given)
-    rewards = [get_reward("R3", box_format="qwen3-vl")]
-    score_file(path, tmp_path / "scored.jsonl", rewards)
-    assert [row["id"] for row in read(tmp_path / "scored.jsonl")] == [None, "7", "\ud83d", "image 3"]
-    score_file(path, tmp_path / "scored.parquet", rewards)
-    assert [row["id"] for row in read(tmp_path / "scored.parquet")] == [None, "7", "\\ud83d", "image 3"]
+    score_file(write_lines(tmp_path / "log.jsonl", given), tmp_path / f"scored{suffix}", [R3])
+    assert [row["id"] for row in read(tmp_path / f"scored{suffix}")] == [None, "7", half, "image 3"]
 
 
-def test_ground_truth_in_one_string_and_a_format_per_row(tmp_path: Path) -> None:
-    packed = {"boxes": [[0, 0, 50, 50]], "width": 100, "height": 100, "box_format": "qwen3-vl"}
-    row = {"response": '[{"bbox_2d": [0, 0, 500, 400]}]', "ground_truth": json.dumps(packed)}
-    path = write_lines(tmp_path / "log.jsonl", [row])
-    assert score_file(path, tmp_path / "scored.jsonl", [get_reward("R3")]).means == {"R3": 0.8}
+TEXT, SIZE = '[{"bbox_2d": [0, 0, 500, 500]}]', {"width": 100, "height": 100}
+PACKED = {"boxes": [[0, 0, 50, 50]], **SIZE, "box_format": "qwen3-vl"}
+SERVED = {"body": {"choices": [{"message": {"role": "assistant", "content": TEXT}}]}}
 
 
-def test_logs_of_other_tools_are_scored(tmp_path: Path) -> None:
-    """verl's right answer as the reference, and a batch of a server."""
-    text, size = '[{"bbox_2d": [0, 0, 500, 500]}]', {"width": 100, "height": 100}
-    batch = {"custom_id": "a", "response": {"body": {"choices": [{"message": {"role": "assistant", "content": text}}]}}}
-    for row in ({"input": "Mark", "output": text, "gts": text, **size}, {**batch, "boxes": [[0, 0, 50, 50]], **size}):
-        path = write_lines(tmp_path / "1.jsonl", [row])
-        summary = score_file(path, tmp_path / "scored.jsonl", [get_reward("R3", box_format="qwen3-vl")])
-        assert summary.means == {"R3": 1.0}
+@pytest.mark.parametrize(
+    ("row", "box_format"),
+    [
+        # the ground truth in one string, and a format per row
+        ({"response": TEXT, "ground_truth": json.dumps(PACKED)}, None),
+        # verl's right answer as the reference
+        ({"input": "Mark", "output": TEXT, "gts": TEXT, **SIZE}, "qwen3-vl"),
+        # a batch of a server
+        ({"custom_id": "a", "response": SERVED, "boxes": [[0, 0, 50, 50]], **SIZE}, "qwen3-vl"),
+    ],
+)
+def test_logs_of_other_tools_are_scored(tmp_path: Path, row: dict[str, Any], box_format: str | None) -> None:
+    path = write_lines(tmp_path / "1.jsonl", [row])
+    assert score_file(path, tmp_path / "scored.jsonl", [get_reward("R3", box_format=box_format)]).means == {"R3": 1.0}
 
 
-@pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -119,57 +116,37 @@ def test_logs_of_other_tools_are_scored(tmp_path: Path) -> None:
         ({"completion": None}, r"Expected a completion in column completion .* in 1 row: line 31 of '.*log.jsonl'"),
     ],
 )
-def test_a_wrong_row_is_named(tmp_path: Path, processes: int, change: dict[str, Any], message: str) -> None:
+def test_a_wrong_row_is_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     given = rows(40)
     given[30] |= change
     path, out = write_lines(tmp_path / "log.jsonl", given), tmp_path / "scored.jsonl"
     out.write_text("of before\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=message):
-        score_file(path, out, [get_reward("R3", box_format="qwen3-vl")], processes=processes)
+    for processes in (1, 2) if change == {"boxes": None} else (1,):
+        with pytest.raises(ValueError, match=message):
+            score_file(path, out, [R3], processes=processes)
     # What was there stays, and nothing half-done is left.
     assert out.read_text(encoding="utf-8") == "of before\n"
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_what_concerns_no_single_row_is_said_as_it_is(tmp_path: Path) -> None:
-    path = write_lines(tmp_path / "log.jsonl", rows(3))
-    with pytest.raises(ValueError, match=r"line 1 of .*: Expected a box format for reward R3, got none"):
-        score_file(path, tmp_path / "scored.jsonl", [get_reward("R3")])
-
-
 @pytest.mark.parametrize(
-    ("out", "processes", "message"),
+    ("out", "rewards", "message"),
     [
-        ("scored.csv", 1, r"Expected a file that ends in .parquet or .jsonl for `out`"),
-        ("scored.jsonl", 0, "Expected at least 1 for `processes`, got 0"),
+        ("scored.csv", [R3], r"Expected a file that ends in .parquet or .jsonl for `out`"),
+        # The completions would be lost.
+        ("log.jsonl", [R3], "Expected another file than the completions for `out`"),
+        ("new/../log.jsonl", [R3], "Expected another file than the completions for `out`"),
+        # No fault of a row.
+        ("scored.jsonl", [R3, R3], r"^Expected one or more rewards of different names"),
+        ("scored.jsonl", [get_reward("R3")], r"line 1 of .*: Expected a box format for reward R3, got none"),
     ],
 )
-def test_wrong_arguments_are_refused(tmp_path: Path, out: str, processes: int, message: str) -> None:
+def test_wrong_arguments_are_refused(log: Path, out: str, rewards: list[Any], message: str) -> None:
+    before = log.read_bytes()
+    (log.parent / "new").mkdir()
     with pytest.raises(ValueError, match=message):
-        score_file(
-            write_lines(tmp_path / "log.jsonl", rows(1)), tmp_path / out, [get_reward("R3")], processes=processes
-        )
-
-
-def test_the_completions_are_not_overwritten(tmp_path: Path) -> None:
-    path = write_lines(tmp_path / "log.jsonl", rows(3))
-    before = path.read_bytes()
-    for out in (path, tmp_path / ".." / tmp_path.name / "log.jsonl"):
-        with pytest.raises(ValueError, match="Expected another file than the completions for `out`"):
-            score_file(path, out, [get_reward("R3", box_format="qwen3-vl")])
-    assert path.read_bytes() == before
-
-
-def test_rewards_that_do_not_go_together_are_no_fault_of_a_row(tmp_path: Path) -> None:
-    path = write_lines(tmp_path / "log.jsonl", rows(3))
-    with pytest.raises(ValueError, match=r"^Expected one or more rewards of different names"):
-        score_file(path, tmp_path / "scored.jsonl", [get_reward("R3", box_format="qwen3-vl")] * 2)
-
-
-def test_the_folder_of_the_output_is_made(tmp_path: Path) -> None:
-    out = tmp_path / "new" / "folder" / "scored.parquet"
-    score_file(write_lines(tmp_path / "log.jsonl", rows(3)), out, [get_reward("R3", box_format="qwen3-vl")])
-    assert out.is_file()
+        score_file(log, log.parent / out, rewards)
+    assert log.read_bytes() == before
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -183,62 +160,51 @@ def test_a_wrong_space_is_noticed_once(tmp_path: Path, processes: int, monkeypat
     path = write_lines(tmp_path / "log.jsonl", given)
     with warnings.catch_warnings():
         warnings.simplefilter("error", SpaceWarning)
-        rewards = [get_reward("R3", box_format="qwen3-vl"), get_reward("R4", box_format="qwen3-vl")]
+        rewards = [R3, get_reward("R4", box_format="qwen3-vl")]
         summary = score_file(path, tmp_path / "scored.jsonl", rewards, processes=processes)
     assert len(summary.warnings) == 1
     assert summary.warnings[0].startswith("R3: ")
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, out = write_lines(tmp_path / "log.jsonl", rows(8)), tmp_path / "scored.parquet"
-    command = ["score", str(path), "--rewards", "R3", "R5", "--box-format", "qwen3-vl", "--out", str(out)]
-    assert cli.main(command) == 0
+def command(log: Path, *options: str) -> int:
+    given = [*options, *(() if "--box-format" in options else ("--box-format", "qwen3-vl"))]
+    return cli.main(["score", str(log), "--out", str(log.parent / "scored.jsonl"), *given])
+
+
+def test_the_command(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("R3", "R3:iou_threshold=0.9", 'R5:{"beta": 2}', "random:seed=3")
+    assert command(log, "--rewards", *words) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("8 completions in ")
     assert "boxes 2, empty 2, truncated 0, unparseable 4" in printed
     assert "mean R3 " in printed
-    assert len(read(out)) == 8
+    scored = read(log.parent / "scored.jsonl")
     # IoU 0.8 is no match any more.
-    assert cli.main([*command, "--reward-kwargs", '{"iou_threshold": 0.9}']) == 0
-    assert read(out)[0]["R3"] == 0
-
-
-def test_parameters_of_each_reward(tmp_path: Path) -> None:
-    path, out = write_lines(tmp_path / "log.jsonl", rows(8)), tmp_path / "scored.jsonl"
-    command = ["score", str(path), "--rewards", "R3", "random", "--box-format", "qwen3-vl", "--out", str(out)]
-    assert cli.main([*command, "--reward-kwargs", '[{"iou_threshold": 0.9}, {"seed": 3}]']) == 0
-    assert read(out)[0]["R3"] == 0
+    assert [scored[0][name] for name in words[:2]] == [0.8, 0]
     # the number that training would have given: the id of the row decides
     control = get_reward("random", seed=3, box_format="qwen3-vl")
     columns = {name: [row[name] for row in rows(8)] for name in ("id", "boxes", "width", "height")}
-    assert [row["random"] for row in read(out)] == control([row["completion"] for row in rows(8)], **columns)
+    assert [row[words[3]] for row in scored] == control([row["completion"] for row in rows(8)], **columns)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--reward-kwargs", "[1]"], "Expected a mapping for reward_kwargs, got [1]"),
-        (["--rewards", "R3", "R4", "--reward-kwargs", "[{}]"], "a list of 2 mappings for reward_kwargs"),
-        (
-            ["--rewards", "R3", "R4", "--reward-kwargs", "[{},"],
-            "Expected a JSON object for --reward-kwargs, got '[{},'",
-        ),
-        (["--rewards", "R3", "random", "--reward-kwargs", '{"beta": 1}'], "for reward `random`, got 'beta'"),
-        (["--reward-kwargs", "{"], "Expected a JSON object for --reward-kwargs, got '{'"),
-        (["--reward-kwargs", '{"gamma": 1}'], "gamma"),
-        (["--box-format", "mine"], "mine"),
-        (["--text-column", "said"], "Expected a column said with the completions"),
+        (["--rewards", "R3", "R3"], "Expected different rewards for --rewards, got 'R3' twice"),
+        (["--rewards", "R3:iou_threshold"], "Expected parameters as name=value, with commas between them, for the"),
+        (["--rewards", "R3:{"], "Expected a JSON object for the reward 'R3', got '{'"),
+        (["--rewards", "random:beta=1"], "for reward `random`, got 'beta'"),
+        (["--rewards", "R3", "--processes", "0"], "Expected at least 1 for --processes, got 0"),
+        (["--rewards", "R3", "--box-format", "mine"], "mine"),
+        (["--rewards", "R3", "--text-column", "said"], "Expected a column said with the completions"),
     ],
 )
 def test_wrong_options_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+    log: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
 ) -> None:
-    path = write_lines(tmp_path / "log.jsonl", rows(1))
-    out = str(tmp_path / "scored.jsonl")
-    given = [*options, *([] if "--rewards" in options else ["--rewards", "R3"])]
-    given += [] if "--box-format" in options else ["--box-format", "qwen3-vl"]
-    assert cli.main(["score", str(path), "--out", out, *given]) == 2
+    assert command(log, *options) == 2
     assert message in capsys.readouterr().err
+    assert list(log.parent.iterdir()) == [log]
 
 
 @pytest.mark.skipif(not SHARED.is_file(), reason="the completions of real models are not here")
