@@ -90,10 +90,10 @@ def read_run(archive: Path) -> DemoRun:
             files.extractall(folder, filter="data")
         root = Path(folder)
         # No p stands in the tables, so that the permutation test may be short.
-        comparison = compare_evaluations([root / "before", root / "after"], log=root / "log.jsonl", resamples=100)
+        comparison = compare_evaluations(root / "before", root / "after", log=root / "log.jsonl", resamples=100)
         minutes = json.loads((root / _MINUTES).read_text(encoding="utf-8"))
     name = archive.name.removesuffix(".tar.xz")
-    return DemoRun(name, minutes, comparison.first, comparison.training_reward.partition(",")[0])
+    return DemoRun(name, minutes, comparison.difference, comparison.training_reward.partition(",")[0])
 
 
 def keeps_promise(difference: RunDifference) -> bool:

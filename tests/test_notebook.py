@@ -64,7 +64,7 @@ def compared():
         pred = [[0, 0, 50, 100 * right]]
         image = Prediction("a", 100, 100, gt=[[0, 0, 50, 100]], gt_labels=["mass"], pred=pred, rewards={"R3": right})
         save_predictions(f"{name}/images.jsonl", [image])
-    return compare_evaluations(["before", "after"], reward="R3")
+    return compare_evaluations("before", "after", reward="R3")
 
 
 def signal():

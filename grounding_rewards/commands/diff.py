@@ -1,6 +1,5 @@
 """Compare two runs of `grounding-rewards evaluate` on the images that both have: what became better, what became worse,
-and of what no change is shown. Images are matched by id; runs with different reference boxes are refused. With more
-runs, A is compared with each of the others, on the images that all have.
+and of what no change is shown. Images are matched by id; runs with different reference boxes are refused.
 
 Every difference, B - A, has a 95 % interval over patients (or over images, where no patient is known), the same ones
 left out of both. A permutation test says how often chance alone makes a difference as large, and Holm's p accounts for
@@ -11,9 +10,8 @@ The page that --html writes shows images and what the models wrote about them: p
 
 examples:
   grounding-rewards diff runs/before runs/after
-  grounding-rewards diff runs/R3 runs/R4 --metric f1_50 --json diff.json --markdown diff.md
+  grounding-rewards diff runs/R3 runs/R4 --metric f1_50 --json diff.json
   grounding-rewards diff runs/before runs/after --html runs/after/diff.html --metrics reward_R4 mean_iou f1_50
-  grounding-rewards diff runs/before runs/R1 runs/R3 runs/R4 --html diff.html
   grounding-rewards diff one/images.jsonl other/images.jsonl --seed 1 --resamples 20000
 """
 
@@ -38,14 +36,13 @@ def run(
     a: Path,
     b: Path,
     /,
-    *others: Path,
+    *,
     metric: str = MAIN_METRIC,
     metrics: Sequence[str] = (),
     label_matching: LabelMatching | None = None,
     resamples: int = DRAWS,
     seed: int = 0,
     json: Json = None,
-    markdown: Path | None = None,
     html: Path | None = None,
     allow_outside: AllowOutside = False,
     reward: str | None = None,
@@ -54,19 +51,17 @@ def run(
         bool, option("print all metrics, labels, sizes, tests and baselines, not the core alone", name="--all")
     ] = False,
 ) -> int:
-    """Compare A with B, and with each of the others, and report.
+    """Compare A with B, and report.
 
     Args:
         a: folder of an evaluation, or its images.jsonl
         b: the run that is compared with it
-        others: more runs that are compared with A
         metric: what the verdict tells first, such as f1_50 or reward_R4; a wrong key lists the right ones
         metrics: show only these and that of --metric; default: the twelve that matter most, and the reward
         label_matching: whether a box is right only under the finding's label; default: as in both evaluations
         resamples: draws of the permutation test
         seed: of them, and of what intervals leave out
-        markdown: write the verdict and the tables as Markdown
-        html: write a page that begins with the boxes of all runs on the same images
+        html: write a page that begins with the boxes of both runs on the same images
         reward: by whose change the page chooses images; default: the one that B was evaluated with, else R4
         log: of the training of B, whose reward is shown; default: log.jsonl beside its checkpoint
 
@@ -78,7 +73,8 @@ def run(
         OSError: a file cannot be written.
     """
     comparison = compare_evaluations(
-        [a, b, *others],
+        a,
+        b,
         metric=metric,
         metrics=metrics,
         label_matching=label_matching,
@@ -87,8 +83,6 @@ def run(
         reward=reward,
         log=log,
     )
-    if markdown is not None:
-        write_whole(markdown, comparison.markdown())
     if html is not None:
         from grounding_rewards.report.diff_page import render_diff_page
 

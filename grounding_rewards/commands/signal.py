@@ -6,14 +6,14 @@ several answers to each image (the folder of a training with `log_completions: t
 --samples 8`, or any file whose rows have the image's `id`), or a model and images, and the model answers now.
 
 If nothing is wrong, or the answers are misread, one sentence says so. Otherwise a table has a row for each reward and
-threshold, with the share of groups without spread, why, and how much of a group carries an update; the same by
-temperature; and a sentence says what to train with.
+threshold, with the share of groups without spread, why, and how much of a group carries an update; and a sentence says
+what to train with.
 
 examples:
   grounding-rewards signal runs/r4/completions                             # the log of a training
   grounding-rewards signal runs/base/samples.jsonl --reward R3 --html signal.html
   grounding-rewards signal --model Qwen/Qwen2.5-VL-3B-Instruct --dataset data/vindr --max-images 32 --samples 8
-  grounding-rewards signal --model warm/checkpoint --dataset data/vindr --temperatures 0.7 1.0 1.3 --keep samples
+  grounding-rewards signal --model warm/checkpoint --dataset data/vindr --temperature 0.7 --keep samples
   grounding-rewards signal log.jsonl --reward R4 --reward-kwargs '{"iou_threshold": 0.3}' --try soft_f1 R3 --strict
 
 exit code:
@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -73,13 +73,13 @@ class SignalOptions(AnswerOptions):
         dataset: the images: `synthetic`, a folder, or a name on the hub; of a log by `id`
         group_size: so many rows one after another are a group; default: by `id`
         samples: answers per image
-        temperatures: of the samples, one after another
+        temperature: of the samples
         keep: folder to keep the answers in; the same command goes on
         html: write the table as a page
         strict: exit with 1 where more than 20% of the groups are without spread
     """
 
-    only_model = (*AnswerOptions.only_model, "temperatures", "keep")
+    only_model = (*AnswerOptions.only_model, "temperature", "keep")
     only_log = (*AnswerOptions.only_log, "group_size", "resized_width", "resized_height")
 
     split: str = "train"
@@ -91,7 +91,7 @@ class SignalOptions(AnswerOptions):
     ] = None
     tried: Annotated[Sequence[str], option("rewards that are tried on the same answers", name="--try")] = TRIED
     samples: Annotated[int, in_range(2)] = 8
-    temperatures: Annotated[tuple[float, ...], in_range(above=True)] = (1.0,)
+    temperature: Annotated[float, in_range(above=True)] = 1.0
     keep: Path | None = None
     json: Json = None
     html: Path | None = None
@@ -126,10 +126,10 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
     images = options.images(options.split, options.max_images or (None if options.model is None else 32))
     if options.model is not None and images is not None:
         asked_model = _prepare_model(options, images, judge)
-        rows, texts = _ask(options, asked_model)
+        texts = _ask(options, asked_model)
         if not asked_model.is_first:
             return 0
-        judge, title = asked_model.reward, model_name(options.model)
+        rows, judge, title = asked_model.rows, asked_model.reward, model_name(options.model)
     else:
         answers = read_log(
             log,
@@ -172,18 +172,14 @@ def _prepare_model(options: SignalOptions, images: Dataset, judge: GroundingRewa
     return asked_model
 
 
-def _ask(options: SignalOptions, asked_model: AskedModel) -> tuple[list[dict[str, Any]], list[list[str]]]:
-    """The images at every temperature, and the answers of the model to them."""
-    rows, texts = [], []
+def _ask(options: SignalOptions, asked_model: AskedModel) -> list[list[str]]:
+    """The answers of the model to the images."""
     with tempfile.TemporaryDirectory() as temporary_folder:
         folder = options.keep or Path(temporary_folder)
         folder.mkdir(parents=True, exist_ok=True)
-        for temperature in dict.fromkeys(options.temperatures):
-            title = f"{options.samples} samples at temperature {temperature:g}"
-            file = folder / f"samples-{temperature:g}.jsonl"
-            texts += options.ask(asked_model, file, title, samples=options.samples, temperature=temperature)
-            rows += [{**row, "temperature": temperature} for row in asked_model.rows]
-    return rows, texts
+        title = f"{options.samples} samples at temperature {options.temperature:g}"
+        sampling = {"samples": options.samples, "temperature": options.temperature}
+        return options.ask(asked_model, folder / "samples.jsonl", title, **sampling)
 
 
 def print_signal(report: SignalReport, console: Console, *, every: bool = False) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
 from html import escape
+from typing import Any
+
+import numpy as np
 
 #: Stands in tables where nothing was measured.
 NO_VALUE = "–"
@@ -30,6 +34,26 @@ def finite_or_none(value: float) -> float | None:
         (0.5, None)
     """
     return float(value) if math.isfinite(value) else None
+
+
+def as_json(value: Any) -> Any:
+    """A value as JSON has it: named tuples and dataclasses as objects, arrays as lists, NaN and infinity as null.
+
+    Example:
+        >>> as_json({"values": np.array([0.5, np.nan]), "name": "a"})
+        {'values': [0.5, None], 'name': 'a'}
+    """
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    elif is_dataclass(value):
+        value = vars(value)
+    elif hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, Mapping):
+        return {key: as_json(member) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(member) for member in value]
+    return finite_or_none(value) if isinstance(value, float) else value
 
 
 def format_value(value: float, *, signed: bool = False) -> str:

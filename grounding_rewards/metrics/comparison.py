@@ -51,7 +51,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.boxes import box_area
-from grounding_rewards.common.formatting import NO_VALUE, capitalised, finite_or_none, format_value, html_table
+from grounding_rewards.common.formatting import NO_VALUE, as_json, capitalised, format_value, html_table
 from grounding_rewards.common.numeric import Array, ratio_or_nan
 from grounding_rewards.metrics.average_precision import IMAGE_AREAS, RankingMetrics
 from grounding_rewards.metrics.detection import BoxGroups, MatchedImages, label_groups, reference_sums
@@ -258,14 +258,9 @@ class Change(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """The metrics as plain values; None where there is nothing to measure."""
-        ends = {name: list(map(finite_or_none, getattr(self, name))) for name in ("a", "b", "difference")}
-        return {
-            "heading": self.metric.heading,
-            "lower_is_better": bool(self.metric.lower_is_better),
-            **ends,
-            "units": self.units._asdict(),
-            "permutation_test": {"p": finite_or_none(self.p), "holm": finite_or_none(self.holm)},
-        }
+        values = self._asdict()
+        metric = values.pop("metric")
+        return as_json({"heading": metric.heading, "lower_is_better": bool(metric.lower_is_better), **values})
 
 
 class GroupChanges(NamedTuple):

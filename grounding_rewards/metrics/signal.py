@@ -24,10 +24,9 @@ their share as ``frac_reward_zero_std``; Kish, Survey Sampling, 1965; pass@K as 
 from __future__ import annotations
 
 import math
-import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
@@ -36,16 +35,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.columns import patient_of
-from grounding_rewards.common.formatting import NO_VALUE, finite_or_none, html_table, percent
+from grounding_rewards.common.formatting import NO_VALUE, as_json, html_table, percent
 from grounding_rewards.common.numeric import Array, ratio, ratio_or_nan
 from grounding_rewards.metrics.image_dependence import ImageDependence, image_dependence
-from grounding_rewards.metrics.intervals import (
-    Estimate,
-    estimate_as_json,
-    jackknifed_ratio,
-    share_estimate,
-    sum_by_group,
-)
+from grounding_rewards.metrics.intervals import Estimate, jackknifed_ratio, share_estimate, sum_by_group
 from grounding_rewards.metrics.read_predictions import read_each, row_columns
 from grounding_rewards.parsing import STATUSES
 from grounding_rewards.parsing.space_check import SpaceWarning
@@ -233,13 +226,6 @@ class Groups:
             "effective_group_size": float(self.effective_sizes.mean()),
         }
 
-    def take(self, mask: NDArray[np.bool_]) -> Groups:
-        """The groups for which ``mask``, ``(g,)``, is set."""
-        rows = np.repeat(mask, self.sizes)
-        return Groups(
-            self.sizes[mask], self.rewards[rows], self.statuses[rows], self.counted[rows], self.findings[rows]
-        )
-
 
 def main_cause(metrics: dict[str, float]) -> str | None:
     """The most frequent cause in :meth:`Groups.metrics`; None where every group has spread.
@@ -252,10 +238,10 @@ def main_cause(metrics: dict[str, float]) -> str | None:
     return name if metrics[name] > 0 else None
 
 
-#: Thresholds under which every reward that has one is tried.
-THRESHOLDS = (0.5, 0.3, 0.1)
+#: The threshold under which the configured reward is tried.
+LOWER_THRESHOLD = 0.3
 #: Rewards that are tried beside the configured one.
-TRIED = (*SPECIFICATION_REWARDS, "soft_f1")
+TRIED = ("soft_f1", *SPECIFICATION_REWARDS)
 #: A share of groups without spread that needs no remedy.
 ENOUGH = 0.2
 # Shares of groups: the gain from which another reward is recommended, and the difference below which two are as good.
@@ -293,7 +279,7 @@ class RewardSignal:
     @property
     def is_control(self) -> bool:
         """The reward teaches nothing about boxes, however much spread it has."""
-        return re.split(" at | with |, ", self.name)[0] in CONTROLS
+        return self.name.partition(" ")[0] in CONTROLS
 
 
 @dataclass(frozen=True)
@@ -303,7 +289,6 @@ class SignalReport:
     Attributes:
         configured: the reward that is asked about.
         tried: the others, in the order of how little they change.
-        temperatures: the configured one on the completions of each temperature, where several are known.
         groups: how many.
         completions: how many.
         size: completions of most groups.
@@ -319,7 +304,6 @@ class SignalReport:
 
     configured: RewardSignal
     tried: tuple[RewardSignal, ...]
-    temperatures: tuple[RewardSignal, ...]
     groups: int
     completions: int
     size: int
@@ -371,26 +355,23 @@ class SignalReport:
 
     @property
     def is_fine(self) -> bool:
-        """Nothing is to be mended: few groups are without spread, no other reward is recommended, the answers
-        are not shown to ignore the images, and no temperatures are to be compared.
+        """Nothing is to be mended: few groups are without spread, no other reward is recommended, and the
+        answers are not shown to ignore the images.
         """
         low = self.image_dependence.dependence.low
         is_looking = low > 0 or not math.isfinite(low)
         is_best = self.best == self.configured.name and self.configured.no_spread.value <= ENOUGH
-        return is_best and is_looking and not self.temperatures and not self.misreading
+        return is_best and is_looking and not self.misreading
 
     @property
     def all(self) -> tuple[RewardSignal, ...]:
-        """The configured reward, by temperature where several are known, then the others: the rows of the table."""
-        return (self.configured, *self.temperatures, *self.tried)
+        """The configured reward, then the others: the rows of the table."""
+        return (self.configured, *self.tried)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, without any text or box of the log."""
-        return asdict(self) | {
-            "image_dependence": self.image_dependence.to_dict(),
-            "mean_iou": finite_or_none(self.mean_iou),
-            "teachable": estimate_as_json(self.teachable),
-        }
+        content: dict[str, Any] = as_json(self)
+        return content
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Headings and rows of the one table: a row for every reward."""
@@ -429,45 +410,27 @@ def variants(reward: GroundingReward, tried: Sequence[str] = TRIED) -> list[Grou
         Each under a name of its own; the configured one is not among them.
 
     Example:
-        >>> [one.name for one in variants(get_reward("R4"), ["R4", "soft_f1"])]
-        ['R4 at τ 0.3', 'R4 with graded_negatives 0.5', 'soft_f1', 'soft_f1 with giou', 'R4 at τ 0.1']
+        >>> [variant.name for variant in variants(get_reward("R4"), ["R4", "soft_f1"])]
+        ['R4 at τ 0.3', 'R4 with graded_negatives 0.5', 'soft_f1']
     """
-    box: Any = reward.box_reward if reward.judges_boxes else None
-    threshold = getattr(box, "iou_threshold", None)
-    shared = {field.name: getattr(box, field.name) for field in fields(BoxReward)} if isinstance(box, BoxReward) else {}
-    # How much each changes, its name, and the reward of boxes.
-    variants_of_boxes: list[tuple[int, str, Any]] = []
-    lower = [iou for iou in THRESHOLDS if isinstance(threshold, float) and iou < threshold]
-    for place, iou in enumerate(lower):
-        variants_of_boxes.append((4 if place else 0, f"{reward.name} at τ {iou:g}", replace(box, iou_threshold=iou)))
-    if getattr(box, "graded_negatives", None) == 0:
-        name = f"{reward.name} with graded_negatives {_GRADED:g}"
-        variants_of_boxes.append((1, name, replace(box, graded_negatives=_GRADED)))
-    rewards = {name: get_reward(name) for name in tried if name != reward.name}
-    box_rewards: dict[str, Any] = {}
-    for name, registered in rewards.items():
-        if registered.judges_boxes:
-            candidate: Any = registered.box_reward
-            box_rewards[name] = replace(candidate, **shared) if isinstance(candidate, BoxReward) else candidate
-    for name, candidate in box_rewards.items():
-        if isinstance(getattr(candidate, "iou_threshold", None), float):
-            for iou in THRESHOLDS:
-                variants_of_boxes.append((5, f"{name} at τ {iou:g}", replace(candidate, iou_threshold=iou)))
-        else:
-            variants_of_boxes.append((2, name, candidate))
-    for name, candidate in {reward.name: box, **box_rewards}.items():
-        if name == "soft_f1" and candidate.overlap == "iou":
-            variants_of_boxes.append((3, f"{name} with giou", replace(candidate, overlap="giou")))
-    variants_of_boxes.sort(key=lambda variant: variant[0])
-    on_boxes = [
-        replace(reward, name=name, box_reward=variant, text_reward=None) for _, name, variant in variants_of_boxes
-    ]
-    on_texts = [
-        replace(reward, name=name, box_reward=registered.box_reward, text_reward=registered.text_reward)
-        for name, registered in rewards.items()
-        if not registered.judges_boxes
-    ]
-    return on_boxes + on_texts
+    box_reward: Any = reward.box_reward
+    changes = {}
+    if isinstance(getattr(box_reward, "iou_threshold", None), float) and box_reward.iou_threshold > LOWER_THRESHOLD:
+        changes[f"{reward.name} at τ {LOWER_THRESHOLD:g}"] = {"iou_threshold": LOWER_THRESHOLD}
+    if getattr(box_reward, "graded_negatives", None) == 0:
+        changes[f"{reward.name} with graded_negatives {_GRADED:g}"] = {"graded_negatives": _GRADED}
+    rewards = [replace(reward, name=name, box_reward=replace(box_reward, **change)) for name, change in changes.items()]
+    shared = {}
+    if isinstance(box_reward, BoxReward):
+        shared = {field.name: getattr(box_reward, field.name) for field in fields(BoxReward)}
+    for name in tried:
+        if name != reward.name:
+            registered = get_reward(name)
+            tried_box: Any = registered.box_reward
+            if isinstance(tried_box, BoxReward):
+                tried_box = replace(tried_box, **shared)
+            rewards.append(replace(reward, name=name, box_reward=tried_box, text_reward=registered.text_reward))
+    return rewards
 
 
 def measure_signal(
@@ -481,8 +444,7 @@ def measure_signal(
     """Measure whether completions of the same image differ in reward, and what other rewards make of them.
 
     Args:
-        rows: one for each group, with the columns that rewards read; as far as known `id`, `patient_id`, and
-            `temperature`, at which the completions were sampled.
+        rows: one for each group, with the columns that rewards read; as far as known `id` and `patient_id`.
         texts: the completions of each group.
         reward: the configured one.
         tried: names of others, see :func:`variants`.
@@ -522,7 +484,7 @@ there are findings and boxes, and every answer earns 0.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SpaceWarning)
         groups, iou = _score_groups(rewards, rows, texts, sizes, track)
-        # An image at several steps or temperatures counts once, by its first answer.
+        # An image at several steps counts once, by its first answer.
         first = {str(row.get("id", k)): k for k, row in reversed(list(enumerate(rows)))}
         places = sorted(first.values())
         answers = read_each([rows[k] for k in places], [texts[k][0] for k in places], reward)
@@ -546,7 +508,6 @@ there are findings and boxes, and every answer earns 0.
     return SignalReport(
         configured=configured,
         tried=tuple(further),
-        temperatures=tuple(_by_temperature(reward.name, groups[reward.name], rows, units, iou)),
         groups=len(sizes),
         completions=int(sizes.sum()),
         size=int(np.bincount(sizes).argmax()),
@@ -557,19 +518,6 @@ there are findings and boxes, and every answer earns 0.
         teachable=jackknifed_ratio(sum_by_group(gains, units)).estimate,
         misreading=misreading,
     )
-
-
-def _by_temperature(
-    name: str, groups: Groups, rows: Sequence[Mapping[str, Any]], units: Sequence[Any], iou: Array
-) -> Iterator[RewardSignal]:
-    """The signal at each temperature of the samples, if there are several."""
-    temperature = np.array([row.get("temperature") for row in rows], dtype=np.float64)
-    values = np.unique(temperature[~np.isnan(temperature)])
-    for value in values if len(values) > 1 else ():
-        mask = temperature == value
-        mask_units = [unit for unit, is_member in zip(units, mask, strict=True) if is_member]
-        mask_iou = iou[np.repeat(mask, groups.sizes)]
-        yield _signal(f"{name}, temperature {value:g}", groups.take(mask), mask_units, mask_iou)
 
 
 def recommend(configured: RewardSignal, tried: Sequence[RewardSignal]) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""The page of a comparison: first a few images with the boxes of all runs, then what changed, the reward in training,
+"""The page of a comparison: first a few images with the boxes of both runs, then what changed, the reward in training,
 more images, and the metrics side by side."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from grounding_rewards.metrics.confusion import (
 from grounding_rewards.metrics.intervals import format_estimate
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.report import page as html
-from grounding_rewards.report.comparison_tables import Comparison, kind_of
+from grounding_rewards.report.comparison_tables import CAPTION, Comparison, kind_of
 from grounding_rewards.report.plots import reward_plot
 from grounding_rewards.report.tables import Cell
 
@@ -45,7 +45,7 @@ _FINDINGS_FIRST = 4
 _WORST_LOSS = "worst loss"
 
 #: The same image as each run answered it, A first.
-SharedImage = tuple[Prediction, ...]
+SharedImage = tuple[Prediction, Prediction]
 
 
 def choose_first(images: Sequence[SharedImage], reward: str) -> list[html.Choice]:
@@ -55,7 +55,7 @@ def choose_first(images: Sequence[SharedImage], reward: str) -> list[html.Choice
     that lost most, if any did. No image comes twice.
 
     Args:
-        images: all that every run has.
+        images: all that both runs have.
         reward: name of the reward whose change ranks them.
 
     Returns:
@@ -85,8 +85,8 @@ def choose_shared(
     """Choose further images: largest gains, largest losses, and normal images.
 
     Args:
-        images: all that every run has.
-        reward: name of the reward whose change ranks them; of several runs the mean of their changes from A.
+        images: all that both runs have.
+        reward: name of the reward whose change ranks them.
         names: of the runs.
         count: images per section at most.
 
@@ -105,8 +105,7 @@ def choose_shared(
     normal = [k for k in reversed(ranked) if images[k][0].is_normal]
     up = [k for k in reversed(findings) if gains[k] > 0]
     down = [k for k in findings if gains[k] < 0]
-    compared_with = names[1] if len(names) == 2 else "the mean of the others"
-    tally = f"{len(up)} of {len(findings)} images with findings have a higher {reward} in {compared_with}, "
+    tally = f"{len(up)} of {len(findings)} images with findings have a higher {reward} in {names[1]}, "
     tally += f"{len(down)} a lower one, {len(findings) - len(up) - len(down)} the same."
     without_box = []
     for run, name in enumerate(names):
@@ -122,9 +121,9 @@ def choose_shared(
 
 
 def _gain(shared: SharedImage, reward: str) -> float:
-    first, *later_rewards = (image.rewards[reward] for image in shared)
-    # The mean of equal numbers may differ from them in the last digit.
-    return round(sum(later_rewards) / len(later_rewards) - first, 9)
+    before, after = (image.rewards[reward] for image in shared)
+    # Equal rewards may differ in the last digit.
+    return round(after - before, 9)
 
 
 def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
@@ -140,7 +139,7 @@ def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
     Raises:
         ValueError: an image lacks the reward by whose change images are chosen.
     """
-    difference, names, reward = comparison.first, comparison.names, comparison.reward
+    difference, names, reward = comparison.difference, comparison.names, comparison.reward
     images = _shared_images(comparison)
     first_cards = []
     for choice in choose_first(images, reward):
@@ -159,15 +158,15 @@ def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
     dataset = f" of {Path(str(facts['dataset'])).name}{split}" if "dataset" in facts else ""
     return html.Page(
         title=comparison.title,
-        subtitle=f"{difference.images} images{dataset}. {', '.join(names[1:])} compared with {names[0]}. "
+        subtitle=f"{difference.images} images{dataset}. {names[1]} compared with {names[0]}. "
         f"Above each image: the change of its {reward}.",
         opening=[html.Legend(), html.Cards(first_cards)] if first_cards else [],
-        verdict=comparison.verdict,
+        verdict=difference.verdict,
         tiles=_tiles(comparison),
         sections=[
             html.Section("Training", [rewards] if rewards else []),
             html.Section("Images", [html.Legend(difference.label_matching), *sections] if sections else []),
-            html.Section("Metrics", _tables(comparison), f"{comparison.caption} {comparison.tests_caption}"),
+            html.Section("Metrics", _tables(comparison), f"{CAPTION} {comparison.tests_caption}"),
             html.Section("How it was compared", [comparison.facts]),
         ],
         footer=html.GUARD,
@@ -178,7 +177,7 @@ def _card(comparison: Comparison, shared: SharedImage, load_image: LoadImage) ->
     """One image with the answer of each run."""
     panels = []
     for name, image in zip(comparison.names, shared, strict=True):
-        outcomes = box_outcomes(image, comparison.first.label_matching)
+        outcomes = box_outcomes(image, comparison.difference.label_matching)
         boxes = zip(image.pred_labels, outcomes.pred, outcomes.pred_ious.tolist(), strict=True)
         lines = [(f"{label or 'box'}: {outcome}", f"IoU {format_iou(iou)}") for label, outcome, iou in boxes]
         heading = f"{name} {image.rewards[comparison.reward]:.2f}"
@@ -205,43 +204,38 @@ def _card(comparison: Comparison, shared: SharedImage, load_image: LoadImage) ->
 
 def _tables(comparison: Comparison) -> list[Any]:
     blocks: list[Any] = [comparison.table(comparison.core)]
-    if {*comparison.metrics} - {*comparison.first.core}:
+    if {*comparison.metrics} - {*comparison.difference.core}:
         blocks.append(html.Section("All metrics", [comparison.table(comparison.metrics)], kind="fold"))
     for table in comparison.further_tables():
         blocks.append(html.Section(table.title, [table._replace(title="")], kind="fold"))
-    metrics = [comparison.first.metrics[key].metric for key in comparison.metrics]
+    metrics = [comparison.difference.metrics[key].metric for key in comparison.metrics]
     if definitions := {metric.heading: metric.definition for metric in metrics if metric.definition}:
         blocks.append(html.Section("What each metric is", [definitions], kind="fold"))
     return blocks
 
 
 def _shared_images(comparison: Comparison) -> list[SharedImage]:
-    """The images that all runs have, each as every run answered it."""
-    by_id = [{image.id: image for image in images} for images in comparison.images]
-    shared = [tuple(run[name] for run in by_id) for name in by_id[0] if all(name in run for run in by_id)]
-    rewards = [set(image.rewards) for images in shared for image in images]
+    """The images that both runs have, each as both answered it."""
+    images, images_b = comparison.images
+    by_id = {image.id: image for image in images_b}
+    shared = [(image, by_id[image.id]) for image in images if image.id in by_id]
+    rewards = [set(image.rewards) for pair in shared for image in pair]
     if comparison.reward not in (common := set.intersection(*rewards)):
         raise ValueError(
-            f"Expected a reward that all images of all runs have for --reward, got {comparison.reward!r}. "
+            f"Expected a reward that all images of both runs have for --reward, got {comparison.reward!r}. "
             f"They have: {', '.join(sorted(common)) or 'none'}."
         )
     return shared
 
 
 def _tiles(comparison: Comparison) -> list[html.Tile]:
-    """Of two runs the metrics that matter most; of several the metric of the verdict for each."""
-    main, metrics = comparison.first.main, comparison.first.metrics
-    if len(comparison.differences) > 1:
-        headings = list(comparison.names[1:])
-        changes = [difference.metrics[main] for difference in comparison.differences]
-    else:
-        keys = [key for key in dict.fromkeys((main, *_TILES)) if key in comparison.core]
-        changes = [metrics[key] for key in keys[:_MOST_TILES]]
-        headings = [change.metric.heading for change in changes]
+    """The metrics that matter most, that of the verdict first."""
+    keys = [key for key in dict.fromkeys((comparison.difference.main, *_TILES)) if key in comparison.core]
     tiles = []
-    for heading, change in zip(headings, changes, strict=True):
+    for key in keys[:_MOST_TILES]:
+        change = comparison.difference.metrics[key]
         values = f"{format_value(change.a.value)} → {format_value(change.b.value)}"
         difference = format_estimate(change.difference, signed=True)
         p = "" if math.isnan(change.holm) else f"Holm's p {p_cell(change.holm)}"
-        tiles.append(html.Tile(heading, values, difference, p, kind_of(change.direction)))
+        tiles.append(html.Tile(change.metric.heading, values, difference, p, kind_of(change.direction)))
     return tiles

@@ -204,7 +204,7 @@ def compare(before: Any, after: Any, **options: Any) -> RunDifference:
     """
     runs = [before, after]
     if all(map(_is_evaluated, runs)):
-        return compare_evaluations(runs).first
+        return compare_evaluations(before, after).difference
     images = [_predictions(run, options) for run in runs]
     return compare_runs(*images, label_matching=options.get("label_matching", "ignore"))
 

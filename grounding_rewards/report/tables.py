@@ -1,4 +1,4 @@
-"""One table for the terminal, for Markdown and for pages, and the tables of metrics: which belong together, which come
+"""One table for the terminal and for pages, and the tables of metrics: which belong together, which come
 first, and what a person must know to read them."""
 
 from __future__ import annotations
@@ -103,24 +103,9 @@ class Table(NamedTuple):
             table.add_row(*cells)
         return table
 
-    def markdown(self) -> str:
-        """The table in Markdown, in which no text of others is markup."""
-        rows = []
-        for row in self.rows:
-            cells = [_cell(content) for content in row]
-            if len(cells) == 1:
-                cells = [Cell(cells[0].text)] + [Cell("")] * (len(self.header) - 1)
-            rows.append([_escaped(f"{cell.text} {cell.small}".strip()) for cell in cells])
-        return markdown_table([_escaped(_cell(content).text) for content in self.header], rows)
-
 
 def _cell(content: str | Cell) -> Cell:
     return Cell(content) if isinstance(content, str) else content
-
-
-def _escaped(text: str) -> str:
-    """Labels are text of others: a bar would end the cell, a tag would be a tag, and a bracket may fetch an image."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("[", "\\[").replace("<", "&lt;").replace("\n", " ")
 
 
 def rows_of_groups(groups: Sequence[GroupMetrics]) -> dict[str, Metrics]:
@@ -391,16 +376,3 @@ def per_image_rows(images: Sequence[Prediction], label_matching: str = "ignore")
         }
         for image, (n, m, right), (iou, boxes) in zip(images, counts, ious, strict=True)
     ]
-
-
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table.
-
-    Example:
-        >>> print(markdown_table(["reward", "after"], [["R1", "0.5"]]))
-        | reward | after |
-        |---|---|
-        | R1 | 0.5 |
-    """
-    lines = [f"| {' | '.join(row)} |" for row in (header, *rows)]
-    return "\n".join([lines[0], "|" + "---|" * len(header), *lines[1:]])

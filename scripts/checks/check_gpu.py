@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from grounding_rewards.common.environment import package_versions
-from grounding_rewards.report.tables import markdown_table
+from scripts.docs.page_parts import markdown_table
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONFIGS = REPOSITORY / "configs"

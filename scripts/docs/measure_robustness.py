@@ -19,9 +19,8 @@ from grounding_rewards.models.load import load_model
 from grounding_rewards.models.robustness import CORRUPTIONS, STRENGTHS, Changes, robustness
 from grounding_rewards.parsing import box_format_for_model_type
 from grounding_rewards.prepare.load import load_split
-from grounding_rewards.report.tables import markdown_table
 from grounding_rewards.rewards.grounding import get_reward
-from scripts.docs.page_parts import marks_of, replace_part
+from scripts.docs.page_parts import markdown_table, marks_of, replace_part
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -4,9 +4,11 @@ reader sees."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from grounding_rewards.common.atomic_files import write_whole
+from grounding_rewards.report.tables import Cell, Table
 
 
 def marks_of(name: str) -> tuple[str, str]:
@@ -55,3 +57,33 @@ def write_or_check(page: Path, text: str, *, check: bool) -> str | None:
     if page.is_file() and page.read_text(encoding="utf-8") == text:
         return None
     return f"{page.name} is out of date: run python scripts/docs/{Path(sys.argv[0]).name}"
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table.
+
+    >>> print(markdown_table(["reward", "after"], [["R1", "0.5"]]))
+    | reward | after |
+    |---|---|
+    | R1 | 0.5 |
+    """
+    lines = [f"| {' | '.join(row)} |" for row in (header, *rows)]
+    return "\n".join([lines[0], "|" + "---|" * len(header), *lines[1:]])
+
+
+def markdown_of(table: Table) -> str:
+    """A table of a page in Markdown, in which no text of others is markup.
+
+    >>> print(markdown_of(Table(["label", "IoU"], [["a|b", Cell("0.5", "[0.4, 0.6]")]])))
+    | label | IoU |
+    |---|---|
+    | a\\|b | 0.5 \\[0.4, 0.6] |
+    """
+    rows = [[_escaped(cell) for cell in row] for row in table.rows]
+    return markdown_table([cell if isinstance(cell, str) else cell.text for cell in table.header], rows)
+
+
+def _escaped(cell: str | Cell) -> str:
+    """A bar would end the cell, a tag would be a tag, and a bracket may fetch an image."""
+    text = cell if isinstance(cell, str) else f"{cell.text} {cell.small}".strip()
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("[", "\\[").replace("<", "&lt;").replace("\n", " ")

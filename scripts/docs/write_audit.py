@@ -28,9 +28,8 @@ from grounding_rewards.matching import MATCHERS
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.prepare.load import SYNTHETIC, load_split
-from grounding_rewards.report.tables import markdown_table
 from grounding_rewards.rewards.f_beta import OVERLAPS
-from scripts.docs.page_parts import marks_of, replace_part, write_or_check
+from scripts.docs.page_parts import markdown_table, marks_of, replace_part, write_or_check
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "audit.md"
 #: The rewards of the page: heading, name and parameters.

@@ -25,8 +25,7 @@ from grounding_rewards.audit.scripted_answers import SCRIPTED_ANSWERS
 from grounding_rewards.boxes import valid_boxes
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import get_box_format
-from grounding_rewards.report.tables import markdown_table
-from scripts.docs.page_parts import marks_of, replace_part, write_or_check
+from scripts.docs.page_parts import markdown_table, marks_of, replace_part, write_or_check
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = DOCS / "published_rewards.md"

@@ -28,12 +28,13 @@ from grounding_rewards.metrics.image_dependence import image_dependence
 from grounding_rewards.metrics.intervals import format_estimate
 from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.overlap import pairwise_iou
-from grounding_rewards.report.tables import csv_text, markdown_table
+from grounding_rewards.report.tables import csv_text
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.study.analysis import METRICS, NO_SPREAD, REFERENCE, START, ArmResult, StudyResult, analyse
 from grounding_rewards.study.plan import GRPO
 from grounding_rewards.study.report import ARMS_NOTE, ROWS, arms_tables, plots, sentences
 from grounding_rewards.study.results import FEWEST_SEEDS, Folder, Measure, read_json, read_study, write_json
+from scripts.docs.page_parts import markdown_of, markdown_table
 
 _PAGE = """\
 # Which reward? Studies
@@ -418,7 +419,7 @@ def study_part(found: StudyResult, folder: Path, beside: Path) -> str:
     every = f"Every metric on every set, with intervals: [{ROWS}]({(folder / ROWS).relative_to(beside).as_posix()})."
     said, *others = sentences(found)
     lines = [f"## {found.study.name}", said, "\n".join(f"- {one}" for one in others)]
-    lines += [f"### {table.title}\n\n{table.markdown()}" for table in arms_tables(found)]
+    lines += [f"### {table.title}\n\n{markdown_of(table)}" for table in arms_tables(found)]
     lines += [ARMS_NOTE, every]
     # Of a kept run the last answers alone are there.
     shown = [

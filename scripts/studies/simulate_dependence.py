@@ -22,8 +22,7 @@ from grounding_rewards.metrics.comparison import swap_p_values
 from grounding_rewards.metrics.image_dependence import dependence_sums, image_dependence
 from grounding_rewards.metrics.intervals import SIGNED, Estimate, jackknifed_difference, jackknifed_ratio
 from grounding_rewards.metrics.prediction import Prediction
-from grounding_rewards.report.tables import markdown_table
-from scripts.docs.page_parts import marks_of, replace_part
+from scripts.docs.page_parts import markdown_table, marks_of, replace_part
 
 #: By name how many images share each question.
 GROUPS: Mapping[str, Sequence[int]] = {

@@ -32,8 +32,7 @@ from grounding_rewards.metrics.detection import BOUNDS, SHARES, MatchedImages
 from grounding_rewards.metrics.intervals import Estimate, ratio_estimates, ratios, sum_by_group
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.metrics.segmentation import CLASS_MEAN_IOU, class_mean_iou_estimate
-from grounding_rewards.report.tables import markdown_table
-from scripts.docs.page_parts import marks_of, replace_part
+from scripts.docs.page_parts import markdown_table, marks_of, replace_part
 
 SIDE = 1000.0
 LABELS = ("mass", "effusion", "nodule")

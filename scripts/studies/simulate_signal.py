@@ -20,9 +20,8 @@ from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.metrics.signal import Groups, main_cause
 from grounding_rewards.overlap import pairwise_iou
-from grounding_rewards.report.tables import markdown_table
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
-from scripts.docs.page_parts import marks_of, replace_part
+from scripts.docs.page_parts import markdown_table, marks_of, replace_part
 
 SIDE = 1000.0
 GROUP, LARGEST = 8, 16

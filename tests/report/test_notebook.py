@@ -51,7 +51,7 @@ def test_the_command_measures_the_same(evaluation, tmp_path, capsys):
     # The folder of an evaluation, the result and its predictions are the same run.
     found = [gr.compare(tmp_path / "run", after).to_dict() for after in (evaluation, evaluation.images)]
     assert found[0] == found[1]
-    assert found[0]["metrics"]["mean_iou"]["difference"][0] == 0
+    assert found[0]["metrics"]["mean_iou"]["difference"]["value"] == 0
 
 
 def test_a_dataset_has_the_images_of_a_log_by_order(rows):

@@ -1,11 +1,11 @@
-"""Tables in the terminal, as Markdown and as HTML."""
+"""Tables of metrics, and how the terminal shows them."""
 
 from __future__ import annotations
 
 import io
 
 from grounding_rewards.metrics.robustness import RobustnessPoint
-from grounding_rewards.report.tables import Cell, Table, markdown_table, metrics_table, robustness_rows
+from grounding_rewards.report.tables import Cell, metrics_table, robustness_rows
 
 NAN = float("nan")
 HEADINGS = {"iou": "mean <IoU>", "label": "right label"}
@@ -31,12 +31,6 @@ def test_terminal_shows_brackets_as_they_are() -> None:
     assert "[red]" in text
     assert "[0.400, 0.600]" in text
     assert "[-0.050, 0.010]" in text
-
-
-def test_markdown() -> None:
-    assert markdown_table(["a", "b"], [["1", "2"]]) == "| a | b |\n|---|---|\n| 1 | 2 |"
-    table = Table(["", "<b>"], [[Cell("a heading", "with a definition")], ["a|b", Cell("0.5", "[0.4, 0.6]")]])
-    assert table.markdown() == "|  | &lt;b> |\n|---|---|\n| a heading |  |\n| a\\|b | 0.5 \\[0.4, 0.6] |"
 
 
 def test_the_table_of_robustness_has_the_image_as_it_is_once() -> None:
