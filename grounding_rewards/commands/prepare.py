@@ -39,7 +39,6 @@ options of sources, for --option:
 
 from __future__ import annotations
 
-import inspect
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -62,7 +61,7 @@ from grounding_rewards.prepare.settings import PrepareSettings
 from grounding_rewards.prepare.upload import push_private
 from grounding_rewards.report.tables import Table
 from grounding_rewards.sources import get_source
-from grounding_rewards.sources.base import Faults, describe_options, source_options, split_name
+from grounding_rewards.sources.base import describe_options, source_options, split_name
 
 __doc__ = f"{__doc__}{textwrap.indent(describe_options(), '  ')}"
 
@@ -193,7 +192,6 @@ def _prepare(name: str, options: PrepareOptions) -> dict[str, Any]:
     check_workers(options.processes)
     settings = options.settings(name)
     read = get_source(name).read
-    source_arguments = source_options(read, options.option)
     with stage_progress() as progress:
 
         def count(images: Iterable[AnnotatedImage]) -> Iterator[AnnotatedImage]:
@@ -201,8 +199,9 @@ def _prepare(name: str, options: PrepareOptions) -> dict[str, Any]:
                 yield image
                 progress("reading tables", number, None)
 
-        faults = Faults() if settings.bad_rows == "drop" else None
-        if faults is not None and "faults" in inspect.signature(read).parameters:
+        faults: list[str] = []
+        source_arguments = source_options(read, options.option)
+        if settings.bad_rows == "drop":
             source_arguments["faults"] = faults
         images = list(count(read(str(options.root), split=settings.split, **source_arguments)))
         return prepare_images(
@@ -210,7 +209,7 @@ def _prepare(name: str, options: PrepareOptions) -> dict[str, Any]:
             options.root,
             None if options.dry_run else options.out,
             settings,
-            unreadable=list(faults.messages) if faults is not None else (),
+            unreadable=faults,
             processes=options.processes,
             allow_outside=options.allow_outside,
             on_progress=progress,

@@ -31,7 +31,7 @@ from grounding_rewards.data.splits import (
 from grounding_rewards.images.decoding import image_path, image_size
 from grounding_rewards.prepare.examples import column_types
 from grounding_rewards.prepare.manifest import MANIFEST, split_shards
-from grounding_rewards.sources.base import Faults, sound_images, split_name
+from grounding_rewards.sources.base import split_name
 from grounding_rewards.sources.jsonl import ANNOTATIONS, KNOWN_KEYS, annotated_image, sound_rows
 from grounding_rewards.sources.tables import RowPlace
 
@@ -156,9 +156,14 @@ def folder_rows(root: Path, allow_outside: bool = False, bad_rows: str = "refuse
         return {**row, **values}
 
     # All lines that are bad are named at once.
-    collected = Faults()
-    rows = list(sound_images(usable, sound_rows(path, collected), collected))
-    faults = list(collected.messages)
+    rows, faults = [], []
+    for line in sound_rows(path):
+        try:
+            if isinstance(line, ValueError):
+                raise line
+            rows.append(usable(*line))
+        except ValueError as error:
+            faults.append(" ".join(str(error).split()))
     if faults and (bad_rows == "refuse" or not rows):
         raise ValueError(
             f"Expected one image per line in {path}, got {len(faults)} bad of {len(rows) + len(faults)} lines. Correct "

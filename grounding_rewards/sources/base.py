@@ -1,12 +1,14 @@
 """What a source is: the function that reads one public layout, and what is declared of its dataset.
 
-A source makes its images with `sound_images`, which `tables.table_images` does for it: one that cannot be read is an
-error, or, with `--bad-rows drop`, left out and listed in the `Faults` that the source is given. A fault that belongs to
-no image, such as a row of boxes that names none, stays an error: otherwise an image would lose one of its boxes.
+A source makes its images with `sound_images`, which `tables.table_images` does for it: in place of an image that cannot
+be read stands the error. Who reads the source gets it as an error, or, with `--bad-rows drop`, in a list. A fault that
+belongs to no image, such as a row of boxes that names none, is raised by the source: otherwise an image would lose one
+of its boxes.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import re
@@ -15,8 +17,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
 
-Images = Iterator[AnnotatedImage]
-"""What a source yields."""
+_Made = TypeVar("_Made")
+
+Images = Iterator[AnnotatedImage | ValueError]
+"""What a source yields: its images, and the error in place of one that cannot be read."""
 
 CREDENTIALED = "PhysioNet Credentialed Health Data License 1.5.0; not redistributable"
 RESTRICTED = "PhysioNet Restricted Health Data License 1.5.0; not redistributable"
@@ -27,16 +31,16 @@ class Source(NamedTuple):
     """What reads one public layout, and where its dataset comes from, for the card of a prepared folder.
 
     read: takes the folder and, by keyword, a split (None takes all), and yields one annotated image per image, in
-        pixels of the original; whatever else it takes has a default. Given `faults`, a :class:`Faults`, it leaves out
-        images that cannot be read. It raises `ValueError` where a file, column or
-        split is missing, and, while iterating, where a row or an image cannot be read or contradicts another one. The
-        top of its module shows the folder.
+        pixels of the original; whatever else it takes has a default. It raises `ValueError` where a file, column or
+        split is missing, and, while iterating, where a row or an image cannot be read or contradicts another one. To a
+        list `faults` it appends what is wrong with images that cannot be read, instead of raising. The top of its
+        module shows the folder.
     title, url: name and home of the dataset; empty for a format that any dataset may be written in.
     licence: in words.
     note: what is easily done wrong with it; may be empty.
     """
 
-    read: Callable[..., Images]
+    read: Callable[..., Iterator[AnnotatedImage]]
     title: str = ""
     url: str = ""
     licence: str = ""
@@ -45,9 +49,6 @@ class Source(NamedTuple):
 
 #: By name of the dataset or format.
 SOURCES: dict[str, Source] = {}
-
-_Read = TypeVar("_Read", bound=Callable[..., Images])
-_Made = TypeVar("_Made")
 
 _SPELLINGS = {
     "train": "train",
@@ -58,7 +59,9 @@ _SPELLINGS = {
 SPLIT_NAMES = tuple(_SPELLINGS)
 
 
-def register_source(name: str, **declared: Any) -> Callable[[_Read], _Read]:
+def register_source(
+    name: str, **declared: Any
+) -> Callable[[Callable[..., Images]], Callable[..., Iterator[AnnotatedImage]]]:
     """Register the function that reads a layout under the name by which commands know it.
 
     Args:
@@ -69,15 +72,47 @@ def register_source(name: str, **declared: Any) -> Callable[[_Read], _Read]:
         >>> @register_source("my-images", title="My images", url="https://example.org", licence="CC BY 4.0")
         ... def read_my_images(root, *, split=None):
         ...     yield AnnotatedImage("1", "1.png", [[10, 20, 110, 220]], ["mass"])
+        ...     yield ValueError("Expected a box for 2, got none. Draw it.")
+        >>> faults = []
+        >>> [image.id for image in read_my_images("", faults=faults)], faults
+        (['1'], ['Expected a box for 2, got none. Draw it.'])
         >>> SOURCES.pop("my-images").licence
         'CC BY 4.0'
     """
 
-    def register(read: _Read) -> _Read:
-        SOURCES[name] = Source(read, **declared)
-        return read
+    def register(read: Callable[..., Images]) -> Callable[..., Iterator[AnnotatedImage]]:
+        @functools.wraps(read)
+        def read_sound(*args: Any, faults: list[str] | None = None, **options: Any) -> Iterator[AnnotatedImage]:
+            return _without_faults(read(*args, **options), faults)
+
+        SOURCES[name] = Source(read_sound, **declared)
+        return read_sound
 
     return register
+
+
+def _without_faults(images: Images, faults: list[str] | None) -> Iterator[AnnotatedImage]:
+    for image in images:
+        if isinstance(image, AnnotatedImage):
+            yield image
+        elif faults is None:
+            raise image
+        else:
+            faults.append(" ".join(str(image).split()))
+
+
+def sound_images(
+    make: Callable[..., _Made | None], arguments_of_images: Iterable[tuple[Any, ...]]
+) -> Iterator[_Made | ValueError]:
+    """Call a function for every image and yield its results but for None, or the `ValueError` that it raises."""
+    for arguments in arguments_of_images:
+        try:
+            image = make(*arguments)
+        except ValueError as error:
+            yield error
+        else:
+            if image is not None:
+                yield image
 
 
 def split_name(spelling: str) -> str:
@@ -90,53 +125,10 @@ def split_name(spelling: str) -> str:
     return _SPELLINGS.get(spelling.lower(), spelling)
 
 
-class Faults:
-    """What a source could not read; given to a source, it leaves out the image alone instead of raising.
-
-    Attributes:
-        messages: one sentence each, without repetition.
-        images: the first cells of rows with too few or too many cells: what else such a row says is not certain.
-
-    Example:
-        >>> def image(name):
-        ...     raise ValueError(f"Expected a box for {name}, got none. Draw it.")
-        >>> faults = Faults()
-        >>> list(sound_images(image, [("a",)], faults)), list(faults.messages)
-        ([], ['Expected a box for a, got none. Draw it.'])
-    """
-
-    def __init__(self) -> None:
-        self.messages: dict[str, None] = {}
-        self.images: set[str] = set()
-
-    def add(self, error: ValueError) -> None:
-        """Keep the message of an error."""
-        self.messages[" ".join(str(error).split())] = None
-
-
-def sound_images(
-    make: Callable[..., _Made | None], arguments_of_images: Iterable[tuple[Any, ...]], faults: Faults | None = None
-) -> Iterator[_Made]:
-    """Call a function for every image and yield its results but for None; a `ValueError` of it goes into `faults`.
-
-    Without `faults` the error is raised.
-    """
-    for arguments in arguments_of_images:
-        try:
-            image = make(*arguments)
-        except ValueError as error:
-            if faults is None:
-                raise
-            faults.add(error)
-        else:
-            if image is not None:
-                yield image
-
-
-def own_options(read: Callable[..., Any]) -> dict[str, Any]:
+def _own_options(read: Callable[..., Any]) -> dict[str, Any]:
     """The arguments that a source alone takes, and their defaults."""
-    parameters = inspect.signature(read).parameters.values()
-    return {parameter.name: parameter.default for parameter in list(parameters)[2:] if parameter.name != "faults"}
+    _root, _split, *parameters = inspect.signature(read).parameters.values()
+    return {parameter.name: parameter.default for parameter in parameters}
 
 
 def source_options(read: Callable[..., Any], texts: Sequence[str]) -> dict[str, Any]:
@@ -156,19 +148,30 @@ def source_options(read: Callable[..., Any], texts: Sequence[str]) -> dict[str, 
         >>> source_options(get_source("nih-chestxray14").read, ["negatives=false"])
         {'negatives': False}
     """
-    parameters = own_options(read)
+    defaults = _own_options(read)
     options = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             raise ValueError(f"Expected NAME=VALUE for --option, got {text!r}. Write sizes=sizes.csv, for example.")
-        if name not in parameters:
+        if name not in defaults:
             raise ValueError(
                 f"Expected one of the source's own options for --option, got {name!r}. It has: "
-                f"{', '.join(parameters) or 'none'}."
+                f"{', '.join(defaults) or 'none'}."
             )
-        options[name] = _value(value, parameters[name])
+        options[name] = _option_value(value, defaults[name])
     return options
+
+
+def _option_value(text: str, default: Any) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if text.startswith('{"'):
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"Expected JSON for --option, got {text!r} ({error}). Correct the mapping.") from None
+    return tuple(text.split(",")) if isinstance(default, tuple) else text
 
 
 def describe_options() -> str:
@@ -180,27 +183,14 @@ def describe_options() -> str:
     """
     lines: list[str] = []
     for name, source in sorted(SOURCES.items()):
-        documented = _documented(inspect.getdoc(source.read) or "")
-        options = own_options(source.read)
+        options = _own_options(source.read)
         if options:
             lines.append(f"{name}:")
-        lines += [f"  {option}: {documented.get(option, 'see its module')}" for option in options]
+        for option in options:
+            # The first sentence about the argument.
+            described = re.search(
+                rf"^    {option}: (.*(?:\n {{8}}.*)*)", inspect.getdoc(source.read) or "", re.MULTILINE
+            )
+            words = " ".join(described[1].split()) if described else "see its module"
+            lines.append(f"  {option}: {re.split(r'(?<=[.]) (?=[A-Z])', words)[0]}")
     return "\n".join(lines)
-
-
-def _documented(docstring: str) -> dict[str, str]:
-    """The first sentence about each argument."""
-    listed = re.search(r"^Args:\n((?:    .*\n?|\n)+)", docstring, re.MULTILINE)
-    entries = re.findall(r"^    (\w+): ((?:.*)(?:\n {8}.*)*)", listed[1], re.MULTILINE) if listed else []
-    return {name: re.split(r"(?<=\.) (?=[A-Z])", " ".join(words.split()))[0] for name, words in entries}
-
-
-def _value(text: str, default: Any) -> Any:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    if text.startswith('{"'):
-        try:
-            return json.loads(text)
-        except ValueError as error:
-            raise ValueError(f"Expected JSON for --option, got {text!r} ({error}). Correct the mapping.") from None
-    return tuple(text.split(",")) if isinstance(default, tuple) else text

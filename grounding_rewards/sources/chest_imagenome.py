@@ -20,7 +20,6 @@ Access: credentialed PhysioNet account.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -28,7 +27,7 @@ from grounding_rewards.boxes import is_box
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources import tables
-from grounding_rewards.sources.base import CREDENTIALED, Faults, Images, register_source, sound_images, split_name
+from grounding_rewards.sources.base import CREDENTIALED, Images, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import read_json
 from grounding_rewards.sources.tables import RowPlace, Size, TableRow
 
@@ -46,9 +45,7 @@ _CORNERS = ("original_x1", "original_y1", "original_x2", "original_y2")
     url="https://physionet.org/content/chest-imagenome/1.0.0/",
     licence=CREDENTIALED,
 )
-def read_chest_imagenome(
-    root: str | Path, *, split: str | None = None, sizes: str | Path | None = None, faults: Faults | None = None
-) -> Images:
+def read_chest_imagenome(root: str | Path, *, split: str | None = None, sizes: str | Path | None = None) -> Images:
     """The images of Chest ImaGenome.
 
     Args:
@@ -56,7 +53,6 @@ def read_chest_imagenome(
         split: `train`, `validation` or `test` of the silver set, or `gold`; None takes the three silver ones.
         sizes: a CSV file with `dicom_id`, `Columns` and `Rows`, such as `mimic-cxr-2.0.0-metadata.csv`; without it, or
             for an image that is not in it, width and height are None, and the image has to say.
-        faults: takes what cannot be read; see `sources.base.Faults`.
 
     Returns:
         Images in the order of the tables; `extra["view"]` is the projection.
@@ -65,28 +61,31 @@ def read_chest_imagenome(
     tables.check_split(split, [*map(split_name, _SILVER), "gold"])
     known_sizes = {} if sizes is None else tables.read_sizes(sizes, "dicom_id")
     if split == "gold":
-        return _gold(root, known_sizes, faults)
+        return _gold(root, known_sizes)
     graphs = tables.find_file(root, "silver_dataset/scene_graph", remedy="Unpack scene_graph.zip.")
-    names = [name for name in _SILVER if split in (None, split_name(name))]
-    paths = {name: tables.find_file(root, f"silver_dataset/splits/{name}.csv") for name in names}
-    return chain.from_iterable(
-        [_silver(path, split_name(name), graphs, known_sizes, faults) for name, path in paths.items()]
-    )
+    files = {split_name(name): [f"silver_dataset/splits/{name}.csv"] for name in _SILVER}
+    rows = [
+        (own_split, cells)
+        for own_split, path in tables.split_paths(root, split, files).items()
+        for _, cells in tables.read_table(path, _ABOUT, ("ViewPosition",))
+    ]
+    if known_sizes and known_sizes.keys().isdisjoint(cells[0] for _, cells in rows):
+        raise ValueError(
+            f"Expected sizes of images of the dataset for sizes, got none of them in {str(sizes)!r}. Name another "
+            "table, or leave it out."
+        )
 
+    def image(split: str, cells: Sequence[str]) -> AnnotatedImage | None:
+        graph = graphs / f"{cells[0]}_SceneGraph.json"
+        return _image(cells, split, known_sizes, *_objects(graph)) if graph.is_file() else None
 
-def _silver(path: Path, split: str, graphs: Path, sizes: dict[str, Size], faults: Faults | None) -> Images:
-    def image(_: RowPlace, cells: Sequence[str]) -> AnnotatedImage | None:
-        name, *facts = cells
-        graph = graphs / f"{name}_SceneGraph.json"
-        return _image(name, facts, split, sizes, *_objects(graph)) if graph.is_file() else None
-
-    return sound_images(image, tables.read_table(path, _ABOUT, ("ViewPosition",)), faults)
+    return sound_images(image, rows)
 
 
 def _image(
-    image: str, facts: Sequence[str], split: str, sizes: Mapping[str, Size], boxes: list[list[float]], labels: list[str]
+    facts: Sequence[str], split: str, sizes: Mapping[str, Size], boxes: list[list[float]], labels: list[str]
 ) -> AnnotatedImage:
-    patient, path, view = facts
+    image, patient, path, view = facts
     width, height = sizes.get(image, (None, None))
     file = PurePosixPath(path).with_suffix(".jpg").as_posix()
     extra = {"view": view} if view else {}
@@ -109,20 +108,19 @@ def _objects(path: Path) -> tuple[list[list[float]], list[str]]:
     return boxes, labels
 
 
-def _gold(root: Path, sizes: dict[str, Size], faults: Faults | None) -> Images:
+def _gold(root: Path, sizes: Mapping[str, Size]) -> Images:
     avoided = tables.optional_file(root, _AVOIDED)
     rows = () if avoided is None else tables.read_table(avoided, _ABOUT, ("ViewPosition",))
-    facts_of_images = {image: cells for _, (image, *cells) in rows}
+    facts_of_images = {cells[0]: cells for _, cells in rows}
 
     def gold_image(name: str, rows: list[TableRow]) -> AnnotatedImage:
         annotators = tuple(cells[-1] for _, cells in rows)
         image = name.removesuffix(".dcm")
         boxes = [place._replace(image=image).numbers(cells[2:6]) for place, cells in rows]
-        facts = facts_of_images.get(image, ["", f"{image}.dcm", ""])
-        return _image(image, facts, "gold", sizes, boxes, [cells[1] for _, cells in rows])._replace(
+        facts = facts_of_images.get(image, (image, "", f"{image}.dcm", ""))
+        return _image(facts, "gold", sizes, boxes, [cells[1] for _, cells in rows])._replace(
             readers=annotators if any(annotators) else (), read_by=tuple(dict.fromkeys(filter(None, annotators)))
         )
 
-    return tables.table_images(
-        gold_image, tables.find_file(root, _GOLD), ("image_id", "bbox_name", *_CORNERS), ("annotator",), faults
-    )
+    path = tables.find_file(root, _GOLD)
+    return tables.table_images(gold_image, path, ("image_id", "bbox_name", *_CORNERS), ("annotator",), _CORNERS)

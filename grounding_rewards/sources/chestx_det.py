@@ -26,9 +26,9 @@ from typing import Any
 
 from grounding_rewards.boxes import is_box
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import Faults, Images, register_source, sound_images
+from grounding_rewards.sources.base import Images, register_source, sound_images
 from grounding_rewards.sources.documents import read_json_rows
-from grounding_rewards.sources.tables import RowPlace, chosen_splits, find_file, image_finder
+from grounding_rewards.sources.tables import RowPlace, image_finder, split_paths
 
 _SIDE = 1024
 _OTHER_NAMES = "Images are of NIH ChestX-ray14 under other names."
@@ -42,9 +42,9 @@ _SPLITS = ("train", "test")
     licence="annotations Apache-2.0; images as NIH ChestX-ray14",
     note=_OTHER_NAMES,
 )
-def read_chestx_det(root: str | Path, *, split: str | None = None, faults: Faults | None = None) -> Images:
+def read_chestx_det(root: str | Path, *, split: str | None = None) -> Images:
     """The images of ChestX-Det, in the order of the files."""
-    return _read(root, split, "ChestX_Det_{}.json", faults)
+    return _read(root, split, "ChestX_Det_{}.json")
 
 
 @register_source(
@@ -54,13 +54,13 @@ def read_chestx_det(root: str | Path, *, split: str | None = None, faults: Fault
     licence="annotations not stated; images as NIH ChestX-ray14",
     note=_OTHER_NAMES,
 )
-def read_chestx_det10(root: str | Path, *, split: str | None = None, faults: Faults | None = None) -> Images:
+def read_chestx_det10(root: str | Path, *, split: str | None = None) -> Images:
     """The images of ChestX-Det10, in the order of the files."""
-    return _read(root, split, "{}.json", faults)
+    return _read(root, split, "{}.json")
 
 
-def _read(root: str | Path, split: str | None, name: str, faults: Faults | None) -> Images:
-    paths = {split_key: find_file(root, name.format(split_key)) for split_key in chosen_splits(split, _SPLITS)}
+def _read(root: str | Path, split: str | None, name: str) -> Images:
+    paths = split_paths(root, split, {own_split: [name.format(own_split)] for own_split in _SPLITS})
     find = image_finder(root)
 
     def image(split: str, place: RowPlace, entry: Mapping[str, Any]) -> AnnotatedImage:
@@ -73,4 +73,4 @@ def _read(root: str | Path, split: str | None, name: str, faults: Faults | None)
         return AnnotatedImage(name, find(name, f"{split}_data/{name}"), float_boxes, labels, _SIDE, _SIDE, split=split)
 
     entries = ((split_key, *row) for split_key, path in paths.items() for row in read_json_rows(path, "file_name"))
-    return sound_images(image, entries, faults)
+    return sound_images(image, entries)

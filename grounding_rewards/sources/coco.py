@@ -30,7 +30,7 @@ from grounding_rewards.columns import stated_name
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.splits import patient_column
-from grounding_rewards.sources.base import Faults, Images, register_source, sound_images
+from grounding_rewards.sources.base import Images, register_source, sound_images
 from grounding_rewards.sources.documents import objects_in, pixels, read_json
 from grounding_rewards.sources.jsonl import KNOWN_KEYS, TAKEN
 from grounding_rewards.sources.tables import split_files, turned_box
@@ -52,7 +52,6 @@ def read_coco(
     images: str | None = None,
     patient_key: str | None = None,
     missing_category: MissingCategory = "error",
-    faults: Faults | None = None,
 ) -> Images:
     """The images of COCO annotation files; several image entries of one file are one image.
 
@@ -67,7 +66,6 @@ def read_coco(
             `metadata.patientid`; by default `patient_id`, or what looks like it.
         missing_category: an annotation without `category_id` is an `error`, or its box is one to `ignore`: neither hit
             nor false positive.
-        faults: takes what cannot be read; see `sources.base.Faults`.
 
     Returns:
         Images in the order of the image entries; `id` is the same as `file`.
@@ -93,7 +91,7 @@ def read_coco(
         (candidate for candidate in patterns if any(Path(root).glob(candidate.replace("{split}", "*")))), patterns[0]
     )
     return chain.from_iterable(
-        coco_images(path, _image_folder(Path(root), images, spelling), name, patient_key, missing_category, faults)
+        coco_images(path, _image_folder(Path(root), images, spelling), name, patient_key, missing_category)
         for name, spelling, path in split_files(root, pattern, split)
     )
 
@@ -110,7 +108,6 @@ def coco_images(
     split: str | None,
     patient_key: str | None = None,
     missing_category: MissingCategory = "error",
-    faults: Faults | None = None,
 ) -> Images:
     """The images of one COCO file.
 
@@ -120,7 +117,6 @@ def coco_images(
         split: what the images say.
         patient_key: as for `read_coco`.
         missing_category: as for `read_coco`.
-        faults: takes images that cannot be read; without it they are an error.
 
     Raises:
         ValueError: as `read_coco`.
@@ -130,7 +126,7 @@ def coco_images(
     def image(name: str, entries: Sequence[Mapping[str, Any]]) -> AnnotatedImage:
         return _image(content, PurePosixPath(images, name).as_posix() if name else "", entries, split)
 
-    yield from sound_images(image, content.entries_of_files.items(), faults)
+    yield from sound_images(image, content.entries_of_files.items())
 
 
 class _Content:

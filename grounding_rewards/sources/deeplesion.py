@@ -15,11 +15,12 @@ Access: open.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import Faults, Images, register_source
+from grounding_rewards.sources.base import Images, register_source
 from grounding_rewards.sources.documents import pixels
 from grounding_rewards.sources.tables import TableRow, check_split, find_file, table_images
 
@@ -42,18 +43,17 @@ _EXTRA = ("DICOM_windows", "Spacing_mm_px_", "Possibly_noisy", "Key_slice_index"
     note="Not every finding is marked: an image without a box is no negative. Stored values are Hounsfield units plus "
     "32768: give a window.",
 )
-def read_deeplesion(root: str | Path, *, split: str | None = None, faults: Faults | None = None) -> Images:
+def read_deeplesion(root: str | Path, *, split: str | None = None) -> Images:
     """The key slices of DeepLesion, one image a slice, in the order of the table.
 
     `extra` keeps window, spacing and whether a lesion was found to be noisy.
     """
     check_split(split, _SPLITS.values())
     path = find_file(root, "DL_info.csv")
-    images = table_images(_image, path, _COLUMNS, _EXTRA, faults)
-    return (image for image in images if split in (None, image.split))
+    return table_images(partial(_image, split), path, _COLUMNS, _EXTRA)
 
 
-def _image(name: str, rows: list[TableRow]) -> AnnotatedImage:
+def _image(split: str | None, name: str, rows: list[TableRow]) -> AnnotatedImage | None:
     boxes, labels = [], []
     for place, (_, _, box, kind, *_) in rows:
         x1, y1, x2, y2 = place.box(box.split(","))
@@ -64,6 +64,8 @@ def _image(name: str, rows: list[TableRow]) -> AnnotatedImage:
     series, _, slice_file = name.rpartition("_")
     file = f"Images_png/{series}/{slice_file}"
     own_split = place.one_of(_SPLITS, number)
+    if split not in (None, own_split):
+        return None
     facts = {key: value for key, value in zip(_EXTRA, extra, strict=True) if value}
     return AnnotatedImage(
         name, file, boxes, labels, pixels(width), pixels(height), stated_name(patient), own_split, extra=facts

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 JsonRow = tuple[RowPlace, dict[str, Any]]
 """Where the line, or the entry of a list, is, counted from 1, and its object."""
 
-UNNAMED = "finding"
-"""Label of a box without a name."""
-
 
 def read_json(path: str | Path) -> Any:
     """What a JSON file holds; see `common.text_files.parse_json`.
@@ -64,14 +61,13 @@ def grouped_samples(
 
     Args:
         root: the folder of the dataset.
-        annotations: the pattern of the files, as `tables.split_files` takes it.
+        annotations: the pattern of the files, as `tables.split_files` takes it; it is looked for at the call.
         split: of this split; None takes all.
         key: where an object has its image, or a list of one.
 
     Raises:
         ValueError: as for `read_json_rows`; or an object has no image or several.
     """
-
     files = split_files(root, annotations, split)
     return chain.from_iterable(_samples_of_file(path, own_split, key) for own_split, _, path in files)
 

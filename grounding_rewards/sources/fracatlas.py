@@ -14,10 +14,11 @@ Access: open.
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import Faults, Images, register_source, sound_images, split_name
+from grounding_rewards.sources.base import Images, register_source, sound_images, split_name
 from grounding_rewards.sources.coco import coco_images
 from grounding_rewards.sources.tables import check_split, find_file, optional_file, read_table
 
@@ -30,13 +31,12 @@ _MARKS = ("hand", "leg", "hip", "shoulder", "mixed", "hardware", "multiscan")
 @register_source(
     "fracatlas", title="FracAtlas", url="https://doi.org/10.6084/m9.figshare.22363012", licence="CC BY 4.0"
 )
-def read_fracatlas(root: str | Path, *, split: str | None = None, faults: Faults | None = None) -> Images:
+def read_fracatlas(root: str | Path, *, split: str | None = None) -> Images:
     """The images of FracAtlas.
 
     Args:
         root: the folder of the dataset.
         split: `train`, `validation` or `test`, which hold fractured images alone; None takes these and the negatives.
-        faults: takes what cannot be read; see `sources.base.Faults`.
 
     Returns:
         Images in the order of the files' names, fractured images first; `extra` names what `dataset.csv` marks with 1.
@@ -47,15 +47,16 @@ def read_fracatlas(root: str | Path, *, split: str | None = None, faults: Faults
     if split is not None and not tables:
         find_file(root, *_SPLITS.values())
     # Tables and annotations spell an image with and without its ending.
-    splits = {
-        Path(name).stem: own_split
-        for own_split, path in tables.items()
-        for _, (name,) in read_table(path, ("image_id",))
-    }
-    annotated = {
-        Path(image.file).stem: image
-        for image in coco_images(find_file(root, _COCO), images=".", split=None, faults=faults)
-    }
+    splits: dict[str, str] = {}
+    for own_split, path in tables.items():
+        splits |= {Path(name).stem: own_split for _, (name,) in read_table(path, ("image_id",))}
+    annotated: dict[str, AnnotatedImage] = {}
+    unreadable: list[ValueError] = []
+    for annotated_image in coco_images(find_file(root, _COCO), images=".", split=None):
+        if isinstance(annotated_image, ValueError):
+            unreadable.append(annotated_image)
+        else:
+            annotated[Path(annotated_image.file).stem] = annotated_image
     facts_table = optional_file(root, "dataset.csv")
     marks = {
         Path(name).stem: "|".join(mark for mark, cell in zip(_MARKS, cells, strict=True) if cell == "1")
@@ -80,4 +81,5 @@ def read_fracatlas(root: str | Path, *, split: str | None = None, faults: Faults
         file = path.relative_to(root).as_posix()
         return known_image._replace(id=name, file=file, split=splits.get(name), ignored=(), extra=extra)
 
-    return sound_images(image, ((path,) for path in files if split in (None, splits.get(path.stem))), faults)
+    chosen_files = [(path,) for path in files if split in (None, splits.get(path.stem))]
+    return chain(unreadable, sound_images(image, chosen_files))

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import Faults, Images, register_source, sound_images
-from grounding_rewards.sources.tables import RowPlace, check_split, find_file, image_finder, read_table
+from grounding_rewards.sources.base import Images, register_source
+from grounding_rewards.sources.tables import TableRow, check_split, find_file, image_finder, table_images
 from grounding_rewards.sources.yolo import yolo_image
 
 CLASSES = (
@@ -38,7 +38,7 @@ _EXTRA = (
     "grazpedwri-dx", title="GRAZPEDWRI-DX", url="https://doi.org/10.6084/m9.figshare.14825193", licence="CC BY 4.0"
 )
 def read_grazpedwri_dx(
-    root: str | Path, *, split: str | None = None, classes: Collection[str] = CLASSES[:-1], faults: Faults | None = None
+    root: str | Path, *, split: str | None = None, classes: Collection[str] = CLASSES[:-1]
 ) -> Images:
     """The images of GRAZPEDWRI-DX.
 
@@ -46,7 +46,6 @@ def read_grazpedwri_dx(
         root: the folder of the dataset.
         split: None; the dataset has no splits.
         classes: whose boxes are kept. `["fracture"]` makes every image without a fracture a negative.
-        faults: takes what cannot be read; see `sources.base.Faults`.
 
     Returns:
         Images in the order of `dataset.csv`; `extra` keeps sex, age, side, projection and what
@@ -61,8 +60,8 @@ def read_grazpedwri_dx(
     labels = find_file(root, *_LABELS, remedy=remedy)
     find = image_finder(root, (".png",))
 
-    def image(place: RowPlace, cells: tuple[str, ...]) -> AnnotatedImage:
-        stem, patient, *extra = cells
+    def image(stem: str, rows: list[TableRow]) -> AnnotatedImage:
+        place, (_, patient, *extra) = rows[0]
         if not (file := find(stem)):
             raise place.error("an image for every image", f"no {stem}.png", "Unpack images_part1 to 4.")
         labelled_image = yolo_image(root, root / file, labels / f"{stem}.txt", CLASSES, split=None)
@@ -75,4 +74,4 @@ def read_grazpedwri_dx(
             extra={key: value for key, value in zip(_EXTRA, extra, strict=True) if value},
         )
 
-    return sound_images(image, read_table(path, ("filestem", "patient_id"), _EXTRA, faults), faults)
+    return table_images(image, path, ("filestem", "patient_id"), _EXTRA)

@@ -14,6 +14,7 @@ Source: https://huggingface.co/docs/datasets/image_dataset.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,8 @@ from grounding_rewards.common.text_files import parse_json
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.splits import patient_column
-from grounding_rewards.sources.base import Faults, Images, register_source, sound_images, split_name
-from grounding_rewards.sources.documents import read_json_rows
+from grounding_rewards.sources.base import Images, register_source, sound_images, split_name
+from grounding_rewards.sources.documents import JsonRow, read_json_rows
 from grounding_rewards.sources.tables import RowPlace, check_split, header_size, read_whole_table
 
 _TABLES = ("metadata.jsonl", "metadata.csv")
@@ -38,7 +39,6 @@ def read_imagefolder(
     split: str | None = None,
     classes: Sequence[str] = (),
     order: str = "xywh",
-    faults: Faults | None = None,
 ) -> Images:
     """The images of a folder with `metadata.jsonl` or `metadata.csv`.
 
@@ -47,7 +47,6 @@ def read_imagefolder(
         split: the name of a folder below it, `validation` for `val` and `valid` too; None takes all.
         classes: names of the categories where there are numbers, from 0.
         order: of the numbers of a box: xywh, xyxy or cxcywh.
-        faults: takes what cannot be read; see `sources.base.Faults`.
 
     Returns:
         Images in the order of the tables; `id` is the file, relative to the root.
@@ -75,9 +74,6 @@ def read_imagefolder(
         )
     splits = {path: split_name(path.parent.name) if path.parent != root else None for path in tables}
     check_split(split, dict.fromkeys(name for name in splits.values() if name is not None))
-    rows_of_tables = (
-        (path, name, *row) for path, name in splits.items() if split in (None, name) for row in _rows(path, faults)
-    )
 
     def image(path: Path, own_split: str | None, place: RowPlace, row: Mapping[str, Any]) -> AnnotatedImage:
         name, cell = row.get("file_name"), row.get("objects")
@@ -105,14 +101,16 @@ def read_imagefolder(
         patient = stated_name(row.get(patient_column(filled_columns) or "patient_id"))
         return AnnotatedImage(file, file, xyxy_boxes, labels, width, height, patient, own_split)
 
-    return sound_images(image, rows_of_tables, faults)
+    def images(path: Path, own_split: str | None) -> Images:
+        broken: dict[str, ValueError] = {}
+        rows = read_json_rows(path, "file_name") if path.suffix == ".jsonl" else _csv_rows(path, broken)
+        return chain(sound_images(image, ((path, own_split, *row) for row in rows)), broken.values())
+
+    return chain.from_iterable(images(*table) for table in splits.items() if split in (None, table[1]))
 
 
-def _rows(path: Path, faults: Faults | None) -> Iterator[tuple[RowPlace, dict[str, Any]]]:
-    if path.suffix == ".jsonl":
-        yield from read_json_rows(path, "file_name")
-        return
-    header, rows = read_whole_table(path, faults=faults)
+def _csv_rows(path: Path, broken: dict[str, ValueError]) -> Iterator[JsonRow]:
+    header, rows = read_whole_table(path, broken=broken)
     for place, cells in rows:
         row = dict(zip(header, cells, strict=True))
         yield place._replace(image=row.get("file_name") or "-"), row

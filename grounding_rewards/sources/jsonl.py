@@ -23,7 +23,7 @@ from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.checks import is_size, row_problems
 from grounding_rewards.data.prompts import prompt_problem
 from grounding_rewards.data.splits import ALL, assign_splits, check_split_exists, patients_of_rows
-from grounding_rewards.sources.base import Faults, Images, register_source, sound_images, split_name
+from grounding_rewards.sources.base import Images, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import JsonRow
 from grounding_rewards.sources.tables import RowPlace, find_file
 
@@ -43,14 +43,13 @@ TAKEN = (
 
 
 @register_source("jsonl")
-def read_jsonl(root: str | Path, *, split: str | None = None, faults: Faults | None = None) -> Images:
+def read_jsonl(root: str | Path, *, split: str | None = None) -> Images:
     """The images of a folder with `annotations.jsonl`.
 
     Args:
         root: the folder.
         split: images of this split, the same that training finds in it (`data.splits`); None takes all, each with the
             split that its line says, `validation` for `val`, `valid` and `dev`.
-        faults: takes what cannot be read; see `sources.base.Faults`.
 
     Returns:
         Images in the order of the lines.
@@ -66,11 +65,16 @@ def read_jsonl(root: str | Path, *, split: str | None = None, faults: Faults | N
         ...     [(image.file, image.boxes, image.labels, image.extra) for image in read_jsonl(root)]
         [('a.png', [[1.0, 2.0, 9.0, 9.0]], ['mass'], {'age': 63})]
     """
-    return _images(find_file(root, ANNOTATIONS), split, faults)
+    return _images(find_file(root, ANNOTATIONS), split)
 
 
-def _images(path: Path, split: str | None, faults: Faults | None) -> Images:
-    images = [annotated_image(row) for _, row in sound_rows(path, faults)]
+def _images(path: Path, split: str | None) -> Images:
+    images = []
+    for row in sound_rows(path):
+        if isinstance(row, ValueError):
+            yield row
+        else:
+            images.append(annotated_image(row[1]))
     if split is None:
         yield from images
         return
@@ -84,9 +88,9 @@ def _images(path: Path, split: str | None, faults: Faults | None) -> Images:
             yield image._replace(split=own_split)
 
 
-def sound_rows(path: Path, faults: Faults | None = None) -> Iterator[JsonRow]:
-    """The rows of `annotations.jsonl`, as `image_row` makes them, and where they stand; a line that is no image is an
-    error, or goes into `faults`.
+def sound_rows(path: Path) -> Iterator[JsonRow | ValueError]:
+    """The rows of `annotations.jsonl`, as `image_row` makes them, and where they stand; in place of a line that is no
+    image stands the error.
     """
 
     def checked_row(line: int, content: Any, no_object: str) -> JsonRow:
@@ -98,7 +102,7 @@ def sound_rows(path: Path, faults: Faults | None = None) -> Iterator[JsonRow]:
             raise place.error(*problem, "Correct the line.")
         return place, row
 
-    return sound_images(checked_row, json_lines(path), faults)
+    return sound_images(checked_row, json_lines(path))
 
 
 def image_row(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,12 +24,13 @@ import re
 from pathlib import Path, PurePosixPath
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import CREDENTIALED, Faults, Images, register_source, split_name
+from grounding_rewards.sources.base import CREDENTIALED, Images, register_source, split_name
 from grounding_rewards.sources.tables import TableRow, check_split, find_file, read_whole_table, table_images
 
 _SPLITS = ("train", "validation", "test")
 _NAMES = tuple(f"MS_CXR_Local_Alignment_v{version}.csv" for version in ("1.1.0", "1.0.0"))
 _COLUMNS = ("dicom_id", "category_name", "label_text", "x", "y", "w", "h", "path", "image_width", "image_height")
+_PIXELS = ("x", "y", "w", "h", "image_width", "image_height")
 _PATIENT = re.compile(r"/p(\d{3,})/s")
 
 
@@ -40,9 +41,7 @@ _PATIENT = re.compile(r"/p(\d{3,})/s")
     licence=CREDENTIALED,
     note="Phrases are text of reports. Most patients are in the training split of MIMIC-CXR.",
 )
-def read_ms_cxr(
-    root: str | Path, *, split: str | None = None, images: str | Path = "", faults: Faults | None = None
-) -> Images:
+def read_ms_cxr(root: str | Path, *, split: str | None = None, images: str | Path = "") -> Images:
     """The images of MS-CXR, each with all its phrases.
 
     Args:
@@ -50,7 +49,6 @@ def read_ms_cxr(
         split: `train`, `validation` or `test`, in release 1.1.0 alone; None takes all images.
         images: the folder of MIMIC-CXR-JPG which holds `files`, relative to the root or absolute; the root when left
             out.
-        faults: takes what cannot be read; see `sources.base.Faults`.
 
     Returns:
         Images in the order of the table; `phrases` has one per box.
@@ -60,14 +58,17 @@ def read_ms_cxr(
     if split is not None and "split" not in read_whole_table(path)[0]:
         raise ValueError(f"Expected None for split, got {split!r}, but {path} has no splits. Take release 1.1.0.")
 
-    def image(name: str, rows: list[TableRow]) -> AnnotatedImage:
+    def image(name: str, rows: list[TableRow]) -> AnnotatedImage | None:
         # File, width, height and split, which all rows of an image share.
         shared = rows[0][1][7:]
         for place, cells in rows:
             if cells[7:] != shared:
                 expected = f"the file, size and split of the image's first row, {shared},"
                 raise place.error(expected, cells[7:], "Correct the row.")
-        file, *size, own_split = shared
+        file, *size, spelling = shared
+        own_split = split_name(spelling) or None
+        if split not in (None, own_split):
+            return None
         width, height = map(int, rows[0][0].numbers(size))
         patient = _PATIENT.search(file)
         return AnnotatedImage(
@@ -78,9 +79,8 @@ def read_ms_cxr(
             width=width,
             height=height,
             patient_id=None if patient is None else patient[1],
-            split=split_name(own_split) or None,
+            split=own_split,
             phrases=tuple(cells[2] for _, cells in rows),
         )
 
-    table = table_images(image, path, _COLUMNS, ("split",), faults)
-    return (annotated for annotated in table if split in (None, annotated.split))
+    return table_images(image, path, _COLUMNS, ("split",), _PIXELS)

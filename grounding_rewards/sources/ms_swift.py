@@ -21,8 +21,9 @@ from typing import Any
 
 from grounding_rewards.boxes import is_box
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import Faults, Images, register_source, sound_images
-from grounding_rewards.sources.documents import UNNAMED, JsonRow, grouped_samples, objects_in
+from grounding_rewards.metrics.prediction import UNNAMED
+from grounding_rewards.sources.base import Images, register_source, sound_images
+from grounding_rewards.sources.documents import JsonRow, grouped_samples, objects_in
 from grounding_rewards.sources.tables import RowPlace, header_size, scaled_box
 
 _BOX_TYPES = {"real": False, "norm1": True}
@@ -44,7 +45,6 @@ def read_ms_swift(
     split: str | None = None,
     annotations: str = "{split}.jsonl",
     images: str = ".",
-    faults: Faults | None = None,
 ) -> Images:
     """The images of ms-swift's grounding samples; all rows of one image are one image.
 
@@ -53,7 +53,6 @@ def read_ms_swift(
         split: name of a split; `validation` finds `val` and `valid` too; None takes all.
         annotations: the file of samples relative to the root, `.jsonl` or `.json`; `{split}` stands for the split.
         images: the folder of `images`, likewise.
-        faults: takes what cannot be read; see `sources.base.Faults`.
 
     Returns:
         Images in the order of the file. Label and phrase of a box are its `ref`, or `finding`
@@ -89,7 +88,7 @@ def read_ms_swift(
         width, height = size or (None, None)
         return AnnotatedImage(file, file, boxes, labels, width, height, split=name, phrases=phrases)
 
-    return sound_images(image, samples, faults)
+    return sound_images(image, samples)
 
 
 def _objects(place: RowPlace, row: Mapping[str, Any]) -> tuple[list[list[float]], bool, list[str]]:

@@ -23,13 +23,14 @@ Access: open.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
+from itertools import chain
 from pathlib import Path
 
 from grounding_rewards.common.text_files import read_text
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import Faults, Images, register_source, sound_images
-from grounding_rewards.sources.tables import TableRow, check_split, find_file, image_finder, optional_file, read_table
+from grounding_rewards.sources.base import Images, register_source, sound_images
+from grounding_rewards.sources.tables import check_split, find_file, image_finder, image_rows, optional_file, read_table
 
 _SIDE = 1024
 _BOXES = ("Image Index", "Finding Label", "Bbox [x", "y", "w", "h]")
@@ -45,16 +46,13 @@ _NEGATIVE = "No Finding"
     licence="no restrictions; link, citation and acknowledgement of the NIH Clinical Center are asked for",
     note="Not every finding is marked: an image without a box is no negative.",
 )
-def read_nih_chestxray14(
-    root: str | Path, *, split: str | None = None, negatives: bool = True, faults: Faults | None = None
-) -> Images:
+def read_nih_chestxray14(root: str | Path, *, split: str | None = None, negatives: bool = True) -> Images:
     """The images with boxes, then the images without findings.
 
     Args:
         root: the folder of the dataset.
         split: `train_val` or `test`, by the dataset's two lists; None takes all.
         negatives: give the images without findings as well; there are seventy for every image with boxes.
-        faults: takes what cannot be read; see `sources.base.Faults`.
 
     Returns:
         Images in the order of the tables. `extra` has `finding_labels` (all labels of the image, joined by `|`,
@@ -62,48 +60,38 @@ def read_nih_chestxray14(
     """
     check_split(split, _LISTS)
     root = Path(root)
-    listed: dict[str, list[TableRow]] = {}
-    broken = Faults()
-    for row in read_table(find_file(root, "BBox_List_2017.csv"), _BOXES, faults=None if faults is None else broken):
-        listed.setdefault(row[1][0], []).append(row)
-    if faults is not None:
-        faults.messages |= broken.messages
+    rows_of_images, errors = image_rows(find_file(root, "BBox_List_2017.csv"), _BOXES, (), _BOXES[2:], _SIDE)
     if split is not None:
         find_file(root, _LISTS[split])
-    splits = {
-        name: list_split
-        for list_split, file in _LISTS.items()
-        if split in (None, list_split) and (path := optional_file(root, file)) is not None
-        for name in read_text(path).split()
-    }
-    entries = optional_file(root, *_ENTRIES)
+    splits: dict[str, str] = {}
+    for list_split, file in _LISTS.items():
+        path = optional_file(root, file)
+        if path is not None and split in (None, list_split):
+            splits |= dict.fromkeys(read_text(path).split(), list_split)
+    facts, fact_errors = _facts(optional_file(root, *_ENTRIES), rows_of_images)
+    if negatives:
+        rows_of_images |= {name: [] for name in facts if name not in rows_of_images}
     find = image_finder(root)
 
-    def image(name: str, rows: Sequence[TableRow], extra: Mapping[str, str]) -> AnnotatedImage:
+    def image(name: str) -> AnnotatedImage:
+        rows = rows_of_images[name]
         boxes = [place.box(cells[2:], "xywh") for place, cells in rows]
         labels = [cells[1] for _, cells in rows]
         file, patient = find(name, f"images/{name}"), name.split("_")[0]
+        extra = facts.get(name, {})
         return AnnotatedImage(name, file, boxes, labels, _SIDE, _SIDE, patient, splits.get(name), extra=extra)
 
-    def image_arguments() -> Iterator[tuple[str, Sequence[TableRow], Mapping[str, str]]]:
-        facts = {name: extra for name, extra in _facts(entries, faults) if name in listed}
-        for name, rows in listed.items():
-            yield name, rows, facts.get(name, {})
-        for name, extra in _facts(entries, faults) if negatives else ():
-            if extra["finding_labels"] == _NEGATIVE and name not in listed:
-                yield name, (), extra
-
-    chosen_images = (
-        arguments
-        for arguments in image_arguments()
-        if arguments[0] not in broken.images and (split is None or arguments[0] in splits)
-    )
-    return sound_images(image, chosen_images, faults)
+    names = [(name,) for name in rows_of_images if split is None or name in splits]
+    return chain(errors, fact_errors, sound_images(image, names))
 
 
-def _facts(entries: Path | None, faults: Faults | None) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """What is known of each image."""
-    if entries is not None:
-        table = read_table(entries, ("Image Index", "Finding Labels"), ("View Position",), faults)
-        for _, (name, labels, view) in table:
-            yield name, {"finding_labels": labels, "view": view}
+def _facts(path: Path | None, listed: Collection[str]) -> tuple[dict[str, Mapping[str, str]], list[ValueError]]:
+    """What is known of images with boxes or without findings, and rows that cannot be read."""
+    if path is None:
+        return {}, []
+    broken: dict[str, ValueError] = {}
+    facts: dict[str, Mapping[str, str]] = {}
+    for _, (name, labels, view) in read_table(path, ("Image Index", "Finding Labels"), ("View Position",), broken):
+        if labels == _NEGATIVE or name in listed:
+            facts[name] = {"finding_labels": labels, "view": view}
+    return facts, list(broken.values())

@@ -16,12 +16,13 @@ Access: open; mirrored by hlk-1135.
 from __future__ import annotations
 
 import math
+import re
 from itertools import chain
 from pathlib import Path
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources import tables
-from grounding_rewards.sources.base import Faults, Images, register_source, split_name
+from grounding_rewards.sources.base import Images, register_source, sound_images, split_name
 
 LABEL = "foreign object"
 
@@ -34,30 +35,39 @@ _NAMES = ("train", "dev", "test")
     url="https://github.com/jfhealthcare/object-CXR",
     licence="scientific research and non-commercial use",
 )
-def read_object_cxr(root: str | Path, *, split: str | None = None, faults: Faults | None = None) -> Images:
+def read_object_cxr(root: str | Path, *, split: str | None = None) -> Images:
     """The images of Object-CXR, in the order of the rows; width and height are None where the image is not there.
 
     The split `validation` is `dev.csv`; without a split, the tables that are there are read.
     """
     tables.check_split(split, map(split_name, _NAMES))
-    table_names = [name for name in _NAMES if split in (None, split_name(name))]
-    tables.find_file(root, *(f"{name}.csv" for name in table_names))
-    paths = {name: tables.optional_file(root, f"{name}.csv") for name in table_names}
-    return chain.from_iterable([_images(path, name, faults) for name, path in paths.items() if path is not None])
+    names = [name for name in _NAMES if split in (None, split_name(name))]
+    tables.find_file(root, *(f"{name}.csv" for name in names))
+    paths = {name: tables.optional_file(root, f"{name}.csv") for name in names}
+    return chain.from_iterable([_images(path, name) for name, path in paths.items() if path is not None])
 
 
-def _images(path: Path, name: str, faults: Faults | None) -> Images:
+def _images(path: Path, name: str) -> Images:
     by_path = "image_path" in tables.read_whole_table(path)[0]
 
-    def image(cell: str, rows: list[tables.TableRow]) -> AnnotatedImage:
+    column = "image_path" if by_path else "image_name"
+
+    def size_of(cell: str) -> tuple[str, tables.Size | None]:
         file = cell if by_path else f"{name}/{cell}"
-        size = tables.header_size(path.parent / file) if (path.parent / file).is_file() else None
+        return file, tables.header_size(path.parent / file) if (path.parent / file).is_file() else None
+
+    def image(cell: str, rows: list[tables.TableRow]) -> AnnotatedImage:
+        file, size = size_of(cell)
         shapes = [(place, shape) for place, cells in rows for shape in cells[1].split(";") if shape.strip()]
         boxes = [_box(shape.split(), size, place) for place, shape in shapes]
         width, height = size or (None, None)
         return AnnotatedImage(file, file, boxes, [LABEL] * len(boxes), width, height, split=split_name(name))
 
-    return tables.table_images(image, path, ("image_path" if by_path else "image_name", "annotation"), faults=faults)
+    rows_of_images, errors = tables.image_rows(path, (column, "annotation"))
+    rows = chain.from_iterable(rows_of_images.values())
+    numbers = ((place, number) for place, cells in rows for number in re.split("[; ]", cells[1]))
+    tables.check_thousands(path, numbers, lambda place: max(size_of(place.image)[1] or (0,)))
+    return chain(errors, sound_images(image, rows_of_images.items()))
 
 
 def _box(fields: list[str], size: tables.Size | None, place: tables.RowPlace) -> list[float]:

@@ -29,7 +29,7 @@ from grounding_rewards.columns import stated_name
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources import tables
-from grounding_rewards.sources.base import Faults, Images, register_source, sound_images, split_name
+from grounding_rewards.sources.base import Images, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import read_json_rows
 
 Language = Literal["en", "es"]
@@ -50,7 +50,6 @@ def read_padchest_gr(
     split: str | None = None,
     language: Language = "en",
     sizes: str | Path | None = None,
-    faults: Faults | None = None,
 ) -> Images:
     """The images of PadChest-GR, each with all its sentences that have boxes.
 
@@ -59,7 +58,6 @@ def read_padchest_gr(
         split: `train`, `validation` or `test`; None takes all.
         language: language of `phrases`: `en` or `es`.
         sizes: a CSV file with `ImageID`, `width` and `height`; without it, the header of each image is read.
-        faults: takes what cannot be read; see `sources.base.Faults`.
 
     Returns:
         Images in the order of the reports; `phrases` has one per box, and `extra["study_id"]` the study.
@@ -112,7 +110,7 @@ def read_padchest_gr(
             | ({"findings_without_box": str(unlocated)} if unlocated else {}),
         )
 
-    return sound_images(image, read_json_rows(path, "ImageID"), faults)
+    return sound_images(image, read_json_rows(path, "ImageID"))
 
 
 def _problem(report: Mapping[str, Any], sentence: str) -> str | None:

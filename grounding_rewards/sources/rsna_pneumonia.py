@@ -25,9 +25,10 @@ from pathlib import Path
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources import tables
-from grounding_rewards.sources.base import KAGGLE, Faults, Images, register_source
+from grounding_rewards.sources.base import KAGGLE, Images, register_source
 
 _SIDE = 1024
+_BOX = ("x", "y", "width", "height")
 _LABEL = "Lung Opacity"
 
 
@@ -39,7 +40,7 @@ _LABEL = "Lung Opacity"
     note="Two thirds of the images without a box show other findings. Images are of NIH ChestX-ray14: never train on "
     "one and test on the other.",
 )
-def read_rsna_pneumonia(root: str | Path, *, split: str | None = None, faults: Faults | None = None) -> Images:
+def read_rsna_pneumonia(root: str | Path, *, split: str | None = None) -> Images:
     """The images of the challenge's training set, the only one with boxes, in the order of the table."""
     tables.check_split(split, ["train"])
     path = tables.find_file(root, "stage_2_train_labels.csv")
@@ -55,7 +56,8 @@ def read_rsna_pneumonia(root: str | Path, *, split: str | None = None, faults: F
         extra = {"class": classes[name]} if name in classes else {}
         return AnnotatedImage(name, file, boxes, [_LABEL] * len(boxes), _SIDE, _SIDE, split="train", extra=extra)
 
-    return tables.table_images(image, path, ("patientId", "x", "y", "width", "height", "Target"), faults=faults)
+    columns = ("patientId", *_BOX, "Target")
+    return tables.table_images(image, path, columns, pixels=_BOX, side=_SIDE)
 
 
 def _boxes(place: tables.RowPlace, cells: tuple[str, ...]) -> list[list[float]]:

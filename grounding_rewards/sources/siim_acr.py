@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import KAGGLE, Faults, Images, register_source
+from grounding_rewards.sources.base import KAGGLE, Images, register_source
 from grounding_rewards.sources.tables import TableRow, check_split, find_file, image_finder, table_images
 
 _SIDE = 1024
@@ -46,7 +46,7 @@ _CLOSING = 5
     licence=KAGGLE,
     note="Images are of NIH ChestX-ray14.",
 )
-def read_siim_acr(root: str | Path, *, split: str | None = None, faults: Faults | None = None) -> Images:
+def read_siim_acr(root: str | Path, *, split: str | None = None) -> Images:
     """The images of the challenge's training set, the only one with masks, in the order of the table."""
     check_split(split, ["train"])
     path = find_file(root, "train-rle.csv", "stage_2_train.csv")
@@ -57,7 +57,7 @@ def read_siim_acr(root: str | Path, *, split: str | None = None, faults: Faults 
         file = find(name, f"dicom-images-train/{name}.dcm")
         return AnnotatedImage(name, file, boxes, [_LABEL] * len(boxes), _SIDE, _SIDE, split="train")
 
-    return table_images(image, path, ("ImageId", "EncodedPixels"), faults=faults)
+    return table_images(image, path, ("ImageId", "EncodedPixels"))
 
 
 def mask_boxes(masks: Sequence[Sequence[int]], side: int = _SIDE) -> list[list[float]]:

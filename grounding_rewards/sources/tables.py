@@ -7,8 +7,9 @@ import io
 import math
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,7 +18,7 @@ from grounding_rewards.common.text_files import check_columns, text_lines
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.images.decoding import image_size
 from grounding_rewards.images.dicom import DICOM_SUFFIXES, dicom_uid, is_dicom
-from grounding_rewards.sources.base import Faults, Images, sound_images, split_name
+from grounding_rewards.sources.base import Images, sound_images, split_name
 
 _T = TypeVar("_T")
 
@@ -153,10 +154,16 @@ def check_split(split: str | None, split_names: Iterable[str]) -> None:
         )
 
 
-def chosen_splits(split: str | None, split_names: Collection[str]) -> list[str]:
-    """The splits to read: the given one, which is checked as by `check_split`, or all."""
-    check_split(split, split_names)
-    return [name for name in split_names if split in (None, name)]
+def split_paths(root: str | Path, split: str | None, files: Mapping[str, Sequence[str]]) -> dict[str, Path]:
+    """The file of the given split, which is checked as by `check_split`, or those of all.
+
+    Args:
+        root: the folder of the dataset.
+        split: None takes all.
+        files: where the file of each split may lie, as `find_file` takes it.
+    """
+    check_split(split, files)
+    return {name: find_file(root, *names) for name, names in files.items() if split in (None, name)}
 
 
 def split_files(root: str | Path, pattern: str, split: str | None) -> list[tuple[str | None, str, Path]]:
@@ -200,7 +207,7 @@ def split_files(root: str | Path, pattern: str, split: str | None) -> list[tuple
 
 
 def read_whole_table(
-    path: str | Path, separator: str = ",", faults: Faults | None = None
+    path: str | Path, separator: str = ",", broken: dict[str, ValueError] | None = None
 ) -> tuple[list[str], Iterator[TableRow]]:
     """The header of a CSV file, which is read at the call, and its rows with all their cells, stripped.
 
@@ -211,7 +218,8 @@ def read_whole_table(
     Args:
         path: the file.
         separator: between cells.
-        faults: takes rows with too few or too many cells, which are left out. Without it they are an error.
+        broken: takes the error of each row with too few or too many cells, by its first cell, which is all that is
+            certain of it. Without it such a row is raised as an error.
 
     Raises:
         ValueError: the file is empty, no UTF-8 text or no CSV, or two columns have one name; or, while iterating, a row
@@ -225,44 +233,46 @@ def read_whole_table(
         ...     header, [cells for _, cells in rows]
         (['image_id', 'x'], [('a', '1')])
     """
-    lines = csv.reader(_split_lines(path), delimiter=separator)
-
-    def stripped() -> Iterator[list[str]]:
-        try:
-            for row in lines:
-                if row:
-                    yield [cell.strip() for cell in row]
-        except csv.Error as error:
-            raise ValueError(
-                f"Expected CSV in {path}, got {error} in line {lines.line_num}. Download the file again."
-            ) from error
-
-    rows = stripped()
-    header = next(rows, [])
-    named_cells, width = max((k for k, name in enumerate(header, start=1) if name), default=0), len(header)
+    rows = _stripped_rows(path, separator)
+    header = next(rows, (0, []))[1]
+    named_cells = max((number for number, name in enumerate(header, start=1) if name), default=0)
     if not named_cells:
         raise ValueError(f"Expected a header in {path}, got an empty file. Download the file again.")
     check_columns(header, str(path))
+    width = len(header)
 
-    def cells() -> Iterator[TableRow]:
-        for row in rows:
-            place = RowPlace(path, lines.line_num, row[0])
-            if len(row) == width:
-                yield place, tuple(row)
-            elif len(row) >= named_cells and not any(row[width:]):
-                yield place, (*row, *[""] * (width - len(row)))[:width]
-            else:
-                error = place.error(f"{named_cells} cells, as in the header,", len(row))
-                if faults is None:
-                    raise error
-                faults.add(error)
-                faults.images.add(row[0])
+    def whole_rows() -> Iterator[TableRow]:
+        for line, row in rows:
+            place = RowPlace(path, line, row[0])
+            if len(row) >= named_cells and not any(row[width:]):
+                yield place, tuple(row[:width]) + ("",) * (width - len(row))
+                continue
+            error = place.error(f"{named_cells} cells, as in the header,", len(row))
+            if broken is None:
+                raise error
+            broken[row[0]] = error
 
-    return header, cells()
+    return header, whole_rows()
+
+
+def _stripped_rows(path: str | Path, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a CSV file that are not blank, each with the number of its last line."""
+    lines = csv.reader(_split_lines(path), delimiter=separator)
+    try:
+        for row in lines:
+            if row:
+                yield lines.line_num, [cell.strip() for cell in row]
+    except csv.Error as error:
+        raise ValueError(
+            f"Expected CSV in {path}, got {error} in line {lines.line_num}. Download the file again."
+        ) from error
 
 
 def read_table(
-    path: str | Path, columns: Sequence[str], optional: Sequence[str] = (), faults: Faults | None = None
+    path: str | Path,
+    columns: Sequence[str],
+    optional: Sequence[str] = (),
+    broken: dict[str, ValueError] | None = None,
 ) -> Iterator[TableRow]:
     """The rows of a CSV file with a header, reduced to columns that are found by name.
 
@@ -273,7 +283,7 @@ def read_table(
         path: a CSV file, as `read_whole_table` takes it.
         columns: columns that must be there.
         optional: columns that may be missing; their cells are then empty.
-        faults: as for `read_whole_table`, if the first of `columns` is the first of the file: else such a row does not
+        broken: as for `read_whole_table`, if the first of `columns` is the first of the file: else such a row does not
             name its image.
 
     Returns:
@@ -299,15 +309,15 @@ def read_table(
         )
     # An empty cell is added to every row; missing columns point to it.
     indices = [names.index(name.lower()) if name.lower() in names else len(names) for name in (*columns, *optional)]
-    _, rows = read_whole_table(path, faults=None if indices[0] else faults)
+    _, rows = read_whole_table(path, broken=None if indices[0] else broken)
 
-    def cells() -> Iterator[TableRow]:
+    def chosen_cells() -> Iterator[TableRow]:
         for place, row in rows:
             row = (*row, "")
-            values = tuple([row[index] for index in indices])
-            yield RowPlace(place.path, place.line, values[0]), values
+            cells = tuple([row[index] for index in indices])
+            yield RowPlace(place.path, place.line, cells[0]), cells
 
-    return cells()
+    return chosen_cells()
 
 
 def table_images(
@@ -315,7 +325,8 @@ def table_images(
     path: str | Path,
     columns: Sequence[str],
     optional: Sequence[str] = (),
-    faults: Faults | None = None,
+    pixels: Sequence[str] = (),
+    side: float = 0,
 ) -> Images:
     """Group the rows of a CSV file by image, and make every image of its rows, wherever in the file these are.
 
@@ -324,32 +335,102 @@ def table_images(
         path: a CSV file with a header, which is read at the call.
         columns: columns that must be there; the first one holds the id of the image.
         optional: columns that may be missing.
-        faults: takes images that cannot be read, or have a row with too few or too many cells. Without it they are an
-            error.
+        pixels: the columns that count pixels, for `check_thousands`.
+        side: of the images in pixels, where it is known.
 
     Returns:
-        The images in the order of their first rows.
+        Images in the order in which their first rows stand; before them the errors of those that have a row with too
+        few or too many cells.
 
     Raises:
-        ValueError: as `read_table`; or a row has no id.
+        ValueError: as `read_table`, `group_rows` and `check_thousands`.
 
     Example:
         >>> import tempfile
         >>> def image(name, rows):
-        ...     return AnnotatedImage(name, name, [], [cells[1] for _, cells in rows])
+        ...     return AnnotatedImage(name, f"{name}.png", [], [cells[1] for _, cells in rows])
         >>> with tempfile.TemporaryDirectory() as root:
-        ...     _ = Path(root, "a.csv").write_text("image_id,x\\na,1\\nb,2\\na,3\\n")
-        ...     images = list(table_images(image, Path(root, "a.csv"), ("image_id", "x")))
+        ...     _ = Path(root, "a.csv").write_text("id,x\\na,1\\nb,2\\na,3\\n")
+        ...     images = list(table_images(image, Path(root, "a.csv"), ("id", "x")))
         >>> [(image.id, image.labels) for image in images]
         [('a', ['1', '3']), ('b', ['2'])]
     """
-    table_faults = None if faults is None else Faults()
-    rows_of_images = group_rows(read_table(path, columns, optional, table_faults), columns[0])
-    if faults is not None and table_faults is not None:
-        faults.messages |= table_faults.messages
-        for name in table_faults.images:
-            rows_of_images.pop(name, None)
-    return sound_images(make, rows_of_images.items(), faults)
+    rows_of_images, errors = image_rows(path, columns, optional, pixels, side)
+    return chain(errors, sound_images(make, rows_of_images.items()))
+
+
+def image_rows(
+    path: str | Path,
+    columns: Sequence[str],
+    optional: Sequence[str] = (),
+    pixels: Sequence[str] = (),
+    side: float = 0,
+) -> tuple[dict[str, list[TableRow]], list[ValueError]]:
+    """The rows of a CSV file by image, and the errors of images that have a row with too few or too many cells.
+
+    Args and errors are those of `table_images`.
+    """
+    broken: dict[str, ValueError] = {}
+    rows_of_images = group_rows(read_table(path, columns, optional, broken), columns[0])
+    for name in broken:
+        rows_of_images.pop(name, None)
+    numbers = [(*columns, *optional).index(name) for name in pixels]
+    rows = chain.from_iterable(rows_of_images.values())
+    check_thousands(path, ((place, cells[number]) for place, cells in rows for number in numbers), lambda place: side)
+    return rows_of_images, list(broken.values())
+
+
+# Digits in groups of three, as thousands are written.
+_GROUPED = re.compile(r"[1-9]\d{0,2}(?:[.,]\d{3})+")
+# Longest side of an image in pixels: a larger number has decimals.
+_LARGEST_SIDE = 30_000
+# Longest side of an image in pixels that needs no mark between thousands.
+_SMALL_SIDE = 999
+
+
+def check_thousands(
+    path: str | Path, cells: Iterable[tuple[RowPlace, str]], side_of: Callable[[RowPlace], float]
+) -> None:
+    """Refuse a table whose numbers may have a mark between thousands: 1,010 would be read as 1.01 pixels.
+
+    Three digits stand behind each mark, and numbers or images are large enough; a mark that ever stands elsewhere
+    is the decimal sign.
+
+    Args:
+        path: the table.
+        cells: those with pixels.
+        side_of: the longest side of the image of a row in pixels, where it is known, else 0.
+
+    Raises:
+        ValueError: the first such cell is named.
+
+    Example:
+        >>> place = RowPlace("a.csv", 2, "a")
+        >>> check_thousands("a.csv", [(place, "1.010")], lambda place: 512)
+        >>> check_thousands("a.csv", [(place, "1.010"), (place, "1500")], lambda place: 512)
+        Traceback (most recent call last):
+        ...
+        ValueError: Expected numbers without a mark between thousands in a.csv, got '1.010' in line 2: is it 1010 or \
+1.01? Write 1010, or decimals with another number of digits.
+    """
+    grouped: dict[str, tuple[RowPlace, str]] = {}
+    decimal_marks: set[str] = set()
+    largest = 0.0
+    for place, cell in cells:
+        mark = "," if "," in cell else "." if "." in cell else ""
+        if not mark:
+            largest = max(largest, float(cell) if cell.isdecimal() else 0)
+        elif _GROUPED.fullmatch(cell) and int(re.sub("[,.]", "", cell)) <= _LARGEST_SIDE:
+            grouped.setdefault(mark, (place, cell))
+        else:
+            decimal_marks.add(mark)
+    for mark, (place, cell) in grouped.items():
+        if mark not in decimal_marks and max(largest, side_of(place)) > _SMALL_SIDE:
+            whole_number, fraction = re.sub("[,.]", "", cell), cell.replace(",", ".").rstrip("0")
+            raise ValueError(
+                f"Expected numbers without a mark between thousands in {path}, got {cell!r} in line {place.line}: is "
+                f"it {whole_number} or {fraction}? Write {whole_number}, or decimals with another number of digits."
+            )
 
 
 def group_rows(rows: Iterable[TableRow], column: str) -> dict[str, list[TableRow]]:

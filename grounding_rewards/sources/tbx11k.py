@@ -15,26 +15,26 @@ Access: open, by a link in the repository.
 
 from __future__ import annotations
 
-from itertools import chain
+from collections.abc import Mapping
 from pathlib import Path
 
-from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import Faults, Images, register_source
+from grounding_rewards.sources.base import Images, register_source
 from grounding_rewards.sources.coco import coco_images
-from grounding_rewards.sources.tables import chosen_splits, find_file
+from grounding_rewards.sources.tables import split_paths
 
-_FILES = {"train": "annotations/json/TBX11K_train.json", "validation": "annotations/json/TBX11K_val.json"}
+_FILES = {"train": ["annotations/json/TBX11K_train.json"], "validation": ["annotations/json/TBX11K_val.json"]}
 
 
 @register_source("tbx11k", title="TBX11K", url="https://github.com/yun-liu/Tuberculosis", licence="CC BY-NC-SA")
-def read_tbx11k(root: str | Path, *, split: str | None = None, faults: Faults | None = None) -> Images:
+def read_tbx11k(root: str | Path, *, split: str | None = None) -> Images:
     """The images of TBX11K, in the order of the image entries; `extra["group"]` is `tb`, `health` or `sick`."""
-    paths = {name: find_file(root, _FILES[name]) for name in chosen_splits(split, _FILES)}
-    images = chain.from_iterable(
-        coco_images(path, images="imgs", split=name, faults=faults) for name, path in paths.items()
-    )
-    return (_with_group(image) for image in images if image.boxes or "/tb/" not in image.file)
+    return _images(split_paths(root, split, _FILES))
 
 
-def _with_group(image: AnnotatedImage) -> AnnotatedImage:
-    return image._replace(extra={"group": image.file.split("/")[1]})
+def _images(paths: Mapping[str, Path]) -> Images:
+    for split, path in paths.items():
+        for image in coco_images(path, images="imgs", split=split):
+            if isinstance(image, ValueError):
+                yield image
+            elif image.boxes or "/tb/" not in image.file:
+                yield image._replace(extra={"group": image.file.split("/")[1]})

@@ -45,7 +45,7 @@ from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.images.dicom import is_dicom
 from grounding_rewards.sources import tables
-from grounding_rewards.sources.base import RESTRICTED, Faults, Images, register_source
+from grounding_rewards.sources.base import RESTRICTED, Images, register_source
 
 NO_FINDING = "No finding"
 _KAGGLE = "train.csv"
@@ -100,9 +100,7 @@ _SPINEXR = _Layout(
     licence="PhysioNet Credentialed Health Data License 1.5.0, or the rules on Kaggle; not redistributable",
     note="No patient ids. The training images have three readers, the test images one consensus.",
 )
-def read_vindr_cxr(
-    root: str | Path, *, split: str | None = None, sizes: str | Path | None = None, faults: Faults | None = None
-) -> Images:
+def read_vindr_cxr(root: str | Path, *, split: str | None = None, sizes: str | Path | None = None) -> Images:
     """The images of VinDr-CXR, as published by PhysioNet or on Kaggle, whichever files are there.
 
     Args:
@@ -111,15 +109,14 @@ def read_vindr_cxr(
         sizes: a CSV file with `image_id` and the `width` and `height` of every DICOM file (or `Columns` and `Rows`, or
             Kaggle's `dim1` and `dim0`); without it, width and height are None, and the DICOM file has to say. Needed
             where images are PNG or JPEG copies, which may lie anywhere below the root as `<image_id>.png` or `.jpg`.
-        faults: takes what cannot be read; see `sources.base.Faults`.
 
     Returns:
         Images in the order of the tables; `extra["image_labels"]` where the folder has them.
     """
-    names = tables.chosen_splits(split, _CXR.tables)
-    if split is None and tables.find_file(root, *_CXR.tables["train"]).name.startswith(_KAGGLE):
-        names = ["train"]
-    return _read(_CXR, Path(root), names, sizes, faults)
+    path = tables.optional_file(root, *_CXR.tables["train"])
+    if split is None and path is not None and path.name.startswith(_KAGGLE):
+        split = "train"
+    return _read(_CXR, root, split, sizes)
 
 
 @register_source(
@@ -129,49 +126,38 @@ def read_vindr_cxr(
     licence=RESTRICTED,
     note="No patient ids.",
 )
-def read_vindr_pcxr(
-    root: str | Path, *, split: str | None = None, sizes: str | Path | None = None, faults: Faults | None = None
-) -> Images:
+def read_vindr_pcxr(root: str | Path, *, split: str | None = None, sizes: str | Path | None = None) -> Images:
     """The images of VinDr-PCXR, as those of `read_vindr_cxr`.
 
     Args:
         root: the folder of the dataset.
         split: `train` or `test`; None takes both.
         sizes: a CSV file with the width and height of every image, as for `read_vindr_cxr`.
-        faults: takes what cannot be read; see `sources.base.Faults`.
     """
-    return _read(_PCXR, Path(root), tables.chosen_splits(split, _PCXR.tables), sizes, faults)
+    return _read(_PCXR, root, split, sizes)
 
 
 @register_source(
     "vindr-spinexr", title="VinDr-SpineXR", url="https://physionet.org/content/vindr-spinexr/1.0.0/", licence=RESTRICTED
 )
-def read_vindr_spinexr(
-    root: str | Path, *, split: str | None = None, sizes: str | Path | None = None, faults: Faults | None = None
-) -> Images:
+def read_vindr_spinexr(root: str | Path, *, split: str | None = None, sizes: str | Path | None = None) -> Images:
     """The images of VinDr-SpineXR.
 
     Args:
         root: the folder of the dataset.
         split: `train` or `test`; None takes both.
         sizes: as for `read_vindr_cxr`, in place of the folder's `<split>_meta.csv`.
-        faults: takes what cannot be read; see `sources.base.Faults`.
     """
-    return _read(_SPINEXR, Path(root), tables.chosen_splits(split, _SPINEXR.tables), sizes, faults)
+    return _read(_SPINEXR, root, split, sizes)
 
 
-def _read(
-    layout: _Layout, root: Path, splits: Sequence[str], sizes: str | Path | None, faults: Faults | None
-) -> Images:
-    paths = {name: tables.find_file(root, *layout.tables[name]) for name in splits}
-    return chain.from_iterable(
-        [_read_table(layout, root, *split_and_path, sizes, faults) for split_and_path in paths.items()]
-    )
+def _read(layout: _Layout, root: str | Path, split: str | None, sizes: str | Path | None) -> Images:
+    paths = tables.split_paths(root, split, layout.tables)
+    images = [_read_table(layout, Path(root), own_split, path, sizes) for own_split, path in paths.items()]
+    return chain.from_iterable(images)
 
 
-def _read_table(
-    layout: _Layout, root: Path, split: str, path: Path, sizes: str | Path | None, faults: Faults | None
-) -> Images:
+def _read_table(layout: _Layout, root: Path, split: str, path: Path, sizes: str | Path | None) -> Images:
     """The images of one table; its header is checked at the call."""
     labels_path = tables.optional_file(path.parent, f"image_labels_{split}.csv")
     image_labels = {} if labels_path is None else _read_image_labels(labels_path)
@@ -207,9 +193,8 @@ def _read_table(
         )
 
     columns = ("image_id", layout.label, *layout.corners)
-    return _with_warning(
-        tables.table_images(annotated, path, columns, ("rad_id", "study_id"), faults), path, empty_boxes
-    )
+    images = tables.table_images(annotated, path, columns, ("rad_id", "study_id"), layout.corners)
+    return _with_warning(images, path, empty_boxes)
 
 
 def _drawn_image(layout: _Layout, image: str, rows: list[tables.TableRow]) -> AnnotatedImage:

@@ -19,9 +19,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
+from grounding_rewards.metrics.prediction import UNNAMED
 from grounding_rewards.parsing import BoxFormat, get_box_format, parse_boxes
-from grounding_rewards.sources.base import Faults, Images, register_source, sound_images
-from grounding_rewards.sources.documents import UNNAMED, JsonRow, grouped_samples, objects_in, pixels
+from grounding_rewards.sources.base import Images, register_source, sound_images
+from grounding_rewards.sources.documents import JsonRow, grouped_samples, objects_in, pixels
 from grounding_rewards.sources.tables import RowPlace, header_size
 
 
@@ -34,7 +35,6 @@ def read_vlm_r1(
     annotations: str = "{split}.jsonl",
     images: str = ".",
     phrase_after: str = "this sentence describes:",
-    faults: Faults | None = None,
 ) -> Images:
     """The images of VLM-R1's or MedGround-R1's samples; all questions about one image are one image.
 
@@ -47,7 +47,6 @@ def read_vlm_r1(
         annotations: the file of samples relative to the root, `.jsonl` or `.json`; `{split}` stands for the split.
         images: the folder of `image`, likewise.
         phrase_after: the phrase is what follows this in the question; the whole question where it is not in it.
-        faults: takes what cannot be read; see `sources.base.Faults`.
 
     Returns:
         Images in the order of the file. A label is the one that the answer states, else
@@ -86,7 +85,7 @@ def read_vlm_r1(
             phrases += [question.rpartition(phrase_after)[2].strip()] * len(row_boxes)
         return AnnotatedImage(file, file, boxes, labels, width, height, split=name, phrases=tuple(phrases))
 
-    return sound_images(image, samples, faults)
+    return sound_images(image, samples)
 
 
 def _answer(

@@ -24,7 +24,6 @@ Source: http://host.robots.ox.ac.uk/pascal/VOC/; https://docs.cvat.ai/docs/manua
 from __future__ import annotations
 
 import warnings
-from functools import partial
 from itertools import chain, repeat
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -32,7 +31,7 @@ from typing import TYPE_CHECKING
 from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.common.text_files import read_text
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import SPLIT_NAMES, Faults, Images, register_source, sound_images, split_name
+from grounding_rewards.sources.base import SPLIT_NAMES, Images, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import pixels, read_xml
 from grounding_rewards.sources.tables import NO_SUBSET, RowPlace, check_split, header_size, outline_box, turned_box
 
@@ -51,7 +50,6 @@ def read_voc(
     annotations: str | None = None,
     images: str | None = None,
     one_based: bool | None = None,
-    faults: Faults | None = None,
 ) -> Images:
     """The images of Pascal VOC or CVAT 1.1 files.
 
@@ -65,7 +63,6 @@ def read_voc(
             `images` for CVAT.
         one_based: True where the first pixel is 1 and `xmax` the last pixel inside, as in the VOC challenge: 1 is taken
             from `xmin` and `ymin`. False where they are edges from 0. VOC files are refused without it.
-        faults: takes what cannot be read; see `sources.base.Faults`.
 
     Returns:
         Images in the order of the files' names.
@@ -91,13 +88,17 @@ def read_voc(
     if any(splits.values()):
         check_split(split, dict.fromkeys(name for name in splits.values() if name))
         paths = [path for path in paths if split in (None, splits[path])]
-    # A broken file of several costs its image alone.
-    read = sound_images(lambda path: (path, read_xml(path)), ((path,) for path in paths), faults)
-    roots = read if len(paths) > 1 else ((path, read_xml(path)) for path in paths)
 
-    def images_of_file(path: Path, tree: Element) -> Images:
+    def images_of_file(path: Path) -> Images:
+        try:
+            tree = read_xml(path)
+        except ValueError as error:
+            if len(paths) == 1:
+                raise
+            # A broken file of several costs its image alone.
+            return iter([error])
         if tree.tag == "annotations":
-            return _cvat_images(tree, path, root, images or "images", split, faults)
+            return _cvat_images(tree, path, root, images or "images", split)
         if tree.tag != "annotation":
             raise ValueError(
                 f"Expected <annotation> (Pascal VOC) or <annotations> (CVAT 1.1) as the root of {path}, got "
@@ -112,31 +113,26 @@ def read_voc(
                 "write."
             )
         folder = images or _image_folder(root, path, (tree.findtext("filename") or "").strip())
-        make = partial(voc_image, images=folder, split=splits[path], one_based=one_based)
-        return sound_images(make, [(tree, path)], faults)
+        return sound_images(_voc_image, [(tree, path, folder, splits[path], one_based)])
 
-    return _with_known_sizes(root, chain.from_iterable(images_of_file(path, tree) for path, tree in roots))
+    return _with_known_sizes(root, chain.from_iterable(images_of_file(path) for path in paths))
 
 
 def _with_known_sizes(root: Path, images: Images) -> Images:
     """The images as they are; a warning names one whose stated size is not that of its file."""
-    count, example = 0, ""
+    examples = []
     for image in images:
         yield image
-        stated_size = (image.width, image.height)
-        if (
-            None not in stated_size
-            and (root / image.file).is_file()
-            and (size := header_size(root / image.file)) != stated_size
-        ):
-            count += 1
-            example = example or (
-                f"{image.file} ({stated_size[0]} x {stated_size[1]} in the XML, {size[0]} x {size[1]} in the file)"
-            )
-    if count:
+        if isinstance(image, ValueError) or None in (image.width, image.height) or not (root / image.file).is_file():
+            continue
+        width, height = header_size(root / image.file)
+        if (width, height) != (image.width, image.height):
+            sizes = f"{image.width} x {image.height} in the XML, {width} x {height} in the file"
+            examples.append(f"{image.file} ({sizes})")
+    if examples:
         warnings.warn(
-            f"{count} images have another size than their XML states, such as {example}. Their boxes are taken as "
-            "pixels of the size in the XML: correct it if they are pixels of the file.",
+            f"{len(examples)} images have another size than their XML states, such as {examples[0]}. Their boxes are "
+            "taken as pixels of the size in the XML: correct it if they are pixels of the file.",
             PackageWarning,
             stacklevel=2,
         )
@@ -177,19 +173,7 @@ def _image_sets(root: Path) -> dict[str, str]:
     return splits
 
 
-def voc_image(root: Element, path: Path, *, images: str, split: str | None, one_based: bool) -> AnnotatedImage:
-    """The image of one VOC file.
-
-    Args:
-        root: its root, `<annotation>`.
-        path: where it is, for errors.
-        images: the folder of `filename`.
-        split: what the image says.
-        one_based: as for `read_voc`.
-
-    Raises:
-        ValueError: as `read_voc`.
-    """
+def _voc_image(root: Element, path: Path, images: str, split: str | None, one_based: bool) -> AnnotatedImage:
     name = (root.findtext("filename") or "").strip()
     if not name:
         raise RowPlace(path, 1, path.stem).error("<filename>", name, "Name the image.")
@@ -213,9 +197,7 @@ def voc_image(root: Element, path: Path, *, images: str, split: str | None, one_
     return AnnotatedImage(file, file, boxes, labels, width, height, split=split, ignored=tuple(ignored))
 
 
-def _cvat_images(
-    tree: Element, path: Path, root: Path, images: str, split: str | None, faults: Faults | None
-) -> Images:
+def _cvat_images(tree: Element, path: Path, root: Path, images: str, split: str | None) -> Images:
     if tree.find("track") is not None:
         raise ValueError(f"Expected images in {path}, got <track>, a video. Export the task as CVAT for images.")
     subsets = [image.get("subset", "") for image in tree.iterfind("image")]
@@ -225,9 +207,7 @@ def _cvat_images(
         splits = [None] * len(splits)
     check_split(split, dict.fromkeys(name for name in splits if name is not None))
     image_arguments = zip(tree.iterfind("image"), repeat(path), folders, splits, strict=False)
-    return sound_images(
-        _cvat_image, (arguments for arguments in image_arguments if split in (None, arguments[-1])), faults
-    )
+    return sound_images(_cvat_image, (image for image in image_arguments if split in (None, image[-1])))
 
 
 def _cvat_image(image: Element, path: Path, images: str, split: str | None) -> AnnotatedImage:

@@ -25,7 +25,7 @@ from grounding_rewards.boxes import ORDERS
 from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.common.text_files import read_yaml, text_lines
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import Faults, Images, register_source, sound_images, split_name
+from grounding_rewards.sources.base import Images, register_source, sound_images, split_name
 from grounding_rewards.sources.tables import IMAGE_SUFFIXES, RowPlace, check_split, header_size, outline_box, scaled_box
 
 # Rounding can put a box at the border a little beyond it.
@@ -40,13 +40,12 @@ class _Images(NamedTuple):
 
 
 @register_source("yolo")
-def read_yolo(root: str | Path, *, split: str | None = None, faults: Faults | None = None) -> Images:
+def read_yolo(root: str | Path, *, split: str | None = None) -> Images:
     """The images of a YOLO folder.
 
     Args:
         root: the folder with `data.yaml` (any `.yaml` that has `names`), or with `classes.txt` and `images`.
         split: `train`, `validation` (for `val`), `test`, or what else the folder has; None takes all.
-        faults: takes what cannot be read; see `sources.base.Faults`.
 
     Returns:
         Images in the order of the names of the images; `id` is the same as `file`.
@@ -65,7 +64,6 @@ def read_yolo(root: str | Path, *, split: str | None = None, faults: Faults | No
     return sound_images(
         yolo_image,
         ((root, path, _label_path(path), names, source.split) for source in chosen_sources for path in source.files),
-        faults,
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grounding_rewards.sources import get_source
 from grounding_rewards.sources.tables import (
     RowPlace,
     find_file,
@@ -161,3 +162,78 @@ def test_the_first_name_wins(tmp_path):
     for name in ("b.csv", "c.csv"):
         (tmp_path / name).touch()
     assert find_file(tmp_path, "a.csv", "b.csv", "c.csv").name == "b.csv"
+
+
+@pytest.mark.parametrize(
+    ("source", "file", "rows"),
+    [
+        ("csv", "t.csv", ["image,x1,y1,x2,y2", "a,{},2,1500,1600"]),
+        ("vindr-cxr", "train.csv", ["image_id,rad_id,class_name,x_min,y_min,x_max,y_max", "a,R1,Mass,{},2,1500,1600"]),
+        ("vindr-pcxr", "annotations_train.csv", ["image_id,class_name,x_min,y_min,x_max,y_max", "a,x,{},2,1500,1600"]),
+        (
+            "vindr-spinexr",
+            "train.csv",
+            ["image_id,rad_id,lesion_type,xmin,ymin,xmax,ymax", "a,R,Osteophytes,{},2,1500,9"],
+        ),
+        ("nih-chestxray14", "BBox_List_2017.csv", ["Image Index,Finding Label,Bbox [x,y,w,h]", "a.png,Mass,{},2,3,4"]),
+        ("rsna-pneumonia", "stage_2_train_labels.csv", ["patientId,x,y,width,height,Target", "a,{},2,3,4,1"]),
+        (
+            "ms-cxr",
+            "MS_CXR_Local_Alignment_v1.0.0.csv",
+            [
+                "dicom_id,category_name,label_text,path,x,y,w,h,image_width,image_height",
+                "a,Edema,edema,a.jpg,{},2,3,4,2500,3000",
+            ],
+        ),
+        ("object-cxr", "train.csv", ["image_name,annotation", "a.jpg,0 {} 2 1500 1600"]),
+        (
+            "chest-imagenome",
+            "gold_dataset/gold_bbox_coordinate_annotations_1000images.csv",
+            ["image_id,bbox_name,original_x1,original_x2,original_y1,original_y2", "a,lung,{},1500,2,1600"],
+        ),
+    ],
+)
+def test_marks_between_thousands_are_asked_about_in_every_table(tmp_path, source, file, rows):
+    split = {"split": "gold"} if source == "chest-imagenome" else {"split": "train"} if "vindr" in source else {}
+
+    def read(*numbers):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text("\n".join([rows[0], *(rows[1].format(number) for number in numbers)]))
+        return list(get_source(source).read(tmp_path, **split))
+
+    with pytest.raises(ValueError, match=r"got '1\.010' in line 2: is it 1010 or 1\.01\?"):
+        read("1.010")
+    # Decimals: another number of digits in any row, and what no number of thousands begins with
+    for numbers in (["1.010", "1.5"], ["0.125"], ["12"]):
+        assert read(*numbers)[0].boxes[0][0] == float(numbers[0])
+
+
+@pytest.mark.parametrize(
+    ("source", "files", "options", "message"),
+    [
+        (
+            "csv",
+            {"t.csv": "image,x1,y1,x2,y2\na,1,2,3,4"},
+            {"classes": ("mass",)},
+            "a column of labels in .* for classes",
+        ),
+        (
+            "chest-imagenome",
+            {
+                "silver_dataset/scene_graph/a_SceneGraph.json": "{}",
+                "silver_dataset/splits/train.csv": "dicom_id,subject_id,path\na,1,a.dcm",
+                "sizes.csv": "dicom_id,width,height\nb,9,9",
+            },
+            {"split": "train", "sizes": "{root}/sizes.csv"},
+            "Expected sizes of images of the dataset for sizes",
+        ),
+    ],
+)
+def test_options_without_effect_are_refused(tmp_path, source, files, options, message):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    if "sizes" in options:
+        options = options | {"sizes": options["sizes"].format(root=tmp_path)}
+    with pytest.raises(ValueError, match=message):
+        get_source(source).read(tmp_path, **options)
