@@ -104,10 +104,14 @@ class Inspection:
 
     @property
     def is_suspect(self) -> bool:
-        """Whether numbers or marks of thinking contradict what was declared, or more than a tenth is unparseable."""
+        """Whether numbers or marks of thinking contradict what was declared, or more than a tenth is unparseable.
+
+        Numbers contradict it if they fit another space, or if most boxes reach off the image.
+        """
         unparseable = self.statuses["unparseable"] > MOST_UNPARSEABLE * len(self.texts)
         return (
             unparseable
+            or 2 * self.off_image > self.located
             or self.thinking_suspicion is not None
             or any(check.likely for check in self.space_checks.values())
         )

@@ -52,7 +52,10 @@ def _turn_tokens(tokens: dict[str, Any]) -> str:
 
 
 _TURN_TOKENS = re.compile(_turn_tokens(_MARKS["tokens"]))
-_TURN_WORDS = [(tuple(family["words"]), "|".join(family["patterns"])) for family in _MARKS["words"]]
+_WORD_PATTERNS = [(tuple(family["words"]), "|".join(family["patterns"])) for family in _MARKS["words"]]
+_TURN_WORDS: list[str] = _MARKS["turn_words"]
+_JSON_WORDS: list[str] = _MARKS["json_words"]
+_RARE_WORDS = ("THINK]", "think▷", "[unused1")
 _TAG = re.compile(f"<{_MARKS['thinking']['first_letters']}(?:{_any_of(_MARKS['thinking']['tags'])})")
 _TAG_OR_RARE = re.compile(f"{_TAG.pattern}|{_MARKS['thinking']['rare']}")
 # The groups that open thinking.
@@ -102,6 +105,8 @@ _BLANK = re.compile(r"\s*(?:```\w*\s*)?(?:```\s*)?")
 _BARE_CHANNEL, _BARE_FINAL = re.compile(r"analysis(?=[A-Z])"), "assistantfinal"
 #: How parts of a text that are struck out or commented out begin.
 EDITS = ("~~", "/*", "//", "#", "<del>", "<strike>")
+# A text without any of these has no mark that moves the answer, but for those that begin with `<`.
+_WORDS_OF_MARKS = (*EDITS[:4], *_RARE_WORDS, *_TURN_WORDS, "inal", "INAL", "boxed")
 
 
 class AnswerSpan(NamedTuple):
@@ -160,7 +165,7 @@ def find_answer(completion: str, scope: str = "answer", *, prompt_opens_thinking
         marks = _find_marks(draft)
         if marks is not None:
             in_thinking = marks.open_thinking is not None or (in_thinking and not marks.thinking_end)
-    words = turn.text if scope == "all" else _without_drafts(turn.text)
+    words = turn.words if scope == "all" else _without_drafts(turn.words)
     answer = _find_in_turn(words, scope, in_thinking, turn.ended)
     if scope == "answer" and not answer.closed:
         answer = _behind_announcement(answer)
@@ -277,7 +282,7 @@ class Marks(NamedTuple):
 
 def _find_marks(text: str) -> Marks | None:
     """The marks in a text, None if it has none."""
-    rare = has_rare_marks(text)
+    rare = any(map(text.__contains__, _RARE_WORDS))
     if not rare and "<" not in text:
         return None
     answer = answer_close = answer_end = first_thinking = open_thinking = group = None
@@ -350,7 +355,7 @@ def moves_answer(words: str) -> bool:
     """
     if _TAG_OR_RARE.search(words):
         return True
-    every_mark = _turn_pattern((True,) * len(_TURN_WORDS))
+    every_mark = _turn_pattern((True,) * len(_WORD_PATTERNS))
     return any(mark.lastgroup is not None for mark in every_mark.finditer(words))
 
 
@@ -361,71 +366,7 @@ def may_have_marks(text: str) -> bool:
         >>> may_have_marks("[INST] Where? [/INST] []"), may_have_marks("No nodule.")
         (True, False)
     """
-    if "~~" in text or "//" in text or "#" in text or "/*" in text:
-        return True
-    return has_rare_marks(text) or has_turn_words(text) or "inal" in text or "INAL" in text or "boxed" in text
-
-
-def has_rare_marks(text: str) -> bool:
-    """Whether a text may have marks of thinking that do not begin with `<`.
-
-    Example:
-        >>> has_rare_marks("[THINK]hm[/THINK][]"), has_rare_marks("<think>hm</think>[]")
-        (True, False)
-    """
-    return "THINK]" in text or "think▷" in text or "[unused1" in text
-
-
-def has_turn_words(text: str) -> bool:
-    """Whether a text may have marks of turns that do not begin with `<`, other than calls in JSON.
-
-    Example:
-        >>> has_turn_words("[INST] Where? [/INST] []"), has_turn_words("no nodule")
-        (True, False)
-    """
-    # A chain with few links, as this is asked of every completion.
-    return (
-        "ssistant" in text
-        or "SSISTANT:" in text
-        or "USER:" in text
-        or "INST]" in text
-        or "TOOL_" in text
-        or "Action" in text
-        or "✿" in text
-        or "]~b]" in text
-        or "[|" in text
-        or "##" in text
-        or "zoom" in text
-        or "crop" in text
-        or "call:" in text
-        or "functions." in text
-        or ("\n" in text and ("user\n" in text or "model\n" in text or "tool\n" in text or "```tool" in text))
-    )
-
-
-class Turn(NamedTuple):
-    """The last turn of the assistant.
-
-    `text`: its words, without those of tools.
-    `ended`: a mark ends it, so nothing in it is cut off.
-    `asks`: a tool is called in it or right before it.
-    `waits`: a tool's words follow it, so that it was no answer.
-    `breaks_off`: the text ends inside a call.
-    `drafts`: the assistant's words before each result of a tool, since a mark began its turn.
-    `marked`: a mark of a turn is in the text.
-    `begun`: such a mark begins this turn, which is not the one that the prompt began.
-    `loops`: the text has more than `MAX_TURN_MARKS` marks.
-    """
-
-    text: str
-    ended: bool = False
-    asks: bool = False
-    waits: bool = False
-    breaks_off: bool = False
-    drafts: tuple[str, ...] = ()
-    marked: bool = False
-    begun: bool = False
-    loops: bool = False
+    return any(map(text.__contains__, _WORDS_OF_MARKS))
 
 
 def last_turn(text: str) -> Turn:
@@ -433,33 +374,31 @@ def last_turn(text: str) -> Turn:
 
     Example:
         >>> talk = "A draft.<|im_end|>\\n<|im_start|>user\\nSure?<|im_end|>\\n<|im_start|>assistant\\n[]"
-        >>> last_turn(talk)[:3]
-        ('\\n[]', False, False)
-        >>> last_turn("A draft. <tool_response>a crop</tool_response> The answer.").text
+        >>> last_turn(talk).words, last_turn(talk).ended
+        ('\\n[]', False)
+        >>> last_turn("A draft. <tool_response>a crop</tool_response> The answer.").words
         ' The answer.'
     """
-    may_have_words = has_turn_words(text) or (
-        "{" in text
-        and ("arguments" in text or "parameters" in text or "input" in text or "args" in text or "tool" in text)
+    may_have_words = any(map(text.__contains__, _TURN_WORDS)) or (
+        "{" in text and any(map(text.__contains__, _JSON_WORDS))
     )
     if "<" not in text and not may_have_words:
         return Turn(text)
     pattern = _TURN_TOKENS
     if may_have_words:
-        pattern = _turn_pattern(tuple(not words or any(word in text for word in words) for words, _ in _TURN_WORDS))
+        pattern = _turn_pattern(tuple(not words or any(word in text for word in words) for words, _ in _WORD_PATTERNS))
     skipped = _START_OF_TEXT.match(text)
-    start = skipped.end() if skipped else 0
-    if pattern.search(text, start) is None:
-        return Turn(text[start:])
-    return _Conversation(text, pattern, start).last_turn()
+    turn = Turn(text, skipped.end() if skipped else 0)
+    if pattern.search(text, turn.since):
+        turn.read(pattern)
+    return turn
 
 
 @functools.cache
 def _turn_pattern(included: tuple[bool, ...]) -> re.Pattern[str]:
-    """Every mark of a text that has the words of the included entries of `_TURN_WORDS`."""
-    return re.compile(
-        "|".join([_TURN_TOKENS.pattern, *itertools.compress((pattern for _, pattern in _TURN_WORDS), included)])
-    )
+    """Every mark of a text that has the words of the included entries of `_WORD_PATTERNS`."""
+    patterns = [pattern for (_, pattern), is_included in zip(_WORD_PATTERNS, included, strict=True) if is_included]
+    return re.compile("|".join([_TURN_TOKENS.pattern, *patterns]))
 
 
 @functools.lru_cache(maxsize=256)
@@ -472,47 +411,57 @@ def _is_result(name: str) -> bool:
     return any(word in name for word in _RESULT_WORDS)
 
 
-class _Conversation:
-    """Reads a text from mark to mark; `take_json` and so on take the marks of one group each.
+class Turn:
+    """The last turn of the assistant, read from mark to mark; `take_json` and so on take the marks of one group each.
 
-    speaker: `_ASSISTANT`, `_CALL`, `_TOOL`, `_USER` or `_ENDED`.
-    closer: the name of the mark that closes the call or the result; empty if only another turn does.
-    preamble: what the assistant said in this turn before its last call; `pieces`: what it said after that.
-    since: where the words of the speaker begin.
+    `words`: what the assistant says in it, without the words of tools.
+    `ended`: a mark ends it, so nothing in it is cut off.
+    `asks`: a tool is called in it or right before it.
+    `waits`: a tool's words follow it, so that it was no answer.
+    `breaks_off`: the text ends inside a call.
+    `drafts`: the assistant's words before each result of a tool, since a mark began its turn.
+    `marked`: a mark of a turn is in the text.
+    `begun`: such a mark begins this turn, which is not the one that the prompt began.
+    `loops`: the text has more than `MAX_TURN_MARKS` marks.
+
+    While it is read: `speaker` is `_ASSISTANT`, `_CALL`, `_TOOL`, `_USER` or `_ENDED`, whose words begin at `since`;
+    `closer` names the mark that closes the call or the result, empty if only another turn does; `preamble` is what the
+    assistant said in this turn before its last call, `pieces` what it said after that.
     """
 
-    def __init__(self, text: str, pattern: re.Pattern[str], start: int) -> None:
+    def __init__(self, text: str, since: int = 0) -> None:
         self.text = text
-        self.pattern = pattern
-        # Without an input or an observation "Action:" is a word of reports, as is "Observation:".
-        self.has_steps = "Action" in text and _has_steps(text)
+        self.words = text[since:]
+        self.since = since
         self.speaker = _ASSISTANT
         self.closer = ""
         self.preamble: list[str] = []
         self.pieces: list[str] = []
         self.drafts: list[str] = []
-        self.ended = self.asks = self.waits = self.marked = self.begun = False
-        self.since = start
+        self.ended = self.asks = self.waits = self.breaks_off = self.marked = self.begun = self.loops = False
 
-    def last_turn(self) -> Turn:
+    def read(self, pattern: re.Pattern[str]) -> None:
+        # Without an input or an observation "Action:" is a word of reports, as is "Observation:".
+        self.has_steps = "Action" in self.text and _has_steps(self.text)
         position = self.since
         for _ in range(MAX_TURN_MARKS):
-            mark = self.pattern.search(self.text, position)
+            mark = pattern.search(self.text, position)
             if mark is None:
                 break
             # All other groups hold the role of a turn.
             handle = getattr(self, f"take_{mark.lastgroup or 'fence'}", self.take_role)
             position = max(handle(mark) or 0, mark.end())
         else:
-            return Turn("", loops=True)
+            self.loops = True
+            return
         self.keep(len(self.text))
-        words, preamble = "".join(self.pieces), "".join(self.preamble)
-        if words.isspace() or not words or _TAGGED.search(preamble):
-            words = preamble + words
+        preamble = "".join(self.preamble)
+        self.words = "".join(self.pieces)
+        if self.words.isspace() or not self.words or _TAGGED.search(preamble):
+            self.words = preamble + self.words
         elif preamble:
             self.drafts.append(preamble)
-        breaks_off = self.speaker == _CALL and bool(self.closer)
-        return Turn(words, self.ended, self.asks, self.waits, breaks_off, tuple(self.drafts), self.marked, self.begun)
+        self.breaks_off = self.speaker == _CALL and bool(self.closer)
 
     def keep(self, end: int) -> None:
         """Keep the words up to `end` if they are the assistant's."""

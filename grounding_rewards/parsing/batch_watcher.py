@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from grounding_rewards.boxes import Boxes
 from grounding_rewards.common.numeric import Array
@@ -32,8 +33,6 @@ _MIN_UNOPENED = 4
 _MIN_UNCLOSED = 64
 # Watching ends after this many completions: a small dataset never has `MAX_IMAGES` images.
 _MAX_WATCHED = 4096
-# Completions that come alone are examined this many at a time: to examine takes longer than to wait.
-_TOGETHER = 64
 
 
 def thinking_suspicion(states: Mapping[str, int], *, prompt_opens_thinking: bool) -> str | None:
@@ -68,6 +67,36 @@ any mark were cut off inside it: their drafts count as answers. Set prompt_opens
     )
 
 
+@dataclass
+class _Evidence:
+    """What was seen of one format, and how many images make the next check worth its time; None after the last one."""
+
+    answers: list[ReadCompletion] = field(default_factory=list)
+    images: set[object] = field(default_factory=set)
+    next_check: int | None = MIN_IMAGES
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.answers) == _MAX_WATCHED or len(self.images) == MAX_IMAGES
+
+    def add(self, answer: ReadCompletion) -> None:
+        if self.next_check is not None and not self.is_full:
+            self.answers.append(answer)
+            self.images.add(answer.image_key)
+
+    def check(self, fmt: BoxFormat) -> SpaceCheck | None:
+        """What contradicts the format; asked after 4, 8, 16, … images, as a check takes as long as reading hundreds."""
+        if self.next_check is None or not (self.is_full or len(self.images) >= self.next_check):
+            return None
+        check = check_read_completions(self.answers, fmt)
+        self.next_check = 2 * len(self.images)
+        if self.is_full or check.likely is not None:
+            self.next_check = None
+            self.answers.clear()
+            self.images.clear()
+        return None if check.likely is None else check
+
+
 class BatchWatcher:
     """Watches batch after batch until it has seen enough, and reports each contradiction once.
 
@@ -92,14 +121,10 @@ class BatchWatcher:
     def __init__(self) -> None:
         # Trainers score in many threads.
         self._lock = threading.Lock()
-        self._waiting_texts: list[str] = []
         self._thinking_states: Counter[str] = Counter()
         self._thinking_done = False
-        # By the name of the format: the answers seen, their images, and how many images make the next check worth its
-        # time, None after the last one.
-        self._answers: dict[str, list[ReadCompletion]] = {}
-        self._images: dict[str, set[object]] = {}
-        self._next_check: dict[str, int | None] = {}
+        # By the name of the format.
+        self._evidence: dict[str, _Evidence] = {}
 
     def __reduce__(self) -> tuple[type[BatchWatcher], tuple[()]]:
         return BatchWatcher, ()
@@ -109,19 +134,18 @@ class BatchWatcher:
         with self._lock:
             if self._thinking_done:
                 return None
-            before = len(self._waiting_texts)
-            self._waiting_texts += texts
-            if len(self._waiting_texts) < min(before + 2, _TOGETHER):
-                return None
-            self._thinking_states.update(map(thinking_state, self._waiting_texts))
-            self._waiting_texts.clear()
+            self._thinking_states.update(map(thinking_state, texts))
             suspicion = thinking_suspicion(self._thinking_states, prompt_opens_thinking=prompt_opens_thinking)
             self._thinking_done = suspicion is not None or self._thinking_states.total() >= _MAX_WATCHED
         return suspicion
 
     def wants_boxes(self, formats: Iterable[BoxFormat]) -> bool:
         """Whether more has to be seen of one of these formats."""
-        return any(self._next_check.get(name, MIN_IMAGES) is not None for name in {fmt.name for fmt in formats})
+        for name in {fmt.name for fmt in formats}:
+            evidence = self._evidence.get(name)
+            if evidence is None or evidence.next_check is not None:
+                return True
+        return False
 
     def watch_boxes(
         self, raws: Sequence[RawBoxes], formats: Sequence[BoxFormat], gt: Sequence[Boxes], sizes: Array
@@ -140,29 +164,11 @@ class BatchWatcher:
         checks = []
         with self._lock:
             for raw, fmt, boxes, size in zip(raws, formats, gt, sizes, strict=True):
-                answers = self._answers.setdefault(fmt.name, [])
-                images = self._images.setdefault(fmt.name, set())
-                full = len(answers) == _MAX_WATCHED or len(images) == MAX_IMAGES
-                if raw.coords and len(boxes) and not full and self._next_check.get(fmt.name, 0) is not None:
-                    answers.append(ReadCompletion(raw, boxes, size))
-                    images.add(answers[-1].image_key)
+                evidence = self._evidence.setdefault(fmt.name, _Evidence())
+                if raw.coords and len(boxes):
+                    evidence.add(ReadCompletion(raw, boxes, size))
             for fmt in {fmt.name: fmt for fmt in formats}.values():
-                check = self._check(fmt)
-                if check is not None and check.likely is not None:
+                check = self._evidence[fmt.name].check(fmt)
+                if check is not None:
                     checks.append(check)
         return checks
-
-    def _check(self, fmt: BoxFormat) -> SpaceCheck | None:
-        """Check what was seen of a format, after 4, 8, 16, … images: a check takes as long as reading hundreds."""
-        answers, images = self._answers[fmt.name], self._images[fmt.name]
-        next_check = self._next_check.setdefault(fmt.name, MIN_IMAGES)
-        is_last = len(answers) == _MAX_WATCHED or len(images) == MAX_IMAGES
-        if next_check is None or not (is_last or len(images) >= next_check):
-            return None
-        check = check_read_completions(answers, fmt)
-        self._next_check[fmt.name] = 2 * len(images)
-        if is_last or check.likely is not None:
-            self._next_check[fmt.name] = None
-            answers.clear()
-            images.clear()
-        return check

@@ -79,7 +79,7 @@ def decode_plain_json(text: str) -> object:
 @functools.lru_cache(maxsize=4096)
 def _is_plain_label(label: str | None) -> bool:
     """Whether a label holds no mark that moves the answer; in JSON marks can stand nowhere else. Few are ever seen."""
-    return label is None or not may_have_marks(label)
+    return label is None or (isinstance(label, str) and not may_have_marks(label))
 
 
 def read_plain_json(text: str, fmt: BoxFormat) -> RawBoxes | None:

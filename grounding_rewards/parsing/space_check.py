@@ -2,20 +2,14 @@
 
 Nothing here changes what is read: a number does not show its space, and a reward that guessed it would change its
 meaning from one completion to the next. Over many images, though, a wrong declaration shows: read in another space or
-order, the same numbers meet the reference boxes, or at least fit on the images. That is worth one warning, because
-training cannot repair it.
+order, the same numbers meet the reference boxes. That is worth one warning, because training cannot repair it.
 
-Every space of `SPACES` is compared in every order of `ORDERS`, over many images of known size and never over one:
+Every space of `SPACES` is compared in every order of `ORDERS`, over many images of known size and never over one.
+Another convention is named if it has a clearly higher mean IoU, and meets the boxes of *its own* image better than
+those of other images. A model that always writes the same box cannot pass the second test.
 
-* With reference boxes: another convention has a clearly higher mean IoU, and it meets the boxes of *its own* image
-  better than those of other images. A model that always writes the same box cannot pass the second test.
-* Without: the numbers do not fit on the images as declared (outside, or upside down), and nearly all do in another
-  convention that also fills the image. If there are reference boxes all the same, that convention must also raise the
-  mean IoU, by more than `_SAME_IOU` and by more than `_STANDARD_ERRORS` standard errors over images.
-
-In both, the declared convention gets the benefit of the doubt: its boxes also count with their corners put in order,
-and without the shift and the factor in size that they share. A model that writes boxes upside down is poor, not mixed
-up.
+The declared convention gets the benefit of the doubt: its boxes also count with their corners put in order, and without
+the shift and the factor in size that they share. A model that writes boxes upside down is poor, not mixed up.
 """
 
 from __future__ import annotations
@@ -37,7 +31,6 @@ from grounding_rewards.boxes import (
     as_box_array,
     frame_to_pixel,
     from_xyxy,
-    inside_image,
     original_and_resized_sizes,
     positive_sizes,
     space_frame,
@@ -54,8 +47,6 @@ from grounding_rewards.parsing.results import RawBoxes
 MIN_IMAGES = 4
 # With fewer images only what shows on every single one counts.
 _MANY_IMAGES = 10
-# Numbers without references prove something if they make at least this many different boxes.
-_MIN_DISTINCT = 5
 #: Images that are compared; more only cost time.
 MAX_IMAGES = 256
 # Completions of one image that are compared.
@@ -76,16 +67,6 @@ _MAX_SHIFT, _MAX_FACTOR = 0.1, 4.0
 # Conventions whose mean IoU differs by less are equal.
 _SAME_IOU = 0.02
 
-# The fraction of boxes on the image: at most this as declared, at least this in another convention.
-_MAX_FITTING, _MIN_FITTING = 0.7, 0.95
-# How far boxes may stick out, as a fraction of the image: as declared, when boxes may be poor, and otherwise.
-_WIDE_MARGIN, _MARGIN = 0.5, 0.05
-# Boxes that reach no farther, as a fraction of the image, are in one corner: numbers up to 1 in a space that ends at
-# 100.
-_SPECK = 0.0101
-# How far nearly all boxes must reach in another convention, and in one that is preferred, as a part of the farthest.
-_MIN_REACH, _SAME_REACH = 0.3, 0.8
-
 
 class SpaceWarning(PackageWarning):
     """The boxes of many images contradict the declared coordinate space or order."""
@@ -98,8 +79,8 @@ class SpaceCheck:
     Attributes:
         declared: the convention of the box format.
         likely: the convention that the numbers fit, if they contradict the declared one.
-        declared_iou: mean over images of the best IoU of each predicted box, as declared; NaN without reference boxes.
-        likely_iou: the same for `likely`; NaN without reference boxes, or if nothing contradicts.
+        declared_iou: mean over images of the best IoU of each predicted box, as declared; NaN if there is too little.
+        likely_iou: the same for `likely`; NaN if nothing contradicts.
         images: how many images were compared.
         boxes: how many predicted boxes were compared.
         message: one or two sentences for a person: what was found and what to declare.
@@ -117,7 +98,7 @@ class SpaceCheck:
 def check_space(
     raws: Sequence[RawBoxes],
     box_format: str | Mapping[str, Any] | BoxFormat,
-    boxes: Sequence[ArrayLike] | None = None,
+    boxes: Sequence[ArrayLike],
     *,
     width: ArrayLike | None = None,
     height: ArrayLike | None = None,
@@ -129,10 +110,9 @@ def check_space(
     Args:
         raws: n completions as `read_boxes` gives them.
         box_format: the format that they were read in.
-        boxes: n lists of reference boxes, (m, 4) xyxy in original pixels; without them only numbers that do not fit on
-            the images are noticed. If some images have reference boxes, those without are left out.
+        boxes: n lists of reference boxes, (m, 4) xyxy in original pixels; images without any are left out.
         width: n widths of the original images, or one for all; images of unknown size (NaN or None) are left out.
-        height: likewise, as the other two.
+        height: likewise, as the other two where the format needs them.
         resized_width: see `width`.
         resized_height: see `width`.
 
@@ -154,13 +134,13 @@ def check_space(
     """
     fmt = get_box_format(box_format)
     n = len(raws)
-    if boxes is not None and len(boxes) != n:
+    if len(boxes) != n:
         raise ValueError(
             f"Expected one list of reference boxes per completion ({n}) for `boxes`, got {len(boxes)}. "
             "Repeat them once per completion."
         )
     sizes = original_and_resized_sizes(n, width, height, resized_width, resized_height)
-    references = [np.zeros((0, 4))] * n if boxes is None else [as_box_array(gt) for gt in boxes]
+    references = [as_box_array(gt) for gt in boxes]
     return check_read_completions([ReadCompletion(*row) for row in zip(raws, references, sizes, strict=True)], fmt)
 
 
@@ -178,13 +158,12 @@ class ReadCompletion(NamedTuple):
 
 
 def check_read_completions(answers: Sequence[ReadCompletion], fmt: BoxFormat) -> SpaceCheck:
-    """`check_space` for completions of one format; those without boxes or without a known size are left out."""
-    answers = [answer for answer in answers if answer.raw.coords and positive_sizes(answer.sizes[:2]).all()]
-    if any(len(answer.gt) for answer in answers):
-        answers = [answer for answer in answers if len(answer.gt)]
+    """`check_space` for completions of one format; those that show nothing are left out."""
+    needed_sizes = 4 if fmt.space.frame == "resized" else 2
     images: dict[object, list[ReadCompletion]] = {}
-    for k, answer in enumerate(answers):
-        images.setdefault(answer.image_key if len(answer.gt) else k, []).append(answer)
+    for answer in answers:
+        if answer.raw.coords and len(answer.gt) and positive_sizes(answer.sizes[:needed_sizes]).all():
+            images.setdefault(answer.image_key, []).append(answer)
     # Evenly out of the whole log.
     step = max(1, -(-len(images) // MAX_IMAGES))
     return _check_sample(_Sample.of([of_image[:_MAX_ANSWERS] for of_image in list(images.values())[::step]], fmt), fmt)
@@ -224,26 +203,17 @@ class _Sample:
     def written_boxes(self) -> NDArray[np.bool_]:
         return ~np.isnan(self.written[..., 0])
 
-    @property
-    def resized_known(self) -> bool:
-        return bool(positive_sizes(self.sizes[2:]).all())
-
     def alternatives(self, declared: Convention) -> list[Convention]:
-        """All other conventions, the most common space first; pixels of resized images only if all their sizes are
-        known."""
-        spaces = [name for name, space in SPACES.items() if space.frame != "resized" or self.resized_known]
+        """All other conventions, the most common space first; resized pixels only if all their sizes are known."""
+        resized_known = positive_sizes(self.sizes[2:]).all()
+        spaces = [name for name, space in SPACES.items() if space.frame != "resized" or resized_known]
         conventions = [Convention(space, order) for space in spaces for order in ORDERS]
         return [convention for convention in conventions if convention != declared]
 
     def read(self, convention: Convention) -> Boxes:
         """The boxes in fractions of the image."""
-        space = SPACES[convention.space]
-        if space.frame == "resized" and not self.resized_known:
-            # Scoring refuses an image of unknown resized size; here it is taken to reach the model unresized.
-            space = SPACES["pixel"]
-        return frame_to_pixel(to_xyxy(self.written, convention.order), space_frame(space, *self.sizes)) / _corner(
-            self.sizes
-        )
+        frame = space_frame(SPACES[convention.space], *self.sizes)
+        return frame_to_pixel(to_xyxy(self.written, convention.order), frame) / _corner(self.sizes)
 
     def mean_iou(self, boxes: Boxes, gt: Boxes) -> Array:
         """For each image the mean over its predicted boxes of the best IoU with a reference box: (images,)."""
@@ -267,32 +237,21 @@ def _corner(sizes: Array) -> Array:
 def _check_sample(sample: _Sample, fmt: BoxFormat) -> SpaceCheck:
     declared = Convention(fmt.space.name, fmt.order)
     boxes = int(sample.written_boxes.sum())
-    evidence_size = (
+    evidence = (
         f"{sample.images} {'image' if sample.images == 1 else 'images'} with {boxes} {'box' if boxes == 1 else 'boxes'}"
     )
     likely, declared_iou, likely_iou = None, np.nan, np.nan
-    if sample.images < MIN_IMAGES:
-        message = f"Too little to judge {declared} by: {evidence_size} of known size."
-        return SpaceCheck(declared, likely, declared_iou, likely_iou, sample.images, boxes, message)
-    if sample.gt.shape[1]:
+    if sample.images >= MIN_IMAGES:
         likely, declared_iou, likely_iou = _fit_to_references(sample, declared)
-    if likely is not None:
-        evidence = f"over {evidence_size} the mean IoU is {declared_iou:.2f}, and would be {likely_iou:.2f}"
-    elif not declared_iou >= _MIN_IOU:
-        likely, evidence = _fit_on_images(sample, declared, evidence_size)
-        if likely is not None and sample.gt.shape[1]:
-            iou = sample.mean_iou(sample.read(likely), sample.gt)
-            if _is_larger(iou - _best_as_declared(sample, declared)):
-                likely_iou = float(iou.mean())
-            else:
-                likely = None
-    if likely is None:
-        mean = "" if np.isnan(declared_iou) else f", mean IoU {declared_iou:.2f}"
-        message = f"Nothing contradicts {declared}: {evidence_size}{mean}."
+    if sample.images < MIN_IMAGES:
+        message = f"Too little to judge {declared} by: {evidence} of known size and with reference boxes."
+    elif likely is None:
+        message = f"Nothing contradicts {declared}: {evidence}, mean IoU {declared_iou:.2f}."
     else:
         message = (
-            f"Expected boxes in {declared}, for box format {fmt.name}, got numbers that fit {likely}: {evidence}. If "
-            f"the model writes that, declare `box_format: {_declaration(fmt, likely)}`."
+            f"Expected boxes in {declared}, for box format {fmt.name}, got numbers that fit {likely}: over {evidence} "
+            f"the mean IoU is {declared_iou:.2f}, and would be {likely_iou:.2f}. If the model writes that, declare "
+            f"`box_format: {_declaration(fmt, likely)}`."
         )
     return SpaceCheck(declared, likely, declared_iou, likely_iou, sample.images, boxes, message)
 
@@ -330,7 +289,11 @@ def _fit_to_references(sample: _Sample, declared: Convention) -> tuple[Conventio
     if not better:
         return None, declared_iou, np.nan
     best = max(better.values(), key=np.mean)
-    equal = [convention for convention, iou in better.items() if not _is_larger(best - iou)]
+    equal = [
+        convention
+        for convention, iou in better.items()
+        if (best - iou).mean() <= _SAME_IOU or not _is_certain(best - iou)
+    ]
     likely = min(equal, key=lambda convention: _changes(convention, declared))
     return likely, declared_iou, float(better[likely].mean())
 
@@ -373,39 +336,3 @@ def _changes(convention: Convention, declared: Convention) -> int:
 
 def _is_certain(differences: Array) -> bool:
     return float(differences.mean()) > _STANDARD_ERRORS * float(differences.std(ddof=1)) / np.sqrt(len(differences))
-
-
-def _is_larger(differences: Array) -> bool:
-    return float(differences.mean()) > _SAME_IOU and _is_certain(differences)
-
-
-def _fit_on_images(sample: _Sample, declared: Convention, evidence_size: str) -> tuple[Convention | None, str]:
-    """The convention in which the boxes fit on the images if they do not as declared, and the evidence."""
-    written = sample.written[sample.written_boxes]
-    fitting, reach = _fit(sample, declared, _WIDE_MARGIN)
-    max_fitting = _MAX_FITTING if sample.images >= _MANY_IMAGES else 0.0
-    if len(np.unique(written, axis=0)) < _MIN_DISTINCT or (fitting > max_fitting and reach > _SPECK):
-        return None, ""
-    reaches = {}
-    for convention in sample.alternatives(declared):
-        # Without references a square around or inside the image cannot be told from the image itself.
-        if SPACES[convention.space].frame not in ("padded", "cropped"):
-            other_fitting, other_reach = _fit(sample, convention, _MARGIN)
-            if other_fitting >= _MIN_FITTING and other_reach >= _MIN_REACH:
-                reaches[convention] = other_reach
-    if not reaches:
-        return None, ""
-    fewest = min(_changes(convention, declared) for convention in reaches)
-    reaches = {convention: reach for convention, reach in reaches.items() if _changes(convention, declared) == fewest}
-    max_reach = max(reaches.values())
-    likely = next(convention for convention, reach in reaches.items() if reach >= _SAME_REACH * max_reach)
-    if fitting > _MAX_FITTING:
-        return likely, f"as declared, {evidence_size} would have them all in one corner"
-    return likely, f"as declared, {1 - fitting:.0%} of {len(written)} boxes are far outside the image or upside down"
-
-
-def _fit(sample: _Sample, convention: Convention, margin: float) -> tuple[float, float]:
-    """The fraction of boxes that are upright and on the image, and how far down or right nearly all of them reach."""
-    boxes = sample.read(convention)[sample.written_boxes]
-    reach = np.quantile(boxes.max(axis=1), 0.9)
-    return float(inside_image(boxes, margin).mean()), min(float(reach), 1.0)
