@@ -1,0 +1,16 @@
+"""The tables of this folder: texts, and what is read in them."""
+
+import functools
+import tomllib
+from pathlib import Path
+from typing import Any
+
+
+def table(file: str, section: str) -> Any:
+    """A section of `FILE.toml`."""
+    return _sections(file)[section]
+
+
+@functools.cache
+def _sections(file: str) -> dict[str, Any]:
+    return tomllib.loads((Path(__file__).parent / f"{file}.toml").read_text(encoding="utf-8"))
