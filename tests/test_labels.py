@@ -11,71 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grounding_rewards.labels import Label, are_synonyms, normalize_label, vocabulary
+from tests.tables import table
 
 FILE = json.loads(files("grounding_rewards").joinpath("vocabulary.json").read_text(encoding="utf-8"))
 
-# Every label of a dataset's boxes, as its files write it; the ones whose name here differs have it behind the arrow.
-LABELS = {
-    "vindr-cxr": """Aortic enlargement; Atelectasis; Calcification; Cardiomegaly; Consolidation; Infiltration;
-        ILD > interstitial lung disease; Lung Opacity; Nodule/Mass > nodule or mass; Other lesion; Pleural effusion;
-        Pleural thickening; Pneumothorax; Pulmonary fibrosis; No finding; Clavicle fracture; Edema > pulmonary edema;
-        Emphysema; Enlarged PA > pulmonary artery enlargement; Lung cavity; Lung cyst; Mediastinal shift; Rib fracture;
-        COPD > chronic obstructive pulmonary disease; Lung tumor; Pneumonia; Tuberculosis; Other disease;
-        Other diseases > other disease""",
-    "vindr-pcxr": """Anterior mediastinal mass; Aortic enlargement; Atelectasis; Boot-shaped heart;
-        Bronchectasis > bronchiectasis; Bronchial thickening; Calcification; Cardiomegaly; Chest wall mass;
-        Clavicle fracture; Consolidation; Dextro cardia > dextrocardia;
-        Diffuse aveolar opacity > diffuse alveolar opacity; Edema > pulmonary edema; Egg on string sign; Emphysema;
-        Enlarged PA > pulmonary artery enlargement; Expanded edges of the anterior ribs; Infiltration;
-        Interstitial lung disease - ILD > interstitial lung disease; Intrathoracic digestive structure; Lung cavity;
-        Lung cyst; Lung hyperinflation; Mediastinal shift; No finding; Other lesion;
-        Other nodule/mass > nodule or mass; Other opacity; Paraveterbral mass > paravertebral mass;
-        Peribronchovascular interstitial opacity; Pleural effusion; Pleural thickening; Pneumothorax;
-        Pulmonary fibrosis; Reticulonodular opacity > reticulonodular pattern; Stomach on the right side; Bronchitis;
-        Brocho-pneumonia > bronchopneumonia; Other disease; Bronchiolitis; Situs inversus; Pneumonia;
-        Pleuro-pneumonia > pleuropneumonia; Diagphramatic hernia > diaphragmatic hernia; Tuberculosis;
-        Congenital emphysema; CPAM > congenital pulmonary airway malformation; Hyaline membrane disease;
-        Mediastinal tumor; Lung tumor""",
-    "vindr-spinexr": """Osteophytes > osteophyte; Surgical implant; Spondylolysthesis > spondylolisthesis;
-        Foraminal stenosis; Disc space narrowing; Vertebral collapse; Other lesions > other lesion; No finding""",
-    "rsna-pneumonia": """Lung Opacity; Normal > no finding;
-        No Lung Opacity / Not Normal > no lung opacity, not normal""",
-    "nih-chestxray14": """Atelectasis; Cardiomegaly; Effusion > pleural effusion; Infiltrate > infiltration;
-        Infiltration; Mass; Nodule; Pneumonia; Pneumothorax; Consolidation; Edema > pulmonary edema; Emphysema;
-        Fibrosis > pulmonary fibrosis; Pleural_Thickening > pleural thickening; Hernia; No Finding""",
-    "chestx-det": """Atelectasis; Calcification; Cardiomegaly; Consolidation; Diffuse Nodule > diffuse nodules;
-        Effusion > pleural effusion; Emphysema; Fibrosis > pulmonary fibrosis; Fracture; Mass; Nodule;
-        Pleural Thickening; Pneumothorax""",
-    "chestx-det10": """Atelectasis; Calcification; Consolidation; Effusion > pleural effusion; Emphysema;
-        Fibrosis > pulmonary fibrosis; Fracture; Mass; Nodule; Pneumothorax""",
-    "ms-cxr": """Atelectasis; Cardiomegaly; Consolidation; Edema > pulmonary edema; Lung Opacity; Pleural Effusion;
-        Pneumonia; Pneumothorax""",
-    "siim-acr": "Pneumothorax",
-    "object-cxr": "foreign object > foreign body",
-    "tbx11k": """ActiveTuberculosis > active tuberculosis; ObsoletePulmonaryTuberculosis > latent tuberculosis;
-        PulmonaryTuberculosis > tuberculosis""",
-    "deeplesion": """bone > bone lesion; abdomen > abdominal lesion; mediastinum > mediastinal lesion;
-        liver > liver lesion; lung > lung lesion; kidney > kidney lesion; soft tissue > soft tissue lesion;
-        pelvis > pelvic lesion; lesion""",
-    "grazpedwri-dx": """boneanomaly > bone anomaly; bonelesion > bone lesion; foreignbody > foreign body; fracture;
-        metal; periostealreaction > periosteal reaction; pronatorsign > pronator sign; softtissue > soft tissue; text;
-        axis""",
-    "fracatlas": "fractured > fracture",
-    # Misspellings and shared findings among PadChest's 193 labels; the rest are their own names.
-    "padchest-gr": """COPD signs > chronic obstructive pulmonary disease; NSG tube > nasogastric tube;
-        adenopathy > lymphadenopathy; apical pleural thickening > pleural thickening; atelectasis basal > atelectasis;
-        bullas > bulla; cavitation > lung cavity; esophagic dilatation > esophageal dilatation;
-        ground glass pattern > ground-glass opacity; infiltrates > infiltration;
-        laminar atelectasis > linear atelectasis; normal > no finding; pectum excavatum > pectus excavatum;
-        pneumoperitoneo > pneumoperitoneum; pulmonary mass > mass; multiple nodules; pleural effusion; mass; metal;
-        right sided aortic arch > right-sided aortic arch; vertebral compression; subcutaneous emphysema""",
-    "chest-imagenome": """trachea; spine; carina; mediastinum; upper mediastinum; abdomen; aortic arch;
-        svc > superior vena cava; cavoatrial junction; right atrium; descending aorta; cardiac silhouette;
-        left cardiac silhouette; right cardiac silhouette""",
-}
 CASES = [
     (dataset, *(part.strip() for part in f"{case} > ".split(">")[:2]))
-    for dataset, cases in LABELS.items()
+    for dataset, cases in table("labels", "datasets").items()
     for case in cases.split(";")
 ]
 
@@ -135,62 +77,12 @@ def test_parents_and_sources_exist():
             parent = names[parent].parent
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "side"),
-    [
-        ("left pleural effusion", "pleural effusion", "left"),
-        ("Left-sided effusion", "pleural effusion", "left"),
-        ("effusion in the right hemithorax", "pleural effusion", "right"),
-        ("bilateral pleural effusions", "pleural effusion", "bilateral"),
-        ("small bibasilar effusions", "pleural effusion", "bilateral"),
-        ("left and right effusions", "left and right effusions", "bilateral"),  # "and" may join two findings
-        ("RLL consolidation", "consolidation", "right"),
-        ("consolidation, LUL", "consolidation", "left"),
-        ("RML atelectasis", "atelectasis", "right"),
-        ("L pleural effusion", "pleural effusion", "left"),
-        ("effusion, R", "pleural effusion", "right"),
-        ("l. lung", "lung", "left"),
-        ("R atrium", "right atrium", None),  # the side is part of the name
-        ("lingular opacity", "lung opacity", "left"),
-        ("right upper lobe nodule", "nodule", "right"),
-        ("patchy opacities in both lungs", "lung opacity", "bilateral"),
-        ("both lungs", "lung", "bilateral"),
-        ("Right Lung", "lung", "right"),
-        ("right atrium", "right atrium", None),  # the side is part of the name
-        ("left heart", "left cardiac silhouette", None),
-        ("stomach on the right side", "stomach on the right side", None),
-        ("severe cardiomegaly", "cardiomegaly", None),
-        ("Pleural_Thickening", "pleural thickening", None),
-        ("GROUND GLASS  OPACITIES", "ground-glass opacity", None),
-        ("oedema", "pulmonary edema", None),
-    ],
-)
+@pytest.mark.parametrize(("text", "name", "side"), table("labels", "sides"))
 def test_sides_degrees_and_places_are_read_off(text, name, side):
-    assert normalize_label(text)[:2] == (name, side)
+    assert normalize_label(text)[:2] == (name, side or None)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "  ",
-        "no pleural effusion",  # a negation must not become a finding
-        "without nodule",
-        "effusion or mass",  # two findings are none
-        "effusion, mass, nodule",
-        "possible pneumonia",
-        "resolved pneumothorax",
-        "left lower lobe",  # a place alone
-        "effusion l mass",  # a letter that stands at neither end
-        "L",
-        "lower abdomen",  # another place than the abdomen
-        "large heart",  # an organ with a size is a finding that nobody listed under this name
-        "pneumothoraxx",
-        "计算",
-        "🫁",
-        "a" * 10_000,
-    ],
-)
+@pytest.mark.parametrize("text", [*table("labels", "unknown"), "a" * 10_000])
 def test_unknown_labels_stay_as_they_are(text):
     found = normalize_label(text)
     assert not found.known
@@ -198,30 +90,7 @@ def test_unknown_labels_stay_as_they_are(text):
     assert found.original == text
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "agree"),
-    [
-        ("Infiltrate", "Infiltration", True),
-        ("Effusion", "Pleural effusion", True),
-        ("Edema", "pulmonary oedema", True),
-        ("effusion", "pericardial effusion", False),
-        ("Infiltration", "Consolidation", False),
-        ("Lung Opacity", "Consolidation", False),
-        ("Nodule/Mass", "Nodule", False),  # else "nodule/mass" would be right everywhere
-        ("Nodule", "Mass", False),
-        ("Emphysema", "subcutaneous emphysema", False),
-        ("rib fracture", "fracture", False),
-        ("left effusion", "Effusion", True),
-        ("left effusion", "right effusion", False),
-        ("left effusion", "bilateral effusions", True),
-        ("lung", "left lung", False),  # a part of the body is one place
-        ("left lung", "Left Lung", True),
-        ("cardiac silhouette", "left cardiac silhouette", False),
-        ("My own  label", "my own label", True),
-        ("my own label", "my own labels", False),
-        ("no effusion", "effusion", False),
-    ],
-)
+@pytest.mark.parametrize(("a", "b", "agree"), table("labels", "synonyms"))
 def test_synonyms(a, b, agree):
     assert are_synonyms(a, b) is agree
     assert are_synonyms(b, a) is agree

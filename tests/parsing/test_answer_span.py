@@ -17,7 +17,7 @@ from grounding_rewards.parsing.answer_span import (
     opens_thinking,
     thinking_state,
 )
-from tests.parsing.tables import table
+from tests.tables import table
 
 SCOPES = [
     ("answer", "<think>[1]</think>[2]<answer>[3]</answer>", "[3]"),
@@ -34,7 +34,7 @@ def test_scope(scope, completion, text):
     assert find_answer(completion, scope).text == text
 
 
-@pytest.mark.parametrize(("completion", "text", "flags"), table("answer_spans", "cases"))
+@pytest.mark.parametrize(("completion", "text", "flags"), table("parsing/answer_spans", "cases"))
 def test_the_answer_is_what_counts_of_a_completion(completion, text, flags):
     expected = AnswerSpan(text, **dict.fromkeys(flags.split(), True))
     # what stands around it is for the test below

@@ -13,6 +13,7 @@ from grounding_rewards.boxes import ORDERS, SPACES, get_space
 from grounding_rewards.parsing import box_format_for_model_type, get_box_format, list_box_formats, parse_boxes
 from grounding_rewards.parsing.box_format import SCOPES
 from grounding_rewards.parsing.formats import MODEL_TYPES, MODELS_WITHOUT_FORMAT
+from tests.tables import table
 
 
 @pytest.mark.parametrize("name", list_box_formats())
@@ -33,17 +34,7 @@ def test_unknown_format_lists_the_known_ones(name):
         get_box_format(name)
 
 
-@pytest.mark.parametrize(
-    ("model", "said"),
-    [
-        ("Qwen/Qwen2.5-VL-3B-Instruct", "which writes qwen2.5-vl."),
-        ("Qwen/Qwen3-VL-30B-A3B-Instruct", "which writes qwen3-vl."),
-        ("OpenGVLab/InternVL3-8B", "which writes internvl."),
-        ("google/medgemma-1.5-4b-it", "which writes medgemma-1.5."),
-        ("google/gemma-3-4b-it", "gemma3: Google does not say"),  # known, and without a format
-        ("someone/a-model", "the name of a model."),
-    ],
-)
+@pytest.mark.parametrize(("model", "said"), table("parsing/format_cases", "model_names"))
 def test_a_model_name_is_answered_with_its_family_format(model, said):
     with pytest.raises(ValueError, match=r"^Expected a known name for `box_format`") as error:
         get_box_format(model)
@@ -90,29 +81,7 @@ def test_the_largest_number_follows_the_space(declared, largest):
     assert get_box_format(declared).largest == largest
 
 
-@pytest.mark.parametrize(
-    ("declared", "message"),
-    [
-        (
-            {},
-            r"Expected `syntax` and any of space, order, keys, scope, decimals, no_finding for `box_format`, got \{\}",
-        ),
-        ({"space": "norm1"}, "Expected `syntax`"),
-        ({"syntax": "json", "spaces": "norm1"}, "Expected `syntax`"),
-        ({"syntax": "yaml"}, "known name for `box_format`, got 'yaml'"),
-        ({"syntax": "json", "space": "norm7"}, "known word for `space`, got 'norm7'.*norm1000"),
-        ({"syntax": "json", "order": "xxyy"}, "word for `order`, got 'xxyy'.*xyxy, yxyx, xywh, cxcywh"),
-        ({"syntax": "json", "scope": "think"}, "word for `scope`, got 'think'.*answer, after_think, all"),
-        ({"syntax": "json", "keys": []}, r"list of texts for `keys` .*got \[\]"),
-        ({"syntax": "json", "keys": [3]}, r"list of texts for `keys` .*got \[3\]"),
-        ({"syntax": "json", "decimals": 12}, "0 to 9 for `decimals` .*got 12"),
-        ({"syntax": "json", "decimals": True}, "0 to 9 for `decimals` .*got True"),
-        # what the tokens of a family cannot say
-        ({"syntax": "paligemma", "space": "pixel"}, "whole numbers with an end for `box_format` paligemma, got pixel"),
-        ({"syntax": "florence-2", "space": "norm1"}, "for `box_format` florence-2, got norm1"),
-        ({"syntax": "kosmos-2", "order": "yxyx"}, "no `space`, `order` or `decimals` for `box_format` kosmos-2"),
-    ],
-)
+@pytest.mark.parametrize(("declared", "message"), table("parsing/format_cases", "wrong_declarations"))
 def test_wrong_declarations_name_what_is_legal(declared, message):
     with pytest.raises(ValueError, match=message):
         get_box_format(declared)
@@ -148,26 +117,7 @@ def test_format_of_an_unknown_model():
         box_format_for_model_type("llama")
 
 
-@pytest.mark.parametrize(
-    ("model_type", "said"),
-    [
-        ("molmo2", "answers in points .* no extent"),
-        ("molmo", "answers in points"),
-        ("moondream3", "not from its text"),
-        ("gemma3", "MedGemma 1.5, which has the same model_type, was: box_format medgemma-1.5"),
-        ("smolvlm", "No word of its makers"),
-        ("minicpmv4_6", "Up to 4.5"),
-        # of transformers 5.18 to 5.23
-        ("exaone4_5", "got 'exaone4_5'. No source .* the format of an older family is not taken over"),
-        # two sources contradict each other
-        ("kimi_k25", "0 to 1000, y first .*: measure first"),
-        ("lfm3_vl", "got 'lfm3_vl'. No source that says"),
-        ("minimax_m3_vl", "measure it first"),
-        ("paddleocr_vl", "named after reading documents"),
-        # of which nothing is known
-        ("fuyu", "got 'fuyu'. To find out"),
-    ],
-)
+@pytest.mark.parametrize(("model_type", "said"), table("parsing/format_cases", "without_format"))
 def test_a_model_without_a_format_is_refused_with_a_remedy(model_type, said):
     with pytest.raises(ValueError, match=said) as caught:
         box_format_for_model_type(model_type)
@@ -191,29 +141,7 @@ def test_a_model_type_has_one_format_or_a_reason():
     assert len(types) == len(set(types))
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "boxes"),
-    [
-        # Gemma 4 on the blog of its release (huggingface/blog, gemma4.md)
-        ("gemini", '```json\n[\n  {"box_2d": [171, 75, 245, 308], "label": "x"}\n]\n```', [[75, 171, 308, 245]]),
-        # LFM2.5-VL as programs ask it
-        ("lfm2-vl", '[{"label": "mass", "bbox": [0.2, 0.25, 0.4, 0.6]}]', [[200, 250, 400, 600]]),
-        # Muse Spark, without outer brackets as Muse Glimmer; the contracts of Mistral Large 4, Inkling and Kimi K3
-        (
-            "qwen3-vl",
-            '{"label": "a", "x_min": 1, "y_min": 2, "x_max": 3, "y_max": 4}, '
-            '{"object_name": "b", "bbox": [{"x_min": 5, "y_min": 6, "x_max": 7, "y_max": 8}]}',
-            [[1, 2, 3, 4], [5, 6, 7, 8]],
-        ),
-        ("mistral-large", '[{"box_2d": [0, 0, 999, 999], "label": "mass"}]', [[0, 0, 1000, 1000]]),
-        ("inkling", '[{"box_2d": [10, 20, 30, 40], "label": "mass"}]', [[100, 200, 300, 400]]),
-        ("kimi-k3", '[{"bbox_2d": [10, 20, 30, 40], "label": "mass"}]', [[10, 20, 30, 40]]),
-        # Kimi-VL (its issue 56)
-        ("kimi-vl", '{"bbox_2d": [0.280, 0.500, 0.520, 0.700]}', [[280, 500, 520, 700]]),
-        # MiniCPM-V 4.5 (its issue 982)
-        ("minicpm-v", "<ref>book</ref><box>100 200 300 400</box>", [[100, 200, 300, 400]]),
-    ],
-)
+@pytest.mark.parametrize(("name", "text", "boxes"), table("parsing/format_cases", "answers"))
 def test_answers_of_this_year_s_models(name, text, boxes):
     read = parse_boxes(text, box_format=name, width=1000, height=1000)
     assert read.boxes.round(6).tolist() == boxes

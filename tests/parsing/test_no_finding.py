@@ -9,62 +9,12 @@ from hypothesis import strategies as st
 
 from grounding_rewards import parse_boxes
 from grounding_rewards.parsing.no_finding import MAX_STATEMENT, SENTENCES, echoes_prompt, states_nothing
+from tests.tables import table
 
 HERE = Path(__file__).parent
 
-STATEMENTS = [
-    # words that published prompts ask for, wrapped
-    "none",
-    "No Objects",
-    "No findings.",
-    "**No findings.**",
-    "```json\nnone\n```",
-    "Answer: none",
-    "No bounding boxes",
-    # denials of findings of the vocabulary
-    "No effusion or pneumothorax.",
-    "There is no evidence of fracture.",
-    "There are no signs of pneumonia in the left lower lobe.",
-    "No focal consolidation, effusion, or pneumothorax.",
-    "Pneumothorax: none.",
-    "Pleural effusion is not seen.",
-    "I do not see any abnormality in this image.",
-    # normal structures, and both
-    "Normal chest radiograph.",
-    "The lungs are clear. Heart size is normal. No effusion.",
-    "PA and lateral views of the chest. No pneumothorax.",
-    "未见异常",
-]
-TRAPS = [
-    # a disease in the form of a denial: what is denied is no finding
-    "No excretion from the left kidney.",
-    "No continuity of the cortex.",
-    "No red reflex.",
-    "No bowel sounds on the left.",
-    "No lung markings on the right.",
-    # old findings, doubt, exceptions
-    "No change in the left effusion.",
-    "No new effusion.",
-    "No other abnormality.",
-    "No fracture except of the radius.",
-    "Cannot rule out pneumonia.",
-    # the last of a list is asserted
-    "No effusion, cardiomegaly.",
-    "No effusion, consolidation, and a nodule.",
-    "No effusion but a mass.",
-    "No pneumothorax. Small left effusion.",
-    "No effusion. In the left lower lobe.",
-    # cut off, asked, echoed, stuck
-    "No sign of a",
-    "There are no",
-    "Is there no effusion?",
-    "If there is no finding, return 'No Objects'.",
-    "No effusion. " * 3,
-    "",
-]
 
-
-@pytest.mark.parametrize("text", STATEMENTS)
+@pytest.mark.parametrize("text", table("parsing/statements", "statements"))
 def test_a_statement(text):
     assert states_nothing(text)
     assert parse_boxes(text, "qwen3-vl", width=9, height=9).status == "empty"
@@ -75,7 +25,7 @@ def test_every_published_sentence_is_one_as_people_write_it(text):
     assert states_nothing(f"{text.capitalize()}.")
 
 
-@pytest.mark.parametrize("text", TRAPS)
+@pytest.mark.parametrize("text", table("parsing/statements", "traps"))
 def test_a_trap(text):
     assert not states_nothing(text)
 

@@ -4,7 +4,7 @@ import pytest
 
 from grounding_rewards.parsing import RawBoxes, get_box_format, read_boxes
 from grounding_rewards.parsing.results import MAX_BOXES, MAX_DEPTH, MAX_GROUPS
-from tests.parsing.tables import table
+from tests.tables import table
 
 P = [1, 2, 3, 4]
 ITEM = '{"bbox_2d": [1, 2, 3, 4]}'
@@ -27,7 +27,9 @@ ENDLESS = {
 
 
 def readings(section):
-    return table("bracket_readings", section) + table("json_readings", section) + ENDLESS.get(section, [])
+    return (
+        table("parsing/bracket_readings", section) + table("parsing/json_readings", section) + ENDLESS.get(section, [])
+    )
 
 
 @pytest.mark.parametrize(("name", "text", "coords", "labels"), readings("boxes"))

@@ -10,7 +10,7 @@ import grounding_rewards as gr
 from grounding_rewards.parsing import format_boxes, get_box_format, parse_boxes, read_boxes
 from grounding_rewards.parsing.answer_span import MAX_TURN_MARKS, AnswerSpan, find_answer, last_turn
 from tests.parsing.promises import check_promises
-from tests.parsing.tables import table
+from tests.tables import table
 
 CROP = '{"name": "zoom", "arguments": {"bbox_2d": [1, 2, 3, 4], "label": "apex"}}'
 DRAFT = '[{"bbox_2d": [5, 6, 7, 8]}]'
@@ -28,7 +28,7 @@ def filled(row):
     return [re.sub("«([A-Z]+)»", lambda name: PIECES[name[1]], text) for text in row]
 
 
-TALKS = {name: filled(talk) for name, talk in table("talks", "talks").items()}
+TALKS = {name: filled(talk) for name, talk in table("parsing/talks", "talks").items()}
 QWEN = get_box_format("qwen3-vl")
 
 
@@ -61,7 +61,7 @@ class TestTalks:
                 assert raw.status != "empty", before[:end]
 
 
-@pytest.mark.parametrize(("text", "status", "reason"), [*map(filled, table("talks", "none"))])
+@pytest.mark.parametrize(("text", "status", "reason"), [*map(filled, table("parsing/talks", "none"))])
 def test_what_is_no_answer(text, status, reason):
     raw = check_promises(text, "qwen3-vl")
     assert (raw.coords, raw.status, raw.rejected) == ([], status, {reason: 1} if reason else {})
@@ -72,7 +72,7 @@ def test_what_is_no_answer(text, status, reason):
         assert earned[0] == (0.2 if option == "empty" and reason == "no_answer" else 0.0)
 
 
-@pytest.mark.parametrize(("text", "answer"), [*map(filled, table("talks", "whole"))])
+@pytest.mark.parametrize(("text", "answer"), [*map(filled, table("parsing/talks", "whole"))])
 def test_what_is_an_answer(text, answer):
     assert find_answer(text).text == answer
 

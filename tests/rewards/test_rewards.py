@@ -16,6 +16,7 @@ from grounding_rewards.boxes import BoxBatch
 from grounding_rewards.rewards import R1, R2, R3, R4, R5
 from grounding_rewards.rewards.f_beta import OVERLAPS
 from tests.conftest import box_lists, random_boxes, valid_box_lists
+from tests.tables import table
 from tests.test_matching import greedy_by_the_book
 from tests.test_overlap import scalar_iou
 
@@ -262,47 +263,7 @@ def test_unchanged_by_moving_and_scaling(pred, gt, shift, scale, reward):
 
 @pytest.mark.parametrize(
     ("name", "params", "named"),
-    [
-        ("R1", {"iou_threshold": 0}, "iou_threshold"),  # 0 would match boxes that do not touch
-        ("R3", {"iou_threshold": float("nan")}, "iou_threshold"),
-        ("R3", {"iou_threshold": "0.5"}, "iou_threshold"),
-        ("R3", {"iou_threshold": True}, "iou_threshold"),
-        ("R2", {"beta": 0}, "beta"),
-        ("R2", {"beta": float("inf")}, "beta"),
-        ("R4", {"no_box_bonus": 1.5}, "no_box_bonus"),
-        ("R4", {"center_weight": 2}, "center_weight"),
-        ("R4", {"knots": [[0, 0, 1], [1, 2, 1]]}, "knots"),
-        ("R5", {"quality_breakpoints": [0, 1]}, "quality_breakpoints"),
-        ("R5", {"quality_breakpoints": [0.7, 0.3, 0, 1]}, "quality_breakpoints"),
-        ("R5", {"iou_breakpoints": [0.7, 0.5, 0.3]}, "iou_breakpoints"),
-        ("R5", {"iou_breakpoints": None}, "iou_breakpoints"),
-        ("R5", {"iou_breakpoints": "357"}, "iou_breakpoints"),  # its digits are no breakpoints
-        ("R5", {"matching": "optimal"}, "hungarian"),  # lists the legal words
-        ("R1", {"ranking": "random"}, "emission"),
-        ("R1", {"interpolation": "12"}, "101"),
-        ("R1", {"beta": 1.5}, "ranking"),  # R1 has no beta: lists what it has
-        ("R3", {"gamma": 1}, "no_box_bonus"),
-        ("R2", {"product": "mean"}, "plain, geometric"),
-        ("soft_f1", {"overlap": "dice"}, "iou, giou, diou, ciou, nwd"),
-        ("soft_f1", {"quality": "cubic"}, "linear, spline, piecewise"),
-        ("soft_f1", {"iou_threshold": 0.5}, "overlap"),
-        ("soft_f1", {"ignore_many": 1}, "true or false"),
-        ("pointing", {"beta": 0}, "(0, 1000]"),
-        ("random", {"seed": 1.5}, "integer for `seed`"),
-        ("random", {"seed": True}, "integer for `seed`"),
-        ("constant", {"beta": 2}, "parameters for reward `constant`, got 'beta'"),
-        ("R3", {"readers": "median"}, "best, mean"),
-        ("R3", {"readers": "weighted"}, "'best' or 'mean' for `readers` of reward R3, got 'weighted'"),
-        ("R3", {"graded_negatives": 1}, "a number in [0, 1) for `graded_negatives`"),
-        ("R3", {"box_format": "qwen9"}, "qwen3-vl"),
-        ("R3", {"on_unparseable": "one"}, "empty"),
-        ("R3", {"on_truncated": "cut"}, "keep"),
-        ("R4", {"label_matching": "fuzzy"}, "ignore, exact, synonyms"),
-        ("R4", {"label_matching": "exact", "per_label": True}, "label_matching"),  # R4 has no AP: lists what it has
-        ("R1", {"per_label": True}, "'exact' or 'synonyms'"),  # a mean over labels that nobody compares
-        ("R1", {"label_matching": "exact", "per_label": 1}, "per_label"),
-        ("R1", {"label_matching": "exact", "box_format": "llava"}, "llava, in which no box would match"),
-    ],
+    [*table("rewards/wrong_parameters", "wrong"), ("R5", {"iou_breakpoints": None}, "iou_breakpoints")],
 )
 def test_a_wrong_parameter_is_refused_with_what_is_legal(name, params, named):
     with pytest.raises(ValueError, match="Expected") as error:

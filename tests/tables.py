@@ -1,4 +1,4 @@
-"""The tables of this folder: texts, and what is read in them."""
+"""Tables of tests: texts or values, and what is made of them."""
 
 import functools
 import tomllib
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def table(file: str, section: str) -> Any:
-    """A section of `FILE.toml`."""
+    """A section of `FILE.toml` in this folder."""
     return _sections(file)[section]
 
 
