@@ -271,7 +271,7 @@ class MatchedImages:
         matched = outcomes.matched
         if self.label is not None and outcomes.gt_labels is not None and outcomes.pred_labels is not None:
             name = label_name(self.label, self.label_matching)
-            names = [label_name(text, self.label_matching) for text in outcomes.label_names]
+            names = [label_name(text, self.label_matching) for text in outcomes.label_texts]
             codes = [code for code, code_name in enumerate(names) if code_name == name]
             gt &= np.isin(outcomes.gt_labels, codes)
             pred &= np.isin(outcomes.pred_labels, codes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import json
 import re
 import tomllib
@@ -96,11 +97,17 @@ def get_box_format(box_format: str | Mapping[str, Any] | BoxFormat) -> BoxFormat
         return BOX_FORMATS[box_format]
     except (KeyError, TypeError):
         if isinstance(box_format, str) and box_format.lstrip().startswith("{"):
-            return get_box_format(_read_mapping(box_format))
+            return _written_format(box_format)
         raise ValueError(
             f"Expected a known name for `box_format`, got {box_format!r:.200}. {_guess(str(box_format))}Use one of: "
             f"{', '.join(BOX_FORMATS)}; or declare one: {{syntax: json, keys: [box], order: xyxy, space: norm1000}}."
         ) from None
+
+
+@functools.cache
+def _written_format(text: str) -> BoxFormat:
+    """The format that a text declares; a log has the text in each row."""
+    return get_box_format(_read_mapping(text))
 
 
 def _guess(text: str) -> str:

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Collection, Sequence
 
-from grounding_rewards.parsing.box_format import in_xyxy
+from grounding_rewards.parsing.box_format import WORDS, in_xyxy
 from grounding_rewards.parsing.results import MAX_BOXES, MAX_GROUPS, MAX_LIST
 
 #: Coordinates of this size or more are digit loops, not places in an image.
@@ -24,22 +24,10 @@ _SEMICOLON = re.compile(r"[;；]")
 _QUOTES = " \t\r\n\"'`“”()[]"
 _PLACEHOLDERS = (frozenset("xywh"), frozenset({"left", "top", "right", "bottom"}))
 #: Words that, in the place of boxes, say that there are none.
-NOTHING = frozenset(
-    ["", "none", "null", "nil", "nothing", "n/a", "no object", "no objects", "no box", "no boxes", "no finding"]
-)
-
-_SIDES = ("left", "top", "right", "bottom")
-_ENDS = (_SIDES, ("min", "min", "max", "max"), ("start", "start", "end", "end"))
+NOTHING = frozenset(WORDS["nothing"])
 #: Names of corners state the order themselves, whatever the order of the format; `folded`.
-CORNER_NAMES = (
-    *(("x1", "y1", "x2", "y2"), ("x0", "y0", "x1", "y1"), tuple("ltrb"), _SIDES),
-    *(tuple(map("".join, zip("xyxy", ends, strict=True))) for ends in _ENDS),
-    *(tuple(map("".join, zip(ends, "xyxy", strict=True))) for ends in _ENDS),
-    *(("topleft", "bottomright"), ("lefttop", "rightbottom"), ("upperleft", "lowerright")),
-)
-_POSITIONS = (("x", "y"), ("left", "top"), ("cx", "cy"), ("xcenter", "ycenter"), ("centerx", "centery"))
-#: Names of a position and a size, which is of a corner or the centre as the format's order says, unless they say it.
-_SIZE_NAMES = tuple((*position, *size) for position in _POSITIONS for size in (("w", "h"), ("width", "height")))
+CORNER_NAMES = tuple(map(tuple, WORDS["corners"]))
+_SIZE_NAMES = tuple(map(tuple, WORDS["sizes"]))
 _FIRST_NAMES = frozenset(names[0] for names in (*CORNER_NAMES, *_SIZE_NAMES))
 _JOINERS = str.maketrans("", "", "_- ")
 

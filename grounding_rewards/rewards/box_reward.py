@@ -17,7 +17,7 @@ from grounding_rewards.common.numeric import Array, ratio, row_counts, row_sums
 from grounding_rewards.common.validation import SHARE, SOME_SHARE, Interval, check_number, check_word
 from grounding_rewards.matching import MATCHERS, Indices, excused_boxes
 from grounding_rewards.overlap import pairwise_iou
-from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LabelCodes, LabelCounts
+from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LabelCodes
 
 # Cells of the IoU array per chunk: 2 MB of float64, so that temporaries stay in cache.
 _CELLS = 1 << 18
@@ -45,8 +45,6 @@ class Explanation:
         matches: ``(prediction, ground truth)`` index pairs, in the order of the predictions.
         ious: the IoU of each match.
         ignored: indices of the predictions that an ignore region excuses, neither hit nor false positive.
-        per_label: the counts of each label, in the order in which ground truth, then predictions name them, predicted
-            boxes without a label last; empty under ``label_matching="ignore"``.
     """
 
     reward: float
@@ -60,7 +58,6 @@ class Explanation:
     matches: tuple[tuple[int, int], ...]
     ious: tuple[float, ...]
     ignored: tuple[int, ...] = ()
-    per_label: tuple[LabelCounts, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +67,8 @@ class _Matched:
     ``n`` predictions count (ignored ones do not), ``m`` are the references, ``tp`` the matches, (b,) each. ``matched``
     is (b, n) with the index of the ground truth or -1, ``iou`` (b, n) the IoU of the match or 0, ``ignored`` (b, n) the
     predictions that do not count. ``gt_labels`` (b, m) are codes of the labels and ``pred_labels`` (b, n) those for
-    which the predictions count, see :class:`grounding_rewards.rewards.label_matching.LabelCounts`; NaN without a label,
-    None where labels play no part.
+    which the predictions count: the label of the finding that it matches, else the first of the image that agrees with
+    its own, else its own; NaN without a label, None where labels play no part.
     """
 
     n: NDArray[np.int64]
@@ -129,12 +126,12 @@ class MatchedBatch(_Matched):
 
 @dataclass(frozen=True)
 class Outcomes(_Matched):
-    """The rewards of many completions and their parts, (b,) each."""
+    """The rewards of many completions and their parts, (b,) each; ``label_texts`` are the labels by their codes."""
 
     reward: Array
     f_beta: Array
     quality: Array
-    label_names: tuple[str, ...] = ()
+    label_texts: tuple[str, ...] = ()
 
     # Cached: it is read once for each completion of the batch.
     @cached_property
@@ -162,26 +159,7 @@ class Outcomes(_Matched):
             ignored[row] += (place,)
         matches = [tuple(pairs[span]) for span in spans]
         ious_of_matches = [tuple(ious[span]) for span in spans]
-        label_counts = map(self._label_counts, range(len(spans)))
-        return list(map(Explanation, *parts, matches, ious_of_matches, ignored, label_counts))
-
-    def _label_counts(self, k: int) -> tuple[LabelCounts, ...]:
-        if self.pred_labels is None or self.gt_labels is None:
-            return ()
-        hit = self.matched[k] >= 0
-        pred = self.pred_labels[k]
-        gt = self.gt_labels[k][~np.isnan(self.gt_labels[k])]
-        hit_labels = pred[hit]
-        false_labels = pred[~hit & ~self.ignored[k] & ~np.isnan(pred)]
-        counts = []
-        for code in dict.fromkeys([*gt.tolist(), *false_labels.tolist()]):
-            tp, fp = int((hit_labels == code).sum()), int((false_labels == code).sum())
-            fn = int((gt == code).sum()) - tp
-            counts.append(LabelCounts(self.label_names[int(code)], tp, fp, fn))
-        unlabelled = int(self.n[k]) - len(hit_labels) - len(false_labels)
-        if unlabelled:
-            counts.append(LabelCounts(None, 0, unlabelled, 0))
-        return tuple(counts)
+        return list(map(Explanation, *parts, matches, ious_of_matches, ignored))
 
 
 def parameter(default: Any, legal: Interval | Collection[str] | type[bool]) -> Any:
@@ -448,7 +426,7 @@ class BoxReward(BoxScorer):
             array([1.])
         """
         labels = self._checked_labels(labels, pred, gt)
-        names = () if labels is None else labels.names
+        texts = () if labels is None else labels.texts
         b = len(pred.counts)
         every = np.arange(b)
         if b == 1 and len(pred.flat) and len(gt.flat):
@@ -457,7 +435,7 @@ class BoxReward(BoxScorer):
             f_beta, quality, reward = self._combine(batch)
             matched = {name: getattr(batch, name) for name in _MATCHED}
             reward = np.minimum(np.maximum(reward, 0.0), 1.0)
-            return Outcomes(reward=reward, f_beta=f_beta, quality=quality, label_names=names, **matched)
+            return Outcomes(reward=reward, f_beta=f_beta, quality=quality, label_texts=texts, **matched)
         longest = int(pred.counts.max(initial=0))
         parts = np.zeros((3, b))
         tp = np.zeros(b, dtype=np.int64)
@@ -489,7 +467,7 @@ class BoxReward(BoxScorer):
             m=gt.counts,
             tp=tp,
             gt_labels=None if labels is None else pad(labels.gt, gt.counts, every),
-            label_names=names,
+            label_texts=texts,
             **wide,
         )
 

@@ -57,7 +57,6 @@ from grounding_rewards.rewards.scoring import (
     ScoredBatch,
     ScoredCompletion,
     has_labels,
-    named_format,
     predicted_boxes,
     score_batch,
     score_boxes,
@@ -339,7 +338,7 @@ class GroundingReward(BoxScorer):
                 f"Expected a box format for reward {self.name}, got none. "
                 f'Build it with get_reward("{self.name}", box_format=...), or add a `box_format` column to the dataset.'
             )
-        formats = [named_format(name) for name in names]
+        formats = [get_box_format(name) for name in names]
         self._refuse_lost_labels(formats)
         return formats
 

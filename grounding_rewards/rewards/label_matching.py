@@ -15,35 +15,14 @@ from grounding_rewards.common.numeric import Array
 
 
 @dataclass(frozen=True)
-class LabelCounts:
-    """Hits and errors of one label on one image.
-
-    A prediction counts for the label of the finding that it matches; an unmatched one for the first label of the image
-    that agrees with its own, and for its own where none does.
-
-    Attributes:
-        label: the finding, as it was compared; None for predicted boxes that state none.
-        tp: matched predictions.
-        fp: unmatched predictions, ignored ones left out.
-        fn: unmatched ground-truth boxes.
-    """
-
-    label: str | None
-    tp: int
-    fp: int
-    fn: int
-
-
-@dataclass(frozen=True)
 class LabelCodes:
     """The labels of many completions, one after the other like their boxes, as numbers; NaN without a label.
 
-    ``names[code]`` is what the label is called, ``texts[code]`` how it was first written.
+    ``texts[code]`` is how the label was first written.
     """
 
     pred: Array
     gt: Array
-    names: tuple[str, ...]
     texts: tuple[str, ...]
     label_matching: str
 
@@ -53,24 +32,22 @@ class LabelCodes:
 
         Example:
             >>> codes = LabelCodes.of(["Pleural  effusion", None, "mass"], ["pleural effusion"], "exact")
-            >>> codes.pred, codes.gt, codes.names
+            >>> codes.pred, codes.gt, codes.texts
             (array([ 0., nan,  1.]), array([0.]), ('pleural effusion', 'mass'))
         """
-        identify = LABEL_RULES[label_matching]
-        names: list[str] = []
+        key_of = LABEL_RULES[label_matching]
         texts: list[str] = []
-        code_of_meaning: dict[Hashable, float] = {}
+        code_of_key: dict[Hashable, float] = {}
         code_of: dict[str | None, float] = {None: np.nan}
 
         def number(label: str) -> float:
-            name, meaning = identify(label)
-            if not name:
+            if not label.strip():
                 return np.nan
-            if meaning not in code_of_meaning:
-                code_of_meaning[meaning] = float(len(names))
-                names.append(name)
+            key = key_of(label)
+            if key not in code_of_key:
+                code_of_key[key] = float(len(texts))
                 texts.append(label)
-            return code_of_meaning[meaning]
+            return code_of_key[key]
 
         def codes(labels: Iterable[str | None]) -> Array:
             numbers = []
@@ -81,7 +58,7 @@ class LabelCodes:
             return np.array(numbers, dtype=np.float64)
 
         gt_codes, pred_codes = codes(gt), codes(pred)
-        return LabelCodes(pred_codes, gt_codes, tuple(names), tuple(texts), label_matching)
+        return LabelCodes(pred_codes, gt_codes, tuple(texts), label_matching)
 
     def agree(self, pred: ArrayLike, gt: ArrayLike) -> NDArray[np.bool_]:
         """Which pairs of labels agree, elementwise: equal ones, and under ``"synonyms"`` some others.
@@ -107,21 +84,18 @@ class LabelCodes:
         return agreed
 
 
-def _by_text(label: str) -> tuple[str, Hashable]:
-    """The text in lower case, with single blanks."""
-    text = " ".join(label.casefold().split())
-    return text, text
-
-
-def _by_finding(label: str) -> tuple[str, Hashable]:
-    """The name in the shared vocabulary, with its side; an unknown label keeps its own words."""
+def _finding_of(label: str) -> Hashable:
+    """The name in the shared vocabulary, and its side; an unknown label keeps its own words."""
     # Imported here because only this rule needs the vocabulary.
     from grounding_rewards.labels import normalize_label
 
     finding = normalize_label(label)
-    return finding.text, (finding.name, finding.laterality)
+    return finding.name, finding.laterality
 
 
-#: Each rule of ``label_matching`` that compares labels: a label's name, and the key that equal labels share.
-LABEL_RULES: dict[str, Callable[[str], tuple[str, Hashable]]] = {"exact": _by_text, "synonyms": _by_finding}
+#: Each rule of ``label_matching`` that compares labels: the key that equal labels share.
+LABEL_RULES: dict[str, Callable[[str], Hashable]] = {
+    "exact": lambda label: " ".join(label.casefold().split()),
+    "synonyms": _finding_of,
+}
 LABEL_MATCHING = ("ignore", *LABEL_RULES)

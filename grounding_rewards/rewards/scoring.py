@@ -24,9 +24,7 @@ from grounding_rewards.parsing import (
     BoxFormat,
     ParsedBoxes,
     RawBoxes,
-    box_format_from_option,
     format_boxes,
-    get_box_format,
     is_silent,
     read_boxes,
 )
@@ -37,31 +35,12 @@ from grounding_rewards.rewards.label_matching import LabelCodes
 from grounding_rewards.rewards.published import PublishedReward
 
 
-def named_format(name: Any) -> BoxFormat:
-    """The box format that an entry of the ``box_format`` column names.
-
-    Raises:
-        ValueError: it is no name of a format, nor the text of a declared one.
-    """
-    if not isinstance(name, str):
-        raise ValueError(
-            f"Expected the name of a box format for column `box_format`, got {name!r:.200}. "
-            "Declare a format of your own with get_reward(..., box_format={...})."
-        )
-    return _format_of(name)
-
-
-@functools.cache
-def _format_of(name: str) -> BoxFormat:
-    # A declared format is logged as the text of its mapping.
-    return get_box_format(box_format_from_option(name))
-
-
 @functools.cache
 def has_labels(fmt: BoxFormat) -> bool:
     """True if labels that are written in this format can be read back.
 
     Example:
+        >>> from grounding_rewards.parsing import get_box_format
         >>> has_labels(get_box_format("qwen3-vl")), has_labels(get_box_format("llava"))
         (True, False)
     """

@@ -231,10 +231,7 @@ class TestLabels:
         texts.append(answer('{"bbox_2d": [0, 0, 500, 500]}'))
         got = details(texts, boxes=[GT] * 6, labels=[["nodule"]] * 6, **EXACT)
         assert [one.reward for one in got] == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
-        assert [(one.label, one.tp, one.fp, one.fn) for one in got[2].explanation.per_label] == [
-            ("nodule", 0, 0, 1),
-            ("mass", 0, 1, 0),
-        ]
+        assert (got[2].explanation.tp, got[2].explanation.fp, got[2].explanation.fn) == (0, 1, 1)
 
     def test_mean_average_precision(self):
         params = {"label_matching": "exact", "per_label": True}
