@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from grounding_rewards import boxes as bx
 from grounding_rewards.boxes import SPACES
 from tests.conftest import random_boxes
+from tests.tables import table
 
 SIZES = {"width": 640, "height": 428, "resized_width": 644, "resized_height": 420}
 
@@ -39,20 +40,7 @@ def test_what_is_not_rows_of_four_is_refused(value):
         bx.as_box_array(value, "pred")
 
 
-@pytest.mark.parametrize(
-    ("box", "valid"),
-    [
-        ([0, 0, 1, 1], True),
-        ([-5, -5, 1, 1], True),  # outside the image, but a box
-        ([0, 0, 1e-300, 1e-300], True),  # tiny
-        ([0, 0, 0, 1], False),  # no width
-        ([2, 0, 1, 1], False),  # swapped corners
-        ([0, np.nan, 1, 1], False),
-        ([0, 0, np.inf, 1], False),
-        ([-np.inf, 0, np.inf, 1], False),
-        ([-1e308, 0, 1e308, 1], False),  # its width is not a number of float64
-    ],
-)
+@pytest.mark.parametrize(("box", "valid"), table("geometry", "validity"))
 def test_validity(box, valid):
     assert bx.valid_boxes(np.array([box], dtype=float)).tolist() == [valid]
     assert (bx.box_area(np.array([box], dtype=float))[0] >= 0).all()
@@ -80,37 +68,10 @@ def test_published_vectors(space, expected):
     assert np.abs(bx.to_pixel(np.array([expected]), space, **SIZES) - pixel).max() <= 0.5
 
 
-@pytest.mark.parametrize(
-    ("space", "box", "width", "height", "expected"),
-    [
-        # PaliGemma, test of supervision's reader: <loc0256><loc0256><loc0768><loc0768> on 1000×1000
-        (SPACES["bin1024"], [256, 256, 768, 768], 1000, 1000, [250, 250, 750, 750]),
-        # Rex-Omni, first example of its parser, on 999×1998 by hand: x/999·W, y/999·H
-        (SPACES["norm999"], [0, 35, 980, 987], 999, 1998, [0, 70, 980, 1974]),
-        # DeepSeek-VL2 by hand: 999 is the right edge
-        (SPACES["norm999"], [0, 0, 999, 999], 640, 480, [0, 0, 640, 480]),
-        # CogVLM and GLM-4.xV by hand: 999 is not quite the right edge
-        (SPACES["norm1000"], [86, 540, 400, 999], 1000, 500, [86, 270, 400, 499.5]),
-        # CheXagent by hand
-        (SPACES["norm100"], [12, 25, 50, 100], 2544, 3056, [305.28, 764, 1272, 3056]),
-        # Florence-2: bin 53 of an image 1000 wide is pixel 53, which its middle lies in
-        (SPACES["bin1000"], [53, 0, 999, 999], 1000, 2000, [53.5, 1, 999.5, 1999]),
-        # MAIRA-2: <x55> is 0.555 of the square of 2544 in the middle of 3056×2544, 256 from the left
-        (SPACES["crop100"], [55, 0, 99, 99], 3056, 2544, [1667.92, 12.72, 2787.28, 2531.28]),
-        (SPACES["crop100"], [55, 0, 99, 99], 2544, 3056, [1411.92, 268.72, 2531.28, 2787.28]),
-        # LLaVA, Shikra: the whole of an image of 640×480 is 0.125 to 0.875 high
-        (SPACES["pad1"], [0, 0.125, 1, 0.875], 640, 480, [0, 0, 640, 480]),
-        (SPACES["pad1"], [0.125, 0, 0.875, 1], 480, 640, [0, 0, 480, 640]),
-        # All-Seeing: an odd difference of 5 pads 2 before and 3 after
-        (SPACES["pad999"], [0, 0, 999, 999], 999, 994, [0, -2, 999, 997]),
-        (SPACES["pad999"], [2, 0, 996, 999], 994, 999, [0, 0, 994, 999]),
-        # VisionReasoner by hand: x·W/840, y·H/840
-        (SPACES["squash840"], [84, 84, 840, 420], 1000, 500, [100, 50, 1000, 250]),
-    ],
-)
+@pytest.mark.parametrize(("space", "box", "width", "height", "expected"), table("geometry", "families"))
 def test_vectors_of_other_families(space, box, width, height, expected):
     np.testing.assert_allclose(
-        bx.to_pixel(np.array([box], dtype=float), space, width=width, height=height)[0], expected, rtol=1e-14
+        bx.to_pixel(np.array([box], dtype=float), SPACES[space], width=width, height=height)[0], expected, rtol=1e-14
     )
 
 
@@ -262,21 +223,10 @@ def test_florence_2_in_transformers(width, height):
     assert np.abs(bx.from_pixel(boxes, SPACES["bin1000"], width=width, height=height) - tokens).max() <= 0.5 + 1e-3
 
 
-@pytest.mark.parametrize(
-    ("cells", "box"),
-    [
-        # The snowman and the fire of Kosmos-2's own example
-        ((44, 863), (0.390625, 0.046875, 0.984375, 0.828125)),
-        ((5, 911), (0.171875, 0.015625, 0.484375, 0.890625)),
-        ((0, 0), (0, 0, 1 / 32, 1 / 32)),  # one cell: its edges
-        ((33, 35), (1 / 32, 1 / 32, 4 / 32, 2 / 32)),  # one row
-        ((33, 97), (1 / 32, 1 / 32, 2 / 32, 4 / 32)),  # one column
-        ((0, 1023), (1 / 64, 1 / 64, 63 / 64, 63 / 64)),  # the whole image, but for half a cell all round
-    ],
-)
+@pytest.mark.parametrize(("cells", "box"), table("geometry", "kosmos_2"))
 def test_cells_of_kosmos_2(cells, box):
-    assert bx.patch_index_to_norm1(*cells) == box
-    assert bx.norm1_to_patch_index(box) == cells
+    assert bx.patch_index_to_norm1(*cells) == tuple(box)
+    assert bx.norm1_to_patch_index(box) == tuple(cells)
 
 
 @pytest.mark.training

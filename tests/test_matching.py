@@ -18,6 +18,7 @@ from grounding_rewards.metrics.detection import MatchedImages
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.grounding import get_reward
+from tests.tables import table
 
 SINGLE = {
     "greedy": greedy_match,
@@ -68,22 +69,7 @@ def iou_matrices(draw, max_side=5):
     return np.array(draw(st.lists(cells, min_size=n * m, max_size=n * m))).reshape(n, m)
 
 
-@pytest.mark.parametrize(
-    ("iou", "expected"),
-    [
-        ([[0.49]], [-1]),  # below τ
-        ([[0.50]], [0]),  # at τ
-        ([[0.51]], [0]),  # above τ
-        (
-            [[0.6, 0.9], [0.0, 0.8]],
-            [1, -1],
-        ),  # the surer prediction takes the box; the other keeps nothing it reaches
-        ([[0.8], [0.8]], [0, -1]),  # tie: the box that was written first
-        ([[0.7, 0.7]], [0]),  # tie: the ground truth with the lower index
-        ([[0.6, 0.55], [0.7, 0.0]], [1, 0]),  # second choice above τ
-        ([[0.0, 0.0]], [-1]),
-    ],
-)
+@pytest.mark.parametrize(("iou", "expected"), table("geometry", "greedy"))
 def test_greedy_by_hand(iou, expected):
     assert greedy_match(iou, 0.5) == as_pairs(expected)
 

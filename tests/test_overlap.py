@@ -12,6 +12,7 @@ from grounding_rewards.overlap import (
     pairwise_iou,
 )
 from tests.conftest import box_lists, random_boxes, valid_box_lists
+from tests.tables import table
 
 ALL = [pairwise_iou, pairwise_giou, pairwise_diou, pairwise_ciou, pairwise_ioa]
 SYMMETRIC = [pairwise_iou, pairwise_giou, pairwise_diou]
@@ -24,25 +25,7 @@ def scalar_iou(p, g):
     return inter / union
 
 
-@pytest.mark.parametrize(
-    ("pred", "gt", "expected"),
-    [
-        ([50, 50, 100, 100], [60, 60, 110, 110], 1600 / 3400),  # spec/iou_family.md, worked example
-        ([0, 0, 10, 10], [0, 0, 10, 5], 0.5),  # exactly at the usual threshold
-        ([0, 0, 10, 10], [10, 0, 20, 10], 0.0),  # touching edges
-        ([0, 0, 10, 10], [0, 0, 10, 10], 1.0),
-        (
-            [0.3, 0.3, 0.31, 0.31],
-            [0.3, 0.3, 0.31, 0.31],
-            1.0,
-        ),  # a small nodule in 0–1: no epsilon, no -1 pixel
-        ([-10, -10, 10, 10], [0, 0, 10, 10], 0.25),  # negative coordinates
-        ([5, 0, 0, 5], [0, 0, 5, 5], 0.0),  # swapped corners
-        ([0, 0, 0, 5], [0, 0, 0, 5], 0.0),  # no area, equal
-        ([np.nan, 0.1, 0.3, 0.3], [0.1, 0.1, 0.3, 0.3], 0.0),
-        ([0, 0, np.inf, 5], [0, 0, 5, 5], 0.0),
-    ],
-)
+@pytest.mark.parametrize(("pred", "gt", "expected"), table("geometry", "iou"))
 def test_iou_by_hand(pred, gt, expected):
     assert pairwise_iou([pred], [gt])[0, 0] == expected
 
@@ -170,37 +153,14 @@ def test_a_wrong_shape_is_refused(function):
         function([1, 2, 3, 4], [[1, 2, 3, 4]])
 
 
-@pytest.mark.parametrize(
-    ("boxes", "scores", "threshold", "kept"),
-    [
-        ([], [], 0.5, []),
-        ([[0, 0, 10, 10], [0, 0, 10, 9], [20, 20, 30, 30]], [0.5, 0.9, 0.1], 0.5, [1, 2]),
-        ([[0, 0, 10, 10], [0, 0, 10, 5]], [0.9, 0.5], 0.5, [0, 1]),  # exactly at the threshold stays
-        ([[0, 0, 10, 10]] * 3, [0.5] * 3, 0.5, [0]),  # among equals the first
-        ([[0, 0, 10, 10], [0, 0, 10, 9], [0, 0, 10, 8]], [0.1, 0.2, 0.3], 0.85, [2, 0]),  # the middle one removes none
-        ([[0, 0, 10, 10], [0, 0, 10, 10]], [np.nan, 0.1], 0.5, [1]),  # no score comes last
-        ([[5, 0, 0, 5], [5, 0, 0, 5], [np.nan] * 4, [0, 0, 9, 9]], [0.9, 0.8, 0.7, 0.6], 0.0, [0, 1, 2, 3]),  # invalid
-    ],
-)
+@pytest.mark.parametrize(("boxes", "scores", "threshold", "kept"), table("geometry", "nms"))
 def test_nms_by_hand(boxes, scores, threshold, kept):
     result = nms(boxes, scores, threshold)
     assert result.tolist() == kept
     assert result.dtype == np.int64
 
 
-@pytest.mark.parametrize(
-    ("boxes", "scores", "kept"),
-    [
-        # a small box inside a large one, whose IoU is small
-        ([[0, 0, 10, 10], [2, 2, 5, 5]], [0.9, 0.5], [0]),
-        # the small one has the higher score: a tenth of the large one lies in it
-        ([[0, 0, 10, 10], [2, 2, 5, 5]], [0.5, 0.9], [1, 0]),
-        # 0.45 of the second lies in the first, no more; of the third a little more
-        ([[0, 0, 10, 10], [5.5, 0, 15.5, 10]], [0.9, 0.5], [0, 1]),
-        ([[0, 0, 10, 10], [5.4, 0, 15.4, 10]], [0.9, 0.5], [0]),
-        ([[0, 0, 10, 10], [5, 5, 5, 5]], [0.9, 0.5], [0, 1]),  # invalid
-    ],
-)
+@pytest.mark.parametrize(("boxes", "scores", "kept"), table("geometry", "nms_by_ioa"))
 def test_nms_by_the_part_that_is_covered(boxes, scores, kept):
     assert nms(boxes, scores, overlap="ioa").tolist() == kept
 

@@ -10,33 +10,12 @@ from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS, RANKINGS
 from tests.metrics.coco_oracle import coco_mean_average_precision
 from tests.rewards.test_label_matching import LABELS, images
+from tests.tables import table
 
 A, B, C = [0, 0, 10, 10], [20, 0, 30, 10], [40, 0, 50, 10]
-JUNK, CLOSE = [50, 50, 60, 60], [20, 0, 30, 8]
 
 
-@pytest.mark.parametrize(
-    ("pred", "gt", "options", "expected"),
-    [
-        # §3.4 partial match, k of m found and nothing false: all-point AP = k/m exactly (both bounds of §3.4 are k/m)
-        ([A], [A, B], {}, 1 / 2),
-        ([A, B], [A, B, C], {}, 2 / 3),
-        # by hand, junk first: hits 0, 1: P̃ = 1/2 over the whole recall
-        ([JUNK, A], [A], {}, 1 / 2),
-        # by hand, hits 1, 0, 1 of two: 1/2 · 1 + 1/2 · 2/3
-        ([A, JUNK, B], [A, B], {}, 5 / 6),
-        # P̃ is 1 up to recall 1/2, then 2/3
-        ([A, JUNK, B], [A, B], {"interpolation": "101"}, (51 + 50 * 2 / 3) / 101),
-        ([A, JUNK, B], [A, B], {"interpolation": "11"}, (6 + 5 * 2 / 3) / 11),
-        ([A, JUNK, B], [A, B], {"interpolation": 101}, (51 + 50 * 2 / 3) / 101),  # as YAML reads it
-        # a duplicate of a matched box is a false positive, free when it comes last
-        ([A, A], [A], {}, 1.0),
-        # junk, hit, hit of two: the IoUs say hit, hit, junk
-        ([JUNK, A, CLOSE], [A, B], {"ranking": "emission"}, 2 / 3),
-        ([JUNK, A, CLOSE], [A, B], {"ranking": "iou"}, 1.0),
-        ([JUNK, A, CLOSE], [A, B], {"ranking": "tied"}, 2 / 3 * 1.0),
-    ],
-)
+@pytest.mark.parametrize(("pred", "gt", "options", "expected"), table("rewards/by_hand", "average_precision"))
 def test_by_hand(pred, gt, options, expected):
     assert gr.get_reward("R1", **options).score(pred, gt) == pytest.approx(expected, abs=1e-15)
 

@@ -13,6 +13,7 @@ from grounding_rewards.rewards import CONTROLS, SPECIFICATION_REWARDS
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
 from tests.conftest import valid_box_lists
 from tests.parsing.test_parse import FORMAT_OF
+from tests.tables import table
 
 GT = [[0, 0, 50, 50]]
 SIZES = {"resized_width": [100], "resized_height": [100]}
@@ -32,25 +33,7 @@ def test_controls_come_after_the_rewards():
     assert "soft_f1" not in CONTROLS
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (BOX, 1),
-        # a wrong box and a box without area are boxes
-        ('[{"bbox_2d": [900, 900, 990, 990]}, {"bbox_2d": [7, 7, 7, 7]}]', 1),
-        ("[]", 1),
-        ("<think>Maybe [0, 0, 1].</think>" + BOX, 1),
-        # three numbers, words and a placeholder in the place of a box, beside a good one and alone
-        ('[{"bbox_2d": [0, 0, 500, 500]}, {"bbox_2d": [0, 0, 500]}]', 0),
-        ('[{"bbox_2d": [0, 0, 500, 500]}, {"bbox_2d": "left lung"}]', 0),
-        ('[{"bbox_2d": [x1, y1, x2, y2]}]', 0),
-        # cut off
-        ('[{"bbox_2d": [0, 0, 500, 500]}, {"bbox_2d": [0, 0', 0),
-        ("<think>Where is it", 0),
-        ("", 0),
-        ("I see a mass.", 0),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), table("rewards/by_hand", "format_only"))
 @pytest.mark.parametrize("gt", [GT, []])
 def test_format_only(text, expected, gt):
     assert earned(gr.get_reward("format_only", box_format="qwen3-vl"), [text], boxes=[gt]) == [expected]
@@ -103,53 +86,14 @@ def test_what_is_logged_is_what_r3_logs(name):
     assert [*seen.values()] == pytest.approx([*of_r3.values()], nan_ok=True)
 
 
-@pytest.mark.parametrize(
-    ("texts", "names", "expected"),
-    [
-        # alike: 1 each, whatever the references are
-        ([BOX, BOX], "aa", [1, 1]),
-        # by hand: IoU 0.8, so soft F1 0.8
-        ([BOX, '[{"bbox_2d": [0, 0, 500, 400]}]'], "aa", [0.8, 0.8]),
-        # the mean over the others: an answer that agrees with one of two
-        ([BOX, BOX, "[]"], "aaa", [0.5, 0.5, 0]),
-        (["[]", "[]"], "aa", [1, 1]),
-        # a text that nobody can read agrees with nothing, and nothing with it
-        (["no idea", "no idea"], "aa", [0, 0]),
-        # answers to other images are no others; alone there is nothing to agree with
-        ([BOX, BOX, BOX], "aba", [1, 0, 1]),
-    ],
-)
+@pytest.mark.parametrize(("texts", "names", "expected"), table("rewards/by_hand", "consensus"))
 def test_consensus_is_agreement_within_the_row(texts, names, expected):
     reward = gr.get_reward("consensus", box_format="qwen3-vl")
     assert earned(reward, texts, id=list(names)) == pytest.approx(expected)
     assert earned(reward, texts, id=list(names), boxes=[[[60, 60, 99, 99]]] * len(texts)) == pytest.approx(expected)
 
 
-ONE, OTHER = [0, 0, 10, 10], [50, 50, 60, 60]
-
-
-@pytest.mark.parametrize(
-    ("pred", "gt", "expected"),
-    [
-        # a tiny box and a huge one point as well as the finding itself
-        ([[4, 4, 5, 5]], [ONE], 1.0),
-        ([[-90, -90, 100, 100]], [ONE], 1.0),
-        # the centre (10, 10) is the corner of the finding
-        ([[5, 5, 15, 15]], [ONE], 1.0),
-        ([[6, 5, 16, 15]], [ONE], 0.0),
-        # two boxes point at one of two findings: P = R = 1/2
-        ([ONE, ONE], [ONE, OTHER], 0.5),
-        # findings that overlap: (8, 8) lies in both, (2, 2) in one; as many pairs as there can be
-        ([[7, 7, 9, 9], [1, 1, 3, 3]], [ONE, [6, 6, 20, 20]], 1.0),
-        ([[1, 1, 3, 3], [7, 7, 9, 9]], [[6, 6, 20, 20], ONE], 1.0),
-        ([], [], 0.2),
-        ([], [ONE], 0.0),
-        ([ONE], [], 0.0),
-        # a box without area points at nothing
-        ([[5, 5, 5, 5]], [ONE], 0.0),
-        ([[float("nan"), 0, 10, 10]], [ONE], 0.0),
-    ],
-)
+@pytest.mark.parametrize(("pred", "gt", "expected"), table("rewards/by_hand", "pointing"))
 def test_pointing(pred, gt, expected):
     assert gr.get_reward("pointing").score(pred, gt) == expected
 

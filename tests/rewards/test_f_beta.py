@@ -9,52 +9,11 @@ from scipy.optimize import linear_sum_assignment
 import grounding_rewards as gr
 from grounding_rewards.rewards.f_beta import APART, OVERLAPS, QUALITIES
 from tests.conftest import valid_box_lists
+from tests.tables import table
 from tests.test_overlap import scalar_iou
 
-GT = [[0, 0, 10, 10]]
-FAR = [50, 50, 60, 60]
 
-
-@pytest.mark.parametrize(
-    ("pred", "gt", "options", "expected"),
-    [
-        # by hand: mass 0.4, P = R = 0.4
-        ([[0, 0, 10, 4]], GT, {}, 0.4),
-        # mass 0.4, P = 0.2, R = 0.4: F1 = 2 · 0.08 / 0.6
-        ([[0, 0, 10, 4], FAR], GT, {}, 0.16 / 0.6),
-        # the same, with β = 2: 5 · 0.08 / (4 · 0.2 + 0.4)
-        ([[0, 0, 10, 4], FAR], GT, {"beta": 2}, 0.4 / 1.2),
-        # one of two found: P = 0.5, R = 0.25
-        ([[0, 0, 10, 5]], [*GT, FAR], {}, 0.25 / 0.75),
-        # a duplicate takes no second finding
-        ([*GT, *GT], GT, {}, 2 / 3),
-        # q(0.4) = 0.15 on R5's curve
-        ([[0, 0, 10, 4]], GT, {"quality": "piecewise"}, 0.15),
-        # s(0.6) of the specification's spline
-        ([[0, 0, 10, 6]], GT, {"quality": "spline"}, 0.6066666666666667),
-        # 0.9 · 0.4 + 0.1 s; s, the areas' ratio, is 0.4
-        *(([[0, 0, 10, 4]], GT, {"overlap": overlap}, 0.4) for overlap in ("giou", "diou", "ciou")),
-        # W² = 3² + 6² / 4, C = 10
-        ([[0, 0, 10, 4]], GT, {"overlap": "nwd"}, 0.36 + 0.1 * np.exp(-(18**0.5) / 10)),
-        # the same places, but a quarter of the area: GIoU = 0 - 0.375 / 1.5 - … by hand: hull 2.5, union 1.25
-        ([[2, 0, 2.5, 0.5]], [[0, 0, 1, 1]], {"overlap": "giou"}, 0.1 * 0.25 * (1.25 / 2.5)),
-        # two unit squares one apart: GIoU = 0 - 1/3
-        ([[2, 0, 3, 1]], [[0, 0, 1, 1]], {"overlap": "giou"}, 0.1 * 2 / 3),
-        # the same: ρ² = 4, c² = 10
-        ([[2, 0, 3, 1]], [[0, 0, 1, 1]], {"overlap": "diou"}, 0.1 * 0.6),
-        ([[2, 0, 3, 1]], [[0, 0, 1, 1]], {"overlap": "ciou"}, 0.1 * 0.6),
-        # W = 2, C = 1
-        ([[2, 0, 3, 1]], [[0, 0, 1, 1]], {"overlap": "nwd"}, 0.1 * np.exp(-2)),
-        # the empty cases are those of all rewards
-        ([], [], {}, 0.2),
-        ([], [], {"no_box_bonus": 1}, 1.0),
-        ([], GT, {}, 0.0),
-        (GT, [], {"overlap": "giou"}, 0.0),
-        # a box without area is a false one
-        ([*GT, [3, 3, 3, 9]], GT, {}, 2 / 3),
-        ([*GT, [3, 3, 3, 9]], GT, {"overlap": "nwd"}, 2 / 3),
-    ],
-)
+@pytest.mark.parametrize(("pred", "gt", "options", "expected"), table("rewards/by_hand", "soft_f1"))
 def test_by_hand(pred, gt, options, expected):
     assert gr.get_reward("soft_f1", **options).score(pred, gt) == pytest.approx(expected, abs=1e-12)
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 import grounding_rewards as gr
 from tests.conftest import box_lists, valid_box_lists
+from tests.tables import table
 
 NAMES = [name for name in gr.list_rewards() if gr.get_reward(name).judges_boxes]
 GRADED = {"graded_negatives": 0.9}
@@ -24,24 +25,7 @@ def answer(*items):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(
-    ("pred", "gt", "options", "expected"),
-    [
-        # 0.9 · 0.2 / (1 + n)
-        ([JUNK], [], GRADED, 0.09),
-        ([JUNK] * 2, [], GRADED, 0.06),
-        ([JUNK] * 8, [], GRADED, 0.02),
-        # a box without area is a box
-        ([[5, 5, 5, 5]], [], GRADED, 0.09),
-        ([JUNK], [], GRADED | {"no_box_bonus": 1}, 0.45),
-        ([JUNK], [], GRADED | {"no_box_bonus": 0}, 0.0),
-        # silence earns what it earned, and a miss nothing
-        ([], [], GRADED, 0.2),
-        ([JUNK], [FINDING], GRADED, 0.0),
-        # as specified
-        ([JUNK], [], {}, 0.0),
-    ],
-)
+@pytest.mark.parametrize(("pred", "gt", "options", "expected"), table("rewards/by_hand", "graded_negatives"))
 def test_by_hand(name, pred, gt, options, expected):
     assert gr.get_reward(name, **options).score(pred, gt) == pytest.approx(expected, abs=1e-15)
 

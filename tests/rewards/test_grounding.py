@@ -15,10 +15,10 @@ import grounding_rewards as gr
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
 from grounding_rewards.rewards.completions import completion_text
 from tests.conftest import box_lists, valid_box_lists
+from tests.tables import table
 
 GT = [[0, 0, 50, 50]]
 RIGHT = '[{"bbox_2d": [0, 0, 500, 500], "label": "nodule"}]'
-FALSE = '[{"bbox_2d": [600, 600, 700, 700]}]'
 CUT_OFF = '[{"bbox_2d": [0, 0, 500, 500], "label": "nodule"}, {"bbox_2d": [0, 10'
 
 
@@ -28,26 +28,7 @@ def score(completions, boxes, name="R3", box_format="qwen3-vl", size=100, column
     return gr.get_reward(name, box_format=box_format, **params)(completions, boxes=boxes, **sizes, **(columns or {}))
 
 
-@pytest.mark.parametrize(
-    ("text", "boxes", "expected"),
-    [
-        (RIGHT, GT, 1.0),
-        ('[{"bbox_2d": [0, 0, 500, 400]}]', GT, 0.8),
-        (RIGHT, [], 0.0),  # a hallucination
-        ("[]", [], 0.2),  # a no-finding statement
-        ("[]", GT, 0.0),  # a miss
-        ("", [], 0.0),  # silence is no negative
-        ("Sorry.", [], 0.0),
-        ("Sorry.", GT, 0.0),
-        (CUT_OFF, GT, 1.0),  # what is complete counts
-        (CUT_OFF, [], 0.0),
-        ('[{"bbox_2d": [0, 0, 5', [], 0.0),  # cut off before any box: no bonus
-        ('[{"bbox_2d": [0, 0, 0, 500]}]', [], 0.0),  # an invalid box is a box
-        ('[{"bbox_2d": [0, 0, 500]}]', [], 0.0),  # a rejected one is no negative
-        # and does not void the others: a false positive, F1.5 = 3.25 · 1/2 / (2.25 / 2 + 1)
-        ('[{"bbox_2d": [0, 0, 500]}, {"bbox_2d": [0, 0, 500, 500]}]', GT, 1.625 / 2.125),
-    ],
-)
+@pytest.mark.parametrize(("text", "boxes", "expected"), table("rewards/by_hand", "texts"))
 def test_texts(text, boxes, expected):
     assert score([text], [boxes]) == [pytest.approx(expected, abs=1e-15)]
 
@@ -353,24 +334,7 @@ def test_a_logged_row_is_scored_again_to_the_last_digit(text, columns, options, 
     assert again([row.get("text", text)], **{name: [value] for name, value in row.items()}) == earned
 
 
-@pytest.mark.parametrize(
-    ("text", "boxes", "reason"),
-    [
-        (RIGHT, GT, "1 of 1 found, mean IoU 1.00"),
-        (FALSE, GT, "0 of 1 found, 1 false box"),
-        (f"[{RIGHT[1:-1]}, {FALSE[1:-1]}]", GT, "1 of 1 found, 1 false box, mean IoU 1.00"),
-        (
-            f'[{RIGHT[1:-1]}, {{"bbox_2d": [1]}}, {{"bbox_2d": [1, 2, 3]}}]',
-            GT,
-            "1 of 1 found, 2 broken boxes, mean IoU 1.00",
-        ),
-        (RIGHT, [], "1 box where there is nothing to find"),
-        ("[]", [], "nothing to find, and says so"),
-        ("[]", GT, "says there is nothing, misses 1"),
-        ('[{"bbox_2d": [0, 0, 500]}]', GT, "unparseable: 1 × wrong_count"),
-        ('[{"bbox_2d": [0, 0, 5', GT, "truncated: 1 × unclosed"),
-    ],
-)
+@pytest.mark.parametrize(("text", "boxes", "reason"), table("rewards/by_hand", "reasons"))
 def test_reasons(text, boxes, reason):
     reward = gr.get_reward("R3", box_format="qwen3-vl")
     (scored,) = reward.details([text], boxes=[boxes], width=[100], height=[100])

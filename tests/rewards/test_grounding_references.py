@@ -14,6 +14,7 @@ from grounding_rewards.integrations import samples
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.rewards.scoring import has_labels
 from tests.conftest import valid_box_lists
+from tests.tables import table
 
 NAMES = ["R1", "R2", "R3", "R4", "R5"]
 GT = [[0, 0, 50, 50]]
@@ -46,25 +47,7 @@ def rewards(texts, **options):
 
 
 class TestIgnore:
-    @pytest.mark.parametrize(
-        ("text", "boxes", "expected", "reason"),
-        [
-            (answer(HIT, ASIDE), GT, 1.0, "1 of 1 found, 1 box ignored, mean IoU 1.00"),
-            (answer(ASIDE), GT, 0.0, "0 of 1 found, 1 box ignored"),
-            # no findings, and nothing that counts: what saying nothing earns, and no more
-            (answer(ASIDE), [], 0.2, "nothing to find, 1 box ignored"),
-            (answer(ASIDE, ASIDE), [], 0.0, "1 box where there is nothing to find, 1 box ignored"),
-            ("[]", [], 0.2, "nothing to find, and says so"),
-            # anything else beside it is a hallucination
-            (answer(ASIDE, JUNK), [], 0.0, "1 box where there is nothing to find, 1 box ignored"),
-            (answer(ASIDE, BROKEN), [], 0.0, "1 broken box where there is nothing to find, 1 box ignored"),
-            # what does not end is no no-finding statement, with an ignored box or without
-            (answer(ASIDE)[:-1], [], 0.0, "truncated, 1 box ignored"),
-            # F1.5 of one hit and one false positive: 3.25 · 1/2 / (2.25 / 2 + 1)
-            (answer(HIT, ASIDE, JUNK), GT, 1.625 / 2.125, "1 of 1 found, 1 false box, 1 box ignored, mean IoU 1.00"),
-            (answer(HIT, ASIDE, BROKEN), GT, 1.625 / 2.125, "1 of 1 found, 1 broken box, 1 box ignored, mean IoU 1.00"),
-        ],
-    )
+    @pytest.mark.parametrize(("text", "boxes", "expected", "reason"), table("rewards/by_hand", "ignored_texts"))
     def test_texts(self, text, boxes, expected, reason):
         (scored,) = details([text], boxes=[boxes], ignore_boxes=[LONE])
         assert scored.reward == pytest.approx(expected, abs=1e-15)

@@ -13,6 +13,7 @@ from grounding_rewards.matching import MATCHERS
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS, RANKINGS
 from tests.conftest import box_lists, valid_box_lists
 from tests.rewards.test_rewards import NAMES
+from tests.tables import table
 
 GT = [[0, 0, 10, 10]]
 HIT = [0, 0, 10, 8]
@@ -33,45 +34,7 @@ EVERY = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(
-    ("pred", "gt", "ignore", "like"),
-    [
-        # one found, one where one reader drew: as if it had not been written
-        ([LONE, GT[0]], GT, REGION, ([GT[0]], GT)),
-        # any part of a region is as good: COCO's crowds
-        ([[52, 52, 54, 54], GT[0]], GT, REGION, ([GT[0]], GT)),
-        # half of it inside is enough at τ = 0.5, a little less is not
-        ([[45, 50, 55, 60], GT[0]], GT, REGION, ([GT[0]], GT)),
-        ([[44.9, 50, 54.9, 60], GT[0]], GT, REGION, None),
-        # as much in two regions together, in none of them enough
-        ([[40, 50, 60, 60], GT[0]], GT, [[40, 50, 49, 60], [51, 50, 60, 60]], None),
-        # a region inside a prediction that is far too large
-        ([[40, 40, 70, 70], GT[0]], GT, REGION, None),
-        # a region excuses one box, not a grid of them
-        ([LONE, LONE, GT[0], LONE], GT, REGION, ([LONE, GT[0], LONE], GT)),
-        # two regions, two boxes: the second moves to the region that the first did not need
-        ([LONE, [50, 50, 70, 60], GT[0]], GT, [[50, 50, 60, 60], [50, 50, 80, 60]], ([GT[0]], GT)),
-        # ground truth comes first: a box that matches is a hit, in a region or not
-        (GT, GT, GT, (GT, GT)),
-        # a duplicate of a matched box, inside a region that holds both: it touches a finding
-        ([*GT, *GT], GT, [[0, 0, 20, 20]], None),
-        # guesses around a finding, inside a region that overlaps it
-        ([[8, 8, 18, 18], HIT], GT, [[0, 0, 20, 20]], None),
-        # nothing found, nothing false: a miss all the same
-        ([LONE], GT, REGION, ([], GT)),
-        # no findings: what is left says nothing, and earns what saying nothing earns
-        ([LONE], [], REGION, ([], [])),
-        ([LONE, [80, 80, 90, 90]], [], REGION, ([[80, 80, 90, 90]], [])),
-        # a region without a prediction in it
-        ([], [], REGION, ([], [])),
-        ([], GT, REGION, ([], GT)),
-        # a box without area lies in no region
-        ([[55, 55, 55, 58], GT[0]], GT, REGION, None),
-        ([[55, 55, np.nan, 58], GT[0]], GT, REGION, None),
-        # an empty list of regions
-        ([LONE, GT[0]], GT, [], None),
-    ],
-)
+@pytest.mark.parametrize(("pred", "gt", "ignore", "like"), table("rewards/by_hand", "ignore"))
 def test_by_hand(name, pred, gt, ignore, like):
     reward = gr.get_reward(name)
     expected = reward.score(*like) if like else reward.score(pred, gt)

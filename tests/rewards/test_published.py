@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,8 +13,8 @@ from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.published import PUBLISHED
 from tests.metrics.coco_oracle import coco_mean_average_precision
+from tests.tables import table
 
-BOX = [0, 0, 10, 10]
 RANGES = dict.fromkeys(PUBLISHED, (0.0, 1.0)) | {
     "perception_r1_detection": (0.0, 2.75),
     "vision_reasoner": (0.0, 2.0),
@@ -24,48 +22,7 @@ RANGES = dict.fromkeys(PUBLISHED, (0.0, 1.0)) | {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "pred", "gt", "expected"),
-    [
-        # By hand, from the formulas.
-        ("radvlm", [BOX], [BOX], 1.0),  # less 1e-8
-        ("radvlm", [BOX, [50, 50, 60, 60]], [BOX], 2 / 3),  # P = 1 / (1 + 1), R = 1
-        ("radvlm", [[0, 0, 10, 5], [0, 5, 10, 10]], [BOX], 2 * (1 / 3) * 0.5 / (1 / 3 + 0.5)),  # one pair, one false
-        ("radvlm", [], [], 0.0),
-        ("medvision", [[10, 20, 30, 40]], [[10, 20, 30, 40]], 1.0),
-        ("medvision", [[20, 20, 30, 40]], [[10, 20, 30, 40]], math.exp(-1 / 4)),
-        ("medvision", [BOX, [20, 20, 30, 40]], [[10, 20, 30, 40]], math.exp(-1 / 4)),  # the last box counts
-        ("medvision", [[1, 1, 30, 40]], [[0, 0, 30, 40]], 0.0),  # no limit at a coordinate of 0
-        ("medvision_ciou", [[0, 0, 0.2, 0.2]], [[0.2, 0, 0.4, 0.2]], math.exp(-(1 + 0.2**2 / 0.2) / 2)),  # c² = 0.2
-        ("medvision_ciou", [[0.2, 0.2, 0, 0]], [[0, 0, 0.2, 0.2]], 1.0),  # swapped corners are put in order
-        ("medvision_ciou", [[0, 0, 3e-4, 3e-4]], [[0, 0, 3e-4, 3e-4]], math.exp(-0.5)),  # a union below 1e-7
-        ("medloc", [[0, 0, 10, 3]], [BOX], 1.0),
-        ("medloc", [[50, 50, 60, 60], BOX], [BOX], 0.0),  # the first box counts
-        ("vlm_r1", [[0, 0, 10, 5]], [BOX], 0.5),
-        ("vlm_r1", [[0, 0, 10, 1]], [BOX], 0.0),  # one pixel high: no overlap
-        ("vlm_r1", [[0, 0, 10, 2]], [BOX], 0.2),
-        ("medground_r1", [[0, 0, 10, 5]], [BOX], 0.0),  # above a half, not from it up
-        ("medground_r1", [[0, 0, 10, 6]], [BOX], 1.0),
-        ("visual_rft", [BOX, BOX], [BOX], 1.0),  # a box that repeats one is left out
-        ("visual_rft", [[0, 0, 10, 5]], [BOX], 0.0),  # above a half, not from it up
-        ("visual_rft", [[0, 0, 10, 8]], [BOX, [50, 50, 60, 60]], 0.4),
-        ("visual_rft", [], [], 1.0),
-        ("visual_rft", [BOX], [], 0.0),
-        ("perception_r1", [[0, 0, 10, 6], BOX], [BOX], 0.36),
-        ("perception_r1_detection", [BOX], [BOX], 2.75),
-        ("perception_r1_detection", [BOX], [BOX, [50, 50, 60, 60]], 0.5 + 1 + 1 - 0.25),  # F1 = 2/3, half missed
-        ("perception_r1_detection", [[0, 0, 10, 5]] * 9, [BOX], 0.0),  # above a half; without a hit junk is free
-        ("perception_r1_detection", [BOX, [60, 50, 50, 60]], [BOX], 0.0),  # one box upside down, and nothing counts
-        # Pixels of L1 outweigh the overlap: the other pairs have less of both.
-        ("perception_r1_detection", [[0, 0, 10, 8], [20, 0, 30, 10]], [BOX, [20, 0, 30, 8]], 0.75 + 1 + 0.8),
-        ("vision_reasoner", [[0, 0, 0.5, 0.5]], [[0, 0, 0.5, 0.5]], 2.0),
-        ("vision_reasoner", [[0, 0, 0.5, 0.5]] * 2, [[0, 0, 0.5, 0.5]], 1.0),  # over the larger number
-        ("vision_reasoner", [[0, 0, 0.01, 0.01]], [[0.01, 0.01, 0.02, 0.02]], 1.0),  # near, without overlap
-        ("nemo_rl", [[0.1, 0.1, 0.5, 0.5]], [[0.1, 0.1, 0.5, 0.5]], 1.0),
-        ("nemo_rl", [[0, 0, 0.1, 0.1]], [[0.9, 0.9, 1, 1]], -0.98),  # (1 - 0.02) / 1
-        ("nemo_rl", [[0.1, 0.1, 0.5, 0.5]] * 2, [[0.1, 0.1, 0.5, 0.5]], 0.0),
-    ],
-)
+@pytest.mark.parametrize(("name", "pred", "gt", "expected"), table("rewards/by_hand", "published"))
 def test_by_hand(name: str, pred: list, gt: list, expected: float) -> None:
     assert gr.get_reward(name).score(pred, gt) == pytest.approx(expected, abs=1e-6)
 

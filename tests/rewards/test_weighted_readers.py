@@ -9,6 +9,7 @@ from scipy.optimize import linear_sum_assignment
 import grounding_rewards as gr
 from grounding_rewards.rewards.f_beta import OVERLAPS, QUALITIES
 from tests.conftest import valid_box_lists
+from tests.tables import table
 from tests.test_overlap import scalar_iou
 
 A, B, FAR = [0, 0, 10, 10], [50, 50, 60, 60], [80, 0, 90, 10]
@@ -22,31 +23,7 @@ def earned(pred, readers, how="weighted", regions=None, broken=0, **options):
     return reward([f"[{', '.join(items)}]"], **columns)[0]
 
 
-@pytest.mark.parametrize(
-    ("pred", "readers", "options", "expected"),
-    [
-        # all drew A, one drew B too; Σ mass = 3, Σ m = 4, Σ n = 3
-        ([A], [[A], [A], [A, B]], {}, 6 / 7),
-        # both called: Σ mass = 4, Σ n = 6
-        ([A, B], [[A], [A], [A, B]], {}, 8 / 10),
-        # now two of three drew B: calling it pays
-        ([A], [[A], [A, B], [A, B]], {}, 6 / 8),
-        ([A, B], [[A], [A, B], [A, B]], {}, 10 / 11),
-        # β = 2: 5 Σ mass / (4 Σ m + Σ n)
-        ([A], [[A], [A], [A, B]], {"beta": 2}, 15 / 19),
-        # one of three drew anything: 2 · 1 / (1 + 3); silence is right by two of three
-        ([A], [[A], [], []], {}, 0.5),
-        ([], [[A], [], []], {}, 0.2 * 2 / 3),
-        ([], [[], []], {}, 0.2),
-        ([], [[A], [A]], {}, 0.0),
-        ([A], [[], []], {}, 0.0),
-        ([A], [[], []], {"graded_negatives": 0.5}, 0.05),
-        # nobody's finding
-        ([FAR], [[A], [B]], {}, 0.0),
-        # half of A: mass 0.5 by the first alone
-        ([[0, 0, 10, 5]], [[A], [B]], {}, 2 * 0.5 / 4),
-    ],
-)
+@pytest.mark.parametrize(("pred", "readers", "options", "expected"), table("rewards/by_hand", "weighted_readers"))
 def test_by_hand(pred, readers, options, expected):
     assert earned(pred, readers, **options) == pytest.approx(expected, abs=1e-12)
 
