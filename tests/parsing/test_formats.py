@@ -87,29 +87,9 @@ def test_wrong_declarations_name_what_is_legal(declared, message):
         get_box_format(declared)
 
 
-#: `model_type` in the configurations of transformers 5, and of models with code of their own
-OF_MODELS = {
-    "qwen2-vl": "qwen2_vl",
-    "qwen2.5-vl": "qwen2_5_vl qwen2_5_omni",
-    "qwen3-vl": "qwen3_vl qwen3_vl_moe qwen3_5 qwen3_5_moe qwen3_omni_moe qwen4_exp glm5_next muse_spark muse_glimmer",
-    "paligemma": "paligemma",
-    "florence-2": "florence2",
-    "kosmos-2": "kosmos-2",
-    "kosmos-2.5": "kosmos-2.5",
-    "gemini": "gemma4 gemma4_unified",
-    "glm-4v": "glm4v glm4v_moe glm46v",
-    "internvl": "internvl",
-    "kimi-vl": "kimi_vl",
-    "mistral-large": "mistral_large4",
-    "inkling": "inkling_mm_model",
-    "lfm2-vl": "lfm2_vl",
-    "minicpm-v": "minicpmv minicpmo",
-}
-
-
-@pytest.mark.parametrize("name", OF_MODELS)
-def test_format_of_a_model(name):
-    assert {box_format_for_model_type(one) for one in OF_MODELS[name].split()} == {name}
+@pytest.mark.parametrize(("name", "model_types"), table("parsing/format_cases", "model_types").items())
+def test_a_model_type_has_its_format(name, model_types):
+    assert {box_format_for_model_type(model_type) for model_type in model_types.split()} == {name}
 
 
 def test_format_of_an_unknown_model():

@@ -24,6 +24,7 @@ from grounding_rewards.parsing.formats import SOURCES
 from grounding_rewards.parsing.results import MAX_BOXES
 from tests.parsing import adversarial
 from tests.parsing.promises import check_promises
+from tests.tables import table
 
 SIZES = {"width": 2000, "height": 1000, "resized_width": 1008, "resized_height": 504}
 FORMATS = list_box_formats()
@@ -39,17 +40,7 @@ LABEL_FORMATS = [
 UNTAGGED_LABEL_FORMATS = ["paligemma", "florence-2", "kosmos-2.5", "shikra", "ferret", "brackets"]
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        # the same box, 500, 250, 1000, 750 of 2000×1000 pixels, in every format
-        ("answer-list", "<answer>[0.25, 0.25, 0.5, 0.75]</answer>"),
-        ("qwen2-vl", "<|box_start|>(250,250),(500,750)<|box_end|>"),
-        ("qwen2.5-vl", '[{"bbox_2d": [252, 126, 504, 378]}]'),
-        ("qwen3-vl", '[{"bbox_2d": [250, 250, 500, 750]}]'),
-        ("radvlm", "A mass is located at [0.25, 0.25, 0.5, 0.75]."),
-    ],
-)
+@pytest.mark.parametrize(("name", "text"), table("parsing/format_cases", "read"))
 def test_boxes_come_in_pixels_of_the_original_image(name, text):
     parsed = parse_boxes(text, name, **SIZES)
     np.testing.assert_allclose(parsed.boxes, [[500, 250, 1000, 750]], rtol=0, atol=1e-9)
@@ -72,17 +63,18 @@ def test_a_missing_size_is_the_callers_error_whatever_the_text(name, missing, te
         parse_boxes(text, name, **{**SIZES, missing: None})
 
 
-def test_format_boxes_refuses_what_cannot_be_written():
-    with pytest.raises(ValueError, match="finite numbers for `boxes`"):
-        format_boxes([[0, 0, math.nan, 1]], "qwen3-vl", **SIZES)
-    with pytest.raises(ValueError, match="one label for each of the 1 boxes for `labels`, got 2"):
-        format_boxes([[0, 0, 1, 1]], "qwen3-vl", labels=["a", "b"], **SIZES)
-    with pytest.raises(ValueError, match="one label for each of the 1 boxes for `labels`, got 'a'"):
-        format_boxes([[0, 0, 1, 1]], "qwen3-vl", labels="a", **SIZES)
-    with pytest.raises(ValueError, match=r"words or None for `labels`, got \[3\]"):
-        format_boxes([[0, 0, 1, 1]], "qwen2-vl", labels=[3], **SIZES)
-    with pytest.raises(ValueError, match="for `width`"):
-        format_boxes([[0, 0, 1, 1]], "qwen3-vl", height=1000)
+@pytest.mark.parametrize(
+    ("boxes", "name", "labels", "message"),
+    [
+        ([[0, 0, math.nan, 1]], "qwen3-vl", None, "finite numbers for `boxes`"),
+        ([[0, 0, 1, 1]], "qwen3-vl", ["a", "b"], "one label for each of the 1 boxes for `labels`, got 2"),
+        ([[0, 0, 1, 1]], "qwen3-vl", "a", "one label for each of the 1 boxes for `labels`, got 'a'"),
+        ([[0, 0, 1, 1]], "qwen2-vl", [3], r"words or None for `labels`, got \[3\]"),
+    ],
+)
+def test_format_boxes_refuses_what_cannot_be_written(boxes, name, labels, message):
+    with pytest.raises(ValueError, match=message):
+        format_boxes(boxes, name, labels=labels, **SIZES)
 
 
 @pytest.mark.parametrize("text", [None, b"[]", 3, [{"role": "assistant", "content": "[]"}]])
@@ -96,16 +88,7 @@ def test_nobody_writes_minus_zero():
     assert "[0.00, 0.00, 0.50, 0.50]" in format_boxes([[-0.1, -0.1, 1000, 500]], "radvlm", **SIZES)
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("answer-list", "<answer>[0.250, 0.250, 0.500, 0.750]</answer>"),
-        ("qwen2-vl", "<|object_ref_start|>mass<|object_ref_end|><|box_start|>(250,250),(500,750)<|box_end|>"),
-        ("qwen2.5-vl", '```json\n[\n\t{"bbox_2d": [252, 126, 504, 378], "label": "mass"}\n]\n```'),
-        ("qwen3-vl", '```json\n[\n\t{"bbox_2d": [250, 250, 500, 750], "label": "mass"}\n]\n```'),
-        ("radvlm", "There is a mass located at [0.25, 0.25, 0.50, 0.75]."),
-    ],
-)
+@pytest.mark.parametrize(("name", "text"), table("parsing/format_cases", "written"))
 def test_written_form(name, text):
     assert format_boxes([[500, 250, 1000, 750]], name, labels=["mass"], **SIZES) == text
 
@@ -371,35 +354,11 @@ def test_every_family_has_its_source():
     assert [name for name in FORMATS if name not in SOURCES] == ["answer-list", "json", "brackets"]
 
 
-# format -> families of the collected completions
-FAMILIES = {
-    "all-seeing": "All-Seeing-v2 (ASMv2)",
-    "brackets": "(teacher VLM, unstated) | InternLM-XComposer2 (fine-tuned)",
-    "chexagent": "CheXagent-8b",
-    "chexagent-2": "CheXagent-2",
-    "cogvlm": "CogVLM/CogAgent",
-    "deepseek-vl2": "DeepSeek-OCR | DeepSeek-VL2",
-    "florence-2": "Florence-2 | Florence-2 (fine-tuned pointer reader)",
-    "gemini": "Gemini",
-    "glm-4v": "GLM-4.5V | GLM-4.6V",
-    "internvl": "InternVL | InternVL-style prompt",
-    "kimi-vl": "Kimi-VL-A3B-Instruct",
-    "kosmos-2": "Kosmos-2",
-    "locate-anything": "LocateAnything-3B",
-    "maira-2": "MAIRA-2",
-    "medgemma-1.5": "MedGemma 1.5",
-    "minicpm-v": "MiniCPM-V 2.6 (fine-tuned)",
-    "paligemma": "GPT-4o fine-tuned to PaliGemma format | PaliGemma | PaliGemma format | PaliGemma2",
-    "qwen-vl": "Qwen-VL",
-    "qwen2-vl": "Qwen2-VL | Qwen2-VL (ms-swift) | Qwen2.5-VL (user fine-tune)",
-    "qwen2.5-vl": "Qwen2.5-VL | Rex-Thinker (Qwen2.5-VL-7B) | UI-TARS-1.5 | Visual-ARFT (Qwen2.5-VL)",
-    "qwen3-vl": "MolmoPoint-8B | Qwen3-VL | Qwen3-VL-30B-A3B | VG-LLM",
-    "radvlm": "RadVLM",
-    "rex-omni": "Rex-Omni",
-    "visual-rft": "Visual-RFT | Visual-RFT (Qwen2-VL) | Visual-RFT (Qwen2-VL/Qwen2.5-VL) | Visual-RFT-style CXR",
-    "vlm-r1": "VLM-R1 (Qwen2.5-VL)",
+FORMAT_OF = {
+    family: name
+    for name, families in table("parsing/format_cases", "families").items()
+    for family in families.split(" | ")
 }
-FORMAT_OF = {family: name for name, families in FAMILIES.items() for family in families.split(" | ")}
 STATUS_OF = {"explicit_empty": "empty", "malformed": "unparseable", "points": "unparseable", "no_boxes": "unparseable"}
 #: Numbers beyond the family's range: "malformed" for the collector, boxes for us, as written, which match nothing.
 OUT_OF_RANGE = ("dsvl2-issue123-0", "dsvl2-issue123-2", "dsvl2-issue96-nines", "dsvl2-issue96-nested")

@@ -20,19 +20,12 @@ def test_by_hand(pred, gt, options, expected):
     assert gr.get_reward("R1", **options).score(pred, gt) == pytest.approx(expected, abs=1e-15)
 
 
-@pytest.mark.parametrize(
-    ("pred_labels", "expected"),
-    [
-        (["mass", "nodule", "effusion"], 1.0),
-        (["mass", "nodule", "cyst"], 2 / 4),  # two of three, and a label that is not there
-        (["mass", "nodule", None], 2 / 4),  # a box without a label counts like one
-        (["mass", "mass", "effusion"], 2 / 3),  # the second mass comes last: free in AP, but the nodule is missed
-        (["cyst", None, "cyst"], 0.0),
-    ],
-)
+@pytest.mark.parametrize(("pred_labels", "expected"), table("rewards/by_hand", "mean_over_labels"))
 def test_the_mean_over_labels_by_hand(pred_labels, expected):
     reward = gr.get_reward("R1", label_matching="exact", per_label=True)
-    assert reward.score([A, B, C], [A, B, C], pred_labels=pred_labels, gt_labels=LABELS) == pytest.approx(expected)
+    assert reward.score(
+        [A, B, C], [A, B, C], pred_labels=[label or None for label in pred_labels], gt_labels=LABELS
+    ) == pytest.approx(expected)
 
 
 def mean_over_labels(pred, gt, pred_labels, gt_labels, **options):

@@ -10,6 +10,7 @@ from grounding_rewards.matching import MATCHERS
 from grounding_rewards.rewards.label_matching import LabelCodes
 from tests.conftest import box_lists, valid_box_lists
 from tests.rewards.test_rewards import NAMES
+from tests.tables import table
 
 A, B, C = [0, 0, 10, 10], [20, 0, 30, 10], [40, 0, 50, 10]
 LABELS = ["mass", "nodule", "effusion"]
@@ -17,22 +18,7 @@ LABELS = ["mass", "nodule", "effusion"]
 
 @pytest.mark.parametrize(
     ("pred_label", "gt_label", "exact", "synonyms"),
-    [
-        ("mass", "mass", True, True),
-        ("Mass", "mass", True, True),  # case
-        ("  pleural\n effusion", "Pleural effusion", True, True),  # white space
-        ("nodule", "mass", False, False),
-        ("effusion", "pleural effusion", False, True),
-        ("left pleural effusion", "effusion", False, True),  # no side agrees with every side
-        ("Nodule/Mass", "nodule or mass", False, True),
-        ("left lung", "right lung", False, False),
-        ("nodule", "Nodule/Mass", False, False),  # a kind of it is no synonym
-        ("efusion", "effusion", False, False),  # a misspelling is no synonym
-        ("", "mass", False, False),  # a blank label is none
-        (" ", "mass", False, False),
-        (None, "mass", False, False),
-        ("mas" * 200, "mass", False, False),
-    ],
+    [*table("rewards/by_hand", "labels"), (None, "mass", False, False), ("mas" * 200, "mass", False, False)],
 )
 @pytest.mark.parametrize("name", NAMES)
 def test_what_matches(name, pred_label, gt_label, exact, synonyms):

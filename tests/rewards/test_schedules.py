@@ -14,6 +14,7 @@ import grounding_rewards as gr
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
 from grounding_rewards.rewards.grounding import score_columns
 from grounding_rewards.rewards.schedules import Pace, Schedule, SelfPaced
+from tests.tables import table
 
 RAISED = {"schedule": "linear", "from": 0.1, "to": 0.5, "over": 0.4}
 PACED = {"schedule": "self_paced", "of": "hit_rate", "window": 4, "from": 0.1, "to": 0.5, "rate": 0.5, "by": 0.1}
@@ -65,32 +66,7 @@ class TestValues:
 
 
 class TestRefused:
-    @pytest.mark.parametrize(
-        ("params", "named"),
-        [
-            ({**RAISED, "schedule": "exponential"}, "linear, cosine, step, self_paced"),
-            ({"from": 0.1, "to": 0.5, "over": 0.4}, "schedule of iou_threshold"),
-            ({**RAISED, "end": 1}, "'end', which it has not"),
-            ({"schedule": "linear", "to": 0.5, "over": 0.4}, "got no 'from'"),
-            ({"schedule": "linear", "from": 0.1, "to": 0.5}, "got no 'over'"),
-            ({**RAISED, "over": 0}, "a number in (0, 1] for `over of iou_threshold`, got 0"),
-            ({**RAISED, "over": 40}, "`over of iou_threshold`, got 40"),
-            ({**RAISED, "schedule": "step", "over": 1}, "would come when all is over"),
-            ({**RAISED, "from": "low"}, "`from of iou_threshold`, got 'low'"),
-            ({**RAISED, "from": True}, "`from of iou_threshold`, got True"),
-            ({**RAISED, "to": float("nan")}, "`to of iou_threshold`, got nan"),
-            ({**RAISED, "from": 0.5}, "iou_threshold: 0.5 for a constant"),
-            # out of the parameter's own range, at either end
-            ({**RAISED, "to": 1.5}, "(0, 1] for `iou_threshold`, got 1.5. Choose one in that range. Both ends"),
-            ({**RAISED, "from": 0}, "(0, 1] for `iou_threshold`, got 0.0. Choose one in that range. Both ends"),
-            ({**PACED, "of": "reward"}, "`of of iou_threshold`, got 'reward'"),
-            ({**PACED, "window": 0}, "`window` of iou_threshold, got 0"),
-            ({**PACED, "window": 2.5}, "`window` of iou_threshold, got 2.5"),
-            ({**PACED, "rate": 0}, "`rate of iou_threshold`, got 0"),
-            ({**PACED, "by": -0.1}, "`by of iou_threshold`, got -0.1"),
-            ({**PACED, "over": 0.4}, "'over', which it has not"),
-        ],
-    )
+    @pytest.mark.parametrize(("params", "named"), table("rewards/wrong_parameters", "schedules"))
     def test_at_construction(self, params, named):
         with pytest.raises(ValueError, match=r"^Expected ") as caught:
             gr.get_reward("R3", iou_threshold=params)
