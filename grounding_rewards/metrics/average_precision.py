@@ -60,7 +60,7 @@ from grounding_rewards.metrics.intervals import Jackknifed, Metric, Parts, group
 from grounding_rewards.metrics.prediction import UNNAMED, Prediction, PredictionBatch
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS, newly_reached, precision_envelope
-from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LABEL_RULES, LabelCodes
+from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LabelCodes, text_key
 
 
 class Area(NamedTuple):
@@ -335,7 +335,7 @@ def label_name(label: str | None, label_matching: str) -> str:
     if label_matching == "ignore" or not label:
         return ""
     if label_matching == "exact":
-        return LABEL_RULES["exact"](label)[0]
+        return text_key(label)
     finding = normalize_label(label)
     # With its side for parts of the chest, where each side is a thing of its own.
     return finding.name if are_synonyms(finding.name, f"left {finding.name}") else finding.text

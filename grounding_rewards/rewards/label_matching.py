@@ -84,6 +84,15 @@ class LabelCodes:
         return agreed
 
 
+def text_key(label: str) -> str:
+    """The text in lower case, with single blanks.
+
+    >>> text_key("Left  Effusion")
+    'left effusion'
+    """
+    return " ".join(label.casefold().split())
+
+
 def _finding_of(label: str) -> Hashable:
     """The name in the shared vocabulary, and its side; an unknown label keeps its own words."""
     # Imported here because only this rule needs the vocabulary.
@@ -94,8 +103,5 @@ def _finding_of(label: str) -> Hashable:
 
 
 #: Each rule of ``label_matching`` that compares labels: the key that equal labels share.
-LABEL_RULES: dict[str, Callable[[str], Hashable]] = {
-    "exact": lambda label: " ".join(label.casefold().split()),
-    "synonyms": _finding_of,
-}
+LABEL_RULES: dict[str, Callable[[str], Hashable]] = {"exact": text_key, "synonyms": _finding_of}
 LABEL_MATCHING = ("ignore", *LABEL_RULES)

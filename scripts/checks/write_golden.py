@@ -1,6 +1,6 @@
 """Write the numbers of rewards that tests/rewards/test_golden.py compares, into tests/golden/rewards.json.
 
-  python scripts/checks/write_golden.py                        after a new row in tests/rewards/golden.py
+  python scripts/checks/write_golden.py                        after a new row in tests/rewards/golden.toml
   python scripts/checks/write_golden.py --against released.json    write nothing: may these numbers be released?
 
 A number that was kept and is another one now, or is gone, is refused, unless the version of the package breaks with

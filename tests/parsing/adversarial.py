@@ -13,53 +13,17 @@ import time
 
 from grounding_rewards.parsing import format_boxes, get_box_format, list_box_formats, read_boxes
 from grounding_rewards.parsing.bracket_syntax import TAG_ROLES
+from tests.tables import table
 
 #: one format for each way of reading
 FORMATS = [
     *("answer-list", "qwen2-vl", "qwen3-vl", "radvlm", "gemini", "internvl", "paligemma", "florence-2", "kosmos-2"),
     *("maira-2", "locate-anything", "minicpm-v"),
 ]
-# What is repeated: brackets and quotes, numbers, separators, marks of answers, of labels and boxes, words, tokens,
-# thinking, conversations.
-PATTERNS = (
-    *("[", "{", "(", "]", "}", "[]", "{}", '[{"', '{"bbox_2d":[', '{"bbox_2d": [1, 2, 3, ', '"', "'", "['"),
-    *("[' ' ", "\\", '["\\"', "9", "[9", "[1" + "9" * 500 + ",", "[0." + "3" * 500 + ",", "[1.", "[1e9,", "[-+"),
-    *(",", "[1,", ":", '"bbox_2d":', " ", "[ ", "\n", "<", "<answer>", "<answer></answer>", "<think>"),
-    *("<think></think>", "<answer", "<|object_ref_start|>", "<|object_ref_start|>a<|object_ref_end|>"),
-    *("<|box_start|>", "(1,2),(", "(1,2),", "(1,2),(3,4) ", "[1,2]", "[1,2,3],", "[1,2,3,4],"),
-    *("[1,2,3,4,5,6,7,8,9]", "[a]", "(a, b)", '{"bbox_2d": [1, 2, 3, 4], "label": "mass"},'),
-    *("{'bbox_2d': [1, 2, 3, 4], 'label': 'mass'},", "[x1, y1, x2, y2]", "[NaN, Infinity, 1, 2],", "```json\n"),
-    *("No findings. ", "no ", "the chest radiograph ", "a", "［１，２，３，４］", "\0", "\ud800", "<|im_end|>"),
-    *("<ref>", "<ref>a</ref>", "<box>", "<box>1 2 3 4</box>", "<box></box>", "<pred>a</pred><box>[[1,2,3,4]]</box>"),
-    *("<loc_1>", "<loc0001>", "<loc_1> ", "a<loc_1><loc_2><loc_3><loc_4>", "<loc_" + "9" * 500 + ">", "<loc_1"),
-    *("<patch_index_0033>", "<x1><y2><x3><y4>", "<1>", "<1,2,3,4>", "<" + "a" * 70, "<point>", "1,2,3,4\n"),
-    *("mass: 1 2 3 4\n", 'data-bbox="1 2 3 4" ', "data-bbox=", "[1,2,3,4;", "◁think▷", "[THINK]", "THINK]"),
-    *("<|channel|>final<|message|>", "<|channel|>final", "<seed:", '{"bbox_2d": [1, 2, 3, 4]', '{"a":{"b":', "1,"),
-    *("<|im_start|>assistant\n", "<|im_start|>tool\n", "<tool_call></tool_call>", "<tool_call>"),
-    *("a<tool_call></tool_call>", "</tool_call>", "<tool_response></tool_response>", "<tool_call"),
-    *('{"name": "zoom", "arguments": {}}', '{"name": "zoom", "arguments": {'),
-    *('{"arguments": {"<|im_start|>assistant\n', '{"name": "zoom", ', "[INST]", "USER: ASSISTANT: ", "assistant\n"),
-    *("Action:\nAction Input:\nObservation:\n", "Action:\n", "```tool_code\n", "✿RESULT✿"),
-    *('<grounding>{"source"', "<grounding>{"),
-    *("~~", "~~a", "/*", "/**", "// [", "# [", "[// ", "<del>", "x0=1, ", '["1 2", ', "ribs (1,2,3,4) ", '{"l":1,'),
-)
-# what stands before the repetition: the place where a pattern meets a reader
-OPENINGS = (
-    *("", "[", '[{"bbox_2d": [', '[{"label": "', "[{'label': '", "<answer>[", "<answer>", "("),
-    *("<|object_ref_start|>", "<ref>a</ref><box>"),
-)
-
-
-#: Marks that no format writes itself: of answers, thinking, conversations, and of formats in other spellings.
-OTHER_MARKS = (
-    *("<answer>", "</answer>", "<think>", "</think>", "<think></think>", "<answer></answer>", "<|channel>thought"),
-    *("<|channel|>analysis", "<|channel|>final<|message|>", "<channel|>", "<|START_THINKING|>", "<|begin_of_thought|>"),
-    *("[THINK]", "[/THINK]", "◁think▷", "[unused16]", "<unused94>", "<seed:think>", "<analysis>", "<reasoning>"),
-    *("<s>", "</s>", "<eos>", "<pad>", "<|im_start|>", "<|end|>", "<|begin_of_text|>", "｜end▁of▁sentence｜"),
-    *("<|im_start|>assistant\n", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "[INST]"),
-    *("[/INST]", "USER:", "ASSISTANT:", "```tool_code", "Action Input:", '{"name": "zoom", "arguments": {', "✿RETURN✿"),
-    *("boxed{", "\\text{", "x1=1, y1=2, x2=3, ", "x_min: 1 ", "left=", "bbox", "coordinates", "```", "data-bbox="),
-)
+PATTERNS = (*table("parsing/adversarial", "patterns"), "\ud800")
+OPENINGS = table("parsing/adversarial", "openings")
+#: Marks that no format writes itself.
+OTHER_MARKS = table("parsing/adversarial", "other_marks")
 _MARK = re.compile(r"<[^<>]*>?|[\[({][^\[({<]*")
 
 

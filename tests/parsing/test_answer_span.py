@@ -57,25 +57,7 @@ def test_what_stands_around_the_answer(completion, around, thought):
 
 
 # what opens and closes thinking, in each family
-PAIRS = [
-    ("<think>\n", "\n</think>"),
-    ("<thinking>", "</thinking>"),
-    ("<reasoning>", "</reasoning>"),
-    ("<analysis>", "</analysis>"),
-    ("<seed:think>", "</seed:think>"),
-    ("<mm:think>", "</mm:think>"),
-    ("<longcat_think>", "</longcat_think>"),
-    ("◁think▷", "◁/think▷"),
-    ("[THINK]", "[/THINK]"),
-    ("[unused16]", "[unused17]"),
-    ("<unused94>thought\n", "<unused95>"),
-    ("<|channel>thought\n", "<channel|>"),
-    ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
-    ("<|START_THINKING|>", "<|END_THINKING|>"),
-    ("<|begin_of_thought|>", "<|end_of_thought|>"),
-    ("<|inner_prefix|>", "<|inner_suffix|>"),
-    ("<|think:start|>", "<|think:end|>"),
-]
+PAIRS = table("parsing/answer_spans", "pairs")
 DRAFT = 'Perhaps [{"bbox_2d": [1, 2, 3, 4]}], or no finding.'
 BOX = '[{"bbox_2d": [5, 6, 7, 8]}]'
 #: formats whose labels stand in JSON

@@ -20,7 +20,7 @@ def test_no_number_has_changed() -> None:
     ]
     assert not changed, (
         f"{len(changed)} numbers are not those of {FILE.name}: {changed[:5]}. A number that changes asks for a version "
-        "that breaks with this one, see CONTRIBUTING.md. After a new row in tests/rewards/golden.py: "
+        "that breaks with this one, see CONTRIBUTING.md. After a new row in tests/rewards/golden.toml: "
         "python scripts/checks/write_golden.py."
     )
     assert [*found] == [*kept]
