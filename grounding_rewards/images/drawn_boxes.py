@@ -1,4 +1,4 @@
-"""An image with its boxes, drawn for where there is no page: in a notebook, in a tracker of trainings, on a slide.
+"""An image with its boxes, drawn for where there is no page: in a notebook, on a slide.
 
 Reference boxes are dashed and predicted ones solid, in the colours that pages give to what became of them.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from grounding_rewards.images.decoding import open_image
 from grounding_rewards.metrics.confusion import (
@@ -23,7 +23,6 @@ from grounding_rewards.metrics.confusion import (
     WRONG_PLACE,
     BoxOutcomes,
     box_outcomes,
-    image_summary,
 )
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.parsing import ParsedBoxes
@@ -36,10 +35,6 @@ if TYPE_CHECKING:
 PREDICTED = {RIGHT: "#4fb3ff", WRONG_LABEL: "#ffe04a", WRONG_PLACE: "#ff8f3f", IGNORED: "#b9bfc6"}
 #: Of reference boxes by outcome, likewise.
 REFERENCE = {FOUND: "#ffffff", WRONG_LABEL: "#ffffff", MISSED: "#ff8fdc"}
-
-# Inches of the longer side, and pixels of one inch.
-_SIDE, _DPI = 4.8, 100
-_TITLE = 0.5
 
 
 def show(
@@ -74,9 +69,10 @@ def show(
     """
     pixels = open_image(image) if isinstance(image, str | Path) else image
     height, width = np.asarray(pixels).shape[:2]
-    pred: Any = boxes.boxes if isinstance(boxes, ParsedBoxes) else boxes
-    if labels is None and isinstance(boxes, ParsedBoxes):
-        labels = boxes.labels
+    pred: Any = boxes
+    if isinstance(boxes, ParsedBoxes):
+        pred = boxes.boxes
+        labels = boxes.labels if labels is None else labels
     gt: Any = [] if reference is None else reference
     pred_labels = tuple(labels or ())
     annotated = Prediction("", width, height, gt=gt, gt_labels=("",) * len(gt), pred=pred, pred_labels=pred_labels)
@@ -95,55 +91,26 @@ def show(
     return ax
 
 
-def answer_picture(annotated: Prediction, image: Image | None, label_matching: str = "ignore") -> NDArray[np.uint8]:
-    """Draw an image with its reference boxes and the boxes of its answer.
-
-    Args:
-        annotated: with its answer; the first :data:`MOST_BOXES` boxes of each kind are drawn.
-        image: its pixels, of any size; black where there are none.
-        label_matching: `"ignore"`, `"exact"` or `"synonyms"`: whether a box is right only under the finding's label.
-
-    Returns:
-        (height, width, 3) colours, the longer side of the image at about 480 pixels; above the image its id and what
-        became of its boxes.
-
-    Example:
-        >>> image = Prediction("a", 200, 100, gt=[[10, 10, 60, 60]], gt_labels=["mass"], pred=[[10, 10, 60, 50]])
-        >>> answer_picture(image, None).shape
-        (290, 480, 3)
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    outcomes = box_outcomes(annotated, label_matching)
-    scale = _SIDE / max(annotated.width, annotated.height)
-    # A strip of an image has a picture all the same.
-    width, height = (max(1.0, side * scale) for side in (annotated.width, annotated.height))
-    figure = Figure(figsize=(width, height + _TITLE), dpi=_DPI, facecolor="#16191d")
-    draw_answer(figure.add_axes((0, 0, 1, height / (height + _TITLE))), annotated, image, outcomes)
-    title = f"{annotated.id}\n{image_summary(annotated, outcomes)}"
-    figure.text(0.02, 0.99, title, color="#e6e8eb", fontsize=8, va="top", parse_math=False)
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
-
-
-def draw_answer(axis: Axes, annotated: Prediction, image: Image | None, outcomes: BoxOutcomes) -> None:
+def draw_answer(axis: Axes, annotated: Prediction, image: Image, outcomes: BoxOutcomes) -> None:
     """Draw an image and its boxes by outcome; a dark edge keeps every line visible on white findings."""
+    axis.imshow(np.asarray(image), cmap="gray", extent=(0, annotated.width, annotated.height, 0), aspect="auto")
+    axis.set_axis_off()
+    for box, outcome in zip(annotated.gt[:MOST_BOXES].tolist(), outcomes.gt, strict=False):
+        # Missed findings stand out.
+        width, dashes = (2.2, (0, (4, 2))) if outcome == MISSED else (1.5, (0, (2, 3)))
+        _draw_box(axis, box, REFERENCE[outcome], width, dashes)
+    for box, outcome in zip(annotated.pred[:MOST_BOXES].tolist(), outcomes.pred, strict=False):
+        _draw_box(axis, box, PREDICTED[outcome], 1.5, "solid")
+
+
+def _draw_box(axis: Axes, box: list[float], colour: str, width: float, line: Any) -> None:
     from matplotlib.patches import Rectangle
     from matplotlib.patheffects import withStroke
 
-    pixels = np.zeros((1, 1)) if image is None else np.asarray(image)
-    axis.imshow(pixels, cmap="gray", extent=(0, annotated.width, annotated.height, 0), aspect="auto")
-    axis.set_axis_off()
-    for boxes, outcome_of_box, colours, dashes in (
-        (annotated.gt, outcomes.gt, REFERENCE, (0, (2, 3))),
-        (annotated.pred, outcomes.pred, PREDICTED, "solid"),
-    ):
-        for (x1, y1, x2, y2), outcome in zip(boxes[:MOST_BOXES].tolist(), outcome_of_box, strict=False):
-            if np.isfinite((x1, y1, x2, y2)).all():
-                width, line = (2.2, (0, (4, 2))) if outcome == MISSED else (1.5, dashes)
-                edge = [withStroke(linewidth=width + 1.6, foreground="#00000090")]
-                style: dict[str, Any] = {"linestyle": line, "linewidth": width, "path_effects": edge}
-                corner, sides = (x1, y1), (x2 - x1, y2 - y1)
-                axis.add_patch(Rectangle(corner, *sides, fill=False, edgecolor=colours[outcome], **style))
+    if not np.isfinite(box).all():
+        return
+    x1, y1, x2, y2 = box
+    edge = withStroke(linewidth=width + 1.6, foreground="#00000090")
+    rectangle = Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, edgecolor=colour, linewidth=width, linestyle=line)
+    rectangle.set_path_effects([edge])
+    axis.add_patch(rectangle)

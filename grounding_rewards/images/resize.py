@@ -5,9 +5,8 @@ whole patches and brings the area between two limits, others squeeze an image in
 in resized pixels (Qwen2.5-VL, Kosmos-2.5) mean nothing without that size, it depends on how *this* processor is
 configured, and a finding that it makes a few pixels small cannot be found.
 
-Qwen's formula needs no `transformers` and no image. Any other processor of a known kind is called with a black image,
-once for each distinct size, and its outputs tell the size. Kinds whose outputs name it in ways of their own, and whose
-models write no boxes in resized pixels, are not known.
+The formulas of these two kinds need no `transformers` and no image. Models of other kinds write no boxes in resized
+pixels: their sizes are not known here.
 
 A limit that the user sets is kept in the processor, which is saved with the model, so that a warm start, GRPO and
 evaluations all feed images of the same size.
@@ -17,11 +16,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping
-from importlib import import_module
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from grounding_rewards.common.config_files import find_shipped
 from grounding_rewards.images.decoding import shrunken_size, stored_sizes
@@ -31,6 +27,10 @@ if TYPE_CHECKING:
 
 Size = tuple[int, int]
 
+#: Kinds of image processors with Qwen's formula. "Qwen2VL" is that of Qwen2.5-VL, Qwen3-VL, Qwen3.5, Qwen3-Omni and
+#: LFM3-VL too.
+_QWEN = frozenset({"Qwen2VL", "Ernie4_5_VLMoe", "HunYuanVL", "MiniMaxM3VL", "VideoLlama3"})
+_KOSMOS = "Kosmos2_5"
 # The attribute of an image processor that holds the user's limit; it is saved with the processor.
 _LIMIT = "max_image_pixels"
 _MAX_ASPECT_RATIO = 200
@@ -65,19 +65,14 @@ def has_resized_size(processor: Any) -> bool:
         >>> has_resized_size("a tokenizer")
         False
     """
-    image_processor = _image_processor(processor)
-    kind, size = _kind(image_processor), getattr(image_processor, "size", None) or {}
-    cuts = getattr(image_processor, "do_center_crop", False) or getattr(image_processor, "do_pan_and_scan", False)
-    squeezes = not cuts and bool(size.get("width") and size.get("height"))
-    return kind in _QWEN or kind in _TOLD or (kind in _ONE_SIZE and squeezes)
+    kind = _kind(processor)
+    return kind in _QWEN or kind == _KOSMOS
 
 
 def resized_size(processor: Any, width: int, height: int) -> Size:
     """Width and height in pixels that the processor resizes an image to.
 
-    Qwen's formula tells it; a processor of another known kind is called once for each size. Where it cuts an image into
-    tiles it is the size before that, without the small copy of the whole. An image above the limit of
-    :func:`set_image_size` is shrunk to it first, as :func:`fit_images` does.
+    An image above the limit of :func:`set_image_size` is shrunk to it first, as :func:`fit_images` does.
 
     Args:
         processor: the processor, or image processor, of a model; its settings are read from it.
@@ -109,25 +104,9 @@ def resized_size(processor: Any, width: int, height: int) -> Size:
             f"Expected at least one pixel for width and height, got {width} x {height}. "
             "Give the size of the image in pixels."
         )
-    kind = _kind(image_processor)
-    if kind in _QWEN:
-        return _whole_patches(image_processor, width, height) if image_processor.do_resize else (width, height)
-    width, height = fitted_size(processor, width, height)
-    if kind in _ONE_SIZE:
-        size = image_processor.size
-        return (size["width"], size["height"]) if image_processor.do_resize else (width, height)
-    # The text of a processor holds all its settings, one of which may have changed since.
-    key = (str(image_processor), width, height)
-    if key not in _ASKED:
-        image = np.zeros((height, width, 3), dtype=np.uint8)
-        try:
-            _ASKED[key] = _TOLD[kind](image_processor, image)
-        # Some fail on images of a few pixels, each in its own way.
-        except (ValueError, RuntimeError, ZeroDivisionError) as error:
-            raise ValueError(
-                f"Expected an image that the processor can resize, got {width} x {height} ({error}). Crop or drop it."
-            ) from error
-    return _ASKED[key]
+    if _kind(processor) == _KOSMOS:
+        return _most_patches(image_processor, *fitted_size(processor, width, height))
+    return _whole_patches(image_processor, width, height) if image_processor.do_resize else (width, height)
 
 
 def _whole_patches(image_processor: Any, width: int, height: int) -> Size:
@@ -155,34 +134,30 @@ def _whole_patches(image_processor: Any, width: int, height: int) -> Size:
     return rounded
 
 
+def _most_patches(image_processor: Any, width: int, height: int) -> Size:
+    """Kosmos-2.5's formula: as many whole patches as there may be.
+
+    Source: `extract_flattened_patches` in transformers' image_processing_kosmos2_5.py.
+    """
+    patch, limit = image_processor.patch_size, image_processor.max_patches
+    # scale = sqrt(max_patches * (patch_height / height) * (patch_width / width));  n = floor(scale * side / patch)
+    scale = math.sqrt(limit * (patch["height"] / height) * (patch["width"] / width))
+    columns = max(min(math.floor(scale * width / patch["width"]), limit), 1)
+    rows = max(min(math.floor(scale * height / patch["height"]), limit), 1)
+    return columns * patch["width"], rows * patch["height"]
+
+
 def _image_processor(processor: Any) -> Any:
-    """The image processor of a processor, with the settings that the processor calls it with."""
-    image_processor = getattr(processor, "image_processor", processor)
-    # The arguments that a processor passes to its image processor, as InternVL's does to cut images into tiles.
-    arguments = getattr(processor, "images_kwargs", None)
-    if arguments is None:  # transformers before 5.23
-        defaults = getattr(getattr(processor, "valid_processor_kwargs", None), "_defaults", {})
-        arguments = defaults.get("images_kwargs") or {}
-    if image_processor is processor or "crop_to_patches" not in arguments:
-        return image_processor
-    image_processor = copy.copy(image_processor)
-    image_processor.crop_to_patches = arguments["crop_to_patches"]
-    return image_processor
+    return getattr(processor, "image_processor", processor)
 
 
-def _kind(image_processor: Any) -> str:
+def _kind(processor: Any) -> str:
     """The name of an image processor's class without its endings.
 
     The same rule holds for the implementations with Pillow, with torchvision, and that of earlier releases.
     """
-    return type(image_processor).__name__.removesuffix("Pil").removesuffix("Fast").removesuffix("ImageProcessor")
-
-
-def _limits_area(image_processor: Any) -> bool:
-    """Whether `size` of the processor holds the smallest and the largest area of a resized image in pixels, as
-    `shortest_edge` and `longest_edge`, so that Qwen's formula tells its sizes.
-    """
-    return _kind(image_processor) in _QWEN
+    name = type(_image_processor(processor)).__name__
+    return name.removesuffix("Pil").removesuffix("Fast").removesuffix("ImageProcessor")
 
 
 def set_image_size(processor: Any, max_image_pixels: int | None) -> list[str]:
@@ -209,12 +184,12 @@ def set_image_size(processor: Any, max_image_pixels: int | None) -> list[str]:
     saved = image_pixel_limit(processor)
     if max_image_pixels is None or max_image_pixels == saved:
         return []
-    image_processor = getattr(processor, "image_processor", processor)
+    image_processor = _image_processor(processor)
     if not hasattr(image_processor, "__dict__") or hasattr(image_processor, "convert_tokens_to_ids"):
         raise ValueError(
             f"Expected a processor of images for max_image_pixels, got {type(processor).__name__}. Leave it out."
         )
-    has_area = _limits_area(image_processor)
+    has_area = _kind(processor) in _QWEN
     min_pixels = (image_processor.patch_size * image_processor.merge_size) ** 2 if has_area else 1
     if max_image_pixels < min_pixels:
         raise ValueError(
@@ -240,7 +215,7 @@ def image_pixel_limit(processor: Any) -> int | None:
         >>> image_pixel_limit("a processor as its makers left it") is None
         True
     """
-    return getattr(getattr(processor, "image_processor", processor), _LIMIT, None)
+    return getattr(_image_processor(processor), _LIMIT, None)
 
 
 def fitted_size(processor: Any, width: int, height: int) -> Size:
@@ -254,7 +229,7 @@ def fitted_size(processor: Any, width: int, height: int) -> Size:
     limit = image_pixel_limit(processor)
     if limit is None or width * height <= limit:
         return width, height
-    if not _limits_area(getattr(processor, "image_processor", processor)):
+    if _kind(processor) not in _QWEN:
         return shrunken_size(width, height, limit)
     resized = resized_size(processor, width, height)
     # Rounded to whole tokens, a narrow image may fall below the smallest area; the processor would enlarge it again.
@@ -302,66 +277,24 @@ def largest_image(dataset: Dataset, processor: Any) -> str:
         'Image size: as the processor of the model says.'
     """
     limit = image_pixel_limit(processor)
-    image_processor = getattr(processor, "image_processor", processor)
-    if _limits_area(image_processor):
-        by = "the model's own limit" if limit is None else "max_image_pixels"
-        line = f"Image size: at most {image_processor.size['longest_edge']} pixels ({by})"
-    elif limit is None:
-        line = "Image size: as the processor of the model says"
-    else:
-        line = f"Image size: at most {limit} pixels (max_image_pixels), then as the processor of the model says"
-    fed = list(stored_sizes(dataset)) if has_resized_size(processor) and "image" in dataset.column_names else []
+    if _kind(processor) not in _QWEN:
+        own_limit = "" if limit is None else f"at most {limit} pixels (max_image_pixels), then "
+        return f"Image size: {own_limit}as the processor of the model says."
+    image_processor = _image_processor(processor)
+    by = "the model's own limit" if limit is None else "max_image_pixels"
+    line = f"Image size: at most {image_processor.size['longest_edge']} pixels ({by})"
+    fed = list(stored_sizes(dataset)) if "image" in dataset.column_names else []
     if not any(fed):
         return f"{line}."
     # The images may be smaller copies of the originals.
-    rows = dataset.with_format(None)
-    sized = {"width", "height"} <= set(rows.column_names)
-    originals = zip(rows["width"], rows["height"], strict=True) if sized else fed
-    resized = [
-        (resized_size(processor, *size), image) for size, image in zip(fed, originals, strict=True) if size and image
-    ]
-    (width, height), image = max(resized, key=lambda pair: math.prod(pair[0]))
-    line += f"; the largest image, {image[0]} x {image[1]}, is seen as {width} x {height}"
-    if not _limits_area(image_processor):
-        return f"{line}."
+    originals: Iterable[Any] = fed
+    if {"width", "height"} <= set(dataset.column_names):
+        rows = dataset.with_format(None)
+        originals = zip(rows["width"], rows["height"], strict=True)
+    resized = [(resized_size(processor, *size), image) for size, image in zip(fed, originals, strict=True) if size]
+    (width, height), original = max(resized, key=lambda pair: math.prod(pair[0]))
     side = image_processor.patch_size * image_processor.merge_size
-    return f"{line}, {width * height // side**2} image tokens."
-
-
-def _outputs(image_processor: Any, image: np.ndarray) -> Any:
-    return image_processor(images=[image], return_tensors="pt", input_data_format="channels_last")
-
-
-def _by_grid(image_processor: Any, image: np.ndarray) -> Size:
-    """From the patches of each row and column; an image that is padded to whole patches counts with its padding."""
-    _, rows, columns = _outputs(image_processor, image)["image_grid_thw"][0].tolist()
-    return columns * image_processor.patch_size, rows * image_processor.patch_size
-
-
-def _by_width_and_height(image_processor: Any, image: np.ndarray) -> Size:
-    outputs = _outputs(image_processor, image)
-    return int(outputs["width"][0]), int(outputs["height"][0])
-
-
-def _by_canvas(image_processor: Any, image: np.ndarray) -> Size:
-    """InternVL's outputs tell the number of tiles, not their rows: its own function is asked."""
-    width, height = image_processor.size["width"], image_processor.size["height"]
-    if not image_processor.crop_to_patches:
-        return (width, height) if image_processor.do_resize else (image.shape[1], image.shape[0])
-    canvas = import_module(type(image_processor).__module__).get_optimal_tiled_canvas
-    limits = image_processor.min_patches, image_processor.max_patches
-    columns, rows = canvas(image.shape[:2], (height, width), *limits)
-    return columns * width, rows * height
-
-
-_ASKED: dict[tuple[str, int, int], Size] = {}
-
-#: And Qwen2.5-VL, Qwen3-VL, Qwen3.5, Qwen3-Omni, LFM3-VL.
-_QWEN = frozenset({"Qwen2VL", "Ernie4_5_VLMoe", "HunYuanVL", "MiniMaxM3VL", "VideoLlama3"})
-#: Kinds that squeeze every image into one size, if their settings say so.
-_ONE_SIZE = frozenset({"Blip", "CLIP", "Gemma3", "Siglip"})
-_TOLD: Mapping[str, Callable[[Any, np.ndarray], Size]] = {
-    **dict.fromkeys(("Glm4v", "Glm46V", "Glmga", "Cosmos3Edge", "Kimi_K25"), _by_grid),
-    "GotOcr2": _by_canvas,  # InternVL
-    "Kosmos2_5": _by_width_and_height,
-}
+    return (
+        f"{line}; the largest image, {original[0]} x {original[1]}, is seen as {width} x {height}, "
+        f"{width * height // side**2} image tokens."
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,18 +78,18 @@ def _version() -> str:
 
 
 def _write(dataset: Dataset, path: Path) -> None:
-    """Write a file under a name of its own, and then give it its name."""
+    """Write a file under a name of this process, and then give it its name."""
     import pyarrow
 
     path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(f".{os.getpid()}")
     table = dataset.data.table
-    handle, unfinished = tempfile.mkstemp(dir=path.parent)
     try:
-        with os.fdopen(handle, "wb") as file, pyarrow.ipc.new_stream(file, table.schema) as writer:
+        with pyarrow.ipc.new_stream(str(unfinished), table.schema) as writer:
             writer.write_table(table)
-        publish(Path(unfinished), path)
+        publish(unfinished, path)
     finally:
-        Path(unfinished).unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
 
 
 def _remove_oldest(folder: Path) -> None:

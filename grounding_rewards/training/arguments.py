@@ -10,7 +10,6 @@ refuse 11. The `__post_init__` of the classes here check them; what has no range
 from __future__ import annotations
 
 import argparse
-import inspect
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,10 +17,8 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, NoReturn, get_args, get_type_hints
 
-from torch.utils.checkpoint import checkpoint
 from transformers import training_args
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
-from transformers.trainer_pt_utils import AcceleratorConfig
 from trl import GRPOConfig, ModelConfig, SFTConfig, TrlParser
 
 from grounding_rewards.common.config_files import check_known, find_shipped, read_config
@@ -30,7 +27,6 @@ from grounding_rewards.common.validation import SHARE, SOME_SHARE, Interval, che
 from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.rewards.registry import describe_rewards
-from grounding_rewards.training.hooks import read_extra
 from grounding_rewards.training.look_closer import LookCloser
 from grounding_rewards.training.rewards import build_rewards
 from grounding_rewards.training.run_options import (
@@ -88,19 +84,6 @@ GRPO_CHOICES: Mapping[str, tuple[object, ...]] = {
     "scale_rewards": ("group", "batch", "none", True, False),
     "vllm_importance_sampling_mode": ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask"),
     "vllm_mode": ("colocate", "server"),
-}
-
-_CHECKPOINTING = tuple(
-    parameter.name
-    for parameter in inspect.signature(checkpoint).parameters.values()
-    if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-)
-#: Keys of options that hold a mapping, where the library that reads it would end with a traceback, or pass them over.
-MAPPING_KEYS: Mapping[str, tuple[str, ...]] = {
-    "accelerator_config": tuple(option.name for option in fields(AcceleratorConfig)),
-    "activation_checkpointing_kwargs": (*_CHECKPOINTING, "every_n_layers", "offload"),
-    "gradient_checkpointing_kwargs": (*_CHECKPOINTING, "every_n_layers", "offload"),
-    "dataset_kwargs": ("skip_prepare_dataset",),
 }
 
 #: Keys of `generation_kwargs`, of transformers and of vLLM, and the options of TRL that say the same.
@@ -176,7 +159,7 @@ class GroundingArguments(GroundingOptions, _ImageArguments):
         for name, example in examples.items():
             if isinstance(getattr(self, name), str):
                 setattr(self, name, _from_json(name, getattr(self, name), example))
-        look_closer = read_extra(LookCloser, self.look_closer)
+        look_closer = LookCloser.of(self.look_closer)
         super().__post_init__()
         # Built here, once: no fields, so that they are in no saved configuration.
         self.extras = [] if look_closer is None else [look_closer]
@@ -260,10 +243,7 @@ class ModelArguments(ModelConfig):
         self.model_name_or_path: str = find_shipped(self.model_name_or_path)
         for name in ("lora_target_modules", "load_in_4bit", "load_in_8bit"):
             if getattr(self, name) and not self.use_peft:
-                raise ValueError(
-                    f"Expected use_peft: true beside {name}, got {getattr(self, name)!r} alone, which would train all "
-                    f"weights, and quantised ones cannot be. Set use_peft, or leave {name} out."
-                )
+                raise _adapter_alone(self, name)
         super().__post_init__()
         # TRL makes the only one of a list a pattern for whole paths, which a plain name never matches.
         only = self.lora_target_modules
@@ -347,23 +327,22 @@ def _parse(
 
 
 def _refuse_adapter_alone(model: ModelArguments) -> None:
-    """Refuse options of an adapter if `use_peft` was not set at all: all weights would be trained."""
+    """Refuse options of an adapter if `use_peft` was not set at all."""
     for option in fields(ModelConfig):
-        value = getattr(model, option.name)
-        if option.name.startswith(("lora_", "use_rslora", "use_dora")) and value != option.default:
-            raise ValueError(
-                f"Expected use_peft: true beside {option.name}, got {value!r} alone, which would train all weights. "
-                f"Set use_peft, or leave {option.name} out."
-            )
+        is_adapters = option.name.startswith(("lora_", "use_rslora", "use_dora"))
+        if is_adapters and getattr(model, option.name) != option.default:
+            raise _adapter_alone(model, option.name)
+
+
+def _adapter_alone(model: ModelArguments, name: str) -> ValueError:
+    return ValueError(
+        f"Expected use_peft: true beside {name}, got {getattr(model, name)!r} alone, which would train all weights, "
+        f"and quantised ones cannot be. Set use_peft, or leave {name} out."
+    )
 
 
 def _check_training(config: Any) -> None:
     """Check what transformers checks during the run, in obscure words, or not at all."""
-    for name, legal in MAPPING_KEYS.items():
-        mapping = getattr(config, name, None)
-        if isinstance(mapping, str) and mapping[:1] == "{":
-            mapping = _from_json(name, mapping, "{...}")
-        check_keys(name, mapping, legal)
     if config.max_steps != -1 and config.max_steps < 1:
         raise ValueError(
             f"Expected at least 1 for max_steps, got {config.max_steps}. Leave it out to train num_train_epochs."
@@ -376,10 +355,6 @@ def _check_training(config: Any) -> None:
     _check_precision(config)
     reporters = [config.report_to] if isinstance(config.report_to, str) else config.report_to or ()
     check_keys("report_to", dict.fromkeys(reporters), ("none", "all", *sorted(INTEGRATION_TO_CALLBACK)))
-    if len(reporters) > 1 and {"none", "all"} & {*reporters}:
-        raise ValueError(
-            f"Expected none or all by itself for report_to, got {', '.join(reporters)}. Leave it out, or the others."
-        )
 
 
 def _check_generation(generation_kwargs: Any) -> None:

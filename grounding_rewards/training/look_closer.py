@@ -15,7 +15,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -23,13 +23,12 @@ from PIL import Image
 from trl.chat_template_utils import supports_tool_calling
 
 from grounding_rewards.boxes import Boxes, CoordinateSpace, from_pixel, reference_defect, to_pixel
-from grounding_rewards.common.validation import Interval
+from grounding_rewards.common.validation import Interval, check_keys
 from grounding_rewards.images.decoding import GreyValues, grey_values, open_image, shown_image, shrunken_size
 from grounding_rewards.images.image_column import FULL_IMAGE
 from grounding_rewards.images.resize import has_resized_size, resized_size
 from grounding_rewards.parsing import BoxFormat, get_box_format
 from grounding_rewards.rewards.grounding import GroundingReward
-from grounding_rewards.rewards.scoring import ScoredCompletion
 from grounding_rewards.training.hooks import Extra, Setup
 from grounding_rewards.training.rewards import StepReward
 from grounding_rewards.training.run_options import check_options
@@ -63,8 +62,6 @@ class LookCloser(Extra):
         ValueError: Expected a number from 1 up for looks of look_closer, got 0. Correct the value.
     """
 
-    name = "look_closer"
-    example = "{looks: 3, cost: 0.02, bonus: 0.1}"
     full_images = True
 
     looks: int = 3
@@ -75,7 +72,27 @@ class LookCloser(Extra):
 
     def __post_init__(self) -> None:
         counts = {"looks": Interval(1), "min_side": Interval(1), "max_pixels": Interval(LookCloser.min_side**2)}
-        check_options(self, {**counts, "cost": Interval(), "bonus": Interval()}, owner_name=self.name)
+        check_options(self, {**counts, "cost": Interval(), "bonus": Interval()}, owner_name="look_closer")
+
+    @classmethod
+    def of(cls, settings: Any) -> LookCloser | None:
+        """The extra that the option describes: a mapping of its settings, or true for its defaults; None for none.
+
+        Raises:
+            ValueError: it is no mapping, has an unknown key, or a value is not legal.
+
+        Example:
+            >>> LookCloser.of({"cost": 0.02}).looks
+            3
+        """
+        if settings is None or settings is False:
+            return None
+        settings = {} if settings is True else settings
+        remedy = "Write it like look_closer: {looks: 3, cost: 0.02, bonus: 0.1}."
+        if not isinstance(settings, Mapping):
+            raise ValueError(f"Expected a mapping for look_closer, got {settings!r:.200}. {remedy}")
+        check_keys("look_closer", settings, [option.name for option in fields(cls)], remedy)
+        return cls(**settings)
 
     def begin(self, setup: Setup) -> None:
         """Give the model its tools, and pay for looking.
@@ -135,7 +152,7 @@ class View:
 
     def to_image(self, boxes: Any, space: CoordinateSpace) -> Boxes:
         """Boxes that a model names on this picture, `(n, 4)` xyxy in `space`, in pixels of the image."""
-        return to_pixel(np.asarray(boxes, dtype=np.float64), space, **self._sizes()) + self._corner()
+        return to_pixel(np.asarray(boxes, dtype=np.float64), space, **self._sizes()) + np.tile((self.x, self.y), 2)
 
     def from_image(self, boxes: Any, space: CoordinateSpace) -> Boxes:
         """Boxes on the image, `(n, 4)` xyxy in pixels, as a model names them on this picture; the inverse of
@@ -143,10 +160,7 @@ class View:
 
         Nothing is clipped: a box outside the part gets numbers outside the range of the space.
         """
-        return from_pixel(np.asarray(boxes, dtype=np.float64) - self._corner(), space, **self._sizes())
-
-    def _corner(self) -> Boxes:
-        return np.array([self.x, self.y, self.x, self.y])
+        return from_pixel(np.asarray(boxes, dtype=np.float64) - np.tile((self.x, self.y), 2), space, **self._sizes())
 
     def _sizes(self) -> dict[str, Any]:
         return {side: getattr(self, side) for side in ("width", "height", "resized_width", "resized_height")}
@@ -157,8 +171,9 @@ class _RefusedError(Exception):
 
 
 def _tool(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A tool that answers in words whatever it is called with, and counts its pictures."""
+    """A tool of finite numbers that answers in words whatever it is called with, and counts its pictures."""
     signature = inspect.signature(method)
+    names = ", ".join(list(signature.parameters)[1:])
 
     @functools.wraps(method)
     def tool(self: LookEnvironment, *args: Any, **arguments: Any) -> Any:
@@ -166,11 +181,11 @@ def _tool(method: Callable[..., Any]) -> Callable[..., Any]:
             if sum(self.pictures.values()) >= self.settings.looks:
                 raise _RefusedError("all looks are used")
             try:
-                bound = signature.bind(self, *args, **arguments)
+                bound = signature.bind(None, *args, **arguments).arguments
             except TypeError:
-                names = ", ".join(list(signature.parameters)[1:])
                 raise _RefusedError(f"{method.__name__} takes {names}") from None
-            content = method(*bound.args, **bound.kwargs)
+            numbers = {name: _number(name, value) for name, value in list(bound.items())[1:]}
+            content = method(self, **numbers)
         except _RefusedError as error:
             self.refusals += 1
             return f"No picture: {error}. {self._looks_left()}"
@@ -233,14 +248,13 @@ class LookEnvironment:
         self.source = row[FULL_IMAGE] if row.get(FULL_IMAGE) is not None else row["image"]
         self._image: Image.Image | None = None
         self._window: tuple[float, float] | None = None
-        fmt = get_box_format(row["box_format"] if self.box_format is None else self.box_format)
-        self.space = fmt.space
+        self.space = get_box_format(row["box_format"] if self.box_format is None else self.box_format).space
         width, height = row.get("width"), row.get("height")
         if width is None or height is None:
-            width, height = self._shown_image().size
-        resized = (row.get("resized_width"), row.get("resized_height"))
-        if resized == (None, None) and has_resized_size(self.processor):
-            resized = resized_size(self.processor, width, height)
+            width, height = self._whole_image().size
+        resized = row.get("resized_width"), row.get("resized_height")
+        if resized == (None, None):
+            resized = self._resized(width, height)
         self.views = [View(0.0, 0.0, float(width), float(height), *resized)]
         self.pictures = dict.fromkeys(_TOOLS, 0)
         self.refusals = 0
@@ -265,13 +279,11 @@ class LookEnvironment:
         Returns:
             The part as a new image, and where on image 1 it lies.
         """
-        box = [_number(name, value) for name, value in (("x1", x1), ("y1", y1), ("x2", x2), ("y2", y2))]
-        number = _number("image", image)
-        if number not in range(1, len(self.views) + 1):
+        if image not in range(1, len(self.views) + 1):
             raise _RefusedError(f"image is a number from 1 to {len(self.views)}")
         whole_view = self.views[0]
         with np.errstate(over="ignore", invalid="ignore"):
-            part = self.views[int(number) - 1].to_image([box], self.space)[0].tolist()
+            part = self.views[int(image) - 1].to_image([[x1, y1, x2, y2]], self.space)[0].tolist()
         defect = reference_defect(part, (whole_view.width, whole_view.height))
         if defect not in (None, "partly-off-image"):
             raise _RefusedError("x1 is left of x2 and y1 above y2, and the part lies on the image")
@@ -290,11 +302,10 @@ class LookEnvironment:
         Returns:
             The image in this window, and which grey values the image has.
         """
-        middle, span = _number("center", center), _number("width", width)
-        if span <= 0:
+        if width <= 0:
             raise _RefusedError("width is above 0")
         # PS3.3, C.11.2.1.3.2: y = (x - c) / w + 0.5
-        low, high = middle - span / 2, middle + span / 2
+        low, high = center - width / 2, center + width / 2
         if not math.isfinite(high - low):
             raise _RefusedError("the window is too large")
         greys = grey_values(self.source)
@@ -305,17 +316,20 @@ class LookEnvironment:
         values = values[np.isfinite(values)]
         ends = f" The image has grey values from {values.min():.6g} to {values.max():.6g}." if values.size else ""
         view = self.views[-1]
-        part = [view.x, view.y, view.x + view.width, view.y + view.height]
-        return self._show(self._rectangle(part), greys, ends)
+        rectangle = self._rectangle([view.x, view.y, view.x + view.width, view.y + view.height])
+        return self._show(rectangle, greys, ends)
 
-    def _shown_image(self) -> Image.Image:
+    def _whole_image(self) -> Image.Image:
         if self._image is None:
             self._image = shown_image(self.source) if isinstance(self.source, Image.Image) else open_image(self.source)
         return self._image
 
+    def _resized(self, width: int, height: int) -> tuple[int | None, int | None]:
+        return resized_size(self.processor, width, height) if has_resized_size(self.processor) else (None, None)
+
     def _rectangle(self, part: Sequence[float]) -> tuple[int, int, int, int]:
         """The pixels of the image file under a part of the image: whole ones, and at least `min_side`."""
-        view, size = self.views[0], np.array(self._shown_image().size)
+        view, size = self.views[0], np.array(self._whole_image().size)
         # A part may reach far off the image.
         with np.errstate(over="ignore"):
             low, high = np.reshape(part, (2, 2)) * (size / (view.width, view.height))
@@ -325,25 +339,24 @@ class LookEnvironment:
         # A smaller part is widened around its middle.
         missing = np.maximum(min_side - (last - first), 0)
         first = np.where(missing > 0, np.clip(first - missing // 2, 0, size - min_side), first)
-        x1, y1, x2, y2 = np.concatenate([first, np.where(missing > 0, first + min_side, last)]).astype(int).tolist()
+        last = np.where(missing > 0, first + min_side, last)
+        x1, y1, x2, y2 = np.concatenate([first, last]).astype(int).tolist()
         return x1, y1, x2, y2
 
-    def _show(
-        self, rectangle: tuple[int, int, int, int], greys: GreyValues | None, words: str = ""
-    ) -> list[dict[str, Any]]:
+    def _show(self, rectangle: tuple[int, int, int, int], greys: GreyValues | None, words: str = "") -> list:
         """A new picture of these pixels, as content blocks of a message."""
-        image, whole_view = self._shown_image(), self.views[0]
+        image, whole_view = self._whole_image(), self.views[0]
         if greys is None or self._window is None:
             picture = image.crop(rectangle)
         else:
             picture = greys.shown(rectangle, self._window)
         side = shrunken_size(*picture.size, self.settings.max_pixels)
         picture = picture.resize(side, Image.Resampling.BICUBIC).convert("RGB")
-        resized = resized_size(self.processor, *picture.size) if has_resized_size(self.processor) else (None, None)
         # From pixels of the file to those of the image's boxes.
         across, down = whole_view.width / image.width, whole_view.height / image.height
         x1, y1, x2, y2 = rectangle
-        self.views.append(View(x1 * across, y1 * down, (x2 - x1) * across, (y2 - y1) * down, *resized))
+        view = View(x1 * across, y1 * down, (x2 - x1) * across, (y2 - y1) * down, *self._resized(*picture.size))
+        self.views.append(view)
         box = whole_view.from_image([[x1 * across, y1 * down, x2 * across, y2 * down]], self.space)[0]
         place = ", ".join(f"{value:.6g}" for value in box + 0.0)
         looks_left = self._looks_left(extra=1)
@@ -429,8 +442,12 @@ class LookReward:
         pictures = np.array([sum(environment.pictures.values()) for environment in environments], dtype=np.int64)
         values = 0.0 - self.settings.cost * pictures
         if self.settings.bonus and self.reward is not None:
-            is_right = [_is_right(completion) for completion in self.reward.details(completions, **columns)]
-            values = values + self.settings.bonus * (np.array(is_right, dtype=bool) & (pictures > 0))
+            for place, scored in enumerate(self.reward.details(completions, **columns)):
+                found = scored.explanation
+                # Every finding and nothing else, or rightly that there is nothing.
+                is_right = not found.fp and not found.fn and (found.tp > 0 or scored.parsed.status == "empty")
+                if is_right and pictures[place]:
+                    values[place] += self.settings.bonus
         if log_metric is not None:
             n = max(len(environments), 1)
             for name in _TOOLS:
@@ -438,10 +455,3 @@ class LookReward:
             log_metric("looks/refused", sum(environment.refusals for environment in environments) / n)
             log_metric("looks/looked", int((pictures > 0).sum()) / n)
         return values.tolist()
-
-
-def _is_right(completion: ScoredCompletion) -> bool:
-    """Whether an answer finds every finding and marks nothing else, or rightly says that there is nothing."""
-    explanation = completion.explanation
-    has_mistake = explanation.fp > 0 or explanation.fn > 0
-    return not has_mistake and (explanation.tp > 0 or completion.parsed.status == "empty")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from huggingface_hub import try_to_load_from_cache, whoami
+from huggingface_hub import try_to_load_from_cache
 from peft import inject_adapter_in_model
 from peft.tuners.tuners_utils import BaseTunerLayer
 from transformers import (
@@ -222,27 +222,6 @@ def check_installed(config: Any, model: ModelArguments) -> None:
         )
 
 
-def check_hub(config: Any) -> None:
-    """Refuse to push to a hub that does not answer or does not know the user; asked by the first process alone.
-
-    Args:
-        config: TRL's configuration.
-
-    Raises:
-        ValueError: a run would train, and then not be pushed.
-    """
-    if not config.push_to_hub or config.process_index:
-        return
-    try:
-        whoami(token=config.hub_token)
-    # Offline, without a token, with a wrong one, behind a proxy: each has a type of its own.
-    except Exception as error:
-        raise ValueError(
-            f"Expected a hub that answers and knows you for push_to_hub, got {str(error).partition('. ')[0]!r}. Set "
-            "HF_TOKEN and unset HF_HUB_OFFLINE, or leave push_to_hub out and upload checkpoint/ after the run."
-        ) from error
-
-
 def model_init_kwargs(model: ModelArguments, init_kwargs: dict[str, Any] | str | None) -> dict[str, Any]:
     """The arguments that TRL's trainers pass to `from_pretrained`."""
     return {
@@ -311,18 +290,17 @@ def adapter_note(empty: Any) -> str:
     Args:
         empty: from :func:`check_model`.
     """
-    adapted = {
-        name: layer.get_base_layer() for name, layer in empty.named_modules() if isinstance(layer, BaseTunerLayer)
-    }
-    linear = [name for name, layer in adapted.items() if isinstance(layer, torch.nn.Linear)]
+    adapted = [name for name, layer in empty.named_modules() if isinstance(layer, BaseTunerLayer)]
     inside = tuple(f"{name}." for name in adapted)
-    plain_layers = [
-        name
-        for name, layer in empty.named_modules()
-        if isinstance(layer, torch.nn.Linear) and name not in adapted and not name.startswith(inside)
-    ]
-    other_weights = f" and {len(adapted) - len(linear)} other weights" if len(adapted) > len(linear) else ""
-    return f"Adapters on {len(linear)} of {len(linear) + len(plain_layers)} linear layers{other_weights}."
+    adapted_linear, plain_linear = 0, 0
+    for name, layer in empty.named_modules():
+        if isinstance(layer, BaseTunerLayer):
+            adapted_linear += isinstance(layer.get_base_layer(), torch.nn.Linear)
+        elif isinstance(layer, torch.nn.Linear):
+            plain_linear += not name.startswith(inside)
+    others = len(adapted) - adapted_linear
+    other_weights = f" and {others} other weights" if others else ""
+    return f"Adapters on {adapted_linear} of {adapted_linear + plain_linear} linear layers{other_weights}."
 
 
 def _check_adapter(empty: Any, model: ModelArguments) -> None:
@@ -347,20 +325,9 @@ def _check_adapter(empty: Any, model: ModelArguments) -> None:
         ) from error
     # peft passes over a name that fits nothing as long as another one fits. It renames some layers of experts itself.
     layers = [name for name in targets if name in adapter.target_modules] if isinstance(targets, list) else []
-    for option, names, paths, matches in (
-        ("lora_target_modules", layers, modules, _ends_with_name),
-        ("lora_target_parameters", model.lora_target_parameters, parameters, _ends_with_name),
-        ("lora_modules_to_save", model.lora_modules_to_save, modules, str.endswith),
-    ):
-        unknown = [name for name in names or () if not any(matches(path, name) for path in paths)]
-        if unknown:
-            last_parts = sorted({path.rpartition(".")[2] for path in paths} - {""})
-            close_names = get_close_matches(unknown[0].rpartition(".")[2], last_parts, n=1)
-            remedy = f"Did you mean {close_names[0]}?" if close_names else "Correct it, or leave it out."
-            raise ValueError(
-                f"Expected names of parts of this model for {option}, got {', '.join(map(repr, unknown))}, which fits "
-                f"none. {remedy}"
-            )
+    _check_parts("lora_target_modules", layers, modules)
+    _check_parts("lora_target_parameters", model.lora_target_parameters or (), parameters)
+    _check_parts("lora_modules_to_save", model.lora_modules_to_save or (), modules)
     if isinstance(empty.get_output_embeddings(), BaseTunerLayer):
         raise ValueError(
             f"Expected layers other than lm_head for lora_target_modules, got {targets!r}. TRL reads that layer's own "
@@ -368,9 +335,17 @@ def _check_adapter(empty: Any, model: ModelArguments) -> None:
         )
 
 
-def _ends_with_name(path: str, name: str) -> bool:
-    """Whether a path of the model ends with the whole name of a layer or parameter."""
-    return path == name or path.endswith(f".{name}")
+def _check_parts(option: str, names: Iterable[str], paths: Iterable[str]) -> None:
+    """Refuse names that are the end of no path."""
+    ends = [f".{path}" for path in paths]
+    unknown = [name for name in names if not any(end.endswith(f".{name}") for end in ends)]
+    if unknown:
+        close_names = get_close_matches(unknown[0], sorted({end.rpartition(".")[2] for end in ends}), n=1)
+        remedy = f"Did you mean {close_names[0]}?" if close_names else "Correct it, or leave it out."
+        raise ValueError(
+            f"Expected names of parts of this model for {option}, got {', '.join(map(repr, unknown))}, which fits "
+            f"none. {remedy}"
+        )
 
 
 def _not_loaded(part: str, model: ModelArguments, error: Exception) -> ValueError:

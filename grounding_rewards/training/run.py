@@ -8,13 +8,12 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoModelForImageTextToText, EarlyStoppingCallback, ProgressCallback, TrainerState
+from transformers import AutoModelForImageTextToText, EarlyStoppingCallback, ProgressCallback
 from transformers.integrations import TensorBoardCallback
 
 from grounding_rewards.common.environment import untested_vllm
@@ -44,7 +43,6 @@ from grounding_rewards.training.grpo import GroundingGRPOTrainer
 from grounding_rewards.training.model import (
     adapter_and_quantisation,
     adapter_note,
-    check_hub,
     check_installed,
     check_model,
     check_optimization,
@@ -105,8 +103,7 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
     # The keys of other reward functions are not known.
     known_keys = keys if len(names) == len(rewards) else None
     resolved, checkpoint, trainer_arguments = _prepare(arguments, config, model, known_keys)
-    with _unknown_key_named(config):
-        trainer = GroundingGRPOTrainer(**trainer_arguments, reward=list(rewards), extras=arguments.extras)
+    trainer = GroundingGRPOTrainer(**trainer_arguments, reward=list(rewards), extras=arguments.extras)
     if not arguments.parity_check:
         trainer.remove_callback(ParityCheck)
     trainer.add_callback(EvaluationLine(_EVALUATION_LABELS))
@@ -133,8 +130,7 @@ def train_supervised(
     """
     resolved, checkpoint, trainer_arguments = _prepare(arguments, config, model, _SFT_KEYS)
     augmentation = {name: getattr(arguments, name) for name in AUGMENTATION}
-    with _unknown_key_named(config):
-        trainer = GroundingSFTTrainer(**trainer_arguments, augmentation=augmentation)
+    trainer = GroundingSFTTrainer(**trainer_arguments, augmentation=augmentation)
     trainer.add_callback(EvaluationLine(_SFT_LABELS))
     _train(trainer, resolved, checkpoint, _SFT_LABELS, arguments.early_stopping_patience)
     _finish(
@@ -170,7 +166,6 @@ def _prepare(
     checkpoint, start_notes = find_start(resolved, processes=config.world_size)
     _check_best(config, evaluation_keys)
     check_installed(config, model)
-    check_hub(config)
     empty = check_model(model, trust_remote_code=config.trust_remote_code)
     check_optimization(config, empty)
     processor = load_run_processor(model, trust_remote_code=config.trust_remote_code)
@@ -256,7 +251,7 @@ def _open_curves(trainer: Any, folder: Path, checkpoint: Path | None) -> None:
         return
     purge_step = None
     if checkpoint is not None:
-        purge_step = TrainerState.load_from_json(str(checkpoint / "trainer_state.json")).global_step + 1
+        purge_step = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))["global_step"] + 1
     for callback in trainer.callback_handler.callbacks:
         if isinstance(callback, TensorBoardCallback):
             callback.tb_writer = callback._SummaryWriter(str(folder), purge_step=purge_step)
@@ -328,23 +323,6 @@ def _save_whole(trainer: Any, checkpoint: Path, model: ModelArguments, save_dtyp
         merged_model.save_pretrained(checkpoint)
         trainer.processing_class.save_pretrained(checkpoint)
     trainer.accelerator.wait_for_everyone()
-
-
-@contextmanager
-def _unknown_key_named(config: GRPOArguments | SupervisedConfig) -> Iterator[None]:
-    """Turn "unexpected keyword argument" into an error that names the option; only the model's code knows the legal
-    keywords.
-    """
-    try:
-        yield
-    except TypeError as error:
-        unknown = re.findall(r"unexpected keyword argument '(\w+)'", str(error))
-        for name in ("model_init_kwargs", "transformers_continuous_batching_config"):
-            if {*unknown} & {*(getattr(config, name, None) or ())}:
-                raise ValueError(
-                    f"Expected keywords that exist in {name}, got {unknown[0]}. Remove it, or correct its spelling."
-                ) from error
-        raise
 
 
 def _check_best(config: GRPOArguments | SupervisedConfig, evaluation_keys: Sequence[str] | None) -> None:

@@ -19,7 +19,6 @@ from grounding_rewards.boxes import SPACES
 from grounding_rewards.cli import main
 from grounding_rewards.synthetic import LABELS, draw_radiograph, synthetic_dataset
 from grounding_rewards.training import GroundingGRPOTrainer
-from grounding_rewards.training.hooks import read_extra
 from grounding_rewards.training.look_closer import LookCloser, LookEnvironment, LookReward, View
 from scripts.build_tiny_vlm import build_model, build_processor, build_tokenizer
 from tests.conftest import write_dicom
@@ -205,7 +204,7 @@ def test_a_bonus_needs_a_reward_on_boxes():
 )
 def test_settings_are_checked(given, message):
     with pytest.raises(ValueError, match=message):
-        read_extra(LookCloser, given)
+        LookCloser.of(given)
 
 
 def test_scripted_policy_needs_zoom_for_a_small_nodule():
