@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from glob import escape
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -32,6 +34,8 @@ from grounding_rewards.rewards.grounding import GroundingReward
 
 #: Called with the images answered, of how many, and the tokens generated for them.
 OnProgress = Callable[[int, int, int], None]
+# The id of an image and the number of the sample.
+_Key = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -110,10 +114,10 @@ def generate(
         For each row its ``sampling.samples`` answers.
     """
     batches = _list_batches(len(dataset), sampling, batch_size)
-    texts: list[str] = []
-    for _, batch_texts in _generate_batches(model, processor, dataset, sampling, batches, seed, on_progress):
-        texts += batch_texts
-    return [texts[start : start + sampling.samples] for start in range(0, len(texts), sampling.samples)]
+    answers: list[list[str]] = []
+    for _, texts in _generate_batches(model, processor, dataset, sampling, batches, seed, on_progress):
+        answers += [texts[start : start + sampling.samples] for start in range(0, len(texts), sampling.samples)]
+    return answers
 
 
 def generate_to_file(
@@ -176,9 +180,7 @@ def generate_to_file(
     state.wait_for_everyone()
     lines, row_by_id = file.read(), dict(zip(file.ids, rows, strict=True))
     batches = _list_batches(len(rows), sampling, batch_size)
-    pending_batches = [
-        (number, batch) for number, batch in batches if any(key not in lines for key in file.keys_of(batch))
-    ]
+    pending_batches = [batch for batch in batches if not lines.keys() >= {*file.keys_of(batch[1])}]
     my_batches = pending_batches[state.process_index :: state.num_processes]
     # Before anything is written: if the model cannot be loaded, nothing has begun.
     loaded: Any = model.load() if my_batches else None
@@ -214,13 +216,36 @@ def generate_batch(
         sampling: how the answers are decoded.
         seed: of the sampling; the random state of the caller is left as it was.
     """
+    tokenizer = getattr(processor, "tokenizer", processor)
+    ends, forbidden = _end_tokens(model, tokenizer)
+    decoding: dict[str, Any] = {"do_sample": False}
+    if sampling.temperature > 0:
+        decoding = {"do_sample": True, "temperature": sampling.temperature, "top_p": 1.0, "top_k": 0}
+    config = GenerationConfig(
+        max_new_tokens=sampling.max_new_tokens,
+        num_return_sequences=sampling.samples,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=ends,
+        suppress_tokens=forbidden or None,
+        disable_compile=True,
+        **decoding,
+    )
+    inputs = processor.apply_chat_template(
+        [_conversation(row["prompt"], [row["image"]]) for row in rows],
+        add_generation_prompt=True,
+        tokenize=True,
+        return_dict=True,
+        return_tensors="pt",
+        processor_kwargs={"padding": True, "padding_side": "left"},
+    ).to(model.device)
     was_training = model.training
     model.eval()
     with torch.random.fork_rng(devices=[model.device] if model.device.type == "cuda" else []), torch.no_grad():
         torch.manual_seed(seed)
-        generated = _generate_with_transformers(model, processor, rows, sampling)
+        generated = model.generate(**inputs, generation_config=config)
     model.train(was_training)
-    return generated
+    prompt_length = inputs["input_ids"].shape[1]
+    return _decoded(processor, generated[:, prompt_length:].tolist(), ends, sampling)
 
 
 def generate_with_vllm(
@@ -334,36 +359,6 @@ def check_processor(processor: Any, dataset: Any, name: str) -> None:
         ) from error
 
 
-def _generate_with_transformers(
-    model: Any, processor: Any, rows: Sequence[Mapping[str, Any]], sampling: Sampling
-) -> Generated:
-    tokenizer = getattr(processor, "tokenizer", processor)
-    ends, forbidden = _end_tokens(model, tokenizer)
-    decoding: dict[str, Any] = {"do_sample": False}
-    if sampling.temperature > 0:
-        decoding = {"do_sample": True, "temperature": sampling.temperature, "top_p": 1.0, "top_k": 0}
-    config = GenerationConfig(
-        max_new_tokens=sampling.max_new_tokens,
-        num_return_sequences=sampling.samples,
-        pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=ends,
-        suppress_tokens=forbidden or None,
-        disable_compile=True,
-        **decoding,
-    )
-    inputs = processor.apply_chat_template(
-        [_conversation(row["prompt"], [row["image"]]) for row in rows],
-        add_generation_prompt=True,
-        tokenize=True,
-        return_dict=True,
-        return_tensors="pt",
-        processor_kwargs={"padding": True, "padding_side": "left"},
-    ).to(model.device)
-    prompt_length = inputs["input_ids"].shape[1]
-    generated = model.generate(**inputs, generation_config=config)
-    return _decoded(processor, generated[:, prompt_length:].tolist(), ends, sampling)
-
-
 def _list_batches(count: int, sampling: Sampling, batch_size: int) -> list[tuple[int, range]]:
     """The number and the rows of each batch: as many images as give at most `batch_size` answers."""
     size = max(1, batch_size // sampling.samples)
@@ -418,12 +413,10 @@ def _settings_of(
     return settings
 
 
-#: The id of an image and the number of the sample.
-_Key = tuple[str, int]
-
-
 class AnswerFile:
     """The file of answers, its parts, and the settings next to them.
+
+    The key of an answer is the id of its image and the number of the sample.
 
     Args:
         path: of the file.
@@ -444,7 +437,7 @@ class AnswerFile:
     def check(self, settings: Mapping[str, Any]) -> None:
         """Refuse to continue existing answers that were generated with other settings, or unknown ones."""
         if not self.settings_path.is_file():
-            files = self._files()
+            files = self.files()
             if files:
                 raise ValueError(
                     f"Expected {str(self.settings_path)!r} beside {str(files[0])!r}, got none. Give another path, or "
@@ -460,14 +453,13 @@ class AnswerFile:
 
     def drop(self) -> None:
         """Remove the answers and their settings."""
-        for path in self._files():
-            path.unlink()
-        self.settings_path.unlink(missing_ok=True)
+        for path in [*self.files(), self.settings_path]:
+            path.unlink(missing_ok=True)
 
     def read(self) -> dict[_Key, str]:
         """The complete lines, by key."""
         lines = {}
-        for path in self._files():
+        for path in self.files():
             with path.open(encoding="utf-8", newline="\n") as file:
                 for number, line in enumerate(file, 1):
                     # A line without a newline was cut off when the process was killed.
@@ -501,13 +493,11 @@ class AnswerFile:
 
     def parts(self) -> list[Path]:
         """The parts of all processes."""
-        # No glob: the name may contain brackets.
-        files = self.path.parent.iterdir() if self.path.parent.is_dir() else ()
-        prefix = f"{self.path.stem}.part-"
-        return sorted(file for file in files if file.name.startswith(prefix) and file.suffix == ".jsonl")
+        return sorted(self.path.parent.glob(f"{escape(self.path.stem)}.part-*.jsonl"))
 
-    def _files(self) -> list[Path]:
-        return [*([self.path] if self.path.is_file() else []), *self.parts()]
+    def files(self) -> list[Path]:
+        """The file, if it is there, and the parts."""
+        return [path for path in (self.path, *self.parts()) if path.is_file()]
 
 
 def _key_of(line: str, number: int, path: Path) -> _Key:
@@ -528,11 +518,10 @@ def _line_of(row: Mapping[str, Any], key: _Key, text: str) -> str:
 
 def _image_ids(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     ids = [str(row.get("id", number)) for number, row in enumerate(rows)]
-    first_rows: dict[str, int] = {}
-    for number, name in enumerate(ids):
-        if first_rows.setdefault(name, number) != number:
-            raise ValueError(
-                f"Expected a different `id` in every row, got {name!r} in rows {first_rows[name]} and {number}. "
-                "Answers are kept by it: add what tells the rows apart."
-            )
+    if len(set(ids)) < len(ids):
+        (name, count), *_ = Counter(ids).most_common(1)
+        raise ValueError(
+            f"Expected a different `id` in every row, got {name!r} in {count} rows. Answers are kept by it: add what "
+            "tells the rows apart."
+        )
     return ids

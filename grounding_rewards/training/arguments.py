@@ -190,11 +190,6 @@ class GRPOArguments(GRPOConfig):
     def __post_init__(self) -> None:
         check_options(self, NUMBERS, choices=GRPO_CHOICES)
         _check_training(self)
-        if self.use_transformers_continuous_batching:
-            raise ValueError(
-                "Expected use_transformers_continuous_batching: false, got true. TRL has it for models of text alone: "
-                "take use_vllm."
-            )
         if self.load_best_model_at_end:
             self.metric_for_best_model: str | None = self.metric_for_best_model or "reward"
         super().__post_init__()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import signal
 import sys
 import threading
@@ -156,11 +155,10 @@ class SignalWatch(TrainerCallback):
     Args:
         trainer: TRL's GRPO trainer, whose metrics of the latest step are read.
         rewards: names of the grounding rewards.
-        functions: names of all reward functions.
     """
 
-    def __init__(self, trainer: Any, rewards: Sequence[str], functions: Sequence[str] = ()) -> None:
-        self.trainer, self.rewards, self.functions = trainer, rewards, functions
+    def __init__(self, trainer: Any, rewards: Sequence[str]) -> None:
+        self.trainer, self.rewards = trainer, rewards
         self.latest: deque[dict[str, Any]] = deque(maxlen=PATIENCE)
         self.warned = False
 
@@ -178,31 +176,24 @@ class SignalWatch(TrainerCallback):
             warnings.warn(message, SignalWarning, stacklevel=2)
 
     def _message(self) -> str | None:
-        """The sentence of the first problem that all of the latest steps have."""
-        for name in self.functions:
-            if all(math.isnan(metrics[f"rewards/{name}/mean"]) for metrics in self.latest):
-                return (
-                    f"{name} returned NaN or None for every answer of {PATIENCE} steps in a row, so that it taught "
-                    "nothing. Correct the function."
-                )
+        """The sentence of the first reward under which no group of the latest steps had spread."""
         for name in self.rewards:
             shares = [sum(metrics[f"{name}/signal/{cause}"] for cause in CAUSES) for metrics in self.latest]
-            if min(shares) >= 1.0 - SAME:
-                return self._no_spread(name)
+            if min(shares) < 1.0 - SAME:
+                continue
+            # As `grounding-rewards signal` says it.
+            keys = {key: f"{name}/signal/{key}" for key in SIGNAL_KEYS}
+            means = {key: sum(metrics[full] for metrics in self.latest) / PATIENCE for key, full in keys.items()}
+            cause_name = main_cause(means) or "all_equal"
+            cause = CAUSES[cause_name]
+            return (
+                f"All groups of {PATIENCE} steps in a row are without spread under {name}, {means[cause_name]:.0%} of "
+                f"them because {cause.meaning}. {cause.remedy} `grounding-rewards signal` on the logged completions "
+                "says which reward would have told them apart."
+            )
         if not self.rewards and all(metrics["frac_reward_zero_std"] >= 1.0 for metrics in self.latest):
             return f"All groups of {PATIENCE} steps in a row are without spread. {CAUSES['all_equal'].remedy}"
         return None
-
-    def _no_spread(self, name: str) -> str:
-        """The words of `grounding-rewards signal` for groups without spread under a reward."""
-        means = {key: sum(metrics[f"{name}/signal/{key}"] for metrics in self.latest) / PATIENCE for key in SIGNAL_KEYS}
-        name_of_cause = main_cause(means) or "all_equal"
-        cause = CAUSES[name_of_cause]
-        return (
-            f"All groups of {PATIENCE} steps in a row are without spread under {name}, {means[name_of_cause]:.0%} of "
-            f"them because {cause.meaning}. {cause.remedy} `grounding-rewards signal` on the logged completions says "
-            "which reward would have told them apart."
-        )
 
 
 class StopOnSigterm(TrainerCallback):
@@ -229,7 +220,9 @@ class StopOnSigterm(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Save a checkpoint and end the training if any process got the signal."""
-        if self._any_signalled():
+        accelerator = self.trainer.accelerator
+        signalled = torch.tensor(int(self.signalled), device=accelerator.device)
+        if accelerator.reduce(signalled).item():
             self.stopped = control.should_save = control.should_training_stop = True
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -239,10 +232,3 @@ class StopOnSigterm(TrainerCallback):
 
     def _on_signal(self, *_: Any) -> None:
         self.signalled = True
-
-    def _any_signalled(self) -> bool:
-        accelerator = self.trainer.accelerator
-        if accelerator.num_processes == 1:
-            return self.signalled
-        signalled = torch.tensor(int(self.signalled), device=accelerator.device)
-        return bool(accelerator.reduce(signalled).item())

@@ -15,19 +15,10 @@ from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.exchange.model_card import model_name, table_cell, with_metadata
 from grounding_rewards.images.resize import has_resized_size, image_pixel_limit
 from grounding_rewards.parsing import list_box_formats
-from grounding_rewards.training.run_folder import CARD, versions
-from grounding_rewards.training.run_options import AUGMENTATION
+from grounding_rewards.training.run_folder import CARD
 
 # At run time the trainer, which comes after the mix-in in the list of bases.
 _Trainer: Any = object
-
-# The options of a run that its card shows.
-_OPTIONS = (
-    *("learning_rate", "lr_scheduler_type", "per_device_train_batch_size", "gradient_accumulation_steps"),
-    *("num_generations", "temperature", "beta", "epsilon", "loss_type", "num_iterations", "dtype", "bf16", "seed"),
-    *AUGMENTATION,
-)
-_ADAPTER_OPTIONS = ("lora_r", "lora_alpha", "lora_dropout", "lora_target_modules")
 
 
 class RunCard(_Trainer):
@@ -80,27 +71,21 @@ def model_card(trainer: Any) -> str:
 
 def _facts(trainer: Any) -> dict[str, str]:
     """The rows of the card's table; an empty one is left out."""
-    config, state, adapted = trainer.run_config, trainer.state, is_peft_model(trainer.model)
+    config, state = trainer.run_config, trainer.state
     images = f"{len(trainer.train_dataset)} images"
     if config.get("dataset"):
         images = f"{Path(str(config['dataset'])).name}, split {config.get('train_split')}, {images}"
     pixel_limit = image_pixel_limit(trainer.processing_class)
-    image_size = f"at most {pixel_limit} pixels, kept in the processor" if pixel_limit else "as the processor says"
     best = ""
     if state.best_metric is not None and math.isfinite(state.best_metric):
-        step = state.best_global_step or "unknown"
-        best = f"{trainer.args.metric_for_best_model} {state.best_metric:.4f}, step {step}"
-    options = [*_OPTIONS, *(_ADAPTER_OPTIONS if adapted else ())]
+        best = f"{trainer.args.metric_for_best_model} {state.best_metric:.4f}, step {state.best_global_step}"
     return {
         "started from": model_name(str(trainer.model.config._name_or_path)),
-        "trained": "an adapter (LoRA)" if adapted else "all weights",
+        "trained": "an adapter (LoRA)" if is_peft_model(trainer.model) else "all weights",
         "reward": "; ".join(trainer.reward_lines),
-        "weights of the rewards": ", ".join(f"{weight:g}" for weight in config.get("reward_weights") or ()),
         "images": images,
         "box format": trainer.box_format_name,
-        "image size": image_size,
+        "image size": f"at most {pixel_limit} pixels, kept in the processor" if pixel_limit else "",
         "steps": f"{state.global_step} of {state.max_steps}, {state.epoch or 0:.2f} epochs",
         "best evaluation": best,
-        "options": ", ".join(f"{name} {config[name]}" for name in options if config.get(name) is not None),
-        "versions": ", ".join(f"{name} {version}" for name, version in versions().items() if version is not None),
     }

@@ -232,7 +232,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
     def _add_callbacks(self) -> None:
         box_format = self.step_rewards[0].reward.box_format if self.step_rewards else None
         names = [step_reward.__name__ for step_reward in self.step_rewards]
-        self.add_callback(SignalWatch(self, names, self.reward_func_names))
+        self.add_callback(SignalWatch(self, names))
         self.add_callback(ParityCheck(self, box_format))
         # Before the callbacks of trackers.
         self.callback_handler.callbacks.insert(0, LogEntry(self))
@@ -430,11 +430,14 @@ def _refuse_uploads(args: GRPOConfig) -> None:
             "Expected neither push_to_hub nor log_completions_hub_repo beside log_completions, got one of them. "
             "The rows that name patients would be uploaded: push checkpoint/ when the run is over."
         )
+    if not args.report_to:
+        return
     if "clearml" in args.report_to:
         # Its callback would upload checkpoints unasked.
         os.environ.setdefault("CLEARML_LOG_MODEL", "false")
-    for name in _UPLOADS if args.report_to else ():
-        if (value := os.environ.get(name, "")).lower() not in _NO_UPLOAD:
+    for name in _UPLOADS:
+        value = os.environ.get(name, "")
+        if value.lower() not in _NO_UPLOAD:
             raise ValueError(
                 f"Expected no {name} in the environment of a run with trackers, got {value!r}. It uploads checkpoints, "
                 "which keep images of answers that are used again: unset it, and upload checkpoint/ after the run."

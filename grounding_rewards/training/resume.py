@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import warnings
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,15 +127,15 @@ class ExactResume(_Trainer):
         if not file.is_file():
             # There were fewer processes.
             file = _unfinished_file(self._resumed_from, 0)
-        if not file.is_file() and self.is_world_process_zero():
-            warnings.warn(
-                f"The checkpoint {str(self._resumed_from)!r} has no {file.name}: buffered completions, "
-                "metrics since the last logged line and the state of self-paced parameters are lost, so the resumed "
-                "run will differ. Copy the file too, or resume from another checkpoint.",
-                PackageWarning,
-                stacklevel=2,
-            )
         if not file.is_file():
+            if self.is_world_process_zero():
+                warnings.warn(
+                    f"The checkpoint {str(self._resumed_from)!r} has no {file.name}: buffered completions, metrics "
+                    "since the last logged line and the state of self-paced parameters are lost, so the resumed run "
+                    "will differ. Copy the file too, or resume from another checkpoint.",
+                    PackageWarning,
+                    stacklevel=2,
+                )
             return
         unfinished = torch.load(file, map_location=self.args.device, weights_only=True)
         self.restore_common(unfinished)
@@ -228,18 +228,16 @@ def _unreadable(folder: Path, error: Exception) -> ValueError:
 def _refuse_other_keys(
     folder: Path, missing: Collection[str], unknown: Collection[str], reshaped: Collection[str] = ()
 ) -> None:
-    kinds = {"missing": sorted(missing), "unknown": sorted(unknown), "reshaped": sorted(reshaped)}
-    differences = [f"{len(keys)} {kind} weights ({_listed(keys)})" for kind, keys in kinds.items() if keys]
+    differences = []
+    for kind, keys in (("missing", missing), ("unknown", unknown), ("reshaped", reshaped)):
+        if keys:
+            differences.append(f"{len(keys)} {kind} weights ({', '.join(sorted(keys)[:_SHOWN_KEYS])})")
     if differences:
         raise ValueError(
             f"Expected the weights of this model in the checkpoint {str(folder)!r}, got one with "
             f"{', '.join(differences)}. "
             "It belongs to another model or adapter, or is damaged. Resume from another, or start with --overwrite."
         )
-
-
-def _listed(keys: Sequence[str]) -> str:
-    return ", ".join([*keys[:_SHOWN_KEYS], *(["…"] if len(keys) > _SHOWN_KEYS else [])])
 
 
 def _unfinished_file(folder: Path, process: int) -> Path:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -38,10 +39,11 @@ if TYPE_CHECKING:
 _ROW = "row_number"
 
 
+@dataclass(eq=False)
 class GoldAnswers:
     """Augments every image of a dataset when it is read, and writes the right answer to it.
 
-    Args:
+    Attributes:
         processor: the model's; decides the resized size that boxes in resized pixels refer to.
         box_format: how the model writes boxes: a name, or what else `get_box_format` takes; None takes the column.
         crop: cut up to this fraction off each side at random.
@@ -51,19 +53,16 @@ class GoldAnswers:
         seed: of the augmentation.
     """
 
-    def __init__(
-        self,
-        processor: Any,
-        box_format: str | Mapping[str, Any] | BoxFormat | None = None,
-        *,
-        crop: float = 0.0,
-        contrast: float = 0.0,
-        box_margin: float = 0.0,
-        box_noise: float = 0.0,
-        seed: int = 0,
-    ) -> None:
-        self.processor, self.box_format, self.seed = processor, box_format, seed
-        self.crop, self.contrast, self.box_margin, self.box_noise = crop, contrast, box_margin, box_noise
+    processor: Any
+    box_format: str | Mapping[str, Any] | BoxFormat | None = None
+    _: KW_ONLY
+    crop: float = 0.0
+    contrast: float = 0.0
+    box_margin: float = 0.0
+    box_noise: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
         # The workers of a loader get a copy of this object, but share this number.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
 
@@ -80,11 +79,12 @@ class GoldAnswers:
             ValueError: a row has boxes of readers alone.
         """
         # A reward may take the boxes of several readers, but there is one answer to learn.
-        if (number := next((k for k, boxes in enumerate(dataset["boxes"]) if boxes is None), None)) is not None:
-            raise ValueError(
-                f"Expected boxes in every row to write answers from, got none in row {number}. Make one reference of "
-                "its readers' boxes with `grounding-rewards prepare --readers`."
-            )
+        for number, boxes in enumerate(dataset["boxes"]):
+            if boxes is None:
+                raise ValueError(
+                    f"Expected boxes in every row to write answers from, got none in row {number}. Make one reference "
+                    "of its readers' boxes with `grounding-rewards prepare --readers`."
+                )
         return dataset.add_column(_ROW, list(range(dataset.num_rows))).with_transform(self)
 
     def start_epoch(self, epoch: int) -> None:

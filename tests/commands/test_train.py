@@ -257,7 +257,7 @@ TRAIN = [
     ({"report_to": "wandb"}, "Expected wandb to be installed for report_to"),
     ({"sync_ref_model": True}, "Expected a reference model to renew for sync_ref_model, got beta 0, with"),
     ({"sync_ref_model": True, "beta": 0.1, "use_peft": True}, "for sync_ref_model, got use_peft: true, with"),
-    ({"use_transformers_continuous_batching": True}, "TRL has it for models of text alone"),
+    ({"use_transformers_continuous_batching": True}, "TRL gives no image to its continuous batches"),
     (
         {"generation_kwargs": {"top_kk": 3}},
         "Expected some of top_k, top_p, top_h, … in generation_kwargs, got 'top_kk'. Did you mean top_k?",

@@ -231,7 +231,7 @@ def test_a_broken_line_in_the_middle_is_named(tiny_model, dataset, path):
 @pytest.mark.parametrize(
     ("rows", "settings", "message"),
     [
-        (["a", "b", "a"], {}, "Expected a different `id` in every row, got 'a' in rows 0 and 2"),
+        (["a", "b", "a"], {}, "Expected a different `id` in every row, got 'a' in 2 rows"),
         (["a"], {"batch_size": 0}, "Expected a number from 1 up for `batch_size`, got 0"),
     ],
 )
