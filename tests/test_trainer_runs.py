@@ -6,6 +6,7 @@ The trainings themselves are run by `make test-trainers`.
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -28,66 +29,39 @@ def report(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("steps", "message"),
+    ("changes", "steps", "message"),
     [
-        (GOOD, None),
-        # nothing else generates
-        ([LoggedStep(0.0), LoggedStep(1.0)], None),
-        (GOOD[:1], "1 steps were logged"),
-        ([LoggedStep(float("nan")), GOOD[1]], "reward of a step is nan"),
-        ([LoggedStep(float("inf")), GOOD[1]], "reward of a step is inf"),
-        ([GOOD[0], LoggedStep(0.3, 0.05)], "differ by 0.05"),
-        ([GOOD[0], LoggedStep(0.3, float("nan"))], "differ by nan"),
-    ],
-)
-def test_steps_that_are_wrong_are_named(steps: list[LoggedStep], message: str | None) -> None:
-    if message is None:
-        check_steps(steps)
-        return
-    with pytest.raises(AssertionError, match=message):
-        check_steps(steps)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({}, None),
-        # single precision
-        ({"metrics": {"R4": 0.3000000119}}, None),
+        ({}, GOOD, None),
+        # single precision; and no other engine that generates
+        ({"metrics": {"R4": 0.5000000119}}, [LoggedStep(0.0), LoggedStep(1.0)], None),
+        ({}, GOOD[:1], "1 steps were logged"),
+        ({}, [LoggedStep(float("nan")), GOOD[1]], "reward of a step is nan"),
+        ({}, [GOOD[0], LoggedStep(0.3, 0.05)], "differ by 0.05"),
         # the last table twice, as ms-swift writes it
-        ({"completions": 48, "scored": 48}, "read 48 answers"),
+        ({"completions": 48, "scored": 48}, GOOD, "read 48 answers"),
         # no reference boxes in the log
-        ({"scored": 0}, "scored 0"),
-        ({"metrics": {"R4": 0.31}}, "logged 0.3, `inspect` computes 0.31"),
-        ({"statuses": dict.fromkeys(STATUSES, 0) | {"unparseable": 32}}, "could read 0 of 32"),
+        ({"scored": 0}, GOOD, "scored 0"),
+        ({"metrics": {"R4": 0.31}}, GOOD, "logged 0.3, `inspect` computes 0.31"),
+        ({"statuses": dict.fromkeys(STATUSES, 0) | {"unparseable": 32}}, GOOD, "could read 0 of 32"),
     ],
 )
-def test_reports_that_are_wrong_are_named(changes: dict[str, Any], message: str | None) -> None:
-    if message is None:
-        check_report(report(**changes), GOOD)
-        return
-    with pytest.raises(AssertionError, match=message):
-        check_report(report(**changes), GOOD)
+def test_wrong_runs_are_named(changes: dict[str, Any], steps: list[LoggedStep], message: str | None) -> None:
+    with nullcontext() if message is None else pytest.raises(AssertionError, match=message):
+        check_steps(steps)
+        check_report(report(**changes), steps)
 
 
 def test_moved_weights_are_counted(tmp_path: Path) -> None:
     numpy = pytest.importorskip("safetensors.numpy")
     before = {"a": np.zeros(2, np.float32), "b": np.zeros(2, np.float32)}
-    files = [tmp_path / f"{k}.safetensors" for k in range(4)]
-    changed = [
-        before,
-        {**before, "b": np.float32([0, 1])},
-        {"a": before["a"]},
-        {**before, "b": np.float32([0, np.nan])},
-    ]
+    files = [tmp_path / f"{k}.safetensors" for k in range(3)]
+    changed = [before, {**before, "b": np.float32([0, 1])}, {**before, "b": np.float32([0, np.nan])}]
     for file, weights in zip(files, changed, strict=True):
         numpy.save_file(weights, file)
     assert moved_weights(files[0], files[0]) == (0, 2)
     assert moved_weights(files[0], files[1]) == (1, 2)
-    with pytest.raises(AssertionError, match=r"other names of weights: \['b'\]"):
-        moved_weights(files[0], files[2])
     with pytest.raises(AssertionError, match="not finite"):
-        moved_weights(files[0], files[3])
+        moved_weights(files[0], files[2])
 
 
 def test_ms_swift_is_started_with_what_plugin_and_prepare_print(tmp_path: Path) -> None:

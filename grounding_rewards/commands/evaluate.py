@@ -265,7 +265,7 @@ def _ask_model(options: EvaluateOptions, asked_model: AskedModel) -> tuple[list[
 
 
 def _facts_of_model(options: EvaluateOptions, asked_model: AskedModel) -> dict[str, Any]:
-    decoding = f"greedy, at most {options.max_new_tokens} new tokens, {asked_model.backend}"
+    decoding = f"greedy, at most {options.max_new_tokens} new tokens, {asked_model.model.backend}"
     if options.samples:
         decoding += f"; {options.samples} samples at temperature {options.temperature:g}"
     size = asked_model.image_size.removeprefix("Image size: ").rstrip(".")

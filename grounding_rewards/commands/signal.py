@@ -163,7 +163,7 @@ def _prepare_model(options: SignalOptions, images: Dataset, judge: GroundingRewa
         )
     label_matching = getattr(judge.box_reward, "label_matching", "ignore")
     asked_model = options.prepare_asking(images, judge, backend=options.backend, label_matching=label_matching)
-    if asked_model.backend == "transformers":
+    if asked_model.model.backend == "transformers":
         parity = parity_of_model(
             asked_model.model.load(), asked_model.processor, asked_model.fitted_images, judge.box_format
         )

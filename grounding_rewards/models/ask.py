@@ -6,7 +6,6 @@ What can be wrong with model and images is looked at before a large model is loa
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,9 +33,8 @@ class AskedModel:
         rows: one an image, without prompt and image.
         reward: knows whether the prompt opens a thinking.
         skip_special_tokens: False where they carry boxes or mark thinking.
-        backend: what runs the model.
         image_size: the largest image, in words.
-        is_first: whether this is the first of several processes.
+        is_first: whether this is the first of several processes, which alone shows its progress.
     """
 
     model: UnloadedModel
@@ -46,21 +44,11 @@ class AskedModel:
     rows: list[dict[str, Any]]
     reward: GroundingReward
     skip_special_tokens: bool
-    backend: str
     image_size: str
     is_first: bool
 
     def answer(
-        self,
-        file: Path,
-        *,
-        samples: int = 1,
-        temperature: float = 0.0,
-        max_new_tokens: int = 256,
-        batch_size: int = 32,
-        seed: int = 0,
-        overwrite: bool = False,
-        on_progress: Callable[[int, int, int], None] | None = None,
+        self, file: Path, *, samples: int = 1, temperature: float = 0.0, max_new_tokens: int = 256, **options: Any
     ) -> list[list[str]]:
         """The answers to each image, which go on in the file where they were stopped.
 
@@ -69,27 +57,17 @@ class AskedModel:
             samples: answers to each image.
             temperature: of the samples, which their file says, so that it is a log of groups by itself; 0 is greedy.
             max_new_tokens: of an answer.
-            batch_size: answers at the same time.
-            seed: of the samples.
-            overwrite: whether answers of other settings are dropped; they are refused otherwise.
-            on_progress: called with images, their total and tokens, in the first process alone.
+            **options: as for :func:`grounding_rewards.models.generate.generate_to_file`.
         """
         from grounding_rewards.models.generate import Sampling, generate_to_file
 
         images = self.fitted_images
         if temperature:
             images = images.add_column("temperature", [temperature] * images.num_rows)
-        return generate_to_file(
-            self.model,
-            self.processor,
-            images,
-            file,
-            Sampling(samples, temperature, max_new_tokens, self.skip_special_tokens),
-            batch_size=batch_size,
-            seed=seed,
-            overwrite=overwrite,
-            on_progress=on_progress if self.is_first else None,
-        )
+        if not self.is_first:
+            options["on_progress"] = None
+        sampling = Sampling(samples, temperature, max_new_tokens, self.skip_special_tokens)
+        return generate_to_file(self.model, self.processor, images, file, sampling, **options)
 
 
 def blank_images(dataset: Dataset) -> Dataset:
@@ -105,11 +83,10 @@ def blank_images(dataset: Dataset) -> Dataset:
     from PIL import Image, ImageStat
 
     def replace_images(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        blank_images = []
-        for image in rows.get("image", ()):
+        for place, image in enumerate(rows.get("image", ())):
             grey = int(ImageStat.Stat(image.convert("L")).mean[0])
-            blank_images.append(Image.new("L", image.size, grey).convert(image.mode))
-        return {**rows, "image": blank_images} if blank_images else rows
+            rows["image"][place] = Image.new("L", image.size, grey).convert(image.mode)
+        return rows
 
     return dataset.with_transform(replace_images)
 
@@ -185,7 +162,6 @@ def prepare_asking(
         rows=rows,
         reward=reward,
         skip_special_tokens=not reads_special_tokens(dataset, reward, getattr(processor, "tokenizer", processor)),
-        backend=backend,
         image_size=image_size,
         is_first=state.is_main_process,
     )

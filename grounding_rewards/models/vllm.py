@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from grounding_rewards.common.validation import SOME_SHARE, Interval, check_keys, check_number, check_word
-
-#: Types of weights in vLLM.
-VLLM_DTYPES = ("auto", "float32", "float16", "bfloat16")
+from grounding_rewards.common.validation import check_keys
 
 
 @dataclass(frozen=True)
@@ -17,12 +14,9 @@ class VllmOptions:
 
     Attributes:
         max_model_len: most tokens of prompt, image and answer; None for the model's own, which may not fit a small GPU.
-        dtype: of the weights: one of :data:`VLLM_DTYPES`; `auto` is that of the checkpoint, of float32 16 bits.
+        dtype: of the weights: `float32`, `float16`, `bfloat16`, or `auto`: that of the checkpoint, of float32 16 bits.
         gpu_memory_utilization: share of the GPU's memory that vLLM takes.
         tensor_parallel_size: GPUs that share the weights.
-
-    Raises:
-        ValueError: a value is out of range.
 
     Example:
         >>> VllmOptions(max_model_len=4096).dtype
@@ -34,21 +28,12 @@ class VllmOptions:
     gpu_memory_utilization: float = 0.9
     tensor_parallel_size: int = 1
 
-    def __post_init__(self) -> None:
-        check_word("dtype", self.dtype, VLLM_DTYPES)
-        check_number("gpu_memory_utilization", self.gpu_memory_utilization, SOME_SHARE)
-        check_number("tensor_parallel_size", self.tensor_parallel_size, Interval(1), "Give the number of GPUs.")
-        if self.max_model_len is not None:
-            check_number(
-                "max_model_len", self.max_model_len, Interval(1), "A prompt with its image needs some thousand."
-            )
-
     @classmethod
     def of(cls, mapping: Any) -> VllmOptions:
         """The options that a mapping names.
 
         Raises:
-            ValueError: an unknown name, or as for the class.
+            ValueError: an unknown name; wrong values are refused by vLLM.
 
         Example:
             >>> VllmOptions.of({"max_model_len": 4096, "dtype": "bfloat16"}).max_model_len

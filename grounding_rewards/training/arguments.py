@@ -263,12 +263,6 @@ def parse_grpo_arguments(
     arguments, config, model = _parse(types, "train", description, args, options)
     _check_weights(arguments, config)
     _check_evaluation(arguments, config)
-    if config.sync_ref_model and (config.beta == 0 or model.use_peft):
-        cause = "beta 0" if config.beta == 0 else "use_peft: true"
-        raise ValueError(
-            f"Expected a reference model to renew for sync_ref_model, got {cause}, with which TRL keeps none. Leave "
-            "sync_ref_model out, or train all weights with beta above 0."
-        )
     return arguments, config, model
 
 

@@ -9,13 +9,11 @@ import math
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pandas
 import torch
 from accelerate.utils import gather_object
 from datasets import Dataset
@@ -29,7 +27,6 @@ from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.metrics.signal import SAME
 from grounding_rewards.models.generate import NEVER, completion_begins_in_thinking
 from grounding_rewards.parsing import BoxFormat
-from grounding_rewards.rewards.batch_log import ROW_COLUMN
 from grounding_rewards.rewards.completions import completion_text
 from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.training.callbacks import LogEntry, ParityCheck, SignalWatch
@@ -41,7 +38,7 @@ from grounding_rewards.training.dataset import (
     warn_of_long_answers,
 )
 from grounding_rewards.training.hooks import Extra, Setup
-from grounding_rewards.training.model import loading_kwargs, model_format, warn_of_another_family
+from grounding_rewards.training.model import loading_kwargs, model_format
 from grounding_rewards.training.resume import ExactResume, set_epoch
 from grounding_rewards.training.rewards import (
     Reward,
@@ -53,8 +50,6 @@ from grounding_rewards.training.rewards import (
 from grounding_rewards.training.rollout import VllmRollout, refuse_other_rollouts
 from grounding_rewards.training.sharding import SharedWeights
 
-# Trackers that keep no copy of what a run prints, as wandb does.
-_QUIET = frozenset({"mlflow", "tensorboard", "trackio"})
 # By these variables trackers upload checkpoints, or the whole folder of the run.
 _UPLOADS = (
     *("WANDB_LOG_MODEL", "HF_MLFLOW_LOG_ARTIFACTS", "HF_DAGSHUB_LOG_ARTIFACTS", "HF_DVCLIVE_LOG_MODEL"),
@@ -158,7 +153,6 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         train_dataset, eval_dataset = _prepare_datasets(prepare, train_dataset, eval_dataset, args)
         if train_dataset is not None and args.process_index == 0:
             warn_of_long_answers(train_dataset, rewards, processing_class, args.max_completion_length)
-            warn_of_another_family(train_dataset, rewards, model, loading_kwargs(args))
         setup = self._set_up(rewards, args, processing_class, train_dataset, extras, kwargs)
         super().__init__(
             model=model,
@@ -172,6 +166,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         if type(self.args) is GRPOConfig:
             # TRL's default would give patients' images to trackers, without a request for it.
             self.log_multimodal = False
+        # Trackers such as wandb keep what a run prints.
+        self.num_completions_to_print = 0
         self._forbid_image_tokens()
         self._tell_rewards(train_dataset)
         self._add_callbacks()
@@ -279,8 +275,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
         """As TRL does; and log metrics of the groups, which may span two processes."""
-        with _no_printed_row():
-            rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         self._check_numbers(rewards)
         mode = "train" if self.model.training else "eval"
         group_size = self.num_generations if mode == "train" else self.num_generations_eval
@@ -349,27 +344,17 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log as TRL does, with hallucination rates that are exact over all processes and steps.
 
-        Completions go into the folder of the run alone, to no tracker, nor to the screen if a tracker keeps what is
-        printed. The rows that rewards log with them name images and patients: they are not printed either, and are
-        added to the table afterwards.
+        Completions go into the folder of the run alone: the rows that rewards log with them name images and patients.
         """
         self._complete_metrics(self._metrics["train" if self.model.training else "eval"])
-        extra = self._logs["extra"]
-        row_columns = {name: extra.pop(name) for name in list(extra) if name.endswith(f"/{ROW_COLUMN}")}
-        # TRL would send the table to the trackers in `report_to`; their curves come from callbacks.
-        trackers, self.args.report_to = self.args.report_to, []
-        self.num_completions_to_print = self.args.num_completions_to_print if _QUIET.issuperset(trackers) else 0
         completions = self._logs["completion"]
         completions.extend([_of_one_type(completions.popleft()) for _ in range(len(completions))])
+        # TRL would send the table to the trackers in `report_to`; their curves come from callbacks.
+        trackers, self.args.report_to = self.args.report_to, []
         try:
             super().log(logs, start_time)
         finally:
             self.args.report_to = trackers
-            extra.update(row_columns)
-        if row_columns and self.accelerator.is_main_process and self.log_completions:
-            path = Path(self.args.output_dir, "completions", f"completions_{self.state.global_step:05d}.parquet")
-            table = pandas.read_parquet(path)
-            table.assign(**{name: list(rows) for name, rows in row_columns.items()}).to_parquet(path)
 
     def _complete_metrics(self, metrics: dict[str, list[Any]]) -> None:
         """Replace the means of the steps by what all images of these steps say, and take out the counts by name."""
@@ -408,19 +393,12 @@ def _prepare_datasets(
     return train_dataset, eval_dataset
 
 
-@contextmanager
-def _no_printed_row() -> Iterator[None]:
-    """Keep TRL from printing the row of an answer without a reward: it names images, and patients."""
+def _is_no_row(record: logging.LogRecord) -> bool:
+    return "All reward functions returned None" not in str(record.msg)
 
-    def is_no_row(record: logging.LogRecord) -> bool:
-        return "All reward functions returned None" not in str(record.msg)
 
-    logger = logging.getLogger(GRPOTrainer.__module__)
-    logger.addFilter(is_no_row)
-    try:
-        yield
-    finally:
-        logger.removeFilter(is_no_row)
+# TRL prints the row of an answer without a reward, which names images, and patients.
+logging.getLogger(GRPOTrainer.__module__).addFilter(_is_no_row)
 
 
 def _refuse_uploads(args: GRPOConfig) -> None:
@@ -442,11 +420,6 @@ def _refuse_uploads(args: GRPOConfig) -> None:
                 f"Expected no {name} in the environment of a run with trackers, got {value!r}. It uploads checkpoints, "
                 "which keep images of answers that are used again: unset it, and upload checkpoint/ after the run."
             )
-    if args.log_completions and args.num_completions_to_print and not _QUIET.issuperset(args.report_to):
-        raise ValueError(
-            f"Expected num_completions_to_print: 0 beside report_to {', '.join(args.report_to)}, got "
-            f"{args.num_completions_to_print}. The tracker uploads what is printed: read completions/ in output_dir."
-        )
 
 
 def _of_one_type(completion: Any) -> Any:

@@ -207,16 +207,12 @@ class StepReward:
         """
         assert self._scored is not None
         accelerator, scored = self._trainer.accelerator, self._scored
-        columns = [
-            [STATUSES.index(raw.status) for raw in scored.raws],
-            scored.outcomes.n,
-            scored.outcomes.m,
-            *([raw.rejected.get(reason, 0) for raw in scored.raws] for reason in REJECT_REASONS),
-        ]
+        columns = [[STATUSES.index(raw.status) for raw in scored.raws], scored.outcomes.n, scored.outcomes.m]
+        columns += [[raw.rejected.get(reason, 0) for raw in scored.raws] for reason in REJECT_REASONS]
         gathered = accelerator.gather(torch.tensor(np.array(columns).T, device=rewards.device).contiguous())
         statuses, predictions, findings, *rejected = gathered.T.cpu().numpy()
-        counts = {reason: int(counts.sum()) for reason, counts in zip(REJECT_REASONS, rejected, strict=True)}
-        self.rejected = {reason: count for reason, count in counts.items() if count}
+        counts = zip(REJECT_REASONS, rejected, strict=True)
+        self.rejected = {reason: int(count.sum()) for reason, count in counts if count.any()}
         values = rewards.double().cpu().numpy()
         groups = Groups(np.full(len(values) // size, size), values, statuses, predictions, findings)
         metrics = {f"{self.reward.name}/signal/{key}": value for key, value in groups.metrics().items()}

@@ -8,7 +8,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -108,7 +108,9 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
         trainer.remove_callback(ParityCheck)
     trainer.add_callback(EvaluationLine(_EVALUATION_LABELS))
     _train(trainer, resolved, checkpoint, bar_labels(names), arguments.early_stopping_patience)
-    _finish(trainer, lambda checkpoint: trainer.save_model(str(checkpoint)), arguments, "reward")
+    if not was_stopped(trainer):
+        trainer.save_model(str(Path(config.output_dir, CHECKPOINT)))
+    _finish(trainer, arguments, "reward")
     return trainer
 
 
@@ -133,9 +135,9 @@ def train_supervised(
     trainer = GroundingSFTTrainer(**trainer_arguments, augmentation=augmentation)
     trainer.add_callback(EvaluationLine(_SFT_LABELS))
     _train(trainer, resolved, checkpoint, _SFT_LABELS, arguments.early_stopping_patience)
-    _finish(
-        trainer, lambda checkpoint: _save_whole(trainer, checkpoint, model, arguments.save_dtype), arguments, "loss"
-    )
+    if not was_stopped(trainer):
+        _save_whole(trainer, Path(config.output_dir, CHECKPOINT), model, arguments.save_dtype)
+    _finish(trainer, arguments, "loss")
     return trainer
 
 
@@ -257,20 +259,16 @@ def _open_curves(trainer: Any, folder: Path, checkpoint: Path | None) -> None:
             callback.tb_writer = callback._SummaryWriter(str(folder), purge_step=purge_step)
 
 
-def _finish(
-    trainer: Any, save: Callable[[Path], None], arguments: GroundingArguments | SupervisedArguments, key: str
-) -> None:
-    """Save the trained model with its card, unless SIGTERM stopped the run, and end all processes together.
+def _finish(trainer: Any, arguments: GroundingArguments | SupervisedArguments, key: str) -> None:
+    """Write the card of the saved model, unless SIGTERM stopped the run, and end all processes together.
 
     Args:
         trainer: after the training.
-        save: writes the model into a folder.
         arguments: images.
         key: of the log, for the last line of the run.
     """
     if not was_stopped(trainer):
         folder = Path(trainer.args.output_dir)
-        save(folder / CHECKPOINT)
         trainer.create_model_card()
         if trainer.is_world_process_zero():
             shutil.copyfile(folder / CARD, folder / CHECKPOINT / CARD)
@@ -281,22 +279,18 @@ def _finish(
 
 def _closing_line(trainer: Any, arguments: GroundingArguments | SupervisedArguments, key: str) -> str:
     """The last line of a run: the place of the model, the course of the run, and the next command."""
-    args, state, folder = trainer.args, trainer.state, Path(trainer.args.output_dir)
-    parts = [f"The model is in {folder / CHECKPOINT}"]
-    if args.load_best_model_at_end and state.best_model_checkpoint is not None:
-        best = f"{args.metric_for_best_model} {state.best_metric:.4f}"
-        parts.append(f"the best one, {best}, of {Path(state.best_model_checkpoint).name}")
-    values = [entry[key] for entry in state.log_history if entry.get(key) is not None]
-    if values:
-        parts.append(f"{key} {first_and_last(values)}")
-    words = ["evaluate", "--model", folder / CHECKPOINT, "--dataset", arguments.dataset]
+    checkpoint = Path(trainer.args.output_dir, CHECKPOINT)
+    values = [entry[key] for entry in trainer.state.log_history if entry.get(key) is not None]
+    course = f"; {key} {first_and_last(values)}" if values else ""
+    words = ["evaluate", "--model", checkpoint, "--dataset", arguments.dataset]
     if arguments.box_format is not None:
         is_name = isinstance(arguments.box_format, str)
         words += ["--box-format", arguments.box_format if is_name else json.dumps(arguments.box_format)]
-    if limit := getattr(args, "max_completion_length", None):
+    limit = getattr(trainer.args, "max_completion_length", None)
+    if limit:
         words += ["--max-new-tokens", limit]
-    words += ["--out", folder / "evaluation"]
-    return f"{'; '.join(parts)}. Next: grounding-rewards {shlex.join(map(str, words))}"
+    words += ["--out", checkpoint.with_name("evaluation")]
+    return f"The model is in {checkpoint}{course}. Next: grounding-rewards {shlex.join(map(str, words))}"
 
 
 def _save_whole(trainer: Any, checkpoint: Path, model: ModelArguments, save_dtype: str | None) -> None:
@@ -331,12 +325,13 @@ def _check_best(config: GRPOArguments | SupervisedConfig, evaluation_keys: Seque
     if metric is None:
         return
     name = metric.removeprefix("eval_")
-    for endings, grows in ((_GROWING_KEYS, True), (_FALLING_KEYS, False)):
-        if name.endswith(endings) and config.greater_is_better is not None and config.greater_is_better != grows:
-            raise ValueError(
-                f"Expected greater_is_better: {str(grows).lower()} for metric_for_best_model {metric}, got "
-                f"{str(not grows).lower()}. The worst model would be kept: set it."
-            )
+    grows = name.endswith(_GROWING_KEYS)
+    is_known = grows or name.endswith(_FALLING_KEYS)
+    if is_known and config.greater_is_better not in (None, grows):
+        raise ValueError(
+            f"Expected greater_is_better: {str(grows).lower()} for metric_for_best_model {metric}, got "
+            f"{str(not grows).lower()}. The worst model would be kept: set it."
+        )
     if evaluation_keys is not None and name not in evaluation_keys:
         keys = ", ".join(evaluation_keys)
         raise ValueError(f"Expected one of {keys} for metric_for_best_model, got {metric!r}. Choose one of these.")

@@ -255,8 +255,6 @@ TRAIN = [
     ({"save_strategy": "always"}, "always"),
     ({"report_to": "clearly"}, "Expected some of none, all, "),
     ({"report_to": "wandb"}, "Expected wandb to be installed for report_to"),
-    ({"sync_ref_model": True}, "Expected a reference model to renew for sync_ref_model, got beta 0, with"),
-    ({"sync_ref_model": True, "beta": 0.1, "use_peft": True}, "for sync_ref_model, got use_peft: true, with"),
     ({"use_transformers_continuous_batching": True}, "TRL gives no image to its continuous batches"),
     (
         {"generation_kwargs": {"top_kk": 3}},

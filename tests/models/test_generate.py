@@ -157,18 +157,9 @@ class TestVllm:
         model, _ = load_model(tmp_path, backend="vllm", vllm_options=VllmOptions.of(options))
         assert model.llm.options == options
 
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            ({"max_len": 512}, "Expected some of max_model_len, .* in vllm_options, got 'max_len'"),
-            ({"dtype": "int4"}, "Expected a known word for `dtype`, got 'int4'"),
-            ({"gpu_memory_utilization": 1.5}, r"Expected a number in \(0, 1\] for `gpu_memory_utilization`"),
-            ({"max_model_len": "many"}, "Expected a number from 1 up for `max_model_len`, got 'many'"),
-        ],
-    )
-    def test_options_that_it_does_not_have_are_refused(self, options, message):
-        with pytest.raises(ValueError, match=message):
-            VllmOptions.of(options)
+    def test_options_that_it_does_not_have_are_refused(self):
+        with pytest.raises(ValueError, match=r"Expected some of max_model_len, .* in vllm_options, got 'max_len'"):
+            VllmOptions.of({"max_len": 512})
 
     def test_options_for_another_backend_are_refused(self):
         with pytest.raises(ValueError, match="Expected vllm for `backend` beside `vllm_options`, got transformers"):

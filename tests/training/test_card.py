@@ -6,8 +6,7 @@ import pytest
 from huggingface_hub import ModelCard
 
 from grounding_rewards.synthetic import synthetic_dataset
-from grounding_rewards.training import GroundingGRPOTrainer
-from tests.training.runs import ASSET, LORA, config, grpo, sft
+from tests.training.runs import ASSET, LORA, grpo, sft
 
 pytestmark = pytest.mark.training
 
@@ -62,12 +61,3 @@ def test_of_a_cold_start(tmp_path):
     card = ModelCard.load(tmp_path / "run" / "checkpoint" / "README.md")
     assert "trained by supervised fine-tuning" in card.content
     assert "reward" not in table(card)
-
-
-def test_of_the_trainer_alone(tmp_path):
-    """Without our command there is no configuration to tell of; the rest is there."""
-    args = config(tmp_path, save_strategy="steps", save_steps=1)
-    GroundingGRPOTrainer(str(ASSET), ["R4", "R1"], args, synthetic_dataset("train", 8)).train()
-    facts = table(ModelCard.load(tmp_path / "README.md"))
-    assert facts["reward"].count("Reward(") == 2
-    assert facts["images"] == "8 images"

@@ -10,18 +10,11 @@ import ast
 import inspect
 import re
 from argparse import ArgumentParser
-from pathlib import Path
 
 import pytest
-import torch
-import trl
 from transformers import (
     AutoConfig,
-    AutoModelForImageTextToText,
-    PaliGemmaConfig,
-    PaliGemmaProcessor,
     PretrainedConfig,
-    SiglipImageProcessor,
     Trainer,
     core_model_loading,
 )
@@ -44,9 +37,7 @@ from grounding_rewards.training.arguments import (
     GroundingArguments,
     SupervisedArguments,
 )
-from scripts.checks.model_families import Family, byte_tokenizer, family_config
 from tests.conftest import REPOSITORY
-from tests.training.runs import config
 
 pytestmark = pytest.mark.training
 
@@ -165,69 +156,6 @@ def test_foreign_private_names_are_listed():
     listed |= {name for _, names in READ_OR_ASSIGNED for name in names} | {"_tag_names"}
     listed |= {name.rpartition(".")[2] for _, name in ASSIGNED_BY_TRANSFORMERS}
     assert used - ours - listed == set()
-
-
-def test_asynchronous_grpo_passes_no_image():
-    """When this fails, docs/trainers.md is out of date."""
-    files = list((Path(trl.__file__).parent / "experimental" / "async_grpo").glob("*.py"))
-    assert files
-    assert not [file.name for file in files if "pixel_values" in file.read_text(encoding="utf-8")]
-
-
-@pytest.fixture(scope="module")
-def paligemma(tmp_path_factory):
-    """Folder with an untrained PaliGemma 2 of some thousand weights, whose tokenizer knows bytes."""
-    template = (
-        "{% for message in messages %}{% for part in message['content'] %}"
-        "{% if part['type'] == 'image' %}<image>{% else %}{{ part['text'] }}{% endif %}{% endfor %}{% endfor %}"
-    )
-    special, names = ("<eos>", "<pad>", "<bos>", "<image>"), {"image_token": "<image>"}
-    tokenizer = byte_tokenizer(Family("", "paligemma", {}, {}, {}, names, special, template))
-    images = SiglipImageProcessor(size={"height": 28, "width": 28})
-    images.image_seq_length = 4
-    processor = PaliGemmaProcessor(images, tokenizer, template)
-    sizes = {"intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-    text = {"model_type": "gemma2", "hidden_size": 16, "num_key_value_heads": 1, "head_dim": 8, **sizes}
-    vision = {"model_type": "siglip_vision_model", "hidden_size": 16, "image_size": 28, "patch_size": 14, **sizes}
-    settings = PaliGemmaConfig(
-        text_config={**text, "vocab_size": len(tokenizer)},
-        vision_config={**vision, "projection_dim": 16, "vision_use_head": False},
-        image_token_index=processor.image_token_id,
-        projection_dim=16,
-    )
-    folder = tmp_path_factory.mktemp("paligemma")
-    for part in (AutoModelForImageTextToText.from_config(settings), processor):
-        part.save_pretrained(folder)
-    return folder
-
-
-def test_paligemma_loss_attends_otherwise_than_its_generation(paligemma, tmp_path):
-    """When this fails, `training_obstacle` may let it pass."""
-    images = add_prompts(synthetic_dataset("train", 4), "paligemma")
-
-    def reward(completions, **columns):
-        return [0.0] * len(completions)
-
-    trainer = GRPOTrainer(str(paligemma), reward, config(tmp_path), images)
-    collated = trainer._generate_and_score_completions([dict(row) for row in images])
-    answers = collated["completion_ids"].shape[1]
-    assert not collated["token_type_ids"][:, -answers:].any()
-    assert token_type_of_an_answer(trainer.model) == 1
-    # as TRL's SFTTrainer calls it for the answers
-    with pytest.raises(ValueError, match="`images` are expected"):
-        trainer.processing_class(text=["<loc0000>"])
-
-
-def test_gemma_3_has_the_token_types_of_trl():
-    with torch.device("meta"):
-        model = AutoModelForImageTextToText.from_config(family_config("medgemma_4b", layers=2, narrow=True))
-    assert token_type_of_an_answer(model) == 0
-
-
-def token_type_of_an_answer(model):
-    """What `generate` gives a token behind a prompt."""
-    token_types = torch.zeros((1, 1), dtype=torch.long)
-    return int(model._update_model_kwargs_for_generation({}, {"token_type_ids": token_types})["token_type_ids"][0, 1])
 
 
 def test_cards_name_the_method():

@@ -14,9 +14,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 from grounding_rewards.cli import main
 from grounding_rewards.common.config_files import read_config
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.images.resize import image_pixel_limit, resized_size
 from grounding_rewards.metrics.signal import CAUSES
-from grounding_rewards.models.load import load_model
 from grounding_rewards.prepare import PrepareSettings, prepare_images
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.synthetic import synthetic_dataset
@@ -26,7 +24,7 @@ from grounding_rewards.training.run import train_grpo
 from grounding_rewards.training.run_folder import resolved_config
 from tests.test_scripts import script
 from tests.training.forks import program, to_the_end, two_processes
-from tests.training.runs import ASSET, COMMON, GRPO, LORA, REPOSITORY, grpo, logged, words
+from tests.training.runs import ASSET, COMMON, GRPO, REPOSITORY, grpo, logged, words
 
 pytestmark = pytest.mark.training
 
@@ -276,9 +274,3 @@ class TestImageSize:
         facts = json.loads((out / "evaluation.json").read_text(encoding="utf-8"))["facts"]
         assert "at most 40000 pixels (max_image_pixels)" in facts["image size"]
         assert "at most 40000 pixels, kept in the processor" in (second / "README.md").read_text(encoding="utf-8")
-
-    def test_an_adapter_carries_it_too(self, values, tmp_path):
-        grpo(tmp_path / "run", **LORA, **values, max_image_pixels=self.limit)
-        _, processor = load_model(tmp_path / "run" / "checkpoint")
-        assert image_pixel_limit(processor) == self.limit
-        assert resized_size(processor, *self.size) == self.seen

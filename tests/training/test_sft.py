@@ -89,8 +89,7 @@ def test_evaluates_on_images_of_its_own(tmp_path):
     assert {image["image"].size for image in trainer.train_dataset} != {(112, 112)}
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_images_are_augmented_anew_in_every_epoch(tmp_path, monkeypatch, workers):
+def test_images_are_augmented_anew_in_every_epoch(tmp_path, monkeypatch):
     seen = []
     original = GroundingSFTTrainer.compute_loss
 
@@ -99,7 +98,7 @@ def test_images_are_augmented_anew_in_every_epoch(tmp_path, monkeypatch, workers
         return original(self, model, inputs, *args, **kwargs)
 
     monkeypatch.setattr(GroundingSFTTrainer, "compute_loss", watched)
-    values = {"train_images": 4, "contrast": 0.4, "dataloader_num_workers": workers, "save_strategy": "no"}
+    values = {"train_images": 4, "contrast": 0.4, "dataloader_num_workers": 2, "save_strategy": "no"}
     sft(tmp_path / "run", max_steps=3, **values)
     # One batch of all images is an epoch; the order of the images changes nothing about their sum.
     assert len(seen) == 3
