@@ -39,6 +39,11 @@ _TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.03, torch.bfloat16: 0.1}
 VLLM_TOLERANCE = {torch.float32: 0.02, torch.float16: 0.05, torch.bfloat16: 0.05}
 #: The same, above which the first step is refused: with the tokens of images written out twice it is 3.6 there.
 MAX_VLLM_DIFFERENCE = 0.5
+_CAUSES = (
+    "dropout, which vLLM does not have (lora_dropout: 0); top_p, top_k, min_p or repetition_penalty, which change what "
+    "is sampled and not what is trained; or a pair of vllm and transformers that was not tested, see "
+    "`grounding-rewards env`"
+)
 # The parts of a collated batch, besides the tokens, that TRL passes to the model.
 FORWARDED = (
     *("pixel_values", "image_grid_thw", "num_images", "pixel_attention_mask", "spatial_shapes", "num_tiles"),
@@ -156,24 +161,12 @@ def check_rollout(trainer: Any, difference: float, *, refuse: bool) -> str | Non
         f"log-probabilities of sampled tokens that differ by {difference:.2g} a token between vLLM and training, where "
         f"rounding explains {tolerance:g}"
     )
-    causes = _causes(trainer)
     if refuse and not difference <= MAX_VLLM_DIFFERENCE:
         raise ValueError(
             f"Expected the rollout to be what is trained on, got {message}. The training would learn from noise. "
-            f"Likely: {causes}. Or set use_vllm: false."
+            f"Likely: {_CAUSES}. Or set use_vllm: false."
         )
-    return f"Of this rollout vLLM has {message}: part of the training is noise. Likely: {causes}."
-
-
-def _causes(trainer: Any) -> str:
-    """Why probabilities of vLLM and of the training differ, the likeliest first, as the options tell."""
-    dropout = {part.p for part in trainer.model.modules() if isinstance(part, torch.nn.Dropout) and part.p > 0}
-    neutral = {"top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0}
-    changed = [name for name, value in neutral.items() if getattr(trainer, name) not in (value, 0.0)]
-    causes = [f"dropout of {max(dropout):g}, which vLLM does not have (lora_dropout: 0)"] if dropout else []
-    if changed:
-        causes.append(f"{', '.join(changed)}, which change what is sampled and not what is trained")
-    return "; ".join([*causes, "a pair of vllm and transformers that was not tested, see `grounding-rewards env`"])
+    return f"Of this rollout vLLM has {message}: part of the training is noise. Likely: {_CAUSES}."
 
 
 def parity_of_model(

@@ -3,8 +3,7 @@
 TRL's `TrlParser` knows every field of TRL's own configuration; ours are in `GroundingArguments` and
 `SupervisedArguments`. The parser checks neither types nor choices nor ranges of YAML values, so a mistake would surface
 after the model is loaded, or never: of 60 values just outside the ranges here, TRL, transformers and the optimizer
-refuse 11. The `__post_init__` of the classes here check them; what has no range is tried by
-`grounding_rewards.training.model.check_optimization`, which builds it.
+refuse 11. The `__post_init__` of the classes here check them.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, NoReturn, get_args, get_type_hints
 
-from transformers import training_args
+from transformers import GenerationConfig, training_args
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from trl import GRPOConfig, ModelConfig, SFTConfig, TrlParser
 
@@ -193,7 +192,7 @@ class GRPOArguments(GRPOConfig):
         if self.load_best_model_at_end:
             self.metric_for_best_model: str | None = self.metric_for_best_model or "reward"
         super().__post_init__()
-        _check_generation(self.generation_kwargs)
+        _check_generation(self)
 
 
 @dataclass
@@ -261,7 +260,6 @@ def parse_grpo_arguments(
     types = (GroundingArguments, GRPOArguments, ModelArguments)
     description = DESCRIPTIONS["train"].format(rewards=describe_rewards())
     arguments, config, model = _parse(types, "train", description, args, options)
-    _check_weights(arguments, config)
     _check_evaluation(arguments, config)
     return arguments, config, model
 
@@ -336,24 +334,23 @@ def _check_training(config: Any) -> None:
         raise ValueError(
             f"Expected at least 1 for max_steps, got {config.max_steps}. Leave it out to train num_train_epochs."
         )
-    if config.load_best_model_at_end and str(config.eval_strategy) == "no":
-        raise ValueError(
-            "Expected evaluations for load_best_model_at_end, got eval_strategy no. "
-            "Set eval_strategy: steps, and eval_steps."
-        )
     _check_precision(config)
     reporters = [config.report_to] if isinstance(config.report_to, str) else config.report_to or ()
     check_keys("report_to", dict.fromkeys(reporters), ("none", "all", *sorted(INTEGRATION_TO_CALLBACK)))
 
 
-def _check_generation(generation_kwargs: Any) -> None:
+def _check_generation(config: Any) -> None:
     """Refuse what would override an option where answers are generated, and not where the loss is computed."""
+    settings = config.generation_kwargs or {}
     for key, option in GENERATION_OPTIONS.items():
-        if key in (generation_kwargs or ()):
+        if key in settings:
             raise ValueError(
-                f"Expected {option} as an option alone, got {key} {generation_kwargs[key]!r} in generation_kwargs "
+                f"Expected {option} as an option alone, got {key} {settings[key]!r} in generation_kwargs "
                 f"beside it, which the training would not know of. Set {option}, and leave {key} out there."
             )
+    # vLLM has options of its own.
+    if not config.use_vllm:
+        check_keys("generation_kwargs", settings, vars(GenerationConfig()))
 
 
 def _check_precision(config: Any) -> None:
@@ -371,19 +368,6 @@ def _check_precision(config: Any) -> None:
         f"`grounding-rewards env` says what torch sees. For an older GPU give --{bf16_options[0]} false --fp16 true; "
         f"for a small model on the processor, --use_cpu true {switches}."
     )
-
-
-def _check_weights(arguments: GroundingArguments, config: GRPOArguments) -> None:
-    weights = config.reward_weights
-    if weights is not None and len(weights) != len(arguments.reward):
-        raise ValueError(
-            f"Expected {len(arguments.reward)} for the number of reward_weights, one for each reward, got "
-            f"{len(weights)}. Write one number for each of {', '.join(arguments.reward)}."
-        )
-    if weights is not None and not any(weights):
-        raise ValueError(
-            f"Expected a weight other than 0 for reward_weights, got {weights}. Weigh at least one reward."
-        )
 
 
 def _check_evaluation(arguments: _ImageArguments, config: Any) -> None:

@@ -27,7 +27,7 @@ from grounding_rewards.common.validation import Interval, check_keys
 from grounding_rewards.images.decoding import GreyValues, grey_values, open_image, shown_image, shrunken_size
 from grounding_rewards.images.image_column import FULL_IMAGE
 from grounding_rewards.images.resize import has_resized_size, resized_size
-from grounding_rewards.parsing import BoxFormat, get_box_format
+from grounding_rewards.parsing import get_box_format
 from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.training.hooks import Extra, Setup
 from grounding_rewards.training.rewards import StepReward
@@ -217,7 +217,7 @@ class LookEnvironment:
         >>> environment = LookEnvironment(LookCloser(looks=1), box_format="qwen3-vl")
         >>> print(environment.reset(**synthetic_dataset("train", 1)[0]))
         <BLANKLINE>
-        Before you answer you may look closer, 1 time. The image is image 1; coordinates are those of your answer.
+        Before you answer you may look closer. Pictures left: 1. This is image 1; coordinates are those of your answer.
         >>> picture, words = environment.zoom(x1=0, y1=0, x2=500, y2=250)
         >>> picture["image"].size, environment.views[1]
         ((56, 28), View(x=0.0, y=0.0, width=56.0, height=28.0, resized_width=None, resized_height=None))
@@ -227,12 +227,7 @@ class LookEnvironment:
         'No picture: all looks are used. No more pictures: answer now.'
     """
 
-    def __init__(
-        self,
-        settings: LookCloser,
-        processor: Any = None,
-        box_format: str | Mapping[str, Any] | BoxFormat | None = None,
-    ) -> None:
+    def __init__(self, settings: LookCloser, processor: Any = None, box_format: Any = None) -> None:
         self.settings, self.processor, self.box_format = settings, processor, box_format
 
     def reset(self, **row: Any) -> str:
@@ -258,11 +253,8 @@ class LookEnvironment:
         self.views = [View(0.0, 0.0, float(width), float(height), *resized)]
         self.pictures = dict.fromkeys(_TOOLS, 0)
         self.refusals = 0
-        times = "1 time" if self.settings.looks == 1 else f"{self.settings.looks} times"
-        return (
-            f"\nBefore you answer you may look closer, {times}. The image is image 1; coordinates are those of your "
-            "answer."
-        )
+        instructions = "This is image 1; coordinates are those of your answer."
+        return f"\nBefore you answer you may look closer. {self._looks_left()} {instructions}"
 
     @_tool
     def zoom(self, x1: float, y1: float, x2: float, y2: float, image: int = 1) -> list:
@@ -365,7 +357,7 @@ class LookEnvironment:
 
     def _looks_left(self, extra: int = 0) -> str:
         count = self.settings.looks - sum(self.pictures.values()) - extra
-        return "No more pictures: answer now." if count <= 0 else f"{count} more {'look' if count == 1 else 'looks'}."
+        return "No more pictures: answer now." if count <= 0 else f"Pictures left: {count}."
 
 
 def _number(name: str, value: Any) -> float:
@@ -420,12 +412,7 @@ class LookReward:
             )
 
     def __call__(
-        self,
-        completions: Sequence[Any],
-        *,
-        environments: Sequence[LookEnvironment],
-        log_metric: Callable[[str, float], None] | None = None,
-        **columns: Any,
+        self, completions: Sequence[Any], *, environments: Sequence[Any], log_metric: Any = None, **columns: Any
     ) -> list[float]:
         """Score one batch: TRL's protocol for reward functions, with the environments of the answers.
 

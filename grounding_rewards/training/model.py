@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,9 @@ from transformers import (
     AutoConfig,
     AutoModelForImageTextToText,
     AutoProcessor,
-    GenerationConfig,
-    Trainer,
-    get_scheduler,
 )
-from transformers.integrations import get_available_reporting_integrations
 from trl import get_peft_config, get_quantization_config
 
-from grounding_rewards.common.validation import check_keys
 from grounding_rewards.models.load import adapter_config, check_place, check_weights
 from grounding_rewards.parsing import box_format_for_model_type
 from grounding_rewards.training.arguments import ModelArguments
@@ -40,7 +34,7 @@ def load_run_processor(model: ModelArguments, *, trust_remote_code: bool = False
         trust_remote_code: as in transformers.
 
     Raises:
-        ValueError: there is no processor, or it has no chat template or no tokenizer.
+        ValueError: there is no processor, or it has no tokenizer.
     """
     try:
         processor = AutoProcessor.from_pretrained(
@@ -53,11 +47,6 @@ def load_run_processor(model: ModelArguments, *, trust_remote_code: bool = False
     except (OSError, ValueError) as error:
         raise _not_loaded("a processor", model, error) from error
     tokenizer = getattr(processor, "tokenizer", processor)
-    if getattr(processor, "chat_template", None) is None and getattr(tokenizer, "chat_template", None) is None:
-        raise ValueError(
-            f"Expected a processor with a chat template for model_name_or_path, got {model.model_name_or_path!r} "
-            "without one. Start from the instruction-tuned model, or add chat_template.jinja to its folder."
-        )
     # transformers makes an empty tokenizer where a folder has none.
     if not tokenizer("boxes")["input_ids"]:
         raise ValueError(
@@ -152,70 +141,6 @@ def check_model(model: ModelArguments, *, trust_remote_code: bool = False) -> An
     if model.use_peft:
         _check_adapter(empty, model)
     return empty
-
-
-def check_optimization(config: Any, empty: Any) -> None:
-    """Refuse options of the optimizer, its schedule or the sampling, by building these.
-
-    Args:
-        config: TRL's configuration.
-        empty: the model without weights, of :func:`check_model`.
-
-    Raises:
-        ValueError: one of them cannot be built.
-    """
-    steps = config.max_steps if config.max_steps > 0 else 100
-    try:
-        kind, options = Trainer.get_optimizer_cls_and_kwargs(config, empty)
-        # One number, because fused optimizers refuse weights without values; others are built of a whole model.
-        weights = [torch.nn.Parameter(torch.zeros(1))]
-        simple = (
-            isinstance(kind, type)
-            and issubclass(kind, torch.optim.Optimizer)
-            and not {"params", "model", "optimizer_dict"} & {*options}
-        )
-        optimizer = kind(weights, **options) if simple else torch.optim.SGD(weights, config.learning_rate)
-        get_scheduler(
-            config.lr_scheduler_type,
-            optimizer,
-            num_warmup_steps=config.get_warmup_steps(steps),
-            num_training_steps=steps,
-            scheduler_specific_kwargs=config.lr_scheduler_kwargs,
-        )
-    except (ValueError, TypeError, KeyError, ImportError) as error:
-        raise ValueError(
-            f"Expected an optimizer and a schedule that can be built of optim {config.optim.value}, learning_rate "
-            f"{config.learning_rate:g} and the options beside them, got {type(error).__name__}: {_short(error)}. "
-            "Correct the option that it names."
-        ) from error
-    # vLLM has options of its own.
-    if not getattr(config, "use_vllm", False):
-        check_keys("generation_kwargs", getattr(config, "generation_kwargs", None), vars(GenerationConfig()))
-
-
-def check_installed(config: Any, model: ModelArguments) -> None:
-    """Refuse settings that need a library that is not installed.
-
-    Args:
-        config: TRL's configuration.
-        model: the model and its precision.
-
-    Raises:
-        ValueError: a library is missing; says which option needs it.
-    """
-    needs = {
-        "use_vllm": ("vllm", getattr(config, "use_vllm", False)),
-        "use_liger_kernel": ("liger_kernel", config.use_liger_kernel),
-        "load_in_4bit": ("bitsandbytes", model.load_in_4bit),
-        "load_in_8bit": ("bitsandbytes", model.load_in_8bit),
-    }
-    missing = [(library, name) for name, (library, is_on) in needs.items() if is_on and find_spec(library) is None]
-    missing += [(name, "report_to") for name in config.report_to if name not in get_available_reporting_integrations()]
-    for library, option in missing:
-        raise ValueError(
-            f"Expected {library} to be installed for {option}, got none. Install it with `pip install {library}`, or "
-            f"leave {option} out."
-        )
 
 
 def model_init_kwargs(model: ModelArguments, init_kwargs: dict[str, Any] | str | None) -> dict[str, Any]:

@@ -43,9 +43,7 @@ from grounding_rewards.training.grpo import GroundingGRPOTrainer
 from grounding_rewards.training.model import (
     adapter_and_quantisation,
     adapter_note,
-    check_installed,
     check_model,
-    check_optimization,
     load_run_processor,
     model_init_kwargs,
 )
@@ -167,9 +165,7 @@ def _prepare(
     resolved = resolved_config(arguments, config, model)
     checkpoint, start_notes = find_start(resolved, processes=config.world_size)
     _check_best(config, evaluation_keys)
-    check_installed(config, model)
     empty = check_model(model, trust_remote_code=config.trust_remote_code)
-    check_optimization(config, empty)
     processor = load_run_processor(model, trust_remote_code=config.trust_remote_code)
     notes = [*start_notes, *set_image_size(processor, arguments.max_image_pixels)]
     if model.use_peft:

@@ -154,8 +154,6 @@ TRAIN = [
     ({"reward_kwargs": {"betta": 1}}, "'betta'"),
     ({"reward_kwargs": {"iou_threshold": 0}}, "iou_threshold"),
     ({"reward_kwargs": "{"}, "Expected JSON for reward_kwargs"),
-    ({"reward_weights": [1.0, 2.0]}, "Expected 1 for the number of reward_weights, one for each reward, got 2"),
-    ({"reward_weights": [0.0]}, "Expected a weight other than 0 for reward_weights, got [0.0]"),
     ({"reward_weights": [float("nan")]}, "Expected finite numbers for reward_weights, got [nan]"),
     ({"box_format": "qwen9"}, "qwen9"),
     # images
@@ -208,7 +206,10 @@ TRAIN = [
     ({"model_name_or_path": "{root}/kosmos-2"}, "'kosmos-2': it finds images by a mask"),
     ({"model_name_or_path": "{root}/kosmos-2.5", "trust_remote_code": True}, "'kosmos-2.5': it finds images by a mask"),
     ({"model_name_or_path": "{root}/adapter"}, "Expected whole weights for model_name_or_path, got the adapter"),
-    ({"model_name_or_path": "{root}/no_template"}, "Expected a processor with a chat template"),
+    (
+        {"model_name_or_path": "{root}/no_template"},
+        "that the model's processor can read for train_dataset, got",
+    ),
     ({"model_name_or_path": "{root}/no_tokenizer"}, "Expected a processor with a tokenizer"),
     ({"model_name_or_path": "{root}/no_processor"}, "Expected a processor of a model"),
     ({"model_name_or_path": "{root}/cut"}, "got model.safetensors, which is cut, or no safetensors file"),
@@ -240,8 +241,6 @@ TRAIN = [
     ),
     ({"lora_target_modules": ["q_proj"]}, "Expected use_peft: true beside lora_target_modules"),
     ({"load_in_4bit": True}, "Expected use_peft: true beside load_in_4bit"),
-    ({"load_in_4bit": True, "use_peft": True}, "Expected bitsandbytes to be installed for load_in_4bit"),
-    ({"use_liger_kernel": True}, "Expected liger_kernel to be installed for use_liger_kernel"),
     # the training
     ({"train_images": 12.5}, "Expected int | None for train_images, got 12.5"),
     ({"learning_rate": [1e-5]}, "Expected float for learning_rate"),
@@ -254,14 +253,12 @@ TRAIN = [
     ({"lr_scheduler_type": "cosinus"}, "cosinus"),
     ({"save_strategy": "always"}, "always"),
     ({"report_to": "clearly"}, "Expected some of none, all, "),
-    ({"report_to": "wandb"}, "Expected wandb to be installed for report_to"),
     ({"use_transformers_continuous_batching": True}, "TRL gives no image to its continuous batches"),
     (
         {"generation_kwargs": {"top_kk": 3}},
         "Expected some of top_k, top_p, top_h, … in generation_kwargs, got 'top_kk'. Did you mean top_k?",
     ),
     ({"loss_type": "ppo"}, "Expected one of grpo, dapo"),
-    ({"load_best_model_at_end": True}, "Expected evaluations for load_best_model_at_end"),
     ({"bad_rows": "skip"}, "Expected one of refuse, drop for bad_rows, got 'skip'"),
     ({"early_stopping_patience": 2}, "Expected load_best_model_at_end: true beside early_stopping_patience"),
     (
@@ -276,7 +273,6 @@ SFT = [
     ({"save_dtype": "int8"}, "Expected one of float32, float16, bfloat16 for save_dtype"),
     ({"remove_unused_columns": True}, "Expected false for remove_unused_columns"),
     ({"output_dir": ""}, "Expected a value for output_dir, got ''"),
-    ({"use_liger_kernel": True}, "Expected liger_kernel to be installed for use_liger_kernel"),
     ({"dataset": "{root}/two_places"}, "row 3 (id pa-112-0-3): prompt has 2 places for its one image"),
     ({"model_name_or_path": "{root}/cut"}, "got model.safetensors, which is cut"),
     ({"model_name_or_path": "{root}/no_tokenizer"}, "Expected a processor with a tokenizer"),

@@ -114,18 +114,13 @@ def test_deepspeed_accepts_the_file_and_the_training_fills_it_in(name, stage, mo
     ("file", "mode"), [("vllm_colocate", "colocate"), ("vllm_server", "server"), ("transformers", None)]
 )
 def test_generation(file, mode):
-    _, config, model = experiment(f"generation/{file}.yaml")
+    config = experiment(f"generation/{file}.yaml")[1]
     assert config.use_vllm is (mode is not None)
     if mode is None:
         return
     assert config.vllm_mode == mode
     # A prompt with its image and the longest answer fit.
     assert config.vllm_max_model_length >= 1280 + config.max_completion_length
-    if find_spec("vllm") is None:
-        from grounding_rewards.training.model import check_installed
-
-        with pytest.raises(ValueError, match="Expected vllm to be installed for use_vllm"):
-            check_installed(config, model)
 
 
 def test_what_is_trained():

@@ -113,7 +113,7 @@ class TestLimits:
 
     def test_number_of_looks(self):
         looking = environment(looks=1)
-        assert looking.zoom(0, 0, "ten", 10).endswith("1 more look.")  # costs no look
+        assert looking.zoom(0, 0, "ten", 10).endswith("Pictures left: 1.")  # costs no look
         assert "answer now" in words(looking.zoom(0, 0, 10, 10))
         assert looking.window(1, 2) == "No picture: all looks are used. No more pictures: answer now."
         assert (looking.pictures, looking.refusals) == ({"zoom": 1, "window": 0}, 2)

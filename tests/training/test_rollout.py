@@ -266,7 +266,7 @@ class TestWatch:
         messages = [str(entry.message) for entry in caught if entry.category is RolloutWarning]
         assert len(messages) == 1
         assert "differ by 0.6 a token" in messages[0]
-        assert "top_p, which change what is sampled" in messages[0]
+        assert "top_p, top_k, min_p or repetition_penalty, which change what is sampled" in messages[0]
 
     def test_rounding_is_no_noise(self, noisy, tmp_path):
         noisy(0.01)
