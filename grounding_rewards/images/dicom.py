@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
@@ -79,14 +79,16 @@ def read_dicom(path: str | Path) -> np.ndarray:
     with _naming(path):
         dataset = _read_grey_frame(path)
         stored = dataset.pixel_array.astype(np.int32)
-
-        def greys(values: np.ndarray) -> np.ndarray:
-            pixels = np.rint(_voi(dataset, _modality(dataset, values), stored) * 255)
-            if _is_inverse(dataset):
-                pixels = 255 - pixels
-            return np.where(_is_padding(dataset, values), 0, pixels).astype(np.uint8)
-
-        return _by_value(stored, greys)
+        # A grey depends on the stored value alone: it is computed once per value and looked up per pixel.
+        lowest = int(stored.min())
+        offsets = stored - lowest
+        values = np.flatnonzero(np.bincount(offsets.ravel())) + lowest
+        pixels = np.rint(_voi(dataset, _modality(dataset, values), stored) * 255)
+        if _is_inverse(dataset):
+            pixels = 255 - pixels
+        greys = np.zeros(int(offsets.max()) + 1, dtype=np.uint8)
+        greys[values - lowest] = np.where(_is_padding(dataset, values), 0, pixels)
+        return greys[offsets]
 
 
 def is_burned_in(path: str | Path) -> bool:
@@ -126,8 +128,8 @@ def read_dicom_values(path: str | Path) -> tuple[np.ndarray, np.ndarray, bool]:
     with _naming(path):
         dataset = _read_grey_frame(path)
         stored = dataset.pixel_array.astype(np.int32)
-        values = _by_value(stored, lambda values: np.asarray(_modality(dataset, values), dtype=np.float64))
-        return values, _by_value(stored, lambda values: _is_padding(dataset, values)), _is_inverse(dataset)
+        values = np.asarray(_modality(dataset, stored), dtype=np.float64)
+        return values, _is_padding(dataset, stored), _is_inverse(dataset)
 
 
 def dicom_size(path: str | Path) -> tuple[int, int]:
@@ -255,17 +257,6 @@ def _read_grey_frame(path: str | Path) -> FileDataset:
     return dataset
 
 
-def _by_value(stored: np.ndarray, of_values: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """What depends on a stored value alone, `(n,)` to `(n,)`: computed once per value and looked up per pixel."""
-    lowest = int(stored.min())
-    offsets = stored - lowest
-    values = np.flatnonzero(np.bincount(offsets.ravel())) + lowest
-    results = of_values(values)
-    table = np.zeros(int(offsets.max()) + 1, dtype=results.dtype)
-    table[values - lowest] = results
-    return table[offsets]
-
-
 def _is_padding(dataset: FileDataset, values: np.ndarray) -> np.ndarray:
     first = dataset.get("PixelPaddingValue")
     if first is None:
@@ -281,7 +272,7 @@ def _is_inverse(dataset: FileDataset) -> bool:
 
 
 def _modality(dataset: FileDataset, values: np.ndarray) -> np.ndarray:
-    """Stored values to those of the modality; both `(n,)`."""
+    """Stored values to those of the modality, both of one shape."""
     if dataset.get("ModalityLUTSequence"):
         return _look_up(dataset, dataset.ModalityLUTSequence[0], values)[0]
     slope, intercept = _numbers(dataset, "RescaleSlope"), _numbers(dataset, "RescaleIntercept")

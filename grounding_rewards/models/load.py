@@ -85,28 +85,25 @@ def check_place(path: str | Path, argument: str = "path") -> None:
 'no/such/folder', which is neither. Check the path.
     """
     folder = Path(path)
-    if folder.is_dir():
-        if not any(Path(folder, name).is_file() for name in (CONFIG, ADAPTER)):
+    if not folder.is_dir():
+        if not _NAME_ON_HUB.fullmatch(str(path)):
             raise ValueError(
-                f"Expected {CONFIG} or {ADAPTER} in the folder of a model, got neither in {str(path)!r}. "
-                "Give the folder that the weights were saved in, such as run/checkpoint."
+                f"Expected a folder, or a name on the hub such as Qwen/Qwen2.5-VL-3B-Instruct, for `{argument}`, got "
+                f"{str(path)!r}, which is neither. Check the path."
             )
-        pickled = [
-            file.name
-            for name, instead in _PICKLED.items()
-            if not any(folder.glob(instead))
-            for file in sorted(folder.glob(name))
-        ]
-        if pickled:
+        return
+    if not Path(folder, CONFIG).is_file() and not Path(folder, ADAPTER).is_file():
+        raise ValueError(
+            f"Expected {CONFIG} or {ADAPTER} in the folder of a model, got neither in {str(path)!r}. "
+            "Give the folder that the weights were saved in, such as run/checkpoint."
+        )
+    for name, instead in _PICKLED.items():
+        pickled = sorted(folder.glob(name))
+        if pickled and not any(folder.glob(instead)):
             raise ValueError(
-                f"Expected weights as *.safetensors in {str(path)!r}, got {pickled[0]}, which may hold a program. "
+                f"Expected weights as *.safetensors in {str(path)!r}, got {pickled[0].name}, which may hold a program. "
                 "Where you trust it, load it with transformers and save_pretrained it again."
             )
-    elif not _NAME_ON_HUB.fullmatch(str(path)):
-        raise ValueError(
-            f"Expected a folder, or a name on the hub such as Qwen/Qwen2.5-VL-3B-Instruct, for `{argument}`, got "
-            f"{str(path)!r}, which is neither. Check the path."
-        )
 
 
 def check_weights(path: str | Path) -> None:
@@ -124,21 +121,19 @@ def check_weights(path: str | Path) -> None:
     from safetensors import SafetensorError, safe_open
 
     folder = Path(path)
-    faults = {}
+    fault = ""
     for file in sorted(folder.glob("*.safetensors")):
         try:
             with safe_open(file, framework="np"):
                 pass
         except SafetensorError as error:
-            faults[file.name] = f"cut, or no safetensors file ({error})"
+            fault = f"{file.name}, which is cut, or no safetensors file ({error})"
     for index in folder.glob("*.safetensors.index.json"):
-        shards = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
-        faults |= {shard: "missing" for shard in sorted({*shards}) if not (folder / shard).is_file()}
-    if faults:
-        name, fault = next(iter(faults.items()))
-        raise ValueError(
-            f"Expected whole weights in {str(folder)!r}, got {name}, which is {fault}. Copy or download it again."
-        )
+        for shard in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values():
+            if not (folder / shard).is_file():
+                fault = f"{shard}, which is missing"
+    if fault:
+        raise ValueError(f"Expected whole weights in {str(folder)!r}, got {fault}. Copy or download it again.")
 
 
 def adapter_config(path: str | Path) -> dict[str, Any] | None:
@@ -204,11 +199,11 @@ def choose_backend(backend: str) -> str:
             "Expected vLLM to be installed for `backend`, got none. Install it with `pip install vllm`, "
             "or use transformers."
         )
-    if backend == "auto":
-        import torch
+    if backend != "auto":
+        return backend
+    import torch
 
-        return "vllm" if installed and torch.cuda.is_available() else "transformers"
-    return backend
+    return "vllm" if installed and torch.cuda.is_available() else "transformers"
 
 
 def load_model(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import json
 import re
 from types import SimpleNamespace
@@ -54,28 +53,41 @@ def start(folder, **config):
 
 
 class TestAnotherRun:
-    @pytest.mark.parametrize("what", ["checkpoint", "checkpoint-7", "adapter", "log.jsonl"])
-    def test_is_refused_whatever_is_left_of_it(self, tmp_path, what):
-        path = tmp_path / what
-        path.write_text("{}\n") if path.suffix else path.mkdir()
-        with pytest.raises(ValueError, match=f"which holds {what}. Give another folder, go on .* --overwrite"):
-            start(tmp_path)
+    @pytest.mark.parametrize(
+        ("names", "overwrite", "message"),
+        [
+            (
+                ["checkpoint", "checkpoint-7", "adapter", "log.jsonl"],
+                False,
+                "which holds {name}. Give another folder, go on .* --overwrite",
+            ),
+            # What no run wrote is neither written over nor removed.
+            (
+                ["README.md", "config.yaml"],
+                False,
+                "a folder of its own for output_dir, .* holds {name} without a run's",
+            ),
+            (
+                ["README.md", "config.yaml", "log.jsonl", "checkpoint"],
+                True,
+                "a folder of its own for output_dir, .* holds {name} without a run's",
+            ),
+        ],
+    )
+    def test_a_folder_with_other_files_is_refused(self, tmp_path, names, overwrite, message):
+        for name in names:
+            path = tmp_path / name / name
+            path.parent.mkdir()
+            path.write_text("{}\n") if path.suffix in (".md", ".yaml", ".jsonl") else path.mkdir()
+            with pytest.raises(ValueError, match=message.format(name=name)):
+                start(path.parent, overwrite=overwrite)
+            assert path.exists()
 
     def test_that_made_no_step_is_none(self, tmp_path):
         for name in ("versions.json", "log.jsonl", "checkpoints.txt"):
             (tmp_path / name).touch()
         (tmp_path / "evaluation").mkdir()
         assert start(tmp_path)[0] is None
-
-    @pytest.mark.parametrize(
-        ("name", "overwrite"),
-        [*itertools.product(["README.md", "config.yaml"], [False, True]), ("log.jsonl", True), ("checkpoint", True)],
-    )
-    def test_what_no_run_wrote_is_neither_written_over_nor_removed(self, tmp_path, name, overwrite):
-        (tmp_path / name).write_text("mine")
-        with pytest.raises(ValueError, match=f"a folder of its own for output_dir, .* holds {name} without a run's"):
-            start(tmp_path, overwrite=overwrite)
-        assert (tmp_path / name).read_text() == "mine"
 
     def test_overwrite_removes_the_run_and_nothing_else(self, tmp_path):
         folder = left(tmp_path / "run", 5)
@@ -152,23 +164,17 @@ class TestResume:
         (folder / "checkpoint-5" / "optimizer.pt").rename(folder / "checkpoint-5" / optimizer)
         assert start(folder, resume_from_checkpoint="last")[0] == folder / "checkpoint-5"
 
-    def test_an_earlier_checkpoint_of_the_run(self, tmp_path):
+    def test_a_checkpoint_goes_on_in_a_fresh_folder_alone(self, tmp_path):
         """The run would go on from the later one the next time that it is asked for the last."""
-        folder = left(tmp_path / "run", 5)
-        checkpoint(folder, 10)
-        with pytest.raises(ValueError, match="got checkpoint-5 before checkpoint-10"):
-            start(folder, resume_from_checkpoint=str(folder / "checkpoint-5"))
-        resumed, _ = start(tmp_path / "fresh", resume_from_checkpoint=str(folder / "checkpoint-5"))
-        assert resumed == folder / "checkpoint-5"
-
-    def test_a_checkpoint_from_elsewhere_does_not_go_into_another_run(self, tmp_path):
-        one, other = left(tmp_path / "one", 5), left(tmp_path / "other", 3)
+        folder, other = left(tmp_path / "run", 5), left(tmp_path / "other", 3)
+        earlier = str(checkpoint(folder, 4))
+        with pytest.raises(ValueError, match="got checkpoint-4 before checkpoint-5"):
+            start(folder, resume_from_checkpoint=earlier)
         with pytest.raises(ValueError, match="or resume in the folder of the checkpoint"):
-            start(other, resume_from_checkpoint=str(one / "checkpoint-5"))
-        resumed, _ = start(tmp_path / "fresh", resume_from_checkpoint=str(one / "checkpoint-5"))
-        assert resumed == one / "checkpoint-5"
+            start(other, resume_from_checkpoint=earlier)
         with pytest.raises(ValueError, match="got reward"):
-            start(tmp_path / "fresh", resume_from_checkpoint=str(one / "checkpoint-5"), reward=["R1"])
+            start(tmp_path / "fresh", resume_from_checkpoint=earlier, reward=["R1"])
+        assert start(tmp_path / "fresh", resume_from_checkpoint=earlier)[0] == folder / "checkpoint-4"
 
     def test_a_configuration_that_would_run_away_is_none_and_refused(self, tmp_path):
         bomb = "".join(f"k{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else 'x'] * 9)}]\n" for n in range(9))
