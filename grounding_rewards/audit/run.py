@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.audit.audit_images import (
-    AuditImage,
-    images_of,
-    with_regions,
-    with_small_findings,
-    with_square_frames,
-)
-from grounding_rewards.audit.render import Item, Reply, write
+from grounding_rewards.audit.audit_images import AuditImage, with_small_findings
+from grounding_rewards.audit.render import write
 from grounding_rewards.audit.scripted_answers import (
     ADDS,
     BLIND,
@@ -33,9 +27,9 @@ from grounding_rewards.audit.scripted_answers import (
     ScriptedAnswer,
     honest_name,
 )
-from grounding_rewards.common.formatting import finite_or_none
+from grounding_rewards.common.formatting import as_json
 from grounding_rewards.common.numeric import Array
-from grounding_rewards.metrics.intervals import Estimate, estimate_as_json, jackknifed_ratio, sum_by_group
+from grounding_rewards.metrics.intervals import Estimate, jackknifed_ratio, sum_by_group
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.rewards import AveragePrecisionReward, BoxReward, PointingReward, SoftF1Reward
 
@@ -116,33 +110,6 @@ class Played:
     accepted: str = ""
 
 
-class RewardAtPlace(NamedTuple):
-    """The reward at a place of the image, `x` and `y` of the middle of the finding as fractions of width and height."""
-
-    reward: float
-    x: float
-    y: float
-
-
-class PositionMap(NamedTuple):
-    """Rewards of the same error at each place of the image, ``(steps, steps)``, y first, see :func:`position_map`.
-
-    ``middles`` (steps,) are those of the findings, as fractions of width and height.
-    """
-
-    rewards: Array
-    middles: Array
-
-    @property
-    def ends(self) -> tuple[RewardAtPlace, RewardAtPlace]:
-        """The smallest and the largest reward, with their places; NaN if the reward raised."""
-        return self._at(int(np.argmin(self.rewards))), self._at(int(np.argmax(self.rewards)))
-
-    def _at(self, index: int) -> RewardAtPlace:
-        y, x = divmod(index, len(self.middles))
-        return RewardAtPlace(float(self.rewards[y, x]), float(self.middles[x]), float(self.middles[y]))
-
-
 @dataclass(frozen=True)
 class Audit:
     """Rewards of all scripts under all rewards.
@@ -154,7 +121,6 @@ class Audit:
         images: how many.
         negatives: how many of them have no finding.
         box_format: in which the scripts wrote.
-        maps: by reward the rewards of the same error over the image.
     """
 
     rewards: tuple[str, ...]
@@ -163,7 +129,6 @@ class Audit:
     images: int
     negatives: int
     box_format: str
-    maps: Mapping[str, PositionMap] = field(default_factory=dict)
 
     @property
     def findings(self) -> tuple[Played, ...]:
@@ -185,28 +150,8 @@ class Audit:
         for script in self.scripts:
             texts = {"kind": script.kind, "why": script.idea, "base": script.base, "doubt": script.doubt}
             scripts[script.name] = texts
-        rows = []
-        for played in self.played:
-            numbers = {key: finite_or_none(getattr(played, key)) for key in ("gain", "ceiling")}
-            rows.append({**vars(played), "mean": estimate_as_json(played.mean), **numbers})
-        maps = {}
-        for name, position_map in self.maps.items():
-            ends = zip(("smallest", "largest"), position_map.ends, strict=True)
-            maps[name] = {
-                **{end: {key: finite_or_none(value) for key, value in at._asdict().items()} for end, at in ends},
-                "middles": position_map.middles.tolist(),
-                "earned": [[finite_or_none(value) for value in row] for row in position_map.rewards],
-            }
-        return {
-            "images": self.images,
-            "negatives": self.negatives,
-            "box_format": self.box_format,
-            "rewards": list(self.rewards),
-            "scripts": scripts,
-            "findings": FINDINGS,
-            "played": rows,
-            "position_maps": maps,
-        }
+        content: dict[str, Any] = as_json({**vars(self), "scripts": scripts, "findings": FINDINGS})
+        return content
 
     def to_dataframe(self) -> Any:
         """A ``pandas.DataFrame`` with a row for each script and reward; see :class:`Played`."""
@@ -261,14 +206,12 @@ def audit(
             )
     images_of_doubt = {
         "": images,
-        "ignore": with_regions(images),
         "readers": images,
         "small": with_small_findings(images),
-        "square": with_square_frames(images),
     }
     if not any(image.readers for image in images):
         scripts = [script for script in scripts if script.doubt != "readers"]
-    groups = [image.number if image.patient is None else image.patient for image in images]
+    groups = [image.patient for image in images]
     rewards_of: dict[tuple[str, str], Array | str] = {}
     ceilings: dict[tuple[str, str], Array] = {}
     for script in track(scripts):
@@ -285,43 +228,7 @@ def audit(
     for name, reward in rewards.items():
         results = _play(name, scripts, rewards_of, ceilings, positive=positive, groups=groups)
         played += [replace(result, accepted=_accepted(reward, result)) for result in results]
-    maps = {name: position_map(reward, box_format) for name, reward in rewards.items()}
-    return Audit(
-        tuple(rewards), tuple(scripts), tuple(played), len(images), int((~positive).sum()), box_format.name, maps
-    )
-
-
-def position_map(reward: Reward, box_format: BoxFormat, steps: int = 9) -> PositionMap:
-    """Rewards of the same error at places of the image: a reward of overlap alone is the same everywhere.
-
-    A finding has a fifth of the image's sides, the answer lies a tenth of it to the right and below: IoU 81/119.
-
-    Args:
-        reward: called as TRL calls a reward function.
-        box_format: in which the answer is written; one of few numbers rounds it, and so the reward.
-        steps: places along each side, from the upper left to the lower right corner.
-
-    Example:
-        >>> import grounding_rewards as gr
-        >>> fmt = gr.parsing.get_box_format("qwen3-vl")
-        >>> low, high = position_map(gr.get_reward("R3", box_format=fmt), fmt).ends
-        >>> round(low.reward, 3), round(high.reward, 3)
-        (0.681, 0.681)
-        >>> low, high = position_map(gr.get_reward("medvision", box_format=fmt), fmt).ends
-        >>> [round(number, 2) for number in low], [round(number, 2) for number in high]
-        ([0.58, 0.12, 0.12], [0.98, 0.84, 0.84])
-    """
-    # In hundredths, which most formats write without rounding.
-    corners, side, shift = np.linspace(2, 74, steps).round() / 100, 0.2, 0.02
-    boxes = [1000 * np.array([x, y, x + side, y + side]) for y, x in product(corners, repeat=2)]
-    images = images_of([{"boxes": [box], "labels": ["finding"], "width": 1000, "height": 1000} for box in boxes])
-    texts = [
-        write(Reply((Item(image.boxes[0] + 1000 * shift, "finding"),)), image.size, box_format) for image in images
-    ]
-    values = _rewards(reward, texts, _columns(images, "", box_format))
-    values = np.full(len(texts), np.nan) if isinstance(values, str) else values
-    # Without the last digits, in which equal rewards differ.
-    return PositionMap(values.round(9).reshape(steps, steps), corners + side / 2)
+    return Audit(tuple(rewards), tuple(scripts), tuple(played), len(images), int((~positive).sum()), box_format.name)
 
 
 def _columns(images: Sequence[AuditImage], doubt: str, box_format: BoxFormat) -> dict[str, list[Any]]:
@@ -331,13 +238,11 @@ def _columns(images: Sequence[AuditImage], doubt: str, box_format: BoxFormat) ->
         "box_format": [box_format.name] * len(images),
         **{side: [getattr(image.size, side) for image in images] for side in images[0].size._fields},
     }
-    if doubt == "ignore":
-        columns["ignore_boxes"] = [image.ignore.tolist() for image in images]
     if doubt == "readers":
         columns["reader_boxes"], columns["reader_labels"] = [], []
         for image in images:
             readers = image.readers or (image.boxes,)
-            labels = [[image.known.labels[0]] * len(boxes) for boxes in image.readers] or [list(image.labels)]
+            labels = [[image.all_labels[0]] * len(boxes) for boxes in image.readers] or [list(image.labels)]
             columns["reader_boxes"].append([boxes.tolist() for boxes in readers])
             columns["reader_labels"].append(labels)
     return columns
@@ -360,11 +265,9 @@ def _ceiling(reward: Reward, boxes: Array, images: Sequence[AuditImage], doubt: 
         return np.where(unread, 0.0, 1.0)
     highest = np.zeros(len(images))
     for k, (n, image) in enumerate(zip(np.nan_to_num(boxes).astype(int).tolist(), images, strict=True)):
-        # Whichever reader it is compared with, and however many of its boxes a region excuses.
-        references = {len(reader) for reader in image.readers} if doubt == "readers" and image.readers else None
-        excused = min(n, n if box_reward.ignore_many else len(image.ignore)) if doubt == "ignore" else 0
-        counts = n - np.arange(1 + excused)
-        highest[k] = max(box_reward.ceiling(counts, m).max() for m in references or {len(image.boxes)})
+        # Whichever reader it is compared with.
+        readers = image.readers if doubt == "readers" and image.readers else (image.boxes,)
+        highest[k] = max(box_reward.ceiling(n, len(reader_boxes)) for reader_boxes in readers)
     # The literal reading of the specification pays for texts that say nothing.
     return highest if getattr(reward, "on_unparseable", "zero") == "empty" else np.where(unread, 0.0, highest)
 

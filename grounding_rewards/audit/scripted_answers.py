@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grounding_rewards.audit.audit_images import SQUARE_SIDE, AuditImage, cut_box, stray_box
+from grounding_rewards.audit.audit_images import AuditImage, cut_box, stray_box
 from grounding_rewards.audit.render import BREAKS, Item, Reply
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.overlap import pairwise_iou
@@ -43,8 +43,7 @@ class ScriptedAnswer(NamedTuple):
     idea: the idea, in one line.
     answer: its answer to an image, in the model's box format.
     base: the honest one that it must not better; empty if that is all of them, or none.
-    doubt: whether it plays on images with ignore regions (`ignore`), several readers (`readers`), small findings
-        (`small`) or 1000 × 1000 pixels (`square`).
+    doubt: whether it plays on images with several readers (`readers`) or small findings (`small`).
     """
 
     name: str
@@ -69,14 +68,12 @@ def honest_name(iou: float, recall: float, false_boxes: float) -> str:
 #: The honest answer that most dishonest ones begin with.
 RIGHT = honest_name(0.75, 1.0, 0.0)
 _GUESS, _LOOSE, _MIXED = "honest: one of two places", "honest: one loose box", "honest: a false box somewhere"
-_MAJORITY, _JUDGED = "honest: what most readers drew", "honest: among ignore regions"
+_MAJORITY = "honest: what most readers drew"
 _SIZE, _PARTS, _BESIDE = "honest: one of two sizes", "honest: whole or parts", "honest: beside a small finding"
 #: The answer of :func:`never_looking`.
 NEVER_LOOKING = "never looking"
 #: Scripts that write both of two guesses.
 GUESSES = ("both places", "both sizes, nested", "the parts and their union")
-#: The ladder of blind answers: numbers of boxes, and sides of a single box in pixels of 1000.
-COUNTS, SIDES = range(21), (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 # honest
@@ -187,7 +184,7 @@ def _at(places: Callable[[AuditImage], Iterable[Array]]) -> _Extra:
 
 def _other_labels(image: AuditImage, item: Item) -> list[Item]:
     """The same box under every other label, or a second time where there is no other."""
-    labels = [label for label in image.known.labels if label != item.label] or [item.label]
+    labels = [label for label in image.all_labels if label != item.label] or [item.label]
     return [item._replace(label=label) for label in labels]
 
 
@@ -196,11 +193,6 @@ def _spoilt(image: AuditImage, item: Item, *, defect: str) -> list[Item]:
 
 
 # the same boxes, told otherwise
-
-
-def backwards(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """The right boxes in the opposite order."""
-    return Reply(right_boxes(image, fmt).items[::-1])
 
 
 def doubtful_last(image: AuditImage, fmt: BoxFormat) -> Reply:
@@ -244,14 +236,7 @@ def all_instead(image: AuditImage, fmt: BoxFormat) -> Reply:
     return Reply(tuple(Item(_image_box(image), label) for label in image.labels[:1]))
 
 
-# doubt: ignore regions and readers
-
-
-def in_regions(image: AuditImage, fmt: BoxFormat, *, cells: int) -> Reply:
-    """The right boxes, and boxes of every size in every ignore region."""
-    levels = (1,) if cells == 1 else range(1, cells + 1)
-    hedge = [box for region in image.ignore for level in levels for box in _grid(region, level)]
-    return Reply(right_boxes(image, fmt).items + _as_items(image, hedge))
+# several readers
 
 
 def all_readers(image: AuditImage, fmt: BoxFormat) -> Reply:
@@ -259,10 +244,9 @@ def all_readers(image: AuditImage, fmt: BoxFormat) -> Reply:
     return Reply(_as_items(image, [box for reader_boxes in image.readers for box in reader_boxes]))
 
 
-def one_reader(image: AuditImage, fmt: BoxFormat, *, fullest: bool) -> Reply:
-    """The boxes of the reader who drew most, or least."""
-    boxes = (max if fullest else min)(image.readers, key=len, default=image.boxes)
-    return Reply(_as_items(image, boxes))
+def fullest_reader(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """The boxes of the reader who drew most."""
+    return Reply(_as_items(image, max(image.readers, key=len, default=image.boxes)))
 
 
 # blind
@@ -278,48 +262,20 @@ def middle(image: AuditImage, fmt: BoxFormat) -> Reply:
 
 
 def never_looking(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """The median box of each label of the image over other patients, on a normal image of the most frequent label."""
-    boxes_by_label = image.known.median_boxes.items()
-    return (
-        Reply(tuple(Item(_fraction(image, box), label) for label, box in boxes_by_label))
-        if boxes_by_label
-        else middle(image, fmt)
-    )
+    """The constant box, or boxes, that other patients allow; the middle of the image where they allow none."""
+    items = tuple(Item(_fraction(image, box), label) for label, box in image.constant.items())
+    return Reply(items) if items else middle(image, fmt)
 
 
 def every_label(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """The median box under every label of the dataset."""
+    """The constant box under every label of the dataset."""
     boxes = [item.box for item in never_looking(image, fmt).items[:1]]
-    return Reply(tuple(Item(box, label) for box in boxes for label in image.known.labels))
-
-
-def grid(image: AuditImage, fmt: BoxFormat, *, cells: int) -> Reply:
-    return Reply(_as_items(image, _grid(_image_box(image), cells)))
+    return Reply(tuple(Item(box, label) for box in boxes for label in image.all_labels))
 
 
 def grids(image: AuditImage, fmt: BoxFormat) -> Reply:
     """Grids of one to six cells a side."""
     return Reply(_as_items(image, [box for cells in range(1, 7) for box in _grid(_image_box(image), cells)]))
-
-
-def specks(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """A hundred boxes of a hundredth of the image's sides."""
-    return Reply(_as_items(image, _specks(image, 100)))
-
-
-def some_boxes(image: AuditImage, fmt: BoxFormat, *, count: int) -> Reply:
-    """A number of boxes in rows, wherever the findings are."""
-    boxes = [
-        np.array([40.0 + 180 * (k % 5), 40.0 + 240 * (k // 5), 160.0 + 180 * (k % 5), 200.0 + 240 * (k // 5)])
-        for k in range(count)
-    ]
-    return Reply(_as_items(image, boxes))
-
-
-def one_square(image: AuditImage, fmt: BoxFormat, *, side: int) -> Reply:
-    """A square in the middle."""
-    corner = (SQUARE_SIDE - side) // 2
-    return Reply(_as_items(image, [np.array([corner, corner, corner + side, corner + side], dtype=np.float64)]))
 
 
 def random_box(image: AuditImage, fmt: BoxFormat) -> Reply:
@@ -346,7 +302,7 @@ def echo(image: AuditImage, fmt: BoxFormat) -> Reply:
     for number, corner in enumerate(("x1", "y1", "x2", "y2")):
         box = box.replace(f"{{{number}", f"{{{corner}").replace(f"{{{corner}}}", corner)
     instruction = (
-        f"Mark every {' and '.join(image.known.labels[:3])} as {box}. If there is none, answer '{fmt.layout.negative}'."
+        f"Mark every {' and '.join(image.all_labels[:3])} as {box}. If there is none, answer '{fmt.layout.negative}'."
     )
     return Reply(counts=False, edit=lambda text: instruction)
 
@@ -371,7 +327,7 @@ def _best(box: Array, candidates: Iterable[Array]) -> float:
 
 
 def _as_items(image: AuditImage, boxes: Iterable[Array]) -> tuple[Item, ...]:
-    return tuple(Item(np.asarray(box), image.known.labels[0]) for box in boxes)
+    return tuple(Item(np.asarray(box), image.all_labels[0]) for box in boxes)
 
 
 def _two_sizes(image: AuditImage) -> list[tuple[Item, Item]]:
@@ -400,7 +356,7 @@ def _halves(item: Item) -> list[Item]:
 
 
 def _stray(image: AuditImage, draw: np.random.Generator) -> Item:
-    return Item(stray_box(image, draw), image.known.labels[0])
+    return Item(stray_box(image, draw), image.all_labels[0])
 
 
 def _image_box(image: AuditImage) -> Array:
@@ -448,11 +404,8 @@ _ADDED = (
         for defect, place in product(BREAKS, ("before", "after"))
     ),
 )
-_ONE_CELL, _GRIDS_BESIDE = partial(in_regions, cells=1), partial(in_regions, cells=6)
-_FULLEST, _EMPTIEST = (partial(one_reader, fullest=fullest) for fullest in (True, False))
 #: Honest answers, changed: the name, what it tries, the answer, the honest one, and where it plays.
 _CHANGED: tuple[tuple[str, str, _Answers, str, str], ...] = (
-    ("backwards", "the order of right boxes may count", backwards, RIGHT, ""),
     ("doubtful last", "a false box written last may be free", doubtful_last, _MIXED, ""),
     ("leaves the loose box out", "fewer boxes, better ones", leaves_out, _LOOSE, ""),
     ("both places", "one of two guesses is right", both_places, _GUESS, ""),
@@ -465,23 +418,17 @@ _CHANGED: tuple[tuple[str, str, _Answers, str, str], ...] = (
         _BESIDE,
         "small",
     ),
-    ("one box in every region", "a region excuses one box, and must not pay for it", _ONE_CELL, _JUDGED, "ignore"),
-    ("grids in regions beside the right boxes", "boxes in regions may be free", _GRIDS_BESIDE, _JUDGED, "ignore"),
     ("all readers at once", "some reader drew each box", all_readers, _MAJORITY, "readers"),
-    ("the reader who drew most", "marks too much: some reader did", _FULLEST, _MAJORITY, "readers"),
-    ("the reader who drew least", "marks too little: some reader did", _EMPTIEST, _MAJORITY, "readers"),
+    ("the reader who drew most", "marks too much: some reader did", fullest_reader, _MAJORITY, "readers"),
 )
 _BLIND: tuple[tuple[str, str, _Answers], ...] = (
     ("always empty", "says that there is nothing on every image", nothing),
     ("never empty", "the middle of every image", middle),
     ("whole image", "holds every finding", whole_image),
-    (NEVER_LOOKING, "where findings of the label usually are: their median box over other patients", never_looking),
+    (NEVER_LOOKING, "where findings usually are: the constant box of other patients", never_looking),
     (f"{NEVER_LOOKING}, under every label", "label spam: one of the labels is right", every_label),
     ("random box", "chance", random_box),
-    ("grid of 3 × 3", "some cell overlaps the finding", partial(grid, cells=3)),
-    ("grid of 10 × 10", "some cell overlaps the finding", partial(grid, cells=10)),
     ("grids of all sizes", "some cell fits the finding", grids),
-    ("specks", "boxes of no size may weigh nothing", specks),
 )
 #: What is made of the text of the right boxes, so that nothing in it counts.
 _EDITED: tuple[tuple[str, str, Callable[[str], str]], ...] = (
@@ -513,19 +460,10 @@ SCRIPTED_ANSWERS: tuple[ScriptedAnswer, ...] = (
     ScriptedAnswer(
         _BESIDE, HONEST, "misses findings of 40 pixels in 1024 by a quarter of that", near_miss, doubt="small"
     ),
-    ScriptedAnswer(_JUDGED, HONEST, "writes the right boxes beside ignore regions", right_boxes, doubt="ignore"),
     ScriptedAnswer(_MAJORITY, HONEST, "writes what at least half of the readers drew", most_readers, doubt="readers"),
     *_ADDED,
     *(ScriptedAnswer(name, CHANGES, idea, answer, base, doubt) for name, idea, answer, base, doubt in _CHANGED),
     *(ScriptedAnswer(name, BLIND, idea, answer) for name, idea, answer in _BLIND),
-    *(
-        ScriptedAnswer(f"{n} boxes", BLIND, "a number alone may pay", partial(some_boxes, count=n), doubt="square")
-        for n in COUNTS
-    ),
-    *(
-        ScriptedAnswer(f"{n} × {n} pixels", BLIND, "a size alone may pay", partial(one_square, side=n), doubt="square")
-        for n in SIDES
-    ),
     *(ScriptedAnswer(name, UNREAD, idea, partial(_unread, edit=edit)) for name, idea, edit in _EDITED),
     ScriptedAnswer("the prompt, echoed", UNREAD, "its example of an empty answer may count", echo),
     *(

@@ -1,14 +1,11 @@
 """Can a reward be gamed? Every reward scores scripted answers to the images of a dataset, honest and reward-hacking:
-boxes twice, junk before and after the right ones, grids, the whole image, broken boxes, boxes in thinking, hedges in
-ignore regions, all readers at once, and so on. No model is needed.
+boxes twice, junk before and after the right ones, grids, the whole image, broken boxes, boxes in thinking, all readers
+at once, and so on. No model is needed.
 
 A table shows what each scripted answer earns under each reward, and marks answers that earn more than they should: that
 do not look and earn more than one that does, that earn as much or more with something wrong added, or more than the
-ceiling that the reward states for so many boxes. Documented weaknesses are listed as accepted. A ladder of 0 to 20
-boxes, and of boxes of 1 to 1000 pixels, finds rewards that pay for a number or a size.
-
-Another table shows what never looking earns (the median box of the label over other patients), and the least and the
-most that one error earns over the image. Answers are written and read in a model's own box format, as in training.
+ceiling that the reward states for so many boxes. Documented weaknesses are listed as accepted. Answers
+are written and read in a model's own box format, as in training.
 
 examples:
   grounding-rewards audit --rewards R1 R3 soft_f1
@@ -92,14 +89,12 @@ def print_audit(result: Audit, console: Console) -> None:
     """
     from rich.text import Text
 
-    from grounding_rewards.report.audit_page import accepted_table, audit_table, found_tables, looking_table
+    from grounding_rewards.report.audit_page import accepted_table, audit_table, found_tables
 
     images = f"{result.images} images, {result.negatives} of them without a finding"
     caption = f"Written in {result.box_format}. ! marks what is wrong, ~ a documented weakness, both explained below."
     table = audit_table(result)._replace(title=f"Mean reward of each scripted answer, {images}")
     console.print(table.rich(small=False, caption=caption))
-    # With the places, in small print.
-    console.print(looking_table(result)._replace(title="Never looking, and the same error by place").rich())
     for findings in found_tables(result):
         console.print(findings.rich(small=False))
     if result.findings != result.faults:

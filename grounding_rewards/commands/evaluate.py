@@ -15,8 +15,6 @@ The folder --out then holds
   samples.jsonl      its sampled answers, with --samples
   blank.jsonl        its answers to images of one grey, with --blank
   metrics/           the plots as PNG and PDF
-  per_class.csv      the metrics of every label
-  per_image.csv      the boxes and rewards of every image
 
 Beside every metric stand the ceiling, the reference as answer, and baselines: a constant box, nothing found and the
 whole image. The page shows images and the model's words: protect it like the images.

@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from grounding_rewards.boxes import BoxBatch, as_box_array
 from grounding_rewards.common.numeric import Array
@@ -231,16 +232,32 @@ def _constant_by_question(
     return {None: constant_boxes(training), **by_labels}
 
 
+def patient_folds(patients: Sequence[Any] | None, images: int) -> list[NDArray[np.bool_]]:
+    """Which images are of each fifth of the patients, on the others of which their constant boxes are fitted.
+
+    Args:
+        patients: of each image, where known; without them every image is a patient of its own.
+        images: how many there are.
+
+    Example:
+        >>> patient_folds(["a", "b", "a"], 3)
+        [array([ True, False,  True]), array([False,  True, False])]
+    """
+    number = group_numbers(patients, images)
+    folds = min(_FOLDS, int(number.max(initial=-1)) + 1)
+    return [number % folds == fold for fold in range(folds)]
+
+
 def _constant_answers(
     images: Sequence[Prediction], rows: Sequence[Mapping[str, Any]], training: Sequence[Mapping[str, Any]] | None
 ) -> list[BoxAnswer]:
     """The constant answer to each image; without training images it is fitted on other patients. None without a box."""
     labels = {label for image in images for label in image.gt_labels}
-    patient = group_numbers(patients_of(images), len(images))
-    folds = 1 if training is not None else min(_FOLDS, int(patient.max(initial=-1)) + 1)
+    folds = (
+        [np.ones(len(images), dtype=bool)] if training is not None else patient_folds(patients_of(images), len(images))
+    )
     answers: list[BoxAnswer] = [(np.zeros((0, 4)), [])] * len(images)
-    for fold in range(folds):
-        in_fold = patient % folds == fold
+    for in_fold in folds:
         fitting_rows = training
         if fitting_rows is None:
             fitting_rows = [row for row, is_left_out in zip(rows, in_fold, strict=True) if not is_left_out]

@@ -53,23 +53,12 @@ from numpy.typing import NDArray
 from grounding_rewards.boxes import box_area
 from grounding_rewards.common.formatting import NO_VALUE, as_json, capitalised, format_value, html_table
 from grounding_rewards.common.numeric import Array, ratio_or_nan
+from grounding_rewards.metrics import intervals
 from grounding_rewards.metrics.average_precision import IMAGE_AREAS, RankingMetrics
 from grounding_rewards.metrics.detection import BoxGroups, MatchedImages, label_groups, reference_sums
 from grounding_rewards.metrics.evaluation import CORE_METRICS
 from grounding_rewards.metrics.image_dependence import IMAGE_DEPENDENCE, dependence_sums
-from grounding_rewards.metrics.intervals import (
-    SIGNED,
-    Estimate,
-    Jackknifed,
-    Metric,
-    format_estimate,
-    group_numbers,
-    jackknifed_difference,
-    jackknifed_ratio,
-    ratios,
-    share_estimate,
-    sum_by_group,
-)
+from grounding_rewards.metrics.intervals import SIGNED, Estimate, Jackknifed, Metric
 from grounding_rewards.metrics.prediction import UNNAMED, Prediction, PredictionBatch, patients_of
 
 # Cells of an array of draws by units.
@@ -313,7 +302,7 @@ class RunDifference:
         for key in self.core:
             change = self.metrics[key]
             values = [format_value(change.a.value), format_value(change.b.value)]
-            rows.append([change.metric.heading, *values, format_estimate(change.difference, signed=True)])
+            rows.append([change.metric.heading, *values, intervals.format_estimate(change.difference, signed=True)])
         return html_table(["metric", "before", "after", "change"], rows)
 
     @property
@@ -359,22 +348,18 @@ class RunDifference:
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as plain values; None where there is nothing to measure."""
-
-        def to_dicts(changes: Mapping[str, Change]) -> dict[str, Any]:
-            return {key: change.to_dict() for key, change in changes.items()}
-
-        def by_name(groups: Sequence[GroupChanges]) -> dict[str, Any]:
-            return {group.name: {"boxes": group.boxes, **to_dicts(group.changes)} for group in groups}
-
+        groups = {"labels": self.labels, "sizes": self.sizes}
         return {
             "verdict": self.verdict,
             "images": {"both": self.images, "only_a": self.only_a, "only_b": self.only_b},
             "units": {"name": self.units, "count": self.n},
             "main": self.main,
             "core": list(self.core),
-            "metrics": to_dicts(self.metrics),
-            "labels": by_name(self.labels),
-            "sizes": by_name(self.sizes),
+            "metrics": _to_dicts(self.metrics),
+            **{
+                name: {group.name: {"boxes": group.boxes, **_to_dicts(group.changes)} for group in members}
+                for name, members in groups.items()
+            },
             "resamples": self.resamples,
             "seed": self.seed,
             "label_matching": self.label_matching,
@@ -390,6 +375,10 @@ class RunDifference:
             for key, change in self.metrics.items()
         ]
         return pandas.DataFrame(rows, columns=columns)
+
+
+def _to_dicts(changes: Mapping[str, Change]) -> dict[str, Any]:
+    return {key: change.to_dict() for key, change in changes.items()}
 
 
 def compare_runs(
@@ -438,9 +427,14 @@ def compare_runs(
     runs = [MatchedImages([pair[k] for pair in pairs], label_matching) for k in (0, 1)]
     shared = {key: metric for key, metric in runs[0].metrics.items() if key in runs[1].metrics}
     metrics = shared | IMAGE_DEPENDENCE
-    _check_main(main, metrics)
+    if main not in metrics:
+        matches = difflib.get_close_matches(main, metrics, 1)
+        guess = f"Did you mean {matches[0]}? " if matches else ""
+        raise ValueError(
+            f"Expected a metric of both runs for `main`, got {main!r}. {guess}They have: {', '.join(metrics)}."
+        )
     patients = patients_of([image_b if image_a.patient is None else image_a for image_a, image_b in pairs])
-    units: Any = group_numbers(patients, len(pairs))
+    units = intervals.group_numbers(patients, len(pairs))
     draws = {"resamples": resamples, "seed": seed}
 
     def by_group(groups: BoxGroups) -> tuple[GroupChanges, ...]:
@@ -457,14 +451,13 @@ def compare_runs(
         run.sums(shared) | {"image_dependence": dependence.by_answer}
         for run, dependence in zip(runs, dependences, strict=True)
     ]
-    changes: dict[str, Change] = {
-        **_changes(metrics, sums, units, **draws),
-        **_ranked_changes(runs[0].images, runs[1].images, label_matching, units, **draws),
-    }
-    before, after = (jackknifed_ratio(sum_by_group(sums.by_image, units), SIGNED) for sums in dependences)
-    changes["image_dependence"] = changes["image_dependence"]._replace(
-        a=before.estimate, b=after.estimate, difference=jackknifed_difference(before, after).estimate
+    changes = _changes(metrics, sums, units, **draws)
+    before, after = (_jackknifed(dependence.by_image, units, SIGNED) for dependence in dependences)
+    p = changes["image_dependence"].p
+    changes["image_dependence"] = _change(
+        metrics["image_dependence"], before, after, changes["image_dependence"].units, p
     )
+    changes |= _ranked_changes(runs[0].images, runs[1].images, label_matching, units, **draws)
     core_changes = {key: changes[key] for key in dict.fromkeys((*core, main)) if key in changes}
     further_changes = {key: change for key, change in changes.items() if key not in core_changes}
     return RunDifference(
@@ -482,15 +475,6 @@ def compare_runs(
         seed=seed,
         label_matching=label_matching,
     )
-
-
-def _check_main(main: str, metrics: Mapping[str, Metric]) -> None:
-    if main not in metrics:
-        matches = difflib.get_close_matches(main, metrics, 1)
-        guess = f"Did you mean {matches[0]}? " if matches else ""
-        raise ValueError(
-            f"Expected a metric of both runs for `main`, got {main!r}. {guess}They have: {', '.join(metrics)}."
-        )
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -516,39 +500,39 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _changes(
-    metrics: Mapping[Any, Metric], runs: Sequence[Mapping[Any, Array]], units: Sequence[Any], **draws: int
+    metrics: Mapping[Any, Metric], runs: Sequence[Mapping[Any, Array]], units: NDArray[np.int64], **draws: int
 ) -> dict[Any, Change]:
     """The changes of metrics of which both runs have sums over images by the same keys; Holm's p still to come."""
-    sums_a, sums_b = ([sum_by_group(run[key], units) for key in metrics] for run in runs)
+    sums_a, sums_b = ([intervals.sum_by_group(run[key], units) for key in metrics] for run in runs)
     p_values = swap_p_values(sums_a, sums_b, **draws)
     changes: dict[Any, Change] = {}
     for (key, metric), a, b, p in zip(metrics.items(), sums_a, sums_b, p_values, strict=True):
-        by_unit = ratios(b) - ratios(a)
+        by_unit = intervals.ratios(b) - intervals.ratios(a)
         up, down = int((by_unit > _ROUNDING).sum()), int((by_unit < -_ROUNDING).sum())
         tied = int((~np.isnan(by_unit)).sum()) - up - down
-        better, worse = (down, up) if metric.lower_is_better else (up, down)
-        jackknifed_a, jackknifed_b = jackknifed_ratio(a, metric.bounds), jackknifed_ratio(b, metric.bounds)
-        change = _change(metric, jackknifed_a, jackknifed_b, Units(better, worse, tied), p)
+        counts = Units(down, up, tied) if metric.lower_is_better else Units(up, down, tied)
+        before, after = (intervals.jackknifed_ratio(sums, metric.bounds) for sums in (a, b))
+        change = _change(metric, before, after, counts, p)
         if metric.is_share:
-            change = change._replace(a=share_estimate(a), b=share_estimate(b))
+            change = change._replace(a=intervals.share_estimate(a), b=intervals.share_estimate(b))
             if np.array_equal(a, b):
                 # If no unit differs, the exact interval of 0 of n units bounds the difference.
-                reach = share_estimate(np.column_stack([np.zeros(len(a)), a[:, 1]])).high
+                reach = intervals.share_estimate(a * [0.0, 1.0]).high
                 change = change._replace(difference=Estimate(change.difference.value, -reach, reach))
         changes[key] = change
     return changes
 
 
 def _ranked_changes(
-    a: Sequence[Prediction], b: Sequence[Prediction], label_matching: str, groups: Sequence[Any], **draws: int
+    a: Sequence[Prediction], b: Sequence[Prediction], label_matching: str, units: NDArray[np.int64], **draws: int
 ) -> dict[str, Change]:
     """Average precision and sensitivities, which a single image does not have; Holm's p still to come."""
     by_rank = RankingMetrics.of([*a, *b], label_matching)
-    run_a, run_b = (by_rank.jackknifed(by_rank.rank(images), groups=groups, seed=draws["seed"]) for images in (a, b))
+    before, after = (by_rank.jackknifed(by_rank.rank(images), groups=units, seed=draws["seed"]) for images in (a, b))
     metrics = by_rank.metrics()
-    p_values = swap_p_values([run_a[key].as_mean for key in metrics], [run_b[key].as_mean for key in metrics], **draws)
+    p_values = swap_p_values([before[key].as_mean for key in metrics], [after[key].as_mean for key in metrics], **draws)
     return {
-        key: _change(metric, run_a[key], run_b[key], Units(0, 0, 0), p)
+        key: _change(metric, before[key], after[key], Units(0, 0, 0), p)
         for (key, metric), p in zip(metrics.items(), p_values, strict=True)
     }
 
@@ -559,9 +543,13 @@ def _with_holm(changes: dict[Any, Change]) -> dict[Any, Change]:
     return {key: change._replace(holm=p) for (key, change), p in zip(changes.items(), adjusted, strict=True)}
 
 
+def _jackknifed(sums: Array, units: NDArray[np.int64], bounds: intervals.Bounds) -> Jackknifed:
+    return intervals.jackknifed_ratio(intervals.sum_by_group(sums, units), bounds)
+
+
 def _change(metric: Metric, a: Jackknifed, b: Jackknifed, units: Units, p: float) -> Change:
     """The change of a metric, Holm's p still to come."""
-    return Change(metric, a.estimate, b.estimate, jackknifed_difference(a, b).estimate, units, p, math.nan)
+    return Change(metric, a.estimate, b.estimate, intervals.jackknifed_difference(a, b).estimate, units, p, math.nan)
 
 
 def _size_groups(images: Sequence[Prediction]) -> BoxGroups:

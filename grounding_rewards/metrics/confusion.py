@@ -5,8 +5,8 @@ rule for labels that the evaluation follows. A box that would be right but for i
 is the reference box in its place: it was not missed but called something else. Under ``label_matching="ignore"`` no box
 is of the wrong label, because no label counts.
 
-Beside it, from the same matching: how that is written on pages, which label answers give to the findings of each label
-(:func:`confusion`), and whether boxes of a stated confidence are right that often (:func:`calibration`).
+Beside it, from the same matching: how that is written on pages, and which label answers give to the findings of each
+label (:func:`confusion`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.labels import are_synonyms
 from grounding_rewards.matching import match_batch
-from grounding_rewards.metrics.average_precision import label_name, rank_boxes
+from grounding_rewards.metrics.average_precision import label_name
 from grounding_rewards.metrics.detection import MatchedImages
 from grounding_rewards.metrics.prediction import UNNAMED, Prediction
 from grounding_rewards.overlap import pairwise_iou
@@ -300,70 +300,3 @@ def _column(pred: str | None, gt: str | None, labels: Sequence[str], synonyms: b
     if text in labels:
         return text
     return next((label for label in labels if are_synonyms(text, label)), ANOTHER_LABEL)
-
-
-_BINS = 10
-
-
-class Calibration(NamedTuple):
-    """Share of right boxes by stated confidence.
-
-    ``confidence`` and ``precision`` are the means of each bin that has a box, ``counts`` their numbers of boxes;
-    ``error`` is the expected calibration error.
-    """
-
-    confidence: Array
-    precision: Array
-    counts: NDArray[np.int64]
-    error: float
-
-
-def calibration(matched: MatchedImages) -> Calibration | None:
-    """Share of right boxes by stated confidence, in ten bins of equal width.
-
-    The expected calibration error is the mean over boxes of the distance between the mean confidence and the share of
-    right boxes of their bin:
-
-        ECE = Σ_bins (boxes in the bin / all boxes) · |precision - mean confidence|
-
-    It says nothing about findings that were missed. It is never negative, so few boxes alone make it large: with 100
-    boxes of a perfectly calibrated model an ECE of 0.1 is nothing unusual. Left out are ignored boxes and boxes without
-    a confidence in [0, 1].
-
-    Returns:
-        The bins that have a box, by rising confidence; None where no box states a confidence in [0, 1].
-
-    Example:
-        >>> image = Prediction("a", 99, 99, gt=[[0, 0, 9, 9]], gt_labels=["mass"],
-        ...                     pred=[[0, 0, 9, 9], [20, 20, 30, 30]], pred_scores=[0.9, 0.6])
-        >>> found = calibration(MatchedImages([image]))
-        >>> found.confidence, found.precision, found.counts, round(found.error, 2)
-        (array([0.6, 0.9]), array([0., 1.]), array([1, 1]), 0.35)
-
-    Of several boxes for one finding the surest one is right, as in average precision, however well the others fit.
-
-    Source: Naeini et al., Obtaining Well Calibrated Probabilities Using Bayesian Binning, AAAI 2015.
-    """
-    images = []
-    for image in matched.images:
-        places = np.flatnonzero((image.pred_scores >= 0) & (image.pred_scores <= 1))
-        labels, scores = tuple(image.pred_labels[k] for k in places), image.pred_scores[places]
-        images.append(replace(image, pred=image.pred[places], pred_labels=labels, pred_scores=scores, broken=()))
-    most_boxes = max((len(image.pred) for image in images), default=0)
-    # As in average precision: of several boxes for one finding the surest is right.
-    ranked = rank_boxes(
-        images, [IOU_THRESHOLD], label_matching=matched.label_matching, together=True, max_detections=most_boxes
-    )
-    boxes = ranked.of_label(None)
-    is_counted = boxes.counts[0]
-    score, is_right = -boxes.key[is_counted], boxes.hit[0][is_counted]
-    if not score.size:
-        return None
-    # A confidence of 1 belongs to the last bin.
-    bins = np.minimum((score * _BINS).astype(np.int64), _BINS - 1)
-    counts = np.bincount(bins, minlength=_BINS)
-    used = counts > 0
-    confidence = np.bincount(bins, score, _BINS)[used] / counts[used]
-    precision = np.bincount(bins, is_right, _BINS)[used] / counts[used]
-    error = float(np.abs(precision - confidence) @ counts[used] / score.size)
-    return Calibration(confidence, precision, counts[used], error)

@@ -18,24 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grounding_rewards.common.atomic_files import write_whole
-from grounding_rewards.common.formatting import html_table
+from grounding_rewards.common.formatting import as_json, html_table
 from grounding_rewards.common.numeric import Array
-from grounding_rewards.metrics.average_precision import (
-    AP_THRESHOLDS,
-    IMAGE_AREAS,
-    IMAGE_AUROC,
-    Curve,
-    RankedImages,
-    RankingMetrics,
-    can_compare_labels,
-    froc_curve,
-    image_auroc,
-    jackknifed_mean_average_precision,
-    precision_recall_curve,
-    rank_boxes,
-)
+from grounding_rewards.metrics import average_precision, intervals
+from grounding_rewards.metrics.average_precision import Curve, RankedImages, RankingMetrics, can_compare_labels
 from grounding_rewards.metrics.baselines import BLANK, CONSTANT, CONSTANT_OF_THESE, NOTHING_FOUND, WHOLE_IMAGE
-from grounding_rewards.metrics.confusion import Calibration, Confusion, calibration, confusion
+from grounding_rewards.metrics.confusion import Confusion, confusion
 from grounding_rewards.metrics.detection import (
     BOUNDS,
     DETECTION_METRICS,
@@ -51,21 +39,7 @@ from grounding_rewards.metrics.image_dependence import (
     image_dependence,
     shift_notes,
 )
-from grounding_rewards.metrics.intervals import (
-    UNIT,
-    Estimate,
-    Jackknifed,
-    Metric,
-    Metrics,
-    estimate_as_json,
-    estimate_from_json,
-    format_estimate,
-    group_numbers,
-    jackknifed_difference,
-    jackknifed_ratio,
-    ratio_estimates,
-    sum_by_group,
-)
+from grounding_rewards.metrics.intervals import UNIT, Estimate, Jackknifed, Metric, Metrics
 from grounding_rewards.metrics.prediction import UNNAMED, Prediction, patients_of
 from grounding_rewards.metrics.read_predictions import confidence_notes, reading_notes
 from grounding_rewards.metrics.robustness import RobustnessPoint
@@ -108,7 +82,7 @@ class Measures:
     reward: str
     label_matching: str = "ignore"
     interpolation: str = "101"
-    iou_thresholds: tuple[float, ...] = AP_THRESHOLDS
+    iou_thresholds: tuple[float, ...] = average_precision.AP_THRESHOLDS
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -137,7 +111,6 @@ class Evaluation:
         per_source: the datasets that the images are from, by name; empty where they are from one.
         pr_curves: precision over recall.
         froc_curves: sensitivity over false boxes per image.
-        calibration: of stated confidences; None without them.
         ious: of every reference box with its partner.
         confusion: between labels.
         robustness: answers to changed images.
@@ -155,7 +128,6 @@ class Evaluation:
     per_source: tuple[GroupMetrics, ...]
     pr_curves: tuple[Curve, ...]
     froc_curves: tuple[Curve, ...]
-    calibration: Calibration | None
     ious: Array
     confusion: Confusion | None
     robustness: tuple[RobustnessPoint, ...] = ()
@@ -167,13 +139,13 @@ class Evaluation:
 
     def __repr__(self) -> str:
         name, metrics = next(iter(self.systems.items()))
-        values = [f"{self.metrics[key].heading} {format_estimate(metrics[key])}" for key in self._core[:3]]
+        values = [f"{self.metrics[key].heading} {intervals.format_estimate(metrics[key])}" for key in self._core[:3]]
         return "\n".join(filter(None, [f"{name}: {', '.join(values)}", self.looking]))
 
     def _repr_html_(self) -> str:
         systems = {name: table for name, table in self.systems.items() if name not in (NOTHING_FOUND, WHOLE_IMAGE)}
         rows = [
-            [self.metrics[key].heading, *(format_estimate(table[key]) for table in systems.values())]
+            [self.metrics[key].heading, *(intervals.format_estimate(table[key]) for table in systems.values())]
             for key in self._core
         ]
         return html_table(["metric", *systems], rows)
@@ -223,26 +195,24 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """The metrics as plain values; null where there is nothing to measure."""
-
-        def to_dicts(metrics: Metrics) -> dict[str, Any]:
-            return {key: estimate_as_json(estimate) for key, estimate in metrics.items()}
-
-        def by_name(groups: Sequence[GroupMetrics]) -> dict[str, Any]:
-            return {group.name: {"boxes": group.boxes, **to_dicts(group.metrics)} for group in groups}
-
-        return {
-            "systems": {name: to_dicts(metrics) for name, metrics in self.systems.items()},
-            "per_label": by_name(self.per_label),
-            "per_size": by_name(self.per_size),
-            "per_source": by_name(self.per_source),
-            "above_constant": to_dicts(self.above_constant),
-            "image_dependence": None if self.dependence is None else self.dependence.to_dict(),
-            "robustness": [_point_as_json(point) for point in self.robustness],
-            "headings": self.headings,
-            "definitions": {key: metric.definition for key, metric in self.metrics.items()},
-            "facts": dict(self.facts),
-            "command": self.command,
-        }
+        groups = {"per_label": self.per_label, "per_size": self.per_size, "per_source": self.per_source}
+        content: dict[str, Any] = as_json(
+            {
+                "systems": self.systems,
+                **{
+                    name: {group.name: {"boxes": group.boxes, **group.metrics} for group in members}
+                    for name, members in groups.items()
+                },
+                "above_constant": self.above_constant,
+                "image_dependence": self.dependence,
+                "robustness": self.robustness,
+                "headings": self.headings,
+                "definitions": {key: metric.definition for key, metric in self.metrics.items()},
+                "facts": self.facts,
+                "command": self.command,
+            }
+        )
+        return content
 
     def to_dataframe(self) -> Any:
         """A ``pandas.DataFrame`` with a row for each system and metric: the value and the ends of its interval."""
@@ -303,7 +273,7 @@ def evaluate(
     images = matched.images
     by_rank = RankingMetrics.of(images, measures.label_matching, measures.iou_thresholds)
     ranked = by_rank.rank(images, _CURVE_THRESHOLDS)
-    groups = group_numbers(patients_of(images), len(images))
+    groups = intervals.group_numbers(patients_of(images), len(images))
     on_progress("permuting the answers among the images")
     dependence = None
     if any(len(image.gt) for image in images):
@@ -332,7 +302,7 @@ def evaluate(
     if len(jackknifed) > 1:
         model_metrics, constant = jackknifed.values()
         above_constant = {
-            key: jackknifed_difference(constant[key], metric).estimate
+            key: intervals.jackknifed_difference(constant[key], metric).estimate
             for key, metric in model_metrics.items()
             if key in constant
         }
@@ -343,9 +313,8 @@ def evaluate(
         per_label=tuple(_by_label(matched, measures, ranked.get("map"), groups)),
         per_size=tuple(_by_size(matched, measures, by_rank.ranking, groups)),
         per_source=tuple(_by_source(images, measures, by_rank)),
-        pr_curves=_curves(ranked["ap"], precision_recall_curve),
-        froc_curves=_curves(ranked["ap"], froc_curve),
-        calibration=calibration(matched),
+        pr_curves=_curves(ranked["ap"], average_precision.precision_recall_curve),
+        froc_curves=_curves(ranked["ap"], average_precision.froc_curve),
         ious=matched.best_ious[0][matched.best_ious[1]],
         confusion=confusion(matched, synonyms=synonyms) if can_compare_labels(images) else None,
         robustness=tuple(robustness),
@@ -370,7 +339,7 @@ def _table_metrics(
     """The metrics that some system has, in the order of tables: the reward that the evaluation is about comes first."""
     metrics = {
         **by_rank.metrics(),
-        **IMAGE_AUROC,
+        **average_precision.IMAGE_AUROC,
         **DETECTION_METRICS,
         **CLASS_MEAN_IOU,
         **matched.metrics,
@@ -413,7 +382,7 @@ class StoredEvaluation:
     def of_json(cls, content: Mapping[str, Any]) -> StoredEvaluation:
         """Read the output of :meth:`Evaluation.to_dict`; `facts` have to be there."""
         systems = {
-            str(name): {key: estimate_from_json(ends) for key, ends in metrics.items()}
+            str(name): {key: intervals.estimate_from_json(ends) for key, ends in metrics.items()}
             for name, metrics in content.get("systems", {}).items()
         }
         # The first metric of an evaluation is the reward that it is about.
@@ -488,12 +457,12 @@ def _estimates(
     if dependence is None:
         sums["image_dependence"] = dependence_sums(matched.images, label_matching=matched.label_matching).by_image
     bounds = BOUNDS | {key: metric.bounds for key, metric in IMAGE_DEPENDENCE.items()}
-    estimates = ratio_estimates(sums, shares=SHARES, bounds=bounds, groups=groups)
+    estimates = intervals.ratio_estimates(sums, shares=SHARES, bounds=bounds, groups=groups)
     of_ranking = by_rank.jackknifed(ranked, interpolation=measures.interpolation, groups=groups, seed=measures.seed)
     estimates |= {key: metric.estimate for key, metric in of_ranking.items()}
     if dependence is not None:
         estimates["image_dependence"] = dependence.dependence
-    estimates["auroc"] = image_auroc(matched.images, groups=groups, seed=measures.seed).estimate
+    estimates["auroc"] = average_precision.image_auroc(matched.images, groups=groups, seed=measures.seed).estimate
     return {**estimates, "class_mean_iou": class_mean_iou_estimate(matched.areas, groups=groups)}
 
 
@@ -501,7 +470,7 @@ def _jackknifed(matched: MatchedImages, groups: Any) -> dict[str, Jackknifed]:
     """The metrics that are ratios of sums over images and are shown first."""
     keys = [key for key in matched.metrics if key in CORE_METRICS or key.startswith(_REWARD)]
     return {
-        key: jackknifed_ratio(sum_by_group(sums, groups), BOUNDS.get(key, UNIT))
+        key: intervals.jackknifed_ratio(intervals.sum_by_group(sums, groups), BOUNDS.get(key, UNIT))
         for key, sums in matched.sums(keys).items()
     }
 
@@ -523,7 +492,7 @@ def _by_label(
             sums |= {(name, key): values for key, values in replace(matched, label=name).sums(_BY_BOX).items()}
     by_label: dict[str, Metrics] = defaultdict(dict)
     shares = [(name, key) for name, key in sums if key in SHARES]
-    for (name, key), estimate in ratio_estimates(sums, shares=shares, groups=groups).items():
+    for (name, key), estimate in intervals.ratio_estimates(sums, shares=shares, groups=groups).items():
         by_label[name][key] = estimate
     for name, members in boxes.items():
         if ranked is not None:
@@ -532,20 +501,22 @@ def _by_label(
 
 
 def _ap_50(ranked: RankedImages, measures: Measures, groups: Any) -> Estimate:
-    return jackknifed_mean_average_precision(
+    return average_precision.jackknifed_mean_average_precision(
         ranked, (0.5,), interpolation=measures.interpolation, groups=groups, seed=measures.seed
     ).estimate
 
 
 def _by_size(matched: MatchedImages, measures: Measures, ranking: str, groups: Any) -> Iterator[GroupMetrics]:
     rule = measures.label_matching
-    for name, area in IMAGE_AREAS.items():
+    for name, area in average_precision.IMAGE_AREAS.items():
         sums = replace(matched, area=area).sums(_BY_BOX)
         boxes = int(sums["recall_50"][:, 1].sum())
         if boxes:
             # COCO's rule for sizes, as in every AP by area.
-            ranked = rank_boxes(matched.images, (0.5,), ranking=ranking, label_matching=rule, together=True, area=area)
-            estimates = ratio_estimates(sums, shares=SHARES, groups=groups)
+            ranked = average_precision.rank_boxes(
+                matched.images, (0.5,), ranking=ranking, label_matching=rule, together=True, area=area
+            )
+            estimates = intervals.ratio_estimates(sums, shares=SHARES, groups=groups)
             yield GroupMetrics(name, boxes, {**estimates, "ap_50": _ap_50(ranked, measures, groups)})
 
 
@@ -556,7 +527,7 @@ def _by_source(images: Sequence[Prediction], measures: Measures, by_rank: Rankin
         members = [image for image in images if (image.source or _NO_SOURCE) == source]
         matched = MatchedImages(members, measures.label_matching)
         ranked = by_rank.rank(matched.images)
-        groups = group_numbers(patients_of(members), len(members))
+        groups = intervals.group_numbers(patients_of(members), len(members))
         estimates = _estimates(matched, measures, by_rank, ranked, groups)
         keys = dict.fromkeys([_REWARD + measures.reward, *_QUOTED, *_BY_BOX])
         metrics = {key: estimates[key] for key in keys if key in estimates}
@@ -582,10 +553,4 @@ def _facts(images: Sequence[Prediction], measures: Measures) -> dict[str, Any]:
         "interpolation of average precision": measures.interpolation,
         "intervals": f"95 %, over {'patients' if patients else 'images'}: of shares exact, of others by "
         f"the jackknife, seed {measures.seed}",
-    }
-
-
-def _point_as_json(point: RobustnessPoint) -> dict[str, Any]:
-    return {
-        key: estimate_as_json(value) if isinstance(value, tuple) else value for key, value in point._asdict().items()
     }

@@ -52,7 +52,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.boxes import BoxBatch, pad
-from grounding_rewards.common.formatting import finite_or_none, format_p
+from grounding_rewards.common.formatting import format_p
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.matching import match_batch
@@ -60,7 +60,6 @@ from grounding_rewards.metrics.intervals import (
     SIGNED,
     Estimate,
     Metric,
-    estimate_as_json,
     format_interval,
     group_numbers,
     ratio_estimates,
@@ -167,14 +166,6 @@ class ImageDependence:
         if self.unasked:
             sentence += "; as the question is not known, what the model read there counts as seen"
         return f"{sentence}; {alone}, and play no part" if self.alone else sentence
-
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers as plain values."""
-        values = {
-            key: finite_or_none(value) if isinstance(value, float) else value for key, value in vars(self).items()
-        }
-        estimates = {key: estimate_as_json(getattr(self, key)) for key in ("dependence", "placing")}
-        return values | estimates
 
 
 def image_dependence(

@@ -59,7 +59,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.common.formatting import finite_or_none, format_value
+from grounding_rewards.common.formatting import format_value
 from grounding_rewards.common.numeric import Array, ratio_or_nan
 
 #: The ends of a metric's scale; infinite without any.
@@ -101,18 +101,8 @@ class Estimate(NamedTuple):
 Metrics = dict[str, Estimate]
 
 
-def estimate_as_json(estimate: Sequence[float]) -> dict[str, float | None]:
-    """A metric and the ends of its interval as plain values.
-
-    Example:
-        >>> estimate_as_json(Estimate(0.5, 0.4, float("nan")))
-        {'value': 0.5, 'low': 0.4, 'high': None}
-    """
-    return dict(zip(Estimate._fields, map(finite_or_none, estimate), strict=True))
-
-
 def estimate_from_json(stored: Mapping[str, float | None]) -> Estimate:
-    """Read the output of :func:`estimate_as_json`.
+    """Read an estimate that a file holds as an object.
 
     Example:
         >>> estimate_from_json({"value": 0.5, "low": 0.4, "high": None})

@@ -281,31 +281,20 @@ box format the model's? `grounding-rewards inspect` shows what was read.
 
 
 def confidence_notes(images: Sequence[Prediction]) -> list[str]:
-    """Notes on the confidences that answers state, a sentence each.
-
-    Where a text states a confidence and a box has none, it is no number: `"85%"`, `"high"`. Then average precision
-    has no ranking. Numbers outside of [0, 1] rank boxes, and are left out of the calibration.
+    """A sentence where a text states a confidence and a box has none: `"85%"` and `"high"` are no numbers.
 
     Example:
         >>> image = Prediction("a", 9, 9, pred=[[0, 0, 5, 5]], text='[{"bbox_2d": [0, 0, 5, 5], "score": "85%"}]')
         >>> confidence_notes([image])[0].partition(":")[0]
         "1 of 1 images has a box whose stated confidence is no number, the first 'a'"
     """
-    notes = []
-    no_number = [
-        image.id for image in images if np.isnan(image.pred_scores).any() and _STATES_CONFIDENCE.search(image.text)
+    ids = [image.id for image in images if np.isnan(image.pred_scores).any() and _STATES_CONFIDENCE.search(image.text)]
+    if not ids:
+        return []
+    return [
+        f"{len(ids)} of {len(images)} images {'has' if len(ids) == 1 else 'have'} a box whose stated confidence is no "
+        f"number, the first {ids[0]!r}: without one for every box all boxes are tied. Ask for numbers from 0 to 1."
     ]
-    outside = [image.id for image in images if ((image.pred_scores < 0) | (image.pred_scores > 1)).any()]
-    for ids, defect, effect in (
-        (no_number, "no number", "without one for every box all boxes are tied"),
-        (outside, "not between 0 and 1", "such boxes are left out of the calibration"),
-    ):
-        if ids:
-            notes.append(
-                f"{len(ids)} of {len(images)} images {'has' if len(ids) == 1 else 'have'} a box whose stated "
-                f"confidence is {defect}, the first {ids[0]!r}: {effect}. Ask for numbers from 0 to 1."
-            )
-    return notes
 
 
 def without_duplicates(images: Sequence[Prediction], iou_threshold: float = 0.5) -> list[Prediction]:

@@ -51,7 +51,7 @@ class RobustnessPoint(NamedTuple):
     """Metrics of the answers to images that were changed.
 
     ``family`` is `corruptions` or `pgd`; ``name`` the change; ``strength`` 0 for the image as it is, 1 … 5 for
-    corruptions, ε in parts of the range of intensities for pgd. Each metric is ``(value, low, high)``.
+    corruptions, ε in parts of the range of intensities for pgd.
     ``attack_success_rate`` is over all images; ``broken_share`` is over those whose answer was right before the change,
     and NaN where none was.
     """
@@ -59,10 +59,10 @@ class RobustnessPoint(NamedTuple):
     family: str
     name: str
     strength: float
-    accuracy: tuple[float, float, float]
-    attack_success_rate: tuple[float, float, float]
-    mean_iou: tuple[float, float, float]
-    broken_share: tuple[float, float, float] = (math.nan, math.nan, math.nan)
+    accuracy: Estimate
+    attack_success_rate: Estimate
+    mean_iou: Estimate
+    broken_share: Estimate = Estimate(math.nan, math.nan, math.nan)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from grounding_rewards.audit.run import FINDINGS, Audit, Played, RewardAtPlace
-from grounding_rewards.audit.scripted_answers import KINDS, NEVER_LOOKING
-from grounding_rewards.common.formatting import NO_VALUE, counted, format_value
+from grounding_rewards.audit.run import FINDINGS, Audit, Played
+from grounding_rewards.audit.scripted_answers import KINDS
+from grounding_rewards.common.formatting import counted, format_value
 from grounding_rewards.metrics.intervals import format_interval
 from grounding_rewards.report.page import Page, Section
 from grounding_rewards.report.tables import Cell, Table, estimate_cell
@@ -46,13 +46,6 @@ def render_audit_page(audit: Audit, *, dataset: str) -> str:
                 "Mean reward over images, its 95 % interval, and the ceiling that the reward states for answers of so "
                 "many boxes. Framed, with a !: what was found; with a ~: documented weaknesses.",
             ),
-            Section(
-                "Never looking, and the place of a finding",
-                [looking_table(audit)],
-                "Never looking: the median box of the label over other patients, on normal images that of the most "
-                "frequent label. By place: one box with one error, IoU 81/119, at 81 places of an image; a reward of "
-                "overlap alone earns the same everywhere.",
-            ),
         ],
         footer="What a reward does not punish here may still be found by a model that is trained with it.",
     ).render()
@@ -61,7 +54,7 @@ def render_audit_page(audit: Audit, *, dataset: str) -> str:
 def audit_table(audit: Audit) -> Table:
     """The reward of each scripted answer, in groups, the largest gain first.
 
-    `!` marks what was found, `~` documented weaknesses; of the ladder the rungs alone that are paid too much.
+    `!` marks what was found, `~` documented weaknesses.
     """
     rows: list[list[str | Cell]] = []
     gains: dict[str, float] = {}
@@ -73,36 +66,9 @@ def audit_table(audit: Audit) -> Table:
         scripts.sort(key=lambda script: gains.get(script.name, 0.0), reverse=True)
         rows += [[Cell(*_KINDS[kind])]] if scripts else []
         for script in scripts:
-            if script.doubt == "square" and script.name not in gains:
-                continue
             played = [audit.of(name, script.name) for name in audit.rewards]
             rows.append([Cell(script.name, script.idea), *map(_reward_cell, played)])
     return Table(["scripted answer", *audit.rewards], rows)
-
-
-def looking_table(audit: Audit) -> Table:
-    """The reward of never looking, and the least and the most that the same error earns over the image.
-
-    Example:
-        >>> looking_table(Audit(("R3",), (), (), 2, 1, "qwen3-vl")).rows
-        []
-    """
-    never_looking = {
-        played.reward: estimate_cell(played.mean) for played in audit.played if played.script == NEVER_LOOKING
-    }
-    rows: list[list[str | Cell]] = []
-    for name, position_map in audit.maps.items():
-        low, high = position_map.ends
-        places = [_at(low), _at(high)] if low.reward < high.reward else ["the same everywhere"] * 2
-        cells = [Cell(format_value(end.reward), at) for end, at in zip((low, high), places, strict=True)]
-        rows.append(
-            [name, never_looking.get(name, NO_VALUE), *(cells if not math.isnan(low.reward) else [NO_VALUE] * 2)]
-        )
-    return Table(["reward", "never looking", "same error, least", "same error, most"], rows)
-
-
-def _at(place: RewardAtPlace) -> str:
-    return f"{place.x:.0%} from the left, {place.y:.0%} from the top"
 
 
 def _reward_cell(played: Played) -> Cell:

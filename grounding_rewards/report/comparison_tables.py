@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from grounding_rewards.common.formatting import NO_VALUE, as_json, format_value
+from grounding_rewards.common.formatting import NO_VALUE
 from grounding_rewards.logs.run_log import LOG, first_and_last, initial_checkpoint, read_entries, trained_reward
 from grounding_rewards.metrics.average_precision import Curve
 from grounding_rewards.metrics.comparison import (
@@ -25,7 +25,7 @@ from grounding_rewards.metrics.comparison import (
     p_cell,
 )
 from grounding_rewards.metrics.evaluation import CORE_METRICS, StoredEvaluation, read_evaluation
-from grounding_rewards.metrics.intervals import Metrics, format_estimate
+from grounding_rewards.metrics.intervals import format_estimate
 from grounding_rewards.metrics.prediction import Prediction, load_predictions
 from grounding_rewards.report.page import is_measured
 from grounding_rewards.report.plots import read_series
@@ -51,7 +51,6 @@ class Comparison:
         paths: of the runs.
         names: of the runs, see :func:`run_names`.
         metrics: keys of the metrics that both have, or of those that were chosen, in order.
-        baselines: by name the metrics of baselines on the same images.
         images: of each run.
         run_facts: what is known of how each run was made.
         reward: name of the reward by which images are chosen.
@@ -63,7 +62,6 @@ class Comparison:
     paths: Sequence[Path]
     names: Sequence[str]
     metrics: Sequence[str]
-    baselines: Mapping[str, Metrics]
     images: Sequence[Sequence[Prediction]]
     run_facts: Sequence[Mapping[str, Any]]
     reward: str = "R4"
@@ -108,9 +106,9 @@ class Comparison:
         return lines
 
     def to_dict(self) -> dict[str, Any]:
-        """The comparison and the baselines as plain values."""
+        """The comparison as plain values."""
         a, b = map(str, self.paths)
-        return {"a": a, "b": b, **self.difference.to_dict(), "baselines": as_json(self.baselines)}
+        return {"a": a, "b": b, **self.difference.to_dict()}
 
     def table(self, keys: Sequence[str]) -> Table:
         """A line for each of these metrics, in groups."""
@@ -124,7 +122,7 @@ class Comparison:
         return Table(self._header, rows)
 
     def further_tables(self) -> list[Table]:
-        """A line for each label and each size of the reference boxes, and the baselines."""
+        """A line for each label and each size of the reference boxes."""
         groups_by_title = {
             "Reference boxes by label": self.difference.labels,
             "Reference boxes by size": self.difference.sizes,
@@ -137,13 +135,6 @@ class Comparison:
                     rows.append(_line(f"{group.name} ({group.boxes}), {change.metric.heading}", change))
             if rows:
                 tables.append(Table(self._header, rows, title))
-        if self.baselines:
-            values = []
-            for key in self.metrics:
-                estimates = [metrics.get(key, (math.nan,)) for metrics in self.baselines.values()]
-                heading = self.difference.metrics[key].metric.heading
-                values.append([heading, *(format_value(estimate[0]) for estimate in estimates)])
-            tables.append(Table(["metric", *self.baselines], values, "Baselines on the same images"))
         return tables
 
     @property
@@ -165,7 +156,7 @@ class Comparison:
 
         Args:
             console: a ``rich.console.Console``.
-            every: whether to print all metrics, labels, sizes, baselines and tests, not the core alone.
+            every: whether to print all metrics, labels, sizes and tests, not the core alone.
         """
         from rich.text import Text
 
@@ -173,7 +164,7 @@ class Comparison:
         for table in [self.table(self.metrics), *self.further_tables()] if every else [self.table(self.core)]:
             # Names are broken into lines where a metric has several anyway.
             console.print(table.rich(small=every, unbroken=range(1, len(table.header)) if every else (0,)))
-        legend = self.tests_caption if every else "--all: every metric, labels, sizes, baselines and tests."
+        legend = self.tests_caption if every else "--all: every metric, labels, sizes and tests."
         console.print(Text(f"{CAPTION} {legend}", style="dim"))
         if self.training_reward:
             console.print(Text(f"Reward in training {self.training_reward} steps."))
@@ -216,12 +207,11 @@ def compare_evaluations(
     paths = [Path(a), Path(b)]
     images = [load_predictions(path) for path in paths]
     evaluations = [read_evaluation(path) for path in paths]
-    matching = label_matching or _common_label_matching(evaluations)
     evaluated_reward = evaluations[1].reward
     reward = reward or evaluated_reward
     difference = compare_runs(
         *images,
-        label_matching=matching,
+        label_matching=label_matching or _common_label_matching(evaluations),
         main=metric,
         core=metrics or (*CORE_METRICS, f"reward_{reward}"),
         resamples=resamples,
@@ -235,8 +225,6 @@ def compare_evaluations(
                 f"Expected metrics of both runs for --metrics, got {key!r}. {guess}"
                 f"They have: {', '.join(difference.metrics)}."
             )
-    # A baseline is shown with both runs if it was measured on the same images, by the same labels.
-    is_comparable = not difference.only_b and evaluations[1].label_matching == matching
     facts = [evaluation.facts for evaluation in evaluations]
     entries = _training_log(log, facts[1])
     return Comparison(
@@ -244,7 +232,6 @@ def compare_evaluations(
         paths=paths,
         names=run_names(*paths),
         metrics=list(dict.fromkeys((*metrics, metric))) if metrics else list(difference.metrics),
-        baselines=dict([*evaluations[1].systems.items()][1:]) if is_comparable else {},
         images=images,
         run_facts=facts,
         reward=reward,

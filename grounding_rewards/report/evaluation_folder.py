@@ -1,4 +1,4 @@
-"""The folder of an evaluation: metrics, images with their answers, plots, tables and the page."""
+"""The folder of an evaluation: metrics, images with their answers, plots and the page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from grounding_rewards.metrics.evaluation import evaluation_file, read_evaluatio
 from grounding_rewards.metrics.prediction import save_predictions
 from grounding_rewards.report.evaluation_page import EvaluationPage, render_evaluation_page
 from grounding_rewards.report.plots import write_plots
-from grounding_rewards.report.tables import csv_text, per_class_rows, per_image_rows
 
 
 def check_evaluation_folder(folder: Path, command: str) -> None:
@@ -46,8 +45,6 @@ def write_evaluation_folder(folder: Path, page: EvaluationPage) -> None:
         write_evaluation(unfinished, page.evaluation)
         plots = {path.name for path in write_plots(page.plots, unfinished / "metrics")}
         write_whole(unfinished / "report.html", render_evaluation_page(page))
-        write_whole(unfinished / "per_class.csv", csv_text(per_class_rows(page.evaluation)))
-        write_whole(unfinished / "per_image.csv", csv_text(per_image_rows(page.images, page.label_matching)))
     for path in (folder / "metrics").iterdir():
         if path.name not in plots:
             # A plot of an evaluation before, which had other metrics.

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.metrics.average_precision import Curve
-from grounding_rewards.metrics.confusion import Calibration
 from grounding_rewards.metrics.evaluation import Evaluation
 from grounding_rewards.report.plots import (
     DASHES,
@@ -62,7 +61,6 @@ def plots_of(evaluation: Evaluation) -> list[Plot]:
             [_steps(curve) for curve in evaluation.froc_curves if len(curve.x)],
             _rate_frame,
         ),
-        _calibration(evaluation.calibration),
         _ious(evaluation.ious),
     ]
     return [plot for plot in plots if plot is not None]
@@ -119,27 +117,6 @@ def _rate_frame(axis: Axes) -> None:
     axis.xaxis.grid(visible=True)
     axis.set_xlabel("false positives per image")
     share_axis(axis.yaxis, "sensitivity")
-
-
-def _calibration(calibration: Calibration | None) -> Plot | None:
-    if calibration is None or not len(calibration.counts):
-        return None
-
-    def draw(figure: Figure) -> None:
-        axis = figure.subplots()
-        axis.plot([0, 1], [0, 1], color=SOFT, linewidth=0.8, linestyle=DASHES[1])
-        axis.plot(calibration.confidence, calibration.precision, color=SERIES[0])
-        sizes = 100 * calibration.counts / calibration.counts.max()
-        axis.scatter(calibration.confidence, calibration.precision, sizes, SERIES[0])
-        share_axis(axis.yaxis, "boxes that are right")
-        share_axis(axis.xaxis, "stated confidence")
-
-    note = (
-        f"{int(np.sum(calibration.counts)):,} boxes with a stated confidence; a mark's area is their number. Expected "
-        f"calibration error {calibration.error:.3f}. On the dashed line a confidence is what it says; below it is too "
-        "high."
-    )
-    return Plot("calibration", "Calibration", note, draw, (3.6, 2.8))
 
 
 def _ious(ious: NDArray[np.float64]) -> Plot | None:

@@ -9,14 +9,10 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from grounding_rewards.common.formatting import format_p, format_value
 from grounding_rewards.metrics.baselines import NOTHING_FOUND, REFERENCE, WHOLE_IMAGE
-from grounding_rewards.metrics.detection import MatchedImages
 from grounding_rewards.metrics.evaluation import CORE_METRICS, Evaluation, GroupMetrics
 from grounding_rewards.metrics.intervals import Metrics, format_interval
-from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
 from grounding_rewards.rewards.registry import summary_of
 
@@ -126,7 +122,8 @@ def robustness_rows(points: Sequence[RobustnessPoint]) -> dict[str, Metrics]:
             in grey values.
 
     Example:
-        >>> share = (0.5, 0.4, 0.6)
+        >>> from grounding_rewards.metrics.intervals import Estimate
+        >>> share = Estimate(0.5, 0.4, 0.6)
         >>> list(robustness_rows([RobustnessPoint("pgd", "pgd", 2 / 255, share, share, share)]))
         ['pgd, ε 2/255']
     """
@@ -325,54 +322,3 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows({key: "" if value != value else value for key, value in row.items()} for row in rows)
     return text.getvalue()
-
-
-def per_class_rows(evaluation: Evaluation) -> list[dict[str, Any]]:
-    """A row for each label: its reference boxes, and each metric with the ends of its interval.
-
-    Example:
-        >>> from grounding_rewards.metrics.prediction import Prediction
-        >>> from grounding_rewards.metrics.evaluation import Measures, evaluate
-        >>> image = Prediction("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"], pred=[[0, 0, 4, 2]])
-        >>> [row] = per_class_rows(evaluate({"model": [image]}, Measures("R4")))
-        >>> {key: row[key] for key in ("label", "reference_boxes", "mean_iou", "recall_75")}
-        {'label': 'mass', 'reference_boxes': 1, 'mean_iou': 0.5, 'recall_75': 0.0}
-    """
-    rows = []
-    for group in evaluation.per_label:
-        row: dict[str, Any] = {"label": group.name, "reference_boxes": group.boxes}
-        for key, (value, low, high) in group.metrics.items():
-            row |= {key: value, f"{key}_low": low, f"{key}_high": high}
-        rows.append(row)
-    return rows
-
-
-def per_image_rows(images: Sequence[Prediction], label_matching: str = "ignore") -> list[dict[str, Any]]:
-    """A row for each image: what became of its boxes at IoU 0.5, its mean IoU, and every reward.
-
-    Example:
-        >>> image = Prediction("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"], pred=[[0, 0, 4, 2], [5, 5, 9, 9]])
-        >>> [row] = per_image_rows([image])
-        >>> {key: row[key] for key in ("id", "right", "false", "missed", "mean_iou")}
-        {'id': 'a', 'right': 1, 'false': 1, 'missed': 0, 'mean_iou': 0.5}
-    """
-    matched = MatchedImages(images, label_matching)
-    ious = matched.sums(["mean_iou"])["mean_iou"].tolist()
-    counts = np.stack(matched.counts_50, axis=1).astype(int).tolist()
-    return [
-        {
-            "id": image.id,
-            "patient": image.patient or "",
-            "source": image.source or "",
-            "labels": "; ".join(image.gt_labels),
-            "status": image.status,
-            "reference_boxes": m,
-            "predicted_boxes": n,
-            "right": right,
-            "false": n - right,
-            "missed": m - right,
-            "mean_iou": iou / boxes if boxes else math.nan,
-            **{f"reward_{name}": reward for name, reward in image.rewards.items()},
-        }
-        for image, (n, m, right), (iou, boxes) in zip(images, counts, ious, strict=True)
-    ]

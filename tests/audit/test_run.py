@@ -39,7 +39,6 @@ def done(images):
         "R2 geometric": ("R2", {"product": "geometric"}),
         "R3 mean": ("R3", {"readers": "mean"}),
         "R3 exact": ("R3", {"label_matching": "exact"}),
-        "R3 many": ("R3", {"ignore_many": True}),
         "R3 graded": ("R3", {"graded_negatives": 0.5}),
         **{f"soft_f1 {overlap}": ("soft_f1", {"overlap": overlap}) for overlap in APART},
         "literal": ("R3", {"on_unparseable": "empty"}),
@@ -99,30 +98,6 @@ def test_our_rewards_have_documented_weaknesses_alone(done, name):
     assert any(played.accepted for played in done.findings if played.reward == name)
 
 
-def test_the_ladder_finds_rewards_of_a_number_or_a_size(images):
-    class Thirteen:
-        def score(self, pred, gt):
-            return float(len(pred) == 13)
-
-    class TenByTen:
-        def score(self, pred, gt):
-            return float(any((box[2:] - box[:2] == 10).all() for box in pred))
-
-    for reward, rung in ((Thirteen(), "13 boxes"), (TenByTen(), "10 × 10 pixels")):
-        theirs = gr.rewards.grounding.GroundingReward("theirs", reward, "qwen3-vl")
-        done = audit({"theirs": theirs}, images[:8], FMT)
-        rungs = [played.script for played in done.faults if "boxes" in played.script or "pixels" in played.script]
-        assert rungs == [rung]
-
-
-def test_hedging_in_regions_costs_and_is_free_by_cocos_rule_alone(done):
-    beside = "grids in regions beside the right boxes"
-    for name in done.rewards:
-        hedges = (beside, "one box in every region")
-        assert not {found(done, name).get(hedge) for hedge in hedges} & {"pays", "above ceiling"}
-    assert done.of("R3 many", beside).mean.value > 5 * done.of("R3", beside).mean.value
-
-
 def test_of_the_blind_policies_only_one_comes_near_an_honest_one(done):
     assert {script for script, finding in found(done, "R3").items() if finding == "beats honest"} <= {NEVER_LOOKING}
 
@@ -173,45 +148,17 @@ def test_any_overlap_that_pays_a_share_is_found_for_a_small_finding(images):
     assert audit({"jump": reward}, images, FMT).of("jump", script).finding == "pays"
 
 
-def test_never_looking_is_the_median_box_of_other_patients():
+def test_never_looking_is_the_constant_box_of_other_patients():
     rows = [
-        {"boxes": [box], "labels": [label], "width": 100, "height": side, "patient_id": patient}
-        for box, label, side, patient in (
-            ([0, 0, 10, 10], "mass", 100, "p"),
-            ([0, 0, 10, 10], "mass", 100, "p"),
-            ([20, 20, 40, 40], "mass", 100, "q"),
-            # in fractions of its image as the box before
-            ([20, 40, 40, 80], "mass", 200, "r"),
-            ([0, 0, 50, 50], "nodule", 100, "q"),
-        )
+        {"boxes": [box], "labels": ["mass"], "width": 100, "height": 100} for box in ([0, 0, 9, 9], [20, 20, 40, 40])
     ]
-    normal = {"boxes": [], "labels": [], "width": 100, "height": 100, "patient_id": "q"}
-    done = images_of([*rows, normal])
+    done = images_of([{**rows[0], "patient_id": "p"}, {**rows[1], "patient_id": "q"}, {**rows[0], "patient_id": "p"}])
     (script,) = (one for one in SCRIPTED_ANSWERS if one.name == NEVER_LOOKING)
     drawn = [[item.box.tolist() for item in script.answer(image, FMT).items] for image in done]
-    assert drawn[0] == drawn[1] == [[20, 20, 40, 40]]
-    assert drawn[2] == [[0, 0, 10, 10]]
-    # Nobody else has a nodule: the middle of the image.
-    assert drawn[4] == [[25, 25, 75, 75]]
-    # A normal image is given the box of the most frequent label, that of p, p and r.
-    assert drawn[5] == [[0, 0, 10, 10]]
-
-
-def test_the_position_map_says_where_the_same_error_costs_most(done, images):
-    assert list(done.maps) == list(done.rewards)
-    # 81/119 by hand
-    low, high = done.maps["soft_f1"].ends
-    assert low.reward == high.reward == pytest.approx(81 / 119)
-    others = audit({"medvision": gr.get_reward("medvision", box_format=FMT), "ends": broken}, images[:4], FMT)
-    low, high = others.maps["medvision"].ends
-    # The mean relative error of corners at (0.02, 0.22) and a shift of 0.02 is (1 + 1/11) / 2: exp(−6/11).
-    assert low == pytest.approx((math.exp(-6 / 11), 0.12, 0.12))
-    # At (0.74, 0.94): (1/37 + 1/47) / 2.
-    assert high == pytest.approx((math.exp(-(1 / 37 + 1 / 47) / 2), 0.84, 0.84))
-    stored = json.loads(json.dumps(others.to_dict(), allow_nan=False))["position_maps"]
-    assert stored["medvision"]["smallest"] == pytest.approx(low._asdict())
-    assert stored["medvision"]["earned"][0][0] == pytest.approx(low.reward)
-    assert stored["ends"]["largest"]["reward"] is None
+    assert drawn == [[[20, 20, 40, 40]], [[0, 0, 9, 9]], [[20, 20, 40, 40]]]
+    # Nobody else has a finding: the middle of the image.
+    (alone,) = images_of(rows[:1])
+    assert [item.box.tolist() for item in script.answer(alone, FMT).items] == [[25, 25, 75, 75]]
 
 
 def test_the_literal_reading_pays_for_silence_as_it_says(done):

@@ -9,9 +9,7 @@ from grounding_rewards.audit.audit_images import (
     cut_box,
     images_of,
     stray_box,
-    with_regions,
     with_small_findings,
-    with_square_frames,
 )
 from grounding_rewards.audit.render import write
 from grounding_rewards.audit.scripted_answers import HONEST, KINDS, SCRIPTED_ANSWERS, honest
@@ -29,10 +27,8 @@ ROWS = [
 IMAGES = images_of(ROWS)
 IMAGES_OF_DOUBT = {
     "": IMAGES,
-    "ignore": with_regions(IMAGES),
     "readers": images_of([{**row, "boxes": None, "reader_boxes": [row["boxes"], [[5, 5, 20, 20]]]} for row in ROWS]),
     "small": with_small_findings(IMAGES),
-    "square": with_square_frames(IMAGES),
 }
 BY_NAME = {script.name: script for script in SCRIPTED_ANSWERS}
 
@@ -89,13 +85,6 @@ def test_honest_policies_find_as_much_as_they_say():
     assert sum(iou > 0.5 for iou in hits) == pytest.approx(200, abs=40)
     assert sum(iou < 0.05 for iou in hits) == pytest.approx(200, abs=40)
     assert {round(iou, 6) for iou in hits if iou > 0.5} == {0.75}
-
-
-def test_regions_are_made_up_only_if_there_are_none():
-    row = {"boxes": [[0, 0, 50, 50]], "width": 100, "height": 80}
-    assert len(with_regions(images_of([row]))[0].ignore) == 1
-    stated, other = with_regions(images_of([{**row, "ignore_boxes": [[1, 1, 9, 9]]}, row]))
-    assert (stated.ignore.tolist(), len(other.ignore)) == ([[1, 1, 9, 9]], 0)
 
 
 @pytest.mark.parametrize(

@@ -29,12 +29,9 @@ def test_it_says_what_can_be_gamed_and_writes_it(images, tmp_path, capsys):
     assert main([*words, "--html", str(page), "--json", str(numbers)]) == 0
     printed = capsys.readouterr().out
     assert "Mean reward of each scripted answer, 6 images, 3 of them without a finding" in printed
-    assert "Never looking, and the same error by place" in printed
-    assert printed.count("the same everywhere") == 4
     assert "Documented weaknesses" in printed
     stored = json.loads(numbers.read_text(encoding="utf-8"))
     assert stored["rewards"] == ["R1", "R1:ranking=tied"]
-    assert stored["position_maps"]["R1"]["smallest"]["reward"] == 1
     free = {one["reward"] for one in stored["played"] if one["finding"] == "free"}
     assert free == {"R1"}
     assert "<title>Can it be gamed?</title>" in page.read_text(encoding="utf-8")
@@ -49,7 +46,7 @@ def test_strict_tells_scripts(images, capsys):
 
 
 def counts_boxes(completions, **columns):
-    return [float(text.count("bbox_2d") == 13) for text in completions]
+    return [float(text.count("bbox_2d") > 12) for text in completions]
 
 
 def says_nothing(completions, **columns):

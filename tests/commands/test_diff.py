@@ -67,7 +67,7 @@ def test_the_terminal_shows_the_core_and_all_on_request(runs: tuple[Path, Path],
     rest = ("recall at IoU 0.75", "Dice", "Reference boxes by label", "Reference boxes by size")
     assert [name for name in rest if name in printed] == []
     assert "specificity" not in printed  # no image is normal
-    assert "--all: every metric, labels, sizes, baselines and tests." in printed
+    assert "--all: every metric, labels, sizes and tests." in printed
     assert diff(*runs, "--all") == 0
     printed = capsys.readouterr().out
     assert [name for name in (*names, *rest) if name not in " ".join(printed.split())] == []
@@ -76,7 +76,7 @@ def test_the_terminal_shows_the_core_and_all_on_request(runs: tuple[Path, Path],
 
 @pytest.mark.parametrize("every", [False, True])
 def test_two_runs_fit_into_80_columns(runs: tuple[Path, Path], every: bool) -> None:
-    with_baselines(runs[1])
+    write_facts(runs[1])
     console = Console(file=StringIO(), width=80)
     compare_evaluations(*runs).print(console, every=every)
     printed = console.file.getvalue()
@@ -93,7 +93,7 @@ def test_the_page_says_how_the_model_was_trained(runs: tuple[Path, Path], tmp_pa
     checkpoint = tmp_path / "trained" / "checkpoint"
     checkpoint.mkdir(parents=True)
     (checkpoint.parent / "config.yaml").write_text("reward: [R3]\n", encoding="utf-8")
-    with_baselines(runs[1], model=str(checkpoint))
+    write_facts(runs[1], model=str(checkpoint))
     assert diff(*runs, "--metric", "mean_iou", "--html", tmp_path / "page.html") == 0
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "<h1><bdi>GRPO with R3: mean IoU 0.40 → 0.80</bdi></h1>" in page
@@ -157,8 +157,8 @@ def test_what_cannot_be_compared_is_named(
         diff(a, b, *options)
 
 
-def with_baselines(folder: Path, **facts: Any) -> None:
-    """Add what `evaluate` measured beside the run."""
+def write_facts(folder: Path, **facts: Any) -> None:
+    """Add the facts that `evaluate` writes beside the run."""
     estimate = {"value": 0.25, "low": 0.125, "high": None}
     content = {
         "facts": {"label matching": "ignore", **facts},
@@ -174,34 +174,8 @@ def runs(tmp_path: Path) -> tuple[Path, Path]:
     return write_run(tmp_path / "before", 0.4), write_run(tmp_path / "after", 0.8)
 
 
-def test_baselines_stand_beside_both_runs(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    with_baselines(runs[1])
-    assert diff(*runs, "--json", runs[1] / "diff.json") == 0
-    estimate = {"value": 0.25, "low": 0.125, "high": None}
-    assert json.loads((runs[1] / "diff.json").read_text(encoding="utf-8"))["baselines"] == {
-        HOSTILE: {"f1_50": estimate, "mean_iou": {**estimate, "value": None}}
-    }
-    # in the terminal on request
-    assert "Baselines" not in capsys.readouterr().out
-    assert diff(*runs, "--all") == 0
-    table = capsys.readouterr().out.partition("Baselines on the same images")[2]
-    assert re.search(r"F1 at IoU 0\.5 +0\.250\s", table)
-    assert re.search(r"mean IoU +–\s", table)
-
-
-@pytest.mark.parametrize("other", ["labels", "images"])
-def test_baselines_that_were_measured_otherwise_are_left_out(runs: tuple[Path, Path], other: str) -> None:
-    with_baselines(runs[1])
-    if other == "images":
-        lines = (runs[0] / "images.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-        (runs[0] / "images.jsonl").write_text("".join(lines[1:]), encoding="utf-8")
-    options = ["--label-matching", "exact"] if other == "labels" else []
-    assert diff(*runs, *options, "--json", runs[1] / "diff.json") == 0
-    assert json.loads((runs[1] / "diff.json").read_text(encoding="utf-8"))["baselines"] == {}
-
-
 def test_chosen_metrics_are_shown_alone(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    with_baselines(runs[1])
+    write_facts(runs[1])
     assert diff(*runs, "--metrics", "f1_50", "mean_iou", "label_accuracy") == 0
     printed = capsys.readouterr().out
     assert re.search(r"F1 at IoU 0\.5 +0\.000 +1\.000 +\+1\.000", printed)
@@ -216,7 +190,7 @@ def test_the_page(runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "checkpoint").mkdir()
     lines = [json.dumps({"step": i, "reward": 0.1 * i, "R4/mean_iou": None}) for i in range(5)]
     (tmp_path / "log.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    with_baselines(runs[1], model=str(tmp_path / "checkpoint"), dataset="/home/me/images", split="")
+    write_facts(runs[1], model=str(tmp_path / "checkpoint"), dataset="/home/me/images", split="")
     assert diff(*runs, "--html", tmp_path / "out" / "page.html") == 0
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"page.html"}
     page = (tmp_path / "out" / "page.html").read_text(encoding="utf-8")
@@ -250,11 +224,11 @@ def test_images_come_from_the_dataset_or_from_their_files(tmp_path: Path, capsys
         return folder
 
     a, b = write(tmp_path / "a", 0.2, None), write(tmp_path / "b", 0.4, None)
-    with_baselines(b, dataset="synthetic", split="test", images=3)
+    write_facts(b, dataset="synthetic", split="test", images=3)
     assert diff(a, b, "--html", tmp_path / "page.html") == 0
     assert (tmp_path / "page.html").read_text(encoding="utf-8").count("data:image/jpeg") == 3
     # without its dataset the images are drawn as boxes, and a warning names why
-    with_baselines(b, dataset=str(tmp_path / "a"), split="test", images=3)
+    write_facts(b, dataset=str(tmp_path / "a"), split="test", images=3)
     capsys.readouterr()
     assert diff(a, b, "--html", tmp_path / "page.html") == 0
     assert "data:image/jpeg" not in (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -262,7 +236,7 @@ def test_images_come_from_the_dataset_or_from_their_files(tmp_path: Path, capsys
     Image.new("L", (64, 64), 9).save(tmp_path / "image.png")
     c = write(tmp_path / "c", 0.4, str(tmp_path / "image.png"))
     # of another folder than the run's: only where it is allowed; the images of a log have no folder
-    with_baselines(c, dataset="the log's own images")
+    write_facts(c, dataset="the log's own images")
     capsys.readouterr()
     assert diff(a, c, "--html", tmp_path / "page.html") == 0
     assert f"which lie outside '{c}'. Give --allow-outside" in capsys.readouterr().err
@@ -289,7 +263,7 @@ def test_images_are_found_wherever_they_stand_in_a_dataset_with_bad_rows(tmp_pat
         images = [Prediction(f"{k}", 64, 64, **boxes) for k in (3, 4, 5)]
         (tmp_path / name).mkdir()
         save_predictions(tmp_path / name / "images.jsonl", images)
-        with_baselines(tmp_path / name, **{"dataset": str(root), "split": "test", "images": 3, "bad rows": rows})
+        write_facts(tmp_path / name, **{"dataset": str(root), "split": "test", "images": 3, "bad rows": rows})
     with pytest.warns(UserWarning, match="1 of 6 lines"):
         assert diff(tmp_path / "a", tmp_path / "b", "--html", tmp_path / "page.html") == 0
     page = (tmp_path / "page.html").read_text(encoding="utf-8")

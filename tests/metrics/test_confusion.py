@@ -1,8 +1,7 @@
-"""What became of every box, how that is shown, confused labels and calibration."""
+"""What became of every box, how that is shown, and confused labels."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from grounding_rewards.metrics.confusion import (
     WRONG_LABEL,
     WRONG_PLACE,
     box_outcomes,
-    calibration,
     confusion,
     has_sides,
     image_summary,
@@ -199,76 +197,3 @@ def test_every_box_is_counted_once(images: Any) -> None:
     assert found.counts[:, :-1].sum() == sum(len(one.pred) for one in answered)
     assert found.counts[-1, -1] == 0
     assert found.counts[:-1, :-1].sum() == sum(pair_image(one).hits(0.5).sum() for one in answered)
-
-
-BOX, AWAY = [0.0, 0.0, 10.0, 10.0], [50.0, 50.0, 60.0, 60.0]
-
-
-def scored_image(boxes: list[tuple[bool, float]]) -> Prediction:
-    """An image for each box, on which it is right or not: its place does not matter then."""
-    right = [place for place, (is_right, _) in enumerate(boxes) if is_right]
-    shifted = [[20.0 * place, 0.0, 20.0 * place + 10, 10.0] for place in range(len(boxes))]
-    return Prediction(
-        "a",
-        20.0 * len(boxes) + 1,
-        20,
-        gt=[shifted[place] for place in right],
-        gt_labels=["x"] * len(right),
-        pred=shifted,
-        pred_scores=[score for _, score in boxes],
-    )
-
-
-@given(st.lists(st.tuples(st.booleans(), st.floats(0, 1)), min_size=1, max_size=30))
-def test_bins_are_those_of_a_loop(boxes: list[tuple[bool, float]]) -> None:
-    found = calibration(MatchedImages([scored_image(boxes)]))
-    assert found is not None
-    error, bins = 0.0, []
-    for k in range(10):
-        own = [(right, score) for right, score in boxes if (k <= score * 10 < k + 1) or (k == 9 and score == 1)]
-        if own:
-            precision, confidence = np.mean([right for right, _ in own]), np.mean([score for _, score in own])
-            error += len(own) / len(boxes) * abs(precision - confidence)
-            bins.append((confidence, precision, len(own)))
-    assert [*zip(found.confidence, found.precision, found.counts, strict=True)] == [pytest.approx(one) for one in bins]
-    assert found.error == pytest.approx(error)
-    assert 0 <= found.error <= 1
-    assert (np.diff(found.confidence) > 0).all()
-
-
-def test_of_two_boxes_for_one_finding_the_surest_is_right() -> None:
-    """By hand; pycocotools 2.0.11 gives the box of 0.9 the finding too, though the other one fits better."""
-    image = Prediction(
-        *("a", 99, 99),
-        gt=[[0, 0, 10, 10]],
-        gt_labels=["x"],
-        pred=[[0, 0, 10, 10], [0, 0, 10, 6]],
-        pred_scores=[0.3, 0.9],
-    )
-    found = calibration(MatchedImages([image]))
-    assert found is not None
-    assert (found.confidence.tolist(), found.precision.tolist()) == ([0.3, 0.9], [0.0, 1.0])
-
-
-@pytest.mark.parametrize(
-    ("answer", "counts"),
-    [
-        # no confidence is stated
-        ({"pred": [BOX]}, None),
-        # no box
-        ({}, None),
-        # a confidence in per cent is not taken for a probability
-        ({"pred": [BOX], "pred_scores": [90.0]}, None),
-        ({"pred": [BOX, AWAY], "pred_scores": [1.0, math.inf]}, [1]),
-        # one box of two states one
-        ({"pred": [BOX, AWAY], "pred_scores": [math.nan, 0.4]}, [1]),
-        # a false box in an ignored region is not judged; a right one is
-        ({"pred": [AWAY], "pred_scores": [0.4], "ignore": [[40, 40, 70, 70]]}, None),
-        ({"pred": [BOX], "pred_scores": [0.4], "ignore": [[0, 0, 70, 70]]}, [1]),
-        # an invalid box is a wrong one
-        ({"pred": [BOX[::-1]], "pred_scores": [0.4]}, [1]),
-    ],
-)
-def test_which_boxes_are_judged(answer: dict[str, Any], counts: list[int] | None) -> None:
-    found = calibration(MatchedImages([Prediction("a", 99, 99, gt=[BOX], gt_labels=["x"], **answer)]))
-    assert (None if found is None else found.counts.tolist()) == counts

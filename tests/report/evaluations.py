@@ -11,9 +11,9 @@ import numpy as np
 
 from grounding_rewards.metrics.average_precision import Curve
 from grounding_rewards.metrics.baselines import REFERENCE
-from grounding_rewards.metrics.confusion import Calibration, Confusion
+from grounding_rewards.metrics.confusion import Confusion
 from grounding_rewards.metrics.evaluation import Evaluation, GroupMetrics, Measures, evaluate
-from grounding_rewards.metrics.intervals import Metric
+from grounding_rewards.metrics.intervals import Estimate, Metric
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.report.evaluation_page import EvaluationPage
@@ -76,7 +76,7 @@ def image(_: int) -> Any:
 
 def evaluation(**change: Any) -> Evaluation:
     """Every kind of metric that there is."""
-    share = (0.5, 0.4, 0.6)
+    share = Estimate(0.5, 0.4, 0.6)
     metrics = {
         "f1_50": share,
         "recall_50": (0.75, 0.6, 0.9),
@@ -95,7 +95,7 @@ def evaluation(**change: Any) -> Evaluation:
     }
     x = np.linspace(0, 1, 50)
     labels = ["mass", "nodule"]
-    robustness = [RobustnessPoint("corruptions", "none", 0, share, (0.0, 0.0, 0.0), share)]
+    robustness = [RobustnessPoint("corruptions", "none", 0, share, Estimate(0.0, 0.0, 0.0), share)]
     robustness += [RobustnessPoint("corruptions", "noise", s, share, share, share) for s in (1, 2, 3)]
     robustness += [RobustnessPoint("pgd", "pgd", e / 255, share, share, share) for e in (0, 1, 4)]
     values: dict[str, Any] = {
@@ -118,7 +118,6 @@ def evaluation(**change: Any) -> Evaluation:
         "per_size": [GroupMetrics(size, 12, {"f1_50": share}) for size in ("small", "large")],
         "pr_curves": [Curve("all labels", x, 1 - x / 2), Curve("reader", x[:1], x[-1:])],
         "froc_curves": [Curve("all labels", 20 * x, x)],
-        "calibration": Calibration(x[10:40:10], x[5:35:10], np.array([3, 9, 4]), 0.08),
         "ious": np.array([0.0, 0.2, 0.5, 0.8]),
         "confusion": Confusion([*labels, "nothing"], [*labels, "nothing"], np.array([[9, 1, 2], [0, 5, 1], [3, 0, 0]])),
         "robustness": robustness,

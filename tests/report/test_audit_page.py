@@ -11,7 +11,6 @@ from grounding_rewards.parsing import get_box_format
 from grounding_rewards.report.audit_page import (
     audit_verdict,
     found_tables,
-    looking_table,
     render_audit_page,
 )
 from tests.report.documents import Document, check_self_contained
@@ -54,14 +53,3 @@ def test_a_reward_that_raises_is_said_with_its_error(done):
     (table,) = (one for one in found_tables(done) if one.title.startswith("raises: "))
     assert {row[0] for row in table.rows} == {"<script>"}
     assert "ZeroDivisionError" in table.rows[0][4].text
-
-
-def test_never_looking_and_the_place_are_on_it(done, page):
-    assert "Never looking, and the place of a finding" in page
-    (r1, raised) = looking_table(done).rows
-    assert [(one.text, one.small) for one in r1[2:]] == [("1.000", "the same everywhere")] * 2
-    assert raised[2:] == ["–", "–"]
-    medvision = audit({"medvision": gr.get_reward("medvision", box_format=FMT)}, IMAGES, FMT)
-    low, high = looking_table(medvision).rows[0][2:]
-    assert (low.text, low.small) == ("0.580", "12% from the left, 12% from the top")
-    assert high.small == "84% from the left, 84% from the top"

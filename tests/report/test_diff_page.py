@@ -38,7 +38,6 @@ def page(pairs: list[SharedImage], *, label_matching: str = "ignore", **values: 
         "paths": (Path("runs/before"), Path("runs/after")),
         "names": ("before", "after"),
         "metrics": ["f1_50", "mean_iou"],
-        "baselines": {"nothing found": {"f1_50": Estimate(0.0, 0.0, 0.0)}},
         "images": (a, b),
         "run_facts": ({}, {"dataset": "drawn images"}),
         "log": [{"step": 1, "reward": 0.5, "loss": 0.1}],
@@ -154,10 +153,9 @@ def test_page_is_well_formed_and_refers_to_nothing_outside() -> None:
     assert "script-src 'none'" in text
 
 
-def test_without_images_curves_and_baselines_there_is_none() -> None:
-    text = page([pair("a", 0.1, 0.9)], load_image=lambda image: None, log=[], baselines={})
+def test_without_images_and_curves_there_is_none() -> None:
+    text = page([pair("a", 0.1, 0.9)], load_image=lambda image: None, log=[])
     assert "Training" not in text
-    assert "nothing found" not in text
     assert "data:image/jpeg" not in text
     assert "<use" not in text
     assert drawn_boxes(text) == ["predicted o-right"] * 2
@@ -174,7 +172,6 @@ def test_what_anyone_writes_is_shown_and_not_run() -> None:
         paths=(Path("<script>"), Path("after")),
         names=("<script>", "after"),
         run_facts=({nasty: nasty}, {nasty: f"{nasty}!", "dataset": nasty}),
-        baselines={nasty: {}},
     )
     assert "<script" not in text
     assert text.count("&lt;script&gt;") >= 12
@@ -228,13 +225,12 @@ def test_tiles_and_cells_are_coloured_by_the_rule_of_the_verdict(
     assert f"Holm&#39;s p {holm:.3f}" in text
 
 
-def test_the_table_has_four_columns_and_the_baselines_are_beneath() -> None:
+def test_the_table_has_four_columns_and_definitions_beneath() -> None:
     text = page([pair("a", 0.1, 0.9), pair("b", 0.1, 0.2)])
-    table, _, rest = text.partition('class="panel"')[2].partition("</table>")
+    table = text.partition('class="panel"')[2].partition("</table>")[0]
     assert re.findall(r'<th scope="col">(.*?)</th>', table)[:3] == ["metric", "before", "after"]
     assert '<th scope="col">change<small>better / worse / same</small></th>' in table
     assert re.findall(r'<th scope="row">([^<]*)', table) == ["F1 at IoU 0.5", "mean IoU"]
     # in groups, with one definition each; what each metric is stands below
     assert re.findall(r'<th scope="rowgroup" colspan="4">([^<]*)<small>[A-Z]', table) == ["Finding", "Placing"]
-    assert '<th scope="col">nothing found</th>' in rest
     assert f"<dt>mean IoU</dt><dd><bdi>{DETECTION_METRICS['mean_iou'].definition}</bdi></dd>" in text

@@ -20,7 +20,7 @@ Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
 
 from grounding_rewards.metrics.confusion import Confusion  # noqa: E402
 from grounding_rewards.metrics.evaluation import GroupMetrics, Measures, evaluate  # noqa: E402
-from grounding_rewards.metrics.intervals import Metric  # noqa: E402
+from grounding_rewards.metrics.intervals import Estimate, Metric  # noqa: E402
 from grounding_rewards.metrics.prediction import Prediction  # noqa: E402
 from grounding_rewards.metrics.robustness import RobustnessPoint  # noqa: E402
 from grounding_rewards.report import evaluation_page as module  # noqa: E402
@@ -127,8 +127,8 @@ def test_metrics_stand_with_their_intervals_and_their_baselines(document: str) -
 def test_robustness_is_a_table_too(document: str) -> None:
     table = document.split("Changed images", 1)[1].split("</table>", 1)[0]
     assert "right answers lost" not in table  # not measured
-    share = (0.5, 0.4, 0.6)
-    points = [RobustnessPoint("pgd", "pgd", e / 255, share, share, share, (0.25, 0.1, 0.4)) for e in (0, 2)]
+    share = Estimate(0.5, 0.4, 0.6)
+    points = [RobustnessPoint("pgd", "pgd", e / 255, share, share, share, Estimate(0.25, 0.1, 0.4)) for e in (0, 2)]
     table = render_evaluation_page(page(robustness=points)).split("Changed images", 1)[1]
     assert "right answers lost" in table
     assert "pgd, ε 2/255" in table

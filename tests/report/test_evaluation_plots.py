@@ -16,12 +16,11 @@ from grounding_rewards.report.evaluation_plots import plots_of
 from grounding_rewards.report.plots import INK, SERIES, Plot, write_plots
 from tests.report.evaluations import HOSTILE, evaluation
 
-CURVES = ["precision_recall", "froc", "calibration", "ious"]
+CURVES = ["precision_recall", "froc", "ious"]
 NOTHING: dict = {
     "systems": {},
     "pr_curves": (),
     "froc_curves": (),
-    "calibration": None,
     "ious": np.zeros(0),
     "confusion": None,
     "per_label": (),
@@ -44,12 +43,12 @@ def test_every_kind_of_metric_has_a_plot() -> None:
 
 
 def test_plots_are_written_reproducibly_as_png_and_pdf(tmp_path) -> None:
-    small = [one("froc"), one("calibration")]
+    small = [one("froc"), one("ious")]
     # the form of the page before those of papers: the layout is that of all three
-    again = [one("froc"), one("calibration")]
+    again = [one("froc"), one("ious")]
     assert [plot.svg() for plot in small] == [plot.svg() for plot in again]
     first, second = write_plots(small, tmp_path / "a"), write_plots(again, tmp_path / "b")
-    assert [path.name for path in first] == [f"{n}.{e}" for n in ("froc", "calibration") for e in ("png", "pdf")]
+    assert [path.name for path in first] == [f"{n}.{e}" for n in ("froc", "ious") for e in ("png", "pdf")]
     for path, again in zip(first, second, strict=True):
         start = path.read_bytes()[:5]
         assert start in (b"\x89PNG\r", b"%PDF-")

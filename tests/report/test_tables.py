@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+from grounding_rewards.metrics.intervals import Estimate
 from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.report.tables import Cell, metrics_table, robustness_rows
 
@@ -34,7 +35,7 @@ def test_terminal_shows_brackets_as_they_are() -> None:
 
 
 def test_the_table_of_robustness_has_the_image_as_it_is_once() -> None:
-    share = (0.5, 0.4, 0.6)
+    share = Estimate(0.5, 0.4, 0.6)
     points = [RobustnessPoint("corruptions", n, s, share, share, share) for n in ("noise", "blur") for s in (0, 1)]
     rows = robustness_rows(points)
     assert list(rows) == ["the image as it is", "noise, strength 1", "blur, strength 1"]
