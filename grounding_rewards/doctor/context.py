@@ -38,13 +38,17 @@ class ImagePicture(NamedTuple):
 
 
 class Example(NamedTuple):
-    """One place of a defect: split, row number in the split, id, what is there, and the image if images are kept."""
+    """One place of a defect: split, row number in the split, id, what is there, and the image if images are kept.
+
+    Of a leak `partner` is the row of the other split.
+    """
 
     split: str
     row: int
     id: str
     detail: str
     image: ImagePicture | None = None
+    partner: Example | None = None
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,10 @@ def _read_checks() -> dict[str, Check]:
 
 #: All checks by name, in the order of reports.
 CHECKS = _read_checks()
+
+
+#: Checks of one image in two splits.
+LEAKS = ("image-leak", "copy-leak")
 
 
 class Problem(NamedTuple):
@@ -235,6 +243,7 @@ class Context:
         images: images by split, of all rows.
         is_quick: whether only the headers of images were read.
         has_pictures: whether examples have images.
+        partners: by key of a row whose image leaks, the row of the other split.
         longest_gold: tokens of the longest right answer; 0 without a box format.
     """
 
@@ -245,6 +254,7 @@ class Context:
     images: Counter[str] = field(default_factory=Counter)
     is_quick: bool = False
     has_pictures: bool = False
+    partners: dict[tuple[str, int], ImageRow] = field(default_factory=dict)
     longest_gold: int = 0
 
     @cached_property
@@ -341,6 +351,10 @@ class Context:
             for k, (row, _) in enumerate(entries[:EXAMPLES]):
                 if row is not None:
                     first[k] = first[k]._replace(image=picture(row, order))
+                    if name in LEAKS:
+                        partner = self.partners[row.key]
+                        shown_partner = _example(partner, "the same image")._replace(image=picture(partner))
+                        first[k] = first[k]._replace(partner=shown_partner)
         if of is None:
             of = {"images": self.images.total(), "boxes": len(self.table.places)}.get(check.unit, 0)
         count = len(examples) if count is None else count

@@ -162,7 +162,9 @@ def examine(
         sheet = contact_sheet(context, seed) if thumbnails else []
     pictures: list[ImagePicture] = []
     if thumbnails:
-        keys = {(example.split, example.row) for defect in defects for example in defect.examples if example.image}
+        examples = [example for defect in defects for example in defect.examples if example.image]
+        examples += [example.partner for example in examples if example.partner]
+        keys = {(example.split, example.row) for example in examples}
         jpegs = _thumbnails(source, keys | {row.key for row, _ in sheet}, thumbnails)
         for row, reason in sheet:
             image = picture(row)
@@ -221,11 +223,11 @@ def _thumbnails(source: RowSource, keys: set[tuple[str, int]], side: int) -> dic
 
 
 def _with_thumbnails(defect: Defect, jpegs: dict[tuple[str, int], bytes]) -> Defect:
-    examples = []
-    for example in defect.examples:
+    def with_thumbnail(example: Example) -> Example:
         image = example.image and example.image._replace(jpeg=jpegs[example.split, example.row])
-        examples.append(example._replace(image=image))
-    return replace(defect, examples=tuple(examples))
+        return example._replace(image=image, partner=example.partner and with_thumbnail(example.partner))
+
+    return replace(defect, examples=tuple(map(with_thumbnail, defect.examples)))
 
 
 def _unchecked(context: Context) -> dict[str, str]:

@@ -87,6 +87,7 @@ def _image_repeats(context: Context) -> Iterator[Problem]:
                 continue
             places = f"row {before.number} of {before.split} has the same {kind}"
             if before.split != row.split:
+                context.partners[row.key] = before
                 yield Problem("image-leak", row, places)
                 break
             # Several questions about an image are as many rows.
@@ -106,6 +107,7 @@ def _copies(context: Context) -> Iterator[Problem]:
         before, row = rows[first], rows[second]
         if before.split != row.split and second not in reported:
             reported.add(second)
+            context.partners[row.key] = before
             yield Problem("copy-leak", row, f"a copy of row {before.number} of {before.split} (id {before.id})")
 
 

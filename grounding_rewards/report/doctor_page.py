@@ -151,8 +151,9 @@ def _defect(defect: Defect) -> Section:
     captions = [": ".join(filter(None, (place(example), example.detail))) for example in defect.examples]
     cards = []
     for example in defect.examples:
-        if example.image is not None:
-            cards.append(_card(example.image, f"{place(example)}: {example.detail}"))
+        for shown in (example, example.partner):
+            if shown is not None and shown.image is not None:
+                cards.append(_card(shown.image, f"{place(shown)}: {shown.detail}"))
     if cards:
         # Two panels next to each other need the room of a whole card.
         blocks.append(Cards(cards, small=all(len(card.panels) == 1 for card in cards)))

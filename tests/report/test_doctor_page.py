@@ -252,3 +252,15 @@ def test_an_unfinished_folder_without_rows_is_reported(tmp_path, capsys):
     (tmp_path / "manifest.json").write_text('{"complete": false}')
     assert command(str(tmp_path), "--html", str(tmp_path / "page.html")) == 1
     assert "not completed" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_leak_shows_both_images_side_by_side(write):
+    made = images(width=312)
+    made[12]["file"] = made[1]["file"]
+    checkup = examine(write(made), thumbnails=64)
+    (defect,) = (defect for defect in checkup.defects if defect.name == "image-leak")
+    section = render_doctor_page(checkup).partition(f"<h3>{defect.title}</h3>")[2].partition("</section>")[0]
+    # The same picture is in the file once.
+    assert (section.count("<article>"), section.count("<use"), section.count("data:image/jpeg")) == (2, 2, 1)
+    assert "test, row 2 (id 1.png): row 1 of train has the same image" in section
+    assert "train, row 1 (id 1.png): the same image" in section
