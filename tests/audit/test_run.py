@@ -47,6 +47,12 @@ def done(images):
     return audit(rewards, images, FMT)
 
 
+def audit_by(reward, images, *names):
+    """The audit of one reward by these scripts and all honest ones."""
+    scripts = [script for script in SCRIPTED_ANSWERS if script.kind == "honest" or script.name in names]
+    return audit({"theirs": reward}, images, FMT, scripts=scripts)
+
+
 def found(done, reward):
     return {one.script: one.finding for one in done.findings if one.reward == reward}
 
@@ -143,9 +149,9 @@ def test_any_overlap_that_pays_a_share_is_found_for_a_small_finding(images):
         def score(self, pred, gt):
             return 0.1 * any(_best(box, pred) > 0 for box in gt)
 
-    reward = gr.rewards.grounding.GroundingReward("jump", Jump(), "qwen3-vl")
+    reward = gr.rewards.grounding.GroundingReward("theirs", Jump(), "qwen3-vl")
     script = "the whole image for a small finding"
-    assert audit({"jump": reward}, images, FMT).of("jump", script).finding == "pays"
+    assert audit_by(reward, images, script).of("theirs", script).finding == "pays"
 
 
 def test_never_looking_is_the_constant_box_of_other_patients():
@@ -238,7 +244,7 @@ def nothing_said(completions, **columns):
 def test_rewards_of_others(images, reward, script, finding, tmp_path):
     if not callable(reward):
         reward = gr.rewards.grounding.GroundingReward("theirs", reward, "qwen3-vl")
-    assert audit({"theirs": reward}, images[:12], FMT).of("theirs", script).finding == finding
+    assert audit_by(reward, images[:12], script).of("theirs", script).finding == finding
 
 
 def test_a_ceiling_that_is_too_low_is_noticed(images):
@@ -246,8 +252,8 @@ def test_a_ceiling_that_is_too_low_is_noticed(images):
         def _ceiling(self, precision, recall):
             return 0.5 * precision
 
-    reward = gr.rewards.grounding.GroundingReward("modest", Modest(), "qwen3-vl")
-    assert audit({"modest": reward}, images[:12], FMT).of("modest", RIGHT).finding == "above ceiling"
+    reward = gr.rewards.grounding.GroundingReward("theirs", Modest(), "qwen3-vl")
+    assert audit_by(reward, images[:12]).of("theirs", RIGHT).finding == "above ceiling"
 
 
 def test_wrong_arguments_are_refused(images):

@@ -142,7 +142,7 @@ def test_everything_is_there(visit) -> None:
     tab = visit()
     parts = ["Metrics", "Curves", "By label and size", "Robustness", "Images", "How it was measured"]
     assert tab.locator("h2").all_inner_texts() == parts
-    assert tab.locator(".plot img[alt]").count() == 4
+    assert tab.locator(".plot img[alt]").count() == 3
     assert tab.locator(".tile").count() == 3
     assert tab.locator("#Gallery h3").all_inner_texts() == [
         "Missed 5",
@@ -389,6 +389,6 @@ def test_on_paper_there_is_no_control_and_nothing_folded(visit, tmp_path) -> Non
 def test_without_javascript_the_metrics_are_complete(visit) -> None:
     tab = visit(java_script_enabled=False)
     assert tab.locator("table").first.is_visible()
-    assert tab.locator(".plot img").count() == 4
+    assert tab.locator(".plot img").count() == 3
     assert "need JavaScript" in tab.locator("noscript").inner_text()
     assert HOSTILE not in tab.locator("body").inner_text()

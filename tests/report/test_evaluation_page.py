@@ -8,8 +8,6 @@ import hashlib
 import io
 import json
 import re
-import weakref
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -35,9 +33,6 @@ from grounding_rewards.report.evaluation_page import (  # noqa: E402
 )
 from grounding_rewards.report.page import (  # noqa: E402
     PICTURE_BYTES,
-    Gallery,
-    Page,
-    Section,
 )
 from grounding_rewards.report.tables import group_metrics  # noqa: E402
 from tests.report.documents import Document, check_self_contained  # noqa: E402
@@ -332,29 +327,6 @@ def test_the_size_is_bounded(monkeypatch) -> None:
     assert all(len(one["text"]) + one["cut"] == 9000 for one in data["images"])
     assert sum(len(one["text"]) for one in data["images"]) <= 30 * 8000 // 30 + 160 * len(data["images"])
     assert all(len(one["pred"]) == module.MOST_BOXES and one["n"] == [1, 80] for one in data["images"])
-
-
-def test_records_of_images_are_written_one_by_one() -> None:
-    class Record(dict):
-        """A record that can be counted."""
-
-        __hash__ = object.__hash__  # type: ignore[assignment]
-
-    living: weakref.WeakSet[Record] = weakref.WeakSet()
-    most = 0
-
-    def records() -> Iterator[Record]:
-        nonlocal most
-        for k in range(50):
-            made = Record(id=k)
-            living.add(made)
-            yield made
-            most = max(most, len(living))
-
-    document = Page(title="", sections=[Section("Images", [Gallery({"total": 50}, records())])]).render()
-    assert data_of(document) == {"total": 50, "images": [{"id": k} for k in range(50)]}
-    # the one that is written, and the one after it
-    assert most <= 3
 
 
 def test_what_an_image_lacks_is_none() -> None:
