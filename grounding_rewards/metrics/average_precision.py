@@ -131,7 +131,6 @@ class RankedBoxes:
         hit: ``(thresholds, n)`` whether the box is right.
         counts: ``(thresholds, n)`` whether the box counts at all.
         references: ``(images,)`` number of reference boxes.
-        ranking: what the key is made from.
     """
 
     image: Indices
@@ -139,7 +138,6 @@ class RankedBoxes:
     hit: Mask
     counts: Mask
     references: Indices
-    ranking: str = "score"
 
     def by_group(self, group: Indices) -> RankedBoxes:
         """The same boxes, counted by group of images, for instance by patient, instead of by image.
@@ -174,21 +172,14 @@ class RankedImages:
         """The boxes of one label; without a label, all boxes of a ranking that compared none.
 
         Raises:
-            ValueError: labels were compared and ``label`` is None, or the other way round.
-            KeyError: no box has the label.
+            KeyError: no box has the label, or labels were compared and ``label`` is None.
 
         Example:
             >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"])
             >>> rank_boxes([image], label_matching="exact").of_label("Mass").references
             array([1])
         """
-        name = label_name(label, self.label_matching)
-        if not name and (label is not None or self.label_matching != "ignore"):
-            raise ValueError(
-                f"Expected a label for `label` where labels are compared, and none where not, got {label!r} with "
-                f"label_matching={self.label_matching!r}. Name a finding, or rank with another label_matching."
-            )
-        return self.by_label[name]
+        return self.by_label[label_name(label, self.label_matching)]
 
     def only(self, label: str | None) -> RankedImages:
         """The boxes of one label alone, see :meth:`of_label`."""
@@ -296,6 +287,11 @@ def rank_boxes(
     counts = hit | ((matched == _NOTHING) & pred_in_area)
     keys = {"emission": place.astype(np.float64), "tied": np.zeros(len(order))}
     key = uncertainty[order] if by_confidence else keys[ranking]
+    if ranking == "coco":
+        # Equal confidences are taken one by one; boxes without a confidence stay one group.
+        ranks = np.empty(len(key))
+        ranks[np.argsort(key, kind="stable")] = np.arange(len(key))
+        key = np.where(np.isfinite(key), ranks, np.inf)
 
     by_label = {}
     for number, name in enumerate(names):
@@ -303,7 +299,7 @@ def rank_boxes(
         gt_of_label = (gt_entry % len(names) == number) & gt_in_area
         references = np.bincount(gt_entry[gt_of_label] // len(names), minlength=len(batch))
         image = pred_entry[of_label] // len(names)
-        by_label[name] = RankedBoxes(image, key[of_label], hit[:, of_label], counts[:, of_label], references, ranking)
+        by_label[name] = RankedBoxes(image, key[of_label], hit[:, of_label], counts[:, of_label], references)
     return RankedImages(by_label, len(batch), tuple(iou_thresholds), ranking, group_by)
 
 
@@ -498,9 +494,7 @@ class Curve(NamedTuple):
 _WEIGHT_CELLS = 1 << 20
 
 
-def read_curve(
-    ranked: RankedBoxes, threshold: int, weights: Array, *, one_by_one: bool = False
-) -> Iterator[tuple[Array, Array, Array]]:
+def read_curve(ranked: RankedBoxes, threshold: int, weights: Array) -> Iterator[tuple[Array, Array, Array]]:
     """Numbers of right boxes and of boxes that count up to each point of a curve, with weights of images.
 
     The points are the ends of groups of equal keys that have a right box. After a group without one, recall is as
@@ -510,7 +504,6 @@ def read_curve(
         ranked: boxes of one label.
         threshold: index of the IoU threshold.
         weights: ``(rows, images)``.
-        one_by_one: whether boxes of equal stated confidence are groups of their own.
 
     Yields:
         Some rows of the weights, and of these the right boxes and those that count, ``(rows, points)``; nothing where
@@ -530,8 +523,6 @@ def read_curve(
     if not hit.any():
         return
     is_end = np.append(key[1:] != key[:-1], True)
-    if one_by_one:
-        is_end |= np.isfinite(key)
     ends = np.flatnonzero(is_end) + 1
     ends = ends[np.add.reduceat(hit, np.append(0, ends[:-1])) > 0]
     last = int(ends[-1])
@@ -599,7 +590,14 @@ def sensitivity_at_false_positives(
     images_of_part = np.bincount(parts.of_image, minlength=parts.parts)
 
     def at_rates_and_mean(weights: Array) -> Array:
-        at_rates = _sensitivities(by_part, t, images_of_part, weights, np.asarray(rates))
+        best = []
+        for block, hits, boxes in read_curve(by_part, t, weights):
+            false_rates = ratio(boxes - hits, (block @ images_of_part)[:, None])
+            for row_rates, row_hits in zip(false_rates, hits, strict=True):
+                best.append(np.append(0.0, row_hits)[np.searchsorted(row_rates, rates, side="right")])
+        best_hits = np.array(best) if best else np.zeros((len(weights), len(rates)))
+        references = (weights @ by_part.references)[:, None]
+        at_rates = np.where(references > 0, ratio(best_hits, references), np.nan)
         return np.column_stack([at_rates, at_rates.mean(axis=1)])
 
     return jackknife(at_rates_and_mean, parts)
@@ -640,26 +638,6 @@ def froc_curve(ranked: RankedImages, iou_threshold: float = 0.5, *, name: str = 
     if ranked.ranking == "tied":
         x, y = x[-1:], y[-1:]
     return Curve(name, x, y)
-
-
-def _sensitivities(ranked: RankedBoxes, t: int, images: Indices, weights: Array, rates: Array) -> Array:
-    """The best sensitivity at each rate under each row of weights of the groups, ``(rows, rates)``.
-
-    Args:
-        ranked: boxes by group.
-        t: index of the IoU threshold.
-        images: ``(groups,)`` number of images.
-        weights: ``(rows, groups)``.
-        rates: ``(rates,)``.
-    """
-    best = []
-    for block, hits, boxes in read_curve(ranked, t, weights):
-        false_rates = ratio(boxes - hits, (block @ images)[:, None])
-        for row_rates, row_hits in zip(false_rates, hits, strict=True):
-            best.append(np.append(0.0, row_hits)[np.searchsorted(row_rates, rates, side="right")])
-    best_hits = np.array(best) if best else np.zeros((len(weights), len(rates)))
-    references = (weights @ ranked.references)[:, None]
-    return np.where(references > 0, ratio(best_hits, references), np.nan)
 
 
 #: In the table of metrics.
@@ -920,7 +898,7 @@ def _precision_recall(ranked: RankedBoxes, t: int, weights: Array) -> Iterator[t
 
     Yields nothing where no box is right.
     """
-    for block, hits, boxes in read_curve(ranked, t, weights, one_by_one=ranked.ranking == "coco"):
+    for block, hits, boxes in read_curve(ranked, t, weights):
         yield ratio(hits, (block @ ranked.references)[:, None]), precision_envelope(ratio(hits, boxes))
 
 

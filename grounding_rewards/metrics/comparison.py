@@ -434,7 +434,7 @@ def compare_runs(
             f"Expected a metric of both runs for `main`, got {main!r}. {guess}They have: {', '.join(metrics)}."
         )
     patients = patients_of([image_b if image_a.patient is None else image_a for image_a, image_b in pairs])
-    units = intervals.group_numbers(patients, len(pairs))
+    units: Any = intervals.group_numbers(patients, len(pairs))
     draws = {"resamples": resamples, "seed": seed}
 
     def by_group(groups: BoxGroups) -> tuple[GroupChanges, ...]:
@@ -500,7 +500,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _changes(
-    metrics: Mapping[Any, Metric], runs: Sequence[Mapping[Any, Array]], units: NDArray[np.int64], **draws: int
+    metrics: Mapping[Any, Metric], runs: Sequence[Mapping[Any, Array]], units: Sequence[Any], **draws: int
 ) -> dict[Any, Change]:
     """The changes of metrics of which both runs have sums over images by the same keys; Holm's p still to come."""
     sums_a, sums_b = ([intervals.sum_by_group(run[key], units) for key in metrics] for run in runs)
@@ -524,7 +524,7 @@ def _changes(
 
 
 def _ranked_changes(
-    a: Sequence[Prediction], b: Sequence[Prediction], label_matching: str, units: NDArray[np.int64], **draws: int
+    a: Sequence[Prediction], b: Sequence[Prediction], label_matching: str, units: Sequence[Any], **draws: int
 ) -> dict[str, Change]:
     """Average precision and sensitivities, which a single image does not have; Holm's p still to come."""
     by_rank = RankingMetrics.of([*a, *b], label_matching)
@@ -543,7 +543,7 @@ def _with_holm(changes: dict[Any, Change]) -> dict[Any, Change]:
     return {key: change._replace(holm=p) for (key, change), p in zip(changes.items(), adjusted, strict=True)}
 
 
-def _jackknifed(sums: Array, units: NDArray[np.int64], bounds: intervals.Bounds) -> Jackknifed:
+def _jackknifed(sums: Array, units: Sequence[Any], bounds: intervals.Bounds) -> Jackknifed:
     return intervals.jackknifed_ratio(intervals.sum_by_group(sums, units), bounds)
 
 
