@@ -246,7 +246,8 @@ def all_readers(image: AuditImage, fmt: BoxFormat) -> Reply:
 
 def fullest_reader(image: AuditImage, fmt: BoxFormat) -> Reply:
     """The boxes of the reader who drew most."""
-    return Reply(_as_items(image, max(image.readers, key=len, default=image.boxes)))
+    fullest = max(image.readers, key=len, default=image.boxes)
+    return Reply(_as_items(image, fullest))
 
 
 # blind
