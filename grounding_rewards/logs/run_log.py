@@ -86,19 +86,6 @@ def trained_reward(log: Path) -> tuple[str, dict[str, Any]] | None:
     return names[0], parameters
 
 
-def initial_checkpoint(model: Path) -> str | None:
-    """The model that the run began with whose checkpoint this is; None where no run is known.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = Path(folder, "config.yaml").write_text("model_name_or_path: assets/tiny_vlm")
-        ...     initial_checkpoint(Path(folder, "checkpoint"))
-        'assets/tiny_vlm'
-    """
-    return _settings(model.parent).get("model_name_or_path")
-
-
 def _settings(folder: Path) -> Mapping[str, Any]:
     """The configuration of the run in a folder; nothing where there is none, or somebody else's file of this name."""
     config = folder / CONFIG

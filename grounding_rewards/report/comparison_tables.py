@@ -10,11 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from grounding_rewards.common.formatting import NO_VALUE
-from grounding_rewards.logs.run_log import LOG, first_and_last, initial_checkpoint, read_entries, trained_reward
-from grounding_rewards.metrics.average_precision import Curve
+from grounding_rewards.logs.run_log import LOG, first_and_last, read_entries, trained_reward
 from grounding_rewards.metrics.comparison import (
     DRAWS,
     LEVEL,
@@ -55,7 +52,6 @@ class Comparison:
         run_facts: what is known of how each run was made.
         reward: name of the reward by which images are chosen.
         log: what the training of B logged; empty where no training is known.
-        evaluated: the sampled reward before and after that training, where A is its initial checkpoint.
     """
 
     difference: RunDifference
@@ -66,7 +62,6 @@ class Comparison:
     run_facts: Sequence[Mapping[str, Any]]
     reward: str = "R4"
     log: Sequence[Mapping[str, Any]] = ()
-    evaluated: Curve | None = None
 
     @property
     def training_reward(self) -> str:
@@ -207,8 +202,7 @@ def compare_evaluations(
     paths = [Path(a), Path(b)]
     images = [load_predictions(path) for path in paths]
     evaluations = [read_evaluation(path) for path in paths]
-    evaluated_reward = evaluations[1].reward
-    reward = reward or evaluated_reward
+    reward = reward or evaluations[1].reward
     difference = compare_runs(
         *images,
         label_matching=label_matching or _common_label_matching(evaluations),
@@ -226,7 +220,6 @@ def compare_evaluations(
                 f"They have: {', '.join(difference.metrics)}."
             )
     facts = [evaluation.facts for evaluation in evaluations]
-    entries = _training_log(log, facts[1])
     return Comparison(
         difference=difference,
         paths=paths,
@@ -235,8 +228,7 @@ def compare_evaluations(
         images=images,
         run_facts=facts,
         reward=reward,
-        log=entries,
-        evaluated=_evaluated(difference.metrics.get("sampled_reward"), facts, evaluated_reward, entries),
+        log=_training_log(log, facts[1]),
     )
 
 
@@ -257,20 +249,6 @@ def _training_log(log: str | Path | None, facts: Mapping[str, Any]) -> list[dict
         return read_entries(Path(log))
     path = Path(str(facts.get("model", ""))).parent / LOG
     return read_entries(path) if "model" in facts and path.is_file() else []
-
-
-def _evaluated(
-    change: Change | None, run_facts: Sequence[Mapping[str, Any]], reward: str, log: Sequence[Mapping[str, Any]]
-) -> Curve | None:
-    """The sampled reward at the first and the last step, where one run is the initial checkpoint of the other."""
-    before, after = (facts.get("model") for facts in run_facts)
-    if change is None or not log or before is None or after is None:
-        return None
-    start, trained = initial_checkpoint(Path(after)), trained_reward(Path(after))
-    if start is None or Path(before).resolve() != Path(start).resolve() or trained is None or trained[0] != reward:
-        return None
-    steps = np.array([0.0, max(float(entry.get("step", 0)) for entry in log)])
-    return Curve("held-out images", steps, *np.transpose([change.a, change.b]))
 
 
 def _trained(facts: Mapping[str, Any]) -> str:

@@ -153,7 +153,7 @@ def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
     for choice in choose_shared(images, reward, names):
         cards = [_card(comparison, images[place], load_image) for place in choice.places]
         sections.append(html.Section(choice.title, [html.Cards(cards)], choice.note))
-    facts, rewards = comparison.run_facts[1], reward_plot(comparison.log, comparison.evaluated)
+    facts, rewards = comparison.run_facts[1], reward_plot(comparison.log)
     split = f" ({facts['split']})" if facts.get("split") else ""
     dataset = f" of {Path(str(facts['dataset'])).name}{split}" if "dataset" in facts else ""
     return html.Page(

@@ -249,20 +249,19 @@ def smooth(values: NDArray[np.float64], *, reach: int) -> NDArray[np.float64]:
     return np.convolve(values, window)[inside] / np.convolve(np.ones(len(values)), window)[inside]
 
 
-def reward_plot(log_history: Sequence[Mapping[str, Any]], evaluated: Curve | None = None) -> Plot | None:
+def reward_plot(log_history: Sequence[Mapping[str, Any]]) -> Plot | None:
     """The reward over steps, with that of the evaluations; None if the log has none.
 
     Args:
         log_history: the trainer's ``state.log_history``.
-        evaluated: the reward on images that are not trained on, for a log without evaluations.
     """
-    trained, evaluated = read_series(log_history, "reward"), read_series(log_history, "eval_reward") or evaluated
-    if trained is None:
+    lines = []
+    for key, name in (("reward", "training images"), ("eval_reward", "held-out images")):
+        if (series := read_series(log_history, key)) is not None:
+            lines.append(series._replace(name=name))
+    if not lines:
         return None
-    lines = [trained._replace(name="training images")]
-    lines += [] if evaluated is None else [evaluated._replace(name="held-out images")]
-    note = _SMOOTHED_NOTE if evaluated is None or evaluated.low is None else f"{_SMOOTHED_NOTE} Band: 95 % interval."
-    plot = curves("reward", "Reward in training", note, {"": lines}, x="step", y="reward", smoothed=True)
+    plot = curves("reward", "Reward in training", _SMOOTHED_NOTE, {"": lines}, x="step", y="reward", smoothed=True)
     return replace(plot, size=_REWARD_SIZE)
 
 

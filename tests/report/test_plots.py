@@ -35,15 +35,8 @@ def test_series(key: str, steps: list[float], values: list[float]) -> None:
 def test_the_reward_stands_beside_that_of_evaluations() -> None:
     steps = [{"step": step, "reward": step / 40} for step in range(1, 21)]
     evaluations = [{"step": step, "eval_reward": step / 50} for step in (10, 20)]
-    before_and_after = Curve("", *(np.array(ends) for ends in ([0.0, 20.0], [0.1, 0.4], [0.0, 0.3], [0.2, 0.5])))
-    for log, evaluated, values in (
-        (steps, None, None),
-        ([*steps, *evaluations], None, [0.2, 0.4]),
-        (steps, before_and_after, [0.1, 0.4]),
-        # the log's own evaluations come first
-        ([*steps, *evaluations], before_and_after, [0.2, 0.4]),
-    ):
-        plot = reward_plot(log, evaluated)
+    for log, values in ((steps, None), ([*steps, *evaluations], [0.2, 0.4])):
+        plot = reward_plot(log)
         assert plot is not None
         [axis] = plot.figure.axes
         # pale and strong; of the few evaluations points and the line between them, and nothing smoothed
@@ -52,7 +45,6 @@ def test_the_reward_stands_beside_that_of_evaluations() -> None:
             assert [line.get_ydata().tolist() for line in axis.lines[2:]] == [values] * 2
             names = [text.get_text() for text in axis.get_legend().get_texts()]
             assert names == ["training images", "held-out images"]
-        assert ("Band" in plot.note) == (evaluated is not None and log is steps)
     assert reward_plot([{"step": 1, "loss": 0.5}]) is None
 
 
