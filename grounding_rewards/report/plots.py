@@ -257,7 +257,8 @@ def reward_plot(log_history: Sequence[Mapping[str, Any]]) -> Plot | None:
     """
     lines = []
     for key, name in (("reward", "training images"), ("eval_reward", "held-out images")):
-        if (series := read_series(log_history, key)) is not None:
+        series = read_series(log_history, key)
+        if series is not None:
             lines.append(series._replace(name=name))
     if not lines:
         return None
