@@ -204,11 +204,7 @@ def audit(
                 f"Expected the scripted answer {script.base!r} beside {script.name!r}, got {', '.join(sorted(names))}. "
                 "One is held against the honest one that it is made of: play both."
             )
-    images_of_doubt = {
-        "": images,
-        "readers": images,
-        "small": with_small_findings(images),
-    }
+    images_of_doubt = {"": images, "readers": images, "small": with_small_findings(images)}
     if not any(image.readers for image in images):
         scripts = [script for script in scripts if script.doubt != "readers"]
     groups = [image.patient for image in images]

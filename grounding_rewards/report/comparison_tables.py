@@ -12,15 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.common.formatting import NO_VALUE
 from grounding_rewards.logs.run_log import LOG, first_and_last, read_entries, trained_reward
-from grounding_rewards.metrics.comparison import (
-    DRAWS,
-    LEVEL,
-    MAIN_METRIC,
-    Change,
-    RunDifference,
-    compare_runs,
-    p_cell,
-)
+from grounding_rewards.metrics.comparison import DRAWS, LEVEL, MAIN_METRIC, Change, RunDifference, compare_runs, p_cell
 from grounding_rewards.metrics.evaluation import CORE_METRICS, StoredEvaluation, read_evaluation
 from grounding_rewards.metrics.intervals import format_estimate
 from grounding_rewards.metrics.prediction import Prediction, load_predictions

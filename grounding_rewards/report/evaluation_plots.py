@@ -12,15 +12,7 @@ from numpy.typing import NDArray
 
 from grounding_rewards.metrics.average_precision import Curve
 from grounding_rewards.metrics.evaluation import Evaluation
-from grounding_rewards.report.plots import (
-    DASHES,
-    GRID,
-    SERIES,
-    SOFT,
-    Plot,
-    draw_curve,
-    share_axis,
-)
+from grounding_rewards.report.plots import DASHES, GRID, SERIES, SOFT, Plot, draw_curve, share_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -122,12 +122,7 @@ def inspect(
     """
     read = with_answer_references(read_completions(_log_source(log), text_column=text_column), box_format, sizes or {})
     inspection = inspect_completions(
-        read.completions,
-        read.rows,
-        box_format,
-        sizes=sizes,
-        prompt_opens_thinking=prompt_opens_thinking,
-        track=track,
+        read.completions, read.rows, box_format, sizes=sizes, prompt_opens_thinking=prompt_opens_thinking, track=track
     )
     doubts = doubts_about(read._replace(rows=[{**(sizes or {}), **row} for row in read.rows]))
     return replace(inspection, notes=(*read.notes, *inspection.notes, *doubts))

@@ -170,11 +170,7 @@ def test_one_rule_says_better_worse_or_not_shown(
             "F1@0.5 1.00 → 1.00: no change shown. Also better: AP@0.5 to 0.95",
         ),
         # five images: none of the 32 ways to change places is rare enough
-        (
-            run([0.2] * 5),
-            run([0.6] * 5),
-            "Mean IoU 0.20 → 0.60: no change shown. F1@0.5 0.00 → 1.00: no change shown.",
-        ),
+        (run([0.2] * 5), run([0.6] * 5), "Mean IoU 0.20 → 0.60: no change shown. F1@0.5 0.00 → 1.00: no change shown."),
         # normal images on which nobody says anything
         (
             [Prediction("1", 9, 9)],

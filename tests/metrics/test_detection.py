@@ -12,13 +12,7 @@ from hypothesis import given
 
 from grounding_rewards.metrics.average_precision import IMAGE_AREAS, rank_boxes
 from grounding_rewards.metrics.confusion import confusion
-from grounding_rewards.metrics.detection import (
-    MOST_GROUPS,
-    ImageGroups,
-    MatchedImages,
-    label_groups,
-    reference_sums,
-)
+from grounding_rewards.metrics.detection import MOST_GROUPS, ImageGroups, MatchedImages, label_groups, reference_sums
 from grounding_rewards.metrics.intervals import ratio_estimates
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.overlap import pairwise_iou

@@ -10,12 +10,7 @@ import pytest
 
 from grounding_rewards import get_reward
 from grounding_rewards.metrics.prediction import Prediction
-from grounding_rewards.metrics.robustness import (
-    AnswerPair,
-    is_right,
-    is_same_answer,
-    robustness_estimates,
-)
+from grounding_rewards.metrics.robustness import AnswerPair, is_right, is_same_answer, robustness_estimates
 from grounding_rewards.parsing import BrokenBox
 
 R3 = get_reward("R3")

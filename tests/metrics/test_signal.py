@@ -176,12 +176,7 @@ def test_what_is_tried_keeps_the_rules_of_the_configured_reward():
         "R4", box_format="qwen3-vl", no_box_bonus=0.5, ignore_many=True, readers="mean", iou_threshold=0.4
     )
     tried = variants(reward, ["R1", "soft_f1"])
-    assert [one.name for one in tried] == [
-        "R4 at τ 0.3",
-        "R4 with graded_negatives 0.5",
-        "R1",
-        "soft_f1",
-    ]
+    assert [one.name for one in tried] == ["R4 at τ 0.3", "R4 with graded_negatives 0.5", "R1", "soft_f1"]
     assert [one.name for one in variants(replace(tried[0], name="R4"), [])] == ["R4 with graded_negatives 0.5"]
     assert all(
         (one.box_reward.no_box_bonus, one.box_reward.ignore_many, one.readers) == (0.5, True, "mean") for one in tried

@@ -25,11 +25,7 @@ from grounding_rewards.metrics.evaluation import Measures, evaluate  # noqa: E40
 from grounding_rewards.metrics.signal import measure_signal  # noqa: E402
 from grounding_rewards.report.audit_page import render_audit_page  # noqa: E402
 from grounding_rewards.report.doctor_page import render_doctor_page  # noqa: E402
-from grounding_rewards.report.evaluation_page import (  # noqa: E402
-    MISSED_FINDING,
-    EvaluationPage,
-    render_evaluation_page,
-)
+from grounding_rewards.report.evaluation_page import MISSED_FINDING, EvaluationPage, render_evaluation_page  # noqa: E402
 from grounding_rewards.report.signal_page import render_signal_page  # noqa: E402
 from tests.report.evaluations import BOX, HOSTILE, answered, page  # noqa: E402
 from tests.report.test_audit_page import FMT, IMAGES  # noqa: E402

@@ -31,9 +31,7 @@ from grounding_rewards.report.evaluation_page import (  # noqa: E402
     EvaluationPage,
     render_evaluation_page,
 )
-from grounding_rewards.report.page import (  # noqa: E402
-    PICTURE_BYTES,
-)
+from grounding_rewards.report.page import PICTURE_BYTES  # noqa: E402
 from grounding_rewards.report.tables import group_metrics  # noqa: E402
 from tests.report.documents import Document, check_self_contained  # noqa: E402
 from tests.report.evaluations import BOX, HOSTILE, NAN, answered, answered_images, page  # noqa: E402
