@@ -74,15 +74,12 @@ def test_rewards_on_boxes_read_text(path):
     assert pickle.loads(pickle.dumps(reward)) == reward or path.startswith(MINE)
 
 
-def test_beside_ours():
+def test_several_have_names_of_their_own():
     rewards = build_rewards(["R4", f"{MINE}.brevity"], [{"beta": 2.0}, None], "qwen2.5-vl")
     assert [reward_name(one) for one in rewards] == ["R4", "brevity"]
     assert rewards[0].box_reward.beta == 2.0
-
-
-def test_one_reward_twice_has_two_names():
     built = build_rewards(["R3", "R3"], [None, {"iou_threshold": 0.3, "log_as": "R3_low"}])
-    assert [one.__name__ for one in built] == ["R3", "R3_low"]
+    assert [reward.__name__ for reward in built] == ["R3", "R3_low"]
 
 
 @pytest.mark.parametrize(
