@@ -257,35 +257,24 @@ def parse_grpo_arguments(
     Raises:
         ValueError: a file cannot be read; an option is unknown, or has the wrong type or is none of the legal ones.
     """
-    types = (GroundingArguments, GRPOArguments, ModelArguments)
-    description = DESCRIPTIONS["train"].format(rewards=describe_rewards())
-    arguments, config, model = _parse(types, "train", description, args, options)
-    _check_evaluation(arguments, config)
-    return arguments, config, model
+    return _parse((GroundingArguments, GRPOArguments, ModelArguments), "train", args, options)
 
 
 def parse_sft_arguments(
     args: Sequence[str] | None = None, options: Mapping[str, Any] | None = None
 ) -> tuple[SupervisedArguments, SupervisedConfig, ModelArguments]:
     """As :func:`parse_grpo_arguments`."""
-    types = (SupervisedArguments, SupervisedConfig, ModelArguments)
-    arguments, config, model = _parse(types, "sft", DESCRIPTIONS["sft"], args, options)
-    _check_evaluation(arguments, config)
-    return arguments, config, model
+    return _parse((SupervisedArguments, SupervisedConfig, ModelArguments), "sft", args, options)
 
 
 def _parse(
-    types: Iterable[type],
-    command: str,
-    description: str,
-    args: Sequence[str] | None,
-    options: Mapping[str, Any] | None,
-) -> tuple[Any, ...]:
+    types: Iterable[type], command: str, args: Sequence[str] | None, options: Mapping[str, Any] | None
+) -> tuple[Any, Any, Any]:
     parser = _Parser(
         types,
         prog=f"grounding-rewards {command}",
         usage=USAGE.format(command=command),
-        description=description,
+        description=DESCRIPTIONS[command].format(rewards=describe_rewards()),
         formatter_class=_HelpFormatter,
     )
     parser.command = command
@@ -307,10 +296,11 @@ def _parse(
         if values[name] is False:
             values[name] = None
     parser.set_defaults_with_config(**values)
-    parts = parser.parse_args_into_dataclasses(args=words)
+    arguments, config, model = parser.parse_args_into_dataclasses(args=words)
+    _check_evaluation(arguments, config)
     if "use_peft" not in values and not any(word.startswith("--use_peft") for word in words):
-        _refuse_adapter_alone(parts[-1])
-    return parts
+        _refuse_adapter_alone(model)
+    return arguments, config, model
 
 
 def _refuse_adapter_alone(model: ModelArguments) -> None:

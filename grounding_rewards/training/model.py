@@ -227,7 +227,8 @@ def _check_adapter(empty: Any, model: ModelArguments) -> None:
     layers = [name for name in targets if name in adapter.target_modules] if isinstance(targets, list) else []
     _check_parts("lora_target_modules", layers, modules)
     _check_parts("lora_target_parameters", model.lora_target_parameters or (), parameters)
-    _check_parts("lora_modules_to_save", model.lora_modules_to_save or (), modules)
+    # These PEFT finds by the end of their names.
+    _check_parts("lora_modules_to_save", model.lora_modules_to_save or (), modules, separator="")
     if isinstance(empty.get_output_embeddings(), BaseTunerLayer):
         raise ValueError(
             f"Expected layers other than lm_head for lora_target_modules, got {targets!r}. TRL reads that layer's own "
@@ -235,10 +236,10 @@ def _check_adapter(empty: Any, model: ModelArguments) -> None:
         )
 
 
-def _check_parts(option: str, names: Iterable[str], paths: Iterable[str]) -> None:
+def _check_parts(option: str, names: Iterable[str], paths: Iterable[str], separator: str = ".") -> None:
     """Refuse names that are the end of no path."""
     ends = [f".{path}" for path in paths]
-    unknown = [name for name in names if not any(end.endswith(f".{name}") for end in ends)]
+    unknown = [name for name in names if not any(end.endswith(f"{separator}{name}") for end in ends)]
     if unknown:
         close_names = get_close_matches(unknown[0], sorted({end.rpartition(".")[2] for end in ends}), n=1)
         remedy = f"Did you mean {close_names[0]}?" if close_names else "Correct it, or leave it out."
