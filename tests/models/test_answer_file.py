@@ -223,18 +223,6 @@ def test_a_file_of_somebody_else_is_refused(dataset, path, name):
         generate_to_file(*load_later(ASSET), dataset, path, **GREEDY)
 
 
-@pytest.mark.parametrize(
-    ("rows", "settings", "message"),
-    [
-        (["a", "b", "a"], {}, "Expected a different `id` in every row, got 'a' in 2 rows"),
-        (["a"], {"batch_size": 0}, "Expected a number from 1 up for `batch_size`, got 0"),
-    ],
-)
-def test_wrong_arguments_are_refused(path, rows, settings, message):
-    with pytest.raises(ValueError, match=message):
-        generate_to_file(None, None, [{"id": name} for name in rows], path, **settings)
-
-
 def test_progress_counts_what_is_generated_now(tiny_model, dataset, path):
     seen: list[tuple[int, int, int]] = []
     generate_to_file(

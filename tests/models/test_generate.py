@@ -79,17 +79,29 @@ def test_the_model_is_left_in_its_mode(tiny_model, images):
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("call", "message"),
     [
-        ({"samples": 0}, "Expected a number from 1 up for `samples`, got 0"),
-        ({"max_new_tokens": 0}, "Expected a number from 1 up for `max_new_tokens`, got 0"),
-        ({"temperature": -1}, "Expected a number from 0 up for `temperature`, got -1"),
-        ({"temperature": 0, "samples": 2}, "Expected 1 for `samples` at temperature 0, got 2"),
+        (lambda: Sampling(samples=0), "Expected a number from 1 up for `samples`, got 0"),
+        (lambda: Sampling(max_new_tokens=0), "Expected a number from 1 up for `max_new_tokens`, got 0"),
+        (lambda: Sampling(temperature=-1), "Expected a number from 0 up for `temperature`, got -1"),
+        (lambda: Sampling(samples=2), "Expected 1 for `samples` at temperature 0, got 2"),
+        (lambda: to_file(["a", "b", "a"]), "Expected a different `id` in every row, got 'a' in 2 rows"),
+        (lambda: to_file(["a"], batch_size=0), "Expected a number from 1 up for `batch_size`, got 0"),
+        (lambda: to_file(["a"], path="a.txt"), "Expected a file that ends in .jsonl for `path`, got 'a.txt'"),
+        (lambda: VllmOptions.of({"max_len": 512}), "Expected some of max_model_len, .* in vllm_options, got 'max_len'"),
+        (
+            lambda: load_model("assets/tiny_vlm", vllm_options=VllmOptions()),
+            "Expected vllm for `backend` beside `vllm_options`, got transformers",
+        ),
     ],
 )
-def test_wrong_settings_are_refused(settings, message):
+def test_wrong_settings_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
-        Sampling(**settings)
+        call()
+
+
+def to_file(ids, path="a.jsonl", **settings):
+    return generate_to_file(None, None, [{"id": name} for name in ids], path, **settings)
 
 
 class LLM:
@@ -156,14 +168,6 @@ class TestVllm:
         options = {"max_model_len": 512, "dtype": "float32", "gpu_memory_utilization": 0.5, "tensor_parallel_size": 2}
         model, _ = load_model(tmp_path, backend="vllm", vllm_options=VllmOptions.of(options))
         assert model.llm.options == options
-
-    def test_options_that_it_does_not_have_are_refused(self):
-        with pytest.raises(ValueError, match=r"Expected some of max_model_len, .* in vllm_options, got 'max_len'"):
-            VllmOptions.of({"max_len": 512})
-
-    def test_options_for_another_backend_are_refused(self):
-        with pytest.raises(ValueError, match="Expected vllm for `backend` beside `vllm_options`, got transformers"):
-            load_model("assets/tiny_vlm", vllm_options=VllmOptions())
 
     def test_what_it_cannot_do_is_refused(self, vllm, tmp_path, monkeypatch):
         (tmp_path / "adapter_config.json").write_text('{"base_model_name_or_path": "base"}', encoding="utf-8")

@@ -198,18 +198,3 @@ def test_marker_is_white_in_a_corner_of_stated_height(strength):
     # A stroke is 0.16 of the side thick, half of which stands out above and below.
     assert all(0.95 * side <= height <= 1.25 * side + 2 for height in heights)
     assert len(corners) == 4
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((grey(0), [], "fog", 1), "Expected a known word for `name`, got 'fog'. Use one of: window_level, "),
-        ((grey(0), [], "noise", 6), "Expected a whole number from 0 to 5 for `strength`, got 6"),
-        ((grey(0), [], "noise", 0.5), "Expected a whole number from 0 to 5 for `strength`, got 0.5"),
-        ((Image.new("I;16", (9, 9)), [], "noise", 1), "Expected an image of 8 bits for `image`, got mode I;16"),
-        ((grey(0), [[1, 2, 3]], "noise", 1), "Expected an array of shape"),
-    ],
-)
-def test_wrong_arguments_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        corrupt(*arguments)

@@ -132,19 +132,6 @@ def test_a_model_without_usable_gradients_is_refused(loss, message):
         project_gradient(loss, values, SCALE, PGD(0.1))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"epsilon": 8}, r"Expected a number in \[0, 1\] for `epsilon`, got 8"),
-        ({"epsilon": float("nan")}, "for `epsilon`, got nan"),
-        ({"epsilon": 0.1, "steps": 0}, "Expected a number from 1 up for `steps`, got 0"),
-    ],
-)
-def test_wrong_attacks_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        PGD(**arguments)
-
-
 def llava():
     """A small untrained model, two prompts, the first padded on the left, and the shape of two images of 28 × 28."""
     from transformers import LlavaConfig, LlavaForConditionalGeneration
