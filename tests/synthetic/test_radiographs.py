@@ -240,24 +240,22 @@ class TestDataset:
             assert all(min(x2 - x1, y2 - y1) >= 5 for x1, y1, x2, y2 in image.boxes)
 
     @pytest.mark.parametrize(
-        ("arguments", "message"),
+        ("call", "message"),
         [
-            (("dev", 3, "pa-112"), "Expected a known word for `split`"),
-            (("train", 0, "pa-112"), "Expected 1 to 10000000 for n"),
-            (("train", 10_000_001, "pa-112"), "Expected 1 to 10000000 for n"),  # would run into the next split
+            (lambda: synthetic_dataset("dev", 3), "Expected a known word for `split`"),
+            (lambda: synthetic_dataset("train", 0), "Expected 1 to 10000000 for n"),
+            # would run into the next split
+            (lambda: synthetic_dataset("train", 10_000_001), "Expected 1 to 10000000 for n"),
             (
-                ("train", 3, "pa-999"),
-                "Expected a known word for `preset`, got 'pa-999'. Use one of: pa-112, pa-256, mixed-512, mixed-1024",
+                lambda: synthetic_dataset("train", 3, preset="pa-999"),
+                "got 'pa-999'. Use one of: pa-112, pa-256, mixed-512",
             ),
+            (lambda: draw_radiograph(-1), "Expected numbers from 0 up for index and seed, got -1 and 0"),
         ],
     )
-    def test_wrong_requests_are_refused_at_once(self, arguments, message):
+    def test_wrong_requests_are_refused_at_once(self, call, message):
         with pytest.raises(ValueError, match=message):
-            synthetic_dataset(arguments[0], arguments[1], preset=arguments[2])
-
-    def test_negative_numbers_are_refused(self):
-        with pytest.raises(ValueError, match="Expected numbers from 0 up for index and seed, got -1 and 0"):
-            draw_radiograph(-1)
+            call()
 
     def test_columns_hold_what_the_checks_ask_for(self):
         pytest.importorskip("datasets")

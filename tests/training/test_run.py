@@ -142,6 +142,7 @@ def test_two_processes(tiny_vlm, tmp_path):
         assert all(one[key] == other[key] for key in one if key.startswith(("R4/", "reward")))
         causes = [one[f"R4/signal/{name}"] for name in CAUSES]
         assert sum(causes) == pytest.approx(one["frac_reward_zero_std"])
+        assert 0 <= one["R4/signal/effective_group_size"] <= 2
         assert one["R4/rejected_reasons"] == other["R4/rejected_reasons"]
     assert [entry["step"] for entry in log_of(tmp_path / "run") if "reward" in entry] == [1, 2]
 
