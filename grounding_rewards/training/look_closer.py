@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-from trl.chat_template_utils import supports_tool_calling
 
 from grounding_rewards.boxes import Boxes, CoordinateSpace, from_pixel, reference_defect, to_pixel
 from grounding_rewards.common.validation import Interval, check_keys
@@ -95,17 +94,7 @@ class LookCloser(Extra):
         return cls(**settings)
 
     def begin(self, setup: Setup) -> None:
-        """Give the model its tools, and pay for looking.
-
-        Raises:
-            ValueError: the chat template renders no tools: TRL would say so after the weights are loaded.
-        """
-        if not supports_tool_calling(setup.processor):
-            raise ValueError(
-                "Expected a model whose chat template renders tools for look_closer, got one that leaves them out. "
-                "Take a model that was trained on tools, such as Qwen3-VL, or give its processor a template with tools "
-                "and a response_template, see docs/training.md#look-closer."
-            )
+        """Give the model its tools, and pay for looking; TRL refuses a chat template that renders no tools."""
         step_rewards = [reward for reward in setup.rewards if isinstance(reward, StepReward)]
         box_rewards = [reward for reward in step_rewards if reward.reward.judges_boxes]
         setup.rewards.append(LookReward(self, box_rewards[0] if box_rewards else None))

@@ -20,7 +20,6 @@ from transformers import (
 )
 from transformers.integrations import TensorBoardCallback, deepspeed
 from trl import GRPOConfig, GRPOTrainer, ModelConfig, SFTConfig, SFTTrainer
-from trl.chat_template_utils import supports_tool_calling
 from trl.data_utils import prepare_multimodal_messages
 from trl.generation.vllm_generation import VLLMGeneration
 from trl.models.utils import unwrap_model_for_generation
@@ -66,7 +65,6 @@ OVERRIDDEN_OR_CALLED = [
     # called by position
     (RepeatSampler, ["data_source", "mini_repeat_count", "batch_size", "repeat_count", "shuffle", "seed"]),
     (unwrap_model_for_generation, ["model", "accelerator"]),
-    (supports_tool_calling, ["processing_class"]),
     (prepare_multimodal_messages, ["messages", "images"]),
     # overridden in training/arguments.py
     (ArgumentParser._get_values, ["self", "action", "arg_strings"]),

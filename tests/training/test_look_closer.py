@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import numpy as np
 import pandas
@@ -292,9 +291,3 @@ def test_a_token_of_a_video_does_not_end_the_run(tools_vlm, tmp_path, monkeypatc
     trainer.seen = []
     trainer.train()
     assert trainer.state.global_step == 1
-
-
-def test_a_template_without_tools_is_refused_before_the_weights(tiny_vlm, tmp_path):
-    model = shutil.copytree(tiny_vlm, tmp_path / "model", ignore=shutil.ignore_patterns("*.safetensors"))
-    with pytest.raises(ValueError, match="a model whose chat template renders tools"):
-        GroundingGRPOTrainer(str(model), "R4", config(tmp_path), synthetic_dataset("train", 8), extras=[LookCloser()])
