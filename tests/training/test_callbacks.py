@@ -43,51 +43,44 @@ def watch(*steps, names=("R4",), main=True):
     return [str(warning.message) for warning in caught]
 
 
-@pytest.mark.parametrize(
-    ("metrics", "cause", "remedy"),
-    [
-        (CUT, "100% of them because every answer was cut off", "Raise max_completion_length"),
-        (UNREAD, "no answer has a complete box", "grounding-rewards inspect"),
-        (ALIKE, "10 steps in a row are without spread under R4", "Raise temperature"),
-        (BELOW, "75% of them because there are findings and boxes, and every answer earns 0", "Lower iou_threshold"),
-        (PERFECT, "100% of them because every answer earns 1", "leave such images out"),
-    ],
-)
-def test_warned_once_with_cause_and_remedy(metrics, cause, remedy):
-    (warning,) = watch(*[metrics] * (3 * PATIENCE))
-    assert cause in warning
-    assert remedy in warning
-
-
-def test_cause_is_the_most_frequent_of_the_latest_steps():
-    (warning,) = watch(*[PERFECT] * 4, *[BELOW] * 6)
-    assert "45% of them because there are findings and boxes" in warning
-
-
-def test_a_reward_without_spread_is_named_though_another_has_some():
-    metrics = {**BELOW, "frac_reward_zero_std": 0.0, **{key.replace("R4", "R1"): value for key, value in GOOD.items()}}
-    (warning,) = watch(*[metrics] * PATIENCE, names=("R1", "R4"))
-    assert "without spread under R4" in warning
+OF_TWO = {**BELOW, "frac_reward_zero_std": 0.0, **{key.replace("R4", "R1"): value for key, value in GOOD.items()}}
+OF_OTHERS = {key: value for key, value in ALIKE.items() if not key.startswith("R4/")}
 
 
 @pytest.mark.parametrize(
-    "steps",
+    ("steps", "names", "words"),
     [
-        [*[UNREAD] * (PATIENCE - 1), GOOD, *[UNREAD] * (PATIENCE - 1)],
-        # Steps that use older completions neither count nor break the row.
-        [UNREAD, None] * (PATIENCE - 1),
+        ([CUT] * 30, ["R4"], ["100% of them because every answer was cut off", "Raise max_completion_length"]),
+        ([UNREAD] * 30, ["R4"], ["no answer has a complete box", "grounding-rewards inspect"]),
+        ([ALIKE] * 30, ["R4"], ["10 steps in a row are without spread under R4", "Raise temperature"]),
+        ([BELOW] * 30, ["R4"], ["75% of them because there are findings and boxes, and every", "Lower iou_threshold"]),
+        ([PERFECT] * 30, ["R4"], ["100% of them because every answer earns 1", "leave such images out"]),
+        # the most frequent cause of the latest steps
+        ([*[PERFECT] * 4, *[BELOW] * 6], ["R4"], ["45% of them because there are findings and boxes"]),
+        # though another reward has some
+        ([OF_TWO] * PATIENCE, ["R1", "R4"], ["without spread under R4"]),
+        # steps that use older completions neither count nor break the row
+        ([UNREAD, None] * PATIENCE, ["R4"], ["no answer has a complete box"]),
+        # reward functions of others are watched for spread alone
+        ([OF_OTHERS] * 20, [], ["without spread"]),
     ],
 )
-def test_no_warning(steps):
-    assert watch(*steps) == []
+def test_warned_once_with_cause_and_remedy(steps, names, words):
+    (warning,) = watch(*steps, names=names)
+    assert all(part in warning for part in words)
 
 
-def test_who_is_warned_of_what():
-    assert len(watch(*[UNREAD, None] * PATIENCE)) == 1
-    assert watch(*[CUT] * 20, main=False) == []
-    # Reward functions of others are watched for spread alone.
-    metrics = {key: value for key, value in ALIKE.items() if not key.startswith("R4/")}
-    assert len(watch(*[metrics] * 20, names=())) == 1
+@pytest.mark.parametrize(
+    ("steps", "main"),
+    [
+        ([*[UNREAD] * (PATIENCE - 1), GOOD, *[UNREAD] * (PATIENCE - 1)], True),
+        ([UNREAD, None] * (PATIENCE - 1), True),
+        # the first process alone warns
+        ([CUT] * 20, False),
+    ],
+)
+def test_no_warning(steps, main):
+    assert watch(*steps, main=main) == []
 
 
 def test_answers_that_are_cut_off_in_a_real_run(tmp_path):

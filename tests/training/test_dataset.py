@@ -39,22 +39,26 @@ def prepare(images, processor, reward="R4", box_format=None, bad_rows="refuse", 
     )
 
 
-class TestBoxFormat:
-    def test_is_the_models_where_nobody_says(self, processor):
-        assert set(prepare(synthetic_dataset("train", 4), processor)["box_format"]) == {"qwen2.5-vl"}
+@pytest.mark.parametrize(
+    ("column", "stated", "box_format"),
+    [
+        # the model's, where nobody says
+        (None, None, "qwen2.5-vl"),
+        ("qwen3-vl", None, "qwen3-vl"),
+        ("qwen3-vl", "answer-list", "answer-list"),
+    ],
+)
+def test_the_box_format_is_the_stated_one_before_all(processor, column, stated, box_format):
+    images = synthetic_dataset("train", 4)
+    if column is not None:
+        images = images.add_column("box_format", [column] * 4)
+    assert set(prepare(images, processor, box_format=stated)["box_format"]) == {box_format}
 
-    def test_is_that_of_the_column_before_the_models(self, processor):
-        images = synthetic_dataset("train", 4).add_column("box_format", ["qwen3-vl"] * 4)
-        assert set(prepare(images, processor)["box_format"]) == {"qwen3-vl"}
 
-    def test_is_the_stated_one_before_all(self, processor):
-        images = synthetic_dataset("train", 4).add_column("box_format", ["qwen3-vl"] * 4)
-        assert set(prepare(images, processor, box_format="answer-list")["box_format"]) == {"answer-list"}
-
-    def test_name(self):
-        images = datasets.Dataset.from_dict({"box_format": ["qwen3-vl", "paligemma", "qwen3-vl"]})
-        assert format_name(None, images) == "paligemma, qwen3-vl"
-        assert format_name("qwen3-vl", images) == "qwen3-vl"
+def test_name_of_the_box_format():
+    images = datasets.Dataset.from_dict({"box_format": ["qwen3-vl", "paligemma", "qwen3-vl"]})
+    assert format_name(None, images) == "paligemma, qwen3-vl"
+    assert format_name("qwen3-vl", images) == "qwen3-vl"
 
 
 @pytest.mark.parametrize(

@@ -216,55 +216,39 @@ def test_a_prepared_folder_trains(tiny_vlm, tmp_path, monkeypatch):
         assert (one["resized_width"], one["resized_height"]) == (140, 112)
 
 
-class TestImageSize:
-    """It lies in the processor from the warm start to the evaluation: nobody says it again, nor needs this package."""
-
+def test_image_size_stays_in_the_processor_from_sft_to_evaluation(tmp_path, monkeypatch, capsys):
+    """Nobody says it again, nor needs this package."""
     # By hand: sqrt(2500 * 3000 / 40000) = 13.69, so 182.6 x 219.1, down to whole tokens of 28: 168 x 196.
-    size, limit, seen = (2500, 3000), 40000, (168, 196)
+    folder = tmp_path / "large"
+    folder.mkdir()
+    coarse = np.random.default_rng(0).integers(0, 255, (30, 25), dtype=np.uint8)
+    Image.fromarray(coarse).resize((2500, 3000)).save(folder / "image.png")
+    row = {"file": "image.png", "boxes": [[100, 200, 1800, 2500]], "labels": ["mass"]}
+    lines = [json.dumps({**row, "id": k, "split": "train" if k < 4 else "test"}) for k in range(6)]
+    (folder / "annotations.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    kind = type(AutoProcessor.from_pretrained(ASSET).image_processor)
+    original, sizes = kind.preprocess, set()
 
-    @pytest.fixture
-    def values(self, tmp_path):
-        folder = tmp_path / "large"
-        folder.mkdir()
-        coarse = np.random.default_rng(0).integers(0, 255, (30, 25), dtype=np.uint8)
-        Image.fromarray(coarse).resize(self.size).save(folder / "image.png")
-        row = {"file": "image.png", "boxes": [[100, 200, 1800, 2500]], "labels": ["mass"]}
-        lines = [json.dumps({**row, "id": k, "split": "train" if k < 4 else "test"}) for k in range(6)]
-        (folder / "annotations.jsonl").write_text("\n".join(lines), encoding="utf-8")
-        return {"dataset": folder, "max_steps": 1, "save_strategy": "no"}
+    def watched(self, *args, **kwargs):
+        made = original(self, *args, **kwargs)
+        sizes.update((columns * 14, rows * 14) for _, rows, columns in made["image_grid_thw"].tolist())
+        return made
 
-    def test_from_sft_to_evaluation(self, values, tmp_path, monkeypatch, capsys):
-        kind = type(AutoProcessor.from_pretrained(ASSET).image_processor)
-        original, sizes = kind.preprocess, set()
-
-        def watched(self, *args, **kwargs):
-            made = original(self, *args, **kwargs)
-            sizes.update((columns * 14, rows * 14) for _, rows, columns in made["image_grid_thw"].tolist())
-            return made
-
-        monkeypatch.setattr(kind, "preprocess", watched)
-        first, second, out = tmp_path / "sft", tmp_path / "grpo", tmp_path / "evaluation"
-        given = {"model_name_or_path": first / "checkpoint", "output_dir": second}
-        evaluate = [
-            "--dataset",
-            str(values["dataset"]),
-            "--out",
-            str(out),
-            "--max-new-tokens",
-            "8",
-        ]
-        for line in (
-            ["sft", *words({**COMMON, **values, "output_dir": first, "max_image_pixels": self.limit})],
-            ["train", *words({**GRPO, **values, **given})],
-            ["evaluate", "--model", str(second / "checkpoint"), *evaluate],
-        ):
-            sizes.clear()
-            assert main(line) == 0
-            assert sizes == {self.seen}
-        said = (
-            "Image size: at most 40000 pixels (max_image_pixels); the largest image, 2500 x 3000, is seen as 168 x 196"
-        )
-        assert capsys.readouterr().err.count(f"{said}, 42 image tokens.") == 3
-        facts = json.loads((out / "evaluation.json").read_text(encoding="utf-8"))["facts"]
-        assert "at most 40000 pixels (max_image_pixels)" in facts["image size"]
-        assert "at most 40000 pixels, kept in the processor" in (second / "README.md").read_text(encoding="utf-8")
+    monkeypatch.setattr(kind, "preprocess", watched)
+    first, second, out = tmp_path / "sft", tmp_path / "grpo", tmp_path / "evaluation"
+    values = {"dataset": folder, "max_steps": 1, "save_strategy": "no"}
+    asked = words({"model": second / "checkpoint", "dataset": folder, "out": out, "max-new-tokens": 8})
+    for line in (
+        ["sft", *words({**COMMON, **values, "output_dir": first, "max_image_pixels": 40000})],
+        ["train", *words({**GRPO, **values, "model_name_or_path": first / "checkpoint", "output_dir": second})],
+        ["evaluate", *asked],
+    ):
+        sizes.clear()
+        assert main(line) == 0
+        assert sizes == {(168, 196)}
+    limit = "at most 40000 pixels (max_image_pixels)"
+    said = f"Image size: {limit}; the largest image, 2500 x 3000, is seen as 168 x 196, 42 image tokens."
+    assert capsys.readouterr().err.count(said) == 3
+    facts = json.loads((out / "evaluation.json").read_text(encoding="utf-8"))["facts"]
+    assert limit in facts["image size"]
+    assert "at most 40000 pixels, kept in the processor" in (second / "README.md").read_text(encoding="utf-8")
