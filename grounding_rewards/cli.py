@@ -40,7 +40,7 @@ COMMANDS = {
     "plugin": "the file and the lines of configuration with which another trainer takes a reward",
     "configs": "the configurations that come with the package: their names, or a copy to edit",
     "env": "versions of everything that matters, for a report of a problem",
-    "export": "an evaluation for other tools: COCO, DICOM SR, a model card",
+    "export": "an evaluation for other tools: COCO, DICOM SR",
 }
 
 #: Commands of `commands/train.py`, which takes the words after them: their options are all of TRL's, whose own parser

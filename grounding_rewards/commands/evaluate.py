@@ -47,7 +47,7 @@ from grounding_rewards.commands.options import (
     stated_sizes,
 )
 from grounding_rewards.common.environment import package_versions
-from grounding_rewards.exchange.model_card import model_name
+from grounding_rewards.logs.run_log import model_name
 from grounding_rewards.metrics.average_precision import AP_THRESHOLDS
 from grounding_rewards.metrics.baselines import BLANK, REFERENCE, baseline_systems
 from grounding_rewards.metrics.evaluation import Evaluation, Measures, answer_notes, evaluate

@@ -1,15 +1,13 @@
-"""Write the images and boxes of an evaluation, or its metrics, for another tool.
+"""Write the images and boxes of an evaluation for another tool.
 
   coco        ground_truth.json and results.json for pycocotools and its kin
   dicom-sr    a measurement report (TID 1500) per DICOM image, unverified and marked as research
-  model-card  a model-index block and a table of the metrics, for the README.md of a model
 
-OUT is a new or empty folder; for model-card a file.
+OUT is a new or empty folder.
 
 examples:
   grounding-rewards export runs/eval --to coco --out exports/coco
-  grounding-rewards export runs/eval --to dicom-sr --dicom data/vindr/test --out exports/reports
-  grounding-rewards export runs/eval --to model-card --name my-model --out MODEL_CARD.md
+  grounding-rewards export runs/eval --to dicom-sr --dicom data/vindr/test --name my-model --out exports/reports
 """
 
 from __future__ import annotations
@@ -18,10 +16,10 @@ from pathlib import Path
 from typing import Literal
 
 from grounding_rewards.commands.console import say
-from grounding_rewards.common.atomic_files import check_new, whole_folder, write_whole
+from grounding_rewards.common.atomic_files import check_new, whole_folder
 from grounding_rewards.exchange.coco import write_coco
 from grounding_rewards.exchange.dicom_sr import write_dicom_sr
-from grounding_rewards.exchange.model_card import evaluated_model, model_card_block
+from grounding_rewards.logs.run_log import model_name
 from grounding_rewards.metrics.evaluation import read_evaluation
 from grounding_rewards.metrics.prediction import load_predictions
 
@@ -30,7 +28,7 @@ def run(
     evaluation: Path,
     /,
     *,
-    to: Literal["coco", "dicom-sr", "model-card"],
+    to: Literal["coco", "dicom-sr"],
     out: Path,
     dicom: Path | None = None,
     name: str | None = None,
@@ -40,19 +38,13 @@ def run(
     Args:
         evaluation: folder of an evaluation, or its images.jsonl
         to: the format
-        out: folder to make; a file for model-card
-        dicom: where the DICOM images are, named like the images; of dicom-sr
-        name: of the model, for dicom-sr and model-card; default: that of the evaluation's first column
+        out: folder to make
+        dicom: of dicom-sr: where the DICOM images are, named like the images
+        name: of dicom-sr: the model; default: that of the evaluation
     """
-    for option, value, formats in (("dicom", dicom, ["dicom-sr"]), ("name", name, ["dicom-sr", "model-card"])):
-        if value is not None and to not in formats:
-            raise ValueError(f"Expected --{option} with --to {' or '.join(formats)} only, got --to {to}. Leave it out.")
-    if to == "model-card":
-        block = model_card_block(read_evaluation(evaluation, required=True), name=name)
-        check_new(out, "--out")
-        write_whole(out, block)
-        say(f"wrote {out}")
-        return 0
+    for option, value in (("dicom", dicom), ("name", name)):
+        if value is not None and to != "dicom-sr":
+            raise ValueError(f"Expected --{option} with --to dicom-sr only, got --to {to}. Leave it out.")
     images = load_predictions(evaluation)
     check_new(out, "--out")
     with whole_folder(out) as unfinished:
@@ -60,7 +52,8 @@ def run(
             write_coco(images, unfinished)
             lines = [f"wrote {len(images)} images to {out}"]
         else:
-            model = name or evaluated_model(read_evaluation(evaluation))
+            stored = read_evaluation(evaluation)
+            model = name or model_name(str(stored.facts.get("model", ""))) or next(iter(stored.systems), "model")
             reports = write_dicom_sr(images, unfinished, model=model, dicom=dicom)
             lines = [f"{reports.reports} of {len(images)} images have a report in {out}"]
             for reason, ids in (

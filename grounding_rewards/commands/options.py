@@ -16,8 +16,8 @@ from cyclopts import Parameter
 from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.commands.console import say, stage_progress
 from grounding_rewards.common.validation import Interval
-from grounding_rewards.exchange.model_card import model_name
 from grounding_rewards.images.decoding import ALLOW_OUTSIDE_HELP
+from grounding_rewards.logs.run_log import model_name
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -35,7 +35,6 @@ def run(
     model: str | None = None,
     min_pixels: Annotated[int | None, in_range(1)] = None,
     max_pixels: Annotated[int | None, in_range(1)] = None,
-    embed_images: bool = False,
     bad_rows: BadRows = "refuse",
     allow_outside: AllowOutside = False,
 ) -> int:
@@ -48,8 +47,6 @@ def run(
         min_pixels: smallest area to which the trainer resizes an image; default: the trainer's own
         max_pixels: largest area; for verl it stands in the table, for easyr1 and ms-swift in the lines that are
             printed; default: the trainer's own
-        embed_images: images become part of the table, for verl and easyr1; default: the table names files, and images
-            that trainers would not see alike, of 16 bits for example, are written to OUT/images
     """
     images = load_split(dataset, split, allow_outside=allow_outside, bad_rows=bad_rows)
     with stage_progress() as progress:
@@ -62,7 +59,6 @@ def run(
             box_format=box_format,
             processor=None if model is None else load_processor(model),
             limits=PixelLimits(min_pixels, max_pixels),
-            embed=embed_images,
             bad_rows=bad_rows,
             on_progress=progress,
         )

@@ -46,8 +46,7 @@ from grounding_rewards.commands.options import (
 )
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.common.formatting import counted, percent
-from grounding_rewards.exchange.model_card import model_name
-from grounding_rewards.logs.run_log import trained_reward
+from grounding_rewards.logs.run_log import model_name, trained_reward
 from grounding_rewards.metrics.signal import ENOUGH, TRIED, SignalReport, measure_signal
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.report.signal_page import render_signal_page, signal_table
@@ -61,6 +60,8 @@ if TYPE_CHECKING:
 
 #: Rewards that are printed, beside the one that is recommended.
 MOST_ROWS = 12
+# Characters of a terminal that shows all columns.
+_WIDE = 100
 
 
 @Parameter(name="*")
@@ -200,6 +201,9 @@ def print_signal(report: SignalReport, console: Console, *, every: bool = False)
     counts = f"{counted(report.groups, 'group')}, {report.completions:,} completions, {report.size} in most groups."
     console.print(Text(f"{counts} Without spread under {reward.name}: {share} [{low}, {high}]"))
     table = signal_table(report)
+    if console.width < _WIDE and not every:
+        # The share without spread, and why: the rest does not fit beside them.
+        table = table._replace(header=table.header[:3], rows=[row[:3] for row in table.rows])
     rows = [row for k, row in enumerate(table.rows) if every or k < MOST_ROWS or row[0] == report.best]
     hidden = len(table.rows) - len(rows)
     console.print(table._replace(rows=rows).rich(caption=f"{hidden} more rewards with --all." if hidden else None))

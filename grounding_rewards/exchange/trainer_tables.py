@@ -15,9 +15,8 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,9 +42,6 @@ IMAGES = "images"
 _MARK = "<image>"
 # Marks of verl for other media.
 _OTHER_MARKS = ("<video>", "<audio>")
-# Rows of a group in parquet: fewer where images are part of them.
-_ROWS_AT_ONCE = 1000
-_IMAGES_AT_ONCE = 64
 # Tokens of an image, as qwen-vl-utils bounds them by default.
 _MIN_TOKENS = 4
 _MAX_TOKENS = 16384
@@ -201,7 +197,7 @@ class TableRow(NamedTuple):
     """One image as a trainer gets it.
 
     messages: role and text of each turn, with `<image>` at the place of the image.
-    image: absolute path of the image's file, or its bytes.
+    image: absolute path of the image's file.
     truth: the reference, JSON with the columns that rewards read.
     source: name of the dataset.
     split: name of the split.
@@ -211,7 +207,7 @@ class TableRow(NamedTuple):
     """
 
     messages: list[dict[str, str]]
-    image: str | bytes
+    image: str
     truth: str
     source: str
     split: str
@@ -230,7 +226,6 @@ def write_trainer_table(
     box_format: str | None = None,
     processor: Any = None,
     limits: PixelLimits = ITS_OWN,
-    embed: bool = False,
     bad_rows: str = "refuse",
     on_progress: Progress = lambda stage, done, total: None,
 ) -> dict[str, Any]:
@@ -249,7 +244,6 @@ def write_trainer_table(
         box_format: a name, or a mapping in JSON; None takes the column.
         processor: the model's; needed for box formats in resized pixels.
         limits: areas in pixels that are passed to the trainer.
-        embed: whether images become part of the table, in parquet only.
         bad_rows: `refuse` rows that a reward could not use, or `drop` them, which a warning says.
         on_progress: called after every image.
 
@@ -261,58 +255,47 @@ def write_trainer_table(
         ValueError: an argument does not fit the trainer, or rows are bad (number, `id` and reason of each).
     """
     layout = TABLES[trainer]
-    if embed and layout.ending == "jsonl":
-        raise ValueError(f"Expected no --embed-images for {trainer}, got it. Its table is text: leave the option out.")
     path = out / f"{split}.{layout.ending}"
     check_new(path, "--out", "Name another folder.")
     limits = trainer_limits(trainer, limits)
     dataset = _checked_rows(dataset, trainer, box_format, processor, limits, bad_rows)
     pixel_limits = {"min_pixels": limits.least, "max_pixels": limits.most}
-    counts = {"rows": 0, "negatives": 0}
+    rows: list[TableRow] = []
+    negatives = 0
     with whole_folder(out) as unfinished:
         folder, final = unfinished / IMAGES, (out / IMAGES).absolute()
-
-        def rows() -> Iterator[TableRow]:
-            prompts = dataset.with_format(None).select_columns("prompt")
-            for row, prompt_row, image in zip(rows_with_sizes(dataset), prompts, stored_images(dataset), strict=True):
-                truth = {name: row[name] for name in SCORED_COLUMNS if row.get(name) is not None}
-                counts["negatives"] += not any(truth.get("reader_boxes", truth.get("boxes", ())))
-                yield TableRow(
-                    messages=marked_messages(prompt_row["prompt"]),
-                    image=_place_image(image, folder, final, embed),
-                    truth=json.dumps(truth, ensure_ascii=False),
-                    source=row.get("source") or source,
-                    split=split,
-                    number=counts["rows"],
-                    id=None if row.get("id") is None else str(row["id"]),
-                    limits={name: value for name, value in pixel_limits.items() if value is not None},
-                )
-                counts["rows"] += 1
-                on_progress(f"writing {path.name}", counts["rows"], dataset.num_rows)
-
+        prompts = dataset.with_format(None).select_columns("prompt")
+        for row, prompt_row, image in zip(rows_with_sizes(dataset), prompts, stored_images(dataset), strict=True):
+            truth = {name: row[name] for name in SCORED_COLUMNS if row.get(name) is not None}
+            negatives += not any(truth.get("reader_boxes", truth.get("boxes", ())))
+            row_of_table = TableRow(
+                messages=marked_messages(prompt_row["prompt"]),
+                image=_place_image(image, folder, final),
+                truth=json.dumps(truth, ensure_ascii=False),
+                source=row.get("source") or source,
+                split=split,
+                number=len(rows),
+                id=None if row.get("id") is None else str(row["id"]),
+                limits={name: value for name, value in pixel_limits.items() if value is not None},
+            )
+            rows.append(row_of_table)
+            on_progress(f"writing {path.name}", len(rows), dataset.num_rows)
         if layout.ending == "jsonl":
-            with (unfinished / path.name).open("w", encoding="utf-8", newline="\n") as lines:
-                lines.writelines(json.dumps(layout.row(row), ensure_ascii=False) + "\n" for row in rows())
+            text = "".join(json.dumps(layout.row(row), ensure_ascii=False) + "\n" for row in rows)
+            (unfinished / path.name).write_text(text, encoding="utf-8", newline="\n")
         else:
-            _write_parquet(layout, unfinished / path.name, rows(), _IMAGES_AT_ONCE if embed else _ROWS_AT_ONCE)
+            import pyarrow
+            import pyarrow.parquet as parquet
+
+            # A column keeps its type where no row has an id.
+            schema = pyarrow.Table.from_pylist([layout.row(rows[0]._replace(id=""))]).schema
+            table = pyarrow.Table.from_pylist(list(map(layout.row, rows)), schema=schema)
+            parquet.write_table(table, unfinished / path.name)
         images = len(list(folder.glob("*")))
     values = {"path": path.absolute(), "least": limits.least, "most": limits.most}
     missing = {"{" + name + "}" for name, value in values.items() if value is None}
     config_lines = [line.format(**values) for line in layout.lines if not any(name in line for name in missing)]
-    return {"path": path, **counts, "images": images, "lines": config_lines}
-
-
-def _write_parquet(layout: TableLayout, path: Path, rows: Iterator[TableRow], at_once: int) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    first = next(rows)
-    # A column keeps its type where no row has an id.
-    schema = pa.Table.from_pylist([layout.row(first._replace(id=""))]).schema
-    rows = chain([first], rows)
-    with pq.ParquetWriter(path, schema) as table:
-        while part := [layout.row(row) for row in islice(rows, at_once)]:
-            table.write_table(pa.Table.from_pylist(part, schema=schema))
+    return {"path": path, "rows": len(rows), "negatives": negatives, "images": images, "lines": config_lines}
 
 
 def marked_messages(prompt: Any) -> list[dict[str, str]]:
@@ -413,27 +396,23 @@ def _with_trainer_sizes(dataset: Dataset, trainer: str, processor: Any, limits: 
     return dataset
 
 
-def _place_image(image: Any, folder: Path, final: Path, embed: bool) -> str | bytes:
-    """The absolute path of an image as it is stored, or its bytes; an image without a file gets one in the folder.
+def _place_image(image: Any, folder: Path, final: Path) -> str:
+    """The absolute path of an image as it is stored; an image without a file gets one in the folder.
 
     Args:
         image: as the dataset stores it.
         folder: to write into.
         final: the path that the folder is going to have.
-        embed: whether images become part of the table.
     """
     file_format = plain_format(image)
     if file_format is None:
         buffer = io.BytesIO()
         open_image(image).save(buffer, "PNG")
         data, ending = buffer.getvalue(), "png"
-    elif image["bytes"] is None and not embed:
+    elif image["bytes"] is None:
         return str(Path(image["path"]).absolute())
     else:
-        data = Path(image["path"]).read_bytes() if image["bytes"] is None else image["bytes"]
-        ending = file_format.lower()
-    if embed:
-        return data
+        data, ending = image["bytes"], file_format.lower()
     name = f"{hashlib.sha256(data).hexdigest()[:24]}.{ending}"
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / name).exists():
@@ -455,11 +434,10 @@ class TableLayout(NamedTuple):
 
 
 def _verl_row(row: TableRow) -> dict[str, Any]:
-    image = {"bytes": row.image} if isinstance(row.image, bytes) else {"image": row.image}
     return {
         "data_source": row.source,
         "prompt": row.messages,
-        "images": [image | row.limits],
+        "images": [{"image": row.image} | row.limits],
         "ability": "grounding",
         "reward_model": {"style": "rule", "ground_truth": row.truth},
         "extra_info": {"split": row.split, "index": row.number, "id": row.id},
@@ -467,8 +445,7 @@ def _verl_row(row: TableRow) -> dict[str, Any]:
 
 
 def _easyr1_row(row: TableRow) -> dict[str, Any]:
-    image = {"bytes": row.image} if isinstance(row.image, bytes) else row.image
-    return {"problem": one_problem(row.messages), "answer": row.truth, "images": [image]}
+    return {"problem": one_problem(row.messages), "answer": row.truth, "images": [row.image]}
 
 
 TABLES: Mapping[str, TableLayout] = {

@@ -18,6 +18,17 @@ LOG, CONFIG, VERSIONS, CHECKPOINT = "log.jsonl", "config.yaml", "versions.json",
 CLOSING = "train_runtime"
 
 
+def model_name(model: str) -> str:
+    """The name of a model without its folders: the last part of its path, for a checkpoint the run's name too.
+
+    Example:
+        >>> model_name("Qwen/Qwen2.5-VL-3B-Instruct"), model_name("/data/runs/r4/checkpoint-50/")
+        ('Qwen2.5-VL-3B-Instruct', 'r4/checkpoint-50')
+    """
+    path = Path(model)
+    return f"{path.parent.name}/{path.name}" if path.name.startswith("checkpoint") and path.parent.name else path.name
+
+
 def first_and_last(values: Sequence[float]) -> str:
     """The course of a logged value, from the mean of the first tenth of a run to that of the last.
 

@@ -12,8 +12,8 @@ from huggingface_hub.repocard_data import ModelCardData
 from jinja2 import Template
 
 from grounding_rewards.common.atomic_files import write_whole
-from grounding_rewards.exchange.model_card import model_name, table_cell, with_metadata
 from grounding_rewards.images.resize import has_resized_size, image_pixel_limit
+from grounding_rewards.logs.run_log import model_name
 from grounding_rewards.parsing import list_box_formats
 from grounding_rewards.training.run_folder import CARD
 
@@ -61,12 +61,12 @@ def model_card(trainer: Any) -> str:
     text = Template(template, trim_blocks=True, keep_trailing_newline=True).render(
         name=model_name(trainer.args.hub_model_id or trainer.args.output_dir),
         method=trainer.method,
-        facts={name: table_cell(value) for name, value in _facts(trainer).items() if value},
+        facts={name: " ".join(value.split()).replace("|", "\\|") for name, value in _facts(trainer).items() if value},
         place=trainer.args.hub_model_id or "path/to/checkpoint",
         box_format=repr(trainer.box_format_name) if trainer.box_format_name in list_box_formats() else "...",
         has_resized_size=has_resized_size(trainer.processing_class),
     )
-    return with_metadata(metadata, text)
+    return f"---\n{metadata.to_yaml().strip()}\n---\n\n{text}"
 
 
 def _facts(trainer: Any) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from functools import partial
 
 import pytest
@@ -41,15 +40,6 @@ def test_a_folder_is_written(evaluation, tmp_path, capsys):
     assert export(evaluation / "images.jsonl", "--to", "coco", "--out", tmp_path / "again") == 0
 
 
-def test_a_model_card(evaluation, tmp_path, capsys):
-    pytest.importorskip("huggingface_hub", reason="comes with transformers")
-    out = tmp_path / "cards" / "README.md"
-    assert export(evaluation, "--to", "model-card", "--out", out) == 0
-    assert "model-index:" in out.read_text(encoding="utf-8")
-    with pytest.raises(ValueError, match="Expected a new or empty place"):
-        export(evaluation, "--to", "model-card", "--out", out)
-
-
 def test_reports_say_what_was_left_out(evaluation, tmp_path, capsys):
     pytest.importorskip("highdicom", reason="needs the extra dicom")
     from pydicom import dcmread
@@ -75,7 +65,7 @@ def test_reports_say_what_was_left_out(evaluation, tmp_path, capsys):
     ("arguments", "message"),
     [
         (["--to", "coco", "--dicom", "x"], "Expected --dicom with --to dicom-sr only, got --to coco"),
-        (["--to", "coco", "--name", "x"], "Expected --name with --to dicom-sr or model-card only"),
+        (["--to", "coco", "--name", "x"], "Expected --name with --to dicom-sr only"),
         (["--to", "dicom-sr"], "Expected DICOM files called after the images' ids or images"),
     ],
 )
@@ -83,18 +73,3 @@ def test_wrong_arguments(arguments, message, evaluation, tmp_path):
     with pytest.raises(ValueError, match=message):
         export(evaluation, *arguments, "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_a_missing_library_is_named(evaluation, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "huggingface_hub.repocard_data", None)
-    with pytest.raises(ImportError, match="pip install huggingface_hub"):
-        export(evaluation, "--to", "model-card", "--out", tmp_path / "out")
-
-
-@pytest.mark.parametrize("content", [None, "{", "[]"])
-def test_a_model_card_needs_metrics(content, evaluation, tmp_path):
-    (evaluation / "evaluation.json").unlink()
-    if content is not None:
-        (evaluation / "evaluation.json").write_text(content, encoding="utf-8")
-    with pytest.raises(ValueError, match=r"evaluation\.json"):
-        export(evaluation, "--to", "model-card", "--out", tmp_path / "card.md")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from grounding_rewards.exchange.coco import coco_ground_truth, coco_results, write_coco
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.sources.coco import read_coco
-from tests.conftest import random_boxes
 from tests.metrics.coco_oracle import coco_eval
 
 
@@ -52,16 +50,6 @@ def test_invalid_boxes_stay_false_positives_and_ignored_regions_excuse_boxes():
     evaluation = _evaluated([image])
     # by hand: the region's box is no error, the invalid one stands before the hit: precision 1/2 at every recall
     assert evaluation.stats[1] == pytest.approx(0.5)
-
-
-def test_pycocotools_gives_one_for_the_references_themselves():
-    rng = np.random.default_rng(0)
-    images = []
-    for number in range(20):
-        boxes = random_boxes(rng, int(rng.integers(0, 5)))
-        labels = [str(label) for label in rng.choice(["mass", "nodule"], len(boxes))]
-        images.append(Prediction(str(number), 100, 100, gt=boxes, gt_labels=labels, pred=boxes, pred_labels=labels))
-    assert _evaluated(images).stats[0] == pytest.approx(1)
 
 
 def test_boxes_without_confidence_score_one_in_their_order(images):

@@ -139,11 +139,6 @@ def test_images_without_a_file_or_an_answer_are_named(images, dicom_image, tmp_p
         write_dicom_sr(images, tmp_path / "none", model="mine", dicom=tmp_path / "images")
 
 
-def test_the_image_itself_may_be_the_file(dicom_image, tmp_path):
-    image = Prediction("any id", 200, 100, status="empty", image=str(dicom_image()))
-    assert write_dicom_sr([image], tmp_path / "out", model="mine").reports == 1
-
-
 def test_a_file_that_is_no_dicom_is_named(images, tmp_path):
     (tmp_path / "two.dcm").write_text("no")
     with pytest.raises(ValueError, match=r"Expected a DICOM file .*two.dcm"):

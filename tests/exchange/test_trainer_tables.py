@@ -12,7 +12,6 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset, load_dataset
 from datasets import Image as ImageColumn
@@ -156,15 +155,6 @@ def test_trainers_see_what_the_package_sees(trainer, tmp_path):
         assert np.array_equal(np.asarray(picture_of(trainer, row)), np.asarray(own["image"].convert("RGB")))
 
 
-@pytest.mark.parametrize("trainer", ["verl", "easyr1"])
-def test_embedded_images(trainer, tmp_path):
-    written = write(images(), trainer, tmp_path, embed=True)
-    assert written["images"] == 0
-    assert [path.name for path in tmp_path.iterdir()] == ["train.parquet"]
-    row = read(written["path"])[0]
-    assert picture_of(trainer, row).size == (120, 90)
-
-
 def test_the_layouts(tmp_path):
     """Every column by hand; where a trainer looks for it stands in docs/trainers.md."""
     asked = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Where?"}]
@@ -222,12 +212,6 @@ def test_readers_and_declared_formats(tmp_path):
     assert verl.compute_score("images", "[]", packed, {}, reward="R3")["score"] == 0.2  # the second reader's answer
 
 
-def test_large_tables_have_several_row_groups(tmp_path, monkeypatch):
-    monkeypatch.setattr("grounding_rewards.exchange.trainer_tables._IMAGES_AT_ONCE", 2)
-    path = write(images(), "verl", tmp_path, embed=True)["path"]
-    assert (pq.read_metadata(path).num_row_groups, pq.read_metadata(path).num_rows) == (2, 3)
-
-
 MARKS = [
     # prompt, what is said of it
     ("What is <image>?", "contain <image>"),
@@ -251,8 +235,6 @@ def test_refusals(tmp_path):
     dataset = images()
     with pytest.raises(ValueError, match=r"Expected --model .* qwen2.5-vl, .* got none"):
         write(dataset, "verl", tmp_path, box_format="qwen2.5-vl")
-    with pytest.raises(ValueError, match="Expected no --embed-images for openrlhf"):
-        write(dataset, "openrlhf", tmp_path, embed=True)
     with pytest.raises(ValueError, match="Expected --box-format"):
         write(dataset, "verl", tmp_path, box_format=None)
     with pytest.raises(ValueError, match="Expected a column image"):
