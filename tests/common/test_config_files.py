@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from grounding_rewards.common.config_files import find_shipped, read_config, shipped_names
+from grounding_rewards.common.config_files import find_shipped, read_config
 
 
 @pytest.fixture
@@ -79,9 +79,7 @@ def test_many_ways_to_one_file_are_one_reading(folder):
         ({"a": "base: b.yaml", "b": "base: a.yaml"}, r"a\.yaml -> .*b\.yaml -> .*a\.yaml"),
         ({"a": "base: no.yaml"}, r"a file for base in .*a\.yaml, got .*no\.yaml"),
         ({"a": "base: {x: 1}"}, r"a path or a list of paths for base in .*a\.yaml, got \{'x': 1\}"),
-        ({"a": "base: [1]"}, r"a path or a list of paths for base"),
         ({"a": "- x"}, r"a mapping of options in .*a\.yaml, got list"),
-        ({"a": ""}, r"a mapping of options in .*a\.yaml, got NoneType"),
         ({"a": "base: b.yaml", "b": "x: [1"}, r"YAML in .*b\.yaml"),
         # the safe loader makes no objects
         ({"a": "base: b.yaml", "b": "x: !!python/object/apply:os.getcwd []"}, r"YAML in .*b\.yaml"),
@@ -92,17 +90,10 @@ def test_refused(folder, texts, message):
         read_config(folder(**texts) / "a.yaml")
 
 
-def test_no_file_at_all(tmp_path):
-    with pytest.raises(ValueError, match=r"Expected a file for --config, got .*no\.yaml"):
-        read_config(tmp_path / "no.yaml")
-
-
 @pytest.mark.parametrize(
     ("key", "message"),
     [
         ("lerning_rate", r"rewards train` in .*b\.yaml, got lerning_rate. Did you mean learning_rate\?"),
-        ("zzz", r"b\.yaml, got zzz. --help"),
-        ("1", r"b\.yaml, got 1\. "),
     ],
 )
 def test_an_unknown_option_names_its_file_and_the_nearest_one(folder, key, message):
@@ -151,9 +142,3 @@ def test_the_working_directory_goes_first(elsewhere):
 )
 def test_other_names_are_left_as_they_are(elsewhere, name):
     assert find_shipped(name) == name
-
-
-def test_every_name_that_is_listed_is_found(elsewhere):
-    names = shipped_names("configs/**/*.yaml")
-    assert {"configs/demo/grpo.yaml", "configs/experiments/r1.yaml", "configs/accelerate/gpu_1.yaml"} <= set(names)
-    assert all(Path(find_shipped(name)).is_file() for name in names)

@@ -14,21 +14,21 @@ def test_what_governs_threads_and_devices_is_named(monkeypatch: pytest.MonkeyPat
     # An empty list of devices hides them all.
     assert environment._machine(False).items() >= {**given, "CUDA_VISIBLE_DEVICES": "empty"}.items()
     monkeypatch.delenv("OMP_WAIT_POLICY")
-    assert environment._machine(False)["OMP_WAIT_POLICY"] == "not set"
+    machine = environment._machine(False)
+    assert (machine["OMP_WAIT_POLICY"], machine["GPU"]) == ("not set", "unknown without torch")
 
 
-@pytest.mark.parametrize(
-    ("missing", "said"),
-    [([], "complete"), (["pydicom"], "without pydicom"), (["pydicom", "highdicom"], "not installed")],
-)
-def test_an_extra_is_whole_or_says_what_it_lacks(missing, said, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = ["numpy>=1.26", 'pydicom>=3.0.1; extra == "dicom"', "highdicom>=0.24 ; extra == 'dicom'"]
+def test_packages_of_every_extra_but_that_of_development_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [
+        "numpy>=1.26",
+        'pydicom>=3.0.1; extra == "dicom"',
+        "highdicom>=0.24 ; extra == 'dicom'",
+        'mypy; extra == "dev"',
+    ]
     monkeypatch.setattr(environment, "requires", lambda name: lines)
-    monkeypatch.setattr(environment, "package_version", lambda name: None if name in ("torch", *missing) else "1")
-    # torch is in no extra of this list
-    monkeypatch.setattr(environment, "_machine", lambda has_torch: {})
+    monkeypatch.setattr(environment, "package_version", lambda name: None if name in ("torch", "highdicom") else "1")
     monkeypatch.setattr(environment, "_BESIDE", ("torch",))
-    assert environment.environment()["extras"] == {"dicom": said}
+    assert environment.environment()["packages"] == {"numpy": "1", "pydicom": "1"}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,3 @@ def test_a_torch_that_cannot_be_loaded_is_said_and_ends_nothing(monkeypatch: pyt
 
     monkeypatch.setattr(environment.importlib, "import_module", broken)
     assert environment._gpus() == {"GPU": "unknown: torch cannot be loaded (OSError)"}
-
-
-def test_without_torch_there_is_no_gpu_to_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert environment._machine(False)["GPU"] == "unknown without torch"

@@ -38,14 +38,12 @@ LINES = [
     (json.dumps({**SOUND, "labels": ["mass\u2028nodule\u0085"]}, ensure_ascii=False).encode(), ""),
     (line().replace(b"mass", b"m\xe4ss"), "0xe4"),  # Latin-1, as old Windows programs write it
     (line().decode().encode("utf-16-le"), "zero byte"),
-    (line().replace(b"mass", b"ma\0ss"), "zero byte"),
     (with_text(b"mass", b"ma\\u0000ss"), "character zero"),  # would end the name of a file
     (with_text(b"mass", b"\\ud800"), "half a surrogate pair"),  # no parquet file takes it
     (with_text(b'"boxes"', b'"more": ' + b"[" * 100_000 + b', "boxes"'), "levels"),
-    (with_text(b'"boxes"', b'"more": ' + b"[" * 99 + b"]" * 99 + b', "boxes"'), "levels"),
     (with_text(b"40", b"9" * 400), "more than 64 bits"),  # no float
-    (with_text(b"40", b"9" * 9999), "more than 64 bits"),  # more digits than Python takes
     (with_text(b"40", b"1" + b"0" * 20), "more than 64 bits"),  # no column of numbers takes it
+    (with_text(b'"labels"', b'"boxes": [], "labels"'), "the key 'boxes' twice"),
     (line()[:40], "not JSON"),
     (b"[1, 2]", "a JSON object"),
 ]
@@ -141,19 +139,15 @@ def laughs(levels):
         (laughs(9), "aliases that repeat its parts into more than 1,000,000"),
         ("a: &a [*a]", "aliases"),  # within itself
         ("[" * 100_000, "more than 64 levels"),
-        ("{a: " * 10_000, "more than 64 levels"),
         ("\n".join("  " * n + "a:" for n in range(3000)), "more than 64 levels"),
         ("!!python/object/apply:os.system [true]", "could not determine a constructor"),
-        ("!!python/name:os.system", "could not determine a constructor"),
         ("a: [", "while parsing"),
         ("a: \0", "zero byte"),
         ("a: " + "9" * 9999, "digits"),
-        ("a: !!bool x", "not what its tag or its form says"),
         ("a: !!int ''", "not what its tag or its form says"),
         ("a: !!timestamp x", "not what its tag or its form says"),
         ("a: 1" + ":00" * 200 + ".0", "not what its tag or its form says"),  # sixty to the 200th
         ("arms:\n  R3: {reward: R3}\n  R3: {reward: R4}\n", "the key 'R3' twice"),  # the study's R3 would be R4
-        ("- a: 1\n  a: 1\n", "the key 'a' twice"),
         ("1: x\n1: y\n", "the key '1' twice"),
     ],
 )
@@ -182,7 +176,6 @@ def test_what_stays_small_is_read(text, content):
     "text",
     [
         "{" + laughs(9).replace("\n", ", ") + "}",
-        "{a: " * 2_000,
         '{"a": ' + "[" * 9_000,  # JSON's own parser takes stack for every bracket
         "{syntax: !!python/name:os.system }",
         "{syntax: json, note: " + "x" * 10_000 + "}",
@@ -221,8 +214,6 @@ def answer(**changes):
         (answer().replace(b'"a"', b'"\xe4"'), "UTF-8"),
         (answer().replace(b'"id"', b'"m": ' + b"[" * 100_000 + b', "id"'), "64 levels"),
         (answer().replace(b'"width": 9', b'"width": ' + b"9" * 400), "64 bits"),  # no float
-        (answer().replace(b'"width": 9', b'"width": ' + b"9" * 9999), "64 bits"),
-        (answer().replace(b'"a"', b'"a\0"'), "a zero byte"),
     ],
 )
 @pytest.mark.parametrize("command", ["score", "evaluate"])
@@ -237,9 +228,3 @@ def test_errors_in_logs_name_file_and_line(tmp_path, capsys, command, content, s
         assert said in error
         assert "line 2" in error
         assert "log.jsonl" in error
-
-
-@pytest.mark.parametrize("text", ['{"boxes": [[1, 2, 3, 4]], "boxes": []}', '[{"a": {"b": 1, "b": 1}}]'])
-def test_a_key_that_stands_twice_is_refused(text):
-    with pytest.raises(ValueError, match=r"the key '[a-z]*' twice in one object"):
-        parse_json(text)
