@@ -31,8 +31,9 @@ from grounding_rewards.report.notebook import inspect
 from grounding_rewards.report.tables import Cell, Table
 
 _HEADINGS = {"mean_iou": "mean IoU"}
-# Characters of an excerpt in a table.
+# Characters of an excerpt in a table, where the terminal is wide; and of the columns beside it.
 _EXCERPT = 80
+_OTHER_COLUMNS = 40
 # Characters of an example's text.
 _FULL_TEXT = 2000
 
@@ -85,17 +86,17 @@ def print_inspection(inspection: Inspection, console: Any, *, examples: int = 0)
     """
     from rich.text import Text
 
-    n = len(inspection.texts)
+    n, width = len(inspection.texts), min(_EXCERPT, console.width - _OTHER_COLUMNS)
     console.print(f"{n} completions, box format {', '.join(inspection.space_checks)}", markup=False)
     statuses: list[list[str | Cell]] = [
-        [status, str(count), _share(count, n), Cell("", _excerpt(inspection, status), "words")]
+        [status, str(count), _share(count, n), Cell("", _excerpt(inspection, status, width), "words")]
         for status, count in inspection.statuses.items()
     ]
     headings: list[str | Cell] = ["status", "completions", "share", Cell("example", kind="words")]
     console.print(Table(headings, statuses).rich(unbroken=range(4)))
     if inspection.reasons:
         reasons: list[list[str | Cell]] = [
-            [reason, str(count), Cell(REASON_MEANINGS[reason], _excerpt(inspection, reason), "words")]
+            [reason, str(count), Cell(REASON_MEANINGS[reason], _excerpt(inspection, reason, _EXCERPT), "words")]
             for reason, count in inspection.reasons.items()
         ]
         console.print(Table(["rejected", "times", Cell("what it means, and an example", kind="words")], reasons).rich())
@@ -127,30 +128,31 @@ def _print_example(console: Any, title: str, text: str, answer: str) -> None:
     from rich.text import Text
 
     console.print(Text(f"\n{title}", style="bold"))
-    console.print(Text(_printable_start(text, lines=True)))
+    console.print(Text(_printable_start(text)))
     if answer != text.strip():
         console.print(Text("read as the answer:" if answer else "read as the answer: nothing", style="bold"))
         if answer:
-            console.print(Text(_printable_start(answer, lines=True)))
+            console.print(Text(_printable_start(answer)))
 
 
 def _share(count: int, total: int) -> str:
     return f"{count / total:.0%}" if total else NO_VALUE
 
 
-def _excerpt(inspection: Inspection, key: str) -> str:
+def _excerpt(inspection: Inspection, key: str, width: int) -> str:
     """One line of the first completion with this status or reason: the end of one that was cut off, else the start."""
     if key not in inspection.examples:
         return ""
     answer = inspection.answers[inspection.examples[key][0]].strip()
-    if len(answer) > _EXCERPT:
-        ending = key in ("truncated", "unclosed")
-        answer = f"…{answer[1 - _EXCERPT :]}" if ending else f"{answer[: _EXCERPT - 1]}…"
-    return _printable_start(answer)
+    if key in ("truncated", "unclosed"):
+        ending = printable(answer[-width:], lines=False)
+        return ending if len(answer) == len(ending) <= width else f"…{ending[1 - width :]}"
+    start = printable(answer[:width], lines=False)
+    return start if len(answer) == len(start) <= width else f"{start[: width - 1]}…"
 
 
-def _printable_start(text: str, *, lines: bool = False) -> str:
+def _printable_start(text: str) -> str:
     """The beginning of a text, without characters that a terminal would interpret."""
-    start = printable(text[:_FULL_TEXT], lines=lines)
+    start = printable(text[:_FULL_TEXT])
     hidden = len(text) - _FULL_TEXT
     return start if hidden <= 0 else f"{start}… ({hidden} more characters)"

@@ -27,8 +27,7 @@ exit code:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -96,7 +95,20 @@ def run(
             f"Expected the initial checkpoint {runs[0].start} in {str(out)!r} for --index, got none. Make all of them "
             "first, with --starts-only: jobs of an array would each make their own."
         )
-    with _progress(len(runs)) as (begin, end):
+    finished = 0
+    with stage_progress("starting", patience=0.0) as on_progress:
+
+        def begin(name: str) -> None:
+            on_progress(name, finished, len(runs))
+
+        def end(status: RunStatus) -> None:
+            nonlocal finished
+            # Initial checkpoints are not runs.
+            finished += not status.name.startswith("start ")
+            if status.seconds:
+                progress = f"{finished} of {len(runs)}"
+                say(f"{status.name}: {status.state} in {status.seconds:.0f} s ({progress})", error=True)
+
         statuses = make_runs(plan, folder, runs, jobs=jobs, on_begin=begin, on_end=end)
     _sum_up(statuses)
     if any(status.state == FAILED for status in statuses):
@@ -160,28 +172,3 @@ def _sum_up(statuses: Sequence[RunStatus]) -> None:
         # Runs whose start failed have failed for one reason.
         names = ", ".join(status.name for status in statuses if status.error == error)
         say(f"failed: {names}: {error}", error=True)
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[tuple[Callable[[str], None], Callable[[RunStatus], None]]]:
-    """A bar over runs with the names of those in work; in a log, a line for each that is done."""
-    working: list[str] = []
-    finished = 0
-    with stage_progress("starting", patience=0.0) as on_progress:
-
-        def begin(name: str) -> None:
-            working.append(name)
-            on_progress(", ".join(working), finished, total)
-
-        def end(status: RunStatus) -> None:
-            nonlocal finished
-            if status.name in working:
-                working.remove(status.name)
-            # Initial checkpoints are not runs.
-            finished += not status.name.startswith("start ")
-            if status.seconds:
-                message = f"{status.name}: {status.state} in {status.seconds:.0f} s ({finished} of {total})"
-                say(message, error=True)
-            on_progress(", ".join(working) or "waiting", finished, total)
-
-        yield begin, end
