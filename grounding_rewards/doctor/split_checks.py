@@ -10,7 +10,7 @@ from grounding_rewards.data.splits import TRAIN, patient_in_name, patients_in_na
 from grounding_rewards.doctor.context import Context, Defect, Problem
 from grounding_rewards.doctor.rows import ImageRow, is_study
 from grounding_rewards.images.near_duplicates import find_near_duplicates
-from grounding_rewards.sources.base import SPLIT_NAMES, split_name
+from grounding_rewards.sources.base import split_name
 
 # With fewer boxes per label these are free phrases, each of which occurs once.
 _MIN_BOXES_PER_LABEL = 3
@@ -24,8 +24,6 @@ def check_splits(context: Context) -> Iterator[Defect]:
     for split in context.images:
         by_name[split_name(split)].append(split)
     groups = [splits for splits in by_name.values() if len(splits) > 1]
-    if slips := [split for split in context.images if split_name(split) == split and is_misspelt(split)]:
-        groups.append(slips)
     for splits in groups:
         summary = f"{', '.join(f'{split}: {context.images[split]} images' for split in splits)}."
         yield context.defect("split-names", count=len(splits), of=len(context.images), found=summary)
@@ -42,23 +40,6 @@ def check_splits(context: Context) -> Iterator[Defect]:
             rows.append((None, f"{label!r:.80} on {', '.join(places)}"))
     if rows:
         yield context.defect("label-not-in-train", rows, of=len(images))
-
-
-def is_misspelt(split: str) -> bool:
-    """Whether the name of a split is nearly that of another: with `ing` behind, two letters exchanged, or one lost.
-
-    Example:
-        >>> [is_misspelt(split) for split in ("training", "tets", "vaildation", "tran", "test", "testA", "train2017")]
-        [True, True, True, True, False, False, False]
-    """
-    word = split.casefold()
-    for name in SPLIT_NAMES:
-        places = range(len(name))
-        shortened = (name[:k] + name[k + 1 :] for k in places)
-        turned = (name[:k] + name[k + 1 : k + 2] + name[k] + name[k + 2 :] for k in places)
-        if word != name and word in (f"{name}ing", *shortened, *turned):
-            return True
-    return False
 
 
 def check_repeats(context: Context) -> Iterator[Defect]:

@@ -335,16 +335,13 @@ CLAIMS = [
     # prompt, format, contradicts
     ("Report the boxes in JSON format.", "qwen3-vl", False),
     ("Report the boxes in JSON format.", "paligemma", True),
-    ("as [x1, y1, x2, y2]", "qwen3-vl", False),
     ("as [x1, y1, x2, y2]", "gemini", True),
     ("as [ymin, xmin, ymax, xmax]", "gemini", False),
     ("as [y_min, x_min, y_max, x_max]", "qwen3-vl", True),
     ("numbers from 0 to 1000", "qwen3-vl", False),
     ("numbers from 0 to 1000", "qwen2.5-vl", True),
-    ("in pixels of the image", "qwen2.5-vl", False),
     ("absolute pixel coordinates", "qwen3-vl", True),
     ("coordinates between 0 and 1", "answer-list", False),
-    ("coordinates between 0 and 100", "chexagent", False),
     ("Pixel-sized nodules count; confidence 0 to 10.", "qwen3-vl", False),
     ("Find the nodule.", "qwen3-vl", False),
     # explains one by the other
