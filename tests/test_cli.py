@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import re
 import shlex
@@ -31,10 +30,6 @@ def test_the_documentation_shows_what_is_printed(command, output, monkeypatch, c
     monkeypatch.chdir(REPOSITORY)
     assert main(command.split()) == 0
     assert lines(capsys.readouterr().out) == lines(output)
-
-
-def test_the_documentation_shows_something():
-    assert PAGE.count("```console") == 1
 
 
 def test_the_installed_command_runs(tmp_path):
@@ -76,14 +71,6 @@ def test_strict_tells_scripts(capsys):
     assert main(["inspect", str(LOG), "--box-format", "qwen2.5-vl", "--strict"]) == 0
 
 
-def test_metrics_are_written_as_json(tmp_path, capsys):
-    path = tmp_path / "metrics.json"
-    assert main(["inspect", str(LOG), "--box-format", "qwen3-vl", "--json", str(path)]) == 0
-    metrics = json.loads(path.read_text(encoding="utf-8"))
-    assert metrics["completions"] == 24
-    assert metrics["spaces"]["qwen3-vl"]["likely"] == {"space": "resized_pixel", "order": "xyxy"}
-
-
 @pytest.mark.parametrize(
     "box_format",
     [
@@ -109,9 +96,7 @@ def test_sizes_are_given_for_all_images(tmp_path, capsys):
     [
         ([str(LOG)], "Expected a box format, got none for row 0"),
         ([str(LOG), "--box-format", "qwen"], "Expected a known name for --box-format, got 'qwen'"),
-        ([str(LOG), "--box-format", "{syntax: json"], "Expected a name, JSON or YAML for --box-format"),
         ([str(LOG), "--box-format", "{1, 2}"], "`box_format`"),
-        ([str(LOG), "--box-format", "{}"], "`box_format`"),
         ([str(LOG), "--box-format", "qwen3-vl", "--text-column", "reply"], "Expected a column reply"),
         (["nowhere.jsonl", "--box-format", "qwen3-vl"], "Expected a file with completions"),
         ([], "Expected LOG, got none. See grounding-rewards inspect --help."),

@@ -1,6 +1,5 @@
 """Progress bars appear late, and only in a terminal; warnings of the package are lines for people."""
 
-import contextlib
 import re
 import sys
 import time
@@ -52,15 +51,6 @@ def test_a_command_that_takes_a_while_says_that_it_works(monkeypatch, capsys, te
     with sign_of_life("evaluate …", patience=patience):
         time.sleep(0.3)
     assert capsys.readouterr().err == shown
-
-
-def test_it_ends_with_what_it_counts(monkeypatch, capsys):
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    with contextlib.suppress(KeyError), stage_progress(patience=-1.0) as on_progress:
-        on_progress("counting", 1, 2)
-        raise KeyError
-    # the cursor is shown again
-    assert capsys.readouterr().err.rstrip().endswith("\x1b[?25h")
 
 
 def test_warnings_have_no_path_and_no_line_of_code():

@@ -67,7 +67,7 @@ def places(no_weights, tmp_path_factory):
         asked = whole.remove_columns("prompt").add_column("prompt", prompts)
         DatasetDict(train=asked).save_to_disk(str(root / name))
     (root / "own.py").write_text("", encoding="utf-8")
-    for model_type in ("llama", "paligemma", "florence2", "kosmos-2", "kosmos-2.5"):
+    for model_type in ("llama", "paligemma", "florence2", "kosmos-2"):
         other = root / model_type
         other.mkdir()
         for path in no_weights.iterdir():
@@ -78,7 +78,6 @@ def places(no_weights, tmp_path_factory):
         ("no_tokenizer", ("tokenizer.json", "tokenizer_config.json")),
         ("no_processor", ("processor_config.json",)),
         ("cut", ()),
-        ("pointer", ()),
         ("no_shard", ()),
     ):
         folder = root / name
@@ -88,8 +87,6 @@ def places(no_weights, tmp_path_factory):
                 (folder / path.name).write_bytes(path.read_bytes())
     weights = (ASSET / "model.safetensors").read_bytes()
     (root / "cut" / "model.safetensors").write_bytes(weights[: len(weights) // 2])
-    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 4000000\n"
-    (root / "pointer" / "model.safetensors").write_text(pointer, encoding="utf-8")
     shards = {"weight_map": {"lm_head.weight": "model-00002-of-00002.safetensors"}}
     (root / "no_shard" / "model.safetensors.index.json").write_text(json.dumps(shards), encoding="utf-8")
     experts = root / "experts"
@@ -151,7 +148,6 @@ TRAIN = [
     ),
     ({"reward": f"{__name__}.on_boxes"}, "Expected ground truth that earns the full reward on_boxes in every row"),
     ({"reward": f"{__name__}.WithoutReference"}, "Expected an object with `score(pred, gt)` for reward"),
-    ({"reward_kwargs": {"betta": 1}}, "'betta'"),
     ({"reward_kwargs": {"iou_threshold": 0}}, "iou_threshold"),
     ({"reward_kwargs": "{"}, "Expected JSON for reward_kwargs"),
     ({"reward_weights": [float("nan")]}, "Expected finite numbers for reward_weights, got [nan]"),
@@ -159,7 +155,6 @@ TRAIN = [
     # images
     ({"dataset": "no/such/folder/at/all"}, "no/such/folder/at/all"),
     ({"dataset": "{root}/own.py"}, "the name of a dataset on the hub for dataset, got the file"),
-    ({"dataset": "own.py"}, "got 'own.py' (Dataset scripts are no longer supported"),
     ({"dataset": "{root}/few/annotations.jsonl"}, "annotations.jsonl'. Name the folder, '"),
     (
         {"dataset": "{root}/qwen9"},
@@ -182,10 +177,6 @@ TRAIN = [
         {"eval_strategy": "steps", "metric_for_best_model": "reward", "greater_is_better": False},
         "Expected greater_is_better: true for metric_for_best_model reward, got false. The worst model",
     ),
-    (
-        {"eval_strategy": "steps", "metric_for_best_model": "R4/hallucination_rate", "greater_is_better": True},
-        "Expected greater_is_better: false for metric_for_best_model R4/hallucination_rate, got true",
-    ),
     ({"use_peft": True, "lora_target_modules": "(q_proj"}, r"for lora_target_modules, got"),
     ({"dataset": "{root}/outside"}, "row 1 (id outside-1): box 0 is [10.0, 20.0, 60.0, 800.0], outside the image"),
     ({"dataset": "{root}/upside_down"}, "which has no area as x1, y1, x2, y2"),
@@ -204,7 +195,6 @@ TRAIN = [
     ({"model_name_or_path": "{root}/paligemma"}, "'paligemma': TRL's GRPO lets each token of an answer see the later"),
     ({"model_name_or_path": "{root}/florence2"}, "'florence2': it has a decoder for the answer alone"),
     ({"model_name_or_path": "{root}/kosmos-2"}, "'kosmos-2': it finds images by a mask"),
-    ({"model_name_or_path": "{root}/kosmos-2.5", "trust_remote_code": True}, "'kosmos-2.5': it finds images by a mask"),
     ({"model_name_or_path": "{root}/adapter"}, "Expected whole weights for model_name_or_path, got the adapter"),
     (
         {"model_name_or_path": "{root}/no_template"},
@@ -213,45 +203,28 @@ TRAIN = [
     ({"model_name_or_path": "{root}/no_tokenizer"}, "Expected a processor with a tokenizer"),
     ({"model_name_or_path": "{root}/no_processor"}, "Expected a processor of a model"),
     ({"model_name_or_path": "{root}/cut"}, "got model.safetensors, which is cut, or no safetensors file"),
-    ({"model_name_or_path": "{root}/pointer"}, "got model.safetensors, which is cut, or no safetensors file"),
     ({"model_name_or_path": "{root}/no_shard"}, "got model-00002-of-00002.safetensors, which is missing"),
     ({"model_name_or_path": None}, "Expected a folder or a name on the hub for model_name_or_path"),
     ({"dtype": "bf16"}, "Expected one of auto, bfloat16, float16, float32 for dtype"),
     ({"attn_implementation": "flash"}, "an attention of it for attn_implementation, got 'flash'"),
-    ({"attn_implementation": "flash_attention_2"}, "for attn_implementation, got 'flash_attention_2'"),
     ({"use_peft": True, "lora_target_modules": ["no_proj"]}, "for lora_target_modules, got ['no_proj']"),
     ({"use_peft": True, "lora_target_modules": ["lm_head"]}, "Expected layers other than lm_head"),
     (
         {"use_peft": True, "lora_target_modules": ["q_proj", "v_porj", "nosuch"]},
         "for lora_target_modules, got 'v_porj', 'nosuch', which fits none. Did you mean v_proj",
     ),
-    (
-        {"use_peft": True, "lora_target_modules": ["q_proj"], "lora_modules_to_save": ["nosuch"]},
-        "for lora_modules_to_save, got 'nosuch', which fits none",
-    ),
-    (
-        {"use_peft": True, "lora_target_modules": ["q_proj"], "lora_target_parameters": ["experts.nosuch"]},
-        "for lora_target_parameters, got 'experts.nosuch', which fits none",
-    ),
     ({"lora_r": 8}, "Expected use_peft: true beside lora_r, got 8 alone, which would train all weights"),
-    ({"lora_modules_to_save": ["merger"]}, "Expected use_peft: true beside lora_modules_to_save"),
     (
         {"model_name_or_path": "{root}/experts", "use_peft": True, "lora_target_parameters": ["mlp.experts.down_proj"]},
         "Expected 0 for lora_dropout beside lora_target_parameters, got 0.05",
     ),
-    ({"lora_target_modules": ["q_proj"]}, "Expected use_peft: true beside lora_target_modules"),
     ({"load_in_4bit": True}, "Expected use_peft: true beside load_in_4bit"),
     # the training
     ({"train_images": 12.5}, "Expected int | None for train_images, got 12.5"),
     ({"learning_rate": [1e-5]}, "Expected float for learning_rate"),
-    ({"epsilon": {"low": 0.2}}, "Expected float for epsilon"),
     ({"learning_rate": float("nan")}, "Expected a number in (0, 1] for learning_rate, got nan"),
-    ({"learning_rate": "fast"}, "fast"),
     ({"max_steps": 0}, "Expected at least 1 for max_steps, got 0"),
     ({"per_device_train_batch_size": 3}, "must be divisible by num_generations"),
-    ({"optim": "adam"}, "adam is not a valid OptimizerNames"),
-    ({"lr_scheduler_type": "cosinus"}, "cosinus"),
-    ({"save_strategy": "always"}, "always"),
     ({"report_to": "clearly"}, "Expected some of none, all, "),
     ({"use_transformers_continuous_batching": True}, "TRL gives no image to its continuous batches"),
     (
@@ -266,7 +239,6 @@ TRAIN = [
         "Expected one of loss, reward, reward_std",
     ),
     ({"no_such_key": 1}, "no_such_key"),
-    ({"use_cpu": "perhaps"}, "perhaps"),
 ]
 
 SFT = [
@@ -274,10 +246,7 @@ SFT = [
     ({"remove_unused_columns": True}, "Expected false for remove_unused_columns"),
     ({"output_dir": ""}, "Expected a value for output_dir, got ''"),
     ({"dataset": "{root}/two_places"}, "row 3 (id pa-112-0-3): prompt has 2 places for its one image"),
-    ({"model_name_or_path": "{root}/cut"}, "got model.safetensors, which is cut"),
-    ({"model_name_or_path": "{root}/no_tokenizer"}, "Expected a processor with a tokenizer"),
     ({"max_length": 20}, "Expected null for max_length, got 20. TRL would cut answers"),
-    ({"dataset": "{root}/outside"}, "outside the image"),
     ({"model_name_or_path": "{root}/paligemma"}, "TRL's SFT hands its processor answers without their images"),
     ({"use_peft": True, "lora_target_modules": ["no_proj"]}, "for lora_target_modules, got ['no_proj']"),
     ({"num_generations": 8}, "num_generations"),  # an option of `train`
@@ -340,11 +309,6 @@ def test_configuration_files(capsys, tmp_path, text, expected):
     message = capsys.readouterr().err
     assert expected in message
     assert len(message.splitlines()) == 1
-
-
-def test_config_without_a_file(capsys):
-    assert main(["train", "--reward", "R4", "--config"]) == 2
-    assert "Expected a file after --config" in capsys.readouterr().err
 
 
 def test_several_processes_say_it_once(tmp_path, no_weights):

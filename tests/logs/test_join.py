@@ -79,17 +79,6 @@ def test_images_are_found_beside_the_log(tmp_path):
     assert load_image(1) is None
 
 
-def test_a_dicom_image_is_found_and_opened(tmp_path):
-    pytest.importorskip("pydicom", reason="needs the extra dicom")
-    from grounding_rewards.synthetic import draw_radiograph
-    from tests.conftest import write_dicom
-
-    image = write_dicom(draw_radiograph(3, "pa-256"), tmp_path)
-    answers = read_log(write(tmp_path / "log.jsonl", {**SOUND, "image": image.name}))
-    opened = image_loader(answers, None)(0)
-    assert (opened.mode, opened.size) == ("L", (211, 256))
-
-
 def test_a_broken_image_is_named(tmp_path):
     (tmp_path / "a.png").write_bytes(b"no picture")
     answers = read_log(write(tmp_path / "log.jsonl", {**SOUND, "image": "a.png"}))
@@ -148,7 +137,6 @@ def test_rows_are_in_the_order_of_the_images_on_request_alone(images, tmp_path):
             ["four", "three", None, "one"],
             r"Expected an `id` in every row of the log, or in none, got 1 of 4 without: line 3 of '.*log.jsonl'",
         ),
-        (["four", "", "two", "one"], "got 1 of 4 without: line 2 of"),  # an empty name is none
         # a run that was continued, and wrote an image again
         (
             ["one", "two", "three", "four", "two"],
@@ -184,11 +172,9 @@ def test_images_without_ids_are_named_by_their_number(images, tmp_path):
     ("change", "column", "shown"),
     [
         ({"boxes": [[0, 0, 50, 52]]}, "boxes", r"\[\[0, 0, 50, 52\]\]"),
-        ({"boxes": []}, "boxes", r"\[\]"),
         ({"boxes": "none"}, "boxes", "'none'"),
         ({"labels": ["Nodule"]}, "labels", r"\['Nodule'\]"),
         ({"width": 50}, "width", "50"),
-        ({"height": 200.0}, "height", "200.0"),
         ({"patient_id": "b"}, "patient_id", "'b'"),
         ({"ground_truth": '{"boxes": [[1, 2, 3, 4]]}'}, "boxes", r"\[\[1, 2, 3, 4\]\]"),
     ],
@@ -217,11 +203,9 @@ def test_what_the_log_says_after_rounding_is_no_contradiction(images, tmp_path):
             "ignore",
             r"line 2 of '.*log.jsonl' \(id b\): box 0 is .* outside the image of 10 x 20",
         ),
-        ({"boxes": [[5, 5, 1, 9]]}, "ignore", r"line 2 of .* \(id b\): box 0 is .* which has no area"),
         ({"boxes": "none"}, "ignore", r"line 2 of .* \(id b\): boxes is 'none', not a list"),
         ({"labels": []}, "ignore", r"line 2 of .* \(id b\): 0 labels for 1 boxes"),
         ({"width": -1}, "ignore", r"line 2 of .* \(id b\): width is -1, not a size in pixels"),
-        ({"width": "wide"}, "ignore", r"line 2 of .* \(id b\): width is 'wide', not a size in pixels"),
         ({"height": None}, "ignore", r"Expected a column `height` .* got none for 1 of 2: line 2 of .* \(id b\)"),
         ({"box_format": "qwen9"}, "ignore", r"(?s)line 2 of .* \(id b\): .*qwen9.*qwen3-vl"),
         (
@@ -229,7 +213,6 @@ def test_what_the_log_says_after_rounding_is_no_contradiction(images, tmp_path):
             "ignore",
             r"line 2 of .* \(id b\): resized_width and resized_height are missing",
         ),
-        ({"labels": [" "]}, "exact", r"line 2 of .* \(id b\): a box without a label"),
         ({"labels": None}, "exact", r"line 2 of .* \(id b\): a box without a label"),
     ],
 )
@@ -272,7 +255,6 @@ def test_images_that_do_not_exist_or_lie_elsewhere_are_said(tmp_path):
         ([None, None], {}),
         # It would be a class of its own, whose average precision is 0.
         (["mass", None], {1: ["a box without a label, which other images have"]}),
-        (["mass", " "], {1: ["a box without a label, which other images have"]}),
         (["mass", "cyst"], {}),
     ],
 )
@@ -377,12 +359,3 @@ def test_images_of_a_dataset_by_id(tmp_path, images):
         ValueError, match="Expected the `id` of an image of the dataset in every row of the log, got 1 of 1"
     ):
         read_log(log(tmp_path, *[{"completion": "a", "id": "elsewhere"}] * 2), dataset=images, in_groups=True)
-
-
-def test_groups_that_contradict_the_dataset_are_refused(tmp_path, images):
-    rows = [{"completion": text, "id": name} for name in ("two", "one") for text in "ab"]
-    for row in rows[2:]:
-        row["boxes"] = [[0, 0, 50, 52]]
-    expected = r"another `boxes` in line 3 of '.*log.jsonl': .* for the image with id 'one', .*1 of 2 images differ"
-    with pytest.raises(ValueError, match=expected):
-        read_log(log(tmp_path, *rows), dataset=images, in_groups=True)
