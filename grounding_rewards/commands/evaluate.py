@@ -97,6 +97,7 @@ class EvaluateOptions(AnswerOptions):
     """
 
     only_model = (*AnswerOptions.only_model, "temperature", "blank", "robustness", "robustness_images")
+    needed_options = (("by_order", "dataset"), ("temperature", "samples"), ("robustness_images", "robustness"))
 
     out: Path
     completions: Sequence[Path] = ()
@@ -123,10 +124,6 @@ class EvaluateOptions(AnswerOptions):
         from grounding_rewards.report.evaluation_folder import check_evaluation_folder
 
         self.check_subject(self.completions)
-        for name, needed in (("temperature", "samples"), ("robustness_images", "robustness")):
-            if getattr(self, name) != getattr(EvaluateOptions, name) and not getattr(self, needed):
-                option = name.replace("_", "-")
-                raise ValueError(f"Expected --{needed} beside --{option}, got none. Leave it out: it has no effect.")
         if self.robustness and self.backend == "vllm":
             raise ValueError(
                 "Expected transformers for --backend beside --robustness, got vllm. Attacks need gradients, and "

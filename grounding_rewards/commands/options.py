@@ -120,6 +120,8 @@ class AnswerOptions:
         *("max_new_tokens", "batch_size", "max_image_pixels", "backend", "vllm_options", "samples"),
     )
     only_log: ClassVar[tuple[str, ...]] = ("text_column", "by_order", "width", "height")
+    # What has an effect only beside another option.
+    needed_options: ClassVar[tuple[tuple[str, str], ...]] = (("by_order", "dataset"),)
 
     model: str | None = None
     dataset: str | None = None
@@ -159,13 +161,17 @@ class AnswerOptions:
         if self.model is None:
             subject, other_subject, useless_options = "a log of completions", "a model", self.only_model
         for field in fields(self):
-            if field.name in useless_options and getattr(self, field.name) != field.default:
+            option = f"--{field.name.replace('_', '-')}"
+            is_given = getattr(self, field.name) != field.default
+            if is_given and field.name in useless_options:
                 raise ValueError(
-                    f"Expected {other_subject} for --{field.name.replace('_', '-')}, got {subject}. Leave it out: it "
-                    "has no effect."
+                    f"Expected {other_subject} for {option}, got {subject}. Leave it out: it has no effect."
                 )
-        if self.by_order and self.dataset is None:
-            raise ValueError("Expected --dataset beside --by-order, got none. Leave --by-order out: it has no effect.")
+            needed = dict(self.needed_options).get(field.name)
+            if is_given and needed and not getattr(self, needed):
+                raise ValueError(
+                    f"Expected --{needed} beside {option}, got none. Leave {option} out: it has no effect."
+                )
         for path in logs:
             if not path.exists():
                 # Said before the images are loaded, which takes longer.
