@@ -124,7 +124,6 @@ def test_a_command_that_fails_ends_the_demo_with_its_code(
         ([], {"no_box_bonus": 0.2, "beta": 2.0}),
         # R1 has no beta, and R2 another one of its own.
         (["--reward", "R1"], {"no_box_bonus": 0.2}),
-        (["--reward=R2"], {"no_box_bonus": 0.2}),
         (["--reward", "R2", "--reward_kwargs", '{"beta": 3.0}'], {"beta": 3.0}),
     ],
 )

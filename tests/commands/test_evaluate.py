@@ -287,10 +287,8 @@ def test_mistakes_are_named_in_one_line(
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--reward-kwargs", '{"beta": -1}'], "`beta`"),
         (["--label-matching", "exact"], "row 1 (id b): a box without a label"),
         (["--split", "tset"], "tset"),
-        (["--train-split", "x"], "`none` does without"),
         (["--dataset", "{off the image}"], "row 1 (id b): box 0 is [0, 0, 5, 11], outside the image"),
         (["--dataset", "{two of one name}"], "Expected a name of its own for every image, got `id` 'a' 2 times"),
         (["--out", "{taken}"], "was started with, got evaluate "),

@@ -119,8 +119,3 @@ def test_keys_of_a_run_are_known(page: Path) -> None:
         # What is nested is a part of another program's file, or a study, which has an `arms`.
         if isinstance(content, dict) and {"reward", "output_dir", "eval_strategy"} & set(content):
             assert set(content) - training_keys()["train"] - {"arms", "base"} == set() or "arms" in content, one
-
-
-def test_a_wrong_option_is_seen() -> None:
-    assert wrong_names(["inspect", "log.jsonl", "--box-formt", "qwen3-vl"]) == ["--box-formt"]
-    assert wrong_names(["inspekt"]) == ["inspekt"]
