@@ -64,11 +64,4 @@ def run(
     print(f"{summary.completions} completions in {seconds:.1f} s, {summary.completions / seconds:.0f} a second")
     print(", ".join(f"{status} {count}" for status, count in summary.statuses.items()))
     print(", ".join(f"mean {name} {mean:.4f}" for name, mean in summary.means.items()))
-    for pair in summary.pairs:
-        sentence = f"{pair.a} and {pair.b}: one of them pays all alike"
-        if pair.correlation is not None:
-            sentence = f"{pair.a} and {pair.b}: rank correlation {pair.correlation:.2f}"
-        if pair.rows:
-            sentence += f"; furthest apart in rows {', '.join(map(str, pair.rows))}"
-        print(sentence)
     return 0

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
+from grounding_rewards.common.formatting import counted
 from grounding_rewards.common.text_files import check_columns, parse_json, read_json_lines, read_text, text_lines
 from grounding_rewards.data.checks import row_problems
 from grounding_rewards.logs.tool_rows import PACKED, STEPS, image_rows, parsed_json
@@ -298,34 +299,23 @@ def check_completions(rows: Iterable[LogRow], column: str) -> None:
         Traceback (most recent call last):
         ...
         ValueError: Expected a completion in column text of every row, got none or no text in 1 row: line 2 of \
-'log.jsonl'. Remove it, or write an empty text where the model wrote nothing.
+'log.jsonl'. Remove such rows, write an empty text where the model wrote nothing, or name the column with the text with \
+--text-column.
     """
-    without_text, without_answer = [], []
-    defect: str | None = None
+    places_by_defect: dict[str, list[str]] = {}
     for _, _, place, row in rows:
         completion = row.get(column)
         if isinstance(completion, str):
             continue
-        if not _is_text(completion):
-            without_text.append(place)
-        elif answer_defect(completion):
-            without_answer.append(place)
-            defect = defect or answer_defect(completion)
-    if without_text:
+        defect = answer_defect(completion) if _is_text(completion) else "none or no text"
+        if defect:
+            places_by_defect.setdefault(defect, []).append(place)
+    for defect, places in places_by_defect.items():
         raise ValueError(
-            f"Expected a completion in column {column} of every row, got none or no text in "
-            f"{_count_rows(without_text)}. Remove {'it' if len(without_text) == 1 else 'them'}, or write an empty text "
-            "where the model wrote nothing."
+            f"Expected a completion in column {column} of every row, got {defect} in {counted(len(places), 'row')}: "
+            f"{first_of(places)}. Remove such rows, write an empty text where the model wrote nothing, or name the column "
+            "with the text with --text-column."
         )
-    if without_answer:
-        raise ValueError(
-            f"Expected a text or messages in column {column}, got {defect} in {_count_rows(without_answer)}. Name the "
-            "column with the text with --text-column, or write the text there."
-        )
-
-
-def _count_rows(places: Sequence[str]) -> str:
-    return f"{len(places)} {'row' if len(places) == 1 else 'rows'}: {first_of(places)}"
 
 
 def step_of(row: Mapping[str, Any]) -> float | None:
@@ -418,8 +408,8 @@ def doubts_about(log: Log) -> list[str]:
         >>> rows = [{"id": "a", "boxes": [[0, 0, 9, 99]], "width": 50, "height": 50}, {}]
         >>> for sentence in doubts_about(Log(["", ""], rows, ["line 1", "line 2"])):  # doctest: +NORMALIZE_WHITESPACE
         ...     print(sentence)
-        1 of 2 rows has no `id`, the first line 2. `evaluate` refuses such a log: add it to every row.
-        1 of 2 rows has a reference box that is not on the image, the first line 1: box 0 is [0, 0, 9, 99], outside the
+        1 of 2 rows have no `id`, the first line 2. `evaluate` refuses such a log: add it to every row.
+        1 of 2 rows have a reference box that is not on the image, the first line 1: box 0 is [0, 0, 9, 99], outside the
         image of 50 x 50. What is scored against it means little: correct the boxes or the size.
     """
     without_id, off_image = [], []
@@ -430,17 +420,18 @@ def doubts_about(log: Log) -> list[str]:
         problems = [] if row.get("boxes") is None else list(row_problems(row, parts=["boxes"]))
         if problems:
             off_image.append(f"{place}: {problems[0]}")
-    doubts = []
-    if len(without_id) < len(log.rows):
-        doubts.append(("no `id`", without_id, "`evaluate` refuses such a log: add it to every row."))
-    remedy = "What is scored against it means little: correct the boxes or the size."
-    doubts.append(("a reference box that is not on the image", off_image, remedy))
-    return [
-        f"{len(places)} of {len(log.rows)} rows {'has' if len(places) == 1 else 'have'} {defect}, the first "
-        f"{places[0]}. {remedy}"
-        for defect, places, remedy in doubts
-        if places
-    ]
+    n, sentences = len(log.rows), []
+    if 0 < len(without_id) < n:
+        sentences.append(
+            f"{len(without_id)} of {n} rows have no `id`, the first {without_id[0]}. `evaluate` refuses such a log: "
+            "add it to every row."
+        )
+    if off_image:
+        sentences.append(
+            f"{len(off_image)} of {n} rows have a reference box that is not on the image, the first {off_image[0]}. "
+            "What is scored against it means little: correct the boxes or the size."
+        )
+    return sentences
 
 
 def log_files(paths: Sequence[str | Path]) -> list[Path]:

@@ -12,12 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import ArrayLike
+from typing import Any
 
 from grounding_rewards.columns import SCORED_COLUMNS
 from grounding_rewards.common.atomic_files import whole_file
@@ -33,51 +29,6 @@ _COLUMNS = (*SCORED_COLUMNS, "ground_truth")
 _CHUNK = 1 << 10
 # Rows of a row group of a parquet file: small groups are slow to read.
 _ROW_GROUP = 1 << 16
-# Rows that are named for each two rewards which disagree on them.
-_MOST_ROWS = 5
-
-
-class RewardPair(NamedTuple):
-    """Rank correlation of two rewards over the same completions.
-
-    Attributes:
-        a, b: their names.
-        correlation: Spearman's of their rewards, in [-1, 1]; None where one of them pays every completion the same.
-        rows: lines of the output, from 1, whose ranks under the two are furthest apart, the furthest first.
-    """
-
-    a: str
-    b: str
-    correlation: float | None
-    rows: tuple[int, ...]
-
-
-def reward_pairs(rewards: Mapping[str, ArrayLike]) -> tuple[RewardPair, ...]:
-    """Compare each two rewards of the same completions by the order in which they put them.
-
-    Args:
-        rewards: ``(completions,)`` of each by name.
-
-    Source: Spearman, American Journal of Psychology 1904; ties share their mean rank.
-
-    Example:
-        >>> reward_pairs({"R3": [0.0, 0.5, 1.0], "R5": [0.0, 0.9, 0.4]})
-        (RewardPair(a='R3', b='R5', correlation=0.5, rows=(2, 3)),)
-    """
-    ranks = {}
-    for name, values in rewards.items():
-        # scipy.stats ranks too, and takes longer to load than short files take to score.
-        _, indices, counts = np.unique(values, return_inverse=True, return_counts=True)
-        ranks[name] = (counts.cumsum() - (counts - 1) / 2)[indices]
-    pairs = []
-    for (a, a_ranks), (b, b_ranks) in combinations(ranks.items(), 2):
-        distances = np.abs(a_ranks - b_ranks)
-        furthest = [k for k in np.argsort(-distances, kind="stable")[:_MOST_ROWS] if distances[k] > 0]
-        correlation = None
-        if min(np.ptp(a_ranks), np.ptp(b_ranks)) > 0:
-            correlation = round(float(np.corrcoef(a_ranks, b_ranks)[0, 1]), 12)
-        pairs.append(RewardPair(a, b, correlation, tuple(int(k) + 1 for k in furthest)))
-    return tuple(pairs)
 
 
 @dataclass(frozen=True)
@@ -89,18 +40,16 @@ class ScoreSummary:
         means: of each reward.
         statuses: how many completions have each of `STATUSES`.
         warnings: where the numbers contradict the declared space or order of the box format, and doubts about rows.
-        pairs: rank correlation of each two rewards.
     """
 
     completions: int
     means: dict[str, float]
     statuses: dict[str, int]
     warnings: tuple[str, ...]
-    pairs: tuple[RewardPair, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
-        return {**asdict(self), "pairs": [pair._asdict() for pair in self.pairs]}
+        return asdict(self)
 
 
 def score_file(
@@ -196,7 +145,6 @@ def score_file(
         {name: math.fsum(values) / len(values) for name, values in rewards_of_all.items()},
         {status: statuses[status] for status in STATUSES},
         (*log.notes, *space_warnings.values(), *doubts_about(log)),
-        reward_pairs(rewards_of_all) if len(log.rows) > 1 else (),
     )
 
 

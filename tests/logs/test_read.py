@@ -483,7 +483,7 @@ IMAGE_OF_LOG = {"id": "a", "completion": "[]", "boxes": [[0, 0, 9, 9]], "width":
 @pytest.mark.parametrize(
     ("change", "doubt"),
     [
-        ({"id": None}, "1 of 30 rows has no `id`, the first row 12 of"),
+        ({"id": None}, "1 of 30 rows have no `id`, the first row 12 of"),
         ({"boxes": [[0, 0, 9, 99]]}, "row 12 of the rows: box 0 is [0, 0, 9, 99], outside the image of 50 x 40"),
         ({"boxes": [], "ignore_boxes": [[60, 0, 90, 9]]}, "ignore_boxes: box 0 is [60, 0, 90, 9], outside the image"),
         ({"boxes": [[0, 0, 9, 99]], "height": "40"}, "box 0 is [0, 0, 9, 99], outside the image of 50 x 40.0"),
@@ -492,7 +492,7 @@ IMAGE_OF_LOG = {"id": "a", "completion": "[]", "boxes": [[0, 0, 9, 9]], "width":
 def test_doubtful_rows_are_counted_and_placed(change, doubt):
     (sentence,) = doubts_about(read_completions([{**IMAGE_OF_LOG, **(change if k == 11 else {})} for k in range(30)]))
     assert doubt in sentence
-    assert sentence.startswith("1 of 30 rows has")
+    assert sentence.startswith("1 of 30 rows have")
 
 
 # Without any id rows are completions, and several may be of one image; without boxes there is nothing to compare with.
@@ -507,4 +507,4 @@ def test_commands_print_doubts(tmp_path, capsys):
     assert cli.main(["inspect", str(log), *FORMAT]) == 0
     printed = capsys.readouterr()
     for text in printed:
-        assert "1 of 2 rows has a reference box that is not on the image" in " ".join(text.split())
+        assert "1 of 2 rows have a reference box that is not on the image" in " ".join(text.split())

@@ -12,7 +12,7 @@ import pytest
 
 from grounding_rewards import cli
 from grounding_rewards.logs import score_file as score
-from grounding_rewards.logs.score_file import reward_pairs, score_file
+from grounding_rewards.logs.score_file import score_file
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards.grounding import get_reward
 from tests.conftest import write_lines
@@ -222,39 +222,3 @@ def test_completions_of_real_models(tmp_path: Path) -> None:
     assert summary.completions == len(given)
     assert all(math.isfinite(row["R3"]) for row in read(out))
     assert sum(row["R3/tp"] for row in read(out)) > 0
-
-
-class TestPairs:
-    """How alike two rewards order the completions."""
-
-    @pytest.mark.parametrize(
-        ("a", "b", "correlation", "rows"),
-        [
-            # by hand: any rescaling that keeps the order is the same order
-            ([0.1, 0.2, 0.3], [1.0, 4.0, 9.0], 1.0, ()),
-            ([0.1, 0.2, 0.3], [3.0, 2.0, 1.0], -1.0, (1, 3)),
-            # ties share their mean rank: 1, 2.5, 2.5 against 1, 2, 3
-            ([0.0, 1.0, 1.0], [0.0, 1.0, 2.0], 0.866025403784, (2, 3)),
-            # one of them pays all alike
-            ([0.5, 0.5], [0.0, 1.0], None, (1, 2)),
-        ],
-    )
-    def test_by_hand(self, a, b, correlation, rows):
-        (pair,) = reward_pairs({"A": a, "B": b})
-        assert (pair.correlation, pair.rows) == (correlation, rows)
-
-    def test_they_are_scipys_of_what_is_written(self, tmp_path):
-        from scipy.stats import spearmanr
-
-        texts = ["[]", '[{"bbox_2d": [0, 0, 500, 500]}]', '[{"bbox_2d": [0, 0, 800, 900]}]', "?"]
-        row = {"boxes": [[0, 0, 50, 50]], "width": 100, "height": 100}
-        log = tmp_path / "log.jsonl"
-        write_lines(log, [{**row, "completion": text} for text in texts])
-        rewards = [get_reward(name, box_format="qwen3-vl") for name in ("R1", "R3", "soft_f1")]
-        summary = score_file(log, tmp_path / "out.jsonl", rewards)
-        written = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-        assert [(pair.a, pair.b) for pair in summary.pairs] == [("R1", "R3"), ("R1", "soft_f1"), ("R3", "soft_f1")]
-        for pair in summary.pairs:
-            expected = spearmanr([one[pair.a] for one in written], [one[pair.b] for one in written]).statistic
-            assert pair.correlation == pytest.approx(expected, abs=1e-9)
-        assert json.loads(json.dumps(summary.to_dict()))["pairs"][0]["a"] == "R1"
