@@ -17,7 +17,6 @@ import numpy as np
 
 from grounding_rewards.boxes import as_box_array, is_number, reference_defect, space_frame
 from grounding_rewards.columns import SIZE_COLUMNS
-from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.prompts import gold_answer, prompt_problem
 from grounding_rewards.images.decoding import has_shape, image_size, rows_without_images, stored_images
@@ -146,7 +145,6 @@ def check_rows(dataset: Dataset, *, name: str = "train_dataset", bad_rows: str =
         warnings.warn(
             f"All {len(rows)} rows of {name} have the id {rows[0]['id']!r}: logs and comparisons cannot tell their "
             "images apart. Give each image an id of its own.",
-            PackageWarning,
             stacklevel=3,
         )
     return without_bad_rows(dataset, problems, "a prompt, sizes, boxes and labels that fit the image", name, bad_rows)
@@ -230,9 +228,7 @@ def with_each(
 def said_dropped(count: int, of: str, lines: Iterable[str]) -> None:
     """Warn which bad rows are left out."""
     verb = "is" if count == 1 else "are"
-    warnings.warn(
-        f"{count} of {of} {verb} dropped (bad_rows: drop):\n" + "\n".join(lines), PackageWarning, stacklevel=4
-    )
+    warnings.warn(f"{count} of {of} {verb} dropped (bad_rows: drop):\n" + "\n".join(lines), stacklevel=4)
 
 
 def _problem_lines(problems: Mapping[int, Sequence[str]], ids: Sequence[Any]) -> list[str]:
@@ -611,6 +607,5 @@ def _warn_of_coarse_rows(gold: Sequence[_Gold], reward: GroundingReward, name: s
         f"{_FINE_ENOUGH:.0%} of the full reward {reward.__name__}, at worst {worst.scored.reward:.2g} of "
         f"{worst.full:.2g} in row {worst.number} (id {worst.row.get('id', '-')}), where a box has IoU "
         f"{min(worst.scored.explanation.ious):.2f} with itself.",
-        PackageWarning,
         stacklevel=3,
     )

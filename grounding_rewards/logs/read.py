@@ -299,8 +299,8 @@ def check_completions(rows: Iterable[LogRow], column: str) -> None:
         Traceback (most recent call last):
         ...
         ValueError: Expected a completion in column text of every row, got none or no text in 1 row: line 2 of \
-'log.jsonl'. Remove such rows, write an empty text where the model wrote nothing, or name the column with the text with \
---text-column.
+'log.jsonl'. Remove such rows, write an empty text where the model wrote nothing, or name the column with the text \
+with --text-column.
     """
     places_by_defect: dict[str, list[str]] = {}
     for _, _, place, row in rows:
@@ -313,8 +313,8 @@ def check_completions(rows: Iterable[LogRow], column: str) -> None:
     for defect, places in places_by_defect.items():
         raise ValueError(
             f"Expected a completion in column {column} of every row, got {defect} in {counted(len(places), 'row')}: "
-            f"{first_of(places)}. Remove such rows, write an empty text where the model wrote nothing, or name the column "
-            "with the text with --text-column."
+            f"{first_of(places)}. Remove such rows, write an empty text where the model wrote nothing, or name the "
+            "column with the text with --text-column."
         )
 
 

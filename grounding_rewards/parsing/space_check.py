@@ -37,7 +37,6 @@ from grounding_rewards.boxes import (
     to_xyxy,
 )
 from grounding_rewards.common.numeric import Array
-from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing.box_format import BoxFormat
 from grounding_rewards.parsing.formats import get_box_format, list_box_formats
@@ -68,7 +67,7 @@ _MAX_SHIFT, _MAX_FACTOR = 0.1, 4.0
 _SAME_IOU = 0.02
 
 
-class SpaceWarning(PackageWarning):
+class SpaceWarning(UserWarning):
     """The boxes of many images contradict the declared coordinate space or order."""
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grounding_rewards.columns import SIZE_COLUMNS
-from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.data import splits
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.checks import row_problems
@@ -79,7 +78,6 @@ def make_plan(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Fo
         warnings.warn(
             f"The patient_id of every image of {settings.dataset} is the number of its row: images of one patient may "
             "be in several splits. Give all images of a patient one patient_id.",
-            PackageWarning,
             stacklevel=3,
         )
     unknown_patients = patients.count(None)
@@ -96,7 +94,7 @@ def make_plan(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Fo
         sentence = splits.drawn_sentence(settings.dataset, rule.shares, len(images), unknown_patients)
         # Only a dataset that names the split can be asked for it, so that nothing is drawn.
         remedy = f", --split {splits.TRAIN} draws none" if split_names else ""
-        warnings.warn(f"{sentence} --split-shares draws others{remedy}.", PackageWarning, stacklevel=3)
+        warnings.warn(f"{sentence} --split-shares draws others{remedy}.", stacklevel=3)
     large_boxes = [without_small_boxes(image, settings) for image in images]
     boxes = Counter(label for image in large_boxes for label in image.labels)
     vocabulary = _vocabulary(boxes, settings.labels)
@@ -165,7 +163,6 @@ def _with_suggested_patients(images: Sequence[AnnotatedImage], settings: Prepare
         f"No column of {settings.dataset} names the patients of {len(suggested)} images, and names of files suggest "
         f"{len({*suggested.values()})}, such as {suggested[example]} for {example}: their images stay together. Give "
         "patient_id if that is wrong.",
-        PackageWarning,
         stacklevel=4,
     )
     return [image._replace(patient_id=suggested[image.file]) if image.file in suggested else image for image in images]
@@ -180,7 +177,6 @@ def _warn_of_patient_column(
             warnings.warn(
                 f"The column {column!r} of {settings.dataset} looks like the patient, but is not read: images of one "
                 "may be in several splits. Rename it to patient_id.",
-                PackageWarning,
                 stacklevel=4,
             )
             return

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import patient_of, stated_name
-from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.checks import BAD_ROWS, said_dropped
 from grounding_rewards.data.dataset_columns import ExtraColumns
@@ -105,7 +104,7 @@ def _own_or_drawn(
     if split not in (None, ALL):
         check_split_exists(split, assigned.names, name, remedy)
         if assigned.said:
-            warnings.warn(f"{assigned.said} {remedy} The split {ALL} is every image.", PackageWarning, stacklevel=4)
+            warnings.warn(f"{assigned.said} {remedy} The split {ALL} is every image.", stacklevel=4)
     return assigned.splits
 
 

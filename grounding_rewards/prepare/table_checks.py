@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from grounding_rewards.boxes import ORDERS, reference_defect
-from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.tables import IMAGE_SUFFIXES
 
@@ -103,6 +102,5 @@ empty cells or an empty list for the box'
         warnings.warn(
             f"No row names {noun} below the root, such as {example}. Give images without a finding a row of their own, "
             "with empty cells or an empty list for the box: now they are left out.",
-            PackageWarning,
             stacklevel=3,
         )

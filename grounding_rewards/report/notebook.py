@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.logs.inspection import Inspection, inspect_completions
 from grounding_rewards.logs.join import read_log
 from grounding_rewards.logs.read import doubts_about, read_completions, with_answer_references
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 
-class LogWarning(PackageWarning):
+class LogWarning(UserWarning):
     """Something about a log of completions that a person should know."""
 
 

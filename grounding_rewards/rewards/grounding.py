@@ -25,7 +25,6 @@ from grounding_rewards.columns import (
     refuse_outside,
     with_ground_truth,
 )
-from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.parsing import BoxFormat, get_box_format, read_boxes
 from grounding_rewards.parsing.answer_span import marks_thinking
@@ -63,7 +62,7 @@ from grounding_rewards.rewards.scoring import (
 )
 
 
-class RolloutWarning(PackageWarning):
+class RolloutWarning(UserWarning):
     """Completions may be answers to another prompt, or of another model, than the one that is trained."""
 
 

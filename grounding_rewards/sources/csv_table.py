@@ -30,7 +30,6 @@ from typing import Any, NamedTuple
 
 from grounding_rewards.boxes import ORDERS, is_box
 from grounding_rewards.columns import stated_name
-from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.common.text_files import parse_json, text_lines
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
@@ -284,7 +283,6 @@ class _TableReader:
                 f"{len(self.unmarked)} images of {self.path.name} have a label without a box, such as {name} "
                 f"({label}): they are taken for images without it. Where the finding is there and was not marked, "
                 "remove their rows.",
-                PackageWarning,
                 stacklevel=2,
             )
 

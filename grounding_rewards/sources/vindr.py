@@ -41,7 +41,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from grounding_rewards.columns import stated_name
-from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.images.dicom import is_dicom
 from grounding_rewards.sources import tables
@@ -226,7 +225,6 @@ def _with_warning(images: Images, path: Path, empty_boxes: Counter[str]) -> Imag
         warnings.warn(
             f"{path}: dropped {empty_boxes['boxes']} boxes without width or height; {empty_boxes['shortened']} images "
             f"keep others, {empty_boxes['left out']} images have none: left out.",
-            PackageWarning,
             stacklevel=2,
         )
 

@@ -28,7 +28,6 @@ from itertools import chain, repeat
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.common.text_files import read_text
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import SPLIT_NAMES, Images, register_source, sound_images, split_name
@@ -133,7 +132,6 @@ def _with_known_sizes(root: Path, images: Images) -> Images:
         warnings.warn(
             f"{len(examples)} images have another size than their XML states, such as {examples[0]}. Their boxes are "
             "taken as pixels of the size in the XML: correct it if they are pixels of the file.",
-            PackageWarning,
             stacklevel=2,
         )
 

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.boxes import ORDERS
-from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.common.text_files import read_yaml, text_lines
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import Images, register_source, sound_images, split_name
@@ -155,7 +154,6 @@ def _check_labels(source: _Images) -> None:
         warnings.warn(
             f"{len(missing)} of {len(expected)} images have no text file, such as {missing[0]}: "
             "they are taken for images without findings. Where files were lost, put them back.",
-            PackageWarning,
             stacklevel=3,
         )
     if source.folder is None:

@@ -18,7 +18,6 @@ from transformers import ProgressCallback, TrainerCallback
 
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.common.formatting import NO_VALUE
-from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.metrics.signal import CAUSES, SAME, SIGNAL_KEYS, main_cause
 from grounding_rewards.models.parity import check_parity
 from grounding_rewards.parsing import BoxFormat
@@ -27,7 +26,7 @@ from grounding_rewards.parsing import BoxFormat
 PATIENCE = 10
 
 
-class SignalWarning(PackageWarning):
+class SignalWarning(UserWarning):
     """Many steps in a row had no learning signal."""
 
 

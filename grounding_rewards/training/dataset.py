@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 
-from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.data.checks import check_dataset, check_rows, rows_with_sizes, with_each
 from grounding_rewards.data.dataset_columns import add_columns, add_prompts
 from grounding_rewards.data.prompts import gold_answer, prompt_words
@@ -129,6 +128,5 @@ def warn_of_long_answers(dataset: Dataset, rewards: Sequence[Any], processor: An
         warnings.warn(
             f"The right answer has more than max_completion_length {limit} tokens on {too_long} of {len(lengths)} "
             f"images of train_dataset, {lengths.max()} at most: it would be cut off. Raise max_completion_length.",
-            PackageWarning,
             stacklevel=4,
         )

@@ -20,7 +20,6 @@ from datasets import Dataset
 from transformers import AutoProcessor
 from trl import GRPOConfig, GRPOTrainer
 
-from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.metrics.detection import ImageGroups
 from grounding_rewards.metrics.image_dependence import image_dependence
 from grounding_rewards.metrics.prediction import Prediction
@@ -313,7 +312,6 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
             warnings.warn(
                 f"{', '.join(self.reward_func_names)} returned NaN or None for {unscored} of {len(rewards)} answers of "
                 "a step, which teach nothing. Correct the function if it should have a number for each.",
-                PackageWarning,
                 stacklevel=2,
             )
 

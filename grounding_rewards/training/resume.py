@@ -28,8 +28,6 @@ from transformers.trainer_utils import get_last_checkpoint
 from transformers.utils import logging
 from trl.trainer.utils import RepeatSampler
 
-from grounding_rewards.common.package_warning import PackageWarning
-
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
@@ -133,7 +131,6 @@ class ExactResume(_Trainer):
                     f"The checkpoint {str(self._resumed_from)!r} has no {file.name}: buffered completions, metrics "
                     "since the last logged line and the state of self-paced parameters are lost, so the resumed run "
                     "will differ. Copy the file too, or resume from another checkpoint.",
-                    PackageWarning,
                     stacklevel=2,
                 )
             return

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.checks import check_dataset
 from grounding_rewards.doctor.examine import examine
@@ -527,7 +526,7 @@ def test_patients_that_names_suggest_stay_together_and_pass_the_doctor(make_imag
         file = f"scan-{number // 2:05}{'ab'[number % 2]}.png"
         (root / record.file).rename(root / file)
         images.append(record._replace(file=file, id=file, patient_id=None))
-    with pytest.warns(PackageWarning, match="names of files suggest 30, such as scan-00000 for scan-00000a.png"):
+    with pytest.warns(UserWarning, match="names of files suggest 30, such as scan-00000 for scan-00000a.png"):
         prepare_images(images, root, tmp_path / "out", options())
     splits = {row["id"]: row["split"] for row in rows_of(tmp_path / "out")}
     assert len({*splits.values()}) == 3
@@ -538,5 +537,5 @@ def test_patients_that_names_suggest_stay_together_and_pass_the_doctor(make_imag
 def test_patients_that_count_the_rows_are_reported(make_images):
     _, records = make_images(24)
     images = [record._replace(patient_id=str(number)) for number, record in enumerate(records)]
-    with pytest.warns(PackageWarning, match="patient_id of every image of jsonl is the number of its row"):
+    with pytest.warns(UserWarning, match="patient_id of every image of jsonl is the number of its row"):
         prepare_images(images, "", None, options())

@@ -8,7 +8,6 @@ import warnings
 import pytest
 
 from grounding_rewards.boxes import ORDERS
-from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.prepare.table_checks import check_box_order, warn_of_unnamed_images
 
@@ -66,7 +65,7 @@ def test_images_without_a_row_are_counted(tmp_path) -> None:
     for name in ("a.png", "sub/b.PNG", "c.dcm", "notes.txt"):
         (tmp_path / name).touch()
     rows = [AnnotatedImage(name, name, [], []) for name in ("a.png", "./sub/b.PNG")]
-    with pytest.warns(PackageWarning, match=r"No row names 1 image below the root, such as c\.dcm\."):
+    with pytest.warns(UserWarning, match=r"No row names 1 image below the root, such as c\.dcm\."):
         warn_of_unnamed_images(rows, tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

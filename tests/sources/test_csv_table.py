@@ -7,8 +7,6 @@ import json
 
 import pytest
 
-from grounding_rewards.common.package_warning import PackageWarning
-
 Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
 
 from grounding_rewards.sources.csv_table import read_csv_table  # noqa: E402
@@ -151,7 +149,7 @@ def test_the_command_reads_a_table_with_options(folder, tmp_path):
     root = folder("scan;x1;y1;x2;y2;class;set\na.png;1,5;2;30;40;0;val\nb.png;;;;;mass;dev\n")
     out = tmp_path / "out"
     words = ["--option", "columns=file=scan", "--option", "classes=mass", "--split", "valid"]
-    with pytest.warns(PackageWarning, match=r"1 images of boxes\.csv have a label without a box"):
+    with pytest.warns(UserWarning, match=r"1 images of boxes\.csv have a label without a box"):
         assert main(["prepare", "csv", "--root", str(root), "--out", str(out), "--box-format", "qwen3-vl", *words]) == 0
     rows = {row["id"]: row for row in load_split(str(out), "val")}
     assert (rows["a.png"]["boxes"], rows["a.png"]["labels"]) == ([[1.5, 2, 30, 40]], ["mass"])

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.sources.voc import read_voc
 from tests.conftest import valid_box_lists
 
@@ -154,7 +153,7 @@ def test_files_of_another_size_are_reported(tmp_path):
         warnings.simplefilter("error")
         assert list(read_voc(root, one_based=False)) == [image]
     pillow.new("L", (2 * image.width, 2 * image.height)).save(file)
-    with pytest.warns(PackageWarning, match=rf"1 images have another size .* {2 * image.width} x"):
+    with pytest.warns(UserWarning, match=rf"1 images have another size .* {2 * image.width} x"):
         assert list(read_voc(root, one_based=False)) == [image]
 
 
