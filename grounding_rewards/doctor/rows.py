@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import count
@@ -362,6 +361,7 @@ def _why_unfinished(folder: Path) -> str:
 def _parquet_source(name: str, shards: Mapping[str, Sequence[str]], splits: Sequence[str]) -> RowSource:
     """The rows straight from the files: nothing is unpacked into a cache, as training does."""
     import pyarrow.parquet as pq
+    from pyarrow import ArrowException
 
     wanted_splits = {split: shards[split] for split in _choose_splits(splits, shards, name)}
     total = 0
@@ -372,26 +372,18 @@ def _parquet_source(name: str, shards: Mapping[str, Sequence[str]], splits: Sequ
 
     def rows_of(files: Sequence[str]) -> Iterator[dict[str, Any]]:
         for file in files:
-            with _naming(file):
+            try:
                 for batch in pq.ParquetFile(file).iter_batches(batch_size=_BATCH):
                     yield from batch.to_pylist()
+            except (ArrowException, OSError) as error:
+                # Its ends could be read.
+                raise ValueError(
+                    f"Expected a whole parquet file, got {file!r} ({error}). Download or write it again."
+                ) from error
 
     return RowSource(
         name, lambda: _image_rows((split, rows_of(files)) for split, files in wanted_splits.items()), total
     )
-
-
-@contextmanager
-def _naming(file: str) -> Iterator[None]:
-    """Name the parquet file whose rows cannot be read although its ends can."""
-    from pyarrow import ArrowException
-
-    try:
-        yield
-    except (ArrowException, OSError) as error:
-        raise ValueError(
-            f"Expected a whole parquet file, got {file!r} ({error}). Download or write it again."
-        ) from error
 
 
 def _datasets_source(name: str, splits: Sequence[str]) -> RowSource:

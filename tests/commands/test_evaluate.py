@@ -37,11 +37,13 @@ def metrics(folder: Path) -> dict[str, Any]:
 
 def test_a_model(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--dataset", "synthetic", "--max-images", 6, "--max-new-tokens", 4, "--samples", 2, "--reward", "R2"]
-    assert evaluate("--model", checkpoint, *options, "--out", tmp_path) == 0
-    assert {path.name for path in tmp_path.iterdir()} >= FILES | {"completions.jsonl", "samples.jsonl"}
+    assert evaluate("--model", checkpoint, *options, "--blank", "--out", tmp_path) == 0
+    asked = {"completions.jsonl", "samples.jsonl", "blank.jsonl"}
+    assert {path.name for path in tmp_path.iterdir()} >= FILES | asked
     found = metrics(tmp_path)
     baselines = ["reference as answer", "constant box", "nothing found", "whole image"]
-    assert list(found["systems"]) == [checkpoint.name, *baselines]
+    assert list(found["systems"]) == [checkpoint.name, *baselines, "blank images"]
+    assert "mean_iou" in found["systems"]["blank images"]
     assert next(iter(found["headings"])) == "reward_R2"
     assert found["facts"]["box format"] == "qwen2.5-vl"
     assert found["facts"]["images"] == 6
@@ -50,15 +52,8 @@ def test_a_model(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert set(images[0].rewards) == {"R1", "R2", "R3", "R4", "R5"}
     printed = capsys.readouterr().out
     assert "constant box" in printed
+    assert "; on blank images the model reaches 0.00; " in printed
     assert (tmp_path / "report.html").as_uri() in printed
-
-
-def test_blank_images_are_a_second_look(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--dataset", "synthetic", "--max-images", 6, "--max-new-tokens", 4, "--blank"]
-    assert evaluate("--model", checkpoint, *options, "--out", tmp_path) == 0
-    assert len((tmp_path / "blank.jsonl").read_text(encoding="utf-8").splitlines()) == 6
-    assert "mean_iou" in metrics(tmp_path)["systems"]["blank images"]
-    assert "; on blank images the model reaches 0.00; " in capsys.readouterr().out
 
 
 def folder_with_bad_images(root: Path) -> Path:
