@@ -15,6 +15,11 @@ TEXT = '[{"bbox_2d": [100, 200, 300, 400]}]'
 IMAGE = {"boxes": [[10, 20, 30, 40]], "width": 100, "height": 100}
 MESSAGE = {"role": "assistant", "content": TEXT}
 PARTS = [{"type": "reasoning", "reasoning": "[1, 2, 3, 4]"}, {"type": "text", "text": TEXT}]
+CHOICE = {"message": {**MESSAGE, "content": PARTS}, "stop_reason": "stop"}
+BATCH = {"id": "batch_1", "custom_id": "a"}
+OUTPUT = [{"type": "reasoning"}, {"type": "message", **MESSAGE, "content": PARTS}]
+ANTHROPIC = {"type": "message", **MESSAGE, "content": PARTS[1:]}
+GEMINI = {"role": "model", "parts": [{"thought": True, "text": "[1, 2]"}, {"text": TEXT}]}
 CHAT = {"id": "chatcmpl-1", "object": "chat.completion", "choices": [{"index": 0, "message": MESSAGE}]}
 
 
@@ -27,63 +32,17 @@ CHAT = {"id": "chatcmpl-1", "object": "chat.completion", "choices": [{"index": 0
             {"id": "a", "sample": 2, "input": "Mark", **IMAGE},
         ),
         ({"id": "a", "target": json.dumps(IMAGE), "output": CHAT | {"completion": TEXT}}, {"id": "a", **IMAGE}),
-        (
-            {
-                "id": "a",
-                "output": {
-                    "model": "m",
-                    "choices": [{"message": {**MESSAGE, "content": PARTS}, "stop_reason": "stop"}],
-                },
-            },
-            {"id": "a"},
-        ),
+        ({"id": "a", "output": {"model": "m", "choices": [CHOICE]}}, {"id": "a"}),
         # a batch of OpenAI, of vLLM's run-batch, of /v1/responses
-        (
-            {"id": "batch_1", "custom_id": "a", "response": {"status_code": 200, "body": CHAT}, "error": None},
-            {"id": "a"},
-        ),
-        (
-            {
-                "id": "batch_1",
-                "custom_id": "a",
-                "response": {
-                    "body": {
-                        "object": "response",
-                        "output": [{"type": "reasoning"}, {"type": "message", **MESSAGE, "content": PARTS}],
-                    }
-                },
-            },
-            {"id": "a"},
-        ),
+        ({**BATCH, "response": {"status_code": 200, "body": CHAT}, "error": None}, {"id": "a"}),
+        ({**BATCH, "response": {"body": {"object": "response", "output": OUTPUT}}}, {"id": "a"}),
         # lines of answers, with columns of one's own
         ({**CHAT, "image_id": "a", **IMAGE}, {"image_id": "a", **IMAGE}),
         ({"object": "text_completion", "choices": [{"text": TEXT, "finish_reason": "stop"}], "key": "a"}, {"key": "a"}),
         ({"image": "a.png", "response": CHAT}, {"image": "a.png"}),
         # Anthropic's and Gemini's batches
-        (
-            {
-                "custom_id": "a",
-                "result": {"type": "succeeded", "message": {"type": "message", **MESSAGE, "content": PARTS[1:]}},
-            },
-            {"id": "a"},
-        ),
-        (
-            {
-                "key": "a",
-                "response": {
-                    "candidates": [
-                        {
-                            "content": {
-                                "role": "model",
-                                "parts": [{"thought": True, "text": "[1, 2]"}, {"text": TEXT}],
-                            },
-                            "finishReason": "STOP",
-                        }
-                    ]
-                },
-            },
-            {"key": "a"},
-        ),
+        ({"custom_id": "a", "result": {"type": "succeeded", "message": ANTHROPIC}}, {"id": "a"}),
+        ({"key": "a", "response": {"candidates": [{"content": GEMINI, "finishReason": "STOP"}]}}, {"key": "a"}),
         # lm-eval and lmms-eval
         (
             {"doc_id": 3, "doc": {"id": "a", **IMAGE, "answer": "x"}, "filtered_resps": [TEXT], "resps": [["y"]]},
