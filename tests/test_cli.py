@@ -14,6 +14,7 @@ import pytest
 
 from grounding_rewards.cli import COMMANDS, command_app, main
 from tests.conftest import REPOSITORY
+from tests.tables import table
 
 LOG = REPOSITORY / "docs" / "examples" / "completions.jsonl"
 PAGE = (REPOSITORY / "docs" / "scoring.md").read_text(encoding="utf-8")
@@ -91,22 +92,10 @@ def test_sizes_are_given_for_all_images(tmp_path, capsys):
     assert re.search(r"mean R3 +1\.000", capsys.readouterr().out)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([str(LOG)], "Expected a box format, got none for row 0"),
-        ([str(LOG), "--box-format", "qwen"], "Expected a known name for --box-format, got 'qwen'"),
-        ([str(LOG), "--box-format", "{1, 2}"], "`box_format`"),
-        ([str(LOG), "--box-format", "qwen3-vl", "--text-column", "reply"], "Expected a column reply"),
-        (["nowhere.jsonl", "--box-format", "qwen3-vl"], "Expected a file with completions"),
-        ([], "Expected LOG, got none. See grounding-rewards inspect --help."),
-        ([str(LOG), "--examples", "x"], "Expected a whole number for --examples, got 'x'."),
-        ([str(LOG), "--exmples", "1"], "Did you mean --examples?"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), table("commands/refusals", "inspect"))
 def test_wrong_arguments_end_with_a_line_and_2(arguments, message, capsys):
     pytest.importorskip("yaml")
-    assert main(["inspect", *arguments]) == 2
+    assert main(["inspect", *(word.replace("{log}", str(LOG)) for word in arguments)]) == 2
     captured = capsys.readouterr()
     assert message in captured.err
     assert captured.out == ""

@@ -14,6 +14,7 @@ import pytest
 from grounding_rewards.cli import main
 from grounding_rewards.metrics.prediction import load_predictions
 from tests.conftest import write_lines
+from tests.tables import table
 
 SOUND = {"id": "a", "text": "[]", "boxes": [[0, 0, 5, 5]], "labels": ["mass"], "width": 9, "height": 9}
 FILES = {"report.html", "evaluation.json", "images.jsonl", "metrics"}
@@ -243,31 +244,7 @@ def test_metrics_by_source_and_the_readers_of_a_mixed_prepared_folder(
     assert list(metrics(tmp_path / "own")["per_source"]) == ["a", "b"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--model", "m"], "Expected images for --dataset, got none"),
-        (["--completions", "x.jsonl", "--samples", "8"], "Expected a model for --samples, got a log of completions"),
-        (["--model", "m", "--dataset", "d", "--temperature", "2"], "Expected --samples beside --temperature, got none"),
-        (
-            ["--model", "m", "--dataset", "d", "--text-column", "answer"],
-            "Expected a log of completions for --text-column, got a model",
-        ),
-        (["--completions", "nowhere.jsonl"], "Expected a file or folder with completions, got 'nowhere.jsonl'"),
-        (
-            ["--model", "m", "--dataset", "d", "--max-images", "0"],
-            "Expected a number from 1 up for --max-images, got 0",
-        ),
-        (["--completions", "{log}", "--iou", "1.5"], "Expected a number in (0, 1] for --iou, got 1.5"),
-        (
-            ["--completions", "{found}", "--box-format", "qwen3-vl", "--label-matching", "exact"],
-            "line 1 of '{found}' (id a): a box without a label, which --label-matching exact compares",
-        ),
-        (["--completions", "{log}"], "Expected a box format for reward R4"),
-        (["--completions", "{log}", "--box-format", "qwen9"], "qwen3-vl"),
-        (["--completions", "{log}", "--reward-kwargs", "beta=1"], "Expected a JSON object for --reward-kwargs"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "expected"), table("commands/refusals", "evaluate"))
 def test_mistakes_are_named_in_one_line(
     arguments: list[str], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -279,17 +256,7 @@ def test_mistakes_are_named_in_one_line(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--label-matching", "exact"], "row 1 (id b): a box without a label"),
-        (["--split", "tset"], "tset"),
-        (["--dataset", "{off the image}"], "row 1 (id b): box 0 is [0, 0, 5, 11], outside the image"),
-        (["--dataset", "{two of one name}"], "Expected a name of its own for every image, got `id` 'a' 2 times"),
-        (["--out", "{taken}"], "was started with, got evaluate "),
-        (["--out", "{taken/report.html}"], "Expected a folder for --out, got the file"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "expected"), table("commands/refusals", "evaluate_before_the_model_is_loaded"))
 def test_nothing_is_wrong_when_the_model_is_loaded(
     arguments: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

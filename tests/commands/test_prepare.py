@@ -18,9 +18,9 @@ from grounding_rewards.prepare import read_manifest
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.rewards.grounding import get_reward
 from tests.commands.conftest import call
+from tests.tables import table
 
 prepare = partial(call, "prepare")
-COCO = ("coco", "--root", "x", "--box-format", "qwen3-vl")
 
 
 @pytest.fixture
@@ -95,19 +95,7 @@ def test_options_reach_the_reader(tmp_path, make_images):
     assert read_manifest(tmp_path / "out")["images"]["count"] == 3
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ((*COCO, "--dry-run", "--push-to-hub", "x"), "Expected --dry-run without --push-to-hub"),
-        # what cannot be read
-        ((*COCO, "--prompt-file", "none.txt"), "none.txt"),
-        (("coco", "--root", "x", "--box-format", "qwen9"), "got 'qwen9'"),
-        ((*COCO, "--split-shares", "0.8"), "Expected NAME=SHARE"),
-        ((*COCO, "--window", "5"), "Expected LOW,HIGH for --window"),
-        ((*COCO, "--option", "sizes"), "Expected NAME=VALUE"),
-        ((*COCO, "--processes", "0"), "at least 1 for `processes`"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), table("commands/refusals", "prepare"))
 def test_wrong_arguments_are_named(tmp_path, words, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         prepare(*words, "--out", tmp_path / "out")

@@ -14,6 +14,7 @@ from grounding_rewards.cli import main
 from grounding_rewards.metrics.signal import CAUSES
 from tests.conftest import REPOSITORY, write_lines
 from tests.report.documents import Document, check_self_contained
+from tests.tables import table
 
 PAGE = (REPOSITORY / "docs" / "signal.md").read_text(encoding="utf-8")
 GT = [10, 10, 30, 30]
@@ -100,18 +101,7 @@ def test_where_the_space_is_contradicted_the_cause_comes_alone(capsys: pytest.Ca
     assert "Without spread under R4" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["nowhere.jsonl"], "Expected a file or folder with completions, got 'nowhere.jsonl', which is not there"),
-        ([], "Expected a log of completions or --model, got neither"),
-        (["LOG", "--keep", "kept"], "Expected a model for --keep, got a log of completions"),
-        (["--model", "m", "--dataset", "d", "--group-size", "2"], "Expected a log of completions for --group-size"),
-        (["LOG", "--samples", "1"], "Expected a number from 2 up for --samples, got 1"),
-        (["LOG", "--reward", "R6"], "Expected a known name for --reward, got 'R6'"),
-        (["SINGLE"], "Expected several completions to the same image, got one to each of 2"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), table("commands/refusals", "signal"))
 def test_mistakes_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
 ) -> None:

@@ -17,6 +17,7 @@ from grounding_rewards.cli import main
 from grounding_rewards.training import arguments
 from grounding_rewards.training.run_options import COMMON_OPTIONS
 from tests.conftest import REPOSITORY
+from tests.tables import table
 from tests.training.forks import command, end_of, program, started, wait_until
 from tests.training.runs import ASSET, BIN, COMMON, ENVIRONMENT, GRPO, grpo, history, words
 
@@ -133,132 +134,12 @@ class WithoutReference:
         return 0.0
 
 
-# A value of the configuration of `train`, and the error. {root} is the folder of `places`.
-TRAIN = [
-    # rewards
-    ({"reward": "R9"}, "Expected a known name for `reward`, got 'R9'"),
-    ({"reward": "nomodule.brevity"}, "Expected an importable path for `reward`, got 'nomodule.brevity' (Module"),
-    (
-        {"reward": f"{__name__}.takes_one_column"},
-        "that takes what TRL passes for reward takes_one_column, got one that takes completions, boxes alone. TRL",
-    ),
-    (
-        {"reward": f"{__name__}.needs_an_answer"},
-        "for reward needs_an_answer, got one that needs answer. TRL passes boxes,",
-    ),
-    ({"reward": f"{__name__}.on_boxes"}, "Expected ground truth that earns the full reward on_boxes in every row"),
-    ({"reward": f"{__name__}.WithoutReference"}, "Expected an object with `score(pred, gt)` for reward"),
-    ({"reward_kwargs": {"iou_threshold": 0}}, "iou_threshold"),
-    ({"reward_kwargs": "{"}, "Expected JSON for reward_kwargs"),
-    ({"reward_weights": [float("nan")]}, "Expected finite numbers for reward_weights, got [nan]"),
-    ({"box_format": "qwen9"}, "qwen9"),
-    # images
-    ({"dataset": "no/such/folder/at/all"}, "no/such/folder/at/all"),
-    ({"dataset": "{root}/own.py"}, "the name of a dataset on the hub for dataset, got the file"),
-    ({"dataset": "{root}/few/annotations.jsonl"}, "annotations.jsonl'. Name the folder, '"),
-    (
-        {"dataset": "{root}/qwen9"},
-        "rows 0 to 7 (ids qwen9-0, qwen9-1, qwen9-2, …): Expected a known name for `box_format`",
-    ),
-    ({"dataset": "{root}/two_places"}, "row 3 (id pa-112-0-3): prompt has 2 places for its one image"),
-    (
-        {"dataset": "{root}/no_place"},
-        "the model's processor can read for train_dataset, got ValueError: Number of images",
-    ),
-    ({"dataset": "{root}/marked"}, "row 3 (id pa-112-0-3): prompt has <|image_pad|> in its words"),
-    ({"dataset": "{root}/unsplit", "train_split": "test"}, "Expected one of train or all for the split of"),
-    ({"dataset": "{root}/unsplit", **{"eval_strategy": "steps"}}, "/unsplit', got 'validation'. To choose yourself"),
-    ({"eval_strategy": "steps", "eval_split": "train"}, "Expected another split than that of training for eval_split"),
-    (
-        {"dataset": "{root}/leaky", "eval_strategy": "steps"},
-        "Expected other patients in eval_split than in train_split",
-    ),
-    (
-        {"eval_strategy": "steps", "metric_for_best_model": "reward", "greater_is_better": False},
-        "Expected greater_is_better: true for metric_for_best_model reward, got false. The worst model",
-    ),
-    ({"use_peft": True, "lora_target_modules": "(q_proj"}, r"for lora_target_modules, got"),
-    ({"dataset": "{root}/outside"}, "row 1 (id outside-1): box 0 is [10.0, 20.0, 60.0, 800.0], outside the image"),
-    ({"dataset": "{root}/upside_down"}, "which has no area as x1, y1, x2, y2"),
-    ({"dataset": "{root}/unreadable"}, "row 1 (id unreadable-1): image cannot be read"),
-    ({"dataset": "{root}/missing"}, "line 2 of"),
-    ({"dataset": "{root}/imageless"}, "Expected a column image for train_dataset"),
-    ({"dataset": "{root}/few", "per_device_train_batch_size": 8}, "Expected at least 4 images for train_dataset"),
-    # the folder
-    ({"output_dir": ""}, "Expected a value for output_dir, got ''"),
-    ({"resume_from_checkpoint": "{root}/nothing"}, "Expected `last` or the folder of a checkpoint"),
-    ({"resume_from_checkpoint": "{root}/empty"}, "Expected a whole checkpoint for resume_from_checkpoint"),
-    ({"resume_from_checkpoint": "last", "overwrite": True}, "Expected resume_from_checkpoint or overwrite, got both"),
-    # the model
-    ({"model_name_or_path": "no/such/model/here"}, "for `model_name_or_path`, got 'no/such/model/here'"),
-    ({"model_name_or_path": "{root}/llama"}, "Expected a vision-language model that TRL can train for model_name_or_p"),
-    ({"model_name_or_path": "{root}/paligemma"}, "'paligemma': TRL's GRPO lets each token of an answer see the later"),
-    ({"model_name_or_path": "{root}/florence2"}, "'florence2': it has a decoder for the answer alone"),
-    ({"model_name_or_path": "{root}/kosmos-2"}, "'kosmos-2': it finds images by a mask"),
-    ({"model_name_or_path": "{root}/adapter"}, "Expected whole weights for model_name_or_path, got the adapter"),
-    (
-        {"model_name_or_path": "{root}/no_template"},
-        "that the model's processor can read for train_dataset, got",
-    ),
-    ({"model_name_or_path": "{root}/no_tokenizer"}, "Expected a processor with a tokenizer"),
-    ({"model_name_or_path": "{root}/no_processor"}, "Expected a processor of a model"),
-    ({"model_name_or_path": "{root}/cut"}, "got model.safetensors, which is cut, or no safetensors file"),
-    ({"model_name_or_path": "{root}/no_shard"}, "got model-00002-of-00002.safetensors, which is missing"),
-    ({"model_name_or_path": None}, "Expected a folder or a name on the hub for model_name_or_path"),
-    ({"dtype": "bf16"}, "Expected one of auto, bfloat16, float16, float32 for dtype"),
-    ({"attn_implementation": "flash"}, "an attention of it for attn_implementation, got 'flash'"),
-    ({"use_peft": True, "lora_target_modules": ["no_proj"]}, "for lora_target_modules, got ['no_proj']"),
-    ({"use_peft": True, "lora_target_modules": ["lm_head"]}, "Expected layers other than lm_head"),
-    (
-        {"use_peft": True, "lora_target_modules": ["q_proj", "v_porj", "nosuch"]},
-        "for lora_target_modules, got 'v_porj', 'nosuch', which fits none. Did you mean v_proj",
-    ),
-    ({"lora_r": 8}, "Expected use_peft: true beside lora_r, got 8 alone, which would train all weights"),
-    (
-        {"model_name_or_path": "{root}/experts", "use_peft": True, "lora_target_parameters": ["mlp.experts.down_proj"]},
-        "Expected 0 for lora_dropout beside lora_target_parameters, got 0.05",
-    ),
-    ({"load_in_4bit": True}, "Expected use_peft: true beside load_in_4bit"),
-    # the training
-    ({"train_images": 12.5}, "Expected int | None for train_images, got 12.5"),
-    ({"learning_rate": [1e-5]}, "Expected float for learning_rate"),
-    ({"learning_rate": float("nan")}, "Expected a number in (0, 1] for learning_rate, got nan"),
-    ({"max_steps": 0}, "Expected at least 1 for max_steps, got 0"),
-    ({"per_device_train_batch_size": 3}, "must be divisible by num_generations"),
-    ({"report_to": "clearly"}, "Expected some of none, all, "),
-    ({"use_transformers_continuous_batching": True}, "TRL gives no image to its continuous batches"),
-    (
-        {"generation_kwargs": {"top_kk": 3}},
-        "Expected some of top_k, top_p, top_h, … in generation_kwargs, got 'top_kk'. Did you mean top_k?",
-    ),
-    ({"loss_type": "ppo"}, "Expected one of grpo, dapo"),
-    ({"bad_rows": "skip"}, "Expected one of refuse, drop for bad_rows, got 'skip'"),
-    ({"early_stopping_patience": 2}, "Expected load_best_model_at_end: true beside early_stopping_patience"),
-    (
-        {"load_best_model_at_end": True, "eval_strategy": "steps", "eval_steps": 1, "metric_for_best_model": "reword"},
-        "Expected one of loss, reward, reward_std",
-    ),
-    ({"no_such_key": 1}, "no_such_key"),
-]
-
-SFT = [
-    ({"save_dtype": "int8"}, "Expected one of float32, float16, bfloat16 for save_dtype"),
-    ({"remove_unused_columns": True}, "Expected false for remove_unused_columns"),
-    ({"output_dir": ""}, "Expected a value for output_dir, got ''"),
-    ({"dataset": "{root}/two_places"}, "row 3 (id pa-112-0-3): prompt has 2 places for its one image"),
-    ({"max_length": 20}, "Expected null for max_length, got 20. TRL would cut answers"),
-    ({"model_name_or_path": "{root}/paligemma"}, "TRL's SFT hands its processor answers without their images"),
-    ({"use_peft": True, "lora_target_modules": ["no_proj"]}, "for lora_target_modules, got ['no_proj']"),
-    ({"num_generations": 8}, "num_generations"),  # an option of `train`
-]
-
-
 def refused(capsys, command, values, base, places, no_weights, tmp_path):
     """What the command says of a configuration with these values; it must be one line."""
-    filled = {
-        name: value.format(root=places["root"]) if isinstance(value, str) and "{root}" in value else value
-        for name, value in values.items()
-    }
+    filled = {}
+    for name, value in values.items():
+        filled[name] = value.replace("{root}", str(places["root"])) if isinstance(value, str) else value
+        filled[name] = None if value == "{none}" else filled[name]
     plain = {name: value if isinstance(value, (int, float)) else str(value) for name, value in base.items()}
     merged = {**plain, "model_name_or_path": str(no_weights), "output_dir": str(tmp_path / "run"), **filled}
     file = tmp_path / "run.yaml"
@@ -273,7 +154,7 @@ def refused(capsys, command, values, base, places, no_weights, tmp_path):
     return message
 
 
-@pytest.mark.parametrize(("values", "expected"), TRAIN, ids=[str(values)[:60] for values, _ in TRAIN])
+@pytest.mark.parametrize(("values", "expected"), table("commands/trainings", "train"), ids=str)
 def test_train_refuses(capsys, values, expected, places, no_weights, tmp_path):
     message = refused(capsys, "train", values, GRPO, places, no_weights, tmp_path)
     assert expected in message
@@ -281,7 +162,7 @@ def test_train_refuses(capsys, values, expected, places, no_weights, tmp_path):
     assert len(message.splitlines()) == 1 or message.splitlines()[1].startswith(("row ", "rows ", "Expected "))
 
 
-@pytest.mark.parametrize(("values", "expected"), SFT, ids=[str(values)[:60] for values, _ in SFT])
+@pytest.mark.parametrize(("values", "expected"), table("commands/trainings", "sft"), ids=str)
 def test_sft_refuses(capsys, values, expected, places, no_weights, tmp_path):
     assert expected in refused(capsys, "sft", values, COMMON, places, no_weights, tmp_path)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from grounding_rewards.common.config_files import find_shipped, read_config
+from tests.tables import table
 
 
 @pytest.fixture
@@ -72,19 +73,7 @@ def test_many_ways_to_one_file_are_one_reading(folder):
     assert read_config(folder(**files, f40="x: 1") / "f0.yaml") == {"x": 1}
 
 
-@pytest.mark.parametrize(
-    ("texts", "message"),
-    [
-        ({"a": "base: a.yaml"}, r"built on themselves for base, got .*a\.yaml -> .*a\.yaml"),
-        ({"a": "base: b.yaml", "b": "base: a.yaml"}, r"a\.yaml -> .*b\.yaml -> .*a\.yaml"),
-        ({"a": "base: no.yaml"}, r"a file for base in .*a\.yaml, got .*no\.yaml"),
-        ({"a": "base: {x: 1}"}, r"a path or a list of paths for base in .*a\.yaml, got \{'x': 1\}"),
-        ({"a": "- x"}, r"a mapping of options in .*a\.yaml, got list"),
-        ({"a": "base: b.yaml", "b": "x: [1"}, r"YAML in .*b\.yaml"),
-        # the safe loader makes no objects
-        ({"a": "base: b.yaml", "b": "x: !!python/object/apply:os.getcwd []"}, r"YAML in .*b\.yaml"),
-    ],
-)
+@pytest.mark.parametrize(("texts", "message"), table("common/config_files", "refused"))
 def test_refused(folder, texts, message):
     with pytest.raises(ValueError, match=message):
         read_config(folder(**texts) / "a.yaml")
@@ -129,16 +118,6 @@ def test_the_working_directory_goes_first(elsewhere):
     assert find_shipped(mine) == str(mine)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "Qwen/Qwen2.5-VL-3B-Instruct",  # on the hub
-        "configs/mine.yaml",  # nowhere
-        "configs/../pyproject.toml",  # not of these folders
-        "tests/conftest.py",
-        "/configs/demo/grpo.yaml",
-        "",
-    ],
-)
+@pytest.mark.parametrize("name", table("common/config_files", "other_names"))
 def test_other_names_are_left_as_they_are(elsewhere, name):
     assert find_shipped(name) == name

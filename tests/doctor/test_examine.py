@@ -26,6 +26,7 @@ from grounding_rewards.doctor.label_checks import label_variants  # noqa: E402
 from grounding_rewards.doctor.rows import open_rows  # noqa: E402
 from grounding_rewards.doctor.target_model import Model  # noqa: E402
 from grounding_rewards.parsing import get_box_format, list_box_formats  # noqa: E402
+from tests.tables import table  # noqa: E402
 
 LABELS = ("pleural effusion", "lung nodule", "cardiomegaly")
 IMAGES = 60
@@ -331,25 +332,7 @@ def test_several_questions_about_an_image_are_no_repetition(images, tmp_path):
     assert found(examine(open_rows(as_parquet(rows + asked, tmp_path)))) == []
 
 
-CLAIMS = [
-    # prompt, format, contradicts
-    ("Report the boxes in JSON format.", "qwen3-vl", False),
-    ("Report the boxes in JSON format.", "paligemma", True),
-    ("as [x1, y1, x2, y2]", "gemini", True),
-    ("as [ymin, xmin, ymax, xmax]", "gemini", False),
-    ("as [y_min, x_min, y_max, x_max]", "qwen3-vl", True),
-    ("numbers from 0 to 1000", "qwen3-vl", False),
-    ("numbers from 0 to 1000", "qwen2.5-vl", True),
-    ("absolute pixel coordinates", "qwen3-vl", True),
-    ("coordinates between 0 and 1", "answer-list", False),
-    ("Pixel-sized nodules count; confidence 0 to 10.", "qwen3-vl", False),
-    ("Find the nodule.", "qwen3-vl", False),
-    # explains one by the other
-    ("not in pixels but in numbers from 0 to 1000", "qwen3-vl", False),
-]
-
-
-@pytest.mark.parametrize(("prompt", "box_format", "contradicts"), CLAIMS)
+@pytest.mark.parametrize(("prompt", "box_format", "contradicts"), table("doctor/texts", "claims"))
 def test_what_a_prompt_claims(prompt, box_format, contradicts):
     assert bool(list(prompt_contradictions(prompt, get_box_format(box_format)))) == contradicts
 
@@ -459,31 +442,9 @@ def test_boxes_in_thousandths_are_called_norm1000(folder):
     assert "x1 * width / 1000" in defect.fix
 
 
-@pytest.mark.parametrize(
-    ("counts", "groups"),
-    [
-        ({"Mass": 5, "mass": 5}, [{"Mass", "mass"}]),
-        (
-            {"lung opacity": 9, "Lung Opacities": 1, "lung-opacity": 2},
-            [{"lung opacity", "Lung Opacities", "lung-opacity"}],
-        ),
-        ({"atelectasis": 50, "atelectais": 2}, [{"atelectasis", "atelectais"}]),
-        ({"emphysema": 50, "emphysema ": 2}, [{"emphysema", "emphysema "}]),
-        # as frequent as the other
-        ({"cardiomegaly": 50, "cardiomegally": 50}, [{"cardiomegaly", "cardiomegally"}]),
-        ({"zone alpha1": 50, "zone alpha2": 1}, []),
-        ({"left lung": 10, "right lung": 1}, []),
-        ({"hyperinflation": 90, "hypoinflation": 1}, []),
-        ({"pneumothorax": 90, "hemothorax": 1}, []),
-        ({"pneumothorax": 90, "pneumomediastinum": 1}, []),
-        ({"upper rib fracture": 90, "lower rib fracture": 1}, []),
-        ({"fibrosis": 3, "cardiomegaly": 4}, []),
-        ({"effusion": 3, "pleural effusion": 4}, [{"effusion", "pleural effusion"}]),
-        ({"effusion": 3, "small effusion": 4}, []),
-    ],
-)
+@pytest.mark.parametrize(("counts", "groups"), table("doctor/texts", "label_variants"))
 def test_label_variants(counts, groups):
-    assert [set(group.labels) for group in label_variants(counts)] == groups
+    assert [sorted(group.labels) for group in label_variants(counts)] == groups
 
 
 def test_the_table_of_checks_shows_the_numbers_of_the_code():

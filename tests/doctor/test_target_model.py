@@ -7,29 +7,13 @@ import pytest
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.doctor.target_model import estimated_tokens
 from grounding_rewards.parsing import get_box_format
+from tests.tables import table
 
 BOXES = [[691, 1375, 1653, 1831], [1264, 743, 1611, 1019]]
 IMAGE = {"width": 2080, "height": 2336, "resized_width": 924, "resized_height": 1036}
 
 
-@pytest.mark.parametrize(
-    ("text", "box_format", "tokens"),
-    [
-        ("", "qwen3-vl", 0),
-        # every digit is a token, a space before a digit too
-        ("1167, 3", "qwen3-vl", 7),
-        # marks go together, and take the line end with them
-        ('"},\n', "qwen3-vl", 1),
-        # three letters of a word are a token: ple ura l, eff usi on
-        ("pleural effusion", "qwen3-vl", 6),
-        # the vocabulary of the family has the coordinate
-        ("<loc0171><loc0103>", "paligemma", 2),
-        ("<patch_index_0163><patch_index_0329>", "kosmos-2", 2),
-        ("<x10><y10>", "maira-2", 2),
-        # and special tokens for tags: ref, mas s, ref, box, (, 1, ), box
-        ("<|object_ref_start|>mass<|object_ref_end|><|box_start|>(1)<|box_end|>", "qwen2-vl", 9),
-    ],
-)
+@pytest.mark.parametrize(("text", "box_format", "tokens"), table("doctor/texts", "pieces_counted_by_hand"))
 def test_pieces_counted_by_hand(text, box_format, tokens):
     assert estimated_tokens(text, get_box_format(box_format)) == tokens
 

@@ -11,6 +11,7 @@ from grounding_rewards.logs.join import image_loader, image_problems, read_log
 from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.rewards.grounding import get_reward
 from tests.conftest import write_lines
+from tests.tables import table
 
 SOUND = {"id": "a", "text": "[]", "boxes": [[0, 0, 5, 5]], "labels": ["mass"], "width": 10, "height": 20}
 
@@ -122,32 +123,11 @@ def test_rows_are_in_the_order_of_the_images_on_request_alone(images, tmp_path):
         read_log(groups, dataset=images, by_order=True)
 
 
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [
-        # of another split
-        (
-            ["one", "two", "three", "five", "six"],
-            r"got 2 of 5 that it does not have: 'five' \(line 4 of '.*log.jsonl'\), 'six' \(line 5 of .*It has 'one', ",
-        ),
-        (["one", "two"], "got 2 of 4; without one are 'three', 'four'"),  # a run that was not finished
-        ([None, None], "got none among id, text"),  # nothing to go by
-        # one row without an id: all answers would be those of other images
-        (
-            ["four", "three", None, "one"],
-            r"Expected an `id` in every row of the log, or in none, got 1 of 4 without: line 3 of '.*log.jsonl'",
-        ),
-        # a run that was continued, and wrote an image again
-        (
-            ["one", "two", "three", "four", "two"],
-            r"got 1 for most, and another number for 1 of 4: 'two' \(line 2 of '.*', line 5 of '.*'\)",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("names", "expected"), table("logs/rows", "names_that_do_not_fit"))
 def test_images_and_completions_that_do_not_fit_are_refused(images, tmp_path, names, expected):
-    log = write(tmp_path / "log.jsonl", *({"id": name, "text": "[]"} for name in names))
+    rows = [{"id": None if name == "{none}" else name, "text": "[]"} for name in names]
     with pytest.raises(ValueError, match=expected):
-        read_log(log, dataset=images)
+        read_log(write(tmp_path / "log.jsonl", *rows), dataset=images)
 
 
 def test_samples_come_in_their_own_order(images, tmp_path):
@@ -168,17 +148,7 @@ def test_images_without_ids_are_named_by_their_number(images, tmp_path):
     assert read_log(log, dataset=images.remove_columns("id")).texts == [["0"], ["1"], ["2"], ["3"]]
 
 
-@pytest.mark.parametrize(
-    ("change", "column", "shown"),
-    [
-        ({"boxes": [[0, 0, 50, 52]]}, "boxes", r"\[\[0, 0, 50, 52\]\]"),
-        ({"boxes": "none"}, "boxes", "'none'"),
-        ({"labels": ["Nodule"]}, "labels", r"\['Nodule'\]"),
-        ({"width": 50}, "width", "50"),
-        ({"patient_id": "b"}, "patient_id", "'b'"),
-        ({"ground_truth": '{"boxes": [[1, 2, 3, 4]]}'}, "boxes", r"\[\[1, 2, 3, 4\]\]"),
-    ],
-)
+@pytest.mark.parametrize(("change", "column", "shown"), table("logs/rows", "contradictions"))
 @pytest.mark.parametrize("names", [["one", "two", "three", "four"], [None] * 4])
 def test_a_log_that_contradicts_the_dataset_is_refused(images, tmp_path, change, column, shown, names):
     rows = [{"id": name, "text": "[]"} for name in names]
@@ -195,28 +165,9 @@ def test_what_the_log_says_after_rounding_is_no_contradiction(images, tmp_path):
     assert len(read_log(write(tmp_path / "log.jsonl", *rows), dataset=images).rows) == 4
 
 
-@pytest.mark.parametrize(
-    ("change", "label_matching", "message"),
-    [
-        (
-            {"boxes": [[0, 0, 5, 25]]},
-            "ignore",
-            r"line 2 of '.*log.jsonl' \(id b\): box 0 is .* outside the image of 10 x 20",
-        ),
-        ({"boxes": "none"}, "ignore", r"line 2 of .* \(id b\): boxes is 'none', not a list"),
-        ({"labels": []}, "ignore", r"line 2 of .* \(id b\): 0 labels for 1 boxes"),
-        ({"width": -1}, "ignore", r"line 2 of .* \(id b\): width is -1, not a size in pixels"),
-        ({"height": None}, "ignore", r"Expected a column `height` .* got none for 1 of 2: line 2 of .* \(id b\)"),
-        ({"box_format": "qwen9"}, "ignore", r"(?s)line 2 of .* \(id b\): .*qwen9.*qwen3-vl"),
-        (
-            {"box_format": "qwen2.5-vl"},
-            "ignore",
-            r"line 2 of .* \(id b\): resized_width and resized_height are missing",
-        ),
-        ({"labels": None}, "exact", r"line 2 of .* \(id b\): a box without a label"),
-    ],
-)
+@pytest.mark.parametrize(("change", "label_matching", "message"), table("logs/rows", "unmeasurable_images"))
 def test_images_that_nothing_can_be_measured_on_are_named(tmp_path, change, label_matching, message):
+    change = {name: None if value == "{none}" else value for name, value in change.items()}
     rows = [{**SOUND, "box_format": "qwen3-vl"}, {**SOUND, "id": "b", "box_format": "qwen3-vl", **change}]
     with pytest.raises(ValueError, match=message):
         read_log(write(tmp_path / "log.jsonl", *rows), get_reward("R4"), label_matching=label_matching)

@@ -22,6 +22,7 @@ from grounding_rewards.logs.read import (
     with_answer_references,
 )
 from tests.conftest import write_lines
+from tests.tables import table
 
 ROWS: list[dict[str, Any]] = [
     {"completion": f"text {k}, \u2028 {{}}\n é", "boxes": [[0, 0, 9, k + 1]], "width": 10, "id": f"image {k}"}
@@ -121,23 +122,7 @@ def test_images_stay_on_the_disk(tmp_path: Path) -> None:
 BOX = '[{"bbox_2d": [10, 20, 30, 40]}]'
 
 
-@pytest.mark.parametrize(
-    ("rows", "columns"),
-    [
-        # a table of visual questions: the answer is the reference
-        ([{"answer": BOX, "prediction": "[]"}], ("answer", "prediction")),
-        ([{"answer": "<loc0001><loc0002><loc0003><loc0004>", "qwen": "(1,2),(3,4)"}], ("answer", "qwen")),
-        ([{"output": "[]", "model_output": "None"}], ("output", "model_output")),
-        ([{"output": "[]", "generated_text": "None"}], ("output", "generated_text")),
-        # a prompt and its answer
-        ([{"text": "Mark all findings.", "response": "[]"}], ("text", "response")),
-        ([{"text": "Mark [1, 2, 3, 4].", "said": "[1, 2, 3, 4] mass"}], ("text", "said")),
-        # in different rows
-        ([{"answer": BOX}, {"prediction": "[]"}], ("answer", "prediction")),
-        ([{"completion": "[]", "response": [{"role": "assistant", "content": "None"}]}], ("completion", "response")),
-        ([{"text": "a", "answer": "b", "predict": "c"}], ("text", "answer", "predict")),
-    ],
-)
+@pytest.mark.parametrize(("rows", "columns"), table("logs/rows", "several_columns_with_text"))
 def test_a_second_column_with_text_needs_a_name(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match=r"got (.*)\. Name it with --text-column") as refusal:
         find_text_column(rows)
@@ -374,20 +359,7 @@ def test_ground_truth_in_one_string_is_unpacked(ground_truth, boxes):
     assert read_completions([row]).rows[0].get("boxes") == boxes
 
 
-@pytest.mark.parametrize(
-    ("value", "rows"),
-    [
-        # a list under a key beside an empty one, as inspect_ai writes it
-        ({"version": 2, "tags": [], "samples": [{"text": "[]"}]}, [{"text": "[]"}]),
-        # columns side by side
-        ({"id": ["a", "b"], "text": ["[]", "None"]}, [{"id": "a", "text": "[]"}, {"id": "b", "text": "None"}]),
-        # one row
-        ({"id": "a", "text": "[]"}, [{"id": "a", "text": "[]"}]),
-        # answers, or rows, by the name of the image
-        ({"a": "[]", "b": "None"}, [{"id": "a", "completion": "[]"}, {"id": "b", "completion": "None"}]),
-        ({"a": {"text": "[]"}, "b": {"text": "None"}}, [{"id": "a", "text": "[]"}, {"id": "b", "text": "None"}]),
-    ],
-)
+@pytest.mark.parametrize(("value", "rows"), table("logs/rows", "json_files"))
 def test_the_rows_of_a_json_file(tmp_path, value, rows) -> None:
     assert read_completions([write_text(tmp_path, "log.json", json.dumps(value, indent=1))]).rows == rows
 

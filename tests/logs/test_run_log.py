@@ -5,20 +5,11 @@ from __future__ import annotations
 import pytest
 
 from grounding_rewards.logs.run_log import tool_notes
+from tests.tables import table
 
 
 @pytest.mark.parametrize("name", ["checkpoint", "checkpoint-8"])
-@pytest.mark.parametrize(
-    ("config", "said"),
-    [
-        ("look_closer: {looks: 2}\n", 1),
-        ("look_closer: null\n", 0),
-        ("reward: R4\n", 0),
-        # somebody else's file
-        ("- a list\n", 0),
-        ("{", 0),
-    ],
-)
+@pytest.mark.parametrize(("config", "said"), table("logs/rows", "run_with_tools"))
 def test_a_model_that_was_trained_with_tools_is_told_that_it_has_none(name, config, said, tmp_path):
     (tmp_path / "config.yaml").write_text(config, encoding="utf-8")
     (tmp_path / name).mkdir()

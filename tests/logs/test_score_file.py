@@ -16,6 +16,7 @@ from grounding_rewards.logs.score_file import score_file
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards.grounding import get_reward
 from tests.conftest import write_lines
+from tests.tables import table
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "completions" / "completions.jsonl"
 NAMES = ("R1", "R2", "R3", "R4", "R5")
@@ -187,18 +188,7 @@ def test_the_command(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [row[words[3]] for row in scored] == control([row["completion"] for row in rows(8)], **columns)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--rewards", "R3", "R3"], "Expected different rewards for --rewards, got 'R3' twice"),
-        (["--rewards", "R3:iou_threshold"], "Expected parameters as name=value, with commas between them, for the"),
-        (["--rewards", "R3:{"], "Expected a JSON object for the reward 'R3', got '{'"),
-        (["--rewards", "random:beta=1"], "for reward `random`, got 'beta'"),
-        (["--rewards", "R3", "--processes", "0"], "Expected at least 1 for --processes, got 0"),
-        (["--rewards", "R3", "--box-format", "mine"], "mine"),
-        (["--rewards", "R3", "--text-column", "said"], "Expected a column said with the completions"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), table("logs/rows", "wrong_options_of_score"))
 def test_wrong_options_are_refused(
     log: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
 ) -> None:
