@@ -164,8 +164,28 @@ def read_references(columns: Mapping[str, Any], n: int, *, labelled: bool) -> Re
         >>> read_references({"boxes": [[[1, 2, 3, 4]], []]}, 2, labelled=False).boxes.counts
         array([1, 0])
     """
-    read = _read_references(columns, n, labelled)
-    flat = read.boxes.flat
+    by_reader = column_of(columns, "reader_boxes", n)
+    rows = column_of(columns, "boxes", n)
+    if by_reader is not None:
+        references = _references_of_readers(columns, by_reader, rows, labelled)
+    elif rows is None:
+        got = "none" if columns.get("boxes") is None else "None in row 0 and in all others"
+        raise ValueError(
+            f"Expected a column `boxes` with the reference boxes, got {got}. "
+            "Add it to the dataset as lists of [x1, y1, x2, y2] in original pixels, or pass `ground_truth`."
+        )
+    else:
+        boxes, texts = _box_rows(rows, lambda k: ("boxes", k)), None
+        if labelled:
+            labels = column_of(columns, "labels", n)
+            if labels is None:
+                raise ValueError(
+                    "Expected a column `labels` with the label of every reference box, got none. "
+                    'Add it to the dataset, or use label_matching="ignore".'
+                )
+            texts = _reference_labels(labels, boxes, lambda k: ("labels", k))
+        references = References(boxes, texts)
+    flat = references.boxes.flat
     # Coordinates of 0 to 1 would give 0 for every answer, and nobody would know why.
     # The first box alone tells nearly always.
     if len(flat) and flat[0, 2] <= _NORMALISED and flat.max() <= _NORMALISED and (flat % 1).any():
@@ -175,7 +195,7 @@ def read_references(columns: Mapping[str, Any], n: int, *, labelled: bool) -> Re
                 f"Expected reference boxes in original pixels, got none beyond {flat.max():g}, such as "
                 f"{flat[0].tolist()}: they look normalised. Multiply them by width and height."
             )
-    return read
+    return references
 
 
 def refuse_outside(references: References, sizes: Sizes | None, columns: Mapping[str, Any]) -> None:
@@ -220,29 +240,6 @@ row 0 (id a). Give boxes and sizes of one image: `width` and `height` are those 
             )
 
 
-def _read_references(columns: Mapping[str, Any], n: int, labelled: bool) -> References:
-    by_reader = column_of(columns, "reader_boxes", n)
-    rows = column_of(columns, "boxes", n)
-    if by_reader is None:
-        if rows is None:
-            got = "none" if columns.get("boxes") is None else "None in row 0 and in all others"
-            raise ValueError(
-                f"Expected a column `boxes` with the reference boxes, got {got}. "
-                "Add it to the dataset as lists of [x1, y1, x2, y2] in original pixels, or pass `ground_truth`."
-            )
-        boxes = _box_rows(rows, lambda k: ("boxes", k))
-        if not labelled:
-            return References(boxes, None)
-        labels = column_of(columns, "labels", n)
-        if labels is None:
-            raise ValueError(
-                "Expected a column `labels` with the label of every reference box, got none. "
-                'Add it to the dataset, or use label_matching="ignore".'
-            )
-        return References(boxes, _reference_labels(labels, boxes, lambda k: ("labels", k)))
-    return _references_of_readers(columns, by_reader, rows, labelled)
-
-
 def _references_of_readers(
     columns: Mapping[str, Any], by_reader: Sequence[Any], rows: Sequence[Any] | None, labelled: bool
 ) -> References:
@@ -250,44 +247,38 @@ def _references_of_readers(
     n = len(by_reader)
     labels_by_reader = column_of(columns, "reader_labels", n) if labelled else None
     labels = column_of(columns, "labels", n) if labelled else None
-    owners: list[int] = []
-    numbers: list[int | None] = []
-    entries: list[Any] = []
-    entry_labels: list[Any] = []
+    # The row and the reader of each entry, its boxes and its labels.
+    entries: list[tuple[int, int | None, Any, Any]] = []
     for k, readers in enumerate(by_reader):
         if readers is None:
             if rows is None or rows[k] is None:
                 raise ValueError(f"Expected boxes in `reader_boxes` or `boxes`, got none in row {k}. Give one of them.")
-            owners.append(k)
-            numbers.append(None)
-            entries.append(rows[k])
-            entry_labels.append(None if labels is None else labels[k])
+            entries.append((k, None, rows[k], None if labels is None else labels[k]))
             continue
         if isinstance(readers, str) or not hasattr(readers, "__len__") or not len(readers):
             raise ValueError(
                 f"Expected a list of box lists, one per reader, for `reader_boxes`, got {readers!r:.200} in row {k}. "
                 "A reader who drew nothing has an empty list; leave None where the row has no readers."
             )
-        owners += [k] * len(readers)
-        numbers += range(len(readers))
-        entries += readers
         of_readers = None if labels_by_reader is None else labels_by_reader[k]
         if labelled and (of_readers is None or len(of_readers) != len(readers)):
             raise ValueError(
                 f"Expected one list of labels per reader ({len(readers)}) for `reader_labels`, got {of_readers!r:.200} "
                 f"in row {k}. Give every reader's labels in the order of `reader_boxes`."
             )
-        entry_labels += [None] * len(readers) if of_readers is None else list(of_readers)
+        for reader, boxes in enumerate(readers):
+            entries.append((k, reader, boxes, None if of_readers is None else of_readers[reader]))
 
     def place(column: str, entry: int) -> tuple[str, int]:
-        return column if numbers[entry] is None else f"reader_{column}", owners[entry]
+        row, reader, *_ = entries[entry]
+        return column if reader is None else f"reader_{column}", row
 
-    boxes = _box_rows(entries, functools.partial(place, "boxes"))
+    boxes = _box_rows([entry[2] for entry in entries], functools.partial(place, "boxes"))
+    texts = None
+    if labelled:
+        texts = _reference_labels([entry[3] for entry in entries], boxes, functools.partial(place, "labels"))
     return References(
-        boxes,
-        _reference_labels(entry_labels, boxes, functools.partial(place, "labels")) if labelled else None,
-        np.array(owners, dtype=np.intp),
-        numbers,
+        boxes, texts, np.array([entry[0] for entry in entries], dtype=np.intp), [entry[1] for entry in entries]
     )
 
 

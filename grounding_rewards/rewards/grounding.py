@@ -236,7 +236,8 @@ class GroundingReward(BoxScorer):
         values: dict[str, float] = {}
         if self.schedules:
             values = present_values(self.name, self.schedules, training_progress(trainer_state, step, max_steps), pace)
-        batch = self._with(values)._score(completions, columns)
+        judge = self._with(values)
+        batch = score_batch(judge._read(completions, columns, labelled=self.compares_labels), judge)
         refuse_outside(batch.references, batch.sizes, batch.columns)
         self._notice_wrong_reading(batch)
         if pace is not None:
@@ -267,7 +268,7 @@ class GroundingReward(BoxScorer):
             0.8 1 of 1 found, mean IoU 0.80
             0.2 nothing to find, and says so
         """
-        batch = self._score(completions, columns)
+        batch = score_batch(self._read(completions, columns, labelled=self.compares_labels), self)
         columns_of_details = zip(batch.explanations(), batch.reasons(), batch.parsed(), batch.readers, strict=True)
         return [
             ScoredCompletion(explained.reward, reason, parsed, explained, reader)
@@ -282,17 +283,19 @@ class GroundingReward(BoxScorer):
         object.__setattr__(changed, "box_reward", with_values(self.box_reward, values))
         return changed
 
-    def _score(self, completions: Sequence[Any], columns: Mapping[str, Any]) -> ScoredBatch:
-        return score_batch(self._read(completions, columns, labelled=self.compares_labels), self)
-
     def _read(self, completions: Sequence[Any], columns: Mapping[str, Any], *, labelled: bool) -> ReadBatch:
+        n = len(completions)
         check_completion_texts(completions)
-        columns = with_ground_truth(columns, len(completions))
-        references = read_references(columns, len(completions), labelled=labelled)
-        ignore = ignore_regions(columns, len(completions))
-        formats = self._formats(columns, len(completions))
+        columns = with_ground_truth(columns, n)
+        references = read_references(columns, n, labelled=labelled)
+        ignore = ignore_regions(columns, n)
+        formats = self._formats(columns, n)
         texts = self._texts(completions, formats, columns)
-        opened = self._opened(columns, len(completions))
+        # The log of a training states it for every row.
+        opened_in_rows = column_of(columns, "prompt_opens_thinking", n)
+        opened = [self.prompt_opens_thinking] * n
+        if opened_in_rows is not None:
+            opened = [self.prompt_opens_thinking or bool(is_open) for is_open in opened_in_rows]
         raws = [
             read_boxes(text, fmt, prompt_opens_thinking=is_open)
             for text, fmt, is_open in zip(texts, formats, opened, strict=True)
@@ -301,7 +304,7 @@ class GroundingReward(BoxScorer):
             nothing: dict[str, Any] = {"coords": [], "labels": [], "scores": [], "broken": ()}
             raws = [raw._replace(**nothing) if raw.status == "truncated" else raw for raw in raws]
         try:
-            sizes = image_sizes(columns, len(completions))
+            sizes = image_sizes(columns, n)
         except ValueError:
             # Only some box formats need them.
             sizes = None
@@ -320,13 +323,6 @@ class GroundingReward(BoxScorer):
         sizes = known_sizes(batch.columns, len(batch.raws))
         for check in self._watcher.watch_boxes(batch.raws, batch.formats, gt, sizes):
             warnings.warn(f"{self.name}: {check.message}", SpaceWarning, stacklevel=3)
-
-    def _opened(self, columns: Mapping[str, Any], n: int) -> list[bool]:
-        """True for each completion that begins inside a thinking; the log of a training states it for every row."""
-        opened = column_of(columns, "prompt_opens_thinking", n)
-        if opened is None:
-            return [self.prompt_opens_thinking] * n
-        return [self.prompt_opens_thinking or bool(is_open) for is_open in opened]
 
     def _formats(self, columns: Mapping[str, Any], n: int) -> list[BoxFormat]:
         if self.box_format is not None:
