@@ -74,15 +74,7 @@ def test_greedy_by_hand(iou, expected):
     assert greedy_match(iou, 0.5) == as_pairs(expected)
 
 
-@pytest.mark.parametrize(
-    ("iou", "greedy", "hungarian", "thresholded"),
-    [
-        # greedy takes 0.9 and strands the other; the optimum has 0.7 + 0.6 = 1.3
-        ([[0.6, 0.0], [0.9, 0.7]], [-1, 0], [0, 1], [0, 1]),
-        # the full matrix prefers 0.45 + 0.45 = 0.9 to 0.5 and then loses both
-        ([[0.5, 0.45], [0.45, 0.0]], [0, -1], [-1, -1], [0, -1]),
-    ],
-)
+@pytest.mark.parametrize(("iou", "greedy", "hungarian", "thresholded"), table("geometry", "matchers"))
 def test_matchers_differ_where_they_should(iou, greedy, hungarian, thresholded):
     assert greedy_match(iou, 0.5) == as_pairs(greedy)
     assert hungarian_match(iou, 0.5) == as_pairs(hungarian)

@@ -8,31 +8,13 @@ import pytest
 import grounding_rewards as gr
 from grounding_rewards.logs.inspection import inspect_completions
 from grounding_rewards.parsing.batch_watcher import thinking_suspicion
+from tests.tables import table
 
 WHOLE = '[{"bbox_2d": [100, 100, 500, 500]}]'
 CLOSED, CUT, OWN = f"hm</think>{WHOLE}", f"Perhaps {WHOLE}", f"<think>hm</think>{WHOLE}"
 
 
-@pytest.mark.parametrize(
-    ("states", "declared", "suspect"),
-    [
-        ({"unopened": 4, "none": 1}, False, True),
-        # nothing was cut off, so nothing is misread
-        ({"unopened": 100}, False, False),
-        # too few to tell
-        ({"unopened": 3, "none": 50}, False, False),
-        # a model that opens its thinking itself, and forgets to now and then
-        ({"unopened": 5, "paired": 95, "none": 5}, False, False),
-        ({"none": 100}, False, False),
-        ({}, False, False),
-        # as declared
-        ({"unopened": 4, "none": 96}, True, False),
-        # declared, and nothing confirms it
-        ({"none": 63}, True, False),
-        ({"none": 64}, True, True),
-        ({"none": 60, "unclosed": 4}, True, True),
-    ],
-)
+@pytest.mark.parametrize(("states", "declared", "suspect"), table("parsing/format_cases", "suspicions"))
 def test_suspicion(states, declared, suspect):
     assert (thinking_suspicion(states, prompt_opens_thinking=declared) is not None) == suspect
 

@@ -55,47 +55,14 @@ def test_position_and_size_by_name(order, box):
         assert read_boxes(text, declared).coords == A
 
 
-@pytest.mark.parametrize(
-    "box",
-    [
-        # numbers in strings, corner points in strings, a unit, names in strings
-        *(
-            '["1 2", "3 4"]',
-            '["1,2", "3,4"]',
-            '["(1,2)", "(3,4)"]',
-            '["1px", "2px", "3px", "4px"]',
-            "[1px, 2px, 3px, 4px]",
-        ),
-        *('"x1=1, y1=2, x2=3, y2=4"', '["x1=1", "y1=2", "x2=3", "y2=4"]', '"1．0，2，3，4"'),
-        # tags for brackets, and other brackets
-        *("<bbox>1 2 3 4</bbox>", '"<bbox>1 2 3 4</bbox>"', "[<bbox>1, 2, 3, 4</bbox>]", "<box>[[1, 2, 3, 4]]</box>"),
-        *("[1, 2, 3, 4</bbox>", "[1, 2, 3, 4)", "(1, 2, 3, 4]"),
-        # remarks
-        *("[1, 2, // top left, [x]\n3, 4]", "[1, 2, # top left\n3, 4]", "[1, 2, 3, /* bottom */ 4]"),
-    ],
-)
+@pytest.mark.parametrize("box", table("parsing/json_spellings", "boxes"))
 def test_spellings_of_a_box(box):
     item = f'{{"bbox_2d": {box}, "label": "mass"}}'
     raw = read_boxes(f"[{item}, {item}]", FORMAT)
     assert raw == RawBoxes(A + A, ["mass"] * 2, [None] * 2, "boxes", {})
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        # in comments of each kind, in a list or before it
-        *(
-            "[\n// OLD,\nNEW\n]",
-            "[\n# OLD,\nNEW]",
-            "[/* OLD, */ NEW]",
-            "[NEW, // OLD\n]",
-            "// OLD\nNEW",
-            "/* [OLD] */ [NEW]",
-        ),
-        # struck out
-        *("~~OLD~~ NEW", "<del>[OLD]</del> [NEW]", "<strike>OLD</strike>NEW"),
-    ],
-)
+@pytest.mark.parametrize("text", table("parsing/json_spellings", "taken_back"))
 def test_a_box_that_is_taken_back_is_none(text):
     text = text.replace("OLD", '{"bbox_2d": [5, 6, 7, 8]}').replace("NEW", '{"bbox_2d": [1, 2, 3, 4]}')
     assert read_boxes(text, FORMAT).coords == A

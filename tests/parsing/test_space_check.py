@@ -16,6 +16,7 @@ import grounding_rewards as gr
 from grounding_rewards.boxes import ORDERS, SPACES
 from grounding_rewards.parsing import RawBoxes, format_boxes, get_box_format, read_boxes
 from grounding_rewards.parsing.space_check import SpaceCheck, SpaceWarning, check_space
+from tests.tables import table
 
 SIZES = {
     # a square image, the usual radiograph, and a landscape one that reaches the model much smaller
@@ -200,23 +201,7 @@ def test_of_equal_conventions_the_most_common_nearest_is_named():
         assert checked(gt, declared("pixel"), declared(*read_as), gt, size).likely == likely
 
 
-@pytest.mark.parametrize(
-    ("box_format", "written", "suggestion"),
-    [
-        # another family of the same syntax, by its name
-        ("qwen3-vl", declared("resized_pixel"), "qwen2.5-vl"),
-        ("qwen2.5-vl", declared("norm1000"), "qwen3-vl"),
-        ("qwen3-vl", declared("norm1000", "yxyx"), "gemini"),
-        ("qwen3-vl", declared("norm1"), '{"syntax": "qwen3-vl", "space": "norm1", "order": "xyxy"}'),
-        # a format of the user's own keeps what is right about it
-        (
-            {"syntax": "json", "keys": ["bbox_2d"], "scope": "all", "space": "norm1", "no_finding": ["Nil"]},
-            declared("norm100"),
-            '{"syntax": "json", "space": "norm100", "keys": ["bbox_2d"], "scope": "all", "no_finding": ["Nil"], '
-            '"order": "xyxy"}',
-        ),
-    ],
-)
+@pytest.mark.parametrize(("box_format", "written", "suggestion"), table("parsing/format_cases", "suggestions"))
 def test_the_message_says_what_to_declare(box_format, written, suggestion):
     gt = truth(np.random.default_rng(6), TALL, 20)
     check = checked(gt, written, box_format, gt, TALL)
