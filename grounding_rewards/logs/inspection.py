@@ -197,8 +197,7 @@ def inspect_completions(
         counts += _count_boxes(format_raws, fmt, format_sizes)
         scored_references: dict[int, Any] = {k: references[k] for k in scored}
         boxes = [scored_references.get(k, []) for k in members]
-        size_columns = dict(zip(_SIZES, format_sizes.T, strict=True))
-        space_checks[fmt.name] = check_space(format_raws, fmt, boxes, **size_columns)
+        space_checks[fmt.name] = check_space(format_raws, fmt, boxes, format_sizes)
     if unscored := sum(isinstance(boxes, list) for boxes in references) - len(values["R3"]):
         notes[f"{unscored} {_WITHOUT_SIZE}"] = None
     thinking = Counter(thinking_state(text) for text, fmt in zip(texts, formats, strict=True) if fmt.scope != "all")

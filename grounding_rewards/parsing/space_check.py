@@ -15,9 +15,9 @@ the shift and the factor in size that they share. A model that writes boxes upsi
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,7 +31,6 @@ from grounding_rewards.boxes import (
     as_box_array,
     frame_to_pixel,
     from_xyxy,
-    original_and_resized_sizes,
     positive_sizes,
     space_frame,
     to_xyxy,
@@ -94,36 +93,26 @@ class SpaceCheck:
     message: str
 
 
-def check_space(
-    raws: Sequence[RawBoxes],
-    box_format: str | Mapping[str, Any] | BoxFormat,
-    boxes: Sequence[ArrayLike],
-    *,
-    width: ArrayLike | None = None,
-    height: ArrayLike | None = None,
-    resized_width: ArrayLike | None = None,
-    resized_height: ArrayLike | None = None,
-) -> SpaceCheck:
+def check_space(raws: Sequence[RawBoxes], fmt: BoxFormat, boxes: Sequence[ArrayLike], sizes: Array) -> SpaceCheck:
     """Compare what models wrote with the space and order that their box format declares.
 
     Args:
         raws: n completions as `read_boxes` gives them.
-        box_format: the format that they were read in.
+        fmt: the format that they were read in.
         boxes: n lists of reference boxes, (m, 4) xyxy in original pixels; images without any are left out.
-        width: n widths of the original images, or one for all; images of unknown size (NaN or None) are left out.
-        height: likewise, as the other two where the format needs them.
-        resized_width: see `width`.
-        resized_height: see `width`.
+        sizes: (n, 4), see :func:`grounding_rewards.boxes.original_and_resized_sizes`; images of unknown size are left
+            out.
 
     Raises:
-        ValueError: the format is unknown, a size is no number, or the lengths differ.
+        ValueError: the lengths differ.
 
     Example:
+        >>> from grounding_rewards.boxes import original_and_resized_sizes
         >>> from grounding_rewards.parsing import read_boxes
+        >>> fmt = get_box_format("qwen3-vl")
         >>> gt = [[[k, 2 * k, k + 90, 2 * k + 70]] for k in range(0, 400, 20)]
-        >>> texts = [f'[{{"bbox_2d": [{y1}, {x1}, {y2}, {x2}]}}]' for [[x1, y1, x2, y2]] in gt]
-        >>> raws = [read_boxes(text, get_box_format("qwen3-vl")) for text in texts]
-        >>> check = check_space(raws, "qwen3-vl", gt, width=1000, height=1000)
+        >>> raws = [read_boxes(f'[{{"bbox_2d": [{y1}, {x1}, {y2}, {x2}]}}]', fmt) for [[x1, y1, x2, y2]] in gt]
+        >>> check = check_space(raws, fmt, gt, original_and_resized_sizes(20, 1000, 1000))
         >>> check.likely, round(check.declared_iou, 2), check.likely_iou
         (Convention(space='norm1000', order='yxyx'), 0.08, 1.0)
         >>> print(check.message.replace(": ", ":\\n", 1))
@@ -131,15 +120,7 @@ def check_space(
         over 20 images with 20 boxes the mean IoU is 0.08, and would be 1.00. If the model writes that, declare \
 `box_format: gemini`.
     """
-    fmt = get_box_format(box_format)
-    n = len(raws)
-    if len(boxes) != n:
-        raise ValueError(
-            f"Expected one list of reference boxes per completion ({n}) for `boxes`, got {len(boxes)}. "
-            "Repeat them once per completion."
-        )
-    sizes = original_and_resized_sizes(n, width, height, resized_width, resized_height)
-    references = [as_box_array(gt) for gt in boxes]
+    references = map(as_box_array, boxes)
     return check_read_completions([ReadCompletion(*row) for row in zip(raws, references, sizes, strict=True)], fmt)
 
 

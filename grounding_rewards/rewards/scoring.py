@@ -185,7 +185,9 @@ def score_batch(read: ReadBatch, reward: Any) -> ScoredBatch:
     """
     box_reward = reward.box_reward
     pred, gt, ignore = _with_broken_boxes(read.raws, read.pred), read.references.boxes, read.ignore
-    scores = _predicted_scores(read.raws)
+    stated_scores = _of_boxes(read.raws, "scores", "score")
+    # None becomes NaN.
+    scores = None if {None}.issuperset(stated_scores) else np.array(stated_scores, dtype=np.float64)
     labels = None
     if reward.compares_labels:
         pred_labels = _of_boxes(read.raws, "labels", "label")
@@ -276,13 +278,6 @@ def _with_broken_boxes(raws: list[RawBoxes], pred: BoxBatch) -> BoxBatch:
     starts = np.repeat(np.cumsum(pred.counts) - pred.counts, broken)
     places = starts + np.array([box.place for raw in raws for box in raw.broken], dtype=np.int64)
     return BoxBatch(np.insert(pred.flat, places, np.nan, axis=0), pred.counts + broken)
-
-
-def _predicted_scores(raws: list[RawBoxes]) -> NDArray[np.float64] | None:
-    """The confidences of all boxes, NaN where a box has none; None if no box has any."""
-    scores = _of_boxes(raws, "scores", "score")
-    # None becomes NaN
-    return None if {None}.issuperset(scores) else np.array(scores, dtype=np.float64)
 
 
 def _of_boxes(raws: list[RawBoxes], complete: str, broken: str) -> list[Any]:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import grounding_rewards as gr
-from grounding_rewards.boxes import ORDERS, SPACES
+from grounding_rewards.boxes import ORDERS, SPACES, original_and_resized_sizes
 from grounding_rewards.parsing import RawBoxes, format_boxes, get_box_format, read_boxes
 from grounding_rewards.parsing.space_check import SpaceCheck, SpaceWarning, check_space
 from tests.tables import table
@@ -66,7 +66,7 @@ def checked(preds, written, read_as, gt, size) -> SpaceCheck:
     """The check of answers in one format that are read in another."""
     fmt = get_box_format(read_as)
     raws = [read_boxes(format_boxes(boxes, written, **size), fmt) for boxes in preds]
-    return check_space(raws, read_as, gt, **size)
+    return check_space(raws, fmt, gt, original_and_resized_sizes(len(gt), **size))
 
 
 def mix_ups(table: str) -> list[tuple[tuple[str, str], tuple[str, str]]]:
@@ -222,29 +222,13 @@ def test_the_right_declaration_is_never_doubted(space, order):
 
 def test_images_without_a_size_or_references_are_left_out():
     gt = truth(np.random.default_rng(8), TALL, 40)
-    raws = [
-        read_boxes(format_boxes(boxes, declared("norm1000", "yxyx"), **TALL), get_box_format("qwen3-vl"))
-        for boxes in gt
-    ]
+    fmt = get_box_format("qwen3-vl")
+    raws = [read_boxes(format_boxes(boxes, declared("norm1000", "yxyx"), **TALL), fmt) for boxes in gt]
     width = [TALL["width"] if k % 2 else None for k in range(30)] + [TALL["width"]] * 10
-    references = [*gt[:30], *[[]] * 10]
-    check = check_space(raws, "qwen3-vl", references, width=width, height=TALL["height"])
+    sizes = original_and_resized_sizes(40, width, TALL["height"])
+    check = check_space(raws, fmt, [*gt[:30], *[[]] * 10], sizes)
     assert (check.images, check.likely) == (15, ("norm1000", "yxyx"))
-    assert check_space(raws, "qwen3-vl", [[]] * 40, **TALL).message.startswith("Too little to judge")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"boxes": [[]]}, r"Expected one list of reference boxes per completion \(2\) for `boxes`, got 1\."),
-        ({"width": "wide", "height": 1}, r"Expected a number, or 2 of them, for `width`, got 'wide'\."),
-        ({"width": [1, 2, 3], "height": 1}, r"for `width`, got \[1, 2, 3\]\."),
-    ],
-)
-def test_wrong_arguments_are_refused(arguments, message):
-    raw = read_boxes("[]", get_box_format("qwen3-vl"))
-    with pytest.raises(ValueError, match=message):
-        check_space([raw, raw], "qwen3-vl", **{"boxes": [[], []], **arguments})
+    assert check_space(raws, fmt, [[]] * 40, sizes).message.startswith("Too little to judge")
 
 
 def raw_boxes(numbers: list[float]) -> RawBoxes:
@@ -265,7 +249,8 @@ def test_no_numbers_raise_or_warn(raws, space, order):
     gt = [[[k, k, k + 50.0, k + 60.0]] for k in range(len(raws))]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert check_space(raws, declared(space, order), gt, width=200, height=100).message
+        fmt = get_box_format(declared(space, order))
+        assert check_space(raws, fmt, gt, original_and_resized_sizes(len(raws), 200, 100)).message
 
 
 def batch(images: int, *, seed: int = 0, written=("norm1000", "yxyx"), generations: int = 1):
