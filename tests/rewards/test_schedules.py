@@ -33,23 +33,7 @@ def images(count):
 
 
 class TestValues:
-    @pytest.mark.parametrize(
-        ("kind", "progress", "value"),
-        [
-            # by hand, from 0.1 to 0.5 over 0.4
-            ("linear", 0.0, 0.1),
-            ("linear", 0.1, 0.2),
-            ("linear", 0.3, 0.4),
-            ("linear", 0.4, 0.5),
-            ("linear", 1.0, 0.5),
-            # (1 − cos π/4) / 2 = 0.14645 at a quarter of the way
-            ("cosine", 0.1, 0.1 + 0.4 * 0.146447),
-            ("cosine", 0.2, 0.3),
-            ("cosine", 0.4, 0.5),
-            ("step", 0.39, 0.1),
-            ("step", 0.4, 0.5),
-        ],
-    )
+    @pytest.mark.parametrize(("kind", "progress", "value"), table("rewards/by_hand", "schedules"))
     def test_by_hand(self, kind, progress, value):
         assert Schedule(kind, 0.1, 0.5, 0.4).value(progress) == pytest.approx(value, abs=1e-6)
 
