@@ -3,14 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grounding_rewards.overlap import (
-    nms,
-    pairwise_ciou,
-    pairwise_diou,
-    pairwise_giou,
-    pairwise_ioa,
-    pairwise_iou,
-)
+from grounding_rewards.overlap import nms, pairwise_ciou, pairwise_diou, pairwise_giou, pairwise_ioa, pairwise_iou
 from tests.conftest import box_lists, random_boxes, valid_box_lists
 from tests.tables import table
 
@@ -91,10 +84,7 @@ def test_total_and_bounded(pred, gt, function):
     assert ((values >= low) & (values <= 1.0)).all()
 
 
-@given(
-    st.lists(st.lists(st.floats(), min_size=4, max_size=4), min_size=1, max_size=4),
-    st.sampled_from(ALL),
-)
+@given(st.lists(st.lists(st.floats(), min_size=4, max_size=4), min_size=1, max_size=4), st.sampled_from(ALL))
 def test_total_on_any_floats(boxes, function):
     values = function(boxes, boxes[::-1])
     assert np.isfinite(values).all()

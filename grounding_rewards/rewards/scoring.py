@@ -20,14 +20,7 @@ from numpy.typing import NDArray
 
 from grounding_rewards.boxes import BoxBatch, frame_to_pixel, positions
 from grounding_rewards.columns import References, Sizes, frame_of_boxes, known_sizes
-from grounding_rewards.parsing import (
-    BoxFormat,
-    ParsedBoxes,
-    RawBoxes,
-    format_boxes,
-    is_silent,
-    read_boxes,
-)
+from grounding_rewards.parsing import BoxFormat, ParsedBoxes, RawBoxes, format_boxes, is_silent, read_boxes
 from grounding_rewards.parsing.results import with_broken
 from grounding_rewards.rewards.box_reward import BoxReward, Explanation, Outcomes
 from grounding_rewards.rewards.f_beta import MeanIoUReward

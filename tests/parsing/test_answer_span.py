@@ -2,21 +2,8 @@
 
 import pytest
 
-from grounding_rewards.parsing import (
-    RawBoxes,
-    format_boxes,
-    get_box_format,
-    list_box_formats,
-    parse_boxes,
-    read_boxes,
-)
-from grounding_rewards.parsing.answer_span import (
-    MAX_MARKS,
-    AnswerSpan,
-    find_answer,
-    opens_thinking,
-    thinking_state,
-)
+from grounding_rewards.parsing import RawBoxes, format_boxes, get_box_format, list_box_formats, parse_boxes, read_boxes
+from grounding_rewards.parsing.answer_span import MAX_MARKS, AnswerSpan, find_answer, opens_thinking, thinking_state
 from tests.tables import table
 
 SCOPES = [

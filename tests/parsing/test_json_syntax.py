@@ -31,10 +31,7 @@ def test_corners_by_name(names, box_format):
 
 @pytest.mark.parametrize(
     "points",
-    [
-        '"top_left": [1, 2], "bottom_right": [3, 4]',
-        '"topLeft": {"x": 1, "y": 2}, "bottomRight": {"y": 4, "x": 3}',
-    ],
+    ['"top_left": [1, 2], "bottom_right": [3, 4]', '"topLeft": {"x": 1, "y": 2}, "bottomRight": {"y": 4, "x": 3}'],
 )
 def test_corner_points_by_name(points):
     assert read_boxes(f'{{"bbox_2d": {{{points}}}}}', FORMAT).coords == A

@@ -11,14 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from grounding_rewards.boxes import to_pixel
-from grounding_rewards.parsing import (
-    STATUSES,
-    format_boxes,
-    get_box_format,
-    list_box_formats,
-    parse_boxes,
-    read_boxes,
-)
+from grounding_rewards.parsing import STATUSES, format_boxes, get_box_format, list_box_formats, parse_boxes, read_boxes
 from grounding_rewards.parsing.answer_span import moves_answer
 from grounding_rewards.parsing.formats import SOURCES
 from grounding_rewards.parsing.results import MAX_BOXES

@@ -103,8 +103,7 @@ def test_a_mix_up_is_found_and_named(written, expected_space, shapes):
 
 
 @pytest.mark.parametrize(
-    ("written", "expected_space"),
-    mix_ups("pixel > norm1; pixel > norm1000; norm1000 > norm1; norm1000 xywh > norm1"),
+    ("written", "expected_space"), mix_ups("pixel > norm1; pixel > norm1000; norm1000 > norm1; norm1000 xywh > norm1")
 )
 def test_a_few_images_show_what_is_plain(written, expected_space):
     rng = np.random.default_rng(6)
