@@ -595,6 +595,11 @@ class BoxBatch:
         counts = np.array([len(array) for array in arrays], dtype=np.int64)
         return BoxBatch(np.concatenate([np.zeros((0, 4)), *arrays]), counts)
 
+    def split(self) -> list[Boxes]:
+        """Return the boxes of each completion, (n, 4) each."""
+        ends = self.counts.cumsum().tolist()
+        return [self.flat[end - n : end] for n, end in zip(self.counts.tolist(), ends, strict=True)]
+
     def padded(self, rows: NDArray[np.intp]) -> Boxes:
         """Return (len(rows), most boxes, 4), filled up with NaN boxes, which overlap nothing."""
         return pad(self.flat, self.counts, rows)

@@ -10,8 +10,10 @@ import codecs
 import gzip
 import json
 import re
+import tomllib
 import zlib
 from collections.abc import Iterator, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -25,6 +27,16 @@ _BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
 # Bytes of a line, or of a file that is read as a whole, from an archive, which may hold a thousand for each of its own.
 _LARGEST_UNPACKED = 2**30
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+def packaged_tables(package: str, name: str) -> dict[str, Any]:
+    """The tables of a TOML file that comes with a package.
+
+    Example:
+        >>> "qwen3-vl" in packaged_tables("grounding_rewards.parsing", "formats.toml")
+        True
+    """
+    return tomllib.loads((files(package) / name).read_text("utf-8"))
 
 
 def decode_text(data: bytes) -> str:

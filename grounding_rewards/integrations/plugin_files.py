@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any, NamedTuple
 
+from grounding_rewards.common.text_files import packaged_tables
 from grounding_rewards.integrations.samples import reward_of
 from grounding_rewards.parsing import get_box_format
 
@@ -25,9 +24,7 @@ class Plugin(NamedTuple):
 
 
 #: The trainers that `grounding-rewards plugin` knows, and what it writes for each; another is a table in the file.
-TRAINERS: dict[str, dict[str, str]] = tomllib.loads(
-    (files("grounding_rewards.integrations") / "plugin_files.toml").read_text("utf-8")
-)
+TRAINERS: dict[str, dict[str, str]] = packaged_tables("grounding_rewards.integrations", "plugin_files.toml")
 
 
 def plugin(trainer: str, reward: str, parameters: Mapping[str, Any], out: str | Path | None = None) -> Plugin:

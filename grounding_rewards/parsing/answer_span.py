@@ -11,12 +11,11 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-import tomllib
 from collections import deque
 from collections.abc import Iterable
-from importlib.resources import files
 from typing import Any, NamedTuple
 
+from grounding_rewards.common.text_files import packaged_tables
 from grounding_rewards.parsing.results import MAX_CHARACTERS
 
 #: Marks of turns and tools that one completion may have.
@@ -26,7 +25,7 @@ MAX_MARKS = 10_000
 # Of a longer text only this much of its end is searched for marks, with the first `MAX_CHARACTERS`.
 _MAX_END = 2**15
 
-_MARKS: dict[str, Any] = tomllib.loads((files("grounding_rewards.parsing") / "answer_marks.toml").read_text("utf-8"))
+_MARKS: dict[str, Any] = packaged_tables("grounding_rewards.parsing", "answer_marks.toml")
 
 
 def _any_case(pattern: str) -> str:

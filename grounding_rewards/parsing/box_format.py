@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib.resources import files
 from typing import Any, Literal, NamedTuple
 
 from grounding_rewards.boxes import ORDERS, CoordinateSpace
+from grounding_rewards.common.text_files import packaged_tables
 from grounding_rewards.parsing.results import RawBoxes
 
 SCOPES = ("answer", "after_think", "all")
 #: Words that all formats share: the tables of `keys_and_tags.toml`.
-WORDS: dict[str, Any] = tomllib.loads((files("grounding_rewards.parsing") / "keys_and_tags.toml").read_text("utf-8"))
+WORDS: dict[str, Any] = packaged_tables("grounding_rewards.parsing", "keys_and_tags.toml")
 #: JSON keys that hold a box, in any spelling (`bbox2d`, `boundingBox`).
 BOX_KEYS: tuple[str, ...] = tuple(WORDS["keys"]["box"])
 

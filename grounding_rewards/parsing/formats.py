@@ -5,14 +5,12 @@ from __future__ import annotations
 import difflib
 import functools
 import json
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from importlib.resources import files
 from typing import Any
 
 from grounding_rewards.boxes import ORDERS, CoordinateSpace, get_space
-from grounding_rewards.common.text_files import parse_yaml
+from grounding_rewards.common.text_files import packaged_tables, parse_yaml
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.parsing.box_format import BOX_KEYS, SCOPES, BoxFormat, Layout, Syntax
 from grounding_rewards.parsing.bracket_syntax import read_plain_items, read_plain_lists, read_plain_sentences
@@ -24,7 +22,7 @@ _QUICK = {
     "lists": read_plain_lists,
     "sentences": read_plain_sentences,
 }
-_TABLES: dict[str, Any] = tomllib.loads((files("grounding_rewards.parsing") / "formats.toml").read_text("utf-8"))
+_TABLES: dict[str, Any] = packaged_tables("grounding_rewards.parsing", "formats.toml")
 _FAMILIES: list[dict[str, Any]] = _TABLES.pop("families")
 _WITHOUT_FORMAT: list[dict[str, Any]] = _TABLES.pop("without_format")
 

@@ -16,18 +16,17 @@ one that is missed costs a bonus, and a model learns the declared form at once.
 from __future__ import annotations
 
 import re
-import tomllib
 import unicodedata
 from collections.abc import Collection
 from functools import cache, lru_cache
-from importlib.resources import files
 
+from grounding_rewards.common.text_files import packaged_tables
 from grounding_rewards.labels import anatomy, normalize_label
 
 #: A longer text is a report or a ramble, not a statement.
 MAX_STATEMENT = 2000
 
-_TABLES = tomllib.loads((files("grounding_rewards.parsing") / "no_finding.toml").read_text("utf-8"))
+_TABLES = packaged_tables("grounding_rewards.parsing", "no_finding.toml")
 _PATTERNS: dict[str, str] = _TABLES.pop("patterns")
 _WORDS = {
     name: frozenset(filter(None, map(str.strip, re.split(r"[|\n]" if "|" in text else r"\s+", text))))

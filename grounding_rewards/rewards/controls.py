@@ -167,7 +167,7 @@ class Consensus(TextReward):
     """
 
     def __call__(self, read: ReadBatch) -> list[float]:
-        boxes = np.split(read.pred.flat, np.cumsum(read.pred.counts))[:-1]
+        boxes = read.pred.split()
         groups: dict[str, list[int]] = defaultdict(list)
         for k, name in enumerate(_row_names(read)):
             groups[name].append(k)
@@ -198,8 +198,7 @@ def _row_names(read: ReadBatch) -> list[str]:
     n, references = len(read.texts), read.references
     rows = range(n) if references.rows is None else references.rows
     boxes_of_rows: list[list[Any]] = [[] for _ in range(n)]
-    parts = np.split(references.boxes.flat, np.cumsum(references.boxes.counts))[:-1]
-    for row, boxes in zip(rows, parts, strict=True):
+    for row, boxes in zip(rows, references.boxes.split(), strict=True):
         boxes_of_rows[row].append(boxes.tolist())
     ids = column_of(read.columns, "id", n) or [None] * n
     return [str(boxes if name is None else name) for boxes, name in zip(boxes_of_rows, ids, strict=True)]

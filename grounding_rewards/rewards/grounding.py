@@ -318,10 +318,8 @@ class GroundingReward(BoxScorer):
             warnings.warn(f"{self.name}: {suspicion}", SpaceWarning, stacklevel=3)
         if not self._watcher.wants_boxes(batch.formats):
             return
-        counts = batch.gt.counts
-        gt = [batch.gt.flat[end - m : end] for end, m in zip(counts.cumsum().tolist(), counts.tolist(), strict=True)]
         sizes = known_sizes(batch.columns, len(batch.raws))
-        for check in self._watcher.watch_boxes(batch.raws, batch.formats, gt, sizes):
+        for check in self._watcher.watch_boxes(batch.raws, batch.formats, batch.gt.split(), sizes):
             warnings.warn(f"{self.name}: {check.message}", SpaceWarning, stacklevel=3)
 
     def _formats(self, columns: Mapping[str, Any], n: int) -> list[BoxFormat]:

@@ -118,17 +118,9 @@ class ScoredBatch(ReadBatch):
 
     def parsed(self) -> list[ParsedBoxes]:
         """The boxes of each completion, in pixels of its image."""
-        counts = self.pred.counts
         return [
-            ParsedBoxes(
-                self.pred.flat[end - n : end],
-                tuple(raw.labels),
-                tuple(raw.scores),
-                raw.status,
-                dict(raw.rejected),
-                raw.broken,
-            )
-            for raw, n, end in zip(self.raws, counts.tolist(), counts.cumsum().tolist(), strict=True)
+            ParsedBoxes(boxes, tuple(raw.labels), tuple(raw.scores), raw.status, dict(raw.rejected), raw.broken)
+            for raw, boxes in zip(self.raws, self.pred.split(), strict=True)
         ]
 
     def reasons(self) -> list[str]:
@@ -301,10 +293,9 @@ def score_boxes(
     # A third party's reward gives only the number, and knows no ignore regions: R3 gives the matches that are logged
     # with it, and the ignored boxes, which are taken out first.
     outcomes = MeanIoUReward().score_flat(pred, gt, ignore=ignore)
-    ends_p, ends_g = np.cumsum(pred.counts), np.cumsum(gt.counts)
     rewards = [
-        float(box_reward.score(pred.flat[end_p - n : end_p][~ignored[:n]], gt.flat[end_g - m : end_g]))
-        for end_p, n, end_g, m, ignored in zip(ends_p, pred.counts, ends_g, gt.counts, outcomes.ignored, strict=True)
+        float(box_reward.score(p[~ignored[: len(p)]], g))
+        for p, g, ignored in zip(pred.split(), gt.split(), outcomes.ignored, strict=True)
     ]
     if not np.isfinite(rewards).all():
         raise ValueError(
