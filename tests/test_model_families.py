@@ -15,19 +15,14 @@ from grounding_rewards.data.prompts import prompt_messages
 from grounding_rewards.training.arguments import ModelArguments
 from grounding_rewards.training.model import adapter_note, check_model
 from scripts.checks.model_families import FAMILIES, family_config, family_processor
+from tests.tables import table
 from tests.test_scripts import script
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 MODELS = REPOSITORY / "configs" / "models"
 
-# As the model cards say, in billions.
-PUBLISHED = {
-    "qwen2_5_vl_3b": 3.75,
-    "qwen2_5_vl_7b": 8.29,
-    "qwen3_vl_4b": 4.44,
-    "medgemma_4b": 4.30,
-    "internvl3_8b": 7.94,
-}
+PUBLISHED = table("model_families", "published")
+OTHERS = table("model_families", "others")
 
 
 def test_every_file_of_a_model_has_its_family():
@@ -43,18 +38,7 @@ def test_widths_are_the_published_ones(name):
     assert model.config.model_type == FAMILIES[name].model_type
 
 
-@pytest.mark.parametrize(
-    ("name", "tokens", "turn"),
-    [
-        # by hand: 896 x 1092 pixels in tokens of 28 x 28; 1024 x 1248 in tokens of 32 x 32
-        ("qwen2_5_vl_3b", 1248, "<|im_start|>assistant\n"),
-        ("qwen2_5_vl_7b", 1248, "<|im_start|>assistant\n"),
-        ("qwen3_vl_4b", 1248, "<|im_start|>assistant\n"),
-        ("medgemma_4b", 256, "<start_of_turn>model\n"),
-        # tiles of 3 x 4, which is the nearest shape to the image's, and the small copy: 13 of 256
-        ("internvl3_8b", 3328, "<|im_start|>assistant\n"),
-    ],
-)
+@pytest.mark.parametrize(("name", "tokens", "turn"), table("model_families", "tokens"))
 def test_an_image_reaches_the_model_in_as_many_tokens_as_the_page_says(name, tokens, turn):
     from grounding_rewards.images.resize import set_image_size
 
@@ -65,29 +49,6 @@ def test_an_image_reaches_the_model_in_as_many_tokens_as_the_page_says(name, tok
     ids = processor(images=[[Image.new("RGB", (2544, 3056))]], text=[text], return_tensors="pt")["input_ids"]
     config = family_config(name, tokenizer=processor.tokenizer)
     assert int((ids == config.image_token_id).sum()) == tokens
-
-
-_TEXT = {
-    **{"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "vocab_size": 300, "head_dim": 16},
-    **{"num_attention_heads": 4, "num_key_value_heads": 2},
-}
-_VISION = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
-_QWEN_VISION = {"depth": 2, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2, "out_hidden_size": 64}
-#: Families without a file in configs/models/, on which configs/tuning/lora.yaml can be laid all the same.
-OTHERS = {
-    # Convolutions beside attention, and other names of layers
-    "lfm2_vl": {
-        "text_config": {"model_type": "lfm2", **_TEXT, "layer_types": ["conv", "full_attention"]},
-        "vision_config": _VISION,
-    },
-    # Two matrices in one
-    "glm4v": {"text_config": _TEXT, "vision_config": _QWEN_VISION},
-    # Experts, whose matrices are parameters and no layers
-    "qwen3_vl_moe": {
-        "text_config": {**_TEXT, "moe_intermediate_size": 32, "num_experts": 4, "num_experts_per_tok": 2},
-        "vision_config": {**_QWEN_VISION, "deepstack_visual_indexes": [1]},
-    },
-}
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, *OTHERS])

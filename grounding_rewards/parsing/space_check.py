@@ -224,7 +224,7 @@ def _check_sample(sample: _Sample, fmt: BoxFormat) -> SpaceCheck:
     if sample.images >= MIN_IMAGES:
         likely, declared_iou, likely_iou = _fit_to_references(sample, declared)
     if sample.images < MIN_IMAGES:
-        message = f"Too little to judge {declared} by: {evidence} of known size and with reference boxes."
+        message = f"Too little to judge {declared} by: {evidence} of known size and with references."
     elif likely is None:
         message = f"Nothing contradicts {declared}: {evidence}, mean IoU {declared_iou:.2f}."
     else:

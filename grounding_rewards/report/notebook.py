@@ -117,7 +117,7 @@ def inspect(
     Example:
         >>> inspect([{"completion": "[]"}, {"completion": "no idea"}], "qwen3-vl")
         2 completions: 1 empty, 1 unparseable.
-        qwen3-vl: Too little to judge norm1000, order xyxy by: 0 images with 0 boxes of known size.
+        qwen3-vl: Too little to judge norm1000, order xyxy by: 0 images with 0 boxes of known size and with references.
     """
     read = with_answer_references(read_completions(_log_source(log), text_column=text_column), box_format, sizes or {})
     inspection = inspect_completions(
