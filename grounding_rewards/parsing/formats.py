@@ -243,9 +243,9 @@ def list_box_formats() -> list[str]:
 
 #: How to find out what a model writes.
 _MEASURE = (
-    "To find out what a checkpoint writes, sample 20 answers to images with a finding, run `grounding-rewards inspect "
-    "answers.jsonl --box-format json`, which says what does not fit and which declaration would, and state it as "
-    "`box_format`: one of {names}; or {{syntax: json, keys: [box], order: xyxy, space: norm1000}}."
+    "To find out what a checkpoint writes, sample 20 answers to images with reference boxes, run `grounding-rewards "
+    "inspect answers.jsonl --box-format json`, which says what does not fit and which declaration would, and state it "
+    "as `box_format`: one of {names}; or {{syntax: json, keys: [box], order: xyxy, space: norm1000}}."
 )
 
 
