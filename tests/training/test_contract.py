@@ -145,7 +145,7 @@ def test_foreign_private_names_are_listed():
                 ours |= {one.id for one in fields}
             elif isinstance(node, ast.FunctionDef):
                 ours.add(node.name)
-                own = ast.walk(node) if node.name in ("__init__", "reset") else ()
+                own = ast.walk(node) if node.name in ("__init__", "__post_init__", "reset") else ()
                 ours |= {one.attr for one in own if isinstance(one, ast.Attribute) and type(one.ctx) is ast.Store}
             elif isinstance(node, ast.Attribute) and re.match("_[a-z]", node.attr):
                 used.add(node.attr)
