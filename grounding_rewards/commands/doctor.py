@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from grounding_rewards.commands.console import output_console, track, write_json
-from grounding_rewards.commands.options import AllowOutside, BoxFormat, Json, option
+from grounding_rewards.commands.options import AllowOutside, BoxFormat, Json, in_range, option
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.doctor.context import CHECKS, Defect
 from grounding_rewards.doctor.examine import Checkup, examine
@@ -49,7 +49,7 @@ def run(
     split: Annotated[tuple[str, ...], option("only this split; may be repeated", repeated=True)] = (),
     box_format: BoxFormat = None,
     model: str | None = None,
-    max_completion_length: int = 256,
+    max_completion_length: Annotated[int, in_range(1)] = 256,
     html: Path | None = None,
     no_images: bool = False,
     seed: int = 0,
@@ -84,11 +84,6 @@ def run(
         ValueError: the dataset, a split, the box format or the model cannot be found.
         OSError: a file cannot be read or written.
     """
-    if max_completion_length < 1:
-        raise ValueError(
-            f"Expected a number of tokens from 1 up for --max-completion-length, got {max_completion_length}. "
-            "TRL's default is 256."
-        )
     checkup = examine(
         dataset,
         Model(

@@ -94,11 +94,6 @@ def test_a_wrong_argument_is_an_error_of_the_caller(tmp_path, monkeypatch, argum
         command(*arguments)
 
 
-def test_the_limit_is_a_number_of_tokens():
-    with pytest.raises(ValueError, match="from 1 up"):
-        command(".", "--max-completion-length", "0")
-
-
 def test_the_help_teaches(capsys):
     assert main(["doctor", "--help"]) == 0
     text = capsys.readouterr().out
