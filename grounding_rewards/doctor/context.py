@@ -195,12 +195,14 @@ class BoxTable:
         """The boxes of these rows."""
         places: list[Place] = []
         defects: list[str | None] = []
-        values = array("d")
+        numbers, sizes, seen, resized = array("d"), array("d"), array("d"), array("d")
+        row_numbers, answers = array("l"), array("b")
         unknown = (np.nan, np.nan)
-        for number, row in enumerate(rows):
-            size, resized = row.trusted_size, model.resized(row)
-            sides = (*(size or unknown), *(model.seen_size(row) if size else unknown), *(resized or unknown))
-            answers = {drawing.name for drawing in row.answers}
+        for row_number, row in enumerate(rows):
+            size = row.trusted_size
+            seen_size = model.seen_size(row) if size else unknown
+            resized_size = model.resized(row) or unknown
+            answer_names = {drawing.name for drawing in row.answers}
             for drawing in row.drawings:
                 for index, box in enumerate(drawing.boxes):
                     defect = box_defect(box, size)
@@ -208,11 +210,22 @@ class BoxTable:
                         defect = "negative-placeholder"
                     places.append(Place(row, drawing, index))
                     defects.append(defect)
-                    values.extend(box if is_box(box) else (np.nan,) * 4)
-                    values.extend((*sides, drawing.name in answers, number))
-        table = np.array(values, dtype=np.float64).reshape(-1, 12)
-        numbers, sizes, seen, resizes, flags = np.split(table, (4, 6, 8, 10), axis=1)
-        return cls(places, defects, flags[:, 1].astype(int), numbers, sizes, seen, resizes, flags[:, 0] > 0)
+                    row_numbers.append(row_number)
+                    answers.append(drawing.name in answer_names)
+                    numbers.extend(box if is_box(box) else (np.nan,) * 4)
+                    sizes.extend(size or unknown)
+                    seen.extend(seen_size)
+                    resized.extend(resized_size)
+        return cls(
+            places,
+            defects,
+            rows=np.array(row_numbers, dtype=int),
+            numbers=np.array(numbers).reshape(-1, 4),
+            sizes=np.array(sizes).reshape(-1, 2),
+            seen=np.array(seen).reshape(-1, 2),
+            resized=np.array(resized).reshape(-1, 2),
+            answers=np.array(answers, dtype=bool),
+        )
 
     @cached_property
     def sound(self) -> np.ndarray:
