@@ -377,6 +377,16 @@ class RunDifference:
         return pandas.DataFrame(rows, columns=columns)
 
 
+def check_metric(option: str, key: str, metrics: Mapping[str, Any]) -> None:
+    """Refuse the key of a metric that is not among those of both runs."""
+    if key not in metrics:
+        matches = difflib.get_close_matches(key, metrics, 1)
+        guess = f"Did you mean {matches[0]}? " if matches else ""
+        raise ValueError(
+            f"Expected a metric of both runs for {option}, got {key!r}. {guess}They have: {', '.join(metrics)}."
+        )
+
+
 def _to_dicts(changes: Mapping[str, Change]) -> dict[str, Any]:
     return {key: change.to_dict() for key, change in changes.items()}
 
@@ -427,12 +437,7 @@ def compare_runs(
     runs = [MatchedImages([pair[k] for pair in pairs], label_matching) for k in (0, 1)]
     shared = {key: metric for key, metric in runs[0].metrics.items() if key in runs[1].metrics}
     metrics = shared | IMAGE_DEPENDENCE
-    if main not in metrics:
-        matches = difflib.get_close_matches(main, metrics, 1)
-        guess = f"Did you mean {matches[0]}? " if matches else ""
-        raise ValueError(
-            f"Expected a metric of both runs for `main`, got {main!r}. {guess}They have: {', '.join(metrics)}."
-        )
+    check_metric("`main`", main, metrics)
     patients = patients_of([image_b if image_a.patient is None else image_a for image_a, image_b in pairs])
     units: Any = intervals.group_numbers(patients, len(pairs))
     draws = {"resamples": resamples, "seed": seed}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.common.formatting import NO_VALUE
 from grounding_rewards.logs.run_log import LOG, first_and_last, read_entries, trained_reward
-from grounding_rewards.metrics.comparison import DRAWS, LEVEL, MAIN_METRIC, Change, RunDifference, compare_runs, p_cell
+from grounding_rewards.metrics.comparison import (
+    DRAWS,
+    LEVEL,
+    MAIN_METRIC,
+    Change,
+    RunDifference,
+    check_metric,
+    compare_runs,
+    p_cell,
+)
 from grounding_rewards.metrics.evaluation import CORE_METRICS, StoredEvaluation, read_evaluation
 from grounding_rewards.metrics.intervals import format_estimate
 from grounding_rewards.metrics.prediction import Prediction, load_predictions
@@ -204,13 +212,7 @@ def compare_evaluations(
         seed=seed,
     )
     for key in metrics:
-        if key not in difference.metrics:
-            nearest = difflib.get_close_matches(key, difference.metrics, 1)
-            guess = f"Did you mean {nearest[0]}? " if nearest else ""
-            raise ValueError(
-                f"Expected metrics of both runs for --metrics, got {key!r}. {guess}"
-                f"They have: {', '.join(difference.metrics)}."
-            )
+        check_metric("--metrics", key, difference.metrics)
     facts = [evaluation.facts for evaluation in evaluations]
     return Comparison(
         difference=difference,

@@ -130,7 +130,7 @@ def test_labels_are_compared_as_in_the_evaluations(
     [
         ("{", [], r"Expected an object with `facts` in '.*evaluation.json', got JSONDecodeError"),
         ('{"facts": {"label matching": "exact"}}', [], "by one --label-matching, got ignore and exact"),
-        (None, ["--metrics", "iou"], "Expected metrics of both runs for --metrics, got 'iou'. They have: reward"),
+        (None, ["--metrics", "iou"], "Expected a metric of both runs for --metrics, got 'iou'. They have: reward"),
         (
             None,
             ["--html", "page.html", "--reward", "R1"],
