@@ -348,7 +348,6 @@ class RunDifference:
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as plain values; None where there is nothing to measure."""
-        groups = {"labels": self.labels, "sizes": self.sizes}
         return {
             "verdict": self.verdict,
             "images": {"both": self.images, "only_a": self.only_a, "only_b": self.only_b},
@@ -356,10 +355,8 @@ class RunDifference:
             "main": self.main,
             "core": list(self.core),
             "metrics": _to_dicts(self.metrics),
-            **{
-                name: {group.name: {"boxes": group.boxes, **_to_dicts(group.changes)} for group in members}
-                for name, members in groups.items()
-            },
+            "labels": _by_name(self.labels),
+            "sizes": _by_name(self.sizes),
             "resamples": self.resamples,
             "seed": self.seed,
             "label_matching": self.label_matching,
@@ -389,6 +386,10 @@ def check_metric(option: str, key: str, metrics: Mapping[str, Any]) -> None:
 
 def _to_dicts(changes: Mapping[str, Change]) -> dict[str, Any]:
     return {key: change.to_dict() for key, change in changes.items()}
+
+
+def _by_name(groups: Sequence[GroupChanges]) -> dict[str, Any]:
+    return {group.name: {"boxes": group.boxes, **_to_dicts(group.changes)} for group in groups}
 
 
 def compare_runs(

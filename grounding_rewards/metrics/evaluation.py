@@ -195,14 +195,12 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """The metrics as plain values; null where there is nothing to measure."""
-        groups = {"per_label": self.per_label, "per_size": self.per_size, "per_source": self.per_source}
         content: dict[str, Any] = as_json(
             {
                 "systems": self.systems,
-                **{
-                    name: {group.name: {"boxes": group.boxes, **group.metrics} for group in members}
-                    for name, members in groups.items()
-                },
+                "per_label": _by_name(self.per_label),
+                "per_size": _by_name(self.per_size),
+                "per_source": _by_name(self.per_source),
                 "above_constant": self.above_constant,
                 "image_dependence": self.dependence,
                 "robustness": self.robustness,
@@ -224,6 +222,10 @@ class Evaluation:
             for key, estimate in metrics.items()
         ]
         return pandas.DataFrame(rows)
+
+
+def _by_name(groups: Sequence[GroupMetrics]) -> dict[str, Any]:
+    return {group.name: {"boxes": group.boxes, **group.metrics} for group in groups}
 
 
 def answer_notes(images: Sequence[Prediction]) -> list[str]:
