@@ -57,7 +57,7 @@ def found(done, reward):
     return {one.script: one.finding for one in done.findings if one.reward == reward}
 
 
-def test_no_reward_is_above_its_ceiling_or_pays_for_what_it_cannot_read(done):
+def test_no_reward_exceeds_its_ceiling_or_pays_unread_answers(done):
     assert {one.finding for one in done.findings} <= {"pays", "free", "worse pays", "beats honest"}
 
 
@@ -83,7 +83,7 @@ def test_both_guesses_pay_under_every_f_beta(done):
     assert all(found(done, name)["both places"] == "pays" for name in ("R2", "R3", "R4", "R5", "soft_f1"))
 
 
-def test_a_box_that_one_reader_drew_pays_by_the_best_reader():
+def test_a_box_of_one_reader_pays_by_the_best_reader():
     normal = {"boxes": None, "reader_boxes": [[], [], [[10, 10, 60, 60]]], "width": 100, "height": 100}
     rewards = {f"R3 {word}": gr.get_reward("R3", readers=word, box_format="qwen3-vl") for word in ("best", "mean")}
     done = audit(rewards, images_of([normal] * 4), FMT)
@@ -104,12 +104,12 @@ def test_our_rewards_have_documented_weaknesses_alone(done, name):
     assert any(played.accepted for played in done.findings if played.reward == name)
 
 
-def test_of_the_blind_policies_only_one_comes_near_an_honest_one(done):
+def test_only_one_blind_policy_comes_near_an_honest_one(done):
     assert {script for script, finding in found(done, "R3").items() if finding == "beats honest"} <= {NEVER_LOOKING}
 
 
 @pytest.mark.parametrize("hedge", ["both sizes, nested", "the parts and their union"])
-def test_hedges_around_one_finding_pay_where_a_threshold_decides_what_is_right(done, hedge):
+def test_hedges_around_one_finding_pay_where_a_threshold_decides(done, hedge):
     for name in ("R1", "R2", "R3", "R4", "R5"):
         assert done.of(name, hedge).finding == "pays"
     for name in ("soft_f1", "pointing", *(f"soft_f1 {overlap}" for overlap in APART)):
@@ -134,7 +134,7 @@ def test_nested_hedges_earn_what_they_earn_by_hand():
         assert played.of(name, names[1]).mean.value == pytest.approx(both, abs=0.03)
 
 
-def test_a_near_miss_of_a_small_finding_earns_more_than_the_whole_image(done):
+def test_a_near_miss_of_a_small_finding_beats_the_image(done):
     for overlap in APART:
         near = done.of(f"soft_f1 {overlap}", "honest: beside a small finding")
         whole = done.of(f"soft_f1 {overlap}", "the whole image for a small finding")
@@ -142,7 +142,7 @@ def test_a_near_miss_of_a_small_finding_earns_more_than_the_whole_image(done):
         assert (whole.finding, whole.against) == ("", "")
 
 
-def test_any_overlap_that_pays_a_share_is_found_for_a_small_finding(images):
+def test_a_share_for_any_overlap_is_found_on_small_findings(images):
     class Jump:
         """soft_f1 over GIoU as it once was: 0.1 for any overlap."""
 

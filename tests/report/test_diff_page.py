@@ -210,7 +210,7 @@ def test_large_images_are_shrunk() -> None:
         ((-0.1, -0.2, -0.05), 0.01, "worse"),
     ],
 )
-def test_tiles_and_cells_are_coloured_by_the_rule_of_the_verdict(
+def test_tiles_and_cells_are_coloured_by_the_verdict(
     difference: tuple[float, float, float], holm: float, kind: str
 ) -> None:
     pairs = [pair("a", 0.1, 0.9)]

@@ -134,7 +134,7 @@ def test_the_page_refers_to_nothing_outside_itself(write, tmp_path):
     assert "@media print" in page
 
 
-def test_boxes_in_another_order_are_drawn_as_given_and_as_proposed(write):
+def test_boxes_in_another_order_are_drawn_given_and_proposed(write):
     """x, y, width, height of boxes to the right and below: as corners they are turned, by hand."""
     made = images()
     for k, image in enumerate(made):

@@ -56,11 +56,11 @@ def document() -> str:
     return render_evaluation_page(page())
 
 
-def test_it_is_one_well_formed_document_that_refers_to_nothing_outside(document: str) -> None:
+def test_the_document_is_well_formed_and_refers_to_nothing_outside(document: str) -> None:
     check_self_contained(Document(document))
 
 
-def test_the_policy_allows_this_style_and_this_script_and_nothing_else(document: str) -> None:
+def test_the_policy_allows_this_style_and_script_alone(document: str) -> None:
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', document)
     assert policy
     rules = dict(rule.strip().split(" ", 1) for rule in policy[1].split(";"))

@@ -17,7 +17,7 @@ ROWS = {
 TABLE = metrics_table(ROWS, HEADINGS, title="R4")
 
 
-def test_columns_that_nobody_measured_are_left_out_and_intervals_stand_beneath() -> None:
+def test_unmeasured_columns_are_left_out_and_intervals_stand_beneath() -> None:
     assert TABLE.header == ["", "mean <IoU>"]
     assert TABLE.rows[0][1] == Cell("0.500", "[0.400, 0.600]")
     assert TABLE.rows[1][1] == Cell("-0.020", "[-0.050, 0.010]")
@@ -34,7 +34,7 @@ def test_terminal_shows_brackets_as_they_are() -> None:
     assert "[-0.050, 0.010]" in text
 
 
-def test_the_table_of_robustness_has_the_image_as_it_is_once() -> None:
+def test_the_table_of_robustness_has_the_unchanged_image_once() -> None:
     share = Estimate(0.5, 0.4, 0.6)
     points = [RobustnessPoint("corruptions", n, s, share, share, share) for n in ("noise", "blur") for s in (0, 1)]
     rows = robustness_rows(points)
