@@ -252,10 +252,10 @@ def rank_boxes(
     pred_entry, gt_entry = pred_image * len(names) + pred_label, gt_image * len(names) + gt_label
     uncertainty = np.where(np.isnan(batch.pred_scores), np.inf, -batch.pred_scores)
     by_confidence = ranking in ("score", "coco")
-    order = np.lexsort((uncertainty if by_confidence else place_within(pred_image), pred_entry))
+    order = np.lexsort((uncertainty if by_confidence else _place_within(pred_image), pred_entry))
     # A predicted box without a label is of no entry.
     order = order[pred_label[order] >= 0]
-    place = place_within(pred_entry[order])
+    place = _place_within(pred_entry[order])
     order, place = order[place < max_detections], place[place < max_detections]
     gt_order = np.argsort(gt_entry, kind="stable")
     pred_entry, gt_entry = pred_entry[order], gt_entry[gt_order]
@@ -361,13 +361,8 @@ def _number_labels(
     return names, pred_numbers, gt_numbers
 
 
-def place_within(entries: Indices) -> Indices:
-    """Number of equal values before each value of an array whose equal values are adjacent.
-
-    Example:
-        >>> place_within(np.array([3, 3, 7, 7, 7]))
-        array([0, 1, 0, 1, 2])
-    """
+def _place_within(entries: Indices) -> Indices:
+    """Number of equal values before each value of an array whose equal values are adjacent."""
     starts = np.flatnonzero(np.diff(entries, prepend=-1))
     return np.arange(len(entries)) - np.repeat(starts, np.diff(np.append(starts, len(entries))))
 
@@ -494,7 +489,7 @@ class Curve(NamedTuple):
 _WEIGHT_CELLS = 1 << 20
 
 
-def read_curve(ranked: RankedBoxes, threshold: int, weights: Array) -> Iterator[tuple[Array, Array, Array]]:
+def _read_curve(ranked: RankedBoxes, threshold: int, weights: Array) -> Iterator[tuple[Array, Array, Array]]:
     """Numbers of right boxes and of boxes that count up to each point of a curve, with weights of images.
 
     The points are the ends of groups of equal keys that have a right box. After a group without one, recall is as
@@ -512,7 +507,7 @@ def read_curve(ranked: RankedBoxes, threshold: int, weights: Array) -> Iterator[
     Example:
         >>> hit = np.array([[True, False, True, False]])
         >>> ranked = RankedBoxes(np.zeros(4, int), np.array([-0.9, -0.8, -0.8, np.inf]), hit, hit | True, np.array([2]))
-        >>> [(hits.tolist(), boxes.tolist()) for _, hits, boxes in read_curve(ranked, 0, np.ones((1, 1)))]
+        >>> [(hits.tolist(), boxes.tolist()) for _, hits, boxes in _read_curve(ranked, 0, np.ones((1, 1)))]
         [([[1.0, 2.0]], [[1.0, 3.0]])]
     """
     from scipy.sparse import csr_array
@@ -537,14 +532,8 @@ def read_curve(ranked: RankedBoxes, threshold: int, weights: Array) -> Iterator[
         yield block, hits, boxes
 
 
-def count_hits(ranked: RankedBoxes, threshold: int) -> tuple[int, int, int]:
-    """Right boxes, boxes that count and reference boxes of all images.
-
-    Example:
-        >>> hit = np.array([[True, False]])
-        >>> count_hits(RankedBoxes(np.array([0, 1]), np.zeros(2), hit, hit | True, np.array([1, 0])), 0)
-        (1, 2, 1)
-    """
+def _count_hits(ranked: RankedBoxes, threshold: int) -> tuple[int, int, int]:
+    """Right boxes, boxes that count and reference boxes of all images."""
     return int(ranked.hit[threshold].sum()), int(ranked.counts[threshold].sum()), int(ranked.references.sum())
 
 
@@ -591,7 +580,7 @@ def sensitivity_at_false_positives(
 
     def at_rates_and_mean(weights: Array) -> Array:
         best = []
-        for block, hits, boxes in read_curve(by_part, t, weights):
+        for block, hits, boxes in _read_curve(by_part, t, weights):
             false_rates = ratio(boxes - hits, (block @ images_of_part)[:, None])
             for row_rates, row_hits in zip(false_rates, hits, strict=True):
                 best.append(np.append(0.0, row_hits)[np.searchsorted(row_rates, rates, side="right")])
@@ -629,9 +618,9 @@ def froc_curve(ranked: RankedImages, iou_threshold: float = 0.5, *, name: str = 
     boxes, t = ranked.of_label(None), ranked.threshold_index(iou_threshold)
     if not boxes.references.any():
         return Curve(name, np.zeros(0), np.zeros(0))
-    all_hits, predictions, references = count_hits(boxes, t)
+    all_hits, predictions, references = _count_hits(boxes, t)
     x = y = np.zeros(0)
-    for _, hits, counts in read_curve(boxes, t, np.ones((1, ranked.images))):
+    for _, hits, counts in _read_curve(boxes, t, np.ones((1, ranked.images))):
         x, y = (counts[0] - hits[0]) / ranked.images, hits[0] / references
     # And with all boxes.
     x, y = np.append(x, (predictions - all_hits) / ranked.images), np.append(y, all_hits / references)
@@ -833,7 +822,7 @@ def precision_recall_curve(ranked: RankedImages, iou_threshold: float = 0.5, *, 
         (array([0.5]), array([1.]))
     """
     boxes, t = ranked.of_label(None), ranked.threshold_index(iou_threshold)
-    hits, predictions, references = count_hits(boxes, t)
+    hits, predictions, references = _count_hits(boxes, t)
     if not references or (ranked.ranking == "tied" and not predictions):
         return Curve(name, np.zeros(0), np.zeros(0))
     if ranked.ranking == "tied":
@@ -898,7 +887,7 @@ def _precision_recall(ranked: RankedBoxes, t: int, weights: Array) -> Iterator[t
 
     Yields nothing where no box is right.
     """
-    for block, hits, boxes in read_curve(ranked, t, weights):
+    for block, hits, boxes in _read_curve(ranked, t, weights):
         yield ratio(hits, (block @ ranked.references)[:, None]), precision_envelope(ratio(hits, boxes))
 
 
@@ -933,7 +922,7 @@ def query_ap_sums(images: Sequence[Prediction], *, label_matching: str = "ignore
     for boxes in ranked.by_label.values():
         order = np.lexsort((boxes.key, boxes.image))
         image = boxes.image[order]
-        place = place_within(image)
+        place = _place_within(image)
         hit, counts = np.zeros((2, len(images), int(place.max(initial=-1)) + 1))
         hit[image, place], counts[image, place] = boxes.hit[0, order], boxes.counts[0, order]
         # P_k = Σ_{i ≤ k} hit_i / Σ_{i ≤ k} counts_i; AP = 1/m Σ_k P̃_k hit_k
