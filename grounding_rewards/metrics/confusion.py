@@ -46,16 +46,15 @@ class BoxOutcomes(NamedTuple):
     pred_ious: ``(n,)`` IoU with the reference box that the outcome is about; of a box in the wrong place the largest
         with any.
     gt_ious: ``(m,)`` likewise with a predicted box.
-    labels: n labels of the reference box in whose place a box of the wrong label lies, else None.
-    renamed: n labels of the reference box that a right box calls something else, where no label counts, else None.
+    other_labels: n labels of the reference box that a predicted box calls something else, else None: of a box of the
+        wrong label or, where no label counts, of a right box.
     """
 
     pred: tuple[str, ...]
     gt: tuple[str, ...]
     pred_ious: Array
     gt_ious: Array
-    labels: tuple[str | None, ...]
-    renamed: tuple[str | None, ...]
+    other_labels: tuple[str | None, ...]
 
 
 def box_outcomes(image: Prediction, label_matching: str = "ignore") -> BoxOutcomes:
@@ -104,11 +103,11 @@ def outcomes_of(matched: MatchedImages) -> list[BoxOutcomes]:
         pred_ious, gt_ious = iou.max(axis=1, initial=0.0), iou.max(axis=0, initial=0.0)
         (paired,) = np.nonzero(references >= 0)
         pred_ious[paired] = gt_ious[references[paired]] = iou[paired, references[paired]]
-        labels = tuple(None if place < 0 else image.gt_labels[place] for place in mislabelled.tolist())
-        renamed: tuple[str | None, ...] = (None,) * len(partners)
-        if not compares_labels:
-            renamed = tuple(_other_label(image, i, place) for i, place in enumerate(partners.tolist()))
-        outcomes.append(BoxOutcomes(tuple(pred), tuple(gt), pred_ious, gt_ious, labels, renamed))
+        if compares_labels:
+            other_labels = [None if place < 0 else image.gt_labels[place] for place in mislabelled.tolist()]
+        else:
+            other_labels = [_other_label(image, i, place) for i, place in enumerate(partners.tolist())]
+        outcomes.append(BoxOutcomes(tuple(pred), tuple(gt), pred_ious, gt_ious, tuple(other_labels)))
     return outcomes
 
 
@@ -180,8 +179,10 @@ def image_summary(image: Prediction, outcomes: BoxOutcomes) -> str:
         false_boxes = len(image.pred) - outcomes.pred.count(IGNORED) + broken
         return ", ".join([*parts, "normal image", f"{false_boxes} hallucinated" if false_boxes else "no box"])
     parts.append(f"{outcomes.pred.count(RIGHT)} of {len(image.gt)} found")
+    labelled_outcomes = zip(outcomes.pred, outcomes.other_labels, strict=True)
+    renamed = sum(outcome == RIGHT and label is not None for outcome, label in labelled_outcomes)
     for count, fate in (
-        (sum(name is not None for name in outcomes.renamed), "of them under another label"),
+        (renamed, "of them under another label"),
         (outcomes.pred.count(WRONG_LABEL), "under a wrong label"),
         (outcomes.pred.count(WRONG_PLACE), "in the wrong place"),
         (outcomes.gt.count(MISSED), "missed"),

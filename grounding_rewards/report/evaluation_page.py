@@ -390,11 +390,11 @@ def _image_records(images: Sequence[_ScoredImage], rewards: Sequence[str]) -> It
         rounded = [[_rounded(corner) for corner in box] for box in corners[:MOST_BOXES].tolist()]
         return [[*box, *values] for box, *values in zip(rounded, *columns, strict=False)]
 
-    for image, outcomes, overlap, ceilings in images:
+    for scored in images:
+        image, outcomes = scored.image, scored.outcomes
         scores = [_rounded(score, 4) for score in image.pred_scores.tolist()]
         gt_ious = [format_iou(iou) for iou in outcomes.gt_ious.tolist()]
         pred_ious = [format_iou(iou) for iou in outcomes.pred_ious.tolist()]
-        other_labels = [label or renamed for label, renamed in zip(outcomes.labels, outcomes.renamed, strict=True)]
         yield {
             "id": image.id,
             "patient": image.patient,
@@ -402,15 +402,15 @@ def _image_records(images: Sequence[_ScoredImage], rewards: Sequence[str]) -> It
             "sides": has_sides(image),
             "size": [_rounded(image.width), _rounded(image.height)],
             "gt": boxes(image.gt, image.gt_labels, outcomes.gt, gt_ious),
-            "pred": boxes(image.pred, image.pred_labels, outcomes.pred, pred_ious, scores, other_labels),
+            "pred": boxes(image.pred, image.pred_labels, outcomes.pred, pred_ious, scores, outcomes.other_labels),
             "ignore": boxes(image.ignore),
             "n": [len(image.gt), len(image.pred)],
-            "overlap": _rounded(overlap, 4),
-            "tags": _ScoredImage(image, outcomes, overlap, ceilings).tags,
+            "overlap": _rounded(scored.overlap, 4),
+            "tags": scored.tags,
             "summary": image_summary(image, outcomes),
             "reason": image.reason,
             "rewards": [_rounded(image.rewards.get(name), 4) for name in rewards],
-            "ceilings": [_rounded(ceilings.get(name, 1.0), 4) for name in rewards],
+            "ceilings": [_rounded(scored.ceilings.get(name, 1.0), 4) for name in rewards],
             "sampled": [_rounded(reward, 4) for reward in image.sampled_rewards],
             "text": image.text[:text_length],
             "cut": max(0, len(image.text) - text_length),

@@ -69,10 +69,10 @@ def test_outcomes_where_labels_are_compared(made: Prediction, pred: tuple[str, .
 def test_another_label_costs_nothing_if_labels_are_ignored() -> None:
     found = box_outcomes(image([RIGHT_SIDE, LEFT], ["left lung", "Left  Lung"]))
     assert found.pred == (RIGHT, RIGHT)
-    assert found.renamed == ("right lung", None)
+    assert found.other_labels == ("right lung", None)
     # a reference without a name of its own can't be called otherwise, and a box without a label calls it nothing
-    assert box_outcomes(image([LEFT], ["mass"], labels=(UNNAMED, UNNAMED))).renamed == (None,)
-    assert box_outcomes(image([LEFT], [None])).renamed == (None,)
+    assert box_outcomes(image([LEFT], ["mass"], labels=(UNNAMED, UNNAMED))).other_labels == (None,)
+    assert box_outcomes(image([LEFT], [None])).other_labels == (None,)
 
 
 _SIDE = st.integers(0, 8)
@@ -86,7 +86,7 @@ def test_many_images_together_are_what_they_are_alone(rule: str) -> None:
     together = outcomes_of(MatchedImages(images, rule))
     for made, found in zip(images, together, strict=True):
         alone, pairs = box_outcomes(made, rule), pair_image(made, rule)
-        assert (found.pred, found.gt, found.labels, found.renamed) == (alone.pred, alone.gt, *alone[4:])
+        assert (found.pred, found.gt, found.other_labels) == (alone.pred, alone.gt, alone.other_labels)
         assert found.pred_ious.tolist() == alone.pred_ious.tolist()
         assert found.gt_ious.tolist() == alone.gt_ious.tolist()
         assert [one == RIGHT for one in found.pred] == (pairs.found(0.5) >= 0).tolist()
