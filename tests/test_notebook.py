@@ -97,7 +97,7 @@ WALK = {
     "signal": (signal, {"reward": "R3"}, {"mean": 0.5, "no_spread": 0.0, "effective_group_size": 2.0}),
     "audit": (audited, {"reward": "R3", "script": SCRIPTED_ANSWERS[0].name}, {"ceiling": 1.0, "finding": ""}),
     "score": (lambda: score_file("greedy.jsonl", "scored.jsonl", [REWARD]), None, {"completions": 2}),
-    "diff": (compared, {"metric": "mean_iou", "run": "after"}, {"a": 0.5, "b": 0.8, "value": 0.3}),
+    "diff": (compared, {"metric": "mean_iou"}, {"a": 0.5, "b": 0.8, "value": 0.3}),
     "plugin": (lambda: plugin("ms-swift", "R4", {}, "boxes.py").content is not None, None, True),
     "configs": (lambda: shipped_names("configs/demo/g*.yaml"), None, ["configs/demo/grpo.yaml"]),
     "env": (lambda: list(environment())[:1], None, ["grounding_rewards"]),
