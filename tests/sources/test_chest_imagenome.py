@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from grounding_rewards.sources.chest_imagenome import read_chest_imagenome
@@ -25,33 +23,29 @@ GOLD = (
 )
 
 
-@pytest.fixture
-def root(tmp_path):
-    graphs = tmp_path / "silver_dataset" / "scene_graph"
-    splits = tmp_path / "silver_dataset" / "splits"
-    gold = tmp_path / "gold_dataset"
-    for folder in (graphs, splits, gold):
-        folder.mkdir(parents=True)
-    other = OBJECT | {"bbox_name": "left lung", "original_x1": 1500.5}
-    (graphs / "a1_SceneGraph.json").write_text(json.dumps({"viewpoint": "PA", "objects": [OBJECT, other]}))
-    (splits / "train.csv").write_text(
-        f"{SPLIT}0,10000032,50414267,a1,files/p10/p10000032/s50414267/a1.dcm,PA\n"
-        # listed, but its scene graph was never published
-        "1,10000032,50414267,a2,files/p10/p10000032/s50414267/a2.dcm,AP\n"
-    )
-    (splits / "valid.csv").write_text(SPLIT)
-    (splits / "test.csv").write_text(SPLIT)
-    (splits / "images_to_avoid.csv").write_text(
-        "subject_id,study_id,dicom_id,path,ViewPosition\n10000084,1,g1,files/p10/p10000084/s1/g1.dcm,AP\n"
-    )
-    (gold / "gold_bbox_coordinate_annotations_1000images.csv").write_text(
-        # the original columns are x1, x2, y1, y2; the image has an ending
-        f"{GOLD}g1.dcm,1,2,3,4,2,2,right lung,g1_right lung,400,1400,210,2300,1000,2090,ann1,,\n"
-        "g1.dcm,1,2,3,4,2,2,left lung,g1_left lung,1500,2500,200,2300,1000,2100,ann2,,\n"
-    )
+GRAPH = "silver_dataset/scene_graph/a1_SceneGraph.json"
+TRAIN = "silver_dataset/splits/train.csv"
+GOLD_TABLE = "gold_dataset/gold_bbox_coordinate_annotations_1000images.csv"
+AVOIDED = "silver_dataset/splits/images_to_avoid.csv"
+FILES = {
+    GRAPH: {"objects": [OBJECT, OBJECT | {"bbox_name": "left lung", "original_x1": 1500.5}]},
+    TRAIN: f"{SPLIT}0,10000032,50414267,a1,files/p10/p10000032/s50414267/a1.dcm,PA\n"
+    # listed, but its scene graph was never published
+    "1,10000032,50414267,a2,files/p10/p10000032/s50414267/a2.dcm,AP\n",
+    "silver_dataset/splits/valid.csv": SPLIT,
+    "silver_dataset/splits/test.csv": SPLIT,
+    AVOIDED: f"{SPLIT}0,10000084,1,g1,files/p10/p10000084/s1/g1.dcm,AP\n",
+    # the original columns are x1, x2, y1, y2; the image has an ending
+    GOLD_TABLE: f"{GOLD}g1.dcm,1,2,3,4,2,2,right lung,g1_right lung,400,1400,210,2300,1000,2090,ann1,,\n"
+    "g1.dcm,1,2,3,4,2,2,left lung,g1_left lung,1500,2500,200,2300,1000,2100,ann2,,\n",
     # MIMIC-CXR-JPG's own table; Rows is the height
-    (tmp_path / "metadata.csv").write_text("dicom_id,subject_id,Rows,Columns\na1,10000032,3056,2544\n")
-    return tmp_path
+    "metadata.csv": "dicom_id,subject_id,Rows,Columns\na1,10000032,3056,2544\n",
+}
+
+
+@pytest.fixture
+def root(write):
+    return write(FILES)
 
 
 def test_silver(root):
@@ -74,7 +68,7 @@ def test_gold(root):
         ("ann1", "ann2"),
     )
     assert (image.id, image.file, image.patient_id) == ("g1", "files/p10/p10000084/s1/g1.jpg", "10000084")
-    (root / "silver_dataset" / "splits" / "images_to_avoid.csv").unlink()
+    (root / AVOIDED).unlink()
     (image,) = read_chest_imagenome(root, split="gold")
     assert (image.file, image.patient_id) == ("g1.jpg", None)
 
@@ -82,30 +76,27 @@ def test_gold(root):
 @pytest.mark.parametrize(
     ("graph", "message"),
     [
-        ("{}", "Expected a scene graph with objects"),
+        ({}, "Expected a scene graph with objects"),
         ("{", "Expected JSON in"),
-        (
-            {"objects": [OBJECT, {key: value for key, value in OBJECT.items() if key != "original_x1"}]},
-            "in entry 2 of",
-        ),
-        ({"objects": [OBJECT | {"original_y2": None}]}, "in entry 1 of"),
+        ({"objects": [OBJECT, OBJECT | {"original_y2": None}]}, "in entry 2 of"),
         ({"objects": [OBJECT | {"bbox_name": ""}]}, "in entry 1 of"),
     ],
 )
-def test_graphs_that_are_refused(root, graph, message):
-    text = graph if isinstance(graph, str) else json.dumps(graph)
-    (root / "silver_dataset" / "scene_graph" / "a1_SceneGraph.json").write_text(text)
+def test_graphs_that_are_refused(write, graph, message):
     with pytest.raises(ValueError, match=message):
-        list(read_chest_imagenome(root))
+        list(read_chest_imagenome(write({**FILES, GRAPH: graph})))
 
 
-def test_a_bad_graph_or_row_costs_its_image_alone(root):
-    splits, gold = root / "silver_dataset" / "splits", root / "gold_dataset"
-    with (splits / "train.csv").open("a") as file:
-        file.write("2,10000033,50414268,a3,files/p10/p10000033/s50414268/a3.dcm,AP\n")
-    (root / "silver_dataset" / "scene_graph" / "a3_SceneGraph.json").write_text("{}")
-    with (gold / "gold_bbox_coordinate_annotations_1000images.csv").open("a") as file:
-        file.write("g2.dcm,1,2,3,4,2,2,left lung,g2_left lung,x,2500,200,2300,1000,2100,ann2,,\n")
+def test_a_bad_graph_or_row_costs_its_image_alone(write):
+    root = write(
+        {
+            **FILES,
+            TRAIN: FILES[TRAIN] + "2,10000033,50414268,a3,files/p10/p10000033/s50414268/a3.dcm,AP\n",
+            GRAPH.replace("a1", "a3"): {},
+            GOLD_TABLE: FILES[GOLD_TABLE]
+            + "g2.dcm,1,2,3,4,2,2,left lung,g2_left lung,x,2500,200,2300,1000,2100,ann2,,\n",
+        }
+    )
     faults = []
     assert [image.id for image in read_chest_imagenome(root, faults=faults)] == ["a1"]
     assert [image.id for image in read_chest_imagenome(root, split="gold", faults=faults)] == ["g1"]

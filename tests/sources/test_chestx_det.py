@@ -10,17 +10,10 @@ import pytest
 from grounding_rewards.sources.chestx_det import read_chestx_det, read_chestx_det10
 
 # Two parallel lists; a negative has empty ones.
-IMAGES = [
+ENTRIES = [
     {"file_name": "36199.png", "syms": [], "boxes": []},
     {"file_name": "36302.png", "syms": ["Effusion", "Nodule"], "boxes": [[799, 666, 937, 761], [1, 2, 3, 4]]},
 ]
-
-
-@pytest.fixture
-def root(tmp_path):
-    for split in ("train", "test"):
-        (tmp_path / f"{split}.json").write_text(json.dumps(IMAGES))
-    return tmp_path
 
 
 def test_the_real_sample(shared_dir, tmp_path):
@@ -38,13 +31,10 @@ def test_the_real_sample(shared_dir, tmp_path):
     assert all(0 <= x1 < x2 <= 1024 and 0 <= y1 < y2 <= 1024 for image in images for x1, y1, x2, y2 in image.boxes)
 
 
-def test_det10(root):
-    images = list(read_chestx_det10(root))
+def test_det10(write):
+    images = list(read_chestx_det10(write({"train.json": ENTRIES, "test.json": ENTRIES})))
     assert [(image.split, image.file) for image in images] == [
-        ("train", "train_data/36199.png"),
-        ("train", "train_data/36302.png"),
-        ("test", "test_data/36199.png"),
-        ("test", "test_data/36302.png"),
+        (split, f"{split}_data/{name}.png") for split in ("train", "test") for name in ("36199", "36302")
     ]
     assert images[1].boxes == [[799.0, 666.0, 937.0, 761.0], [1.0, 2.0, 3.0, 4.0]]
     assert images[1].labels == ["Effusion", "Nodule"]
@@ -52,16 +42,14 @@ def test_det10(root):
 
 
 @pytest.mark.parametrize(
-    ("entry", "message"),
+    ("change", "message"),
     [
-        ({**IMAGES[1], "syms": ["Effusion"]}, r"as many syms as boxes in entry 3 of .*train\.json \(id 36302\.png\)"),
-        ({**IMAGES[1], "syms": None}, "as many syms as boxes"),
-        ({**IMAGES[1], "boxes": [[1, 2, 3, 4], [1, 2, 3]]}, r"four numbers for a box in entry 3"),
-        ({**IMAGES[1], "boxes": [[1, 2, 3, 4], [1, 2, 3, None]]}, "four numbers for a box"),
-        ("36302.png", "a JSON object"),
+        ({"syms": ["Effusion"]}, r"as many syms as boxes in entry 3 of .*train\.json \(id 36302\.png\)"),
+        ({"syms": None}, "as many syms as boxes"),
+        ({"boxes": [[1, 2, 3, 4], [1, 2, 3]]}, r"four numbers for a box in entry 3"),
     ],
 )
-def test_a_bad_entry_is_named(root, entry, message):
-    (root / "train.json").write_text(json.dumps([*IMAGES, entry]))
+def test_a_bad_entry_is_named(write, change, message):
+    root = write({"train.json": [*ENTRIES, {**ENTRIES[1], **change}], "test.json": ENTRIES})
     with pytest.raises(ValueError, match=message):
         list(read_chestx_det10(root))

@@ -20,52 +20,41 @@ def row(name="000089_01_01_037.png", box="132.977, 171.808, 165.939, 214.029", k
     )
 
 
-@pytest.fixture
-def folder(tmp_path):
-    def write(*rows):
-        (tmp_path / "DL_info.csv").write_text("\n".join([HEADER, *rows]) + "\n", encoding="utf-8")
-        return tmp_path
-
-    return write
+def table(*rows):
+    return {"DL_info.csv": "\n".join([HEADER, *rows])}
 
 
-def test_one_image_a_slice(folder):
-    root = folder(
-        row(),
-        row("000001_01_01_109.png", "1, 2, 30.5, 40", kind="-1", split="1", patient="1"),
-        row(box="10, 20, 30, 40", kind="5"),  # the first slice again: its second lesion
-    )
+def test_one_image_a_slice(write):
+    other_row = row("000001_01_01_109.png", "1, 2, 30.5, 40", kind="-1", split="1", patient="1")
+    # The first slice again: its second lesion
+    root = write(table(row(), other_row, row(box="10, 20, 30, 40", kind="5")))
     image, other = read_deeplesion(root)
-    # the folder is the name without the slice
+    # The folder is the name without the slice.
     assert (image.id, image.file) == ("000089_01_01_037.png", "Images_png/000089_01_01/037.png")
     assert image.boxes == [[132.977, 171.808, 165.939, 214.029], [10, 20, 30, 40]]
     assert image.labels == ["mediastinum", "lung"]
     assert (image.patient_id, image.split, image.width, image.height) == ("89", "validation", 512, 512)
     assert image.extra["DICOM_windows"] == "-1350, 150"
-    # no lesion of the training set has a type
+    # No lesion of the training set has a type.
     assert (other.labels, other.split) == (["lesion"], "train")
     assert [found.id for found in read_deeplesion(root, split="validation")] == [image.id]
 
 
-@pytest.mark.parametrize(
-    "box",
-    ["30, 40, 10, 20", "10, 40, 30, 20", "30, 20, 10, 40"],  # both ways round, top and bottom, left and right
-)
-def test_corners_in_any_order(folder, box):
-    (image,) = read_deeplesion(folder(row(box=box)))
+# both ways round, top and bottom, left and right
+@pytest.mark.parametrize("box", ["30, 40, 10, 20", "10, 40, 30, 20", "30, 20, 10, 40"])
+def test_corners_in_any_order(write, box):
+    (image,) = read_deeplesion(write(table(row(box=box))))
     assert image.boxes == [[10, 20, 30, 40]]
 
 
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (row(box="1, 2, 3"), "Expected 4 finite numbers in line 2"),
         (row(box="1, 2, 3, 4, 5"), "Expected 4 finite numbers in line 2"),
-        (row(box="1, 2, 3, nan"), "Expected 4 finite numbers in line 2"),
         (row(kind="9"), "one of -1, 1, .* in line 2"),
         (row(split="4"), "one of 1, 2, 3 in line 2"),
     ],
 )
-def test_bad_rows(folder, bad, message):
+def test_bad_rows_are_named(write, bad, message):
     with pytest.raises(ValueError, match=message):
-        list(read_deeplesion(folder(bad)))
+        list(read_deeplesion(write(table(bad))))

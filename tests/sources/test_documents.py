@@ -1,4 +1,4 @@
-"""Text files: byte order marks, lists and lines, and rows of one image that do not stand together."""
+"""JSON files and lines: byte order marks, numbers of lines, and rows of one image that do not stand together."""
 
 from __future__ import annotations
 
@@ -7,21 +7,11 @@ import pytest
 from grounding_rewards.sources.documents import grouped_samples, read_json_rows
 
 
-def test_lines_and_lists_are_the_same(tmp_path):
-    (tmp_path / "a.jsonl").write_bytes('\ufeff{"a": 1}\r\n\r\n{"a": 2}'.encode())
-    (tmp_path / "a.json").write_bytes('\ufeff[{"a": 1}, {"a": 2}]'.encode())
-    assert [row for _, row in read_json_rows(tmp_path / "a.jsonl", "f")] == [{"a": 1}, {"a": 2}]
-    assert [(place.line, row) for place, row in read_json_rows(tmp_path / "a.json", "f")] == [
-        (1, {"a": 1}),
-        (2, {"a": 2}),
-    ]
-    # the number is the line's, for errors
-    assert [place.line for place, _ in read_json_rows(tmp_path / "a.jsonl", "f")] == [1, 3]
-
-
 @pytest.mark.parametrize(
-    ("name", "text", "message"),
+    ("name", "text", "lines"),
     [
+        ("a.jsonl", '\ufeff{"a": 1}\r\n\r\n{"a": 2}', [1, 3]),  # the numbers are those of an editor
+        ("a.json", '\ufeff[{"a": 1}, {"a": 2}]', [1, 2]),
         ("a.jsonl", '{"a": 1}\n3\n', "a JSON object in line 2"),
         ("a.jsonl", '{"a": 1}\n{\n', "a JSON object in line 2"),
         ("a.json", "{}", "Expected a list of objects"),
@@ -29,14 +19,17 @@ def test_lines_and_lists_are_the_same(tmp_path):
         ("a.json", "[", "Expected JSON in"),
     ],
 )
-def test_what_is_refused(tmp_path, name, text, message):
-    (tmp_path / name).write_text(text, encoding="utf-8")
-    with pytest.raises(ValueError, match=message):
-        list(read_json_rows(tmp_path / name, "f"))
+def test_lines_and_lists_are_read_alike(write, name, text, lines):
+    path = write({name: text.encode()}) / name
+    if isinstance(lines, str):
+        with pytest.raises(ValueError, match=lines):
+            list(read_json_rows(path, "f"))
+    else:
+        rows = list(read_json_rows(path, "f"))
+        assert [(place.line, row) for place, row in rows] == list(zip(lines, ({"a": 1}, {"a": 2}), strict=True))
 
 
-def test_groups(tmp_path):
-    (tmp_path / "a.jsonl").write_text('{"f": "x", "n": 1}\n{"f": "y", "n": 2}\n{"f": "x", "n": 3}\n', encoding="utf-8")
-    samples = grouped_samples(tmp_path, "a.jsonl", None, "f")
-    groups = [(image, [row["n"] for _, row in rows]) for _, image, rows in samples]
-    assert groups == [("x", [1, 3]), ("y", [2])]
+def test_samples_are_grouped_by_their_image(write):
+    root = write({"a.jsonl": '{"f": "x", "n": 1}\n{"f": "y", "n": 2}\n{"f": ["x"], "n": 3}\n'})
+    samples = grouped_samples(root, "a.jsonl", None, "f")
+    assert [(image, [row["n"] for _, row in rows]) for _, image, rows in samples] == [("x", [1, 3]), ("y", [2])]

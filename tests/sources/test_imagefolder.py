@@ -6,24 +6,9 @@ import json
 
 import pytest
 
-Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
-
-from grounding_rewards.sources.imagefolder import read_imagefolder  # noqa: E402
+from grounding_rewards.sources.imagefolder import read_imagefolder
 
 BOXES = {"bbox": [[1, 2, 9, 9]], "categories": [1]}
-
-
-@pytest.fixture
-def folder(tmp_path):
-    def write(text, name="metadata.jsonl", images=("a.png", "b.png")):
-        table = tmp_path / name
-        table.parent.mkdir(exist_ok=True)
-        for image in images:
-            Image.new("L", (40, 60)).save(table.parent / image)
-        table.write_text(text)
-        return tmp_path
-
-    return write
 
 
 @pytest.mark.parametrize(
@@ -36,23 +21,23 @@ def folder(tmp_path):
         [{"bbox": [1, 2, 9, 9], "label": "mass"}],
     ],
 )
-def test_objects_of_all_kinds(folder, objects):
+def test_objects_of_all_kinds(write, objects):
     lines = [
         {"file_name": "a.png", "objects": objects, "PatientID": 7},
         {"file_name": "b.png", "objects": {"bbox": []}},
     ]
-    a, b = read_imagefolder(folder("\n".join(map(json.dumps, lines))), classes=("cyst", "mass"))
+    root = write({"metadata.jsonl": "\n".join(map(json.dumps, lines)), "a.png": (40, 60), "b.png": (40, 60)})
+    a, b = read_imagefolder(root, classes=("cyst", "mass"))
     assert (a.boxes, a.labels, a.width, a.height, a.patient_id) == ([[1, 2, 10, 11]], ["mass"], 40, 60, "7")
     assert (b.boxes, b.labels, b.split) == ([], [], None)
 
 
-def test_a_table_for_each_split(folder):
-    folder('file_name,objects\na.png,"{""bbox"": [[1, 2, 9, 9]], ""labels"": [""mass""]}"\n', "train/metadata.csv")
-    root = folder(json.dumps({"file_name": "b.png"}), "val/metadata.jsonl")
-    assert [(image.file, image.split) for image in read_imagefolder(root)] == [
-        ("train/a.png", "train"),
-        ("val/b.png", "validation"),
-    ]
+def test_a_table_for_each_split(write):
+    table = 'file_name,objects\na.png,"{""bbox"": [[1, 2, 9, 9]], ""labels"": [""mass""]}"\n'
+    files = {"train/metadata.csv": table, "train/a.png": (40, 60), "val/b.png": (40, 60)}
+    root = write({**files, "val/metadata.jsonl": {"file_name": "b.png"}})
+    images = list(read_imagefolder(root))
+    assert [(image.file, image.split) for image in images] == [("train/a.png", "train"), ("val/b.png", "validation")]
     (image,) = read_imagefolder(root, split="train", order="xyxy")
     assert (image.boxes, image.labels) == ([[1, 2, 9, 9]], ["mass"])
     with pytest.raises(ValueError, match="for split, got 'test'"):
@@ -69,6 +54,6 @@ def test_a_table_for_each_split(folder):
         ({"file_name": "a.png", "objects": 3}, "Expected bbox and categories"),
     ],
 )
-def test_what_cannot_be_read_is_named(folder, row, message):
+def test_what_cannot_be_read_is_named(write, row, message):
     with pytest.raises(ValueError, match=message):
-        list(read_imagefolder(folder(json.dumps(row))))
+        list(read_imagefolder(write({"metadata.jsonl": row, "a.png": (40, 60)})))

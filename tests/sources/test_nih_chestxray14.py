@@ -27,12 +27,6 @@ OriginalImagePixelSpacing[x,y],
 
 
 @pytest.fixture
-def root(tmp_path):
-    (tmp_path / "BBox_List_2017.csv").write_text(BOXES)
-    return tmp_path
-
-
-@pytest.fixture
 def real(shared_dir, tmp_path):
     def copy(name, entries=False):
         folder = shared_dir / "data" / "annotations" / "nih_chestxray14"
@@ -49,15 +43,9 @@ def test_the_real_list(real):
     assert len(images) == 880
     # Counts of the file itself, by label
     assert Counter(label for image in images for label in image.labels) == {
-        "Atelectasis": 180,
-        "Effusion": 153,
-        "Cardiomegaly": 146,
-        "Infiltrate": 123,
-        "Pneumonia": 120,
-        "Pneumothorax": 98,
-        "Mass": 85,
-        "Nodule": 79,
-    }
+        "Atelectasis": 180, "Effusion": 153, "Cardiomegaly": 146, "Infiltrate": 123, "Pneumonia": 120,
+        "Pneumothorax": 98, "Mass": 85, "Nodule": 79,
+    }  # fmt: skip
     first = images[0]
     assert (first.id, first.file, first.patient_id) == ("00013118_008.png", "images/00013118_008.png", "00013118")
     # 225.084745762712 + 86.7796610169491 and 547.019216763771 + 79.1864406779661, by hand
@@ -80,32 +68,30 @@ def test_the_real_entries(real):
     assert len(images) == 881
     assert (images[-1].boxes, images[-1].extra["finding_labels"]) == ([], "No Finding")
     facts = {image.id: image.extra for image in images if image.extra}
-    assert facts["00000181_061.png"] == {
-        "finding_labels": "Atelectasis|Effusion|Infiltration",
-        "view": "AP",
-    }
+    assert facts["00000181_061.png"] == {"finding_labels": "Atelectasis|Effusion|Infiltration", "view": "AP"}
 
 
 @pytest.mark.parametrize(
-    "header",
+    ("header", "end"),
     [
-        HEADER,
-        "Image Index,Finding Label,Bbox [x,y,w,h],,,,,,",  # more empty cells
-        "Image Index,Finding Label,Bbox [x,y,w,h]",  # saved by Excel
-        "\ufeffImage Index,Finding Label,Bbox [x,y,w,h]",  # with a byte order mark
+        (HEADER, "\n"),
+        (HEADER, "\r\n"),
+        ("Image Index,Finding Label,Bbox [x,y,w,h],,,,,,", "\n"),  # more empty cells
+        ("Image Index,Finding Label,Bbox [x,y,w,h]", "\r\n"),  # saved by Excel
+        ("\ufeffImage Index,Finding Label,Bbox [x,y,w,h]", "\n"),  # with a byte order mark
     ],
 )
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_headers(root, header, end):
-    (root / "BBox_List_2017.csv").write_bytes(BOXES.replace(HEADER, header).replace("\n", end).encode())
-    a, b = read_nih_chestxray14(root)
+def test_headers(write, header, end):
+    a, b = read_nih_chestxray14(
+        write({"BBox_List_2017.csv": BOXES.replace(HEADER, header).replace("\n", end).encode()})
+    )
     assert a.boxes == [[10, 20, 40, 60], [50.5, 60.25, 57.5, 68.25]]
     assert a.labels == ["Atelectasis", "Infiltrate"]
     assert (b.boxes, b.width, b.height) == ([[1, 2, 4, 6]], 1024, 1024)
 
 
-def test_negatives_come_from_the_entries(root):
-    (root / "Data_Entry_2017.csv").write_text(ENTRIES)
+def test_negatives_come_from_the_entries(write):
+    root = write({"BBox_List_2017.csv": BOXES, "Data_Entry_2017.csv": ENTRIES})
     a, b, negative = read_nih_chestxray14(root)
     assert a.extra["finding_labels"] == "Atelectasis|Effusion|Infiltration"
     assert b.extra == {}
@@ -115,32 +101,28 @@ def test_negatives_come_from_the_entries(root):
     assert len(list(read_nih_chestxray14(root, negatives=False))) == 2
 
 
-def test_splits_come_from_the_lists(root):
+def test_splits_come_from_the_lists(write):
+    root = write({"BBox_List_2017.csv": BOXES})
     with pytest.raises(ValueError, match=r"Expected test_list\.txt in the folder"):
         read_nih_chestxray14(root, split="test")
     assert [image.split for image in read_nih_chestxray14(root)] == [None, None]
-    (root / "test_list.txt").write_text("00000468_033.png\n")
-    (root / "train_val_list.txt").write_text("00000181_061.png\r\n00009999_000.png")
+    write({"test_list.txt": "00000468_033.png\n", "train_val_list.txt": "00000181_061.png\r\n00009999_000.png"})
     assert [image.split for image in read_nih_chestxray14(root)] == ["train_val", "test"]
     assert [image.id for image in read_nih_chestxray14(root, split="test")] == ["00000468_033.png"]
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("files", "message"),
     [
-        ("", "Expected a header"),
-        ("image,label,x,y,w,h\n", r"Expected the columns Image Index, Finding Label, Bbox \[x"),
-        (BOXES + "a.png,Mass,1,2,3\n", r"6 cells, as in the header, in line 5 of .* \(id a\.png\)"),
-        (BOXES + "a.png,Mass,1,2,3,x\n", "4 finite numbers in line 5"),
+        ({"BBox_List_2017.csv": "image,label,x,y,w,h\n"}, r"Expected the columns Image Index, Finding Label, Bbox \[x"),
+        ({"BBox_List_2017.csv": BOXES + "a.png,Mass,1,2,3\n"}, r"6 cells, .* in line 5 of .* \(id a\.png\)"),
+        ({"BBox_List_2017.csv": BOXES + "a.png,Mass,1,2,3,x\n"}, "4 finite numbers in line 5"),
+        (
+            {"Data_Entry_2017.csv": ENTRIES + "a.png,No Finding,1\n"},
+            r"11 cells, .* in line 5 of .*Data_Entry_2017\.csv",
+        ),
     ],
 )
-def test_a_list_that_cannot_be_read(root, content, message):
-    (root / "BBox_List_2017.csv").write_text(content)
+def test_tables_that_cannot_be_read(write, files, message):
     with pytest.raises(ValueError, match=message):
-        list(read_nih_chestxray14(root))
-
-
-def test_entries_that_cannot_be_read(root):
-    (root / "Data_Entry_2017.csv").write_text(ENTRIES + "a.png,No Finding,1\n")
-    with pytest.raises(ValueError, match=r"11 cells, .* in line 5 of .*Data_Entry_2017\.csv"):
-        list(read_nih_chestxray14(root))
+        list(read_nih_chestxray14(write({"BBox_List_2017.csv": BOXES, **files})))

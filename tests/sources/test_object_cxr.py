@@ -9,14 +9,8 @@ import pytest
 from grounding_rewards.sources.object_cxr import read_object_cxr
 
 
-@pytest.fixture
-def folder(tmp_path):
-    def write(*cells, header="image_name,annotation", name="dev.csv"):
-        rows = [f"{number:05}.jpg,{cell}" for number, cell in enumerate(cells, start=1)]
-        (tmp_path / name).write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
-        return tmp_path
-
-    return write
+def table(*cells, header="image_name,annotation"):
+    return "\n".join([header, *(f"{number:05}.jpg,{cell}" for number, cell in enumerate(cells, start=1))])
 
 
 def test_the_shapes_of_the_readme(shared_dir, tmp_path):
@@ -38,34 +32,27 @@ def test_the_shapes_of_the_readme(shared_dir, tmp_path):
         ("0 1 2 3 4;", [[1, 2, 3, 4]]),
         ("0 1 2 3 4; 1 5 6 7 8", [[1, 2, 3, 4], [5, 6, 7, 8]]),
         (" ", []),
+        *[(cell, None) for cell in ("3 1 2 3 4", "0 1 2 3", "1 1 2 3 4 5", "2 1 2 3 4 5 6 7", "0 1 2 3 x", "1,2 3")],
     ],
 )
-def test_cells(folder, cell, boxes):
-    (image,) = read_object_cxr(folder(cell))
-    assert image.boxes == boxes
+def test_cells_are_read_or_refused(write, cell, boxes):
+    root = write({"dev.csv": table(cell)})
+    if boxes is None:
+        with pytest.raises(ValueError, match=r"in line 2 of .*dev.csv"):
+            list(read_object_cxr(root))
+    else:
+        assert [image.boxes for image in read_object_cxr(root)] == [boxes]
 
 
-def test_a_polygon_is_clipped_to_the_image_that_is_there(folder):
-    image = pytest.importorskip("PIL.Image", reason="needs the train extra")
-    root = folder("2 -4 10 50 -2 30 70", "")
-    (root / "dev").mkdir()
-    image.new("L", (40, 60)).save(root / "dev" / "00001.jpg")
+def test_a_polygon_is_clipped_to_the_image_that_is_there(write):
+    root = write({"dev.csv": table("2 -4 10 50 -2 30 70", ""), "dev/00001.jpg": (40, 60)})
     there, missing = read_object_cxr(root)
     assert (there.boxes, there.width, there.height) == ([[0, 0, 40, 60]], 40, 60)
     assert (missing.width, missing.height) == (None, None)
 
 
-@pytest.mark.parametrize(
-    "cell", ["3 1 2 3 4", "0 1 2 3", "1 1 2 3 4 5", "2 1 2 3 4", "2 1 2 3 4 5 6 7", "0 1 2 3 x", "0", "1,2 3"]
-)
-def test_shapes_that_are_refused(folder, cell):
-    with pytest.raises(ValueError, match=r"in line 2 of .*dev.csv"):
-        list(read_object_cxr(folder(cell)))
-
-
-def test_the_column_of_the_readme_and_the_splits(folder):
-    folder("", header="image_path,annotation", name="train.csv")
-    root = folder("")
+def test_the_column_of_the_readme_and_the_splits(write):
+    root = write({"train.csv": table("", header="image_path,annotation"), "dev.csv": table("")})
     first, second = read_object_cxr(root)
     assert (first.file, first.split) == ("00001.jpg", "train")  # a path of its own
     assert (second.file, second.split) == ("dev/00001.jpg", "validation")

@@ -73,13 +73,12 @@ def test_boxes_of_any_masks(masks):
 
 
 @pytest.fixture
-def root(tmp_path):
-    def write(*rows, header="ImageId, EncodedPixels"):
-        # The second name starts with a space, in every release
-        (tmp_path / "train-rle.csv").write_text("\n".join([header, *rows]) + "\n")
-        return tmp_path
+def root(write):
+    def write_rows(*rows):
+        # The second name starts with a space, in every release.
+        return write({"train-rle.csv": "\n".join(["ImageId, EncodedPixels", *rows])})
 
-    return write
+    return write_rows
 
 
 def test_images(root):
@@ -127,10 +126,8 @@ def test_copies_keep_the_frame_of_the_original(root):
     [
         ("a,1 2 3", r"pairs of skip and take inside 1024 x 1024 pixels in line 2 of .* \(id a\)"),
         (f"a,{1024 * 1024 - 1} 2", "pairs of skip and take"),  # beyond the last pixel
-        ("a,5 -3", "pairs of skip and take"),
         ("a,1 x", "line 2"),
         ("a,", "at least one pixel in the mask, or -1"),
-        ("a,3 0", "at least one pixel in the mask, or -1"),
         ("a,-1\na,1 2", "masks or -1 for an image, not both in line 2"),
     ],
 )

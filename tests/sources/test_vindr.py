@@ -40,18 +40,15 @@ b,R3,0,0,0,1
 
 
 @pytest.fixture
-def kaggle(tmp_path):
-    (tmp_path / "train.csv").write_text(KAGGLE)
-    return tmp_path
+def kaggle(write):
+    return write({"train.csv": KAGGLE})
 
 
 @pytest.fixture
-def physionet(tmp_path):
-    folder = tmp_path / "annotations"
-    folder.mkdir()
-    (folder / "annotations_train.csv").write_text(PHYSIONET_TRAIN)
-    (folder / "annotations_test.csv").write_text(PHYSIONET_TEST)
-    return tmp_path
+def physionet(write):
+    return write(
+        {"annotations/annotations_train.csv": PHYSIONET_TRAIN, "annotations/annotations_test.csv": PHYSIONET_TEST}
+    )
 
 
 def test_kaggle(kaggle):
@@ -82,59 +79,50 @@ def test_physionet(physionet):
     assert (d.boxes, d.readers, d.read_by) == ([], (), ())
 
 
-def test_image_labels_complete_the_readers(physionet):
-    (physionet / "annotations" / "image_labels_train.csv").write_text(IMAGE_LABELS)
+def test_image_labels_complete_the_readers(write, physionet):
+    write({"annotations/image_labels_train.csv": IMAGE_LABELS})
     b, a = read_vindr_cxr(physionet, split="train")
     assert (a.read_by, a.extra) == (("R2",), {})
     assert (b.readers, b.read_by) == (("R1", "R2"), ("R1", "R2", "R3"))
     assert b.extra == {"image_labels": "Edema|Other diseases"}
 
 
-def test_sizes_come_from_a_table_or_stay_unknown(kaggle):
-    (kaggle / "sizes.csv").write_text("image_id,Rows,Columns\na,2000,1500\nb,2880,2304\n")
-    assert [(image.id, image.width, image.height) for image in read_vindr_cxr(kaggle, sizes=kaggle / "sizes.csv")] == [
-        ("a", 1500, 2000),
-        ("b", 2304, 2880),
-    ]
-    (kaggle / "sizes.csv").write_text("image_id,Rows,Columns\na,2000,1500\n")
+def test_sizes_come_from_a_table_or_stay_unknown(write, kaggle):
+    write({"sizes.csv": "image_id,Rows,Columns\na,2000,1500\nb,2880,2304\n"})
+    images = list(read_vindr_cxr(kaggle, sizes=kaggle / "sizes.csv"))
+    assert [(image.id, image.width, image.height) for image in images] == [("a", 1500, 2000), ("b", 2304, 2880)]
+    write({"sizes.csv": "image_id,Rows,Columns\na,2000,1500\n"})
     with pytest.raises(ValueError, match=r"whose size is known in line 4 of .*train\.csv \(id b\)"):
         list(read_vindr_cxr(kaggle, sizes=kaggle / "sizes.csv"))
 
 
-def test_copies_need_the_sizes_of_the_originals(kaggle):
+def test_copies_need_the_sizes_of_the_originals(write, kaggle):
     # As Kaggle's sets of shrunk images have them, with the sizes in dim0 (height) and dim1 (width)
-    (kaggle / "train").mkdir()
-    for name in ("a.png", "b.png"):
-        (kaggle / "train" / name).touch()
+    write({"train/a.png": "", "train/b.png": ""})
     with pytest.raises(ValueError, match=r"Expected `sizes` for an image that is a copy in line 2 of .*\(id a\), got"):
         list(read_vindr_cxr(kaggle))
-    (kaggle / "train_meta.csv").write_text("image_id,dim0,dim1\na,2000,1500\nb,2880,2304\n")
+    write({"train_meta.csv": "image_id,dim0,dim1\na,2000,1500\nb,2880,2304\n"})
     a, b = read_vindr_cxr(kaggle, sizes=kaggle / "train_meta.csv")
     assert (b.file, b.width, b.height) == ("train/b.png", 2304, 2880)
     assert b.boxes[0] == [691.0, 1375.0, 1653.0, 1831.0]
     assert (a.file, a.width, a.height) == ("train/a.png", 1500, 2000)
-    # The original is preferred
-    (kaggle / "train" / "a.dicom").touch()
-    assert [image.file for image in read_vindr_cxr(kaggle, sizes=kaggle / "train_meta.csv")] == [
-        "train/a.dicom",
-        "train/b.png",
-    ]
+    # The original is preferred.
+    write({"train/a.dicom": ""})
+    files = [image.file for image in read_vindr_cxr(kaggle, sizes=kaggle / "train_meta.csv")]
+    assert files == ["train/a.dicom", "train/b.png"]
 
 
 @pytest.mark.parametrize(
     ("row", "message"),
     [
         ("a,Cardiomegaly,3,R1,,,,", r"4 finite numbers in line 8 of .*train\.csv \(id a\)"),  # a finding, no box
-        ("a,Cardiomegaly,3,R1,1,2,3,x", "4 finite numbers in line 8"),
         ("a,No finding,14,R1,0,0,1,1", "no box beside 'No finding' in line 8"),  # as submissions are written
-        ("a,Cardiomegaly,3,R1,1,2,3", "8 cells, as in the header, in line 8"),
         (",Cardiomegaly,3,R1,1,2,3,4", "an id for image_id in line 8"),
     ],
 )
-def test_a_bad_row_is_named(kaggle, row, message):
-    (kaggle / "train.csv").write_text(KAGGLE + row + "\n")
+def test_a_bad_row_is_named(write, row, message):
     with pytest.raises(ValueError, match=message):
-        list(read_vindr_cxr(kaggle))
+        list(read_vindr_cxr(write({"train.csv": KAGGLE + row})))
 
 
 def test_kaggle_has_no_boxes_for_the_test_set(kaggle):
@@ -153,17 +141,15 @@ PCXR_TEST = "image_id,rad_ID,class_name,x_min,y_min,x_max,y_max\nc,R3,No finding
 
 
 @pytest.mark.parametrize("folder", [".", "annotations"])
-def test_pcxr(tmp_path, folder):
-    (tmp_path / folder).mkdir(exist_ok=True)
-    (tmp_path / folder / "annotations_train.csv").write_text(PCXR_TRAIN)
-    (tmp_path / folder / "annotations_test.csv").write_text(PCXR_TEST)
-    a, b, c = read_vindr_pcxr(tmp_path)
+def test_pcxr(write, folder):
+    root = write({f"{folder}/annotations_train.csv": PCXR_TRAIN, f"{folder}/annotations_test.csv": PCXR_TEST})
+    a, b, c = read_vindr_pcxr(root)
     assert a.labels == ["Diffuse aveolar opacity", "Diagphramatic hernia"]
     assert a.boxes == [[10.5, 20.5, 300.5, 400.5], [50, 60, 70, 80]]
     assert (a.readers, a.read_by, a.patient_id, a.width) == (("R1", "R1"), ("R1",), None, None)
     assert (b.boxes, b.read_by, b.file, b.split) == ([], ("R2",), "train/b.dicom", "train")
     assert (c.file, c.split) == ("test/c.dicom", "test")
-    assert [image.id for image in read_vindr_pcxr(tmp_path, split="test")] == ["c"]
+    assert [image.id for image in read_vindr_pcxr(root, split="test")] == ["c"]
 
 
 SPINE_TRAIN = """\
@@ -178,16 +164,19 @@ SPINE_TEST = "study_id,series_id,image_id,rad_id,lesion_type,xmin,ymin,xmax,ymax
 
 
 @pytest.fixture
-def spine(tmp_path):
-    (tmp_path / "annotations").mkdir()
-    (tmp_path / "annotations" / "train.csv").write_text(SPINE_TRAIN)
-    (tmp_path / "annotations" / "test.csv").write_text(SPINE_TEST)
-    return tmp_path
+def spine(write):
+    """Write the folder, and rows of images e in its test set."""
+
+    def write_rows(*rows):
+        test = "\n".join([SPINE_TEST.rstrip(), *rows])
+        return write({"annotations/train.csv": SPINE_TRAIN, "annotations/test.csv": test})
+
+    return write_rows
 
 
 def test_spine_images(spine):
     with pytest.warns(UserWarning, match="dropped 2 boxes without width or height; 1 images keep others, 1 images"):
-        a, b, d = read_vindr_spinexr(spine)
+        a, b, d = read_vindr_spinexr(spine())
     # The second box has no width and goes, its label and reader with it
     assert a.boxes == [[712.6, 961.3, 786.5, 1011.7], [200, 100, 260, 180]]
     assert a.labels == ["Osteophytes", "Other lesions"]
@@ -200,43 +189,32 @@ def test_spine_images(spine):
     assert d.file == "test_images/d.dicom"
 
 
-def test_swapped_corners_are_left_to_the_check(spine):
-    (spine / "annotations" / "test.csv").write_text(SPINE_TEST + "s3,t4,e,rad1,Osteophytes,90,10,50,60\n")
-    *_, e = read_vindr_spinexr(spine, split="test")
-    assert e.boxes == [[90, 10, 50, 60]]
-
-
-def test_sizes_of_the_folder_and_of_the_caller(spine):
-    (spine / "annotations" / "train_meta.csv").write_text(
-        "image_id,image_height,image_width\na,2000,1000\nb,1800,900\nc,1,1\n"
-    )
-    a, b = read_vindr_spinexr(spine, split="train")
+@pytest.mark.filterwarnings("ignore:.*boxes without width or height")
+def test_sizes_of_the_folder_and_of_the_caller(write, spine):
+    root = spine()
+    write({"annotations/train_meta.csv": "image_id,image_height,image_width\na,2000,1000\nb,1800,900\nc,1,1\n"})
+    a, b = read_vindr_spinexr(root, split="train")
     assert (a.width, a.height, b.width, b.height) == (1000, 2000, 900, 1800)
-    (spine / "sizes.csv").write_text("image_id,width,height\na,10,20\nb,30,40\nc,1,1\n")
-    a, b = read_vindr_spinexr(spine, split="train", sizes=spine / "sizes.csv")
+    write({"sizes.csv": "image_id,width,height\na,10,20\nb,30,40\nc,1,1\n"})
+    a, b = read_vindr_spinexr(root, split="train", sizes=root / "sizes.csv")
     assert (a.width, a.height, b.width, b.height) == (10, 20, 30, 40)
 
 
+# Images with none of the seven findings are negatives.
 @pytest.mark.parametrize(
-    ("rows", "others"),
+    ("rows", "boxes", "others"),
     [
-        ("s3,t4,e,rad1,No finding,,,,", None),
-        ("s3,t4,e,rad1,No finding,0,0,1,1", None),
-        ("s3,t4,e,rad1,Scoliosis,,,,", "Scoliosis"),
-        ("s3,t4,e,rad1,Scoliosis,1,2,3,4\ns3,t4,e,rad1,Enthesophytes,1,2,3,4", "Scoliosis|Enthesophytes"),
-        ("s3,t4,e,rad1,,,,,", None),
+        (["s3,t4,e,rad1,No finding,,,,"], [], None),
+        (["s3,t4,e,rad1,No finding,0,0,1,1"], [], None),
+        (["s3,t4,e,rad1,Scoliosis,1,2,3,4", "s3,t4,e,rad1,Enthesophytes,,,,"], [], "Scoliosis|Enthesophytes"),
+        (["s3,t4,e,rad1,,,,,"], [], None),
+        (["s3,t4,e,rad1,Scoliosis,,,,", "s3,t4,e,rad1,Osteophytes,10,20,30,40"], [[10, 20, 30, 40]], "Scoliosis"),
+        # Swapped corners are left to the check.
+        (["s3,t4,e,rad1,Osteophytes,90,10,50,60"], [[90, 10, 50, 60]], None),
     ],
 )
-def test_images_with_none_of_the_seven_findings_are_negatives(spine, rows, others):
-    (spine / "annotations" / "test.csv").write_text(f"{SPINE_TEST}{rows}\n")
-    *_, e = read_vindr_spinexr(spine, split="test")
-    assert (e.boxes, e.labels, e.readers, e.read_by) == ([], [], (), ("rad1",))
+def test_other_findings_than_the_seven_are_named(spine, rows, boxes, others):
+    *_, e = read_vindr_spinexr(spine(*rows), split="test")
+    assert (e.boxes, e.labels) == (boxes, ["Osteophytes"] * len(boxes))
+    assert (e.readers, e.read_by) == (("rad1",) * len(boxes), ("rad1",))
     assert e.extra.get("other_labels") == others
-
-
-def test_other_lesions_beside_the_seven(spine):
-    (spine / "annotations" / "test.csv").write_text(
-        SPINE_TEST + "s3,t4,e,rad1,Scoliosis,,,,\ns3,t4,e,rad1,Osteophytes,10,20,30,40\n"
-    )
-    *_, e = read_vindr_spinexr(spine, split="test")
-    assert (e.boxes, e.labels, e.extra) == ([[10, 20, 30, 40]], ["Osteophytes"], {"other_labels": "Scoliosis"})

@@ -18,13 +18,8 @@ def sample(answer, image="a.jpg", question=QUESTION, **more):
 
 
 @pytest.fixture
-def folder(tmp_path):
-    def write(*rows, name="train.jsonl"):
-        text = json.dumps(rows) if name.endswith(".json") else "\n".join(json.dumps(row) for row in rows)
-        (tmp_path / name).write_text(text, encoding="utf-8")
-        return tmp_path
-
-    return write
+def folder(write):
+    return lambda *rows: write({"train.jsonl": "\n".join(map(json.dumps, rows))})
 
 
 @pytest.mark.parametrize(
@@ -70,20 +65,17 @@ def test_pixels_of_the_resized_image(folder):
         list(read_vlm_r1(folder(sample("[10, 20, 50, 40]")), box_format="vlm-r1"))
 
 
-def test_medground_r1(folder):
+def test_medground_r1(write):
     row = {"image": "a.jpg", "problem": "left effusion", "solution": [12, 30, 120, 90], "width": 200, "height": 100}
-    root = folder(row | {"normalized_solution": [60, 300, 600, 900]}, name="test.json")
+    root = write({"test.json": [row | {"normalized_solution": [60, 300, 600, 900]}]})
     (image,) = read_vlm_r1(root, box_format=PIXELS, annotations="{split}.json", images="images")
     assert (image.file, image.split) == ("images/a.jpg", "test")
     assert (image.boxes, image.phrases) == ([[12, 30, 120, 90]], ("left effusion",))
 
 
-def test_the_size_is_read_from_the_image(folder):
-    image = pytest.importorskip("PIL.Image", reason="needs the train extra")
+def test_the_size_is_read_from_the_image(write):
     row = {"image": "a.png", "problem": "x", "solution": [500, 0, 1000, 1000]}
-    root = folder(row)
-    image.new("L", (40, 20)).save(root / "a.png")
-    (annotated,) = read_vlm_r1(root, box_format="qwen3-vl")
+    (annotated,) = read_vlm_r1(write({"train.jsonl": row, "a.png": (40, 20)}), box_format="qwen3-vl")
     assert (annotated.width, annotated.height, annotated.boxes) == (40, 20, [[20, 0, 40, 20]])
 
 

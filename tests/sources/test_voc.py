@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 import warnings
-from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 
 from grounding_rewards.sources.voc import read_voc
 from tests.conftest import valid_box_lists
@@ -26,18 +24,9 @@ def voc(*objects, name="a.jpg", size=SIZE):
     return f"<annotation><folder>x</folder><filename>{name}</filename>{size}{''.join(objects)}</annotation>"
 
 
-def write(root, files):
-    for name, content in files.items():
-        path = Path(root) / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return root
-
-
-def test_voc(tmp_path):
+def test_voc(write):
     part = "<part><name>rib</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>2</xmax><ymax>2</ymax></bndbox></part>"
     root = write(
-        tmp_path,
         {
             "Annotations/a.xml": voc(
                 item((1, 2, 10, 20), more="<difficult>0</difficult>"),
@@ -57,8 +46,8 @@ def test_voc(tmp_path):
     assert next(read_voc(root, one_based=True)).boxes == [[0, 1, 10, 20], [2.5, 3, 10, 20]]
 
 
-def test_the_first_pixel_is_declared_and_not_guessed(tmp_path):
-    root = write(tmp_path, {"Annotations/a.xml": voc(item((0, 2, 10, 20)))})
+def test_the_first_pixel_is_declared_and_not_guessed(write):
+    root = write({"Annotations/a.xml": voc(item((0, 2, 10, 20)))})
     with pytest.raises(ValueError, match="Expected true or false for --option one_based="):
         list(read_voc(root))
     # pixel 0 does not exist where they count from 1
@@ -66,17 +55,17 @@ def test_the_first_pixel_is_declared_and_not_guessed(tmp_path):
         list(read_voc(root, one_based=True))
 
 
-def test_image_sets_name_the_splits(tmp_path):
+def test_image_sets_name_the_splits(write):
     files = {f"Annotations/{name}.xml": voc(name=f"{name}.jpg") for name in "abc"}
-    root = write(tmp_path, files | {"ImageSets/Main/train.txt": "a\nb\n", "ImageSets/Main/val.txt": "c\n"})
+    root = write(files | {"ImageSets/Main/train.txt": "a\nb\n", "ImageSets/Main/val.txt": "c\n"})
     assert [image.split for image in read_voc(root, one_based=True)] == ["train", "train", "validation"]
     assert [image.file for image in read_voc(root, split="validation", one_based=True)] == ["JPEGImages/c.jpg"]
     with pytest.raises(ValueError, match="Expected one of train, validation or None for split"):
         read_voc(root, split="test", one_based=True)
 
 
-def test_a_split_without_image_sets(tmp_path):
-    root = write(tmp_path, {"Annotations/a.xml": voc()})
+def test_a_split_without_image_sets(write):
+    root = write({"Annotations/a.xml": voc()})
     with pytest.raises(ValueError, match="Expected None for split, got 'train'"):
         list(read_voc(root, split="train", one_based=True))
 
@@ -92,15 +81,15 @@ CVAT = """<?xml version="1.0" encoding="utf-8"?>
 </annotations>"""
 
 
-def test_cvat(tmp_path):
-    root = write(tmp_path, {"annotations.xml": CVAT})
+def test_cvat(write):
+    root = write({"annotations.xml": CVAT})
     first, second = read_voc(root)
     assert (first.file, first.split, first.width) == ("images/a.png", "train", 40)
     assert (first.boxes, first.labels) == ([[1.5, 2, 10, 20], [1, 2, 10, 25]], ["mass", "lung"])
     assert (second.boxes, second.split) == ([], "validation")
     assert [image.file for image in read_voc(root, split="train")] == ["images/a.png"]
     # by the root and not by the name of the file
-    write(root, {"some_voc_xml_format.xml": CVAT})
+    write({"some_voc_xml_format.xml": CVAT})
     assert len(list(read_voc(root, annotations="some_voc_xml_format.xml", images="."))) == 2
 
 
@@ -129,30 +118,27 @@ def test_cvat(tmp_path):
         ),
     ],
 )
-def test_usual_layouts_need_no_option(tmp_path, monkeypatch, files, expected):
+def test_usual_layouts_need_no_option(write, monkeypatch, files, expected):
     # Files here are empty.
     monkeypatch.setattr("grounding_rewards.sources.voc.header_size", lambda path: (40, 30))
-    images = read_voc(write(tmp_path, files), one_based=False)
+    images = read_voc(write(files), one_based=False)
     assert [(image.file, image.split) for image in images] == expected
 
 
-def test_a_turned_box_is_the_box_around_it(tmp_path):
-    first, _ = read_voc(write(tmp_path, {"annotations.xml": CVAT.replace("<box ", '<box rotation="90" ')}))
+def test_a_turned_box_is_the_box_around_it(write):
+    first, _ = read_voc(write({"annotations.xml": CVAT.replace("<box ", '<box rotation="90" ')}))
     # by hand: 8.5 x 18 about (5.75, 11)
     assert first.boxes[0] == [-3.25, 6.75, 14.75, 15.25]
 
 
-def test_files_of_another_size_are_reported(tmp_path):
-    pillow = pytest.importorskip("PIL.Image", reason="needs the train extra")
-    root = write(tmp_path, {"Annotations/a.xml": voc(item((0, 2, 10, 20)))})
+def test_files_of_another_size_are_reported(write):
+    root = write({"Annotations/a.xml": voc(item((0, 2, 10, 20)))})
     (image,) = read_voc(root, one_based=False)
-    (root / "JPEGImages").mkdir()
-    file = root / image.file
-    pillow.new("L", (image.width, image.height)).save(file)
+    write({image.file: (image.width, image.height)})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert list(read_voc(root, one_based=False)) == [image]
-    pillow.new("L", (2 * image.width, 2 * image.height)).save(file)
+    write({image.file: (2 * image.width, 2 * image.height)})
     with pytest.warns(UserWarning, match=rf"1 images have another size .* {2 * image.width} x"):
         assert list(read_voc(root, one_based=False)) == [image]
 
@@ -173,27 +159,22 @@ EXTERNAL = '<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/hostname">]>' + voc(item
         ("<annotation>", "Expected XML in UTF-8"),
         ("<html></html>", "as the root of .*, got <html>"),
         ("<annotation></annotation>", "Expected <filename>"),
-        (voc("<object><name>mass</name><polygon/></object>"), "4 finite numbers in entry 1"),
         (voc(item((1, 2, 3, "x"))), "4 finite numbers in entry 1"),
-        (voc(item((1, 2, 3, "inf"))), "4 finite numbers in entry 1"),
         (CVAT.replace("<box ", '<box rotation="x" '), "1 finite numbers in entry 1"),
         (CVAT.replace("<tag ", "<points "), r"a box or a polygon in entry 1 of .*\(id a.png\), got 'points'"),
         (CVAT.replace('label="mass"', ""), "a name of the image and a label of the shape in entry 1"),
-        (CVAT.replace('name="a.png"', ""), "a name of the image and a label of the shape in entry 1"),
         ("<annotations><track/></annotations>", "a video"),
     ],
 )
-def test_what_is_refused(tmp_path, content, message):
+def test_what_is_refused(write, content, message):
     with pytest.raises(ValueError, match=message):
-        list(read_voc(write(tmp_path, {"Annotations/a.xml": content}), one_based=False))
+        list(read_voc(write({"Annotations/a.xml": content}), one_based=False))
 
 
-@settings(max_examples=30)
-@given(valid_box_lists())
-def test_round_trip_in_both_conventions(boxes):
-    with tempfile.TemporaryDirectory() as root:
-        write(root, {"Annotations/a.xml": voc(*map(item, boxes))})
-        assert next(read_voc(root, one_based=False)).boxes == boxes
-        one_based = [item((x1 + 1, y1 + 1, x2, y2)) for x1, y1, x2, y2 in boxes]
-        write(root, {"Annotations/a.xml": voc(*one_based)})
-        assert next(read_voc(root, one_based=True)).boxes == boxes
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(boxes=valid_box_lists())
+def test_round_trip_in_both_conventions(write, boxes):
+    root = write({"Annotations/a.xml": voc(*map(item, boxes))})
+    assert next(read_voc(root, one_based=False)).boxes == boxes
+    write({"Annotations/a.xml": voc(*(item((x1 + 1, y1 + 1, x2, y2)) for x1, y1, x2, y2 in boxes))})
+    assert next(read_voc(root, one_based=True)).boxes == boxes
