@@ -3,10 +3,9 @@
 Merging, the same for all strategies:
 
 * Boxes are compared within one label and one phrase only. Bring the labels to one spelling first.
-* Two boxes agree from the IoU threshold up (``>=``), but boxes that do not overlap never agree.
+* Two boxes agree from IoU 0.5 up (``>=``).
 * The order of the readers and of their boxes changes only the order of what is kept.
-* An image that one person read is taken as it is under every strategy. Where fewer people read an image than must
-  agree, all of them must.
+* An image that one person read is taken as it is under every strategy.
 * Who read the image is `read_by`, those who drew nothing included; where the dataset doesn't say, those who drew.
 
 Agreement, the human ceiling of a model that learns from these readers:
@@ -27,7 +26,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 from math import fsum
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,11 +34,14 @@ from numpy.typing import NDArray
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.common.formatting import finite_or_none
 from grounding_rewards.common.numeric import Array
-from grounding_rewards.common.validation import SHARE, check_number, check_word
+from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.matching import hungarian_match, most_hits_match
 from grounding_rewards.metrics.intervals import Estimate, jackknifed_ratio
 from grounding_rewards.overlap import pairwise_iou
+
+# Two boxes agree from this IoU up.
+_AGREEMENT = 0.5
 
 STRATEGIES = ("union", "majority", "consensus", "any-of", "ignore")
 
@@ -49,38 +50,32 @@ _Kind = tuple[str, str | None]
 _Drawn = tuple[list[float], _Kind]
 
 
-def reference_boxes(
-    image: AnnotatedImage, strategy: str, *, iou_threshold: float = 0.5, min_readers: int | None = None
-) -> dict[str, Any]:
+def reference_boxes(image: AnnotatedImage, strategy: str) -> dict[str, Any]:
     """The columns of an example that say what several readers drew on its image.
 
     ========== ========================================================================================================
     strategy   columns
     ========== ========================================================================================================
     union      every box of every reader.
-    majority   of each group of boxes on which at least `min_readers` readers agree, the drawn box that overlaps best,
-               on average, with the boxes of the others; see :func:`agreed_boxes`.
+    majority   of each group of boxes on which at least two readers agree, the drawn box that overlaps best, on
+               average, with the boxes of the others; see :func:`agreed_boxes`.
     consensus  weighted box fusion: each group of boxes becomes its mean; see :func:`fused_boxes`.
     any-of     the set of each reader, in `reader_boxes` and `reader_labels`, in the order of :func:`image_readers`; a
-               reward takes the best. `boxes` is the set of the reader who agrees best with the others, by F1 at the
-               threshold, so that a single answer can be written.
+               reward takes the best. `boxes` is the set of the reader who agrees best with the others, by F1, so that
+               a single answer can be written.
     ignore     as `majority`; the boxes with which too few others agree become `ignore_boxes`.
     ========== ========================================================================================================
 
     Args:
         image: `readers` says who drew each box.
         strategy: one of :data:`STRATEGIES`.
-        iou_threshold: τ, in [0, 1], from which two boxes agree.
-        min_readers: how many readers must agree, the one who drew the box included; by default 2 for `majority` and
-            `ignore`, and 1, which keeps all, for `consensus`. The other strategies have no use for it.
 
     Returns:
         `boxes`, `labels` and `ignore_boxes`, which begin with the image's own; of `any-of` the two others as well. All
         boxes are in the pixels of the image.
 
     Raises:
-        ValueError: the strategy is unknown, τ or the number is out of range, or `labels`, `phrases` or `readers` don't
-            fit the boxes.
+        ValueError: the strategy is unknown, or `labels`, `phrases` or `readers` don't fit the boxes.
 
     Example:
         >>> image = AnnotatedImage(
@@ -89,19 +84,14 @@ def reference_boxes(
         ... )
         >>> reference_boxes(image, "majority")["boxes"]
         [[0.0, 0.0, 10.0, 8.0]]
-        >>> reference_boxes(image, "consensus", min_readers=2)["boxes"]
-        [[0.0, 0.0, 10.0, 9.0]]
+        >>> reference_boxes(image, "consensus")["boxes"]
+        [[0.0, 0.0, 10.0, 9.0], [50.0, 50.0, 60.0, 60.0]]
         >>> reference_boxes(image, "ignore")["ignore_boxes"]
         [[50.0, 50.0, 60.0, 60.0]]
         >>> reference_boxes(image, "any-of")["reader_boxes"]
         [[[0.0, 0.0, 10.0, 10.0]], [[0.0, 0.0, 10.0, 8.0], [50.0, 50.0, 60.0, 60.0]], []]
     """
     check_word("strategy", strategy, STRATEGIES)
-    tau = check_number("iou_threshold", iou_threshold, SHARE, "The usual value is 0.5.")
-    if min_readers is not None and (not isinstance(min_readers, int) or min_readers < 1):
-        raise ValueError(
-            f"Expected a whole number from 1 up for `min_readers`, got {min_readers!r}. Two of three readers are usual."
-        )
     check_readers(image)
     names = image_readers(image)
     kinds = zip(image.labels, image.phrases or [None] * len(image.boxes), strict=True)
@@ -119,7 +109,7 @@ def reference_boxes(
                 ]
                 for name in names
             ]
-            agreement = [_mean_f1(reader_set, sets[:i] + sets[i + 1 :], tau) for i, reader_set in enumerate(sets)]
+            agreement = [_mean_f1(reader_set, sets[:i] + sets[i + 1 :]) for i, reader_set in enumerate(sets)]
             # Ties go to the first reader by name, so that the order of the readers decides nothing.
             labelled_boxes = sets[min(range(len(names)), key=lambda i: (-agreement[i], names[i]))]
         of_readers = {
@@ -130,15 +120,13 @@ def reference_boxes(
         grouped: dict[_Kind, list[tuple[list[float], int]]] = defaultdict(list)
         for (box, kind), reader in zip(labelled_boxes, image.readers, strict=True):
             grouped[kind].append((box, sorted(names).index(reader)))
-        needed = min(len(names), min_readers or (1 if strategy == "consensus" else 2))
         labelled_boxes = []
         for kind, group in sorted(grouped.items(), key=lambda item: (item[0][0], item[0][1] or "")):
             boxes, readers = as_box_array([box for box, _ in group]), np.array([reader for _, reader in group])
             if strategy == "consensus":
-                fused = fused_boxes(boxes, readers, min_readers=needed, iou_threshold=tau)
-                labelled_boxes += [(box, kind) for box in fused]
+                labelled_boxes += [(box, kind) for box in fused_boxes(boxes)]
                 continue
-            agreed, disputed = agreed_boxes(boxes, readers, min_readers=needed, iou_threshold=tau)
+            agreed, disputed = agreed_boxes(boxes, readers)
             labelled_boxes += [(boxes[i].tolist(), kind) for i in agreed]
             if strategy == "ignore":
                 ignored += boxes[disputed].tolist()
@@ -189,21 +177,17 @@ def check_readers(image: AnnotatedImage) -> None:
         )
 
 
-def agreed_boxes(
-    boxes: Array, readers: NDArray[np.int64], *, min_readers: int = 2, iou_threshold: float = 0.5
-) -> tuple[list[int], list[int]]:
+def agreed_boxes(boxes: Array, readers: NDArray[np.int64]) -> tuple[list[int], list[int]]:
     """Boxes of one label on which several readers agree.
 
     Of all boxes, the one on which most readers agree is kept; among equals the one with the greatest mean IoU with
     the closest box of each of these readers, and then the first by its coordinates. It takes these closest boxes
-    with it, one per reader, and the rest is treated in the same way until no box has `min_readers` readers. So the
-    agreed box is one that a radiologist drew, and no box speaks for two findings.
+    with it, one per reader, and the rest is treated in the same way until no box has two readers. So the agreed box is
+    one that a radiologist drew, and no box speaks for two findings.
 
     Args:
         boxes: ``(n, 4)`` xyxy.
         readers: ``(n,)``: who drew each box.
-        min_readers: readers who must agree, the one who drew the box included.
-        iou_threshold: τ, in [0, 1].
 
     Returns:
         The indices of the kept boxes, and those of the boxes that were neither kept nor taken along.
@@ -214,7 +198,7 @@ def agreed_boxes(
         ([1], [3])
     """
     iou = pairwise_iou(boxes, boxes)
-    agrees = (iou >= iou_threshold) & (iou > 0)
+    agrees = iou >= _AGREEMENT
     free = list(range(len(boxes)))
     agreed = []
     while free:
@@ -225,16 +209,14 @@ def agreed_boxes(
             overlap = fsum(iou[i, companions])
             candidates.append((-len(companions), -overlap, tuple(boxes[i]), readers[i], i, companions))
         number, *_, best, companions = min(candidates)
-        if 1 - number < min_readers:
+        if not number:
             break
         agreed.append(best)
         free = [i for i in free if i != best and i not in companions]
     return agreed, free
 
 
-def fused_boxes(
-    boxes: Array, readers: NDArray[np.int64], *, min_readers: int = 1, iou_threshold: float = 0.5
-) -> list[list[float]]:
+def fused_boxes(boxes: Array, iou_threshold: float = _AGREEMENT) -> list[list[float]]:
     """Weighted box fusion of boxes of one label, all with the same confidence.
 
     The boxes are taken one by one; each joins the group whose mean box it overlaps most, if that IoU reaches the
@@ -245,15 +227,13 @@ def fused_boxes(
 
     Args:
         boxes: ``(n, 4)`` xyxy.
-        readers: ``(n,)``: who drew each box.
-        min_readers: groups with boxes of fewer readers are dropped.
-        iou_threshold: τ, in [0, 1]. Solovyev et al. use 0.55 for detectors; 0.1 is in use for radiologists.
+        iou_threshold: τ, in (0, 1]. Solovyev et al. use 0.55 for detectors; 0.1 is in use for radiologists.
 
     Returns:
         The mean boxes, in the order in which their groups were started.
 
     Example:
-        >>> fused_boxes(np.array([[0.0, 0, 10, 10], [0, 0, 10, 8]]), np.array([0, 1]))
+        >>> fused_boxes(np.array([[0.0, 0, 10, 10], [0, 0, 10, 8]]))
         [[0.0, 0.0, 10.0, 9.0]]
 
     Source: Solovyev, Wang and Gabruseva, Weighted boxes fusion, Image and Vision Computing 107, 2021, §2.
@@ -266,13 +246,13 @@ def fused_boxes(
     for i in order:
         iou = pairwise_iou(boxes[i : i + 1], np.array(means).reshape(-1, 4))[0]
         best = int(iou.argmax()) if len(means) else -1
-        if best >= 0 and iou[best] >= iou_threshold and iou[best] > 0:
+        if best >= 0 and iou[best] >= iou_threshold:
             groups[best].append(i)
             means[best] = boxes[groups[best]].mean(axis=0)
         else:
             groups.append([i])
             means.append(boxes[i])
-    return [mean.tolist() for mean, group in zip(means, groups, strict=True) if len(set(readers[group])) >= min_readers]
+    return [mean.tolist() for mean in means]
 
 
 def _closest_of_others(
@@ -287,7 +267,7 @@ def _closest_of_others(
     return [j for _, _, j in closest.values()]
 
 
-def _mean_f1(reader_set: list[_Drawn], other_sets: list[list[_Drawn]], iou_threshold: float) -> float:
+def _mean_f1(reader_set: list[_Drawn], other_sets: list[list[_Drawn]]) -> float:
     """Mean F1 of one reader's boxes with those of each other; 1 where both drew nothing."""
     scores = []
     for other_set in other_sets:
@@ -297,7 +277,7 @@ def _mean_f1(reader_set: list[_Drawn], other_sets: list[list[_Drawn]], iou_thres
                 [box for box, box_kind in labelled_boxes if box_kind == kind]
                 for labelled_boxes in (reader_set, other_set)
             )
-            hits += len(most_hits_match(pairwise_iou(first, second), iou_threshold))
+            hits += len(most_hits_match(pairwise_iou(first, second), _AGREEMENT))
         total = len(reader_set) + len(other_set)
         scores.append(2 * hits / total if total else 1.0)
     return fsum(scores) / len(scores)
@@ -361,18 +341,15 @@ class Agreement(NamedTuple):
         return pandas.DataFrame(rows)
 
 
-def measure_agreement(
-    images: Iterable[AnnotatedImage], *, iou_thresholds: Sequence[float] = IOU_THRESHOLDS
-) -> Agreement:
+def measure_agreement(images: Iterable[AnnotatedImage]) -> Agreement:
     """Compare every pair of readers of every image; the top of this module has the definitions.
 
     Args:
         images: with `readers` and `read_by`, of which only counts are kept. Where `read_by` is empty, only
             those who drew are known, and a reader who drew nothing is not counted.
-        iou_thresholds: τ, each in (0, 1].
 
     Raises:
-        ValueError: no image has two readers, a threshold is out of range, or `readers` does not fit the boxes.
+        ValueError: no image has two readers, or `readers` does not fit the boxes.
 
     Example:
         >>> image = AnnotatedImage(
@@ -383,10 +360,6 @@ def measure_agreement(
         >>> round(found.overall.f1[0.5].value, 3), found.overall.mean_iou.value, found.overall.drawn_by
         (0.333, 0.8, (1, 1, 0))
     """
-    for value in iou_thresholds:
-        if not isinstance(value, Real) or not 0 < value <= 1:
-            raise ValueError(f"Expected numbers in (0, 1] for `iou_thresholds`, got {value!r}. Usual are 0.4 and 0.5.")
-    thresholds = tuple(dict.fromkeys(map(float, iou_thresholds)))
     count = single = pairs = most_readers = 0
     numbers: dict[str, list[int]] = defaultdict(list)
     sums: dict[str, list[Array]] = defaultdict(list)
@@ -405,7 +378,7 @@ def measure_agreement(
             by_label.setdefault(label, [[] for _ in readers])[readers.index(reader)].append(box)
         for label, sets in by_label.items():
             numbers[label].append(count)
-            sums[label].append(np.sum([_pair_sums(*two, thresholds) for two in combinations(sets, 2)], axis=0))
+            sums[label].append(np.sum([_pair_sums(*two) for two in combinations(sets, 2)], axis=0))
             drawn_by[label][sum(bool(boxes_of_reader) for boxes_of_reader in sets)] += 1
         count += 1
     if not count:
@@ -415,20 +388,17 @@ def measure_agreement(
         )
     order = sorted(numbers, key=lambda label: (-len(numbers[label]), label))
     # All labels together come first.
-    table = np.zeros((count, 1 + len(order), 3 + len(thresholds)))
+    table = np.zeros((count, 1 + len(order), 3 + len(IOU_THRESHOLDS)))
     for k, label in enumerate(order, 1):
         table[numbers[label], k] = sums[label]
     table[:, 0] = table[:, 1:].sum(axis=1)
-    overall = _label_agreement(None, sum(drawn_by.values(), Counter[int]()), table[:, 0], thresholds, most_readers)
-    labels = [
-        _label_agreement(label, drawn_by[label], table[:, k], thresholds, most_readers)
-        for k, label in enumerate(order, 1)
-    ]
+    overall = _label_agreement(None, sum(drawn_by.values(), Counter[int]()), table[:, 0], most_readers)
+    labels = [_label_agreement(label, drawn_by[label], table[:, k], most_readers) for k, label in enumerate(order, 1)]
     return Agreement(count, single, pairs, overall, tuple(labels))
 
 
 def _label_agreement(
-    label: str | None, readers_of_findings: Counter[int], sums: Array, thresholds: Sequence[float], most_readers: int
+    label: str | None, readers_of_findings: Counter[int], sums: Array, most_readers: int
 ) -> LabelAgreement:
     """The agreement about a label.
 
@@ -436,7 +406,6 @@ def _label_agreement(
         label: None for all together.
         readers_of_findings: how many findings were drawn by how many readers.
         sums: a row of `_pair_sums` for every image.
-        thresholds: of the IoU.
         most_readers: of an image of the dataset.
     """
     box_counts, ious, overlapping, *hits = sums.T
@@ -445,20 +414,18 @@ def _label_agreement(
         label,
         readers_of_findings.total(),
         tuple(readers_of_findings[number] for number in range(1, most_readers + 1)),
-        dict(zip(thresholds, f1, strict=True)),
+        dict(zip(IOU_THRESHOLDS, f1, strict=True)),
         jackknifed_ratio(np.column_stack((ious, overlapping))).estimate,
     )
 
 
-def _pair_sums(
-    first_boxes: Sequence[Sequence[float]], second_boxes: Sequence[Sequence[float]], thresholds: Sequence[float]
-) -> Array:
+def _pair_sums(first_boxes: Sequence[Sequence[float]], second_boxes: Sequence[Sequence[float]]) -> Array:
     """Boxes of both, Σ IoU of the assigned pairs that overlap, their number, and the hits at every threshold."""
-    overlaps, hits = [], [0] * len(thresholds)
+    overlaps, hits = [], [0] * len(IOU_THRESHOLDS)
     if first_boxes and second_boxes:
         iou = pairwise_iou(first_boxes, second_boxes)
         overlaps = [float(iou[pair]) for pair in hungarian_match(iou, 0.0)]
-        hits = [len(most_hits_match(iou, threshold)) for threshold in thresholds]
+        hits = [len(most_hits_match(iou, threshold)) for threshold in IOU_THRESHOLDS]
     return np.array([len(first_boxes) + len(second_boxes), sum(overlaps), len(overlaps), *hits], dtype=np.float64)
 
 
