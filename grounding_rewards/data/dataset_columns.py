@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,8 +29,6 @@ from grounding_rewards.images.resize import has_resized_size, resized_size
 from grounding_rewards.parsing import BoxFormat, get_box_format
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from datasets import Dataset
     from PIL.Image import Image
     from pyarrow import DataType
@@ -163,16 +161,14 @@ class ExtraColumns:
     """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        from pyarrow.types import is_null
-
-        types: dict[str, DataType] = {}
+        columns: dict[str, list[Any]] = {}
         for row in rows:
             for name, value in row.items():
                 if value is not None:
-                    value_type = _type_of(value)
-                    types[name] = _common_type(types.get(name, value_type), value_type)
+                    columns.setdefault(name, []).append(value)
+        types = {name: _type_of(values) for name, values in columns.items()}
         #: The arrow type of each column that has a value.
-        self.types = {name: kind for name, kind in types.items() if not is_null(_innermost(kind))}
+        self.types = {name: kind for name, kind in types.items() if kind is not None}
 
     def values(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """The values of one row in the types of the columns, None where the row has none."""
@@ -185,36 +181,20 @@ class ExtraColumns:
         return {name: generate_from_arrow_type(kind) for name, kind in self.types.items()}
 
 
-def _type_of(value: Any) -> DataType:
+def _type_of(values: Sequence[Any]) -> DataType | None:
+    """The type that holds all values; text where there is none, and nothing for empty lists alone."""
     import pyarrow as pa
 
-    if isinstance(value, str):
-        return pa.string()
     try:
-        kind = pa.array([value]).type
-    except (pa.ArrowException, OverflowError):
+        kind = pa.array(values).type
+    except (ValueError, TypeError, OverflowError):
         return pa.string()
-    return pa.string() if pa.types.is_struct(_innermost(kind)) else kind
-
-
-def _innermost(kind: DataType) -> DataType:
-    from pyarrow.types import is_list
-
-    while is_list(kind):
-        kind = kind.value_type
-    return kind
-
-
-def _common_type(first: DataType, second: DataType) -> DataType:
-    import pyarrow as pa
-
-    if first == second:
-        return first
-    try:
-        schemas = [pa.schema([("value", kind)]) for kind in (first, second)]
-        return pa.unify_schemas(schemas, promote_options="permissive").field("value").type
-    except pa.ArrowException:
-        return pa.string()
+    innermost = kind
+    while pa.types.is_list(innermost):
+        innermost = innermost.value_type
+    if pa.types.is_null(innermost):
+        return None
+    return pa.string() if pa.types.is_struct(innermost) else kind
 
 
 def _as_type(value: Any, kind: DataType) -> Any:

@@ -15,15 +15,6 @@ from grounding_rewards.parsing.no_finding import states_nothing
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.(\d+))?|(?<=[a-z_])\d+(?=>)")
 # What the right and the lower edge of the image may be called, besides its pixels.
 _UNITS = (1.0, 100.0, 1000.0, 1024.0)
-_NUMERALS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8}
-_FINDINGS = (
-    r"(?:findings?|box(?:es)?|lesions?|nodules?|mass(?:es)?|regions?|abnormalit(?:y|ies)|opacit(?:y|ies)|fractures?)\b"
-)
-_COUNTED = re.compile(
-    rf"(?<![\w.\[,-])(?<![\d.] )({'|'.join(_NUMERALS)}|[1-9]\d?)(?: [a-z]+)? {_FINDINGS}"
-    rf"|(?:number of {_FINDINGS}|{_FINDINGS}):? *[:=] *([1-9]\d?)(?!\w|[.,]\d)",
-    re.IGNORECASE,
-)
 _DENIAL = re.compile(r"\b(?:no|normal|without|clear|unremarkable|nothing)\b", re.IGNORECASE)
 _CONDITION = re.compile(
     r"\b(?:if|when|where|whether|unless|otherwise|for|in case|say|answer|write|return|reply|or)\b", re.IGNORECASE
@@ -125,63 +116,28 @@ def told_box(
         >>> told_box("Answer with [x1, y1, x2, y2] in 0 to 1000.", [[50, 100, 150, 160]], (500, 400))
         ''
     """
-    numbers, readings = told_readings(prompt, boxes, size, resized)
-    for is_box in readings.values():
-        first = np.flatnonzero(is_box.any(axis=1))
-        if len(first):
-            return ", ".join(numbers[first[0] : first[0] + 4])
-    return ""
-
-
-def told_readings(
-    text: str, boxes: Sequence[Sequence[float]], size: tuple[float, float], resized: tuple[float, float] | None = None
-) -> tuple[list[str], dict[str, np.ndarray]]:
-    """The numbers of a text, and by each way to read four in a row, (windows, boxes), which of them are which boxes.
-
-    Args:
-        text: any.
-        boxes: as for :func:`told_box`.
-        size: likewise.
-        resized: likewise.
-
-    Example:
-        >>> numbers, readings = told_readings("[100, 250, 300, 400]", [[50, 100, 150, 160]], (500, 400))
-        >>> [name for name, told in readings.items() if told.any()]
-        ['0 to 1000 as xyxy']
-    """
-    matches = list(_NUMBER.finditer(text))
+    matches = list(_NUMBER.finditer(prompt))
     if len(matches) < 4 or not boxes:
-        return [match[0] for match in matches], {}
+        return ""
     numbers = np.array([float(match[0]) for match in matches])
     # The last digit may be rounded either way.
     slack = np.array([1.0 if match[1] is None else 10.0 ** -len(match[1]) for match in matches])
     windows = np.lib.stride_tricks.sliding_window_view(numbers, 4)
     slacks = np.lib.stride_tricks.sliding_window_view(slack, 4)
     parts = as_box_array(boxes) / np.array([*size, *size])
-    frames = {"pixels": size, **{f"0 to {unit:g}": (unit, unit) for unit in _UNITS}}
-    readings: dict[str, np.ndarray] = {}
-    for name, frame in (frames | ({"resized pixels": resized} if resized else {})).items():
+    frames = [size, *((unit, unit) for unit in _UNITS)]
+    if resized is not None:
+        frames.append(resized)
+    for frame in frames:
         # Whole numbers say nothing of parts.
-        fine = slacks <= 0.02 * max(frame)
+        fine = (slacks <= 0.02 * max(frame)).all(axis=1)
         for order in ORDERS:
             written_boxes = from_xyxy(parts * np.array([*frame, *frame]), order)
-            is_near = (np.abs(windows[:, None] - written_boxes) <= 1.001 * slacks[:, None]) & fine[:, None]
-            readings[f"{name} as {order}"] = np.asarray(is_near.all(axis=-1))
-    return [match[0] for match in matches], readings
-
-
-def told_count(prompt: str) -> int | None:
-    """The number of findings that a prompt says; None where it says none, or several.
-
-    Example:
-        >>> [told_count(words) for words in ("Mark the two nodules.", "3 lung lesions", "Number of boxes: 2")]
-        [2, 3, 2]
-        >>> told_count("Find boxes.") is None
-        True
-    """
-    numerals = (before or behind for before, behind in _COUNTED.findall(prompt))
-    counts = {_NUMERALS.get(numeral) or int(numeral) for numeral in map(str.casefold, numerals)}
-    return counts.pop() if len(counts) == 1 else None
+            is_near = np.abs(windows[:, None] - written_boxes) <= 1.001 * slacks[:, None]
+            first = np.flatnonzero(fine & np.any(np.all(is_near, axis=2), axis=1))
+            if len(first):
+                return ", ".join(match[0] for match in matches[first[0] : first[0] + 4])
+    return ""
 
 
 def told_nothing(prompt: str) -> str:

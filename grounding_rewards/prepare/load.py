@@ -300,7 +300,7 @@ def dataset_parts(dataset: str, splits: Sequence[str] = (), *, streaming: bool =
         return {split: Dataset.from_parquet(files) for split, files in shards.items()}
     path = Path(dataset)
     if path.is_file():
-        remedy = f"{_layout_hint(path.parent)}Name a folder that `prepare` wrote."
+        remedy = "Name a folder that `grounding-rewards prepare` wrote: it reads other layouts."
         if path.name == ANNOTATIONS:
             remedy = f"Name the folder, {str(path.parent)!r}."
         raise ValueError(
@@ -313,8 +313,8 @@ def dataset_parts(dataset: str, splits: Sequence[str] = (), *, streaming: bool =
         except FileNotFoundError:
             raise ValueError(
                 f"Expected annotations.jsonl, parquet files, a prepared or a saved dataset in the folder for dataset, "
-                f"got {dataset!r} without any. {_layout_hint(path)}Point to the folder that holds "
-                "annotations.jsonl, or that `grounding-rewards prepare` wrote."
+                f"got {dataset!r} without any. Point to the folder that holds annotations.jsonl, or that "
+                "`grounding-rewards prepare` wrote, which reads COCO, YOLO, CSV and other layouts."
             ) from None
     else:
         try:
@@ -326,35 +326,6 @@ def dataset_parts(dataset: str, splits: Sequence[str] = (), *, streaming: bool =
                 f"{dataset!r} ({error}). Check the path and the spelling."
             ) from error
     return dict(loaded) if isinstance(loaded, dict) else {str(loaded.split or TRAIN): loaded}
-
-
-# Files that tell the layout of a folder, the most telling first.
-_LAYOUTS = {
-    "imagefolder": ("metadata.jsonl", "metadata.csv", "*/metadata.jsonl", "*/metadata.csv"),
-    "yolo": ("data.yaml", "data.yml", "classes.txt", "labels/**/*.txt"),
-    "coco": (
-        "*.coco.json",
-        "*/*.coco.json",
-        "annotations/*.json",
-        "annotations*.json",
-        "instances*.json",
-        "result.json",
-    ),
-    "voc": ("Annotations/*.xml", "*.xml", "annotations/*.xml", "train/*.xml"),
-    "csv": ("*.[cC][sS][vV]", "*.tsv", "*.[ct]sv.gz"),
-}
-
-
-def _layout_hint(folder: Path) -> str:
-    """The command for a folder in another layout, as a sentence; empty where none is known."""
-    for name, patterns in _LAYOUTS.items():
-        for pattern in patterns:
-            if (file := next(folder.glob(pattern), None)) is not None:
-                return (
-                    f"With {file.relative_to(folder)} it may be one that `grounding-rewards prepare {name} "
-                    f"--root {folder} --box-format FORMAT --out OUT` reads. "
-                )
-    return ""
 
 
 def _split_of(parts: Mapping[str, Dataset], split: str, name: str) -> Dataset:

@@ -158,12 +158,12 @@ class _Columns(NamedTuple):
 
     order: of the numbers of a box.
     box: places of its four numbers, or of the list of boxes alone.
-    others: place of the file, and of label, split, patient, width and height where there are.
+    places: of the file, and of label, split, patient, width and height where there are.
     """
 
     order: str
     box: tuple[int, ...]
-    others: dict[str, int]
+    places: dict[str, int]
 
 
 def _find_columns(path: Path, header: list[str], stated_columns: Mapping[str, str], order: str) -> _Columns:
@@ -199,14 +199,14 @@ def _find_columns(path: Path, header: list[str], stated_columns: Mapping[str, st
         places.setdefault("patient", header.index(patient))
     sizes = [part for part in ("width", "height") if part in places and places[part] not in box]
     parts = ["file", "label", "split", "patient", *(sizes if len(sizes) == 2 else [])]
-    others = {part: places[part] for part in parts if part in places}
+    used_places = {part: places[part] for part in parts if part in places}
     for part, name in stated_columns.items():
-        if places[part] not in (*box, *others.values()):
+        if places[part] not in (*box, *used_places.values()):
             raise ValueError(
                 f"Expected a part of use for columns, got {part}={name}: it has no effect in {path}. Leave it "
                 "out, or name the others of its kind too, such as width and height."
             )
-    return _Columns(order or own_order, box, others)
+    return _Columns(order or own_order, box, used_places)
 
 
 class _TableReader:
@@ -234,12 +234,12 @@ class _TableReader:
         separator = tables.stated_separator(path) or max(_SEPARATORS, key=next(text_lines(path), "").count)
         header, _ = tables.read_whole_table(path, separator)
         self.columns = _find_columns(path, header, stated_columns, order)
-        if classes and "label" not in self.columns.others:
+        if classes and "label" not in self.columns.places:
             raise ValueError(
                 f"Expected a column of labels in {path} for classes, got {', '.join(header)}. Leave classes out, or "
                 "name the column: --option columns=label=NAME."
             )
-        file = self.columns.others["file"]
+        file = self.columns.places["file"]
         self.broken: dict[str, ValueError] = {}
         self.rows_of_images: dict[str, list[tables.TableRow]] = {}
         # A row with too few cells tells its image in the first cell alone.
@@ -253,7 +253,7 @@ class _TableReader:
 
     def _pixels(self) -> Iterator[tuple[tables.RowPlace, str]]:
         """All numbers of boxes and sizes, as they are written."""
-        sides = [self.columns.others[side] for side in ("width", "height") if side in self.columns.others]
+        sides = [self.columns.places[side] for side in ("width", "height") if side in self.columns.places]
         for place, cells in chain.from_iterable(self.rows_of_images.values()):
             for number in (*self.columns.box, *sides):
                 yield place, cells[number]
@@ -266,7 +266,7 @@ class _TableReader:
         """The images of a split, or all; a split that the table does not have is an error at the call."""
         rows_of_images = {name: rows for name, rows in self.rows_of_images.items() if name not in self.broken}
         if split is not None and self.split is None:
-            place = self.columns.others.get("split")
+            place = self.columns.places.get("split")
             rows = chain.from_iterable(rows_of_images.values())
             tables.check_split(split, [] if place is None else {split_name(cells[place]) for _, cells in rows} - {""})
             rows_of_images = {
@@ -288,9 +288,9 @@ class _TableReader:
 
     def _value(self, rows: Sequence[tables.TableRow], part: str, read: Callable[[str], Any] = str) -> Any:
         """What the rows of an image say of it together; None if they say nothing."""
-        if part not in self.columns.others:
+        if part not in self.columns.places:
             return None
-        values = {cells[self.columns.others[part]] for _, cells in rows} - {""}
+        values = {cells[self.columns.places[part]] for _, cells in rows} - {""}
         if len(values) > 1:
             raise rows[0][0].error(f"one {part} in all rows of an image", sorted(values), "Correct them.")
         return read(values.pop()) if values else None
@@ -322,7 +322,7 @@ class _TableReader:
         self, place: tables.RowPlace, cells: Sequence[str], size: tables.Size | None
     ) -> Iterator[tuple[list[float], str]]:
         """The boxes of a row, and their labels."""
-        row_label = cells[self.columns.others["label"]] if "label" in self.columns.others else ""
+        row_label = cells[self.columns.places["label"]] if "label" in self.columns.places else ""
         if len(self.columns.box) == 4:
             four = [cells[number] for number in self.columns.box]
             row_boxes, labels = [four] if any(four) else [], [row_label]

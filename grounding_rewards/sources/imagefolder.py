@@ -82,9 +82,8 @@ def read_imagefolder(
         try:
             objects = parse_json(cell) if isinstance(cell, str) and cell else cell or {}
             if isinstance(objects, list):
-                objects = {
-                    key: [entry.get(key) for entry in objects] for key in {key for one in objects for key in one}
-                }
+                keys = {key for entry in objects for key in entry}
+                objects = {key: [entry.get(key) for entry in objects] for key in keys}
             boxes = objects.get("bbox") or []
             categories: Sequence[Any] = next((objects[key] for key in _CATEGORIES if objects.get(key) is not None), [])
             is_sound = all(map(is_box, boxes)) and len(categories) == len(boxes)

@@ -417,7 +417,9 @@ def check_thousands(
     decimal_marks: set[str] = set()
     largest = 0.0
     for place, cell in cells:
-        mark = "," if "," in cell else "." if "." in cell else ""
+        mark = next((mark for mark in ",." if mark in cell), "")
+        if mark in decimal_marks:
+            continue
         if not mark:
             largest = max(largest, float(cell) if cell.isdecimal() else 0)
         elif _GROUPED.fullmatch(cell) and int(re.sub("[,.]", "", cell)) <= _LARGEST_SIDE:

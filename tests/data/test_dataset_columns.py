@@ -53,22 +53,6 @@ def test_rows_that_the_processor_refuses_are_all_named(bad, reason):
     assert reason in second
 
 
-def test_a_refused_row_without_an_id_is_named_by_its_number():
-    with pytest.raises(ValueError, match=r"1 bad row of 2.*\nrow 1 \(id -\): "):
-        add_columns(images([(512, 400), (1, 201)]), PROCESSOR, None)
-
-
-def test_a_missing_image_is_named():
-    images = datasets.Dataset.from_dict({"image": [Image.new("L", (60, 90)), None]})
-    with pytest.raises(ValueError, match=r"row 1 .*Expected an image"):
-        add_columns(images.cast_column("image", datasets.Image()), PROCESSOR, None)
-
-
-def test_a_ratio_of_200_is_still_resized():
-    rows = add_columns(images([(2, 400)]), PROCESSOR, None)
-    assert (rows[0]["resized_width"], rows[0]["resized_height"]) == resized_size(PROCESSOR, 2, 400)
-
-
 def test_all_other_columns_stay_as_they_are():
     columns = {
         "boxes": [[[1.0, 2.0, 3.0, 4.0]], []],

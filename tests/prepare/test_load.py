@@ -71,16 +71,6 @@ def test_an_empty_folder(tmp_path):
         load_split(str(tmp_path), "train")
 
 
-@pytest.mark.parametrize(
-    ("file", "source"),
-    [("annotations_all.json", "coco"), ("result.json", "coco"), ("Boxes.CSV", "csv"), ("boxes.tsv.gz", "csv")],
-)
-def test_a_folder_in_another_layout_is_told_its_command(tmp_path, file, source):
-    (tmp_path / file).touch()
-    with pytest.raises(ValueError, match=f"With {file} it may be one that `grounding-rewards prepare {source} --root"):
-        load_split(str(tmp_path), "train")
-
-
 def test_a_shard_that_is_cut_or_missing_is_named(tmp_path):
     files = [tmp_path / f"train-0000{k}-of-00003.parquet" for k in range(3)]
     for file in files:
@@ -110,12 +100,6 @@ def test_rows_name_the_files_of_their_images(shared_dir):
     assert Path(row["image_path"]).is_file()
     assert {"prompt", "image"}.isdisjoint(row)
     assert load_dataset_image(dataset, 0).size == (row["width"], row["height"])
-
-
-def test_images_that_are_no_files_have_no_path():
-    dataset = load_split("synthetic", "test", max_images=1)
-    assert "image_path" not in light_rows(dataset)[0]
-    assert load_dataset_image(dataset.remove_columns("image"), 0) is None
 
 
 def test_training_and_the_doctor_open_the_same_datasets(tmp_path):
