@@ -118,17 +118,6 @@ def test_missing_columns(removed, message):
         check_dataset(dataset_of({}).remove_columns(removed), R4)
 
 
-def test_no_rows():
-    with pytest.raises(ValueError, match="at least one row for train_dataset"):
-        check_dataset(dataset_of({}).select([]), R4)
-
-
-def test_rows_without_id():
-    images = dataset_of({"width": None}).remove_columns("id")
-    with pytest.raises(ValueError, match=r"row 0 \(id -\)"):
-        check_dataset(images, R4)
-
-
 @pytest.mark.parametrize(("ids", "said"), [(["a", "a"], 1), (["a", "b"], 0), (["a"], 0), ([None, None], 0)])
 def test_one_id_for_all_rows_is_said(ids, said):
     with warnings.catch_warnings(record=True) as caught:
@@ -167,10 +156,6 @@ class TestBoxFormat:
         with pytest.raises(ValueError, match=r"(?s)row 0 .*got 'qwen9'.*row 1 .*box_format is missing") as caught:
             check_dataset(dataset_of({"box_format": "qwen9"}, {"box_format": None}), self.ANY, name="images")
         assert "radvlm" in str(caught.value)
-
-    def test_a_column_holds_names_only(self):
-        with pytest.raises(ValueError, match=r"row 0 .*box_format is \{'syntax': 'json'\}, not a name"):
-            check_dataset(dataset_of({"box_format": {"syntax": "json"}}), self.ANY)
 
     def test_a_format_of_ones_own(self):
         mine = {"syntax": "brackets", "order": "yxyx", "space": "norm100"}
@@ -358,11 +343,6 @@ class TestReferenceColumns:
         assert "row 1 (id image-1): " in str(caught.value)
         assert "row 0" not in str(caught.value)
 
-    def test_no_labels_at_all(self):
-        images = dataset_of({}).remove_columns("labels")
-        with pytest.raises(ValueError, match=r"row 0 .*labels is missing"):
-            check_dataset(images, gr.get_reward("R4", label_matching="exact", box_format="qwen3-vl"))
-
     def test_a_label_that_the_format_cannot_hold(self):
         images = dataset_of({"labels": ["mass"]}, {"labels": ["mass</ref> or so"]})
         reward = gr.get_reward("R4", label_matching="exact", box_format="internvl")
@@ -380,14 +360,9 @@ SPOILED = [
     # Of 400 pixels, 1000 steps are 0.4 pixels each.
     {"boxes": [[10.1, 10.0, 10.2, 50.0]], "width": 400},
     {"boxes": [[10, 10, 500, 50]]},
-    {"boxes": [[10, 10, float("nan"), 50]]},
-    {"boxes": [[10, 10, 10, 50]]},
-    {"boxes": [[50, 50, 10, 10]]},
     {"labels": ["mass", "nodule"]},
     {"width": None},
-    {"width": 0},
     {"prompt": None},
-    {"ignore_boxes": [[0, 0, 500, 5]]},
 ]
 
 

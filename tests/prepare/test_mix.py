@@ -13,12 +13,6 @@ from grounding_rewards.prepare.mix import Part, mix_folders
 from grounding_rewards.rewards.grounding import get_reward
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    """What `datasets` unpacks goes with the test."""
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-
-
 @pytest.fixture
 def prepared(make_images, tmp_path):
     """Prepare the images from a number up to another one, so that folders may share images or not."""

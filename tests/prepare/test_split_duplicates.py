@@ -56,20 +56,20 @@ def test_copies_are_drawn_together_and_counted(tmp_path, images, known):
     if not known:
         images = [one._replace(patient_id=None) for one in images]
     apart = 0
-    for seed in range(6):
+    for seed in range(3):
         manifest = prepare(tmp_path, images, f"out-{seed}", seed=seed)
         splits = splits_of(tmp_path, f"out-{seed}")
         assert all(splits[one] == splits[other] for one, other in COPIES)
         assert manifest["images_with_copies"] == 6
         assert "6 images are copies of one another" in (tmp_path / f"out-{seed}" / "README.md").read_text()
         apart += len(set(splits.values()))
-    assert apart > 6  # both splits are filled
+    assert apart > 3  # both splits are filled
 
 
 def test_all_images_of_their_patients_go_with_them(tmp_path, images):
     images[10] = images[10]._replace(patient_id="p0")
     images[11] = images[11]._replace(patient_id="p1")
-    for seed in range(4):
+    for seed in range(2):
         prepare(tmp_path, images, f"out-{seed}", seed=seed)
         splits = splits_of(tmp_path, f"out-{seed}")
         assert len({splits[name] for name in ("f00", "f01", "f10", "f11")}) == 1

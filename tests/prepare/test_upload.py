@@ -52,13 +52,6 @@ def test_only_private_and_only_the_dataset(folder, hub):
     assert sent["allow_patterns"] == ["README.md", "manifest.json", "data/*.parquet"]
 
 
-def test_a_public_dataset_gets_nothing(folder, hub):
-    hub.private = False
-    with pytest.raises(ValueError, match="Expected a private dataset on the hub, got 'me/images', which is public"):
-        push_private(folder(licence="CC BY 4.0"), "me/images")
-    assert [what for what, *_ in hub.calls] == ["create"]
-
-
 @pytest.mark.parametrize(
     "values",
     [
@@ -79,9 +72,11 @@ def test_what_may_not_be_passed_on(folder, hub, values):
     assert len(hub.calls) == 2
 
 
-def test_a_folder_that_was_changed_stays(folder, hub):
-    prepared = folder(licence="CC BY 4.0")
+def test_public_datasets_and_changed_folders_get_nothing(folder, hub):
+    prepared, hub.private = folder(licence="CC BY 4.0"), False
+    with pytest.raises(ValueError, match="Expected a private dataset on the hub, got 'me/images', which is public"):
+        push_private(prepared, "me/images")
     (prepared / "README.md").write_text("mine")
     with pytest.raises(ValueError, match=r"README\.md was changed"):
         push_private(prepared, "me/images")
-    assert not hub.calls
+    assert [what for what, *_ in hub.calls] == ["create"]

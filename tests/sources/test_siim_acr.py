@@ -98,12 +98,6 @@ def test_images(root):
     assert d.boxes == [[0, 0, 2, 3]]
 
 
-def test_rows_that_do_not_touch_are_two_boxes(root):
-    # Pixel (0, 0), and pixel 5 of column 10
-    (image,) = read_siim_acr(root("a,0 1", f"a,{10 * 1024 + 5} 1"))
-    assert image.boxes == [[0, 0, 1, 1], [10, 5, 11, 6]]
-
-
 @pytest.mark.parametrize(("gap", "boxes"), [(4, 1), (5, 2)])
 def test_a_gap_of_up_to_four_pixels_is_closed(root, gap, boxes):
     # Two runs of 20 pixels in a column: strokes of one pneumothorax

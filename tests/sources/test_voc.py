@@ -64,12 +64,6 @@ def test_image_sets_name_the_splits(write):
         read_voc(root, split="test", one_based=True)
 
 
-def test_a_split_without_image_sets(write):
-    root = write({"Annotations/a.xml": voc()})
-    with pytest.raises(ValueError, match="Expected None for split, got 'train'"):
-        list(read_voc(root, split="train", one_based=True))
-
-
 CVAT = """<?xml version="1.0" encoding="utf-8"?>
 <annotations><version>1.1</version><meta><task><name>lungs &amp; more</name></task></meta>
 <image id="0" name="a.png" subset="Train" width="40" height="30">
