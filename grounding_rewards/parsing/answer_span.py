@@ -73,31 +73,20 @@ _ACTION = re.compile(r"^Action[ \t]?:", re.MULTILINE)
 _ACTION_INPUT = re.compile(r"^Action Input[ \t]?:", re.MULTILINE)
 _NOT_LETTERS = re.compile(r"begin|start|end|prefix|suffix|[^a-z]")
 # Calls after these marks are never closed.
-_TO_THE_END = frozenset({"<|python_tag|>", "[TOOL_CALLS]"})
+_TO_THE_END = frozenset(_MARKS["calls_to_the_end"])
 # What names that begin so close was no answer, even if nothing opened it.
-_SURE = ("toolc", "toolr", "toolo", "toolu", "functionc", "functionr", "observation")
-_RESULT_WORDS = ("response", "result", "output", "observation", "information", "interpreter")
-_ASSISTANT_ROLES = frozenset({"assistant", "model", "bot", "chatbot_token", "ai", "gpt", "response"})
-_TOOL_ROLES = frozenset({"tool", "ipython", "observation", "function", "functions", "environment", "tool_response"})
+_SURE = tuple(_MARKS["sure_names"])
+_RESULT_WORDS: list[str] = _MARKS["result_words"]
+_ASSISTANT_ROLES = frozenset(_MARKS["assistant_roles"])
+_TOOL_ROLES = frozenset(_MARKS["tool_roles"])
 # Who speaks: the assistant, to the user or to a tool; a tool; the user or another role; nobody, as the turn is over.
 _ASSISTANT, _CALL, _TOOL, _USER, _ENDED = range(5)
 
 _PROMPT_END = re.compile(r"\s{0,8}(?:<\|message\|>\s{0,8})?")
-# A part of a completion in which models try things out; unlike a mark of thinking it may stand behind the answer.
-_DRAFT = re.compile(
-    # Told by its first letter, so that a text full of `<` costs little.
-    r"<(?=/?[srpdcvln])(/?)(scratchpad|reflect(?:ion)?|rethink|plan(?:ning)?|draft|describe|description|critique|check"
-    r"|verify|verification|look|caption|summary|notes?)(?![\w-])[^<>]{0,64}>",
-    re.IGNORECASE,
-)
-# Words that announce the answer: "Final answer:", "**Final Answer:**", "## Final Response"; the last one counts. And
-# the first box of LaTeX, as there may be one around each of several.
-_ANNOUNCED = re.compile(
-    r"(?:(?:#{1,6}\s{0,4}\**|\*\*)\s?final\s(?:answer|response)\b|\bfinal\s(?:answer|response)(?:\sis\b|\s?\**\s?:))[:*\s]{0,8}",
-    re.IGNORECASE,
-)
-_FINAL_TAG = re.compile(r"</?final[_-](?:answer|response)\s{0,8}>", re.IGNORECASE)
-_BOXED = re.compile(r"\\{1,2}f?boxed\s{0,2}\{")
+_DRAFT = re.compile(_MARKS["answer"]["draft"], re.IGNORECASE)
+_ANNOUNCED = re.compile(_MARKS["answer"]["announced"], re.IGNORECASE)
+_FINAL_TAG = re.compile(_MARKS["answer"]["final_tag"], re.IGNORECASE)
+_BOXED = re.compile(_MARKS["answer"]["boxed"])
 # The fence around a call in JSON is no answer.
 _BLANK = re.compile(r"\s*(?:```\w*\s*)?(?:```\s*)?")
 # Harmony without its special tokens: "analysisWe see …assistantfinalNo finding."

@@ -10,42 +10,20 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from grounding_rewards.common.text_files import packaged_tables
+
 #: `boxes`: at least one complete box. `empty`: the text says that there is nothing to mark.
 #: `truncated`: the text breaks off inside its own syntax; complete boxes before that point are kept.
 #: `unparseable`: neither a box nor a no-finding statement.
 STATUSES = ("boxes", "empty", "truncated", "unparseable")
 
+_REASONS = packaged_tables("grounding_rewards.parsing", "reasons.toml")
 #: Why something that was written did not become a box, and what that means, in the order in which logs show it.
-REASON_MEANINGS = {
-    "wrong_count": "a list of numbers that is none of: a box, a point, a quadrilateral, a 3-D box",
-    "point": "two numbers, or a key that holds points",
-    "quad": "eight numbers or four corner points",
-    "box_3d": "nine numbers, or a key that holds 3-D boxes",
-    "words": "words stand where a box belongs",
-    "missing_number": "a coordinate is blank or null",
-    "not_a_number": "something else stands where a coordinate belongs",
-    "placeholder": "the prompt's own x1, y1, x2, y2",
-    "not_finite": "NaN or infinity",
-    "number_too_large": "a coordinate that is far too large, as digit loops produce",
-    "unclosed": "no closing bracket",
-    "unknown_key": "four numbers under a key that does not hold boxes in this format",
-    "too_deep": "nested too deep; reading stops there",
-    "too_many_boxes": "too many boxes and rejects; reading stops there",
-    "too_long": "an answer of too many characters or tokens; reading stops there",
-    "echoed_prompt": "an instruction instead of an answer",
-    "only_tools": "a call of a tool without an answer after it",
-    "no_answer": "blank, or thinking without an answer after it",
-    "finding_without_box": "a finding is stated, and no box",
-    "nothing_stated": "text without a box and without a no-finding statement",
-}
+REASON_MEANINGS: dict[str, str] = _REASONS["meanings"]
 REJECT_REASONS = tuple(REASON_MEANINGS)
-
 #: Reasons that are about the whole text. All others are about something that stands in the place of a box: it is a
-#: broken box, and a text that holds one says something about boxes, whatever else it says. A call of a tool is counted
-#: among these: who asks has not answered yet.
-WHOLE_TEXT = frozenset(
-    {"too_many_boxes", "too_long", "echoed_prompt", "no_answer", "finding_without_box", "nothing_stated"}
-)
+#: broken box, and a text that holds one says something about boxes, whatever else it says.
+WHOLE_TEXT = frozenset(_REASONS["about_texts"])
 
 MAX_BOXES = 1000
 MAX_CHARACTERS = 2**17
