@@ -158,14 +158,12 @@ class MistakenConvention(NamedTuple):
     """How the boxes of a split are written, if not as x1, y1, x2, y2 in pixels of the image.
 
     check: `box-order` or `wrong-frame`.
-    images: how many images show it.
     words: what was found, a sentence.
     fix: what to do.
     order: of `box-order`.
     """
 
     check: str
-    images: int
     words: str
     fix: str
     order: MistakenOrder | None = None
@@ -210,17 +208,15 @@ def find_convention(
                 f"{order.name}."
             )
             is_whole = fitting_images[k].mean() >= _MIN_AGREEMENT
-            return MistakenConvention("box-order", count, words, f"{_WHOLE if is_whole else _PART}: {order.fix}", order)
+            return MistakenConvention("box-order", words, f"{_WHOLE if is_whole else _PART}: {order.fix}", order)
         if frame := _frame(boxes, sizes, resized):
             words = f"The boxes of {count} of {images} images reach far over the edge; the numbers fit {frame.name}."
-            return MistakenConvention(
-                "wrong-frame", count, words, f"{_WHOLE}, or if only some are drawn so: {frame.fix}"
-            )
+            return MistakenConvention("wrong-frame", words, f"{_WHOLE}, or if only some are drawn so: {frame.fix}")
         return None
     is_cornered = len(boxes) >= _MIN_CORNER_BOXES and (parts <= _CORNER).all(axis=1).mean() >= _MIN_AGREEMENT
     if is_cornered and (frame := _frame(boxes, sizes, resized)):
         words = f"All boxes lie in the upper left corner of their images; the numbers fit {frame.name}."
-        return MistakenConvention("wrong-frame", images, words, f"{_WHOLE}: {frame.fix}")
+        return MistakenConvention("wrong-frame", words, f"{_WHOLE}: {frame.fix}")
     return None
 
 
