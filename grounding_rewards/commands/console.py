@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 
+#: Characters of a terminal that shows all columns of a table.
+WIDE = 100
 # Seconds before a progress bar appears: a shorter one only flickers.
 _PATIENCE = 2.0
 # Seconds between lines where there is no terminal for a bar.

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from grounding_rewards.commands.console import output_console, say, stage_progress
+from grounding_rewards.commands.console import WIDE, output_console, say, stage_progress
 from grounding_rewards.commands.options import (
     AnswerOptions,
     LabelMatching,
@@ -329,6 +329,9 @@ def _print(options: EvaluateOptions, evaluation: Evaluation, reward: str) -> Non
         console.print(evaluation_table(evaluation, title=title).rich())
     else:
         table = core_table(evaluation, reward, title=title)
+        if console.width < WIDE:
+            # The model, and how far it is above the constant box: the baselines do not fit beside them.
+            table = table._replace(header=table.header[:3], rows=[row[:3] for row in table.rows])
         hidden = len(evaluation.metrics) - len(table.rows)
         console.print(table.rich(caption=f"{hidden} more metrics with --all and on the page." if hidden else None))
     if points := robustness_rows(evaluation.robustness):

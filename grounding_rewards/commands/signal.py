@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from grounding_rewards.commands.console import output_console, say, track, write_json
+from grounding_rewards.commands.console import WIDE, output_console, say, track, write_json
 from grounding_rewards.commands.options import (
     AnswerOptions,
     Json,
@@ -60,8 +60,6 @@ if TYPE_CHECKING:
 
 #: Rewards that are printed, beside the one that is recommended.
 MOST_ROWS = 12
-# Characters of a terminal that shows all columns.
-_WIDE = 100
 
 
 @Parameter(name="*")
@@ -201,7 +199,7 @@ def print_signal(report: SignalReport, console: Console, *, every: bool = False)
     counts = f"{counted(report.groups, 'group')}, {report.completions:,} completions, {report.size} in most groups."
     console.print(Text(f"{counts} Without spread under {reward.name}: {share} [{low}, {high}]"))
     table = signal_table(report)
-    if console.width < _WIDE and not every:
+    if console.width < WIDE and not every:
         # The share without spread, and why: the rest does not fit beside them.
         table = table._replace(header=table.header[:3], rows=[row[:3] for row in table.rows])
     rows = [row for k, row in enumerate(table.rows) if every or k < MOST_ROWS or row[0] == report.best]
