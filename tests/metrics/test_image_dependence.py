@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from grounding_rewards.common.formatting import as_json
 from grounding_rewards.metrics import image_dependence as module
 from grounding_rewards.metrics.baselines import baseline_systems
 from grounding_rewards.metrics.detection import MatchedImages
@@ -140,7 +141,7 @@ def test_without_others_for_most_images_there_is_no_number() -> None:
     assert "cannot be measured: 8 of 8 images" in found.sentence
     # Six of eleven have another one now, which are more than half.
     assert (image_dependence(images).alone, np.isnan(image_dependence(images).dependence.value)) == (5, False)
-    assert found.to_dict()["dependence"] == {"value": None, "low": None, "high": None}
+    assert as_json(found)["dependence"] == {"value": None, "low": None, "high": None}
 
 
 # Either the image's own box, or the usual one of its label.
