@@ -4,9 +4,9 @@
 
 Boxes are read by `parse_boxes`; all else is done again in the plainest way: overlaps by torchvision, pairs by scipy,
 image dependence by dealing every answer to every other image, Student's t by scipy. Each number of findings.csv is
-compared, of the metrics in METRICS: values, differences from the reference arm and from the initial checkpoint, their
-intervals and p; of an arm with a single run, whose intervals are over patients, values and differences alone. Exits
-with 1 where one differs by more than its last digit.
+compared, of the metrics in METRICS and of the recall of each finding: values, differences from the reference arm and
+from the initial checkpoint, their intervals and p; of an arm with a single run, whose intervals are over patients,
+values and differences alone. Exits with 1 where one differs by more than its last digit.
 """
 
 from __future__ import annotations
@@ -67,6 +67,15 @@ def pair_overlaps(iou: np.ndarray) -> np.ndarray:
     return iou[linear_sum_assignment(iou, maximize=True)]
 
 
+def found_references(iou: np.ndarray) -> np.ndarray:
+    """Whether the box that is paired with each reference box overlaps it by half."""
+    found = np.zeros(iou.shape[1], dtype=bool)
+    if iou.size:
+        box, reference = linear_sum_assignment(iou, maximize=True)
+        found[reference] = iou[box, reference] >= 0.5
+    return found
+
+
 def overlaps(answer: np.ndarray, reference: np.ndarray) -> np.ndarray:
     """IoU of every box with every reference box; a box whose corners are exchanged or meet has none."""
     iou = box_iou(torch.from_numpy(answer), torch.from_numpy(reference)).numpy()
@@ -107,9 +116,13 @@ def measure(rows: list[dict[str, Any]], texts: list[str], box_format: Any) -> di
     total = hits = predicted = wanted = normal = hallucinated = 0.0
     by_count: dict[Any, list[int]] = defaultdict(list)
     by_labels: dict[Any, list[int]] = defaultdict(list)
+    found_by_label: dict[str, list[bool]] = defaultdict(list)
     for number, (row, answer) in enumerate(zip(rows, answers, strict=True)):
         reference = np.array(row["boxes"], dtype=np.float64).reshape(-1, 4)
-        pairs = pair_overlaps(overlaps(answer, reference))
+        iou = overlaps(answer, reference)
+        pairs = pair_overlaps(iou)
+        for label, is_found in zip(row["labels"], found_references(iou), strict=True):
+            found_by_label[label].append(is_found)
         total += pairs.sum()
         hits += (pairs >= 0.5).sum()
         predicted += len(answer) + broken[number]
@@ -118,7 +131,9 @@ def measure(rows: list[dict[str, Any]], texts: list[str], box_format: Any) -> di
         hallucinated += not len(reference) and len(answer) + broken[number] > 0
         by_count[len(reference)].append(number)
         by_labels[tuple(sorted(row["labels"]))].append(number)
+    recalls = {f"recall_50 of {label}": float(np.mean(found)) for label, found in found_by_label.items()}
     return {
+        **recalls,
         "mean_iou": total / wanted,
         "f1_50": 2 * hits / (predicted + wanted),
         "precision_50": hits / predicted if predicted else float("nan"),

@@ -28,7 +28,7 @@ from grounding_rewards.common.numeric import Array
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.metrics.average_precision import Curve
 from grounding_rewards.metrics.comparison import direction, holm
-from grounding_rewards.metrics.detection import MatchedImages
+from grounding_rewards.metrics.detection import MatchedImages, label_groups, reference_sums
 from grounding_rewards.metrics.image_dependence import dependence_sums
 from grounding_rewards.metrics.intervals import (
     SIGNED,
@@ -99,17 +99,22 @@ def model_predictions(rows: Sequence[Mapping[str, Any]], texts: Sequence[str], b
 
 
 def metric_sums(images: Sequence[Prediction]) -> dict[str, Array]:
-    """Numerators and denominators of every metric by key, ``(images, 2)``.
+    """Numerators and denominators of every metric by key, ``(images, 2)``; recall also of each finding.
 
     Example:
         >>> image = Prediction("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2]], rewards={})
         >>> metric_sums([image])["mean_iou"]
         array([[0.5, 1. ]])
     """
-    sums = dict(MatchedImages(images).sums())
+    matched = MatchedImages(images)
+    sums = dict(matched.sums())
     sums["image_dependence"] = dependence_sums(images).by_image
     sums["placing"] = dependence_sums(images, within="labels").by_image
-    return {key: sums[key] for key in METRICS if key in sums}
+    sums = {key: sums[key] for key in METRICS if key in sums}
+    for (label, key), label_sums in reference_sums(matched, label_groups(images)).items():
+        if key == "recall_50":
+            sums[f"{key} of {label}"] = label_sums
+    return sums
 
 
 class ModelMetric(NamedTuple):

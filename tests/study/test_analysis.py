@@ -53,10 +53,15 @@ def test_metrics_are_those_of_an_evaluation(seed):
         replace(image, rewards=dict.fromkeys(names, float(rng.random())))
         for image in without_confidences(random_images(seed, 25))
     ]
-    expected = evaluate({"model": scored}, Measures("R3")).systems["model"]
+    evaluation = evaluate({"model": scored}, Measures("R3"))
+    expected = {**evaluation.systems["model"], "placing": evaluation.dependence.placing}
     for key in METRICS:
         if key != f"reward_{SOFT}":
             assert value(scored, key) == pytest.approx(expected[key].value, abs=1e-12, nan_ok=True), key
+    sums = metric_sums(scored)
+    by_finding = [label_sums for key, label_sums in sums.items() if key.startswith("recall_50 of ")]
+    assert np.sum(by_finding, axis=0) == pytest.approx(sums["recall_50"])
+    assert len(by_finding) == len(evaluation.per_label)
 
 
 def test_rewards_are_those_of_the_texts():
