@@ -32,7 +32,7 @@ packages state themselves. Written by `python scripts/docs/write_licences.py`.
 _TAIL = """\
 ## Radiographs and reference boxes
 
-- `docs/pictures/nih_findings.jpg` and `docs/study/nih_findings/`: NIH ChestX-ray14, provided by the NIH Clinical Center
+- `docs/study/nih_findings/`: boxes of NIH ChestX-ray14, provided by the NIH Clinical Center
   ([download](https://nihcc.app.box.com/v/ChestXray-NIHCC)); Wang et al., ChestX-ray8, CVPR 2017. The NIH puts no
   restrictions on the use of the images. They were scaled, and the boxes with them.
 - `docs/study/lungs/` and `docs/study/placed_lungs/`: lung boxes by General Blockchain Inc. and V7 Labs, CC BY 4.0
