@@ -191,6 +191,11 @@ class GRPOArguments(GRPOConfig):
         _check_training(self)
         if self.load_best_model_at_end:
             self.metric_for_best_model: str | None = self.metric_for_best_model or "reward"
+        if self.reward_weights is not None and not any(self.reward_weights):
+            raise ValueError(
+                f"Expected a weight other than 0 for reward_weights, got {self.reward_weights}. Weigh at least one "
+                "reward."
+            )
         super().__post_init__()
         _check_generation(self)
 

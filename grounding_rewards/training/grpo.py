@@ -37,7 +37,7 @@ from grounding_rewards.training.dataset import (
     warn_of_long_answers,
 )
 from grounding_rewards.training.hooks import Extra, Setup
-from grounding_rewards.training.model import loading_kwargs, model_format
+from grounding_rewards.training.model import loading_kwargs, model_format, warn_of_another_family
 from grounding_rewards.training.resume import ExactResume, set_epoch
 from grounding_rewards.training.rewards import (
     Reward,
@@ -152,6 +152,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         train_dataset, eval_dataset = _prepare_datasets(prepare, train_dataset, eval_dataset, args)
         if train_dataset is not None and args.process_index == 0:
             warn_of_long_answers(train_dataset, rewards, processing_class, args.max_completion_length)
+            warn_of_another_family(train_dataset, rewards, model, loading_kwargs(args))
         setup = self._set_up(rewards, args, processing_class, train_dataset, extras, kwargs)
         super().__init__(
             model=model,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import torch
+from datasets import Dataset
 from huggingface_hub import try_to_load_from_cache
 from peft import inject_adapter_in_model
 from peft.tuners.tuners_utils import BaseTunerLayer
@@ -21,7 +23,8 @@ from transformers import (
 from trl import get_peft_config, get_quantization_config
 
 from grounding_rewards.models.load import adapter_config, check_place, check_weights
-from grounding_rewards.parsing import box_format_for_model_type
+from grounding_rewards.parsing import box_format_for_model_type, box_formats_of, get_box_format
+from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.training.arguments import ModelArguments
 from grounding_rewards.training.sharding import without_zero3
 
@@ -177,6 +180,31 @@ def model_format(model: Any, loading: Mapping[str, Any]) -> str:
     """
     config = AutoConfig.from_pretrained(model, **loading) if isinstance(model, str) else model.config
     return box_format_for_model_type(config.model_type)
+
+
+def warn_of_another_family(dataset: Dataset, rewards: Sequence[Any], model: Any, loading: Mapping[str, Any]) -> None:
+    """Warn of a box format that means or writes its numbers in another way than the model's own."""
+    try:
+        native = get_box_format(model_format(model, loading))
+    except ValueError:
+        return
+    column = dataset["box_format"] if "box_format" in dataset.column_names else ()
+    declared = [
+        box_format
+        for reward in rewards
+        if isinstance(reward, GroundingReward)
+        for box_format in box_formats_of(reward.box_format, column)
+    ]
+    for box_format in declared:
+        contract = (box_format.space, box_format.order, box_format.syntax)
+        if contract != (native.space, native.order, native.syntax):
+            warnings.warn(
+                f"box_format {box_format.name} is not the one that models of this model_type write, {native.name}: "
+                "unless this model was taught it, its boxes are misread. Leave box_format out, or begin with "
+                "`grounding-rewards sft` in this format.",
+                stacklevel=4,
+            )
+            return
 
 
 def adapter_and_quantisation(model: ModelArguments) -> dict[str, Any]:

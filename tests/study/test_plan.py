@@ -21,6 +21,7 @@ def test_there_are_studies():
     names = (
         "drawn",
         "faults",
+        "faults_real",
         "lungs",
         "moonshot",
         "moonshot_long",
@@ -38,9 +39,15 @@ def test_every_run_of_the_shipped_studies_has_legal_arguments(path):
     plan = read_plan(path, elsewhere=True)
     assert len({run.name for run in plan.runs}) == len(plan.runs)
     assert {run.role for run in plan.runs} == {"arm", "control"}
-    fewest = {"drawn": 3, "faults": 4, "quick": 3, "placed_lungs": 6, "moonshot": 2, "moonshot_long": 2}.get(
-        plan.name, 5
-    )
+    fewest = {
+        "drawn": 3,
+        "faults": 4,
+        "faults_real": 3,
+        "quick": 3,
+        "placed_lungs": 6,
+        "moonshot": 2,
+        "moonshot_long": 2,
+    }.get(plan.name, 5)
     assert len({run.seed for run in plan.runs}) >= fewest
     assert len({run.config["max_steps"] * run.equivalent for run in plan.runs}) == 1
 

@@ -7,6 +7,7 @@ import functools
 import json
 import os
 import shutil
+import warnings
 from types import SimpleNamespace
 
 import datasets
@@ -141,6 +142,27 @@ def test_reasons_are_counted_in_the_log_of_the_run_alone(tiny_vlm, images, tmp_p
     assert entry["R4/rejected"] == 0.25
     assert entry["R4/rejected_reasons"] == {"wrong_count": 4, "nothing_stated": 2}
     assert not any("rejected_reasons" in key for logs in seen for key in logs)
+
+
+@pytest.mark.parametrize(
+    ("box_format", "is_warned"),
+    [
+        ("qwen2.5-vl", False),
+        # the same numbers in the same JSON, inside <answer>
+        ("vlm-r1", False),
+        ("qwen3-vl", True),  # other numbers
+        ("paligemma", True),  # another syntax
+        ({"syntax": "json", "space": "resized_pixel"}, False),
+        ({"syntax": "json", "space": "resized_pixel", "order": "yxyx"}, True),
+    ],
+)
+def test_box_format_of_another_family_warns(tiny_vlm, images, tmp_path, box_format, is_warned):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        arguments = config(tmp_path, max_completion_length=200)
+        GroundingGRPOTrainer(str(tiny_vlm), "R4", arguments, images, box_format=box_format)
+    about = [str(warning.message) for warning in caught if "this model_type write, qwen2.5-vl" in str(warning.message)]
+    assert len(about) == is_warned
 
 
 def test_an_evaluation_says_what_is_owed_to_the_images(tiny_vlm, images, tmp_path, monkeypatch):
