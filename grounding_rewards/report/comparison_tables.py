@@ -161,9 +161,10 @@ class Comparison:
             console.print(table.rich(small=every, unbroken=range(1, len(table.header)) if every else (0,)))
         legend = self.tests_caption if every else "--all: every metric, labels, sizes and tests."
         console.print(Text(f"{CAPTION} {legend}", style="dim"))
+        console.print(Text(self.difference.summary, style="bold"))
         if self.training_reward:
             console.print(Text(f"Reward in training {self.training_reward} steps."))
-        console.print(Text(self.difference.verdict, style="bold"))
+        console.print(Text(self.difference.losses, style="bold"))
 
     def to_dataframe(self) -> Any:
         """A ``pandas.DataFrame`` with a row for each metric."""

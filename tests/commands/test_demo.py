@@ -62,10 +62,10 @@ def test_a_smoke_run_leaves_a_page_a_card_and_metrics(
     printed = capsys.readouterr().out
     heading = next(line for line in printed.splitlines() if line.startswith("  metric ") and "before" in line)
     assert heading.split() == ["metric", "before", "after", "change"]
-    # at the end: the reward in training, what changed, the losses, and where the page is
-    end = " ".join(printed[printed.index("Reward in training ") :].split())
+    # At the end: what changed, the reward in training, the losses, and where the page is.
+    end = " ".join(printed[printed.index("Mean IoU ") :].split())
     assert re.fullmatch(
-        r"Reward in training \S+ → \S+, first and last 1 of 1 steps\. Mean IoU .*no change shown\. F1@0\.5 .*"
+        r"Mean IoU .*no change shown\. F1@0\.5 .* Reward in training \S+ → \S+, first and last 1 of 1 steps\. "
         rf"No metric, label or size is shown to be worse\. Page: {re.escape((out / 'index.html').as_uri())}",
         end,
     )
