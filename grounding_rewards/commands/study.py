@@ -17,6 +17,7 @@ examples:
   grounding-rewards study configs/study/drawn.yaml --out runs/drawn --dry-run       # the runs, and what they cost
   grounding-rewards study configs/study/drawn.yaml --out runs/drawn --jobs 2
   grounding-rewards study configs/study/drawn.yaml --out runs/drawn --only R3 soft_f1
+  grounding-rewards study configs/study/drawn.yaml --out runs/drawn --seeds 0    # all arms once, then --seeds 1, …
   grounding-rewards study configs/study/lungs.yaml --dataset path/to/images --out runs/lungs
   grounding-rewards study configs/study/lungs.yaml --out runs/lungs --starts-only   # then an array: --index 0, 1, …
   grounding-rewards study --report-only --out runs/drawn --report page        # without any training
@@ -48,6 +49,7 @@ def run(
     dataset: str | None = None,
     jobs: Annotated[int, in_range(1)] = 1,
     only: Sequence[str] = (),
+    seeds: Sequence[int] = (),
     index: int | None = None,
     starts_only: bool = False,
     report: Path | None = None,
@@ -62,6 +64,7 @@ def run(
         dataset: images, instead of those that the YAML names at its top
         jobs: runs at the same time
         only: only runs of these arms
+        seeds: only runs with these seeds
         index: only the run of this number, from 0, which is a job of an array; initial checkpoints must be there
         starts_only: only the initial checkpoints
         report: folder of the report; default: report/ in --out
@@ -84,7 +87,7 @@ def run(
     hide_name_warnings()
     plan = read_plan(config, dataset=dataset, elsewhere=dry_run)
     folder = Folder(out)
-    runs = _selected_runs(plan, only, index)
+    runs = _selected_runs(plan, only, seeds, index)
     if dry_run:
         _list(plan, runs, folder)
         return 0
@@ -133,12 +136,16 @@ def _report(study: Path, out: Path) -> None:
     say(f"the report is in {out}")
 
 
-def _selected_runs(plan: Plan, only: Sequence[str], index: int | None) -> list[Run]:
+def _selected_runs(plan: Plan, only: Sequence[str], seeds: Sequence[int], index: int | None) -> list[Run]:
     arms = list(dict.fromkeys(run.arm for run in plan.runs))
     unknown = [name for name in only if name not in arms]
     if unknown:
         raise ValueError(f"Expected arms of the study for --only, got {', '.join(unknown)}. It has {', '.join(arms)}.")
-    runs = [run for run in plan.runs if not only or run.arm in only]
+    for seed in seeds:
+        if seed not in plan.seeds:
+            known = ", ".join(map(str, plan.seeds))
+            raise ValueError(f"Expected seeds of the study for --seeds, got {seed}. It has {known}.")
+    runs = [run for run in plan.runs if (not only or run.arm in only) and (not seeds or run.seed in seeds)]
     if index is None:
         return runs
     if not 0 <= index < len(runs):

@@ -44,7 +44,7 @@ def commands() -> str:
         parts += [f"## {name}", f"*{plain(summary)}.*", _fenced(_help_of(name), "text")]
     for name, summary in COMMANDS.items():
         module = importlib.import_module(f"grounding_rewards.commands.{name.replace('-', '_')}")
-        options = command_app(name).assemble_argument_collection()
+        options = command_app(name).assemble_argument_collection(parse_docstring=True)
         rows = [_option_row(option) for option in options if option.name != "*"]
         about, _, examples = (module.__doc__ or "").partition("examples:\n")
         parts += [f"## {name}", f"*{plain(summary)}.*", prose(about), table(("option", "meaning"), rows)]

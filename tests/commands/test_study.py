@@ -30,6 +30,8 @@ def test_a_dry_run_starts_nothing(file, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "strong--sft--seed1" in shown
     assert "4 of 4 runs are to be made, 24 steps" in shown
+    assert main(["study", str(file), "--out", str(tmp_path / "out"), "--seeds", "1", "--only", "sft", "--dry-run"]) == 0
+    assert "1 of 1 runs are to be made" in capsys.readouterr().out
     assert not (tmp_path / "out").exists()
 
 
@@ -37,6 +39,7 @@ def test_a_dry_run_starts_nothing(file, tmp_path, capsys):
     ("words", "message"),
     [
         (["--only", "R9"], "Expected arms of the study for --only, got R9. It has R3, sft."),
+        (["--seeds", "0", "9"], "Expected seeds of the study for --seeds, got 9. It has 0, 1."),
         (["--index", "4"], "Expected 0 to 3 for --index, got 4."),
     ],
 )

@@ -46,6 +46,11 @@ def test_every_command_option_key_dataset_and_check_is_listed() -> None:
         assert [word for word in sorted(words) if word not in text] == [], page
 
 
+def test_every_option_has_a_meaning() -> None:
+    lines = (DOCS / "commands.md").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if line.startswith("| `") and line.endswith("|  |")] == []
+
+
 def test_the_notebook_prints_what_is_kept() -> None:
     import nbformat
 
