@@ -23,6 +23,8 @@ _STRAY = 0.05
 _TRIES = 30
 # A small finding: 40 pixels of 1024, as many nodules of the lung are.
 _SMALL = 40 / 1024
+#: Pixels of width and height of :func:`with_square_frames`.
+SQUARE_SIDE = 1000
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,19 @@ def cut_box(box: Array, iou: float, draw: np.random.Generator) -> Array:
     cut = box.copy()
     cut[side] = box[(side + 2) % 4] + iou * (box[side] - box[(side + 2) % 4])
     return cut
+
+
+def with_square_frames(images: Sequence[AuditImage]) -> list[AuditImage]:
+    """The images stretched to 1000 × 1000 pixels, so that most formats write whole pixels without rounding.
+
+    Example:
+        >>> image, = with_square_frames(images_of([{"boxes": [[0, 0, 50, 40]], "width": 100, "height": 80}]))
+        >>> image.boxes.tolist(), image.size.width
+        ([[0.0, 0.0, 500.0, 500.0]], 1000.0)
+    """
+    side = float(SQUARE_SIDE)
+    size = Size(side, side, side, side)
+    return [replace(image, size=size, boxes=side * image.boxes / np.tile(image.size[:2], 2)) for image in images]
 
 
 def with_small_findings(images: Sequence[AuditImage]) -> list[AuditImage]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.audit.audit_images import AuditImage, with_small_findings
+from grounding_rewards.audit.audit_images import AuditImage, with_small_findings, with_square_frames
 from grounding_rewards.audit.render import write
 from grounding_rewards.audit.scripted_answers import (
     ADDS,
@@ -204,7 +204,12 @@ def audit(
                 f"Expected the scripted answer {script.base!r} beside {script.name!r}, got {', '.join(sorted(names))}. "
                 "One is held against the honest one that it is made of: play both."
             )
-    images_of_doubt = {"": images, "readers": images, "small": with_small_findings(images)}
+    images_of_doubt = {
+        "": images,
+        "readers": images,
+        "small": with_small_findings(images),
+        "square": with_square_frames(images),
+    }
     if not any(image.readers for image in images):
         scripts = [script for script in scripts if script.doubt != "readers"]
     groups = [image.patient for image in images]

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grounding_rewards.audit.audit_images import AuditImage, cut_box, stray_box
+from grounding_rewards.audit.audit_images import SQUARE_SIDE, AuditImage, cut_box, stray_box
 from grounding_rewards.audit.render import BREAKS, Item, Reply
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.overlap import pairwise_iou
@@ -43,7 +43,8 @@ class ScriptedAnswer(NamedTuple):
     idea: the idea, in one line.
     answer: its answer to an image, in the model's box format.
     base: the honest one that it must not better; empty if that is all of them, or none.
-    doubt: whether it plays on images with several readers (`readers`) or small findings (`small`).
+    doubt: whether it plays on images with several readers (`readers`), small findings (`small`) or 1000 × 1000 pixels
+        (`square`).
     """
 
     name: str
@@ -74,6 +75,8 @@ _SIZE, _PARTS, _BESIDE = "honest: one of two sizes", "honest: whole or parts", "
 NEVER_LOOKING = "never looking"
 #: Scripts that write both of two guesses.
 GUESSES = ("both places", "both sizes, nested", "the parts and their union")
+#: The ladder of blind answers: numbers of boxes, and sides of a single box in pixels of 1000.
+COUNTS, SIDES = range(21), (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 # honest
@@ -279,6 +282,21 @@ def grids(image: AuditImage, fmt: BoxFormat) -> Reply:
     return Reply(_as_items(image, [box for cells in range(1, 7) for box in _grid(_image_box(image), cells)]))
 
 
+def some_boxes(image: AuditImage, fmt: BoxFormat, *, count: int) -> Reply:
+    """A number of boxes in rows, wherever the findings are."""
+    boxes = []
+    for k in range(count):
+        left, top = 40.0 + 180 * (k % 5), 40.0 + 240 * (k // 5)
+        boxes.append(np.array([left, top, left + 120, top + 160]))
+    return Reply(_as_items(image, boxes))
+
+
+def one_square(image: AuditImage, fmt: BoxFormat, *, side: int) -> Reply:
+    """A square in the middle."""
+    corner = (SQUARE_SIDE - side) // 2
+    return Reply(_as_items(image, [np.array([corner, corner, corner + side, corner + side], dtype=np.float64)]))
+
+
 def random_box(image: AuditImage, fmt: BoxFormat) -> Reply:
     low, high = np.sort(image.draw("random").uniform(0, 1, (2, 2)), axis=0)
     return Reply(_as_items(image, [_fraction(image, (*low, *high))]))
@@ -465,6 +483,14 @@ SCRIPTED_ANSWERS: tuple[ScriptedAnswer, ...] = (
     *_ADDED,
     *(ScriptedAnswer(name, CHANGES, idea, answer, base, doubt) for name, idea, answer, base, doubt in _CHANGED),
     *(ScriptedAnswer(name, BLIND, idea, answer) for name, idea, answer in _BLIND),
+    *(
+        ScriptedAnswer(f"{n} boxes", BLIND, "a number alone may pay", partial(some_boxes, count=n), doubt="square")
+        for n in COUNTS
+    ),
+    *(
+        ScriptedAnswer(f"{n} × {n} pixels", BLIND, "a size alone may pay", partial(one_square, side=n), doubt="square")
+        for n in SIDES
+    ),
     *(ScriptedAnswer(name, UNREAD, idea, partial(_unread, edit=edit)) for name, idea, edit in _EDITED),
     ScriptedAnswer("the prompt, echoed", UNREAD, "its example of an empty answer may count", echo),
     *(

@@ -98,7 +98,7 @@ def plain_warnings() -> Iterator[None]:
 def sign_of_life(text: str, *, patience: float = _PATIENCE) -> Iterator[None]:
     """Say once on the standard error that a command works, if it takes a while: libraries load before any bar is shown.
 
-    A log has nobody who waits: it is said in a terminal alone.
+    Of several processes the first says it.
 
     Args:
         text: what works.
@@ -106,7 +106,7 @@ def sign_of_life(text: str, *, patience: float = _PATIENCE) -> Iterator[None]:
     """
     timer = threading.Timer(patience, say, (text,), {"error": True})
     timer.daemon = True
-    if sys.stderr.isatty() and int(os.environ.get("RANK", 0)) == 0:
+    if int(os.environ.get("RANK", 0)) == 0:
         timer.start()
     try:
         yield

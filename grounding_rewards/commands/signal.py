@@ -198,13 +198,15 @@ def print_signal(report: SignalReport, console: Console, *, every: bool = False)
     share, low, high = map(percent, reward.no_spread)
     counts = f"{counted(report.groups, 'group')}, {report.completions:,} completions, {report.size} in most groups."
     console.print(Text(f"{counts} Without spread under {reward.name}: {share} [{low}, {high}]"))
-    table = signal_table(report)
+    table, more = signal_table(report), list[str]()
     if console.width < WIDE and not every:
         # The share without spread, and why: the rest does not fit beside them.
+        more.append(f"{len(table.header) - 3} more columns")
         table = table._replace(header=table.header[:3], rows=[row[:3] for row in table.rows])
     rows = [row for k, row in enumerate(table.rows) if every or k < MOST_ROWS or row[0] == report.best]
-    hidden = len(table.rows) - len(rows)
-    console.print(table._replace(rows=rows).rich(caption=f"{hidden} more rewards with --all." if hidden else None))
+    if hidden := len(table.rows) - len(rows):
+        more.insert(0, f"{hidden} more rewards")
+    console.print(table._replace(rows=rows).rich(caption=f"{' and '.join(more)} with --all." if more else None))
     console.print(Text(report.recommendation, style="bold"))
     for sentence in filter(None, (report.best_of_k, report.looking)):
         console.print(Text(sentence))

@@ -10,7 +10,7 @@ from grounding_rewards.data.splits import TRAIN, patient_in_name, patients_in_na
 from grounding_rewards.doctor.context import Context, Defect, Problem
 from grounding_rewards.doctor.rows import ImageRow, is_study
 from grounding_rewards.images.near_duplicates import find_near_duplicates
-from grounding_rewards.sources.base import split_name
+from grounding_rewards.sources.base import is_misspelt, split_name
 
 # With fewer boxes per label these are free phrases, each of which occurs once.
 _MIN_BOXES_PER_LABEL = 3
@@ -19,11 +19,13 @@ _ROUNDED = re.compile(r"\d([.,]\d+)?[eE]\+?\d+")
 
 
 def check_splits(context: Context) -> Iterator[Defect]:
-    """Several names of one split, and labels that training does not have."""
+    """Several names of one split, misspelt ones, and labels that training does not have."""
     by_name: defaultdict[str, list[str]] = defaultdict(list)
     for split in context.images:
         by_name[split_name(split)].append(split)
     groups = [splits for splits in by_name.values() if len(splits) > 1]
+    if slips := [split for split in context.images if is_misspelt(split)]:
+        groups.append(slips)
     for splits in groups:
         summary = f"{', '.join(f'{split}: {context.images[split]} images' for split in splits)}."
         yield context.defect("split-names", count=len(splits), of=len(context.images), found=summary)

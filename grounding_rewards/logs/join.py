@@ -191,8 +191,15 @@ def _samples(log: Log) -> tuple[list[list[int]], list[str]]:
     for k, row in enumerate(log.rows):
         groups.setdefault(str(row["id"]), []).append(k)
     groups, notes = _of_last_step(log, groups)
-    if all(isinstance(row.get("sample"), int) for row in log.rows):
-        groups = {name: sorted(rows, key=lambda k: log.rows[k]["sample"]) for name, rows in groups.items()}
+    samples: list[int] = [row["sample"] for row in log.rows if isinstance(row.get("sample"), int)]
+    if len(samples) == len(log.rows):
+        groups = {name: sorted(rows, key=samples.__getitem__) for name, rows in groups.items()}
+        repeats = {name: rows for name, rows in groups.items() if len({samples[k] for k in rows}) < len(rows)}
+        if repeats:
+            raise ValueError(
+                f"Expected one row for each `id` and `sample`, got several for {_places_of(log, repeats)}. "
+                "Remove those that are left over from another run."
+            )
     usual_count = Counter(map(len, groups.values())).most_common(1)[0][0]
     odd_groups = {name: rows for name, rows in groups.items() if len(rows) != usual_count}
     if odd_groups:

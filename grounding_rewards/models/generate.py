@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -518,10 +517,11 @@ def _line_of(row: Mapping[str, Any], key: _Key, text: str) -> str:
 
 def _image_ids(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     ids = [str(row.get("id", number)) for number, row in enumerate(rows)]
-    if len(set(ids)) < len(ids):
-        (name, count), *_ = Counter(ids).most_common(1)
-        raise ValueError(
-            f"Expected a different `id` in every row, got {name!r} in {count} rows. Answers are kept by it: add what "
-            "tells the rows apart."
-        )
+    first_rows: dict[str, int] = {}
+    for number, name in enumerate(ids):
+        if first_rows.setdefault(name, number) != number:
+            raise ValueError(
+                f"Expected a different `id` in every row, got {name!r} in rows {first_rows[name]} and {number}. "
+                "Answers are kept by it: add what tells the rows apart."
+            )
     return ids

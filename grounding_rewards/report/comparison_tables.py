@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.common.formatting import NO_VALUE
+from grounding_rewards.common.formatting import NO_VALUE, finite_or_none, format_value
 from grounding_rewards.logs.run_log import LOG, first_and_last, read_entries, trained_reward
 from grounding_rewards.metrics.comparison import (
     DRAWS,
@@ -22,7 +22,7 @@ from grounding_rewards.metrics.comparison import (
     p_cell,
 )
 from grounding_rewards.metrics.evaluation import CORE_METRICS, StoredEvaluation, read_evaluation
-from grounding_rewards.metrics.intervals import format_estimate
+from grounding_rewards.metrics.intervals import Metrics, format_estimate
 from grounding_rewards.metrics.prediction import Prediction, load_predictions
 from grounding_rewards.report.page import is_measured
 from grounding_rewards.report.plots import read_series
@@ -52,6 +52,7 @@ class Comparison:
         run_facts: what is known of how each run was made.
         reward: name of the reward by which images are chosen.
         log: what the training of B logged; empty where no training is known.
+        baselines: by name the metrics of baselines on the same images.
     """
 
     difference: RunDifference
@@ -62,6 +63,7 @@ class Comparison:
     run_facts: Sequence[Mapping[str, Any]]
     reward: str = "R4"
     log: Sequence[Mapping[str, Any]] = ()
+    baselines: Mapping[str, Metrics] = field(default_factory=dict)
 
     @property
     def training_reward(self) -> str:
@@ -101,9 +103,13 @@ class Comparison:
         return lines
 
     def to_dict(self) -> dict[str, Any]:
-        """The comparison as plain values."""
+        """The comparison and the baselines as plain values."""
         a, b = map(str, self.paths)
-        return {"a": a, "b": b, **self.difference.to_dict()}
+        baselines = {
+            name: {key: list(map(finite_or_none, estimate)) for key, estimate in metrics.items()}
+            for name, metrics in self.baselines.items()
+        }
+        return {"a": a, "b": b, **self.difference.to_dict(), "baselines": baselines}
 
     def table(self, keys: Sequence[str]) -> Table:
         """A line for each of these metrics, in groups."""
@@ -117,7 +123,7 @@ class Comparison:
         return Table(self._header, rows)
 
     def further_tables(self) -> list[Table]:
-        """A line for each label and each size of the reference boxes."""
+        """A line for each label and each size of the reference boxes, and the baselines."""
         groups_by_title = {
             "Reference boxes by label": self.difference.labels,
             "Reference boxes by size": self.difference.sizes,
@@ -130,7 +136,19 @@ class Comparison:
                     rows.append(_line(f"{group.name} ({group.boxes}), {change.metric.heading}", change))
             if rows:
                 tables.append(Table(self._header, rows, title))
+        if self.baselines:
+            tables.append(self._baselines_table())
         return tables
+
+    def _baselines_table(self) -> Table:
+        rows: list[list[str | Cell]] = []
+        for key in self.metrics:
+            row: list[str | Cell] = [self.difference.metrics[key].metric.heading]
+            for metrics in self.baselines.values():
+                value = metrics[key].value if key in metrics else math.nan
+                row.append(format_value(value))
+            rows.append(row)
+        return Table(["metric", *self.baselines], rows, "Baselines on the same images")
 
     @property
     def _header(self) -> list[str | Cell]:
@@ -151,7 +169,7 @@ class Comparison:
 
         Args:
             console: a ``rich.console.Console``.
-            every: whether to print all metrics, labels, sizes and tests, not the core alone.
+            every: whether to print all metrics, labels, sizes, baselines and tests, not the core alone.
         """
         from rich.text import Text
 
@@ -159,7 +177,7 @@ class Comparison:
         for table in [self.table(self.metrics), *self.further_tables()] if every else [self.table(self.core)]:
             # Names are broken into lines where a metric has several anyway.
             console.print(table.rich(small=every, unbroken=range(1, len(table.header)) if every else (0,)))
-        legend = self.tests_caption if every else "--all: every metric, labels, sizes and tests."
+        legend = self.tests_caption if every else "--all: every metric, labels, sizes, baselines and tests."
         console.print(Text(f"{CAPTION} {legend}", style="dim"))
         console.print(Text(self.difference.summary, style="bold"))
         if self.training_reward:
@@ -204,9 +222,10 @@ def compare_evaluations(
     images = [load_predictions(path) for path in paths]
     evaluations = [read_evaluation(path) for path in paths]
     reward = reward or evaluations[1].reward
+    matching = label_matching or _common_label_matching(evaluations)
     difference = compare_runs(
         *images,
-        label_matching=label_matching or _common_label_matching(evaluations),
+        label_matching=matching,
         main=metric,
         core=metrics or (*CORE_METRICS, f"reward_{reward}"),
         resamples=resamples,
@@ -214,6 +233,10 @@ def compare_evaluations(
     )
     for key in metrics:
         check_metric("--metrics", key, difference.metrics)
+    baselines: Mapping[str, Metrics] = {}
+    # A baseline is shown with both runs if it was measured on the same images, by the same labels.
+    if not difference.only_b and evaluations[1].label_matching == matching:
+        baselines = dict([*evaluations[1].systems.items()][1:])
     facts = [evaluation.facts for evaluation in evaluations]
     return Comparison(
         difference=difference,
@@ -224,6 +247,7 @@ def compare_evaluations(
         run_facts=facts,
         reward=reward,
         log=_training_log(log, facts[1]),
+        baselines=baselines,
     )
 
 

@@ -125,6 +125,26 @@ def split_name(spelling: str) -> str:
     return _SPELLINGS.get(spelling.lower(), spelling)
 
 
+def is_misspelt(split: str) -> bool:
+    """Whether the name of a split is nearly that of another: with `ing` behind, two letters exchanged, or one lost.
+
+    Example:
+        >>> [is_misspelt(split) for split in ("training", "tets", "vaildation", "tran", "test", "testA", "train2017")]
+        [True, True, True, True, False, False, False]
+    """
+    word = split.casefold()
+    if word in SPLIT_NAMES:
+        return False
+    for name in SPLIT_NAMES:
+        slips = [f"{name}ing"]
+        for k in range(len(name)):
+            slips.append(name[:k] + name[k + 1 :])
+            slips.append(name[:k] + name[k + 1 : k + 2] + name[k] + name[k + 2 :])
+        if word in slips:
+            return True
+    return False
+
+
 def _own_options(read: Callable[..., Any]) -> dict[str, Any]:
     """The arguments that a source alone takes, and their defaults."""
     _root, _split, *parameters = inspect.signature(read).parameters.values()

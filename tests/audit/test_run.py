@@ -104,6 +104,22 @@ def test_our_rewards_have_documented_weaknesses_alone(done, name):
     assert any(played.accepted for played in done.findings if played.reward == name)
 
 
+def test_the_ladder_finds_rewards_of_a_number_or_a_size(images):
+    class Thirteen:
+        def score(self, pred, gt):
+            return float(len(pred) == 13)
+
+    class TenByTen:
+        def score(self, pred, gt):
+            return float(any((box[2:] - box[:2] == 10).all() for box in pred))
+
+    for reward, rung in ((Thirteen(), "13 boxes"), (TenByTen(), "10 × 10 pixels")):
+        theirs = gr.rewards.grounding.GroundingReward("theirs", reward, "qwen3-vl")
+        done = audit({"theirs": theirs}, images[:8], FMT)
+        rungs = [played.script for played in done.faults if "boxes" in played.script or "pixels" in played.script]
+        assert rungs == [rung]
+
+
 def test_only_one_blind_policy_comes_near_an_honest_one(done):
     assert {script for script, finding in found(done, "R3").items() if finding == "beats honest"} <= {NEVER_LOOKING}
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from grounding_rewards.audit.audit_images import cut_box, images_of, stray_box, with_small_findings
+from grounding_rewards.audit.audit_images import (
+    cut_box,
+    images_of,
+    stray_box,
+    with_small_findings,
+    with_square_frames,
+)
 from grounding_rewards.audit.render import write
 from grounding_rewards.audit.scripted_answers import HONEST, KINDS, SCRIPTED_ANSWERS, honest
 from grounding_rewards.overlap import pairwise_iou
@@ -24,6 +30,7 @@ IMAGES_OF_DOUBT = {
     "": IMAGES,
     "readers": images_of([{**row, "boxes": None, "reader_boxes": [row["boxes"], [[5, 5, 20, 20]]]} for row in ROWS]),
     "small": with_small_findings(IMAGES),
+    "square": with_square_frames(IMAGES),
 }
 BY_NAME = {script.name: script for script in SCRIPTED_ANSWERS}
 

@@ -39,15 +39,17 @@ def test_it_is_shown_late_and_where_somebody_looks(monkeypatch, capsys, terminal
 
 
 @pytest.mark.parametrize(
-    ("terminal", "patience", "shown"),
+    ("terminal", "rank", "patience", "shown"),
     [
-        (True, 0.0, "evaluate …\n"),
-        (True, 60.0, ""),  # it was over before
-        (False, 0.0, ""),  # a log
+        (True, "0", 0.0, "evaluate …\n"),
+        (True, "0", 60.0, ""),  # it was over before
+        (False, "0", 0.0, "evaluate …\n"),  # a log
+        (False, "1", 0.0, ""),  # another process than the first
     ],
 )
-def test_a_command_that_takes_a_while_says_that_it_works(monkeypatch, capsys, terminal, patience, shown):
+def test_a_command_that_takes_a_while_says_that_it_works(monkeypatch, capsys, terminal, rank, patience, shown):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    monkeypatch.setenv("RANK", rank)
     with sign_of_life("evaluate …", patience=patience):
         time.sleep(0.3)
     assert capsys.readouterr().err == shown

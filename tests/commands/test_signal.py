@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from grounding_rewards.cli import main
 from grounding_rewards.metrics.signal import CAUSES
@@ -60,6 +62,18 @@ def test_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "image 0" not in html
 
 
+def test_a_narrow_terminal_says_what_it_hides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = write_log(tmp_path / "log.jsonl")
+    printed = []
+    for options in ([], ["--all"]):
+        console = Console(file=StringIO(), width=80)
+        monkeypatch.setattr("grounding_rewards.commands.signal.output_console", lambda width, console=console: console)
+        assert main(["signal", str(log), *options]) == 0
+        printed.append(" ".join(console.file.getvalue().split()))
+    assert "3 more columns with --all." in printed[0]
+    assert "with --all" not in printed[1]
+
+
 def test_with_nothing_wrong_it_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two images whose answers overlap their findings by different shares, each box in its own image alone."""
     rows = []
@@ -95,7 +109,7 @@ def test_where_the_space_is_contradicted_the_cause_comes_alone(capsys: pytest.Ca
     )
     assert "Train with" not in printed
     assert "no spread" not in printed
-    assert captured.err == ""
+    assert captured.err.removeprefix("signal: loading libraries …\n") == ""
     # Read as they were written, they are judged.
     assert main(["signal", log]) == 0
     assert "Without spread under R4" in capsys.readouterr().out

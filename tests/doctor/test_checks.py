@@ -202,6 +202,10 @@ def other_split_name(row: Row, k: int, rows: list[Row]) -> None:
     row.split = "Train"
 
 
+def misspelt_split(row: Row, k: int, rows: list[Row]) -> None:
+    row.split = "trian"
+
+
 # How it is repaired: as the advice says, with the defect, the spoiled rows, and the clean ones.
 
 
@@ -399,6 +403,7 @@ PLANTINGS = [
     Planting("patient-leak", patient_in_name, by_training, held_out, start=patient_in_name_alone),
     Planting("study-leak", same_study, by_training, held_out, start=study_alone),
     Planting("split-names", other_split_name, of=trained_on, shares=(0.05, 0.4)),
+    Planting("split-names", misspelt_split, of=lambda row: trained_on(row) or row.split == "trian"),
     Planting("label-not-in-train", all_labels(lambda label: "hernia"), of=held_out_positive),
     Planting("rounded-id", column("patient_id", "1.02E+11")),
     Planting("repeated-id", same_id, of=lambda row: trained_on(row) and row.columns["id"] != "000.png"),

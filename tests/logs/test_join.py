@@ -133,6 +133,10 @@ def test_images_and_completions_that_do_not_fit_are_refused(images, tmp_path, na
 def test_samples_come_in_their_own_order(images, tmp_path):
     rows = [{"id": name, "sample": k, "text": str(k)} for k in (1, 0) for name in images["id"]]
     assert read_log(write(tmp_path / "log.jsonl", *rows), dataset=images).texts == [["0", "1"]] * 4
+    with pytest.raises(
+        ValueError, match=r"one row for each `id` and `sample`, got several for 'one' \(line 5 of .*, line 9 of"
+    ):
+        read_log(write(tmp_path / "log.jsonl", *rows, rows[4]), dataset=images)
 
 
 def test_two_images_of_the_dataset_with_one_name_are_refused(images, tmp_path):
