@@ -3,12 +3,14 @@
 TRL's `TrlParser` knows every field of TRL's own configuration; ours are in `GroundingArguments` and
 `SupervisedArguments`. The parser checks neither types nor choices nor ranges of YAML values, so a mistake would surface
 after the model is loaded, or never: of 60 values just outside the ranges here, TRL, transformers and the optimizer
-refuse 11. The `__post_init__` of the classes here check them.
+refuse 11. The `__post_init__` of the classes here check them; what has no range is tried by
+`grounding_rewards.training.model.check_optimization`, which builds it.
 """
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,8 +18,10 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, NoReturn, get_args, get_type_hints
 
+from torch.utils.checkpoint import checkpoint
 from transformers import GenerationConfig, training_args
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
+from transformers.trainer_pt_utils import AcceleratorConfig
 from trl import GRPOConfig, ModelConfig, SFTConfig, TrlParser
 
 from grounding_rewards.common.config_files import check_known, find_shipped, read_config
@@ -83,6 +87,19 @@ GRPO_CHOICES: Mapping[str, tuple[object, ...]] = {
     "scale_rewards": ("group", "batch", "none", True, False),
     "vllm_importance_sampling_mode": ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask"),
     "vllm_mode": ("colocate", "server"),
+}
+
+_CHECKPOINTING = tuple(
+    parameter.name
+    for parameter in inspect.signature(checkpoint).parameters.values()
+    if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+)
+#: Keys of options that hold a mapping, where the library that reads it would end with a traceback, or pass them over.
+MAPPING_KEYS: Mapping[str, tuple[str, ...]] = {
+    "accelerator_config": tuple(option.name for option in fields(AcceleratorConfig)),
+    "activation_checkpointing_kwargs": (*_CHECKPOINTING, "every_n_layers", "offload"),
+    "gradient_checkpointing_kwargs": (*_CHECKPOINTING, "every_n_layers", "offload"),
+    "dataset_kwargs": ("skip_prepare_dataset",),
 }
 
 #: Keys of `generation_kwargs`, of transformers and of vLLM, and the options of TRL that say the same.
@@ -178,13 +195,14 @@ class SupervisedArguments(SupervisedOptions, _ImageArguments):
 
 @dataclass
 class GRPOArguments(GRPOConfig):
-    """TRL's `GRPOConfig` with types, choices and ranges checked; tables of completions have no images by default."""
+    """TRL's `GRPOConfig`, checked; completions are not printed, and logged without their images by default."""
 
     _argument_group_name: ClassVar[str] = "options of TRL's GRPOConfig"
 
     log_multimodal: bool = documented(
         False, "Log the images beside the completions. Images of patients stay out of logs."
     )
+    num_completions_to_print: int | None = documented(0, "Stays 0: printed rows name patients. Read completions/.")
 
     def __post_init__(self) -> None:
         check_options(self, NUMBERS, choices=GRPO_CHOICES)
@@ -195,6 +213,11 @@ class GRPOArguments(GRPOConfig):
             raise ValueError(
                 f"Expected a weight other than 0 for reward_weights, got {self.reward_weights}. Weigh at least one "
                 "reward."
+            )
+        if self.num_completions_to_print:
+            raise ValueError(
+                f"Expected 0 for num_completions_to_print, got {self.num_completions_to_print}. Printed rows name "
+                "patients: read completions/ in output_dir."
             )
         super().__post_init__()
         _check_generation(self)
@@ -262,7 +285,15 @@ def parse_grpo_arguments(
     Raises:
         ValueError: a file cannot be read; an option is unknown, or has the wrong type or is none of the legal ones.
     """
-    return _parse((GroundingArguments, GRPOArguments, ModelArguments), "train", args, options)
+    arguments, config, model = _parse((GroundingArguments, GRPOArguments, ModelArguments), "train", args, options)
+    _check_weights(arguments, config)
+    if config.sync_ref_model and (config.beta == 0 or model.use_peft):
+        cause = "beta 0" if config.beta == 0 else "use_peft: true"
+        raise ValueError(
+            f"Expected a reference model to renew for sync_ref_model, got {cause}, with which TRL keeps none. Leave "
+            "sync_ref_model out, or train all weights with beta above 0."
+        )
+    return arguments, config, model
 
 
 def parse_sft_arguments(
@@ -325,13 +356,27 @@ def _adapter_alone(model: ModelArguments, name: str) -> ValueError:
 
 def _check_training(config: Any) -> None:
     """Check what transformers checks during the run, in obscure words, or not at all."""
+    for name, legal in MAPPING_KEYS.items():
+        mapping = getattr(config, name, None)
+        if isinstance(mapping, str) and mapping[:1] == "{":
+            mapping = _from_json(name, mapping, "{...}")
+        check_keys(name, mapping, legal)
     if config.max_steps != -1 and config.max_steps < 1:
         raise ValueError(
             f"Expected at least 1 for max_steps, got {config.max_steps}. Leave it out to train num_train_epochs."
         )
+    if config.load_best_model_at_end and str(config.eval_strategy) == "no":
+        raise ValueError(
+            "Expected evaluations for load_best_model_at_end, got eval_strategy no. "
+            "Set eval_strategy: steps, and eval_steps."
+        )
     _check_precision(config)
     reporters = [config.report_to] if isinstance(config.report_to, str) else config.report_to or ()
     check_keys("report_to", dict.fromkeys(reporters), ("none", "all", *sorted(INTEGRATION_TO_CALLBACK)))
+    if len(reporters) > 1 and {"none", "all"} & {*reporters}:
+        raise ValueError(
+            f"Expected none or all by itself for report_to, got {', '.join(reporters)}. Leave it out, or the others."
+        )
 
 
 def _check_generation(config: Any) -> None:
@@ -363,6 +408,15 @@ def _check_precision(config: Any) -> None:
         f"`grounding-rewards env` says what torch sees. For an older GPU give --{bf16_options[0]} false --fp16 true; "
         f"for a small model on the processor, --use_cpu true {switches}."
     )
+
+
+def _check_weights(arguments: GroundingArguments, config: GRPOArguments) -> None:
+    weights = config.reward_weights
+    if weights is not None and len(weights) != len(arguments.reward):
+        raise ValueError(
+            f"Expected {len(arguments.reward)} for the number of reward_weights, one for each reward, got "
+            f"{len(weights)}. Write one number for each of {', '.join(arguments.reward)}."
+        )
 
 
 def _check_evaluation(arguments: _ImageArguments, config: Any) -> None:

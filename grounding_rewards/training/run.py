@@ -8,7 +8,8 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,10 @@ from grounding_rewards.training.grpo import GroundingGRPOTrainer
 from grounding_rewards.training.model import (
     adapter_and_quantisation,
     adapter_note,
+    check_hub,
+    check_installed,
     check_model,
+    check_optimization,
     load_run_processor,
     model_init_kwargs,
 )
@@ -101,7 +105,8 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
     # The keys of other reward functions are not known.
     known_keys = keys if len(names) == len(rewards) else None
     resolved, checkpoint, trainer_arguments = _prepare(arguments, config, model, known_keys)
-    trainer = GroundingGRPOTrainer(**trainer_arguments, reward=list(rewards), extras=arguments.extras)
+    with _unknown_key_named(config):
+        trainer = GroundingGRPOTrainer(**trainer_arguments, reward=list(rewards), extras=arguments.extras)
     if not arguments.parity_check:
         trainer.remove_callback(ParityCheck)
     trainer.add_callback(EvaluationLine(_EVALUATION_LABELS))
@@ -130,7 +135,8 @@ def train_supervised(
     """
     resolved, checkpoint, trainer_arguments = _prepare(arguments, config, model, _SFT_KEYS)
     augmentation = {name: getattr(arguments, name) for name in AUGMENTATION}
-    trainer = GroundingSFTTrainer(**trainer_arguments, augmentation=augmentation)
+    with _unknown_key_named(config):
+        trainer = GroundingSFTTrainer(**trainer_arguments, augmentation=augmentation)
     trainer.add_callback(EvaluationLine(_SFT_LABELS))
     _train(trainer, resolved, checkpoint, _SFT_LABELS, arguments.early_stopping_patience)
     if not was_stopped(trainer):
@@ -165,7 +171,10 @@ def _prepare(
     resolved = resolved_config(arguments, config, model)
     checkpoint, start_notes = find_start(resolved, processes=config.world_size)
     _check_best(config, evaluation_keys)
+    check_installed(config, model)
+    check_hub(config)
     empty = check_model(model, trust_remote_code=config.trust_remote_code)
+    check_optimization(config, empty)
     processor = load_run_processor(model, trust_remote_code=config.trust_remote_code)
     notes = [*start_notes, *set_image_size(processor, arguments.max_image_pixels)]
     if model.use_peft:
@@ -313,6 +322,21 @@ def _save_whole(trainer: Any, checkpoint: Path, model: ModelArguments, save_dtyp
         merged_model.save_pretrained(checkpoint)
         trainer.processing_class.save_pretrained(checkpoint)
     trainer.accelerator.wait_for_everyone()
+
+
+@contextmanager
+def _unknown_key_named(config: GRPOArguments | SupervisedConfig) -> Iterator[None]:
+    """Name the option of an "unexpected keyword argument"; only the model's code knows the legal ones."""
+    try:
+        yield
+    except TypeError as error:
+        unknown = re.findall(r"unexpected keyword argument '(\w+)'", str(error))
+        if {*unknown}.intersection(config.model_init_kwargs or ()):
+            raise ValueError(
+                f"Expected keywords that exist in model_init_kwargs, got {unknown[0]}. Remove it, or correct its "
+                "spelling."
+            ) from error
+        raise
 
 
 def _check_best(config: GRPOArguments | SupervisedConfig, evaluation_keys: Sequence[str] | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -88,10 +89,9 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> tuple[Path |
         The checkpoint, None for the beginning, and notes to print about it.
 
     Raises:
-        ValueError: the folder holds files of something else; it holds a run and is neither to be resumed nor
-            overwritten; there is no such checkpoint, it is not whole, or not the last one; or it comes from another
-            configuration, of which the differing values are named.
-        OSError: the folder cannot be made.
+        ValueError: the folder cannot be written; it holds files of something else; it holds a run and is neither to be
+            resumed nor overwritten; there is no such checkpoint, it is not whole, or not the last one; or it comes from
+            another configuration, of which the differing values are named.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -101,8 +101,7 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> tuple[Path |
     folder, overwrite = Path(config["output_dir"]), config.get("overwrite")
     resume_from = config.get("resume_from_checkpoint")
     resume_from = {"false": None, "true": "last"}.get(str(resume_from).lower(), resume_from)
-    # Raises where it cannot be written.
-    folder.mkdir(parents=True, exist_ok=True)
+    _check_writable(folder)
     _refuse_foreign(folder, _parts(folder) if overwrite else [folder / CARD, folder / CONFIG])
     if resume_from is not None and overwrite:
         raise ValueError(
@@ -232,6 +231,18 @@ def _parts(folder: Path) -> list[Path]:
     names = (ADAPTER, CHECKPOINT, CURVES, LOG, CONFIG, VERSIONS, CARD, "training_args.bin")
     paths = [folder / name for name in names if (folder / name).exists()]
     return paths + _checkpoints(folder) + list((folder / "completions").glob("completions_*.parquet"))
+
+
+def _check_writable(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"Expected a folder that can be written for output_dir, got {str(folder)!r} ({error.strerror}). "
+            "Give another folder."
+        ) from error
 
 
 def _compare(folder: Path, config: Mapping[str, Any]) -> list[str]:

@@ -65,6 +65,7 @@ OVERRIDDEN_OR_CALLED = [
     # called by position
     (RepeatSampler, ["data_source", "mini_repeat_count", "batch_size", "repeat_count", "shuffle", "seed"]),
     (unwrap_model_for_generation, ["model", "accelerator"]),
+    (Trainer.get_optimizer_cls_and_kwargs, ["args", "model"]),
     (prepare_multimodal_messages, ["messages", "images"]),
     # overridden in training/arguments.py
     (ArgumentParser._get_values, ["self", "action", "arg_strings"]),
