@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import sys
 import threading
@@ -154,10 +155,11 @@ class SignalWatch(TrainerCallback):
     Args:
         trainer: TRL's GRPO trainer, whose metrics of the latest step are read.
         rewards: names of the grounding rewards.
+        functions: names of all reward functions.
     """
 
-    def __init__(self, trainer: Any, rewards: Sequence[str]) -> None:
-        self.trainer, self.rewards = trainer, rewards
+    def __init__(self, trainer: Any, rewards: Sequence[str], functions: Sequence[str] = ()) -> None:
+        self.trainer, self.rewards, self.functions = trainer, rewards, functions
         self.latest: deque[dict[str, Any]] = deque(maxlen=PATIENCE)
         self.warned = False
 
@@ -175,7 +177,13 @@ class SignalWatch(TrainerCallback):
             warnings.warn(message, SignalWarning, stacklevel=2)
 
     def _message(self) -> str | None:
-        """The sentence of the first reward under which no group of the latest steps had spread."""
+        """The sentence of the first problem that all of the latest steps have."""
+        for name in self.functions:
+            if all(math.isnan(metrics[f"rewards/{name}/mean"]) for metrics in self.latest):
+                return (
+                    f"{name} returned NaN or None for every answer of {PATIENCE} steps in a row, so that it taught "
+                    "nothing. Correct the function."
+                )
         for name in self.rewards:
             shares = [sum(metrics[f"{name}/signal/{cause}"] for cause in CAUSES) for metrics in self.latest]
             if min(shares) < 1.0 - SAME:

@@ -15,7 +15,7 @@ from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.images.resize import has_resized_size, image_pixel_limit
 from grounding_rewards.logs.run_log import model_name
 from grounding_rewards.parsing import list_box_formats
-from grounding_rewards.training.run_folder import CARD
+from grounding_rewards.training.run_folder import CARD, versions
 
 # At run time the trainer, which comes after the mix-in in the list of bases.
 _Trainer: Any = object
@@ -83,9 +83,11 @@ def _facts(trainer: Any) -> dict[str, str]:
         "started from": model_name(str(trainer.model.config._name_or_path)),
         "trained": "an adapter (LoRA)" if is_peft_model(trainer.model) else "all weights",
         "reward": "; ".join(trainer.reward_lines),
+        "weights of the rewards": ", ".join(f"{weight:g}" for weight in config.get("reward_weights") or ()),
         "images": images,
         "box format": trainer.box_format_name,
         "image size": f"at most {pixel_limit} pixels, kept in the processor" if pixel_limit else "",
         "steps": f"{state.global_step} of {state.max_steps}, {state.epoch or 0:.2f} epochs",
         "best evaluation": best,
+        "versions": ", ".join(f"{name} {version}" for name, version in versions().items() if version is not None),
     }

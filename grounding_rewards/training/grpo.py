@@ -9,7 +9,8 @@ import math
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -228,7 +229,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
     def _add_callbacks(self) -> None:
         box_format = self.step_rewards[0].reward.box_format if self.step_rewards else None
         names = [step_reward.__name__ for step_reward in self.step_rewards]
-        self.add_callback(SignalWatch(self, names))
+        self.add_callback(SignalWatch(self, names, self.reward_func_names))
         self.add_callback(ParityCheck(self, box_format))
         # Before the callbacks of trackers.
         self.callback_handler.callbacks.insert(0, LogEntry(self))
@@ -275,7 +276,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
         """As TRL does; and log metrics of the groups, which may span two processes."""
-        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        with _no_printed_row():
+            rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         self._check_numbers(rewards)
         mode = "train" if self.model.training else "eval"
         group_size = self.num_generations if mode == "train" else self.num_generations_eval
@@ -392,12 +394,19 @@ def _prepare_datasets(
     return train_dataset, eval_dataset
 
 
+@contextmanager
+def _no_printed_row() -> Iterator[None]:
+    """Keep TRL from printing the row of an answer without a reward: it names images, and patients."""
+    logger = logging.getLogger(GRPOTrainer.__module__)
+    logger.addFilter(_is_no_row)
+    try:
+        yield
+    finally:
+        logger.removeFilter(_is_no_row)
+
+
 def _is_no_row(record: logging.LogRecord) -> bool:
     return "All reward functions returned None" not in str(record.msg)
-
-
-# TRL prints the row of an answer without a reward, which names images, and patients.
-logging.getLogger(GRPOTrainer.__module__).addFilter(_is_no_row)
 
 
 def _refuse_uploads(args: GRPOConfig) -> None:

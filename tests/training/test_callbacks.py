@@ -29,10 +29,10 @@ BELOW = {**FLAT, "R4/signal/all_below_threshold": 0.75, "R4/signal/all_hallucina
 PERFECT = {**FLAT, "R4/signal/all_perfect": 1.0}
 
 
-def watch(*steps, names=("R4",), main=True):
+def watch(*steps, names=("R4",), functions=(), main=True):
     """The warnings of a run with these metrics step by step; None is a step without completions of its own."""
     trainer = SimpleNamespace(_metrics={"train": {}})
-    watching = SignalWatch(trainer, list(names))
+    watching = SignalWatch(trainer, list(names), functions)
     state = SimpleNamespace(is_world_process_zero=main)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -81,6 +81,14 @@ def test_warned_once_with_cause_and_remedy(steps, names, words):
 )
 def test_no_warning(steps, main):
     assert watch(*steps, main=main) == []
+
+
+def test_function_without_any_number_is_named():
+    metrics = {**GOOD, "rewards/R4/mean": 0.5, "rewards/mine/mean": float("nan")}
+    (warning,) = watch(*[metrics] * 20, functions=("R4", "mine"))
+    assert warning.startswith("mine returned NaN or None for every answer of 10 steps in a row")
+    # It may have nothing to say of some images.
+    assert watch(*[metrics, {**metrics, "rewards/mine/mean": 0.5}] * 20, functions=("R4", "mine")) == []
 
 
 def test_answers_that_are_cut_off_in_a_real_run(tmp_path):

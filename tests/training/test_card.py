@@ -18,7 +18,7 @@ def table(card):
 
 def test_of_grpo(tmp_path, monkeypatch):
     values = {"reward": "R2", "reward_kwargs": '{"beta":2.0}', "max_steps": 2, "max_image_pixels": 15000}
-    grpo(tmp_path / "secret" / "r2", **values)
+    grpo(tmp_path / "secret" / "r2", **values, reward_weights=0.5)
     for path in ("README.md", "checkpoint/README.md", "checkpoint-2/../README.md"):
         card = ModelCard.load(tmp_path / "secret" / "r2" / path)
         assert card.data.library_name == "transformers"
@@ -33,6 +33,8 @@ def test_of_grpo(tmp_path, monkeypatch):
         assert facts["box format"] == "qwen2.5-vl"
         assert facts["image size"] == "at most 15000 pixels, kept in the processor"
         assert facts["steps"].startswith("2 of 2")
+        assert facts["weights of the rewards"] == "0.5"
+        assert "grounding_rewards 0" in facts["versions"]
         for private in ("None", str(tmp_path), "secret", "time machine", str(ASSET.parent)):
             assert private not in card.content
     # Its example runs.
