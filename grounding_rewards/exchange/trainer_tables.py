@@ -26,7 +26,7 @@ from grounding_rewards.data.checks import check_dataset, check_rows, rows_with_s
 from grounding_rewards.data.dataset_columns import add_prompts
 from grounding_rewards.data.prompts import conversation
 from grounding_rewards.images.decoding import open_image, plain_format, stored_images
-from grounding_rewards.images.resize import has_resized_size, resized_size
+from grounding_rewards.images.resize import limits_area, resized_size
 from grounding_rewards.parsing import box_formats_of, get_box_format
 from grounding_rewards.parsing.formats import box_format_from_option
 from grounding_rewards.rewards.grounding import get_reward
@@ -100,7 +100,7 @@ def trainer_size(
 
     Args:
         trainer: a name in :data:`TABLES`.
-        processor: of the Qwen2-VL kind, see :func:`grounding_rewards.images.resize.has_resized_size`.
+        processor: of the Qwen2-VL kind, see :func:`grounding_rewards.images.resize.limits_area`.
         width: width of the image in pixels, as its file has it.
         height: height of the image in pixels.
         limits: passed to the trainer.
@@ -357,7 +357,7 @@ def _checked_rows(
     if box_format_read is None and "box_format" not in dataset.column_names:
         raise ValueError("Expected --box-format, as the dataset has no column box_format, got none. Name it.")
     formats = box_formats_of(box_format_read, filter(None, dataset["box_format"]) if box_format_read is None else ())
-    resizes = processor is not None and has_resized_size(processor)
+    resizes = processor is not None and limits_area(processor)
     if not resizes and (counting := [fmt.name for fmt in formats if fmt.space.frame == "resized"]):
         raise ValueError(
             f"Expected --model with a processor of the Qwen2-VL kind for the box format {counting[0]}, which counts in "
@@ -382,7 +382,7 @@ def _checked_rows(
 def _with_trainer_sizes(dataset: Dataset, trainer: str, processor: Any, limits: PixelLimits, bad_rows: str) -> Dataset:
     """The dataset with resized sizes by the trainer's rule, and without those that another pipeline made."""
     dataset = dataset.remove_columns([name for name in SIZE_COLUMNS[2:] if name in dataset.column_names])
-    if processor is None or not has_resized_size(processor):
+    if processor is None or not limits_area(processor):
         return dataset
 
     def size(row: Mapping[str, Any]) -> tuple[int, int]:

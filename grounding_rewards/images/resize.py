@@ -5,8 +5,8 @@ whole patches and brings the area between two limits, others squeeze an image in
 in resized pixels (Qwen2.5-VL, Kosmos-2.5) mean nothing without that size, it depends on how *this* processor is
 configured, and a finding that it makes a few pixels small cannot be found.
 
-The formulas of these two kinds need no `transformers` and no image. Models of other kinds write no boxes in resized
-pixels: their sizes are not known here.
+The formulas of these two kinds, and the one size of those that squeeze, need no `transformers` and no image. Models of
+other kinds write no boxes in resized pixels: their sizes are not known here.
 
 A limit that the user sets is kept in the processor, which is saved with the model, so that a warm start, GRPO and
 evaluations all feed images of the same size.
@@ -31,6 +31,8 @@ Size = tuple[int, int]
 #: LFM3-VL too.
 _QWEN = frozenset({"Qwen2VL", "Ernie4_5_VLMoe", "HunYuanVL", "MiniMaxM3VL", "VideoLlama3"})
 _KOSMOS = "Kosmos2_5"
+#: Kinds that squeeze every image into one size, if their settings say so.
+_ONE_SIZE = frozenset({"Blip", "CLIP", "Gemma3", "Siglip"})
 # The attribute of an image processor that holds the user's limit; it is saved with the processor.
 _LIMIT = "max_image_pixels"
 _MAX_ASPECT_RATIO = 200
@@ -65,8 +67,17 @@ def has_resized_size(processor: Any) -> bool:
         >>> has_resized_size("a tokenizer")
         False
     """
-    kind = _kind(processor)
-    return kind in _QWEN or kind == _KOSMOS
+    return limits_area(processor) or _kind(processor) == _KOSMOS or _squeezes(processor)
+
+
+def limits_area(processor: Any) -> bool:
+    """Whether a processor resizes by Qwen's formula, which brings the area between two limits.
+
+    Example:
+        >>> limits_area("a tokenizer")
+        False
+    """
+    return _kind(processor) in _QWEN
 
 
 def resized_size(processor: Any, width: int, height: int) -> Size:
@@ -106,7 +117,11 @@ def resized_size(processor: Any, width: int, height: int) -> Size:
         )
     if _kind(processor) == _KOSMOS:
         return _most_patches(image_processor, *fitted_size(processor, width, height))
-    return _whole_patches(image_processor, width, height) if image_processor.do_resize else (width, height)
+    if not image_processor.do_resize:
+        return fitted_size(processor, width, height) if _squeezes(processor) else (width, height)
+    if _squeezes(processor):
+        return image_processor.size["width"], image_processor.size["height"]
+    return _whole_patches(image_processor, width, height)
 
 
 def _whole_patches(image_processor: Any, width: int, height: int) -> Size:
@@ -145,6 +160,16 @@ def _most_patches(image_processor: Any, width: int, height: int) -> Size:
     columns = max(min(math.floor(scale * width / patch["width"]), limit), 1)
     rows = max(min(math.floor(scale * height / patch["height"]), limit), 1)
     return columns * patch["width"], rows * patch["height"]
+
+
+def _squeezes(processor: Any) -> bool:
+    """Whether the processor brings every image into one size, without cutting anything off."""
+    image_processor = _image_processor(processor)
+    if _kind(processor) not in _ONE_SIZE:
+        return False
+    cuts = getattr(image_processor, "do_center_crop", False) or getattr(image_processor, "do_pan_and_scan", False)
+    size = image_processor.size or {}
+    return not cuts and bool(size.get("width") and size.get("height"))
 
 
 def _image_processor(processor: Any) -> Any:
@@ -189,7 +214,7 @@ def set_image_size(processor: Any, max_image_pixels: int | None) -> list[str]:
         raise ValueError(
             f"Expected a processor of images for max_image_pixels, got {type(processor).__name__}. Leave it out."
         )
-    has_area = _kind(processor) in _QWEN
+    has_area = limits_area(processor)
     min_pixels = (image_processor.patch_size * image_processor.merge_size) ** 2 if has_area else 1
     if max_image_pixels < min_pixels:
         raise ValueError(
@@ -229,7 +254,7 @@ def fitted_size(processor: Any, width: int, height: int) -> Size:
     limit = image_pixel_limit(processor)
     if limit is None or width * height <= limit:
         return width, height
-    if _kind(processor) not in _QWEN:
+    if not limits_area(processor):
         return shrunken_size(width, height, limit)
     resized = resized_size(processor, width, height)
     # Rounded to whole tokens, a narrow image may fall below the smallest area; the processor would enlarge it again.
@@ -277,7 +302,7 @@ def largest_image(dataset: Dataset, processor: Any) -> str:
         'Image size: as the processor of the model says.'
     """
     limit = image_pixel_limit(processor)
-    if _kind(processor) not in _QWEN:
+    if not limits_area(processor):
         own_limit = "" if limit is None else f"at most {limit} pixels (max_image_pixels), then "
         return f"Image size: {own_limit}as the processor of the model says."
     image_processor = _image_processor(processor)

@@ -210,6 +210,11 @@ def built(name, **changed):
         ("HunYuanVLImageProcessor", {"size": {"shortest_edge": 9000, "longest_edge": 60000}}, (256, 192), (256, 224)),
         ("MiniMaxM3VLImageProcessor", {}, (756, 588), (336, 308)),
         ("VideoLlama3ImageProcessor", {}, (812, 644), (336, 294)),
+        ("Gemma3ImageProcessor", {"size": {"height": 96, "width": 112}}, (112, 96), (112, 96)),
+        ("SiglipImageProcessor", {}, (224, 224), (224, 224)),
+        ("SiglipImageProcessor", {"do_resize": False}, (811, 640), (333, 299)),
+        ("CLIPImageProcessor", {"size": {"height": 96, "width": 112}, "do_center_crop": False}, (112, 96), (112, 96)),
+        ("BlipImageProcessor", {}, (384, 384), (384, 384)),
         ("Kosmos2_5ImageProcessor", {"max_patches": 200}, (240, 192), (224, 208)),
     ],
 )
@@ -228,10 +233,17 @@ def test_kosmos_agrees_with_its_processor():
         assert size == (int(fed["width"][0]), int(fed["height"][0])), (patches, width, height)
 
 
-# Others write no boxes in resized pixels.
-@pytest.mark.parametrize("name", ["CLIPImageProcessor", "Gemma3ImageProcessor", "Glm4vImageProcessor"])
-def test_not_known(name):
-    image_processor = built(name)
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("CLIPImageProcessor", {}),  # cuts off what does not fit into a square
+        ("CLIPImageProcessor", {"size": {"height": 96, "width": 96}}),
+        ("Gemma3ImageProcessor", {"do_pan_and_scan": True}),  # shows parts beside the whole
+        ("Glm4vImageProcessor", {}),  # its models write no boxes in resized pixels
+    ],
+)
+def test_not_known(name, changed):
+    image_processor = built(name, **changed)
     assert not has_resized_size(image_processor)
     with pytest.raises(ValueError, match=rf"way to resize is known for processor, got {name}\. Measure it: "):
         resized_size(image_processor, 100, 100)
@@ -244,3 +256,4 @@ def test_a_limit_of_other_processors_shrinks_images_before_they_see_them():
     assert image_pixel_limit(image_processor) == 20_000
     assert image_processor.size == untouched
     assert fitted_size(image_processor, 2000, 1000) == (200, 100)
+    assert resized_size(image_processor, 2000, 1000) == (224, 224)
