@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -95,12 +96,34 @@ def get_box_format(box_format: str | Mapping[str, Any] | BoxFormat) -> BoxFormat
     except (KeyError, TypeError):
         if isinstance(box_format, str) and box_format.lstrip().startswith("{"):
             return _written_format(box_format)
-        matches = difflib.get_close_matches(str(box_format)[:40].casefold(), BOX_FORMATS, 1)
-        guess = f"Did you mean {matches[0]}? " if matches else ""
         raise ValueError(
-            f"Expected a known name for `box_format`, got {box_format!r:.200}. {guess}Use one of: "
+            f"Expected a known name for `box_format`, got {box_format!r:.200}. {_guess(str(box_format))}Use one of: "
             f"{', '.join(BOX_FORMATS)}; or declare one: {{syntax: json, keys: [box], order: xyxy, space: norm1000}}."
         ) from None
+
+
+def _guess(text: str) -> str:
+    """What an unknown name of a format may mean; of the name of a model on the hub what its family writes.
+
+    >>> _guess("qwen25-vl"), _guess("Qwen/Qwen2.5-VL-3B-Instruct")
+    ('Did you mean qwen2.5-vl? ', 'That is a model of the family qwen2.5-vl, which writes qwen2.5-vl. ')
+    """
+    if "/" not in text:
+        matches = difflib.get_close_matches(text[:40].casefold(), BOX_FORMATS, 1)
+        return f"Did you mean {matches[0]}? " if matches else ""
+    model = _letters(text.rpartition("/")[2])
+    families = {name: f", which writes {name}" for name in BOX_FORMATS}
+    families |= {alias: f", which writes {name}" for name, aliases in MODEL_TYPES.items() for alias in aliases}
+    families |= {alias: f": {reason.removesuffix('.')}" for alias, reason in MODELS_WITHOUT_FORMAT.items()}
+    # The longest: `qwen3_vl` is within names of `qwen3_vl_moe`, too.
+    family = max((alias for alias in families if _letters(alias) in model), key=len, default=None)
+    if family is None:
+        return "That looks like the name of a model. "
+    return f"That is a model of the family {family}{families[family]}. "
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[\W_]", "", name.casefold())
 
 
 @functools.cache

@@ -34,6 +34,13 @@ def test_unknown_format_lists_the_known_ones(name):
         get_box_format(name)
 
 
+@pytest.mark.parametrize(("model", "said"), table("parsing/format_cases", "model_names"))
+def test_a_model_name_is_answered_with_its_family_format(model, said):
+    with pytest.raises(ValueError, match=r"^Expected a known name for `box_format`") as error:
+        get_box_format(model)
+    assert said in str(error.value)
+
+
 def test_declared_formats_are_values():
     declared = {"syntax": "json", "keys": ["box"], "order": "yxyx", "space": "norm1000"}
     fmt = get_box_format(declared)
