@@ -131,6 +131,7 @@ class RankedBoxes:
         hit: ``(thresholds, n)`` whether the box is right.
         counts: ``(thresholds, n)`` whether the box counts at all.
         references: ``(images,)`` number of reference boxes.
+        ranking: what the key is made from.
     """
 
     image: Indices
@@ -138,6 +139,7 @@ class RankedBoxes:
     hit: Mask
     counts: Mask
     references: Indices
+    ranking: str = "score"
 
     def by_group(self, group: Indices) -> RankedBoxes:
         """The same boxes, counted by group of images, for instance by patient, instead of by image.
@@ -287,11 +289,6 @@ def rank_boxes(
     counts = hit | ((matched == _NOTHING) & pred_in_area)
     keys = {"emission": place.astype(np.float64), "tied": np.zeros(len(order))}
     key = uncertainty[order] if by_confidence else keys[ranking]
-    if ranking == "coco":
-        # Equal confidences are taken one by one; boxes without a confidence stay one group.
-        ranks = np.empty(len(key))
-        ranks[np.argsort(key, kind="stable")] = np.arange(len(key))
-        key = np.where(np.isfinite(key), ranks, np.inf)
 
     by_label = {}
     for number, name in enumerate(names):
@@ -299,7 +296,7 @@ def rank_boxes(
         gt_of_label = (gt_entry % len(names) == number) & gt_in_area
         references = np.bincount(gt_entry[gt_of_label] // len(names), minlength=len(batch))
         image = pred_entry[of_label] // len(names)
-        by_label[name] = RankedBoxes(image, key[of_label], hit[:, of_label], counts[:, of_label], references)
+        by_label[name] = RankedBoxes(image, key[of_label], hit[:, of_label], counts[:, of_label], references, ranking)
     return RankedImages(by_label, len(batch), tuple(iou_thresholds), ranking, group_by)
 
 
@@ -489,7 +486,9 @@ class Curve(NamedTuple):
 _WEIGHT_CELLS = 1 << 20
 
 
-def _read_curve(ranked: RankedBoxes, threshold: int, weights: Array) -> Iterator[tuple[Array, Array, Array]]:
+def _read_curve(
+    ranked: RankedBoxes, threshold: int, weights: Array, *, one_by_one: bool = False
+) -> Iterator[tuple[Array, Array, Array]]:
     """Numbers of right boxes and of boxes that count up to each point of a curve, with weights of images.
 
     The points are the ends of groups of equal keys that have a right box. After a group without one, recall is as
@@ -499,6 +498,7 @@ def _read_curve(ranked: RankedBoxes, threshold: int, weights: Array) -> Iterator
         ranked: boxes of one label.
         threshold: index of the IoU threshold.
         weights: ``(rows, images)``.
+        one_by_one: whether boxes of equal stated confidence are groups of their own.
 
     Yields:
         Some rows of the weights, and of these the right boxes and those that count, ``(rows, points)``; nothing where
@@ -518,6 +518,8 @@ def _read_curve(ranked: RankedBoxes, threshold: int, weights: Array) -> Iterator
     if not hit.any():
         return
     is_end = np.append(key[1:] != key[:-1], True)
+    if one_by_one:
+        is_end |= np.isfinite(key)
     ends = np.flatnonzero(is_end) + 1
     ends = ends[np.add.reduceat(hit, np.append(0, ends[:-1])) > 0]
     last = int(ends[-1])
@@ -887,7 +889,7 @@ def _precision_recall(ranked: RankedBoxes, t: int, weights: Array) -> Iterator[t
 
     Yields nothing where no box is right.
     """
-    for block, hits, boxes in _read_curve(ranked, t, weights):
+    for block, hits, boxes in _read_curve(ranked, t, weights, one_by_one=ranked.ranking == "coco"):
         yield ratio(hits, (block @ ranked.references)[:, None]), precision_envelope(ratio(hits, boxes))
 
 

@@ -69,11 +69,11 @@ class MatchedImages:
     Attributes:
         images: with their answers.
         label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box matches a finding of another label.
-        label: only this label, where labels are compared; None takes all.
+        label: only this label; None takes all.
         area: only boxes of this size; None takes all.
 
     Raises:
-        ValueError: a word is unknown.
+        ValueError: a word is unknown, or a label is chosen and none is compared.
 
     Example:
         >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10]], pred=[[0, 0, 10, 9], [50, 50, 60, 60]],
@@ -91,6 +91,11 @@ class MatchedImages:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "images", PredictionBatch.of(self.images))
+        if self.label is not None and not label_name(self.label, self.label_matching):
+            raise ValueError(
+                f"Expected a label that is compared for `label`, got {self.label!r} with "
+                f'label_matching={self.label_matching!r}. Name a finding, and use "exact" or "synonyms".'
+            )
 
     def counts(self, iou_threshold: float) -> BoxCounts:
         """Boxes of each image, where a pair is right from this IoU on, in (0, 1]."""

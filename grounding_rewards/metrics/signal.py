@@ -413,7 +413,7 @@ def variants(reward: GroundingReward, tried: Sequence[str] = TRIED) -> list[Grou
         >>> [variant.name for variant in variants(get_reward("R4"), ["R4", "soft_f1"])]
         ['R4 at τ 0.3', 'R4 with graded_negatives 0.5', 'soft_f1']
     """
-    box_reward: Any = reward.box_reward
+    box_reward: Any = reward.box_reward if reward.judges_boxes else None
     changes = {}
     if isinstance(getattr(box_reward, "iou_threshold", None), float) and box_reward.iou_threshold > LOWER_THRESHOLD:
         changes[f"{reward.name} at τ {LOWER_THRESHOLD:g}"] = {"iou_threshold": LOWER_THRESHOLD}

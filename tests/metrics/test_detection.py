@@ -181,6 +181,8 @@ def test_labels_that_are_compared() -> None:
     mass = values([image], label_matching="synonyms", label="mass")
     assert mass["recall_50"] == 0.0
     assert math.isnan(mass["precision_50"])  # the box without a label is nobody's
+    with pytest.raises(ValueError, match=r"Expected a label that is compared for `label`, got 'mass' with"):
+        MatchedImages([image], label="mass")
 
 
 def test_a_phrase_is_answered_by_the_highest_scoring_box() -> None:

@@ -65,6 +65,16 @@ def test_by_hand() -> None:
     assert curve.y.tolist() == pytest.approx([1 / 3, 2 / 3, 2 / 3])
 
 
+def test_equal_confidences_are_one_group_under_every_ranking_by_confidence() -> None:
+    images = [replace(image, pred_scores=[0.9] * len(image.pred)) for image in images_by_hand()]
+    for ranking in ("score", "coco"):
+        ranked = rank_boxes(images, ranking=ranking)
+        *found, _ = sensitivity_at_false_positives(ranked, [0.25, 0.5])
+        # all boxes come at once, with two false ones on four images
+        assert [one.value for one in found] == pytest.approx([0, 2 / 3])
+        assert set(froc_curve(ranked).x) == {0.5}
+
+
 def test_answers_without_confidences_have_an_operating_point_and_an_order() -> None:
     images = without_confidences(images_by_hand())
     point = froc_curve(rank_boxes(images, ranking="tied"))

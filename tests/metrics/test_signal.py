@@ -178,6 +178,8 @@ def test_what_is_tried_keeps_the_rules_of_the_configured_reward():
     tried = variants(reward, ["R1", "soft_f1"])
     assert [one.name for one in tried] == ["R4 at τ 0.3", "R4 with graded_negatives 0.5", "R1", "soft_f1"]
     assert [one.name for one in variants(replace(tried[0], name="R4"), [])] == ["R4 with graded_negatives 0.5"]
+    # A reward of texts has neither τ nor negatives.
+    assert [one.name for one in variants(gr.get_reward("random"), ["R1"])] == ["R1"]
     assert all(
         (one.box_reward.no_box_bonus, one.box_reward.ignore_many, one.readers) == (0.5, True, "mean") for one in tried
     )
