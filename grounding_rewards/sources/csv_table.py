@@ -253,9 +253,12 @@ class _TableReader:
 
     def _pixels(self) -> Iterator[tuple[tables.RowPlace, str]]:
         """All numbers of boxes and sizes, as they are written."""
-        sides = [self.columns.places[side] for side in ("width", "height") if side in self.columns.places]
+        numbers = [self.columns.places[side] for side in ("width", "height") if side in self.columns.places]
+        # A list of boxes has marks of its own.
+        if len(self.columns.box) == 4:
+            numbers = [*self.columns.box, *numbers]
         for place, cells in chain.from_iterable(self.rows_of_images.values()):
-            for number in (*self.columns.box, *sides):
+            for number in numbers:
                 yield place, cells[number]
 
     def _longest_side(self, place: tables.RowPlace) -> float:

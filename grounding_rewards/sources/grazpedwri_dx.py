@@ -16,12 +16,13 @@ Access: open.
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import chain
 from pathlib import Path
 
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import Images, register_source
-from grounding_rewards.sources.tables import TableRow, check_split, find_file, image_finder, table_images
+from grounding_rewards.sources.base import Images, register_source, sound_images
+from grounding_rewards.sources.tables import TableRow, check_split, find_file, image_finder, image_rows
 from grounding_rewards.sources.yolo import yolo_image
 
 CLASSES = (
@@ -74,4 +75,7 @@ def read_grazpedwri_dx(
             extra={key: value for key, value in zip(_EXTRA, extra, strict=True) if value},
         )
 
-    return table_images(image, path, ("filestem", "patient_id"), _EXTRA)
+    rows_of_images, errors = image_rows(path, ("filestem", "patient_id"), _EXTRA)
+    # A second row of an image makes a second one, so that nothing is dropped unseen.
+    each_row = [(stem, [row]) for stem, rows in rows_of_images.items() for row in rows]
+    return chain(errors, sound_images(image, each_row))

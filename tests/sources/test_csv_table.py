@@ -196,6 +196,12 @@ def test_marks_between_thousands_are_asked_about(write, rows, side, expected):
         assert list(read_csv_table(root))[-1].boxes == [expected]
 
 
+def test_marks_between_thousands_of_sizes_beside_a_list_of_boxes(write):
+    rows = 'image,boxes,image_width,image_height\na.png,"[[1, 2, 30, 40]]","1,024","1,100"\n'
+    with pytest.raises(ValueError, match=r"got '1,024' in line 2: is it 1024 or 1\.024"):
+        list(read_csv_table(write({"t.csv": rows, "a.png": (1024, 1100)}), order="xyxy"))
+
+
 def test_two_tables_are_two_splits(folder):
     root = folder("image,x1,y1,x2,y2\na.png,1,2,30,40\n", "train.csv")
     folder("image,x1,y1,x2,y2\nb.png,1,2,30,40\n", "val.csv")
