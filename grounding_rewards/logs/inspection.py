@@ -36,6 +36,9 @@ MOST_UNPARSEABLE = 0.1
 _SIZES = ("width", "height", "resized_width", "resized_height")
 # Tolerance as a fraction of the image's sides: a box on the edge is on the image.
 _ROUNDING = 1e-9
+# Boxes that reach no farther, as a fraction of the image, are in one corner: numbers up to 1 in a space that ends at
+# 100.
+_CORNER = 0.0101
 
 _WITHOUT_SIZE = (
     "completions have reference boxes, but their images have no known size, and are not scored. Add columns `width` "
@@ -59,6 +62,7 @@ class Inspection:
         upside_down: boxes with x1 >= x2 or y1 >= y2.
         located: boxes for which it is known whether they are on the image.
         off_image: those that reach off the image.
+        in_corner: those that lie in its first hundredth, to the right and down.
         scored: completions with reference boxes whose image's size is known where it is needed.
         metrics: means over those of each reward; ``mean_iou`` is that of an evaluation, over their reference boxes.
         space_checks: by the name of the box format.
@@ -78,6 +82,7 @@ class Inspection:
     upside_down: int
     located: int
     off_image: int
+    in_corner: int
     scored: int
     metrics: dict[str, float]
     space_checks: dict[str, SpaceCheck]
@@ -106,19 +111,29 @@ class Inspection:
     def is_suspect(self) -> bool:
         """Whether numbers or marks of thinking contradict what was declared, or more than a tenth is unparseable.
 
-        Numbers contradict it if they fit another space, or if most boxes reach off the image.
+        Numbers contradict it if they fit another space, or if most boxes reach off the image or are in its corner.
         """
         unparseable = self.statuses["unparseable"] > MOST_UNPARSEABLE * len(self.texts)
         return (
             unparseable
-            or 2 * self.off_image > self.located
+            or 2 * (self.off_image + self.in_corner) > self.located
             or self.thinking_suspicion is not None
             or any(check.likely for check in self.space_checks.values())
         )
 
     def to_dict(self) -> dict[str, Any]:
         """The metrics as plain values for JSON, without any text of the log; what was not measured is None."""
-        names = ("statuses", "reasons", "boxes", "most_boxes", "upside_down", "located", "off_image", "scored")
+        names = (
+            "statuses",
+            "reasons",
+            "boxes",
+            "most_boxes",
+            "upside_down",
+            "located",
+            "off_image",
+            "in_corner",
+            "scored",
+        )
         return {
             "completions": len(self.texts),
             **{name: getattr(self, name) for name in (*names, "metrics")},
@@ -174,7 +189,7 @@ def inspect_completions(
         [given.get(side) if row.get(side) is None else row[side] for row in rows] for side in _SIZES
     ]
     image_sizes = original_and_resized_sizes(len(rows), *columns_of_sizes)
-    counts = np.zeros(3, dtype=np.int64)
+    counts = np.zeros(4, dtype=np.int64)
     space_checks: dict[str, SpaceCheck] = {}
     values: dict[str, list[float]] = {"mean_iou": [], **{name: [] for name in SPECIFICATION_REWARDS}}
     notes: dict[str, None] = {}
@@ -221,6 +236,7 @@ def inspect_completions(
         upside_down=int(counts[0]),
         located=int(counts[1]),
         off_image=int(counts[2]),
+        in_corner=int(counts[3]),
         scored=len(values["R3"]),
         metrics={name: float(np.mean(numbers)) for name, numbers in values.items() if numbers},
         space_checks=space_checks,
@@ -270,23 +286,24 @@ def _complete(sizes: Array) -> dict[str, Array]:
     return {side: values for side, values in columns if np.isfinite(values).all()}
 
 
-def _count_boxes(raws: Sequence[RawBoxes], fmt: BoxFormat, sizes: Array) -> tuple[int, int, int]:
-    """How many boxes are upside down, how many can be located on their image, and how many of these reach off it."""
+def _count_boxes(raws: Sequence[RawBoxes], fmt: BoxFormat, sizes: Array) -> tuple[int, int, int, int]:
+    """How many boxes are upside down, can be located on their image, reach off it, and are in its corner."""
     counts = [len(raw.labels) for raw in raws]
     boxes = np.array([value for raw in raws for value in raw.coords], dtype=np.float64).reshape(-1, 4)
     upside_down = int((~valid_boxes(boxes)).sum())
     columns = {side: np.repeat(values, counts) for side, values in _complete(sizes).items()}
     if "width" not in columns or "height" not in columns:
         if fmt.space.frame != "image":
-            return upside_down, 0, 0
+            return upside_down, 0, 0, 0
         # For fractions of the image its size does not matter.
         columns = {"width": np.ones(len(boxes)), "height": np.ones(len(boxes))}
     if fmt.space.frame == "resized" and len(columns) < len(_SIZES):
-        return upside_down, 0, 0
+        return upside_down, 0, 0, 0
     edges = np.tile(np.stack([columns["width"], columns["height"]], axis=-1), 2)
     pixels = to_pixel(boxes, fmt.space, **columns)
     off_image = ((pixels < -_ROUNDING * edges) | (pixels > (1 + _ROUNDING) * edges)).any(axis=1)
-    return upside_down, len(boxes), int(off_image.sum())
+    in_corner = ~off_image & (pixels <= _CORNER * edges).all(axis=1)
+    return upside_down, len(boxes), int(off_image.sum()), int(in_corner.sum())
 
 
 def _check_as_json(check: SpaceCheck) -> dict[str, Any]:
