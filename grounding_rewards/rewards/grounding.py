@@ -331,6 +331,12 @@ class GroundingReward(BoxScorer):
                 f"Expected a box format for reward {self.name}, got none. "
                 f'Build it with get_reward("{self.name}", box_format=...), or add a `box_format` column to the dataset.'
             )
+        for name in names:
+            if not isinstance(name, str | Mapping | BoxFormat):
+                raise ValueError(
+                    f"Expected the name of a box format for column `box_format`, got {name!r:.200}. "
+                    "Declare a format of your own with get_reward(..., box_format={...})."
+                )
         formats = [get_box_format(name) for name in names]
         self._refuse_lost_labels(formats)
         return formats

@@ -164,6 +164,9 @@ def test_box_format_per_row():
     for missing in (None, {"box_format": [None, None]}, {"box_format": ["answer-list", None]}):
         with pytest.raises(ValueError, match=r"get_reward.*`box_format` column"):
             score(answers, [GT, GT], box_format=None, columns=missing)
+    for wrong in (3, ["qwen3-vl"]):
+        with pytest.raises(ValueError, match=r"the name of a box format for column `box_format`, got (3|\['qwen3-vl)"):
+            score(answers, [GT, GT], box_format=None, columns={"box_format": ["qwen3-vl", wrong]})
 
 
 def test_every_format_in_one_batch_is_converted_as_it_is_alone():
