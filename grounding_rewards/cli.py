@@ -186,7 +186,8 @@ def _sentence(error: CycloptsError) -> str:
         kinds = str(error.target_type)
         kind = "a whole number" if "int" in kinds else "a number" if "float" in kinds else "a value"
         return f"Expected {' or '.join(choices) if choices else kind} for {option}, got {error.token.value!r}."
-    return f"Expected options of the command, got {str(error).removeprefix('Unknown option: ')}"
+    unknown = str(error).removeprefix("Unknown option: ").removeprefix("Unused Tokens: ")
+    return f"Expected options of the command, got {unknown}"
 
 
 def _as_typed(message: str, words: Sequence[str]) -> str:

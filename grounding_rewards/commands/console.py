@@ -85,9 +85,16 @@ def say(text: str, *, error: bool = False) -> None:
 
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Print warnings without path and line of code, which do not help who types a command."""
+    """Print warnings without path and line of code, which do not help who types a command; those of libraries are
+    told by their category.
+    """
     default_format = warnings.formatwarning
-    warnings.formatwarning = lambda message, *_, **__: f"warning: {printable(str(message))}\n"
+
+    def format_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> str:
+        is_own = category is UserWarning or category.__module__.startswith("grounding_rewards.")
+        return f"{'warning' if is_own else category.__name__}: {printable(str(message))}\n"
+
+    warnings.formatwarning = format_warning
     try:
         yield
     finally:

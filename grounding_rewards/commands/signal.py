@@ -5,9 +5,9 @@ GRPO compares answers to the same image. If all of them earn the same, the image
 several answers to each image (the folder of a training with `log_completions: true`, samples.jsonl of `evaluate
 --samples 8`, or any file whose rows have the image's `id`), or a model and images, and the model answers now.
 
-If nothing is wrong, or the answers are misread, one sentence says so. Otherwise a table has a row for each reward and
-threshold, with the share of groups without spread, why, and how much of a group carries an update; and a sentence says
-what to train with.
+If nothing is wrong, or the answers are misread, one sentence says so. Otherwise a table has a row for the reward, for
+small changes of it (a lower threshold, graded negatives) and for each other one, with the share of groups without
+spread, why, and how much of a group carries an update; and a sentence says what to train with.
 
 examples:
   grounding-rewards signal runs/r4/completions                             # the log of a training

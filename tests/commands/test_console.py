@@ -17,6 +17,7 @@ from grounding_rewards.commands.console import (
     sign_of_life,
     stage_progress,
 )
+from grounding_rewards.parsing.space_check import SpaceWarning
 
 
 @pytest.mark.parametrize(
@@ -56,10 +57,11 @@ def test_a_command_that_takes_a_while_says_that_it_works(monkeypatch, capsys, te
 
 
 def test_warnings_have_no_path_and_no_line_of_code():
-    place = (FutureWarning, "/a/b.py", 3)
+    place = ("/a/b.py", 3)
     with plain_warnings():
-        assert warnings.formatwarning("low\x1b", *place, line="") == "warning: low\\x1b\n"
-    assert warnings.formatwarning("low", *place, line="").startswith("/a/b.py:3: ")
+        for category, kind in ((UserWarning, "warning"), (SpaceWarning, "warning"), (FutureWarning, "FutureWarning")):
+            assert warnings.formatwarning("low\x1b", category, *place, line="") == f"{kind}: low\\x1b\n"
+    assert warnings.formatwarning("low", UserWarning, *place, line="").startswith("/a/b.py:3: ")
 
 
 HOSTILE = "\x1b]52;c;cm0gLXJmIH4=\x07mass\x9b2J\r\u202e\ud800 é\nline"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from grounding_rewards.cli import main
 from grounding_rewards.metrics.prediction import Prediction, save_predictions
 from grounding_rewards.report.comparison_tables import compare_evaluations
 from tests.commands.conftest import call
@@ -30,6 +31,11 @@ def write_run(folder: Path, part: float, facts: dict[str, Any] | None = None) ->
 
 
 diff = partial(call, "diff")
+
+
+def test_a_third_run_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", "a", "b", "c"]) == 2
+    assert "Expected options of the command, got ['c']" in capsys.readouterr().err
 
 
 def test_two_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
