@@ -11,11 +11,13 @@ import contextlib
 import csv
 import itertools
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from grounding_rewards.boxes import CoordinateSpace
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
 from grounding_rewards.common.formatting import counted
 from grounding_rewards.common.text_files import check_columns, parse_json, read_json_lines, read_text, text_lines
@@ -229,12 +231,13 @@ def with_answer_references(
     Args:
         log: rows of it without `boxes` have the right answer in `gts`, `solution`, `ground_truth` or `target`, in the
             box format of the completions. It stays as it is unless boxes, or none, can be read from every answer.
-            Lists of four numbers alone do not say what they count in: they are taken for pixels if the format is.
+            Lists of four numbers alone do not say what they count in: they are taken for pixels if the format is, or if
+            all lie on images of known size, and one is above the range of the format.
         box_format: of the completions; None takes it from the column.
         sizes: sizes of images that have none, by column.
 
     Raises:
-        ValueError: answers are lists of numbers, and the box format is not in pixels of the image.
+        ValueError: answers are lists of numbers which may be pixels or in the space of the box format.
 
     Example:
         >>> row = {"gts": '[{"bbox_2d": [0, 0, 500, 400], "label": "mass"}]', "width": 100, "height": 50}
@@ -242,25 +245,18 @@ def with_answer_references(
         >>> read.rows[0]["boxes"], read.rows[0]["labels"]
         ([[0.0, 0.0, 50.0, 20.0]], ['mass'])
     """
+    log = _with_listed_boxes(log, box_format, sizes)
     rows, columns = [], set()
-    for row, place in zip(log.rows, log.places, strict=True):
-        if any(row.get(name) is not None for name in ("boxes", "reader_boxes")):
+    for row in log.rows:
+        if _has_reference(row):
             rows.append(row)
             continue
-        column = next((name for name in PACKED if row.get(name) is not None), None)
-        row_format = row.get("box_format") if box_format is None else box_format
-        if column is None or row_format is None:
+        column, fmt = _answer_column(row), _format_of(row, box_format)
+        if column is None or fmt is None:
             return log
-        row_sizes: dict[str, Any] = {name: row.get(name, (sizes or {}).get(name)) for name in SIZE_COLUMNS}
-        fmt = get_box_format(box_format_from_option(row_format))
-        if fmt.space.frame != "original" and _is_list_of_boxes(row[column]):
-            raise ValueError(
-                f"Expected a column `boxes` in pixels of the image, got a list of numbers in `{column}` of {place}, "
-                f'which may be pixels or {fmt.space.name}. Write it as {{"boxes": [[x1, y1, x2, y2]]}}, in pixels.'
-            )
         answer = row[column] if isinstance(row[column], str) else json.dumps(row[column], default=str)
         try:
-            parsed = parse_boxes(answer, fmt, **row_sizes)
+            parsed = parse_boxes(answer, fmt, **_sizes_of(row, sizes))
         except ValueError:
             # The format needs sizes that are not known.
             return log
@@ -279,9 +275,79 @@ def with_answer_references(
     return log._replace(rows=rows, notes=(*log.notes, note))
 
 
-def _is_list_of_boxes(answer: Any) -> bool:
+def _has_reference(row: Mapping[str, Any]) -> bool:
+    return any(row.get(name) is not None for name in ("boxes", "reader_boxes"))
+
+
+def _answer_column(row: Mapping[str, Any]) -> str | None:
+    return next((name for name in PACKED if row.get(name) is not None), None)
+
+
+def _format_of(row: Mapping[str, Any], box_format: str | Mapping[str, Any] | BoxFormat | None) -> BoxFormat | None:
+    name = row.get("box_format") if box_format is None else box_format
+    return None if name is None else get_box_format(box_format_from_option(name))
+
+
+def _sizes_of(row: Mapping[str, Any], sizes: Mapping[str, float | None] | None) -> dict[str, Any]:
+    return {name: row.get(name, (sizes or {}).get(name)) for name in SIZE_COLUMNS}
+
+
+def _with_listed_boxes(
+    log: Log, box_format: str | Mapping[str, Any] | BoxFormat | None, sizes: Mapping[str, float | None] | None
+) -> Log:
+    """The log with `boxes`, where the answer of a row is a list of numbers that can only be pixels of the image."""
+    rows, question = [], ""
+    above_range, on_image = False, True
+    for row, place in zip(log.rows, log.places, strict=True):
+        rows.append(row)
+        column = _answer_column(row)
+        if column is None or _has_reference(row):
+            continue
+        fmt = _format_of(row, box_format)
+        if fmt is None or fmt.space.frame == "original":
+            continue
+        boxes = _listed_boxes(row[column])
+        if boxes:
+            rows[-1] = {**row, "boxes": boxes}
+            question = question or f"`{column}` of {place}, which may be pixels or {fmt.space.name}"
+            row_sizes = _sizes_of(row, sizes)
+            above_range |= not _lie_within(boxes, _range_of(fmt.space, row_sizes), unknown=math.inf)
+            on_image &= _lie_within(boxes, (row_sizes["width"], row_sizes["height"]), unknown=0.0)
+    if not question:
+        return log
+    if not above_range or not on_image:
+        raise ValueError(
+            f"Expected a column `boxes` in pixels of the image, got a list of numbers in {question}. "
+            'Write it as {"boxes": [[x1, y1, x2, y2]]}, in pixels.'
+        )
+    note = "Reference boxes that are lists of numbers are taken for pixels: the box format has no number so large."
+    return log._replace(rows=rows, notes=(*log.notes, note))
+
+
+def _listed_boxes(answer: Any) -> list[list[float]]:
+    """The boxes of an answer that is a list of four numbers, or holds only such lists; else none."""
     boxes = parsed_json(answer)
-    return isinstance(boxes, list) and bool(boxes) and all(isinstance(box, list) and len(box) == 4 for box in boxes)
+    if not isinstance(boxes, list):
+        return []
+    if len(boxes) == 4 and not isinstance(boxes[0], list):
+        boxes = [boxes]
+    for box in boxes:
+        if not isinstance(box, list) or len(box) != 4 or not {*map(type, box)} <= {int, float}:
+            return []
+    return boxes
+
+
+def _range_of(space: CoordinateSpace, sizes: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The largest x and y that a space has."""
+    if space.frame == "resized":
+        return sizes["resized_width"], sizes["resized_height"]
+    return space.unit, space.unit
+
+
+def _lie_within(boxes: Sequence[Sequence[float]], frame: tuple[Any, Any], *, unknown: float) -> bool:
+    """Whether all boxes lie in a frame of this width and height, of which one that is unknown is taken as given."""
+    width, height = (side if isinstance(side, int | float) else unknown for side in frame)
+    return all(min(box) >= 0 and max(box[0::2]) <= width and max(box[1::2]) <= height for box in boxes)
 
 
 def check_completions(rows: Iterable[LogRow], column: str) -> None:
