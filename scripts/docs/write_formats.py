@@ -56,9 +56,10 @@ out are none; where only a sentence takes a box back ("Sorry, the right answer i
 1. Find your model under [Formats](#formats), or [declare a format](#a-format-of-your-own). A fine-tuned model writes
    what it was fine-tuned on. A `model_type` without a format ends the run before the first step, with the reason.
 2. Let the model answer some images. [`inspect`](scoring.md) says how many answers were read, why the others were not,
-   and which space or order would fit better.
-3. `doctor` says how small findings become at the size that the model sees, and how many tokens an answer needs.
-   `max_image_pixels` sets [the size](training.md#image-size).
+   and, with reference boxes, which space or order would fit better.
+3. `doctor` says how small findings become at the size that the model sees, and how many tokens an answer needs. The
+   size is estimated for processors other than Qwen's (and those alike), Kosmos-2.5's and those of one size (SigLIP,
+   CLIP, Gemma 3, BLIP). `max_image_pixels` sets [the size](training.md#image-size).
 4. [`signal`](signal.md) says whether GRPO can teach it. A model that never writes a box needs
    [a warm start](training.md#warm-start).
 
