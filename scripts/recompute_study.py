@@ -60,20 +60,16 @@ def read_answers(rows: list[dict[str, Any]], texts: list[str], box_format: Any) 
     return answers, broken
 
 
-def pair_overlaps(iou: np.ndarray) -> np.ndarray:
-    """The overlaps of the pairs of boxes, one to one, whose sum is largest."""
-    if not iou.size:
-        return np.zeros(0)
-    return iou[linear_sum_assignment(iou, maximize=True)]
+def largest_sum(iou: np.ndarray) -> float:
+    """The largest sum of the overlaps of pairs of boxes, one to one."""
+    return float(iou[linear_sum_assignment(iou, maximize=True)].sum())
 
 
 def found_references(iou: np.ndarray) -> np.ndarray:
-    """Whether the box that is paired with each reference box overlaps it by half."""
-    found = np.zeros(iou.shape[1], dtype=bool)
-    if iou.size:
-        box, reference = linear_sum_assignment(iou, maximize=True)
-        found[reference] = iou[box, reference] >= 0.5
-    return found
+    """The reference boxes that are overlapped by half: as many as there can be, then those that are overlapped most."""
+    worth = np.where(iou >= 0.5, len(iou) + iou, 0.0)
+    box, reference = linear_sum_assignment(worth, maximize=True)
+    return reference[worth[box, reference] > 0]
 
 
 def overlaps(answer: np.ndarray, reference: np.ndarray) -> np.ndarray:
@@ -103,7 +99,7 @@ def dependence(answers: list[np.ndarray], rows: list[dict[str, Any]], groups: di
             columns = every[:, image * count : (image + 1) * count]
             for answer in range(len(members)):
                 iou = columns[ends[answer] - sizes[answer] : ends[answer]]
-                credit[image, answer] = iou.max() if 1 in iou.shape and iou.size else pair_overlaps(iou).sum()
+                credit[image, answer] = iou.max() if 1 in iou.shape and iou.size else largest_sum(iou)
         own = np.diag(credit)
         above += float((own - (credit.sum(axis=1) - own) / (len(members) - 1)).sum())
         boxes += count * len(members)
@@ -120,18 +116,18 @@ def measure(rows: list[dict[str, Any]], texts: list[str], box_format: Any) -> di
     for number, (row, answer) in enumerate(zip(rows, answers, strict=True)):
         reference = np.array(row["boxes"], dtype=np.float64).reshape(-1, 4)
         iou = overlaps(answer, reference)
-        pairs = pair_overlaps(iou)
-        for label, is_found in zip(row["labels"], found_references(iou), strict=True):
-            found_by_label[label].append(is_found)
-        total += pairs.sum()
-        hits += (pairs >= 0.5).sum()
+        found = found_references(iou)
+        for place, label in enumerate(row["labels"]):
+            found_by_label[label].append(place in found)
+        total += largest_sum(iou)
+        hits += len(found)
         predicted += len(answer) + broken[number]
         wanted += len(reference)
         normal += not len(reference)
         hallucinated += not len(reference) and len(answer) + broken[number] > 0
         by_count[len(reference)].append(number)
         by_labels[tuple(sorted(row["labels"]))].append(number)
-    recalls = {f"recall_50 of {label}": float(np.mean(found)) for label, found in found_by_label.items()}
+    recalls = {f"recall_50 of {label}": float(np.mean(is_found)) for label, is_found in found_by_label.items()}
     return {
         **recalls,
         "mean_iou": total / wanted,

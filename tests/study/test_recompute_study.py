@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from scripts import recompute_study
@@ -31,6 +32,21 @@ def test_a_changed_number_is_named(recomputed, tmp_path):
     (tmp_path / "findings.csv").write_text(findings.replace(row, changed), encoding="utf-8")
     _, different = recompute_study.differences(tmp_path / "findings.csv", recomputed)
     assert different == [f"saturated, test, mean_iou, R3: value {float(value) + 0.001:.4f}, recomputed {value}"]
+
+
+@pytest.mark.parametrize(
+    ("iou", "total", "found"),
+    [
+        # Of two pairings with one hit each the hit that fits best counts, although the other has the larger sum.
+        ([[0.70, 0.61], [0.22, 0.0]], 0.83, [0]),
+        # Two hits are more than one, however well it fits.
+        ([[0.90, 0.52], [0.51, 0.0]], 1.03, [0, 1]),
+        ([[0.49]], 0.49, []),
+    ],
+)
+def test_hits_are_as_many_as_there_can_be(iou, total, found):
+    assert recompute_study.largest_sum(np.array(iou)) == pytest.approx(total)
+    assert sorted(recompute_study.found_references(np.array(iou))) == found
 
 
 @pytest.mark.parametrize(
