@@ -28,7 +28,6 @@ from grounding_rewards.parsing import (
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards import BoxReward, Explanation, list_rewards, register_reward
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
-from grounding_rewards.rewards.scoring import ScoredCompletion
 
 if TYPE_CHECKING:
     from grounding_rewards.images.drawn_boxes import show
@@ -41,7 +40,6 @@ __all__ = [
     "Explanation",
     "GroundingReward",
     "ParsedBoxes",
-    "ScoredCompletion",
     "SpaceWarning",
     "box_format_regex",
     "compare",

@@ -53,7 +53,7 @@ def test_the_same_as_details(rows: Any, label_matching: str, on_truncated: str, 
         name = reward.__name__
         assert found[name] == reward(texts, **columns)
         for k, one in enumerate(reward.details(texts, **columns)):
-            explained = one.explanation
+            explained = one
             for part in ("f_beta", "quality", "precision", "recall", "tp", "fp", "fn"):
                 assert found[f"{name}/{part}"][k] == getattr(explained, part)
             ious = explained.ious

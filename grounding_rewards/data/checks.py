@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
     from grounding_rewards.boxes import Boxes
+    from grounding_rewards.rewards.box_reward import Explanation
     from grounding_rewards.rewards.grounding import GroundingReward
-    from grounding_rewards.rewards.scoring import ScoredCompletion
 
 BAD_ROWS = ("refuse", "drop")
 """What is done with rows that cannot be learned from."""
@@ -522,7 +522,7 @@ class _Gold(NamedTuple):
     number: int
     reader: str
     row: Mapping[str, Any]
-    scored: ScoredCompletion
+    scored: Explanation
     full: float
     rounded: float
 
@@ -564,8 +564,8 @@ def _gold_problems(gold: _Gold, reward: GroundingReward) -> Iterator[str]:
     if not reward.judges_boxes or (len(gt) and scored.reward >= 1.0 - _TOLERANCE):
         return
     earnings = f"its own boxes written in {box_format.name} earn {scored.reward:.2g} of {full:.2g}"
-    if scored.explanation.fn:
-        for index in sorted(set(range(len(gt))) - {match[1] for match in scored.explanation.matches}):
+    if scored.fn:
+        for index in sorted(set(range(len(gt))) - {match[1] for match in scored.matches}):
             yield f"box {index} {_loss(row, gt[index : index + 1], read[index : index + 1], box_format)}" + (
                 f", label {row['labels'][index]!r} read back as {scored.parsed.labels[index]!r}"
                 if reward.compares_labels
@@ -606,6 +606,6 @@ def _warn_of_coarse_rows(gold: Sequence[_Gold], reward: GroundingReward, name: s
         f"{len({gold_row.number for gold_row in coarse})} of {rows} rows the right answer earns less than "
         f"{_FINE_ENOUGH:.0%} of the full reward {reward.__name__}, at worst {worst.scored.reward:.2g} of "
         f"{worst.full:.2g} in row {worst.number} (id {worst.row.get('id', '-')}), where a box has IoU "
-        f"{min(worst.scored.explanation.ious):.2f} with itself.",
+        f"{min(worst.scored.ious):.2f} with itself.",
         stacklevel=3,
     )

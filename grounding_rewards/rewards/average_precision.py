@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.common.numeric import Array, ratio, row_sums
-from grounding_rewards.rewards.box_reward import MatchedBatch, ThresholdReward, parameter
+from grounding_rewards.rewards.box_reward import Matched, ThresholdReward, parameter
 from grounding_rewards.rewards.f_beta import f_beta_score
 
 RANKINGS = ("emission", "score", "iou", "tied")
@@ -86,7 +86,7 @@ class AveragePrecisionReward(ThresholdReward):
         levels = INTERPOLATIONS[self.interpolation]
         return recall if levels is None else (levels <= recall[..., None]).mean(axis=-1)
 
-    def _combine(self, batch: MatchedBatch) -> tuple[Array, Array, Array]:
+    def _combine(self, batch: Matched) -> tuple[Array, Array, Array]:
         f1 = f_beta_score(batch.precision, batch.recall, 1.0)
         if batch.pred_labels is not None and batch.gt_labels is not None and self.per_label:
             ap = self._mean_over_labels(batch, batch.pred_labels, batch.gt_labels)
@@ -99,7 +99,7 @@ class AveragePrecisionReward(ThresholdReward):
             )
         return f1, ap, ap
 
-    def _mean_over_labels(self, batch: MatchedBatch, pred: Array, gt: Array) -> Array:
+    def _mean_over_labels(self, batch: Matched, pred: Array, gt: Array) -> Array:
         """mAP = 1/|L| Σ_l AP_l over the labels L of ground truth and predictions, (b,)."""
         b = len(pred)
         counts = ~batch.ignored
@@ -124,7 +124,7 @@ class AveragePrecisionReward(ThresholdReward):
         return np.bincount(rows, weights=ap, minlength=b) / np.bincount(label_codes // stride, minlength=b)
 
 
-def _order(batch: MatchedBatch, ranking: str) -> np.ndarray | None:
+def _order(batch: Matched, ranking: str) -> np.ndarray | None:
     """The predictions, (b, n), ranked highest first; None where they are in that order already."""
     keys = batch.every_iou.max(axis=2) if ranking == "iou" else batch.scores
     if ranking in ("emission", "tied") or keys is None:

@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS, column_of, known_sizes
 from grounding_rewards.parsing import STATUSES, is_silent
 from grounding_rewards.rewards.box_reward import PARTS
-from grounding_rewards.rewards.scoring import ScoredBatch
+from grounding_rewards.rewards.scoring import Scored
 
 
-def _has_status(batch: ScoredBatch, status: str) -> NDArray[np.bool_]:
+def _has_status(batch: Scored, status: str) -> NDArray[np.bool_]:
     return np.array([raw.status == status for raw in batch.raws], dtype=np.bool_)
 
 
 #: A value of each completion, (n,), by metric: another metric is one line here.
-TOLD: dict[str, Callable[[ScoredBatch], NDArray[Any]]] = {
+TOLD: dict[str, Callable[[Scored], NDArray[Any]]] = {
     **{part: attrgetter(f"outcomes.{part}") for part in PARTS},
     "boxes": attrgetter("pred.counts"),
     **{f"status/{status}": partial(_has_status, status=status) for status in STATUSES},
@@ -41,14 +41,14 @@ TOLD: dict[str, Callable[[ScoredBatch], NDArray[Any]]] = {
 METRIC_KEYS: tuple[str, ...] = (*TOLD, "hallucination_rate")
 
 
-def metrics_of(batch: ScoredBatch) -> dict[str, float]:
+def metrics_of(batch: Scored) -> dict[str, float]:
     """The value of each of :data:`METRIC_KEYS`."""
     sums = {key: float(values(batch).sum()) for key, values in TOLD.items()}
     rate = sums["hallucinated"] / sums["negatives"] if sums["negatives"] else math.nan
     return {key: total / max(len(batch.raws), 1) for key, total in sums.items()} | {"hallucination_rate": rate}
 
 
-def columns_of(batch: ScoredBatch, texts: Sequence[str], scheduled: Mapping[str, float]) -> dict[str, list[Any]]:
+def columns_of(batch: Scored, texts: Sequence[str], scheduled: Mapping[str, float]) -> dict[str, list[Any]]:
     """The columns that are logged for each completion; the arguments are those of :func:`logged_rows`."""
     return {
         "status": [raw.status for raw in batch.raws],
@@ -66,7 +66,7 @@ ROW_COLUMN = "row"
 _IMAGE = ("id", "patient_id", *BOX_COLUMNS, *SIZE_COLUMNS)
 
 
-def logged_rows(batch: ScoredBatch, texts: Sequence[str], scheduled: Mapping[str, float]) -> list[str]:
+def logged_rows(batch: Scored, texts: Sequence[str], scheduled: Mapping[str, float]) -> list[str]:
     """Write down what n completions were scored against, and what was read in them.
 
     Args:

@@ -45,6 +45,10 @@ class Explanation:
         matches: ``(prediction, ground truth)`` index pairs, in the order of the predictions.
         ious: the IoU of each match.
         ignored: indices of the predictions that an ignore region excuses, neither hit nor false positive.
+        reason: of a text, one line for a person.
+        parsed: of a text, its :class:`grounding_rewards.ParsedBoxes`: boxes, status and what was rejected.
+        reader: of a text, the index of the reader in ``reader_boxes`` by whom it is best, and is explained; None where
+            the row has one reference.
     """
 
     reward: float
@@ -58,17 +62,29 @@ class Explanation:
     matches: tuple[tuple[int, int], ...]
     ious: tuple[float, ...]
     ignored: tuple[int, ...] = ()
+    reason: str = ""
+    parsed: Any = field(default=None, compare=False)
+    reader: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Matched:
-    """Matched completions, side by side; the first dimension of every array is the completion.
+# What a field of `Matched` holds before it is known.
+_LATER: Any = None
+
+
+@dataclass(kw_only=True, eq=False)
+class Matched:
+    """Matched completions, side by side, and their rewards; the first dimension of every array is the completion.
 
     ``n`` predictions count (ignored ones do not), ``m`` are the references, ``tp`` the matches, (b,) each. ``matched``
     is (b, n) with the index of the ground truth or -1, ``iou`` (b, n) the IoU of the match or 0, ``ignored`` (b, n) the
-    predictions that do not count. ``gt_labels`` (b, m) are codes of the labels and ``pred_labels`` (b, n) those for
-    which the predictions count: the label of the finding that it matches, else the first of the image that agrees with
-    its own, else its own; NaN without a label, None where labels play no part.
+    predictions that do not count. ``gt_labels`` (b, m) are codes of ``label_texts`` and ``pred_labels`` (b, n) those
+    for which the predictions count: the label of the finding that it matches, else the first of the image that agrees
+    with its own, else its own; NaN without a label, None where labels play no part.
+
+    Where a reward combines them, every completion has both boxes, ``pred`` (b, n, 4) and ``gt`` (b, m, 4); ``overlap``
+    (b, n) is what the matcher saw of each match or 0: the IoU, unless the reward says otherwise, ``every_iou``
+    (b, n, m) that with each ground truth, 0 for boxes whose labels do not agree, and ``scores`` (b, n) the stated
+    confidences or NaN; None where none is stated. ``reward``, ``f_beta`` and ``quality``, (b,) each, come of that.
     """
 
     n: NDArray[np.int64]
@@ -79,7 +95,17 @@ class _Matched:
     ignored: NDArray[np.bool_]
     pred_labels: Array | None = None
     gt_labels: Array | None = None
+    label_texts: tuple[str, ...] = ()
+    pred: Boxes = _LATER
+    gt: Boxes = _LATER
+    overlap: Array = _LATER
+    every_iou: Array = _LATER
+    scores: Array | None = None
+    reward: Array = _LATER
+    f_beta: Array = _LATER
+    quality: Array = _LATER
 
+    # Cached: they are read once for each completion of the batch.
     @cached_property
     def precision(self) -> Array:
         return ratio(self.tp, self.n)
@@ -87,6 +113,11 @@ class _Matched:
     @cached_property
     def recall(self) -> Array:
         return ratio(self.tp, self.m)
+
+    @cached_property
+    def mean_iou(self) -> Array:
+        """Mean IoU of the matches of each completion, 0 without one."""
+        return ratio(row_sums(self.iou), self.tp)
 
     @property
     def fp(self) -> NDArray[np.int64]:
@@ -96,25 +127,6 @@ class _Matched:
     def fn(self) -> NDArray[np.int64]:
         return self.m - self.tp
 
-
-_MATCHED = tuple(part.name for part in fields(_Matched))
-
-
-@dataclass(frozen=True)
-class MatchedBatch(_Matched):
-    """Matched completions as a reward takes them.
-
-    ``pred`` (b, n, 4) and ``gt`` (b, m, 4) are the boxes, ``overlap`` (b, n) what the matcher saw of each match or
-    0: the IoU, unless the reward says otherwise, ``every_iou`` (b, n, m) that with each ground truth, 0 for boxes whose
-    labels do not agree, ``scores`` (b, n) the stated confidences or NaN; None where nobody states one.
-    """
-
-    pred: Boxes
-    gt: Boxes
-    overlap: Array
-    every_iou: Array
-    scores: Array | None
-
     @property
     def hit(self) -> NDArray[np.bool_]:
         return self.matched >= 0
@@ -123,33 +135,17 @@ class MatchedBatch(_Matched):
         """Mean of a (b, n) array over the matched predictions; 0 without a match."""
         return ratio(row_sums(np.where(self.hit, values, 0.0)), self.tp)
 
-
-@dataclass(frozen=True)
-class Outcomes(_Matched):
-    """The rewards of many completions and their parts, (b,) each; ``label_texts`` are the labels by their codes."""
-
-    reward: Array
-    f_beta: Array
-    quality: Array
-    label_texts: tuple[str, ...] = ()
-
-    # Cached: it is read once for each completion of the batch.
-    @cached_property
-    def mean_iou(self) -> Array:
-        """Mean IoU of the matches of each completion, 0 without one."""
-        return ratio(row_sums(self.iou), self.tp)
-
-    def take(self, rows: NDArray[np.intp]) -> Outcomes:
-        """The outcomes of the chosen completions."""
+    def take(self, rows: NDArray[np.intp]) -> Matched:
+        """The chosen completions."""
         parts: dict[str, Any] = {part.name: getattr(self, part.name) for part in fields(self)}
         parts |= {name: values[rows] for name, values in parts.items() if isinstance(values, np.ndarray)}
-        return Outcomes(**parts)
+        return Matched(**parts)
 
-    def explanations(self) -> list[Explanation]:
-        """Each completion as an :class:`Explanation`."""
+    def explanations(self, *texts: Sequence[Any]) -> list[Explanation]:
+        """Each completion as an :class:`Explanation`; of texts with their reasons, what was parsed, and readers."""
         # From arrays to lists all at once: asking numpy for a number costs as much as reading a box.
         parts = [getattr(self, part).tolist() for part in EXPLAINED]
-        rows, places = np.nonzero(self.matched >= 0)
+        rows, places = np.nonzero(self.hit)
         pairs = list(zip(places.tolist(), self.matched[rows, places].tolist(), strict=True))
         ious = self.iou[rows, places].tolist()
         ends = self.tp.cumsum().tolist()
@@ -159,7 +155,7 @@ class Outcomes(_Matched):
             ignored[row] += (place,)
         matches = [tuple(pairs[span]) for span in spans]
         ious_of_matches = [tuple(ious[span]) for span in spans]
-        return list(map(Explanation, *parts, matches, ious_of_matches, ignored))
+        return list(map(Explanation, *parts, matches, ious_of_matches, ignored, *texts))
 
 
 def parameter(default: Any, legal: Interval | Collection[str] | type[bool]) -> Any:
@@ -167,16 +163,16 @@ def parameter(default: Any, legal: Interval | Collection[str] | type[bool]) -> A
     return field(default=default, metadata={"legal": legal})
 
 
-#: The labels of all predicted and of all reference boxes, one after the other; None where nobody gives any.
-Labels = tuple[Iterable[str | None] | None, Iterable[str | None] | None]
+#: The labels of all boxes, one after the other; None where nobody gives any.
+Labels = Iterable[str | None] | None
 
 
 class BoxScorer(ABC):
     """`score`, `score_many` and `explain` of boxes, the same for rewards on boxes and for rewards on text."""
 
     @abstractmethod
-    def _score_images(self, pred: BoxBatch, gt: BoxBatch, ignore: BoxBatch | None, labels: Labels) -> Outcomes:
-        """The outcomes of many images."""
+    def _score_images(self, pred: BoxBatch, gt: BoxBatch, ignore: BoxBatch | None, *labels: Labels) -> Matched:
+        """Score many images; the labels are those of all predicted and of all reference boxes."""
 
     def score(
         self,
@@ -214,7 +210,7 @@ class BoxScorer(ABC):
             >>> MeanIoUReward(label_matching="exact").score([[0, 0, 10, 8]], [[0, 0, 10, 10]], **labels)
             0.0
         """
-        return float(self._outcomes(*_one_image(pred, gt, ignore, pred_labels, gt_labels)).reward[0])
+        return float(self._match_images(*_one_image(pred, gt, ignore, pred_labels, gt_labels)).reward[0])
 
     def score_many(
         self,
@@ -235,7 +231,7 @@ class BoxScorer(ABC):
             >>> get_reward("R3").score_many([[[0, 0, 10, 8]], []], [[[0, 0, 10, 10]], []])
             [0.8, 0.2]
         """
-        return self._outcomes(pred, gt, ignore, pred_labels, gt_labels).reward.tolist()
+        return self._match_images(pred, gt, ignore, pred_labels, gt_labels).reward.tolist()
 
     def explain(
         self,
@@ -254,17 +250,17 @@ class BoxScorer(ABC):
             >>> explained.matches, explained.ious, explained.fp
             (((0, 0),), (0.8,), 1)
         """
-        return self._outcomes(*_one_image(pred, gt, ignore, pred_labels, gt_labels)).explanations()[0]
+        return self._match_images(*_one_image(pred, gt, ignore, pred_labels, gt_labels)).explanations()[0]
 
-    def _outcomes(self, pred: Sequence[ArrayLike], gt: Sequence[ArrayLike], ignore: Any, *labels: Any) -> Outcomes:
+    def _match_images(self, pred: Sequence[ArrayLike], gt: Sequence[ArrayLike], ignore: Any, *labels: Any) -> Matched:
         if len(pred) != len(gt):
             raise ValueError(
                 f"Expected as many images for `gt` as for `pred`, got {len(gt)} and {len(pred)}. "
                 "Give an entry for each image, empty where it has no box."
             )
         regions = None if ignore is None else BoxBatch.of(ignore, "ignore")
-        pred_labels, gt_labels = (None if texts is None else chain.from_iterable(texts) for texts in labels)
-        return self._score_images(BoxBatch.of(pred, "pred"), BoxBatch.of(gt, "gt"), regions, (pred_labels, gt_labels))
+        flat_labels = [None if texts is None else chain.from_iterable(texts) for texts in labels]
+        return self._score_images(BoxBatch.of(pred, "pred"), BoxBatch.of(gt, "gt"), regions, *flat_labels)
 
 
 def _one_image(*arguments: Any) -> list[Any]:
@@ -331,15 +327,15 @@ class BoxReward(BoxScorer):
     def _pair_up(self, overlap: Array) -> Indices:
         """Return the ground truth of each prediction or -1, (b, n), from overlaps (b, n, m)."""
 
-    def reader_weights(self, outcomes: Outcomes) -> Array:
-        """Weight of each entry of ``outcomes``, (b,) from 0 up: each entry is one reader's reference of an image.
+    def reader_weights(self, batch: Matched) -> Array:
+        """Weight of each entry of ``batch``, (b,) from 0 up: each entry is one reader's reference of an image.
 
         Called only if ``supports_reader_weights``.
         """
         raise NotImplementedError(f"{type(self).__name__} does not weight readers")
 
     @abstractmethod
-    def _combine(self, batch: MatchedBatch) -> tuple[Array, Array, Array]:
+    def _combine(self, batch: Matched) -> tuple[Array, Array, Array]:
         """Return F-beta, quality and reward, (b,) each, of completions that have both predictions and ground truth."""
 
     def ceiling(self, n: ArrayLike, m: ArrayLike) -> Array:
@@ -373,9 +369,7 @@ class BoxReward(BoxScorer):
         """The most under this precision and recall; 1 for a reward that promises no less."""
         return np.ones_like(precision)
 
-    def label_codes(
-        self, pred_labels: Iterable[str | None] | None, gt_labels: Iterable[str | None] | None
-    ) -> LabelCodes | None:
+    def label_codes(self, pred_labels: Labels, gt_labels: Labels) -> LabelCodes | None:
         """The labels of all boxes in the form that :meth:`score_flat` takes; None where labels play no part.
 
         Raises:
@@ -390,7 +384,7 @@ class BoxReward(BoxScorer):
             )
         return LabelCodes.of(pred_labels, gt_labels, self.label_matching)
 
-    def _score_images(self, pred: BoxBatch, gt: BoxBatch, ignore: BoxBatch | None, labels: Labels) -> Outcomes:
+    def _score_images(self, pred: BoxBatch, gt: BoxBatch, ignore: BoxBatch | None, *labels: Labels) -> Matched:
         return self.score_flat(pred, gt, ignore=ignore, labels=self.label_codes(*labels))
 
     def score_flat(
@@ -401,7 +395,7 @@ class BoxReward(BoxScorer):
         *,
         ignore: BoxBatch | None = None,
         labels: LabelCodes | None = None,
-    ) -> Outcomes:
+    ) -> Matched:
         """Score many completions at once, each against its own ground truth.
 
         Args:
@@ -412,7 +406,7 @@ class BoxReward(BoxScorer):
             labels: the labels of all boxes, see :meth:`label_codes`.
 
         Returns:
-            The outcomes, in the order of the completions.
+            The matches and rewards, in the order of the completions.
 
         Raises:
             ValueError: labels are needed and missing, or are not as many as the boxes.
@@ -426,50 +420,47 @@ class BoxReward(BoxScorer):
             array([1.])
         """
         labels = self._checked_labels(labels, pred, gt)
-        texts = () if labels is None else labels.texts
         b = len(pred.counts)
         every = np.arange(b)
         if b == 1 and len(pred.flat) and len(gt.flat):
             # One completion that has both kinds of boxes: nothing to cut up, and to put together again.
             batch = self._match(pred, gt, scores, every, ignore, labels)
-            f_beta, quality, reward = self._combine(batch)
-            matched = {name: getattr(batch, name) for name in _MATCHED}
-            reward = np.minimum(np.maximum(reward, 0.0), 1.0)
-            return Outcomes(reward=reward, f_beta=f_beta, quality=quality, label_texts=texts, **matched)
+            batch.f_beta, batch.quality, reward = self._combine(batch)
+            batch.reward = np.minimum(np.maximum(reward, 0.0), 1.0)
+            return batch
         longest = int(pred.counts.max(initial=0))
-        parts = np.zeros((3, b))
-        tp = np.zeros(b, dtype=np.int64)
-        wide: dict[str, NDArray[Any]] = {
-            "matched": np.full((b, longest), -1, dtype=np.int64),
-            "iou": np.zeros((b, longest)),
-            "ignored": np.zeros((b, longest), dtype=np.bool_),
-        }
+        scored = Matched(
+            n=pred.counts,
+            m=gt.counts,
+            tp=np.zeros(b, dtype=np.int64),
+            matched=np.full((b, longest), -1, dtype=np.int64),
+            iou=np.zeros((b, longest)),
+            ignored=np.zeros((b, longest), dtype=np.bool_),
+            reward=np.zeros(b),
+            f_beta=np.zeros(b),
+            quality=np.zeros(b),
+        )
+        wide = ["matched", "iou", "ignored"]
         if labels is not None:
-            wide["pred_labels"] = pad(labels.pred, pred.counts, every)
+            scored.pred_labels = pad(labels.pred, pred.counts, every)
+            scored.gt_labels = pad(labels.gt, gt.counts, every)
+            scored.label_texts = labels.texts
+            wide.append("pred_labels")
         for rows in _chunks(pred.counts, gt.counts):
             batch = self._match(pred, gt, scores, rows, ignore, labels)
-            for name, values in wide.items():
-                values[rows, : batch.matched.shape[1]] = getattr(batch, name)
-            parts[:, rows] = self._combine(batch)
-            tp[rows] = batch.tp
-        f_beta, quality, reward = parts
+            for name in wide:
+                getattr(scored, name)[rows, : batch.matched.shape[1]] = getattr(batch, name)
+            scored.f_beta[rows], scored.quality[rows], scored.reward[rows] = self._combine(batch)
+            scored.tp[rows] = batch.tp
         nothing_to_find = np.flatnonzero(gt.counts == 0)
-        ignored = wide["ignored"]
-        ignored[nothing_to_find] = self._ignored(pred, gt, ignore, wide["matched"][nothing_to_find], nothing_to_find)
-        n = pred.counts - ignored.sum(axis=1)
-        # No box where there is something: 0, which a reward without a match is in any case.
-        reward = np.where(gt.counts == 0, self._on_normal_image(n), reward)
-        return Outcomes(
-            reward=np.clip(reward, 0.0, 1.0),
-            f_beta=f_beta,
-            quality=quality,
-            n=n,
-            m=gt.counts,
-            tp=tp,
-            gt_labels=None if labels is None else pad(labels.gt, gt.counts, every),
-            label_texts=texts,
-            **wide,
+        scored.ignored[nothing_to_find] = self._ignored(
+            pred, gt, ignore, scored.matched[nothing_to_find], nothing_to_find
         )
+        scored.n = pred.counts - scored.ignored.sum(axis=1)
+        # No box where there is something: 0, which a reward without a match is in any case.
+        reward = np.where(gt.counts == 0, self._on_normal_image(scored.n), scored.reward)
+        scored.reward = np.clip(reward, 0.0, 1.0)
+        return scored
 
     def _checked_labels(self, labels: LabelCodes | None, pred: BoxBatch, gt: BoxBatch) -> LabelCodes | None:
         if self.label_matching == "ignore":
@@ -498,7 +489,7 @@ class BoxReward(BoxScorer):
         rows: NDArray[np.intp],
         ignore: BoxBatch | None,
         labels: LabelCodes | None,
-    ) -> MatchedBatch:
+    ) -> Matched:
         p, g = pred.padded(rows), gt.padded(rows)
         iou = pairwise_iou(p, g)
         overlap = self._overlap(p, g, iou)
@@ -515,7 +506,7 @@ class BoxReward(BoxScorer):
             pred_labels = np.where(agree.any(axis=2), np.take_along_axis(gt_labels, counts_for, axis=1), pred_labels)
         ignored = self._ignored(pred, gt, ignore, matched, rows)
         iou_of_matches = _of_matches(iou, matched)
-        return MatchedBatch(
+        return Matched(
             pred=p,
             gt=g,
             n=pred.counts[rows] if ignore is None else pred.counts[rows] - ignored.sum(axis=1),
@@ -529,6 +520,7 @@ class BoxReward(BoxScorer):
             ignored=ignored,
             pred_labels=pred_labels,
             gt_labels=gt_labels,
+            label_texts=() if labels is None else labels.texts,
         )
 
     def _ignored(

@@ -20,9 +20,9 @@ from grounding_rewards.columns import column_of
 from grounding_rewards.common.numeric import Array, ratio
 from grounding_rewards.matching import Indices, match_batch
 from grounding_rewards.parsing import RawBoxes
-from grounding_rewards.rewards.box_reward import MatchedBatch
+from grounding_rewards.rewards.box_reward import Matched
 from grounding_rewards.rewards.f_beta import BetaReward, SoftF1Reward, f_beta_score
-from grounding_rewards.rewards.scoring import ReadBatch
+from grounding_rewards.rewards.scoring import Batch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class PointingReward(BetaReward):
     def _pair_up(self, overlap: Array) -> Indices:
         return match_batch(overlap, 0.0, matching="most_hits")
 
-    def _combine(self, batch: MatchedBatch) -> tuple[Array, Array, Array]:
+    def _combine(self, batch: Matched) -> tuple[Array, Array, Array]:
         f_beta = f_beta_score(batch.precision, batch.recall, self.beta)
         return f_beta, ratio(batch.tp, batch.tp), f_beta
 
@@ -71,7 +71,7 @@ class TextReward(ABC):
     """A control that judges texts; equal, hashable and picklable as :class:`GroundingReward` has to be."""
 
     @abstractmethod
-    def __call__(self, read: ReadBatch) -> list[float]:
+    def __call__(self, read: Batch) -> list[float]:
         """A number for each of n completions that were read."""
 
 
@@ -92,7 +92,7 @@ class FormatOnly(TextReward):
     Source: the format reward of DeepSeek-R1, arXiv 2501.12948, §2.2.2, for answers that are boxes.
     """
 
-    def __call__(self, read: ReadBatch) -> list[float]:
+    def __call__(self, read: Batch) -> list[float]:
         return [float(_is_readable(raw) and not raw.rejected and not raw.broken) for raw in read.raws]
 
 
@@ -104,7 +104,7 @@ class Constant(TextReward):
     reference model, or weight decay.
     """
 
-    def __call__(self, read: ReadBatch) -> list[float]:
+    def __call__(self, read: Batch) -> list[float]:
         return [0.5] * len(read.texts)
 
 
@@ -137,7 +137,7 @@ class Random(TextReward):
         if not isinstance(self.seed, int) or isinstance(self.seed, bool):
             raise ValueError(f"Expected an integer for `seed`, got {self.seed!r:.200}. The default is 0.")
 
-    def __call__(self, read: ReadBatch) -> list[float]:
+    def __call__(self, read: Batch) -> list[float]:
         numbers = []
         for row, text in zip(_row_names(read), read.texts, strict=True):
             # ascii keeps the three apart, and writes any character that UTF-8 does not have.
@@ -166,7 +166,7 @@ class Consensus(TextReward):
     Source: majority voting in the place of labels, Zuo et al., TTRL, arXiv 2504.16084, for boxes.
     """
 
-    def __call__(self, read: ReadBatch) -> list[float]:
+    def __call__(self, read: Batch) -> list[float]:
         boxes = read.pred.split()
         groups: dict[str, list[int]] = defaultdict(list)
         for k, name in enumerate(_row_names(read)):
@@ -193,7 +193,7 @@ def _is_readable(raw: RawBoxes) -> bool:
     return raw.status in ("boxes", "empty")
 
 
-def _row_names(read: ReadBatch) -> list[str]:
+def _row_names(read: Batch) -> list[str]:
     """A name for each row, independent of its neighbours in the batch: its id, or else its reference boxes."""
     n, references = len(read.texts), read.references
     rows = range(n) if references.rows is None else references.rows

@@ -16,7 +16,7 @@ from grounding_rewards.common.numeric import Array, ratio, row_sums
 from grounding_rewards.common.validation import SHARE, Interval
 from grounding_rewards.matching import MATCHERS, Indices, match_batch
 from grounding_rewards.overlap import pairwise_ciou, pairwise_diou, pairwise_giou, pairwise_nwd
-from grounding_rewards.rewards.box_reward import BoxReward, MatchedBatch, Outcomes, ThresholdReward, parameter
+from grounding_rewards.rewards.box_reward import BoxReward, Matched, ThresholdReward, parameter
 from grounding_rewards.rewards.quality import HermiteSpline, Linear, PiecewiseLinear
 
 
@@ -81,13 +81,13 @@ class FBetaReward(BetaReward, ThresholdReward):
 
     beta: float = parameter(1.5, _BETA)
 
-    def _combine(self, batch: MatchedBatch) -> tuple[Array, Array, Array]:
+    def _combine(self, batch: Matched) -> tuple[Array, Array, Array]:
         f_beta = f_beta_score(batch.precision, batch.recall, self.beta)
         quality = self._quality(batch)
         return f_beta, quality, f_beta * quality
 
     @abstractmethod
-    def _quality(self, batch: MatchedBatch) -> Array:
+    def _quality(self, batch: Matched) -> Array:
         """Return Q, (b,) in [0, 1]; 0 without a match."""
 
 
@@ -115,7 +115,7 @@ class ProductIoUReward(FBetaReward):
 
     product: str = parameter("plain", ("plain", "geometric"))
 
-    def _quality(self, batch: MatchedBatch) -> Array:
+    def _quality(self, batch: Matched) -> Array:
         # Q = Π IoU over the matches; an empty product would be 1, but without a match Q is 0
         product = np.where(batch.hit, batch.iou, 1.0).cumprod(axis=1)[:, -1]
         if self.product == "geometric":
@@ -136,7 +136,7 @@ class MeanIoUReward(FBetaReward):
     Source: specification §5.
     """
 
-    def _quality(self, batch: MatchedBatch) -> Array:
+    def _quality(self, batch: Matched) -> Array:
         # Q = 1/|M| Σ IoU
         return batch.mean_over_matches(Linear()(batch.iou))
 
@@ -167,7 +167,7 @@ class SplineIoUReward(FBetaReward):
         super().__post_init__()
         object.__setattr__(self, "knots", HermiteSpline(self.knots).knots)
 
-    def _quality(self, batch: MatchedBatch) -> Array:
+    def _quality(self, batch: Matched) -> Array:
         smooth = batch.mean_over_matches(_spline(self.knots)(batch.iou))
         if self.center_weight == 0:
             return smooth
@@ -215,7 +215,7 @@ class PiecewiseIoUReward(FBetaReward):
                 f"{self.iou_breakpoints!r} and {self.quality_breakpoints!r}. Write them as [0.3, 0.5] and [0, 0.3, 1]."
             ) from None
 
-    def _quality(self, batch: MatchedBatch) -> Array:
+    def _quality(self, batch: Matched) -> Array:
         # Q = 1/|M| Σ q(IoU)
         return batch.mean_over_matches(_piecewise(self.iou_breakpoints, self.quality_breakpoints)(batch.iou))
 
@@ -230,7 +230,7 @@ def _piecewise(iou_breakpoints: tuple[float, ...], quality_breakpoints: tuple[fl
     return PiecewiseLinear(tuple(zip((0.0, *iou_breakpoints, 1.0), (first, first, *last_credits), strict=True)))
 
 
-def _center_closeness(batch: MatchedBatch) -> Array:
+def _center_closeness(batch: Matched) -> Array:
     """max(0, 1 - d) of every match, (b, n), d = |c(p) - c(g)| / diag(g); 0 without a match."""
     gt = np.take_along_axis(batch.gt, np.maximum(batch.matched, 0)[..., None], axis=1)
     with np.errstate(all="ignore"):
@@ -315,7 +315,7 @@ class SoftF1Reward(BetaReward):
     def _pair_up(self, overlap: Array) -> Indices:
         return match_batch(overlap, 0.0, matching="hungarian")
 
-    def reader_weights(self, outcomes: Outcomes) -> Array:
+    def reader_weights(self, batch: Matched) -> Array:
         """Weights of the rewards by several readers, such that the mean is one F-beta over all their findings.
 
         With mass_k by reader k, ``F_k = (1 + β²) mass_k / (β² m_k + n_k)``. Weighted by the denominators the F_k become
@@ -323,7 +323,7 @@ class SoftF1Reward(BetaReward):
         of the readers who drew it, and none has to be merged. A weighted mean is at most the best F_k.
 
         Args:
-            outcomes: an entry for each reader of an image, (b,).
+            batch: an entry for each reader of an image, (b,).
 
         Returns:
             (b,) from 0 up; 0 where there is neither a box nor a finding.
@@ -338,9 +338,9 @@ class SoftF1Reward(BetaReward):
             >>> round(reward(['[{"bbox_2d": [0, 0, 500, 500]}]'], **image)[0], 4)
             0.8571
         """
-        return np.asarray(self.beta**2 * outcomes.m + outcomes.n, dtype=np.float64)
+        return np.asarray(self.beta**2 * batch.m + batch.n, dtype=np.float64)
 
-    def _combine(self, batch: MatchedBatch) -> tuple[Array, Array, Array]:
+    def _combine(self, batch: Matched) -> tuple[Array, Array, Array]:
         mass = row_sums(batch.overlap)
         # P = mass / n,  R = mass / m
         f_beta = f_beta_score(ratio(mass, batch.n), ratio(mass, batch.m), self.beta)

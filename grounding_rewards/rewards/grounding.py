@@ -31,7 +31,7 @@ from grounding_rewards.parsing.answer_span import marks_thinking
 from grounding_rewards.parsing.batch_watcher import BatchWatcher
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards.batch_log import columns_of, metrics_of
-from grounding_rewards.rewards.box_reward import COUNTS, PARTS, BoxReward, BoxScorer, Labels, Outcomes
+from grounding_rewards.rewards.box_reward import COUNTS, PARTS, BoxReward, BoxScorer, Explanation, Labels, Matched
 from grounding_rewards.rewards.completions import (
     box_tokens,
     check_completion_texts,
@@ -52,9 +52,8 @@ from grounding_rewards.rewards.schedules import (
     with_values,
 )
 from grounding_rewards.rewards.scoring import (
-    ReadBatch,
-    ScoredBatch,
-    ScoredCompletion,
+    Batch,
+    Scored,
     has_labels,
     predicted_boxes,
     score_batch,
@@ -160,7 +159,7 @@ class GroundingReward(BoxScorer):
         """Whether boxes and references decide, and not the text or the other answers alone, as with most controls."""
         return self.text_reward is None
 
-    def _score_images(self, pred: BoxBatch, gt: BoxBatch, ignore: BoxBatch | None, labels: Labels) -> Outcomes:
+    def _score_images(self, pred: BoxBatch, gt: BoxBatch, ignore: BoxBatch | None, *labels: Labels) -> Matched:
         if not self.judges_boxes:
             raise ValueError(
                 f"Expected a reward on boxes for `score`, got {self.name}, which scores texts. "
@@ -179,7 +178,7 @@ class GroundingReward(BoxScorer):
         step: Any = None,
         max_steps: Any = None,
         pace: Pace | None = None,
-        on_scored: Callable[[ScoredBatch], None] | None = None,
+        on_scored: Callable[[Scored], None] | None = None,
         **columns: Any,
     ) -> list[float]:
         """Score one batch: TRL's protocol for reward functions.
@@ -234,9 +233,12 @@ class GroundingReward(BoxScorer):
             [[0.8], [0.0]]
         """
         values: dict[str, float] = {}
+        judge = self
         if self.schedules:
             values = present_values(self.name, self.schedules, training_progress(trainer_state, step, max_steps), pace)
-        judge = self._with(values)
+            # It shares what this one has seen.
+            judge = copy.copy(self)
+            object.__setattr__(judge, "box_reward", with_values(self.box_reward, values))
         batch = score_batch(judge._read(completions, columns, labelled=self.compares_labels), judge)
         refuse_outside(batch.references, batch.sizes, batch.columns)
         self._notice_wrong_reading(batch)
@@ -257,7 +259,7 @@ class GroundingReward(BoxScorer):
                 log_extra(f"{self.name}/{column}", entries)
         return batch.outcomes.reward.tolist()
 
-    def details(self, completions: Sequence[Any], **columns: Any) -> list[ScoredCompletion]:
+    def details(self, completions: Sequence[Any], **columns: Any) -> list[Explanation]:
         """Score one batch and say why; takes the same columns as the reward itself. Schedules are at their ends.
 
         Example:
@@ -269,21 +271,9 @@ class GroundingReward(BoxScorer):
             0.2 nothing to find, and says so
         """
         batch = score_batch(self._read(completions, columns, labelled=self.compares_labels), self)
-        columns_of_details = zip(batch.explanations(), batch.reasons(), batch.parsed(), batch.readers, strict=True)
-        return [
-            ScoredCompletion(explained.reward, reason, parsed, explained, reader)
-            for explained, reason, parsed, reader in columns_of_details
-        ]
+        return batch.explanations()
 
-    def _with(self, values: Mapping[str, float]) -> GroundingReward:
-        """The reward with other values of its parameters, which shares what this one has seen."""
-        if not values:
-            return self
-        changed = copy.copy(self)
-        object.__setattr__(changed, "box_reward", with_values(self.box_reward, values))
-        return changed
-
-    def _read(self, completions: Sequence[Any], columns: Mapping[str, Any], *, labelled: bool) -> ReadBatch:
+    def _read(self, completions: Sequence[Any], columns: Mapping[str, Any], *, labelled: bool) -> Batch:
         n = len(completions)
         check_completion_texts(completions)
         columns = with_ground_truth(columns, n)
@@ -309,9 +299,9 @@ class GroundingReward(BoxScorer):
             # Only some box formats need them.
             sizes = None
         pred = predicted_boxes(raws, formats, columns, sizes)
-        return ReadBatch(texts, raws, pred, formats, opened, references, ignore, columns, sizes)
+        return Batch(texts, raws, pred, formats, opened, references, ignore, columns, sizes)
 
-    def _notice_wrong_reading(self, batch: ScoredBatch) -> None:
+    def _notice_wrong_reading(self, batch: Scored) -> None:
         texts = (text for text, fmt in zip(batch.texts, batch.formats, strict=True) if fmt.scope != "all")
         suspicion = self._watcher.watch_thinking(texts, prompt_opens_thinking=any(batch.opened))
         if suspicion is not None:
@@ -544,11 +534,11 @@ def score_columns(
         ([0.8, 0.2], [1, 0], ['1 of 1 found, mean IoU 0.80', 'nothing to find, and says so'])
     """
     batches = score_batches(rewards, completions, **columns)
-    read = batches[0]
+    first = batches[0]
     scored: dict[str, list[Any]] = {
-        "status": [raw.status for raw in read.raws],
-        "rejected": [raw.rejected for raw in read.raws],
-        "boxes": read.pred.counts.tolist(),
+        "status": [raw.status for raw in first.raws],
+        "rejected": [raw.rejected for raw in first.raws],
+        "boxes": first.pred.counts.tolist(),
     }
     for reward, batch in zip(rewards, batches, strict=True):
         name = reward.__name__
@@ -558,7 +548,7 @@ def score_columns(
     return scored
 
 
-def score_batches(rewards: Sequence[GroundingReward], completions: Sequence[Any], **columns: Any) -> list[ScoredBatch]:
+def score_batches(rewards: Sequence[GroundingReward], completions: Sequence[Any], **columns: Any) -> list[Scored]:
     """The batch as each reward scores it, every text read once; :func:`score_columns` makes its columns of it.
 
     Example:

@@ -1,7 +1,7 @@
 """A batch of completions, read and scored.
 
-`ReadBatch` is the boxes of each text in pixels of its image, and the references. :func:`score_batch` settles broken
-boxes, ignore regions, labels, readers and texts without an answer. `ScoredBatch` is the number of each completion and
+`Batch` is the boxes of each text in pixels of its image, and the references. :func:`score_batch` settles broken
+boxes, ignore regions, labels, readers and texts without an answer. `Scored` is the number of each completion and
 the reason, for the trainer, for a log and for a person.
 """
 
@@ -22,7 +22,7 @@ from grounding_rewards.boxes import BoxBatch, frame_to_pixel, positions
 from grounding_rewards.columns import References, Sizes, frame_of_boxes, known_sizes
 from grounding_rewards.parsing import BoxFormat, ParsedBoxes, RawBoxes, format_boxes, is_silent, read_boxes
 from grounding_rewards.parsing.results import with_broken
-from grounding_rewards.rewards.box_reward import BoxReward, Explanation, Outcomes
+from grounding_rewards.rewards.box_reward import BoxReward, Explanation, Matched
 from grounding_rewards.rewards.f_beta import MeanIoUReward
 from grounding_rewards.rewards.label_matching import LabelCodes
 from grounding_rewards.rewards.published import PublishedReward
@@ -42,7 +42,7 @@ def has_labels(fmt: BoxFormat) -> bool:
 
 
 @dataclass(frozen=True)
-class ReadBatch:
+class Batch:
     """n completions: their texts, the boxes read in them and how, and the dataset's references and columns.
 
     ``sizes`` are None where the columns do not state them.
@@ -70,30 +70,10 @@ def predicted_boxes(
 
 
 @dataclass(frozen=True)
-class ScoredCompletion:
-    """One completion, read and scored.
-
-    Attributes:
-        reward: the number that the trainer gets.
-        reason: one line for a person.
-        parsed: the boxes in the text, in original pixels, its status and what was rejected.
-        explanation: matches, F-beta and quality.
-        reader: index of the reader in ``reader_boxes`` by whom the answer is best, and is explained; None where the row
-            has one reference.
-    """
-
-    reward: float
-    reason: str
-    parsed: ParsedBoxes
-    explanation: Explanation
-    reader: int | None = None
-
-
-@dataclass(frozen=True)
-class ScoredBatch(ReadBatch):
+class Scored(Batch):
     """A batch with its rewards and matches, and the references and reader by whom each completion is best."""
 
-    outcomes: Outcomes
+    outcomes: Matched
     gt: BoxBatch
     readers: Sequence[int | None]
 
@@ -104,7 +84,7 @@ class ScoredBatch(ReadBatch):
 
     def explanations(self) -> list[Explanation]:
         """An explanation of each completion; indices are of the boxes that were read."""
-        explanations = self.outcomes.explanations()
+        explanations = self.outcomes.explanations(self.reasons(), self.parsed(), self.readers)
         for k, (raw, explanation) in enumerate(zip(self.raws, explanations, strict=True)):
             if raw.broken:
                 # Broken boxes count in the outcomes, and have no place among the boxes that were read.
@@ -161,24 +141,24 @@ def _boxes(count: int) -> str:
     return "box" if count == 1 else "boxes"
 
 
-def score_batch(read: ReadBatch, reward: Any) -> ScoredBatch:
+def score_batch(batch: Batch, reward: Any) -> Scored:
     """Score a batch that was read.
 
     Args:
-        read: n completions.
+        batch: n completions.
         reward: a :class:`grounding_rewards.rewards.grounding.GroundingReward`.
     """
     box_reward = reward.box_reward
-    pred, gt, ignore = _with_broken_boxes(read.raws, read.pred), read.references.boxes, read.ignore
-    stated_scores = _of_boxes(read.raws, "scores", "score")
+    pred, gt, ignore = _with_broken_boxes(batch.raws, batch.pred), batch.references.boxes, batch.ignore
+    stated_scores = _of_boxes(batch.raws, "scores", "score")
     # None becomes NaN.
     scores = None if {None}.issuperset(stated_scores) else np.array(stated_scores, dtype=np.float64)
     labels = None
     if reward.compares_labels:
-        pred_labels = _of_boxes(read.raws, "labels", "label")
-        labels = box_reward.label_codes(pred_labels, read.references.labels)
-    credited = [_earns_bonus(raw, reward.on_unparseable) for raw in read.raws]
-    rows = read.references.rows
+        pred_labels = _of_boxes(batch.raws, "labels", "label")
+        labels = box_reward.label_codes(pred_labels, batch.references.labels)
+    credited = [_earns_bonus(raw, reward.on_unparseable) for raw in batch.raws]
+    rows = batch.references.rows
     if rows is not None:
         # Several readers: an entry for each, with the same predictions.
         places = positions(pred.counts, rows)
@@ -188,23 +168,23 @@ def score_batch(read: ReadBatch, reward: Any) -> ScoredBatch:
         labels = None if labels is None else replace(labels, pred=labels.pred[places])
     references = gt
     if isinstance(box_reward, BoxReward | PublishedReward) and box_reward.normalised_boxes:
-        sizes = _image_sides(read, box_reward)
+        sizes = _image_sides(batch, box_reward)
         sizes = sizes if rows is None else sizes[rows]
         pred, references = _normalised(pred, sizes), _normalised(gt, sizes)
         ignore = None if ignore is None else _normalised(ignore, sizes)
     outcomes = score_boxes(box_reward, pred, references, scores, ignore=ignore, labels=labels)
     if not all(credited):
         outcomes = replace(outcomes, reward=np.where((outcomes.m > 0) | credited, outcomes.reward, 0.0))
-    readers: Sequence[int | None] = [None] * len(read.raws)
+    readers: Sequence[int | None] = [None] * len(batch.raws)
     if rows is not None:
         best = _first_best(outcomes.reward, rows)
         rewards = _over_readers(outcomes, rows, best, reward)
         outcomes, gt = replace(outcomes.take(best), reward=rewards), gt.take(best)
-        readers = [read.references.readers[entry] for entry in best]
+        readers = [batch.references.readers[entry] for entry in best]
     if reward.text_reward is not None:
-        rewards = np.array(reward.text_reward(read), dtype=np.float64)
+        rewards = np.array(reward.text_reward(batch), dtype=np.float64)
         outcomes = replace(outcomes, reward=rewards)
-    return ScoredBatch(**vars(read), outcomes=outcomes, gt=gt, readers=readers)
+    return Scored(**vars(batch), outcomes=outcomes, gt=gt, readers=readers)
 
 
 def _earns_bonus(raw: RawBoxes, on_unparseable: str) -> bool:
@@ -219,7 +199,7 @@ def _earns_bonus(raw: RawBoxes, on_unparseable: str) -> bool:
 
 
 def _over_readers(
-    outcomes: Outcomes, rows: NDArray[np.intp], best: NDArray[np.intp], reward: Any
+    outcomes: Matched, rows: NDArray[np.intp], best: NDArray[np.intp], reward: Any
 ) -> NDArray[np.float64]:
     """The reward of each row, (rows,), from those by each of its readers; ``best`` is the entry of the best reader."""
     if reward.readers == "best":
@@ -233,13 +213,13 @@ def _over_readers(
     return np.minimum(mean, outcomes.reward[best])
 
 
-def _image_sides(read: ReadBatch, box_reward: Any) -> NDArray[np.float64]:
+def _image_sides(batch: Batch, box_reward: Any) -> NDArray[np.float64]:
     """Width and height of each image, ``(n, 2)``.
 
     Raises:
         ValueError: one is not known.
     """
-    sizes = known_sizes(read.columns, len(read.raws))[:, :2]
+    sizes = known_sizes(batch.columns, len(batch.raws))[:, :2]
     if np.isnan(sizes).any():
         raise ValueError(
             f"Expected the sizes of all images for {type(box_reward).__name__}, which takes normalised boxes, got "
@@ -282,7 +262,7 @@ def score_boxes(
     *,
     ignore: BoxBatch | None = None,
     labels: LabelCodes | None = None,
-) -> Outcomes:
+) -> Matched:
     """The outcomes of many images under a reward on boxes, a third party's included.
 
     Raises:

@@ -419,9 +419,8 @@ class LookReward:
         values = 0.0 - self.settings.cost * pictures
         if self.settings.bonus and self.reward is not None:
             for place, scored in enumerate(self.reward.details(completions, **columns)):
-                found = scored.explanation
                 # Every finding and nothing else, or rightly that there is nothing.
-                is_right = not found.fp and not found.fn and (found.tp > 0 or scored.parsed.status == "empty")
+                is_right = not scored.fp and not scored.fn and (scored.tp > 0 or scored.parsed.status == "empty")
                 if is_right and pictures[place]:
                     values[place] += self.settings.bonus
         if log_metric is not None:

@@ -18,6 +18,7 @@ from grounding_rewards.metrics.prediction import UNNAMED, Prediction
 from grounding_rewards.metrics.read_predictions import question_of
 from grounding_rewards.metrics.signal import Groups
 from grounding_rewards.parsing import REJECT_REASONS, STATUSES, BoxFormat, get_box_format
+from grounding_rewards.rewards.box_reward import Explanation
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
 from grounding_rewards.rewards.registry import (
     REGISTRY,
@@ -28,7 +29,7 @@ from grounding_rewards.rewards.registry import (
     takes_completions,
 )
 from grounding_rewards.rewards.schedules import Pace, is_self_paced
-from grounding_rewards.rewards.scoring import ScoredBatch, ScoredCompletion
+from grounding_rewards.rewards.scoring import Scored
 
 Reward = str | Callable[..., list[float]]
 
@@ -153,7 +154,7 @@ class StepReward:
         self.reward, self._trainer = reward, trainer
         self.pace = Pace(reward) if is_self_paced(reward.schedules) else None
         self.rejected: dict[str, int] = {}
-        self._scored: ScoredBatch | None = None
+        self._scored: Scored | None = None
         self.tell()
 
     @property
@@ -171,11 +172,11 @@ class StepReward:
             return self.final(completions, on_scored=self._keep, **columns)
         return self.reward(completions, on_scored=self._keep, pace=self.pace, **columns)
 
-    def details(self, completions: Sequence[Any], **columns: Any) -> list[ScoredCompletion]:
+    def details(self, completions: Sequence[Any], **columns: Any) -> list[Explanation]:
         """As :class:`GroundingReward`."""
         return self.final.details(completions, **columns)
 
-    def _keep(self, scored: ScoredBatch) -> None:
+    def _keep(self, scored: Scored) -> None:
         self._scored = scored
 
     def end_step(self) -> None:

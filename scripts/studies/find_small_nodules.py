@@ -134,7 +134,7 @@ def accuracies(images: int, seed: int = 0) -> dict[str, float]:
             environment.reset(**image)
             columns = {column: [image[column]] for column in ("boxes", "width", "height")}
             scored = reward.details([policy(image, environment, processor)], **columns)[0]
-            right[name] += scored.explanation.fp == scored.explanation.fn == 0
+            right[name] += scored.fp == scored.fn == 0
     return {name: count / images for name, count in right.items()}
 
 

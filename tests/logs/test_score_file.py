@@ -65,7 +65,7 @@ def test_rows_come_out_in_order_with_what_details_says(
         for row, details in zip(scored, reward.details(texts, **columns), strict=True):
             assert (row[name], row[f"{name}/reason"]) == (details.reward, details.reason)
             for part in ("tp", "fp", "fn", "f_beta", "quality", "precision", "recall"):
-                assert row[f"{name}/{part}"] == getattr(details.explanation, part)
+                assert row[f"{name}/{part}"] == getattr(details, part)
             parsed = details.parsed
             assert (row["status"], row["rejected"], row["boxes"]) == (parsed.status, parsed.rejected, len(parsed.boxes))
         assert summary.means[name] == pytest.approx(sum(row[name] for row in scored) / 200)
