@@ -86,7 +86,7 @@ def say(text: str, *, error: bool = False) -> None:
 @contextmanager
 def plain_warnings() -> Iterator[None]:
     """Print warnings without path and line of code, which do not help who types a command; those of libraries are
-    told by their category.
+    told by their category. What a library will call otherwise one day is for its developers, and hidden.
     """
     default_format = warnings.formatwarning
 
@@ -96,7 +96,9 @@ def plain_warnings() -> Iterator[None]:
 
     warnings.formatwarning = format_warning
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
     finally:
         warnings.formatwarning = default_format
 

@@ -62,13 +62,11 @@ def run(
         samples: sampled answers per image
         smoke: one step on a few images, to see that everything runs here
     """
-    from grounding_rewards.commands.train import hide_name_warnings
     from grounding_rewards.common.config_files import find_shipped, read_config
     from grounding_rewards.logs.run_log import CHECKPOINT
     from grounding_rewards.rewards.registry import spread_kwargs
     from grounding_rewards.training.arguments import parse_grpo_arguments
 
-    hide_name_warnings()
     if smoke:
         max_images, samples, train_options = 4, 2, (*_SMOKE, *train_options)
     warm_start_folder = output_dir / "warm_start"

@@ -71,7 +71,6 @@ def run(
         dry_run: list the runs with their cost, and start nothing
         report_only: report on the runs that are finished, start nothing
     """
-    from grounding_rewards.commands.train import hide_name_warnings
     from grounding_rewards.study.plan import read_plan
     from grounding_rewards.study.results import Folder
     from grounding_rewards.study.runs import FAILED, make_runs
@@ -84,7 +83,6 @@ def run(
         return 0
     if config is None:
         raise ValueError("Expected the YAML of a study, got none. configs/study/ has some; --report-only needs none.")
-    hide_name_warnings()
     plan = read_plan(config, dataset=dataset, elsewhere=dry_run)
     folder = Folder(out)
     runs = _selected_runs(plan, only, seeds, index)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-import warnings
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from itertools import pairwise
@@ -19,11 +18,6 @@ STOPPED = 128 + 15
 DRY_RUN = ("--dry-run", "--dry_run")
 HELP = ("--help", "-h")
 HELP_ALL = ("--help-all", "--help_all")
-
-
-def hide_name_warnings() -> None:
-    """Hide the warning of transformers about the old name of activation checkpointing, which TRL still uses."""
-    warnings.filterwarnings("ignore", message=".*gradient_checkpointing", category=FutureWarning)
 
 
 def run(command: str, words: Sequence[str]) -> int:
@@ -41,7 +35,6 @@ def run(command: str, words: Sequence[str]) -> int:
     _check_files(words)
     from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
 
-    hide_name_warnings()
     option_words = [HELP[0] if word in HELP_ALL else word for word in words if word not in DRY_RUN]
     parts: Any = (parse_sft_arguments if command == "sft" else parse_grpo_arguments)(option_words)
     if len(option_words) == len(words):

@@ -59,9 +59,22 @@ def test_a_command_that_takes_a_while_says_that_it_works(monkeypatch, capsys, te
 def test_warnings_have_no_path_and_no_line_of_code():
     place = ("/a/b.py", 3)
     with plain_warnings():
-        for category, kind in ((UserWarning, "warning"), (SpaceWarning, "warning"), (FutureWarning, "FutureWarning")):
+        for category, kind in (
+            (UserWarning, "warning"),
+            (SpaceWarning, "warning"),
+            (ResourceWarning, "ResourceWarning"),
+        ):
             assert warnings.formatwarning("low\x1b", category, *place, line="") == f"{kind}: low\\x1b\n"
     assert warnings.formatwarning("low", UserWarning, *place, line="").startswith("/a/b.py:3: ")
+
+
+def test_old_names_among_libraries_are_not_shown():
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        with plain_warnings():
+            warnings.warn("a name", FutureWarning, stacklevel=1)
+            warnings.warn("a fault", UserWarning, stacklevel=1)
+    assert [str(warning.message) for warning in shown] == ["a fault"]
 
 
 HOSTILE = "\x1b]52;c;cm0gLXJmIH4=\x07mass\x9b2J\r\u202e\ud800 é\nline"
