@@ -114,7 +114,7 @@ RANKINGS = ("score", "coco", "emission", "tied")
 #: The IoU thresholds of COCO's mAP, 0.5 to 0.95.
 COCO_THRESHOLDS = tuple(np.linspace(0.5, 0.95, 10).tolist())
 
-# Cells of the IoU arrays that are worked on at once.
+# Cells of an array that is worked on at once.
 _CELLS = 1 << 20
 
 # pycocotools lowers a threshold of 1 to this.
@@ -242,7 +242,12 @@ def rank_boxes(
         >>> ranked.key, ranked.hit, ranked.references
         (array([-0.8, -0.3]), array([[ True, False]]), array([1]))
     """
-    _check_options(iou_thresholds, ranking, label_matching)
+    if not len(iou_thresholds) or not all(0 < threshold <= 1 for threshold in iou_thresholds):
+        raise ValueError(
+            f"Expected numbers in (0, 1] for the IoU thresholds, got {list(iou_thresholds)!r}. The usual value is 0.5."
+        )
+    check_word("ranking", ranking, RANKINGS)
+    check_word("label_matching", label_matching, LABEL_MATCHING)
     batch = PredictionBatch.of(images)
     pred, gt = batch.pred, batch.gt
     group_by = "ignore" if together else label_matching
@@ -298,15 +303,6 @@ def rank_boxes(
         image = pred_entry[of_label] // len(names)
         by_label[name] = RankedBoxes(image, key[of_label], hit[:, of_label], counts[:, of_label], references, ranking)
     return RankedImages(by_label, len(batch), tuple(iou_thresholds), ranking, group_by)
-
-
-def _check_options(iou_thresholds: Sequence[float], ranking: str, label_matching: str) -> None:
-    if not len(iou_thresholds) or not all(0 < threshold <= 1 for threshold in iou_thresholds):
-        raise ValueError(
-            f"Expected numbers in (0, 1] for the IoU thresholds, got {list(iou_thresholds)!r}. The usual value is 0.5."
-        )
-    check_word("ranking", ranking, RANKINGS)
-    check_word("label_matching", label_matching, LABEL_MATCHING)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -482,10 +478,6 @@ class Curve(NamedTuple):
     high: Array | None = None
 
 
-# Cells of the arrays of weights by boxes that are worked on at once.
-_WEIGHT_CELLS = 1 << 20
-
-
 def _read_curve(
     ranked: RankedBoxes, threshold: int, weights: Array, *, one_by_one: bool = False
 ) -> Iterator[tuple[Array, Array, Array]]:
@@ -527,16 +519,12 @@ def _read_curve(
     places = np.searchsorted(ends, np.arange(last), side="right"), image[:last]
     shape = (len(ends), weights.shape[1])
     new_hits, new_counts = (csr_array((values[:last], places), shape=shape) for values in (hit, counts))
-    rows = max(1, _WEIGHT_CELLS // last)
-    for block in (weights[start : start + rows] for start in range(0, len(weights), rows)):
+    rows = max(1, _CELLS // last)
+    for start in range(0, len(weights), rows):
+        block = weights[start : start + rows]
         # By rows, in which sums along a curve are as exact as they are fast.
         hits, boxes = (np.ascontiguousarray((new @ block.T).cumsum(axis=0).T) for new in (new_hits, new_counts))
         yield block, hits, boxes
-
-
-def _count_hits(ranked: RankedBoxes, threshold: int) -> tuple[int, int, int]:
-    """Right boxes, boxes that count and reference boxes of all images."""
-    return int(ranked.hit[threshold].sum()), int(ranked.counts[threshold].sum()), int(ranked.references.sum())
 
 
 #: False boxes per image at which sensitivity is read; the mean of the seven is the FROC score.
@@ -618,17 +606,17 @@ def froc_curve(ranked: RankedImages, iou_threshold: float = 0.5, *, name: str = 
         (array([1.]), array([1.]))
     """
     boxes, t = ranked.of_label(None), ranked.threshold_index(iou_threshold)
-    if not boxes.references.any():
+    references = boxes.references.sum()
+    if not references:
         return Curve(name, np.zeros(0), np.zeros(0))
-    all_hits, predictions, references = _count_hits(boxes, t)
     x = y = np.zeros(0)
-    for _, hits, counts in _read_curve(boxes, t, np.ones((1, ranked.images))):
-        x, y = (counts[0] - hits[0]) / ranked.images, hits[0] / references
+    if ranked.ranking != "tied":
+        for _, hits, counts in _read_curve(boxes, t, np.ones((1, ranked.images))):
+            x, y = (counts[0] - hits[0]) / ranked.images, hits[0] / references
     # And with all boxes.
-    x, y = np.append(x, (predictions - all_hits) / ranked.images), np.append(y, all_hits / references)
-    if ranked.ranking == "tied":
-        x, y = x[-1:], y[-1:]
-    return Curve(name, x, y)
+    all_hits = boxes.hit[t].sum()
+    x = np.append(x, (boxes.counts[t].sum() - all_hits) / ranked.images)
+    return Curve(name, x, np.append(y, all_hits / references))
 
 
 #: In the table of metrics.
@@ -698,68 +686,7 @@ def _area_under_roc(positive: Array, negative: Array) -> float:
     return float(ratio_or_nan(above, len(positive) * len(negative)))
 
 
-def average_precision(
-    ranked: RankedImages, iou_threshold: float = 0.5, *, label: str | None = None, interpolation: str = "101"
-) -> float:
-    """Average precision of one label, or of all boxes of a ranking that compared no labels.
-
-    Args:
-        ranked: of :func:`rank_boxes`.
-        iou_threshold: from which a box is right, one of ``ranked.iou_thresholds``.
-        label: of the finding; None where labels were not compared.
-        interpolation: precision is averaged at ``"101"`` recall levels as COCO does, at ``"11"`` as VOC did until 2009,
-            or over ``"all"`` recalls as VOC has done since, as in
-            :class:`grounding_rewards.rewards.AveragePrecisionReward`.
-
-    Returns:
-        In [0, 1]; NaN without a reference box.
-
-    Raises:
-        ValueError: an argument is out of its range.
-
-    Example:
-        >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"],
-        ...                     pred=[[50, 50, 60, 60], [0, 0, 10, 9]], pred_scores=[0.3, 0.8])
-        >>> average_precision(rank_boxes([image])), average_precision(rank_boxes([image]), 0.95)
-        (1.0, 0.0)
-        >>> average_precision(rank_boxes([image], ranking="tied"))
-        0.5
-    """
-    return mean_average_precision(ranked.only(label), [iou_threshold], interpolation=interpolation)
-
-
 def mean_average_precision(
-    ranked: RankedImages, iou_thresholds: Sequence[float] | None = None, *, interpolation: str = "101"
-) -> float:
-    """Average precision, averaged over the labels that some image has and over IoU thresholds.
-
-    Args:
-        ranked: of :func:`rank_boxes`. Where it compared no labels, all boxes are of
-            one label.
-        iou_thresholds: of ``ranked.iou_thresholds``; None takes all of them.
-        interpolation: as for :func:`average_precision`.
-
-    Returns:
-        In [0, 1]; NaN without a reference box.
-
-    Raises:
-        ValueError: an argument is out of its range.
-
-    Example:
-        One of two labels is found; 0.9 is the IoU.
-
-        >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass", "effusion"],
-        ...                     pred=[[0, 0, 10, 9]], pred_labels=["Mass"], pred_scores=[0.8])
-        >>> ranked = rank_boxes([image], label_matching="exact")
-        >>> mean_average_precision(ranked, [0.5]), mean_average_precision(ranked, [0.5, 0.95])
-        (0.5, 0.25)
-    """
-    thresholds = _threshold_indices(ranked, iou_thresholds)
-    by_threshold = _mean_ap(list(ranked.by_label.values()), thresholds, np.ones((1, ranked.images)), interpolation)
-    return float(by_threshold.mean(axis=0)[0])
-
-
-def jackknifed_mean_average_precision(
     ranked: RankedImages,
     iou_thresholds: Sequence[float] | None = None,
     *,
@@ -767,34 +694,52 @@ def jackknifed_mean_average_precision(
     groups: Sequence[Any] | None = None,
     seed: int = 0,
 ) -> Jackknifed:
-    """:func:`mean_average_precision` of the images, and without each patient, see :mod:`.intervals`.
-
-    A label without a reference box among the images that are left is no part of the mean.
+    """Average precision, averaged over the labels that some image has and over IoU thresholds, with its jackknife.
 
     Args:
-        ranked: as for :func:`mean_average_precision`.
-        iou_thresholds: as for :func:`mean_average_precision`.
-        interpolation: as for :func:`average_precision`.
+        ranked: of :func:`rank_boxes`. Where it compared no labels, all boxes are of one label.
+        iou_thresholds: of ``ranked.iou_thresholds``; None takes all of them.
+        interpolation: precision is averaged at ``"101"`` recall levels as COCO does, at ``"11"`` as VOC did until 2009,
+            or over ``"all"`` recalls as VOC has done since, as in
+            :class:`grounding_rewards.rewards.AveragePrecisionReward`.
         groups: the patient of each image, where known; the images of one patient are then left out together.
         seed: of what is left out.
 
+    Returns:
+        In [0, 1]; NaN without a reference box. A label without one among the images that are left is no part of it.
+
     Raises:
-        ValueError: as :func:`mean_average_precision`, or there is not one group per image.
+        ValueError: an argument is out of its range, or there is not one group per image.
 
     Example:
-        >>> hit = Prediction("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 10]],
-        ...                    pred_labels=["mass"], pred_scores=[0.9])
-        >>> miss = Prediction("b", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"])
-        >>> ranked = rank_boxes([hit, miss] * 10, [0.5], label_matching="exact")
-        >>> found = jackknifed_mean_average_precision(ranked, interpolation="all").estimate
-        >>> round(found.value, 3), round(found.low, 3), round(found.high, 3)
-        (0.5, 0.251, 0.749)
+        One of two labels is found; 0.9 is the IoU.
+
+        >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass", "effusion"],
+        ...                     pred=[[0, 0, 10, 9]], pred_labels=["Mass"], pred_scores=[0.8])
+        >>> ranked = rank_boxes([image], label_matching="exact")
+        >>> [mean_average_precision(ranked, thresholds).value for thresholds in ([0.5], [0.5, 0.95])]
+        [0.5, 0.25]
+        >>> mean_average_precision(ranked.only("mass"), [0.5]).value
+        1.0
     """
-    thresholds, parts = _threshold_indices(ranked, iou_thresholds), Parts.of(groups, ranked.images, seed)
-    by_part = [boxes.by_group(parts.of_image) for boxes in ranked.by_label.values()]
+    check_word("interpolation", interpolation, INTERPOLATIONS)
+    if iou_thresholds is None:
+        iou_thresholds = ranked.iou_thresholds
+    thresholds = [ranked.threshold_index(iou) for iou in iou_thresholds]
+    parts = Parts.of(groups, ranked.images, seed)
+    # A label that no image has is no part of the mean.
+    labels = [boxes.by_group(parts.of_image) for boxes in ranked.by_label.values() if boxes.references.any()]
 
     def mean_ap(weights: Array) -> Array:
-        return _mean_ap(by_part, thresholds, weights, interpolation).mean(axis=0)[:, None]
+        total, count = np.zeros((len(thresholds), len(weights))), np.zeros(len(weights))
+        for boxes in labels:
+            label_boxes, label_weights = _in_its_images(boxes, weights)
+            measured = label_weights @ label_boxes.references > 0
+            count += measured
+            for row, t in enumerate(thresholds):
+                ap = _average_precision(label_boxes, t, label_weights, INTERPOLATIONS[interpolation])
+                total[row] += np.where(measured, ap, 0.0)
+        return ratio_or_nan(total, count).mean(axis=0)[:, None]
 
     return jackknife(mean_ap, parts, hull_seed=seed)[0]
 
@@ -803,8 +748,8 @@ def precision_recall_curve(ranked: RankedImages, iou_threshold: float = 0.5, *, 
     """Interpolated precision at 101 recall levels, as COCO reads it; of tied boxes the one point that there is.
 
     Args:
-        ranked: as for :func:`average_precision`.
-        iou_threshold: as for :func:`average_precision`.
+        ranked: as for :func:`froc_curve`.
+        iou_threshold: as for :func:`froc_curve`.
         name: of the curve.
 
     Returns:
@@ -812,7 +757,7 @@ def precision_recall_curve(ranked: RankedImages, iou_threshold: float = 0.5, *, 
         unless boxes are tied. Without a reference box, or tied without a predicted one, the curve has no point.
 
     Raises:
-        ValueError: as :func:`average_precision`.
+        ValueError: as :func:`froc_curve`.
 
     Example:
         >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass", "mass"],
@@ -824,39 +769,16 @@ def precision_recall_curve(ranked: RankedImages, iou_threshold: float = 0.5, *, 
         (array([0.5]), array([1.]))
     """
     boxes, t = ranked.of_label(None), ranked.threshold_index(iou_threshold)
-    hits, predictions, references = _count_hits(boxes, t)
-    if not references or (ranked.ranking == "tied" and not predictions):
+    hits, predictions, references = boxes.hit[t].sum(), boxes.counts[t].sum(), boxes.references.sum()
+    is_tied = ranked.ranking == "tied"
+    if not references or (is_tied and not predictions):
         return Curve(name, np.zeros(0), np.zeros(0))
-    if ranked.ranking == "tied":
+    if is_tied:
         return Curve(name, ratio([hits], [references]), ratio([hits], [predictions]))
     x, y = np.linspace(0.0, 1.0, 101), np.zeros(101)
     for (recall,), (best,) in _precision_recall(boxes, t, np.ones((1, ranked.images))):
         y = np.append(best, 0.0)[np.searchsorted(recall, x, side="left")]
     return Curve(name, x, y)
-
-
-def _threshold_indices(ranked: RankedImages, iou_thresholds: Sequence[float] | None) -> list[int]:
-    """Indices of thresholds among those of the ranking; all of them for None."""
-    if iou_thresholds is None:
-        return list(range(len(ranked.iou_thresholds)))
-    return [ranked.threshold_index(iou) for iou in iou_thresholds]
-
-
-def _mean_ap(ranked: Sequence[RankedBoxes], thresholds: Sequence[int], weights: Array, interpolation: str) -> Array:
-    """mAP at each threshold under each row of weights of the images, ``(thresholds, rows)``."""
-    check_word("interpolation", interpolation, INTERPOLATIONS)
-    levels = INTERPOLATIONS[interpolation]
-    total, labels = np.zeros((len(thresholds), len(weights))), np.zeros(len(weights))
-    for boxes in ranked:
-        if not boxes.references.any():
-            # A label that no image has is no part of the mean.
-            continue
-        label_boxes, label_weights = _in_its_images(boxes, weights)
-        measured = label_weights @ label_boxes.references > 0
-        labels += measured
-        for row, t in enumerate(thresholds):
-            total[row] += np.where(measured, _average_precision(label_boxes, t, label_weights, levels), 0.0)
-    return ratio_or_nan(total, labels)
 
 
 def _in_its_images(ranked: RankedBoxes, weights: Array) -> tuple[RankedBoxes, Array]:
@@ -869,19 +791,16 @@ def _in_its_images(ranked: RankedBoxes, weights: Array) -> tuple[RankedBoxes, Ar
 
 
 def _average_precision(ranked: RankedBoxes, t: int, weights: Array, levels: Array | None) -> Array:
-    """AP of one label at one threshold, ``(rows,)``; 0 where there is no reference box."""
-    curves = list(_precision_recall(ranked, t, weights))
-    if not curves:
-        return np.zeros(len(weights))
+    """AP of one label at one threshold, ``(rows,)``; 0 where there is no reference box, or no box is right."""
     parts = []
-    for recall, precision in curves:
+    for recall, precision in _precision_recall(ranked, t, weights):
         if levels is None:
             # AP = Σ_k P̃(R_k) (R_k - R_k-1)
             parts.append((precision * np.diff(recall, axis=1, prepend=0.0)).sum(axis=1))
         else:
             # AP = 1/|L| Σ_{l ∈ L} P̃(l): the levels that each point is the first to reach
             parts.append((precision * newly_reached(recall, levels)).sum(axis=1) / len(levels))
-    return np.concatenate(parts)
+    return np.concatenate(parts) if parts else np.zeros(len(weights))
 
 
 def _precision_recall(ranked: RankedBoxes, t: int, weights: Array) -> Iterator[tuple[Array, Array]]:
@@ -1080,15 +999,13 @@ class RankingMetrics(NamedTuple):
             0.5
         """
         options: dict[str, Any] = {"groups": groups, "seed": seed}
-        metrics = {
-            key: jackknifed_mean_average_precision(ranked[kind], thresholds, interpolation=interpolation, **options)
-            for key, (kind, thresholds) in self.keys.items()
-        }
+        metrics = {}
+        for key, (kind, thresholds) in self.keys.items():
+            metrics[key] = mean_average_precision(ranked[kind], thresholds, interpolation=interpolation, **options)
         if self.ranking == "score":
-            *at_rates, metrics["froc"] = sensitivity_at_false_positives(ranked["ap"], **options)
+            *sensitivities, metrics["froc"] = sensitivity_at_false_positives(ranked["ap"], **options)
             # FROC_RATES begins with those that are shown.
-            for rate, sensitivity in zip(_SHOWN_RATES, at_rates, strict=False):
-                metrics[f"sensitivity_{rate:g}"] = sensitivity
+            metrics |= zip((f"sensitivity_{rate:g}" for rate in _SHOWN_RATES), sensitivities, strict=False)
         return metrics
 
 

@@ -503,7 +503,7 @@ def _by_label(
 
 
 def _ap_50(ranked: RankedImages, measures: Measures, groups: Any) -> Estimate:
-    return average_precision.jackknifed_mean_average_precision(
+    return average_precision.mean_average_precision(
         ranked, (0.5,), interpolation=measures.interpolation, groups=groups, seed=measures.seed
     ).estimate
 

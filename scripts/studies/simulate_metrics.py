@@ -23,8 +23,7 @@ from grounding_rewards.common.formatting import format_value
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.metrics.average_precision import (
     RankingMetrics,
-    average_precision,
-    jackknifed_mean_average_precision,
+    mean_average_precision,
     rank_boxes,
 )
 from grounding_rewards.metrics.comparison import swap_p_values
@@ -215,7 +214,7 @@ def rejected_ap(
             for one, run in zip(images, runs[::-1] if changed else runs, strict=True):
                 one += run[of]
             groups += [k] * of_patient[chosen]
-        a, b = (jackknifed_mean_average_precision(rank_boxes(one, (0.5,)), groups=groups).as_mean for one in images)
+        a, b = (mean_average_precision(rank_boxes(one, (0.5,)), groups=groups).as_mean for one in images)
         count += swap_p_values([a], [b], resamples=999, seed=seed)[0] < 0.05
     return count / draws
 
@@ -241,7 +240,7 @@ def test_table(patients: Sequence[Patient], draws: int) -> str:
             rows.append([name, matched[0].metrics[key].heading, *values, *shares])
         if name != "other answers, the same F1":
             ranked = [rank_boxes(run, (0.5,)) for run in runs]
-            values = (format_value(average_precision(one)) for one in ranked)
+            values = (format_value(mean_average_precision(one, (0.5,)).value) for one in ranked)
             shares = (f"{rejected_ap(runs, of_patient, n, draws, are_alike=name == 'alike'):.3f}" for n in SIZES)
             rows.append([name, "AP at IoU 0.5", *values, *shares])
     header = ["runs", "metric", "A", "B", *(f"{n} patients" for n in SIZES)]

@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from grounding_rewards.metrics import average_precision as metric
 from grounding_rewards.metrics.average_precision import (
     COCO_AREAS,
     COCO_THRESHOLDS,
     IMAGE_AREAS,
     RankedImages,
-    average_precision,
-    jackknifed_mean_average_precision,
-    mean_average_precision,
     precision_recall_curve,
     query_ap_sums,
     rank_boxes,
@@ -28,6 +26,7 @@ from grounding_rewards.rewards import AveragePrecisionReward
 from tests.conftest import valid_box_lists
 from tests.metrics.coco_oracle import ENGINES, coco_average_precision, coco_mean_average_precision
 from tests.metrics.random_images import random_images, without_confidences
+from tests.metrics.rankings import average_precision, mean_average_precision
 
 HIT, HIT_TOO, JUNK = [0, 0, 10, 10], [20, 20, 30, 30], [50, 50, 60, 60]
 
@@ -188,7 +187,7 @@ def test_jackknife_equals_metric_without_the_patient(ranking: str, interpolation
         images = [replace(image, pred_scores=[next(places) for _ in image.pred]) for image in images]
     elif ranking != "score":
         images = without_confidences(images)
-    found = jackknifed_mean_average_precision(
+    found = metric.mean_average_precision(
         by_label(images, [0.3, 0.5], ranking=ranking),
         interpolation=interpolation,
         groups=[image.patient for image in images],

@@ -7,15 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from grounding_rewards.metrics.average_precision import (
-    IMAGE_AREAS,
-    average_precision,
-    mean_average_precision,
-    rank_boxes,
-)
+from grounding_rewards.metrics.average_precision import IMAGE_AREAS, rank_boxes
 from grounding_rewards.metrics.evaluation import Evaluation, Measures, evaluate
 from grounding_rewards.metrics.prediction import Prediction
 from tests.metrics.random_images import random_images
+from tests.metrics.rankings import average_precision, mean_average_precision
 
 
 def measured(images: list[Prediction], **measures: str) -> Evaluation:

@@ -13,7 +13,7 @@ from scipy.stats import beta, binomtest, chi2, t
 
 from grounding_rewards.metrics import intervals
 from grounding_rewards.metrics.average_precision import (
-    jackknifed_mean_average_precision,
+    mean_average_precision,
     rank_boxes,
     sensitivity_at_false_positives,
 )
@@ -157,7 +157,7 @@ def test_the_standard_error_of_parts_is_that_of_units() -> None:
         for k, image in enumerate(images)
     ]
     assert len(images) > 3 * intervals.MOST_PARTS
-    found = jackknifed_mean_average_precision(rank_boxes(images, [0.5]), interpolation="all")
+    found = mean_average_precision(rank_boxes(images, [0.5]), interpolation="all")
     recall = jackknifed_ratio(np.array([[1.0, len(image.gt)] for image in images]))
     assert found.value == pytest.approx(recall.value)
     assert abs(found.bias) < 0.2 * found.standard_error
@@ -168,10 +168,10 @@ def test_the_standard_error_of_parts_is_that_of_units() -> None:
 def test_leaving_out_is_taking_the_metric_of_the_others() -> None:
     images = random_images(2, 12)
     ranked = rank_boxes(images, [0.5])
-    found = jackknifed_mean_average_precision(ranked), sensitivity_at_false_positives(ranked, [0.5])[-1]
+    found = mean_average_precision(ranked), sensitivity_at_false_positives(ranked, [0.5])[-1]
     for k in range(12):
         others = rank_boxes(images[:k] + images[k + 1 :], [0.5])
-        alone = jackknifed_mean_average_precision(others), sensitivity_at_false_positives(others, [0.5])[-1]
+        alone = mean_average_precision(others), sensitivity_at_false_positives(others, [0.5])[-1]
         for one, other in zip(found, alone, strict=True):
             assert one.left_out[k] == pytest.approx(other.value, abs=1e-12, nan_ok=True)
 
