@@ -1,45 +1,472 @@
 """Write docs/study.md and docs/study_tables.md, with their plots, from the results that are kept; nothing is trained.
 
     python scripts/docs/write_study.py
-    python scripts/docs/write_study.py --add runs/study/placed_lungs        # keep the results of a study there first
 
-Every folder of docs/study/ that has a study.yaml becomes a part of the tables; FIRST is the first screen of the page,
-and SEARCHES a paragraph of it. FINDINGS holds the answers of a model to questions about real findings, as
-`grounding-rewards evaluate` wrote them.
+The page is about the study of faults; the other folders of docs/study/ that have a study.yaml are the older studies of
+the tables. NIH_FINDINGS holds the answers of a model to questions about real findings, as `evaluate` wrote them.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import yaml
 
-from grounding_rewards.common.atomic_files import changed_settings, write_whole
+from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.common.formatting import format_value
-from grounding_rewards.metrics.baselines import constant_answer, constant_boxes
-from grounding_rewards.metrics.comparison import LEVEL
+from grounding_rewards.metrics.comparison import direction, holm
 from grounding_rewards.metrics.image_dependence import image_dependence
-from grounding_rewards.metrics.intervals import format_estimate
+from grounding_rewards.metrics.intervals import Estimate, format_estimate
 from grounding_rewards.metrics.read_predictions import read_predictions
+from grounding_rewards.metrics.signal import RewardSignal, measure_signal, recommend
 from grounding_rewards.overlap import pairwise_iou
+from grounding_rewards.report.plots import SERIES, SOFT, Plot, panels_of
 from grounding_rewards.report.tables import csv_text
 from grounding_rewards.rewards.grounding import get_reward
-from grounding_rewards.study.analysis import METRICS, NO_SPREAD, REFERENCE, START, ArmResult, StudyResult, analyse
-from grounding_rewards.study.plan import GRPO
-from grounding_rewards.study.report import ARMS_NOTE, ROWS, arms_tables, plots, sentences
-from grounding_rewards.study.results import FEWEST_SEEDS, Folder, Measure, read_json, read_study, write_json
-from scripts.docs.page_parts import markdown_of, markdown_table
+from grounding_rewards.study.analysis import METRICS, REFERENCE, START, ArmResult, StudyResult, analyse
+from grounding_rewards.study.report import ROWS
+from grounding_rewards.study.results import Folder, Measure, read_json, read_study
+from scripts.docs.page_parts import markdown_table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: The folders of the page, in docs/study.
+FAULTS_STUDY, NIH_FINDINGS = "faults", "nih_findings"
+#: What each kind of checkpoint of the study was taught to do wrong.
+FAULTS = {
+    "loose": "boxes too wide, above an IoU of 0.5",
+    "far": "boxes far too wide, below it",
+    "extra": "boxes of findings that are not there",
+    "missed": "one of several findings left out",
+    "eager": "boxes on normal images",
+    "clean": "no fault",
+}
+#: Metrics whose fall is a price, beside the recall of each finding.
+PRICES = ("mean_iou", "precision_50", "recall_50", "hallucination_rate")
+#: The interval over checkpoints of fewer of them says nothing: then the one over patients is shown.
+FEWEST_CHECKPOINTS = 3
+#: The older studies: which images and models.
+OLDER = {
+    "placed_lungs": "Both lungs of real radiographs, at random places. Saturated: after all of SFT. Early: SFT was "
+    "stopped where F1@0.5 was at most half as high. Added after the first results: arms beside R3, soft_f1, R3_low, "
+    "sft and blank, the early kind, and three more checkpoints of each kind.",
+    "drawn": "Drawn images. R1_tied, R2, R4 and R5, checkpoints 3 to 5 and the early kind were added after the others "
+    "had run.",
+    "lungs": "Both lungs of real radiographs, where they are. No run from the weak checkpoint beats a box that never "
+    "moves.",
+    "placed_anew": "As placed_lungs, with every image at a new size and place in each epoch: the beginning of a study.",
+    "moonshot": "A search for a setting of GRPO that adds something to one saturated checkpoint of placed_lungs, on "
+    "validation patients: reward, overlap, temperature, group size, learning rate, KL, share of images without lungs. "
+    "None ended at least 0.01 above the checkpoint and above more SFT in both, which was the condition, set before, "
+    "for a run on the test patients. All were declared at a learning rate of 5e-4; the first, soft_f1, fell, and the "
+    "others were declared again at 1.5e-4.",
+    "moonshot_long": "The best setting of that search, and SFT, for longer.",
+}
+
+
+class Column(NamedTuple):
+    """A column of the matrix: a kind of checkpoint, and a metric that was declared for it."""
+
+    start: str
+    measure: Measure
+
+    @property
+    def heading(self) -> str:
+        """As the matrix has it."""
+        return f"{self.start}: {METRICS[self.measure.metric].heading}"
+
+
+def main() -> None:
+    """Write both pages."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--studies", type=Path, default=Path("docs/study"), help="folder of studies")
+    parser.add_argument("--output", type=Path, default=Path("docs/study.md"), help="the page; the tables lie beside it")
+    arguments = parser.parse_args()
+    folder = arguments.studies / FAULTS_STUDY
+    result = analyse(read_study(folder, fewest=1))
+    write_rows(result, folder)
+    columns = [
+        Column(start, measure)
+        for start in FAULTS
+        if start in result.starts
+        for measure in result.study.primary_of(start)
+    ]
+    for plot in (gains_plot(result, columns), learning_plot(result, folder)):
+        plot.save(folder / f"{plot.name}.svg", "svg")
+    text = _PAGE.format(
+        state=state(result),
+        matrix=matrix(result, columns),
+        sentences="\n".join(f"- {fault_sentence(result, column)}" for column in columns),
+        signal=signal_record(result, folder, columns),
+        findings=real_findings(arguments.studies / NIH_FINDINGS),
+        parameters=parameters(),
+    )
+    write_whole(arguments.output, text)
+    older = [older_study(arguments.studies / name) for name in OLDER if (arguments.studies / name).is_dir()]
+    tables = arguments.output.with_name(f"{arguments.output.stem}_tables.md")
+    write_whole(tables, _TABLES.format(studies="\n\n".join(older)))
+
+
+def write_rows(result: StudyResult, folder: Path) -> None:
+    """Write every metric of every model with its intervals into the folder of the study."""
+    rows = [
+        {name: round(value, 4) if isinstance(value, float) else value for name, value in row.items()}
+        for row in result.rows()
+    ]
+    write_whole(folder / ROWS, csv_text(rows))
+
+
+# The matrix of faults and rewards
+
+
+def state(result: StudyResult) -> str:
+    """The number of declared runs that are there."""
+    study = result.study
+    runs = sum(map(len, study.arms.values()))
+    missing = sum("enough runs" not in name for name in study.missing)
+    if not missing:
+        return f"All {runs} runs are there."
+    return f"**{runs} of {runs + missing} declared runs are there; the others are being made.**"
+
+
+def gain(arm: ArmResult, measure: Measure, partner: str = START) -> Estimate:
+    """The improvement over the checkpoint or the reference arm; of few checkpoints with the interval over patients."""
+    difference = arm.differences[partner][measure]
+    estimate = difference.estimate if len(arm.seeds) >= FEWEST_CHECKPOINTS else difference.patients
+    if METRICS[measure.metric.partition(" of ")[0]].lower_is_better:
+        return Estimate(-estimate.value, -estimate.high, -estimate.low)
+    return estimate
+
+
+def is_shown(arm: ArmResult, measure: Measure, adjusted: float) -> bool:
+    """Whether a change is shown: of few checkpoints by the interval over patients alone."""
+    return bool(direction(gain(arm, measure), adjusted if len(arm.seeds) >= FEWEST_CHECKPOINTS else 0.0))
+
+
+def prices(arm: ArmResult, primary: Sequence[Measure]) -> list[tuple[str, float]]:
+    """Losses that are shown, by name, the largest first, beside the metrics that decide; Holm over all of them."""
+    measures = []
+    for measure in arm.metrics:
+        is_price = measure.metric in PRICES or measure.metric.startswith("recall_50 of ")
+        if is_price and measure.on == primary[0].on and measure not in primary:
+            measures.append(measure)
+    adjusted = holm([arm.differences[START][measure].p for measure in measures])
+    losses = []
+    for measure, p in zip(measures, adjusted, strict=True):
+        loss = gain(arm, measure).value
+        if loss < 0 and is_shown(arm, measure, p):
+            metric, _, label = measure.metric.partition(" of ")
+            losses.append((label or METRICS[metric].heading.removesuffix("@0.5"), loss))
+    return sorted(losses, key=lambda loss: loss[1])
+
+
+def matrix(result: StudyResult, columns: Sequence[Column]) -> str:
+    """Gains of every arm from every kind of checkpoint, with the largest loss beside each."""
+    header = ["", *(column.heading for column in columns)]
+    rows = [["checkpoint", *(format_value(result.starts[column.start][column.measure].value) for column in columns)]]
+    for name in arm_names(result):
+        row = [f"{name} ◦" if any(arm.is_control for arm in result.arms if arm.key.arm == name) else name]
+        for column in columns:
+            arm = arm_of(result, column.start, name)
+            row.append("" if arm is None else matrix_cell(arm, column, result))
+        rows.append(row)
+    return markdown_table(header, rows)
+
+
+def arm_names(result: StudyResult) -> list[str]:
+    """The names of all arms, controls last."""
+    ordered = sorted(result.arms, key=lambda arm: arm.is_control)
+    return list(dict.fromkeys(arm.key.arm for arm in ordered))
+
+
+def arm_of(result: StudyResult, start: str, name: str) -> ArmResult | None:
+    """An arm from a kind of checkpoint, where it has a run."""
+    return next((arm for arm in result.of_start(start) if arm.key.arm == name), None)
+
+
+def matrix_cell(arm: ArmResult, column: Column, result: StudyResult) -> str:
+    """The gain, bold where it is shown, and below it in small letters the largest loss."""
+    text = format_estimate(gain(arm, column.measure), signed=True).replace("[", "\\[")
+    if is_shown(arm, column.measure, arm.holm[START][column.measure]):
+        text = f"**{text}**"
+    losses = prices(arm, result.study.primary_of(column.start))
+    return f"{text}<br><sub>{losses[0][0]} {losses[0][1]:+.3f}</sub>" if losses else text
+
+
+def fault_sentence(result: StudyResult, column: Column) -> str:
+    """The arms that mend a fault, and the best reward beside more SFT."""
+    arms = {arm.key.arm: arm for arm in result.of_start(column.start)}
+    words: dict[str, list[str]] = {"better": [], "not shown to change": [], "worse": []}
+    for name, arm in sorted(arms.items(), key=lambda item: -gain(item[1], column.measure).value):
+        change = gain(arm, column.measure)
+        shown = is_shown(arm, column.measure, arm.holm[START][column.measure])
+        word = "not shown to change" if not shown else "better" if change.value > 0 else "worse"
+        words[word].append(f"{name} {format_value(change.value, signed=True)}")
+    clauses = [f"{word}: {', '.join(names)}" for word, names in words.items() if names]
+    rewards = [arm for arm in arms.values() if not arm.is_control]
+    best = max(rewards, key=lambda arm: gain(arm, column.measure).value)
+    beside = gain(best, column.measure, REFERENCE)
+    return (
+        f"**{column.start}** ({FAULTS[column.start]}; {METRICS[column.measure.metric].heading} "
+        f"{format_value(result.starts[column.start][column.measure].value)}), {'; '.join(clauses)}. The best reward, "
+        f"{best.key.arm}, less as much SFT on right boxes: {format_estimate(beside, signed=True)}."
+    ).replace("[", "\\[")
+
+
+def gains_plot(result: StudyResult, columns: Sequence[Column]) -> Plot:
+    """The matrix as a plot: gains with intervals, the largest loss in grey."""
+
+    def draw(figure: Figure) -> None:
+        for axis, column in zip(panels_of(figure, len(columns), 2), columns, strict=True):
+            arms = result.of_start(column.start)
+            for at, arm in enumerate(arms):
+                value, low, high = gain(arm, column.measure)
+                shown = is_shown(arm, column.measure, arm.holm[START][column.measure])
+                colour = SERIES[0] if shown else SOFT
+                axis.hlines(at, low, high, color=colour, linewidth=1.6)
+                face = "none" if arm.is_control else colour
+                axis.plot(value, at, marker="o", color=colour, markerfacecolor=face, markersize=4)
+                for name, loss in prices(arm, result.study.primary_of(column.start))[:1]:
+                    axis.plot(loss, at, marker="|", color=SOFT, markersize=7)
+                    axis.annotate(
+                        name,
+                        (loss, at),
+                        (-3, 0),
+                        textcoords="offset points",
+                        ha="right",
+                        va="center",
+                        fontsize=6,
+                        color=SOFT,
+                    )
+            axis.axvline(0, color=SOFT, linewidth=0.8)
+            axis.set_yticks(range(len(arms)), [arm.key.arm for arm in arms])
+            axis.invert_yaxis()
+            axis.set_title(column.heading, loc="left")
+            axis.grid(axis="x")
+
+    height = 2.4 * math.ceil(len(columns) / 2)
+    return Plot("gains", "Gains since the checkpoint", "", draw, (7.6, height + 0.4))
+
+
+def learning_plot(result: StudyResult, folder: Path) -> Plot:
+    """The reward of every arm over its steps: a panel each, a line for each checkpoint."""
+    curves: dict[tuple[str, str], list[tuple[Any, Any]]] = defaultdict(list)
+    kinds = {name: start["kind"] for name, start in yaml.safe_load(Folder(folder).plan.read_text())["starts"].items()}
+    for path in Folder(folder).results().values():
+        run = read_json(path)
+        if "reward" in run["curve"]:
+            curves[run["arm"], kinds[run["start"]]].append((run["curve"]["step"], run["curve"]["reward"]))
+    arms = [name for name in arm_names(result) if any(arm == name for arm, _ in curves)]
+    starts = [start for start in FAULTS if start in result.starts]
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots(len(arms), len(starts), squeeze=False, sharex=True)
+        for row, arm in zip(axes, arms, strict=True):
+            row[0].set_ylabel(arm, rotation=0, ha="right", va="center")
+            for axis, start in zip(row, starts, strict=True):
+                for steps, rewards in curves[arm, start]:
+                    axis.plot(steps, rewards, color=SERIES[0], linewidth=0.8)
+                axis.set_ylim(0, 1)
+                axis.set_yticks([0, 1])
+                axis.tick_params(labelsize=5)
+        for axis, start in zip(axes[0], starts, strict=True):
+            axis.set_title(start)
+
+    return Plot("learning", "Reward in training", "", draw, (7.6, 0.62 * len(arms) + 0.4))
+
+
+# What can be told beforehand
+
+
+#: The arms of the study by the names that `signal` gives their rewards, where these differ.
+SIGNAL_NAMES = {"R3 at τ 0.3": "R3_low", "R4 at τ 0.3": "R4_low"}
+#: Fewer rewards have no order.
+FEWEST_REWARDS = 3
+
+
+def signal_record(result: StudyResult, folder: Path, columns: Sequence[Column]) -> str:
+    """The record of `signal`: whether its measures of a checkpoint's samples told which reward would gain more."""
+    from scipy.stats import spearmanr
+
+    correlations: dict[str, list[float]] = defaultdict(list)
+    advices, right = 0, 0
+    deciding = {column.start: column.measure for column in reversed(columns)}
+    for path in sorted((folder / "samples").glob("*.jsonl.gz")):
+        start = path.name.partition(".")[0]
+        if start not in deciding:
+            continue
+        gains = {arm.key.arm: gain(arm, deciding[start]).value for arm in result.of_start(start)}
+        signals = {name: signal for name, signal in signals_of(path).items() if name in gains}
+        if len(signals) < FEWEST_REWARDS:
+            continue
+        earned = [gains[name] for name in signals]
+        measured = {
+            "groups with spread": [1 - signal.no_spread.value for signal in signals.values()],
+            "effective group size": [signal.effective_group_size for signal in signals.values()],
+            "correlation with IoU": [signal.iou_correlation or 0.0 for signal in signals.values()],
+        }
+        for name, values in measured.items():
+            correlations[name].append(float(spearmanr(values, earned).statistic))
+        for name, signal in signals.items():
+            best, _ = recommend(signal, [other for other in signals.values() if other is not signal])
+            advised = SIGNAL_NAMES.get(best, best)
+            if advised != name:
+                advices += 1
+                right += gains[advised] > gains[name]
+    if not correlations:
+        return "Too few runs are there yet."
+    ranks = ", ".join(f"{name} {np.nanmean(values):+.2f}" for name, values in correlations.items())
+    count = len(next(iter(correlations.values())))
+    return (
+        f"16 answers of each checkpoint to 200 validation images were kept before it was trained. Spearman's rank "
+        f"correlation of what `signal` measures on them with the gain, over the rewards of a checkpoint, mean of "
+        f"{count}: {ranks}. In {advices} cases it advised another reward than the one asked about; in {right} of them "
+        "the advised one gained more."
+    )
+
+
+def signals_of(path: Path) -> dict[str, RewardSignal]:
+    """The signal of the rewards of the arms on the samples of a checkpoint, by the name of the arm."""
+    groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            row = json.loads(line)
+            groups[row["id"]].append(row)
+    rows = [samples[0] for samples in groups.values()]
+    texts = [[row["completion"] for row in samples] for samples in groups.values()]
+    signals = {}
+    for name, tried in (("R4", ("R1", "R2", "R5", "soft_f1")), ("R3", ())):
+        reward = get_reward(name, box_format=rows[0]["box_format"], no_box_bonus=0.2)
+        report = measure_signal(rows, texts, reward, tried=tried)
+        for signal in (report.configured, *report.tried):
+            signals[SIGNAL_NAMES.get(signal.name, signal.name)] = signal
+    return signals
+
+
+# Beside the study of faults
+
+
+def real_findings(folder: Path) -> str:
+    """Whether a model looked at real findings, with the number, and at which of them."""
+    lines = (folder / "completions.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    reward = get_reward("R3", box_format="qwen2.5-vl")
+    answers = read_predictions(rows, [[row["completion"]] for row in rows], reward)
+    # The question names the finding: dealt to other findings, answers would differ by the question alone.
+    whole = image_dependence(answers, within="labels")
+    medians = json.loads((folder / "median_boxes.json").read_text(encoding="utf-8"))
+    labels = sorted({row["labels"][0] for row in rows})
+    seen_labels, constant = [], 0.0
+    for label in labels:
+        of_label = image_dependence([answer for answer in answers if answer.gt_labels == (label,)], within="labels")
+        if of_label.dependence.low > 0:
+            seen_labels.append(label)
+        asked = [row for row in rows if row["labels"] == [label]]
+        boxes = np.concatenate([row["boxes"] for row in asked]) / np.tile([asked[0]["width"], asked[0]["height"]], 2)
+        constant += float(pairwise_iou([medians[label]], boxes).mean()) * len(asked) / len(rows)
+    return _FINDINGS.format(
+        iou=format_value(whole.value),
+        dealt=format_value(whole.dealt),
+        dependence=format_estimate(whole.dependence, signed=True),
+        labels=", ".join(seen_labels),
+        constant=format_value(constant),
+        questions=whole.images,
+        patients=len({row["patient_id"] for row in rows}),
+        findings=len(labels),
+    )
+
+
+def older_study(folder: Path) -> str:
+    """One older study with the changes by its arms; every metric goes into its folder."""
+    result = analyse(read_study(folder, fewest=1))
+    write_rows(result, folder)
+    study = result.study
+    runs = [run for of_arm in study.arms.values() for run in of_arm]
+    steps = sorted({run.last_step for run in runs if run.reward is not None})
+    checkpoints = " and ".join(f"{len(names)} {kind}" for kind, names in study.starts.items())
+    images, patients = (len(study.sets[study.primary[0].on]), result.patients[study.primary[0].on])
+    facts = (
+        f"{len(runs)} runs of {len(result.arms)} arms from {checkpoints} checkpoints, GRPO of "
+        f"{' or '.join(map(str, steps))} steps; {images} images of {patients} patients."
+    )
+    header = ["arm", *(f"{METRICS[measure.metric].heading} on {measure.on}" for measure in study.primary)]
+    rows = []
+    for start, metrics in result.starts.items():
+        rows.append([f"the {start} checkpoint", *(format_value(metrics[measure].value) for measure in study.primary)])
+        for arm in result.of_start(start):
+            changes = [older_change(arm, measure) for measure in study.primary]
+            rows.append([f"{arm.key.arm} ◦" if arm.is_control else arm.key.arm, *changes])
+    every = f"Every metric on every set: [{ROWS}]({folder.parent.name}/{folder.name}/{ROWS})."
+    return "\n\n".join([f"## {study.name}", f"{OLDER[folder.name]} {facts}", markdown_table(header, rows), every])
+
+
+def older_change(arm: ArmResult, measure: Measure) -> str:
+    """Since the checkpoint, marked where the arm is shown to differ from the reference."""
+    estimate = arm.differences[START][measure].estimate
+    text = format_estimate(estimate, signed=True).replace("[", "\\[")
+    differs = measure in arm.holm.get(REFERENCE, {}) and arm.direction(measure, REFERENCE)
+    return f"{text} \\*" if differs else text
+
+
+def parameters() -> str:
+    """The number of weights of the small model, in words."""
+    from safetensors import safe_open
+
+    count = 0
+    for file in sorted((Path(__file__).parents[2] / "assets" / "tiny_vlm").glob("*.safetensors")):
+        with safe_open(file, "numpy") as weights:
+            count += sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
+    return f"{count / 1e6:.1f} million"
+
+
+_FINDINGS = """\
+Asked for one finding of NIH's radiographs, the shipped model, taught on, looks a little, and is no better than a box
+that never moves: a mean IoU of {iou}, where the same answers dealt to other images with the same finding reach
+{dealt}, so an image dependence of {dependence}. Of single findings that interval is above 0 for {labels}. The median
+training box of each finding, which never moves, reaches {constant}. These are {questions} questions about {patients}
+patients who were never trained on, each for one of {findings} findings (configs/study/nih_findings.yaml). The reference
+boxes are those of NIH ChestX-ray14, scaled; the NIH Clinical Center provides the data
+([download](https://nihcc.app.box.com/v/ChestXray-NIHCC); Wang et al., ChestX-ray8, CVPR 2017)."""
 
 _PAGE = """\
-# Which reward? Studies
+# Which reward mends which fault?
 
-{first}
+{state}
+
+A policy has a fault: which reward mends it, at what price, and can one tell beforehand? A model of {parameters}
+parameters was taught six faults on purpose, each by a short SFT on changed references, and then trained with one reward
+at a time, all else equal: 200 steps of 64 answers to drawn radiographs. Gains in the metric that was declared for the
+fault, on 500 test images:
+
+{matrix}
+
+Bold: shown. Small: what fell most. ◦: controls (sft: as many answers learned from, with right boxes; blank: R3 on
+grey images). Intervals are 95 %: Student's t over checkpoints, one run of an arm each, with Holm's p within the fault;
+of fewer than three checkpoints, so far, over patients alone, which says how sure this one run is and not how sure the
+reward is. Recall of a finding is given by its name. A gain in hallucination is a fall.
+
+![Gains since the checkpoint](study/faults/gains.svg)
+
+{sentences}
+
+## Learning curves
+
+The reward that each arm is trained on, from 0 to 1, over its 200 steps; a line for each checkpoint.
+
+![Reward in training](study/faults/learning.svg)
+
+## What can be told beforehand
+
+{signal}
 
 ## What to choose
 
@@ -54,11 +481,9 @@ _PAGE = """\
 - **If few boxes reach IoU 0.5**, run `signal`: a lower `iou_threshold` or soft_f1 leaves fewer groups without spread.
 - Nothing ran at 3B.
 
-## Loose boxes
+## Loose boxes on real radiographs
 
-**From boxes that are loose on purpose soft_f1 teaches where they end, on drawn and on real radiographs.** On drawn
-images [every run of the demo](tutorial.md#the-demo-over-seeds-and-rewards) shows it. On real ones, both lungs at random
-places, the loose checkpoint and what one run each made of it, on 39 held-out patients:
+Both lungs at random places, the loose checkpoint and what one run each made of it, on 39 held-out patients:
 
 | | mean IoU | F1@0.5 | image dependence |
 |---|---|---|---|
@@ -83,361 +508,45 @@ boxes was not shown to raise anything, on placed lungs or on drawn images. [What
 rewards pay](published_rewards.md). Sources: Yang et al., [arXiv 2603.28120](https://arxiv.org/abs/2603.28120);
 Yao et al., [arXiv 2511.18676](https://arxiv.org/abs/2511.18676).
 
-## How the studies were made
+## How it was made
 
-The trainings of a study differ in the reward alone. Initial checkpoint, images, steps and settings are the same. Every
-reward is trained several times, beside controls that nobody expects to teach. `grounding-rewards study` does all this
-from [one YAML](run_a_study.md). Intervals and p are Student's: the unit is the initial checkpoint, and from a single
-one the run. With six checkpoints only differences that are large beside their spread can be shown.
+configs/study/faults.yaml was committed before the first answer to a test image: faults, arms, metrics that decide,
+learning rates (chosen by the reward on validation images, of two), number of steps and checkpoints. A seed is a clean
+checkpoint: the shipped model taught on with right boxes to its plateau. Its faults are taught from it, and each arm
+has one run from each fault. [Running a study](run_a_study.md) says how one makes one's own.
 
-Of placed_lungs, whose plot is above, three things were settled after its first results. The arms beside R3, soft_f1,
-R3_low, sft and blank were added, and so was the early kind of checkpoint. Then three more checkpoints of each kind were
-taught, and one run of every arm began at each of them. A new checkpoint tells more than a second run from an old one
-would: the unit is the checkpoint. Later still the intervals became Student's over checkpoints alone; before they were
-over checkpoints and patients.
+    grounding-rewards study configs/study/faults.yaml --out runs/study/faults --jobs 2
+    python scripts/docs/write_study.py                     # this page and the tables, from docs/study
+    python scripts/recompute_study.py docs/study/faults    # the numbers again, by code that shares only the parser
 
-Of the search, all settings were declared at a learning rate of 5e-4. The first run, soft_f1, fell on the validation
-patients, and the others were declared again at 1.5e-4. Other than declared, slow was run twice and sft once.
-
-Of drawn, the arms R1_tied, R2, R4 and R5 were added when the others had run. Then the checkpoints 3 to 5 and the early
-kind were added, because three checkpoints did not settle whether rewards lower image dependence.
-
-The results lie in `docs/study/`. A script writes this page and the [tables and plots](study_tables.md) from them:
-
-    python scripts/docs/write_study.py
-
-Another computes them again by other code, which shares nothing with the package but the parser, and names each number
-that differs:
-
-    python scripts/recompute_study.py docs/study/drawn
+The older studies, 40 to 160 steps from checkpoints that were saturated or had learned little, are in
+[the tables](study_tables.md).
 
 ## What this does not show
 
-{limits}
-
-The reference boxes of lungs and placed_lungs that are kept here are by General Blockchain Inc. (Dr. Ayoub El Hajjami,
-Dr. Mohamed Soliman; GeneralBlockchain/covid-19-chest-xray-lung-bounding-boxes-dataset on GitHub), those of others
-at V7 Labs (v7labs/covid-19-xray-dataset). Both are CC BY 4.0, and were scaled and moved with the images.
+- The models have {parameters} parameters. What teaches them need not be what teaches a model a thousand times as large,
+  whose answers vary otherwise and which has seen more before. The same YAML runs for such a model.
+- The faults are made on purpose, one at a time; a model that learned from data has several at once, and others.
+- Drawn images are easier than patients: findings have clear edges, each kind looks alike, and nobody disagrees about
+  the references.
+- Settings other than the reward were not tuned for each arm: learning rate, β of the KL term and temperature may suit
+  one reward better than another.
+- What is not shown to differ is not shown to be equal.
 """
 _TABLES = """\
-# Studies: tables and plots
+# Older studies: tables
 
-What was found, and what to make of it: [which reward](study.md). Written by `python scripts/docs/write_study.py`.
+What rewards did to checkpoints that were saturated or had learned little; [which reward mends which
+fault](study.md) is the newer question. Changes since the checkpoint with 95 % intervals: Student's t over
+checkpoints, from a single one over runs, of a single run over patients. \\*: shown to differ from sft (p adjusted by
+Holm). ◦: controls. Written by `python scripts/docs/write_study.py`.
 
 {studies}
+
+The reference boxes of lungs and placed_lungs that are kept here are by General Blockchain Inc. (Dr. Ayoub El Hajjami,
+Dr. Mohamed Soliman; GeneralBlockchain/covid-19-chest-xray-lung-bounding-boxes-dataset on GitHub). They are CC BY 4.0,
+and were scaled and moved with the images.
 """
-
-_LIMITS = (
-    "The models have {parameters} parameters. What teaches them need not be what teaches a model a thousand times as "
-    "large, whose answers vary otherwise and which has seen more before. The same YAML runs for such a model.",
-    "Drawn images are easier than patients: findings have clear edges, each kind looks alike, and nobody disagrees "
-    "about the references. Lungs are large, are there on nearly every image and in nearly the same place.",
-    "Hyper-parameters other than the reward were not tuned for each arm: learning rate, β of the KL term, and "
-    "temperature may suit one reward better than another.",
-    "The declared metrics decide; all else is for looking at. What is not shown to differ is not shown to be equal, "
-    "unless its interval lies within the margin.",
-)
-_NIH = (
-    "The reference boxes are those of NIH ChestX-ray14, scaled; the NIH Clinical Center provides the data "
-    "([download](https://nihcc.app.box.com/v/ChestXray-NIHCC); Wang et al., ChestX-ray8, CVPR 2017)."
-)
-#: The answers to questions about real findings, each about an image that shows it.
-FINDINGS = "nih_findings"
-#: The study of the first screen; the same from checkpoints that saw new squares in each epoch; the search from a
-#: checkpoint of the first, and its best setting for longer: both have single runs of an arm.
-FIRST, ANEW, SEARCHES = "placed_lungs", "placed_anew", ("moonshot", "moonshot_long")
-#: The arm of the search that the others are changes of.
-USUAL = "slow"
-#: By how much an arm had to lie above its checkpoint and above the reference to be run on the test set.
-ENOUGH = 0.01
-#: The arms of its table, in words that say what they do.
-_SHOWN = {
-    "sft": "sft: more SFT at the same cost",
-    "R3": "R3",
-    "soft_f1": "soft_f1",
-    "R3_low": "R3_low: R3 at τ 0.3",
-    "R1": "R1",
-    "blank": "blank: R3 on images of their mean grey",
-    "consensus": "consensus: no reference boxes",
-}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--studies", type=Path, default=Path("docs/study"), help="folder of studies")
-    parser.add_argument("--output", type=Path, default=Path("docs/study.md"))
-    parser.add_argument("--add", type=Path, help="folder of a study whose results are to be kept")
-    parser.add_argument("--arms", nargs="+", help="of it, these arms alone")
-    arguments = parser.parse_args()
-    if arguments.add is not None:
-        keep(arguments.add, arguments.studies / arguments.add.name, arguments.arms)
-    folders = sorted(
-        (path.parent for path in arguments.studies.glob("*/study.yaml")), key=lambda one: (one.name != FIRST, one.name)
-    )
-    found = {
-        folder.name: analyse(
-            read_study(folder, fewest=1 if folder.name in SEARCHES else FEWEST_SEEDS), on_progress=print
-        )
-        for folder in folders
-    }
-    parts = [study_part(found[one.name], one, arguments.output.parent) for one in folders]
-    first = "\n\n".join(
-        [
-            first_screen(found[FIRST], arguments.studies / FIRST),
-            from_new_squares(found[ANEW]),
-            searched(*(found[one] for one in SEARCHES)),
-        ]
-    )
-    limits = "\n".join(f"- {line.format(parameters=parameters())}" for line in _LIMITS)
-    write_whole(
-        arguments.output,
-        _PAGE.format(first=first, findings=real_findings(arguments.studies / FINDINGS), limits=limits),
-    )
-    tables = arguments.output.with_name(f"{arguments.output.stem}_tables.md")
-    write_whole(tables, _TABLES.format(studies="\n\n".join(parts)))
-
-
-def keep(study: Path, into: Path, arms: Sequence[str] | None) -> None:
-    """Copy what a report is made of: last completions to the sets of primary metrics, and the curves that are shown."""
-    plan = yaml.safe_load((study / "study.yaml").read_text(encoding="utf-8"))
-    source, target = Folder(study), Folder(into)
-    results = {name: read_json(path) for name, path in source.results().items()}
-    results = {name: result for name, result in results.items() if arms is None or result["arm"] in arms}
-    # Settings of arms that were never run are in the YAML of the study.
-    keys = {(result["start"], result["arm"]) for result in results.values()}
-    plan["arms"] = [arm for arm in plan["arms"] if (arm["start"], arm["arm"]) in keys]
-    plan["runs"] = {name: mark for name, mark in plan["runs"].items() if name in results}
-    write_whole(target.plan, yaml.safe_dump(plan, sort_keys=False, allow_unicode=True))
-    decisive = {primary["set"] for primary in plan["declared"]["primary"]}
-    images = read_json(source.images)["sets"]
-    kept = {name: rows for name, rows in images.items() if name in decisive}
-    write_json(target.images, {"sets": kept, "others": {name: images[name] for name in images if name not in kept}})
-
-    def decisive_sets(checkpoint: dict[str, Any]) -> dict[str, Any]:
-        return {**checkpoint, "sets": {name: entry for name, entry in checkpoint["sets"].items() if name in decisive}}
-
-    for name in plan["starts"]:
-        if source.start(name).is_file():
-            write_json(target.start(name), decisive_sets(read_json(source.start(name))))
-    for name, result in results.items():
-        curve = {key: result["curve"][key] for key in ("step", "reward", "loss", NO_SPREAD) if key in result["curve"]}
-        last = decisive_sets(result["checkpoints"][-1])
-        write_json(target.result(name), {**result, "checkpoints": [last], "curve": curve})
-
-
-def first_screen(found: StudyResult, folder: Path) -> str:
-    """One paragraph, one plot, and one table of at most eight rows."""
-    others = json.loads((folder / "images.json").read_text(encoding="utf-8"))["others"]["second_reader"]
-    study, primary = found.study, found.study.primary
-    names = " and ".join(METRICS[one.metric].heading for one in primary)
-    checkpoints = " and ".join(f"{len(of)} {kind}" for kind, of in study.starts.items())
-    gained = dict.fromkeys(arm.key.arm for arm in found.arms if gains(arm, primary))
-    changed = {
-        (arm.key.start, arm.key.arm): " and ".join(
-            format_value(arm.differences[START][one].value, signed=True) for one in primary
-        )
-        for arm in found.arms
-    }
-    readers, constant = ceiling_and_constant(study.sets["test"], others)
-    said = (
-        f"**To a model that already looks, {' and '.join(gained) or 'no reward'} is shown to add anything.** "
-        f"R3 changed {names} of saturated checkpoints by {changed['saturated', 'R3']}. More SFT changed them by "
-        f"{changed['saturated', 'sft']}. R3 changed early checkpoints by {changed['early', 'R3']}, and on blank images "
-        f"by {changed['early', 'blank']}. More SFT changed them by {changed['early', 'sft']}. This is a pilot "
-        f"of {sum(len(arm.seeds) for arm in found.arms)} runs: a model of {parameters()} parameters, real lungs at "
-        "random places. It can show only large differences."
-    )
-    header = ["", *(f"{kind}: {METRICS[one.metric].heading}" for kind in found.starts for one in primary)]
-    rows = [["checkpoint", *(format_value(metrics[one].value) for metrics in found.starts.values() for one in primary)]]
-    for name, told in _SHOWN.items():
-        of_kind = [next((arm for arm in found.of_start(kind) if arm.key.arm == name), None) for kind in found.starts]
-        if any(of_kind):
-            rows.append([told, *("" if arm is None else change(arm, one) for arm in of_kind for one in primary)])
-    note = (
-        "First row: F1@0.5, and [image dependence](metrics.md#image-dependence), which is mean IoU less what the same "
-        "answers reach on other images. Below it: changes since the checkpoint, with 95 % intervals over checkpoints "
-        f"(Student's t). \\*: differs from {study.reference}: interval without 0, p < {LEVEL:g} after "
-        f"Holm for {found.family} comparisons.\n\n"
-        f"One run of an arm began at each of {checkpoints} checkpoints. Saturated: after all of SFT. Early: SFT "
-        "was stopped where F1@0.5 was at most half as high. "
-        f"Other readers' boxes on the same images have a mean IoU of {format_value(readers)} with those that are "
-        f"learned from. The median boxes of the test images, which never move, have {format_value(constant)}."
-    )
-    plot = f"![Differences from {study.reference}]({folder.parent.name}/{folder.name}/differences.svg)"
-    return "\n\n".join([said, plot, markdown_table(header, rows), note])
-
-
-def from_new_squares(found: StudyResult) -> str:
-    """What the arms changed of checkpoints that had seen new squares in each epoch, in a paragraph."""
-    study, primary = found.study, found.study.primary
-    ((kind, metrics),) = found.starts.items()
-    begun = " and ".join(format_value(metrics[one].value) for one in primary)
-    changed = {arm.key.arm: " and ".join(change(arm, one) for one in primary) for arm in found.arms}
-    checkpoints = len(study.starts[kind])
-    return (
-        f"[Checkpoints](study_tables.md#{study.name}) that saw every image at a new size and place in each epoch were "
-        "the beginning of a study of their own: "
-        f"{checkpoints} with {' and '.join(METRICS[one.metric].heading for one in primary)} of {begun}, "
-        f"{len(found.arms[0].seeds) // checkpoints} runs of an arm from each. R3 changed both by {changed['R3']}; "
-        f"soft_f1 by {changed['soft_f1']}; R3 on blank images by {changed['blank']}; more SFT by {changed['sft']}."
-    )
-
-
-def searched(found: StudyResult, longer: StudyResult) -> str:
-    """What the search for a setting that adds something came to, and its best setting in more steps, in a paragraph."""
-    study, primary = found.study, found.study.primary
-    (start,) = found.starts
-    tried = [arm for arm in found.arms if not arm.is_control]
-    (long,) = [arm for arm in longer.arms if not arm.is_control]
-    names = " and ".join(METRICS[one.metric].heading for one in primary)
-
-    def enough(arm: ArmResult) -> bool:
-        return all(arm.differences[of][one].value >= ENOUGH for of in (START, REFERENCE) for one in primary)
-
-    def reference(of: StudyResult) -> ArmResult:
-        return next(arm for arm in of.arms if arm.key.arm == study.reference)
-
-    def steps(of: StudyResult, arm: ArmResult) -> int:
-        return max(of.study.arms[arm.key][0].checkpoints)
-
-    def told(arm: ArmResult) -> str:
-        return " and ".join(format_estimate(arm.differences[START][one].estimate, signed=True) for one in primary)
-
-    best = max(tried, key=lambda arm: sum(arm.differences[START][one].value for one in primary))
-    passed = [arm.key.arm for arm in tried if enough(arm)]
-    begun = " and ".join(format_value(found.starts[start][one].value) for one in primary)
-    runs, patients = sum(len(arm.seeds) for arm in tried), found.patients[primary[0].on]
-    said = (
-        f"for a setting of GRPO that adds something tried {len(tried)} settings in {runs} runs: reward, "
-        "overlap, temperature, group size, learning rate, KL, and share of images without lungs. All "
-        f"began at one {start} checkpoint, with {names} of {begun} on {patients} validation "
-        f"patients. {', '.join(passed) or 'None'} ended at least {ENOUGH} above this checkpoint and above more SFT in "
-        "both, which was the condition, set before, for a run on the test patients. The best of them, "
-        f"{best.key.arm}, changed them by {told(best)} in {steps(found, best)} steps; as much SFT on the same images "
-        f"changed them by {told(reference(found))}. In {steps(longer, long)} steps {long.key.arm} changed them by "
-        f"{told(long)}, and SFT by {told(reference(longer))}."
-    )
-    return f"A [search](study_tables.md#{study.name}) " + said.replace("[", "\\[")
-
-
-def changed_settings_of(folder: Path) -> str:
-    """In which settings the arms of a search differ from its usual one, beside the reward."""
-    plan = yaml.safe_load((folder / "study.yaml").read_text(encoding="utf-8"))
-    settings = {
-        one["arm"]: {name: value for name, value in one["settings"].items() if not name.startswith("reward")}
-        for one in plan["arms"]
-        if one["kind"] == GRPO
-    }
-    changed = {name: changed_settings(settings.get(USUAL, of), of).values() for name, of in settings.items()}
-    said = "; ".join(f"{name}: {', '.join(of)}" for name, of in changed.items() if of)
-    beside = f"Beside the reward, arms differ from {USUAL}: {said}. " if said else ""
-    return f"{beside}Intervals and p of an arm of one run are of that model, over patients alone."
-
-
-def gains(arm: ArmResult, primary: Sequence[Measure]) -> bool:
-    """Whether a reward is shown to be better than its checkpoint by every primary metric."""
-    return not arm.is_control and all(arm.direction(measure, START) > 0 for measure in primary)
-
-
-def change(arm: ArmResult, measure: Measure) -> str:
-    """Since the checkpoint, marked where the arm differs from the reference."""
-    found = format_estimate(arm.differences[START][measure].estimate, signed=True).replace("[", "\\[")
-    differs = measure in arm.holm.get(REFERENCE, {}) and arm.direction(measure, REFERENCE)
-    return f"{found} \\*" if differs else found
-
-
-def ceiling_and_constant(rows: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
-    """Mean IoU of other readers' boxes with those of the rows, and of the rows' own median boxes."""
-    test = {row["id"]: row for row in rows}
-    readers = [
-        pairwise_iou(row["boxes"], test[row["id"].removesuffix("_second")]["boxes"]).max(axis=0) for row in others
-    ]
-    boxes = constant_boxes(rows)
-    never = [
-        pairwise_iou(constant_answer(boxes, width=row["width"], height=row["height"])[0], row["boxes"]).max(axis=0)
-        for row in rows
-        if row["boxes"]
-    ]
-    return float(np.concatenate(readers).mean()), float(np.concatenate(never).mean())
-
-
-def real_findings(folder: Path) -> str:
-    """Whether the model looked, with the number, and at which findings."""
-    rows = [json.loads(line) for line in (folder / "completions.jsonl").read_text(encoding="utf-8").splitlines()]
-    reward = get_reward("R3", box_format="qwen2.5-vl")
-    answered = read_predictions(rows, [[row["completion"]] for row in rows], reward)
-    # The question names the finding: dealt to other findings, answers would differ by the question alone.
-    whole = image_dependence(answered, within="labels")
-    medians = json.loads((folder / "median_boxes.json").read_text(encoding="utf-8"))
-    labels = sorted({row["labels"][0] for row in rows})
-    looked_at, never = [], 0.0
-    for label in labels:
-        own = image_dependence([image for image in answered if image.gt_labels == (label,)], within="labels")
-        asked = [row for row in rows if row["labels"] == [label]]
-        boxes = np.concatenate([row["boxes"] for row in asked]) / np.tile([asked[0]["width"], asked[0]["height"]], 2)
-        never += float(pairwise_iou([medians[label]], boxes).mean()) * len(asked) / len(rows)
-        if own.dependence.low > 0:
-            looked_at.append(label)
-    looks = whole.dependence.low > 0
-    verdict = "looks, a little" if looks else "is not shown to look"
-    if never > whole.value:
-        verdict += ", and is no better than a box that never moves"
-    if looked_at:
-        which = f"Of single findings that interval is above 0 for {', '.join(looked_at)}."
-    else:
-        which = "No single finding has such an interval above 0."
-    said = (
-        f"**On real findings a small model {verdict}.** Asked for one finding of NIH's radiographs, it reaches a mean "
-        f"IoU of {format_value(whole.value)}. The same answers dealt to other images with the same finding reach "
-        f"{format_value(whole.dealt)}. So the image dependence is {format_estimate(whole.dependence, signed=True)}. "
-        f"{which} The median training box of each finding, which never moves, reaches {format_value(never)}."
-    )
-    note = (
-        f"These are {whole.images} questions about {len({row['patient_id'] for row in rows})} patients who were never "
-        f"trained on, each for one of {len(labels)} findings; no normal image is asked about. The model has learned "
-        "drawn radiographs first; configs/study/nih_findings.yaml says how it is made."
-    )
-    if not looks:
-        note += " The set stays one to transfer to: no study of rewards begins from a model that does not look."
-    return "\n\n".join([said, f"{note} {_NIH}"])
-
-
-def study_part(found: StudyResult, folder: Path, beside: Path) -> str:
-    """One study as a part of the page; its plots, and every metric on every set, go into its folder."""
-    rows = [
-        {name: round(value, 4) if isinstance(value, float) else value for name, value in row.items()}
-        for row in found.rows()
-    ]
-    write_whole(folder / ROWS, csv_text(rows))
-    every = f"Every metric on every set, with intervals: [{ROWS}]({(folder / ROWS).relative_to(beside).as_posix()})."
-    said, *others = sentences(found)
-    lines = [f"## {found.study.name}", said, "\n".join(f"- {one}" for one in others)]
-    lines += [f"### {table.title}\n\n{markdown_of(table)}" for table in arms_tables(found)]
-    lines += [ARMS_NOTE, every]
-    # Of a kept run the last answers alone are there.
-    shown = [
-        one for one in plots(found) if one.name not in ("learning", *([NO_SPREAD] if folder.name in SEARCHES else []))
-    ]
-    for one in shown:
-        file = folder / f"{one.name}.svg"
-        one.save(file, "svg")
-        lines.append(f"![{one.title}]({file.relative_to(beside).as_posix()})\n\n{one.note}")
-    if folder.name in SEARCHES:
-        lines.append(changed_settings_of(folder))
-    settings = yaml.safe_load((folder / "study.yaml").read_text(encoding="utf-8"))
-    lines.append(f"Images: {', '.join(map(str, dict.fromkeys(one['dataset'] for one in settings['sets'].values())))}.")
-    return "\n\n".join(lines)
-
-
-def parameters() -> str:
-    """How many the tiny model has, in words."""
-    from safetensors import safe_open
-
-    count = 0
-    for file in sorted((Path(__file__).parents[2] / "assets" / "tiny_vlm").glob("*.safetensors")):
-        with safe_open(file, "numpy") as weights:
-            count += sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
-    return f"{count / 1e6:.1f} million"
 
 
 if __name__ == "__main__":
