@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grounding_rewards.audit.run import Audit, audit
-from grounding_rewards.commands.console import output_console, track, write_json
+from grounding_rewards.commands.console import output_console, track, write_numbers
 from grounding_rewards.commands.options import AllowOutside, BoxFormat, Json, MaxImages, Rewards, rewards_from_words
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.parsing import box_format_from_option, get_box_format
@@ -72,7 +72,7 @@ def run(
     images = images_of(light_rows(load_split(dataset, split, max_images=max_images, allow_outside=allow_outside)))
     result = audit(named_rewards, images, declared_format, track=partial(track, "playing"))
     if json is not None:
-        write_json(json, result.to_dict())
+        write_numbers(json, result.to_dict())
     if html is not None:
         from grounding_rewards.report.audit_page import render_audit_page
 

@@ -191,6 +191,6 @@ def track(title: str, items: Iterable[Item], total: int | None = None) -> Iterat
             yield item
 
 
-def write_json(path: Path, content: Any) -> None:
+def write_numbers(path: Path, content: Any) -> None:
     """Write the file of an option `--json`: indented, in UTF-8."""
     write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")

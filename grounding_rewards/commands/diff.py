@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from grounding_rewards.commands.console import output_console, say, write_json
+from grounding_rewards.commands.console import output_console, say, write_numbers
 from grounding_rewards.commands.options import AllowOutside, Json, LabelMatching, option
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.metrics.comparison import DRAWS, MAIN_METRIC
@@ -89,7 +89,7 @@ def run(
         load_image = _image_loader(comparison.images[1], comparison.run_facts[1], b, allow_outside)
         write_whole(html, render_diff_page(comparison, load_image=load_image))
     if json is not None:
-        write_json(json, comparison.to_dict())
+        write_numbers(json, comparison.to_dict())
     console = output_console(120)
     comparison.print(console, every=every)
     if html is not None:

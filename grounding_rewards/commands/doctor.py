@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from grounding_rewards.commands.console import output_console, track, write_json
+from grounding_rewards.commands.console import output_console, track, write_numbers
 from grounding_rewards.commands.options import AllowOutside, BoxFormat, Json, in_range, option
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.doctor.context import CHECKS, Defect
@@ -102,7 +102,7 @@ def run(
         track=partial(track, "examining"),
     )
     if json is not None:
-        write_json(json, checkup.to_dict())
+        write_numbers(json, checkup.to_dict())
     if rows is not None:
         write_whole(rows, checkup.to_dataframe().to_csv(index=False).encode("utf-8", "replace"))
     if html is not None:

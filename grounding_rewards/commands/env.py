@@ -9,7 +9,7 @@ examples:
 
 from __future__ import annotations
 
-from grounding_rewards.commands.console import say, write_json
+from grounding_rewards.commands.console import say, write_numbers
 from grounding_rewards.commands.options import Json
 from grounding_rewards.common.environment import environment, untested_vllm
 
@@ -18,7 +18,7 @@ def run(*, json: Json = None) -> int:
     """Print what is installed."""
     parts = environment()
     if json is not None:
-        write_json(json, parts)
+        write_numbers(json, parts)
     for title, part in parts.items():
         say(f"{title}:")
         width = max((len(name) for name in part), default=0)

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.commands.console import output_console, printable, track, write_json
+from grounding_rewards.commands.console import output_console, printable, track, write_numbers
 from grounding_rewards.commands.options import BoxFormat, Json, Pixels, ResizedPixels, TextColumn, stated_sizes
 from grounding_rewards.common.formatting import NO_VALUE
 from grounding_rewards.logs.inspection import Inspection
@@ -71,7 +71,7 @@ def run(
         track=partial(track, "inspecting"),
     )
     if json is not None:
-        write_json(json, inspection.to_dict())
+        write_numbers(json, inspection.to_dict())
     print_inspection(inspection, output_console(120), examples=examples)
     return int(strict and inspection.is_suspect)
 

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from grounding_rewards.commands.console import WIDE, output_console, say, track, write_json
+from grounding_rewards.commands.console import WIDE, output_console, say, track, write_numbers
 from grounding_rewards.commands.options import (
     AnswerOptions,
     Json,
@@ -146,7 +146,7 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
             say(f"note: {note}", error=True)
     report = measure_signal(rows, texts, judge, tried=options.tried, track=partial(track, "scoring"))
     if options.json is not None:
-        write_json(options.json, report.to_dict())
+        write_numbers(options.json, report.to_dict())
     if options.html is not None:
         write_whole(options.html, render_signal_page(report, title=f"Signal of {reward}: {title}"))
     print_signal(report, output_console(120), every=options.every)

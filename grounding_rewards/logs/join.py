@@ -24,6 +24,7 @@ from grounding_rewards.data.dataset_columns import light_rows, load_dataset_imag
 from grounding_rewards.images.decoding import is_below, open_image
 from grounding_rewards.logs.image_names import with_image_ids
 from grounding_rewards.logs.read import Log, first_of, read_completions, step_of, with_answer_references
+from grounding_rewards.metrics.read_predictions import require_columns
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 _Row = dict[str, Any]
 
 _IMAGE_COLUMNS = ("image_path", "image", "file")
-# Columns without which an image cannot be measured.
-_NEEDED = ("boxes", "width", "height")
 # Lines of an error about many images.
 _MOST_LINES = 20
 # In pixels: boxes and sizes that differ by less are those of the image after rounding.
@@ -388,7 +387,7 @@ def _refuse_other_rows(log: Log, group: Sequence[int]) -> None:
     """Refuse rows of one image that describe it differently; the row is named."""
     first = group[0]
     for k in group[1:]:
-        for column in (*_NEEDED, "labels", "ignore_boxes"):
+        for column in ("boxes", "width", "height", "labels", "ignore_boxes"):
             if log.rows[k].get(column) != log.rows[first].get(column):
                 raise ValueError(
                     f"Expected the same `{column}` in all rows of one image, got others for id "
@@ -489,13 +488,7 @@ def image_problems(
         {0: ['box 0 is [0, 0, 9, 99], outside the image of 50 x 50']}
     """
     places = places or [f"row {k}" for k in range(len(rows))]
-    for column in _NEEDED:
-        lacking = [f"{places[k]} (id {row.get('id', '-')})" for k, row in enumerate(rows) if row.get(column) is None]
-        if lacking:
-            raise ValueError(
-                f"Expected a column `{column}` for every image, got none for {len(lacking)} of {len(rows)}: "
-                f"{first_of(lacking)}. Add it, or name the dataset that has it with --dataset."
-            )
+    require_columns(rows, places)
     # Without any format there is one error, not one for each row: that of the reward.
     knows_format = reward is not None and (reward.box_format is not None or any(row.get("box_format") for row in rows))
     label_reason = f"--label-matching {label_matching} compares"

@@ -22,7 +22,7 @@ from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
 from grounding_rewards.common.formatting import counted
 from grounding_rewards.common.text_files import check_columns, parse_json, read_json_lines, read_text, text_lines
 from grounding_rewards.data.checks import row_problems
-from grounding_rewards.logs.tool_rows import PACKED, STEPS, image_rows, parsed_json
+from grounding_rewards.logs.tool_rows import PACKED, STEPS, parsed_json, unpack_row
 from grounding_rewards.parsing import BoxFormat, box_format_from_option, get_box_format, parse_boxes
 from grounding_rewards.rewards.completions import answer_defect
 
@@ -63,7 +63,7 @@ class LogRow(NamedTuple):
         file: name of its file.
         number: of its line, or of the row where a row is no line, from 1.
         place: line or row and file, for a message.
-        row: as :func:`grounding_rewards.logs.tool_rows.image_rows` makes it.
+        row: as :func:`grounding_rewards.logs.tool_rows.unpack_row` makes it.
     """
 
     file: str
@@ -134,7 +134,7 @@ def _log_rows(file: str, numbered: Iterable[tuple[int, Any]], unit: str, source:
                 f"Expected an object with columns in {place}, got {content!r:.80}. "
                 'Write every row as {"completion": "...", "boxes": []}.'
             )
-        rows += [LogRow(file, number, place, row) for row in image_rows(content, place)]
+        rows += [LogRow(file, number, place, row) for row in unpack_row(content, place)]
     return rows
 
 
@@ -634,7 +634,7 @@ def _rows_of_value(value: Any, path: Path) -> list[Any]:
             return next(iter(lists.values()))
         if lists.keys() == value.keys() and not lists_of_rows and len({len(cells) for cells in lists.values()}) == 1:
             return [dict(zip(lists, cells, strict=True)) for cells in zip(*lists.values(), strict=True)]
-        if any(isinstance(value.get(name), str) for name in TEXT_COLUMNS) or image_rows(value) != [value]:
+        if any(isinstance(value.get(name), str) for name in TEXT_COLUMNS) or unpack_row(value) != [value]:
             return [value]
         if value and all(isinstance(answer, str) for answer in value.values()):
             return [{"id": name, "completion": answer} for name, answer in value.items()]

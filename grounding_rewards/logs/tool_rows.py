@@ -25,7 +25,7 @@ _UNUSED = frozenset({"events", "events_data", "attachments", "store"})
 _OF_CHOICES = frozenset({"message", "finish_reason", "stop_reason", "finishReason"})
 
 
-def image_rows(row: dict[str, Any], place: str = "a row") -> list[dict[str, Any]]:
+def unpack_row(row: dict[str, Any], place: str = "a row") -> list[dict[str, Any]]:
     """The rows of a log, in the columns of a dataset, that one row of its file holds.
 
     Args:
@@ -44,12 +44,12 @@ def image_rows(row: dict[str, Any], place: str = "a row") -> list[dict[str, Any]
         ValueError: the columns of a table differ in length.
 
     Example:
-        >>> image_rows({"output": "[]", "gts": '{"boxes": [], "id": "a"}', "score": 0.2, "step": 1})
+        >>> unpack_row({"output": "[]", "gts": '{"boxes": [], "id": "a"}', "score": 0.2, "step": 1})
         [{'output': '[]', 'score': 0.2, 'step': 1, 'boxes': [], 'id': 'a'}]
-        >>> image_rows({"gen_step": [4, 4], "completion": ["[]", "None"]})
+        >>> unpack_row({"gen_step": [4, 4], "completion": ["[]", "None"]})
         [{'completion': '[]', 'step': 4}, {'completion': 'None', 'step': 4}]
         >>> choices = [{"message": {"role": "assistant", "content": "[]"}}]
-        >>> image_rows({"id": "batch_1", "custom_id": "a", "response": {"body": {"choices": choices}}})
+        >>> unpack_row({"id": "batch_1", "custom_id": "a", "response": {"body": {"choices": choices}}})
         [{'id': 'a', 'custom_id': 'a', 'completion': {'role': 'assistant', 'content': '[]'}}]
     """
     is_table = any(isinstance(row.get(name), list) for name in STEPS)

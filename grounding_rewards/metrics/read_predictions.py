@@ -151,17 +151,32 @@ def reference_images(rows: Sequence[Mapping[str, Any]]) -> list[Prediction]:
 
 
 def _references(rows: Sequence[Mapping[str, Any]]) -> list[Prediction]:
-    for name in ("boxes", "width", "height"):
-        for k, row in enumerate(rows):
-            if row.get(name) is None:
-                raise ValueError(
-                    f"Expected a column `{name}` for every image, got none for row {k} (id {row.get('id', '-')}). "
-                    "Add it, or name the dataset that has it with --dataset."
-                )
+    require_columns(rows, [f"row {k}" for k in range(len(rows))])
     label_lists = [row["labels"] for row in rows if row.get("labels") is not None]
     labels = {label for names in label_lists for label in names if label is not None}
     prompted = asked_labels(rows, labels)
     return [_reference(row, f"image {k}", names) for k, (row, names) in enumerate(zip(rows, prompted, strict=True))]
+
+
+def require_columns(rows: Sequence[Mapping[str, Any]], places: Sequence[str]) -> None:
+    """Refuse images without the columns that every measure needs.
+
+    Args:
+        rows: one an image.
+        places: where each is, for the message.
+
+    Raises:
+        ValueError: a row lacks `boxes`, `width` or `height`; the first is named.
+    """
+    for column in ("boxes", "width", "height"):
+        lacking = [k for k, row in enumerate(rows) if row.get(column) is None]
+        if lacking:
+            first = lacking[0]
+            raise ValueError(
+                f"Expected a column `{column}` for every image, got none for {len(lacking)} of {len(rows)}, the first "
+                f"{places[first]} (id {rows[first].get('id', '-')}). Add it, or name the dataset that has it with "
+                "--dataset."
+            )
 
 
 def asked_labels(rows: Iterable[Mapping[str, Any]], labels: Iterable[str]) -> list[tuple[str, ...]]:

@@ -18,8 +18,13 @@ from grounding_rewards.logs.read import doubts_about, read_completions, with_ans
 from grounding_rewards.logs.run_log import trained_reward
 from grounding_rewards.metrics.baselines import baseline_systems
 from grounding_rewards.metrics.comparison import RunDifference, compare_runs
-from grounding_rewards.metrics.evaluation import Evaluation, Measures, answer_notes, evaluation_file
-from grounding_rewards.metrics.evaluation import evaluate as measure
+from grounding_rewards.metrics.evaluation import (
+    Evaluation,
+    Measures,
+    answer_notes,
+    evaluate_systems,
+    evaluation_file,
+)
 from grounding_rewards.metrics.prediction import Prediction, load_predictions
 from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.metrics.signal import SignalReport, measure_signal
@@ -88,7 +93,7 @@ def evaluate(
         _warn(answers.notes, answer_notes(predictions))
         title = Path(log).stem if isinstance(log, str | Path) else "completions"
         systems, name = {title: predictions, **baseline_systems(answers.rows, None, judge)}, judge.name
-    evaluation = measure(systems, Measures(name, label_matching))
+    evaluation = evaluate_systems(systems, Measures(name, label_matching))
     return replace(evaluation, images=next(iter(systems.values())))
 
 

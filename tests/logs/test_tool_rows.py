@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from grounding_rewards.logs.read import read_completions
-from grounding_rewards.logs.tool_rows import image_rows
+from grounding_rewards.logs.tool_rows import unpack_row
 from grounding_rewards.rewards.completions import completion_text
 
 TEXT = '[{"bbox_2d": [100, 200, 300, 400]}]'
@@ -53,7 +53,7 @@ CHAT = {"id": "chatcmpl-1", "object": "chat.completion", "choices": [{"index": 0
     ],
 )
 def test_what_the_model_wrote_is_the_completion(row: dict[str, Any], expected: dict[str, Any]) -> None:
-    [read] = image_rows(row)
+    [read] = unpack_row(row)
     assert completion_text(read["completion"]) == TEXT
     assert {name: read.get(name) for name in expected} == expected
     assert not {"output", "response", "choices", "result", "resps", "filtered_resps", "events"} & read.keys()
@@ -68,7 +68,7 @@ def test_what_the_model_wrote_is_the_completion(row: dict[str, Any], expected: d
     ],
 )
 def test_several_completions_are_several_rows(row: dict[str, Any]) -> None:
-    assert [completion_text(read["completion"]) for read in image_rows(row)] == [TEXT, "None"]
+    assert [completion_text(read["completion"]) for read in unpack_row(row)] == [TEXT, "None"]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_several_completions_are_several_rows(row: dict[str, Any]) -> None:
     ],
 )
 def test_other_rows_stay_as_they_are(row: dict[str, Any]) -> None:
-    assert image_rows(row) == [row]
+    assert unpack_row(row) == [row]
 
 
 @pytest.mark.parametrize(
