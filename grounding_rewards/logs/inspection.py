@@ -123,20 +123,10 @@ class Inspection:
 
     def to_dict(self) -> dict[str, Any]:
         """The metrics as plain values for JSON, without any text of the log; what was not measured is None."""
-        names = (
-            "statuses",
-            "reasons",
-            "boxes",
-            "most_boxes",
-            "upside_down",
-            "located",
-            "off_image",
-            "in_corner",
-            "scored",
-        )
+        counts = ("boxes", "most_boxes", "upside_down", "located", "off_image", "in_corner", "scored")
         return {
             "completions": len(self.texts),
-            **{name: getattr(self, name) for name in (*names, "metrics")},
+            **{name: getattr(self, name) for name in ("statuses", "reasons", *counts, "metrics")},
             "thinking": {**self.thinking, "suspicion": self.thinking_suspicion},
             "spaces": {name: _check_as_json(check) for name, check in self.space_checks.items()},
             "notes": list(self.notes),

@@ -245,83 +245,60 @@ def with_answer_references(
         >>> read.rows[0]["boxes"], read.rows[0]["labels"]
         ([[0.0, 0.0, 50.0, 20.0]], ['mass'])
     """
-    log = _with_listed_boxes(log, box_format, sizes)
-    rows, columns = [], set()
-    for row in log.rows:
-        if _has_reference(row):
-            rows.append(row)
+    rows = list(log.rows)
+    listed_rows: list[dict[str, Any]] = list(log.rows)
+    columns: set[str] = set()
+    question, above_range, on_image, is_readable = "", False, True, True
+    for k, row in enumerate(log.rows):
+        if row.get("boxes") is not None or row.get("reader_boxes") is not None:
             continue
-        column, fmt = _answer_column(row), _format_of(row, box_format)
-        if column is None or fmt is None:
-            return log
-        answer = row[column] if isinstance(row[column], str) else json.dumps(row[column], default=str)
-        try:
-            parsed = parse_boxes(answer, fmt, **_sizes_of(row, sizes))
-        except ValueError:
-            # The format needs sizes that are not known.
-            return log
-        if parsed.status not in ("boxes", "empty") or parsed.rejected:
-            return log
-        row = {**row, "boxes": parsed.boxes.tolist()}
-        if all(parsed.labels):
-            row["labels"] = list(parsed.labels)
-        rows.append(row)
-        columns.add(column)
-    if not columns or not any(row.get("boxes") for row in rows):
-        return log
-    note = (
-        f"Reference boxes are read from the answers in {' and '.join(sorted(columns))}, in the box format of the log."
-    )
-    return log._replace(rows=rows, notes=(*log.notes, note))
-
-
-def _has_reference(row: Mapping[str, Any]) -> bool:
-    return any(row.get(name) is not None for name in ("boxes", "reader_boxes"))
-
-
-def _answer_column(row: Mapping[str, Any]) -> str | None:
-    return next((name for name in PACKED if row.get(name) is not None), None)
-
-
-def _format_of(row: Mapping[str, Any], box_format: str | Mapping[str, Any] | BoxFormat | None) -> BoxFormat | None:
-    name = row.get("box_format") if box_format is None else box_format
-    return None if name is None else get_box_format(box_format_from_option(name))
-
-
-def _sizes_of(row: Mapping[str, Any], sizes: Mapping[str, float | None] | None) -> dict[str, Any]:
-    return {name: row.get(name, (sizes or {}).get(name)) for name in SIZE_COLUMNS}
-
-
-def _with_listed_boxes(
-    log: Log, box_format: str | Mapping[str, Any] | BoxFormat | None, sizes: Mapping[str, float | None] | None
-) -> Log:
-    """The log with `boxes`, where the answer of a row is a list of numbers that can only be pixels of the image."""
-    rows, question = [], ""
-    above_range, on_image = False, True
-    for row, place in zip(log.rows, log.places, strict=True):
-        rows.append(row)
-        column = _answer_column(row)
-        if column is None or _has_reference(row):
+        column = next((name for name in PACKED if row.get(name) is not None), None)
+        option = row.get("box_format") if box_format is None else box_format
+        if column is None or option is None:
+            is_readable = False
             continue
-        fmt = _format_of(row, box_format)
-        if fmt is None or fmt.space.frame == "original":
-            continue
-        boxes = _listed_boxes(row[column])
+        fmt = get_box_format(box_format_from_option(option))
+        row_sizes = {name: row.get(name, (sizes or {}).get(name)) for name in SIZE_COLUMNS}
+        boxes = [] if fmt.space.frame == "original" else _listed_boxes(row[column])
         if boxes:
-            rows[-1] = {**row, "boxes": boxes}
-            question = question or f"`{column}` of {place}, which may be pixels or {fmt.space.name}"
-            row_sizes = _sizes_of(row, sizes)
+            listed_rows[k] = rows[k] = {**row, "boxes": boxes}
+            question = question or f"`{column}` of {log.places[k]}, which may be pixels or {fmt.space.name}"
             above_range |= not _lie_within(boxes, _range_of(fmt.space, row_sizes), unknown=math.inf)
             on_image &= _lie_within(boxes, (row_sizes["width"], row_sizes["height"]), unknown=0.0)
-    if not question:
-        return log
-    if not above_range or not on_image:
+        elif reference := _answered_boxes(row[column], fmt, row_sizes):
+            rows[k] = {**row, **reference}
+            columns.add(column)
+        else:
+            is_readable = False
+    if question and (not above_range or not on_image):
         raise ValueError(
             f"Expected a column `boxes` in pixels of the image, got a list of numbers in {question}. "
             'Write it as {"boxes": [[x1, y1, x2, y2]]}, in pixels.'
         )
-    note = "Reference boxes that are lists of numbers are taken for pixels: the box format has no number so large."
-    return log._replace(rows=rows, notes=(*log.notes, note))
+    notes = list(log.notes)
+    if question:
+        notes.append(
+            "Reference boxes that are lists of numbers are taken for pixels: the box format has no number so large."
+        )
+    if not is_readable or not columns or not any(row.get("boxes") for row in rows):
+        return log._replace(rows=listed_rows, notes=tuple(notes))
+    names = " and ".join(sorted(columns))
+    notes.append(f"Reference boxes are read from the answers in {names}, in the box format of the log.")
+    return log._replace(rows=rows, notes=tuple(notes))
+
+
+def _answered_boxes(answer: Any, fmt: BoxFormat, sizes: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The boxes of an answer in the box format, and their labels if all have one; None for anything else."""
+    text = answer if isinstance(answer, str) else json.dumps(answer, default=str)
+    try:
+        parsed = parse_boxes(text, fmt, **sizes)
+    except ValueError:
+        # The format needs sizes that are not known.
+        return None
+    if parsed.status not in ("boxes", "empty") or parsed.rejected:
+        return None
+    labels = {"labels": list(parsed.labels)} if all(parsed.labels) else {}
+    return {"boxes": parsed.boxes.tolist(), **labels}
 
 
 def _listed_boxes(answer: Any) -> list[list[float]]:

@@ -458,11 +458,12 @@ def compare_runs(
         for run, dependence in zip(runs, dependences, strict=True)
     ]
     changes = _changes(metrics, sums, units, **draws)
-    before, after = (_jackknifed(dependence.by_image, units, SIGNED) for dependence in dependences)
-    p = changes["image_dependence"].p
-    changes["image_dependence"] = _change(
-        metrics["image_dependence"], before, after, changes["image_dependence"].units, p
+    before, after = (
+        intervals.jackknifed_ratio(intervals.sum_by_group(dependence.by_image, units), SIGNED)
+        for dependence in dependences
     )
+    tested = changes["image_dependence"]
+    changes["image_dependence"] = _change(tested.metric, before, after, tested.units, tested.p)
     changes |= _ranked_changes(runs[0].images, runs[1].images, label_matching, units, **draws)
     core_changes = {key: changes[key] for key in dict.fromkeys((*core, main)) if key in changes}
     further_changes = {key: change for key, change in changes.items() if key not in core_changes}
@@ -547,10 +548,6 @@ def _with_holm(changes: dict[Any, Change]) -> dict[Any, Change]:
     """Adjust p for the family of these tests."""
     adjusted = holm([change.p for change in changes.values()])
     return {key: change._replace(holm=p) for (key, change), p in zip(changes.items(), adjusted, strict=True)}
-
-
-def _jackknifed(sums: Array, units: Sequence[Any], bounds: intervals.Bounds) -> Jackknifed:
-    return intervals.jackknifed_ratio(intervals.sum_by_group(sums, units), bounds)
 
 
 def _change(metric: Metric, a: Jackknifed, b: Jackknifed, units: Units, p: float) -> Change:

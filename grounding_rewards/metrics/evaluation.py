@@ -39,7 +39,7 @@ from grounding_rewards.metrics.image_dependence import (
     image_dependence,
     shift_notes,
 )
-from grounding_rewards.metrics.intervals import UNIT, Estimate, Jackknifed, Metric, Metrics
+from grounding_rewards.metrics.intervals import UNIT, Estimate, Metric, Metrics
 from grounding_rewards.metrics.prediction import UNNAMED, Prediction, patients_of
 from grounding_rewards.metrics.read_predictions import confidence_notes, reading_notes
 from grounding_rewards.metrics.robustness import RobustnessPoint
@@ -270,7 +270,7 @@ def evaluate_systems(
         >>> found.systems["model"]["mean_iou"].value, found.headings["ap_50"]
         (0.8, 'AP at IoU 0.5, boxes tied')
     """
-    model = next(iter(systems))
+    model, *baselines = systems
     matched = MatchedImages(systems[model], measures.label_matching)
     images = matched.images
     by_rank = RankingMetrics.of(images, measures.label_matching, measures.iou_thresholds)
@@ -280,35 +280,28 @@ def evaluate_systems(
     dependence = None
     if any(len(image.gt) for image in images):
         dependence = image_dependence(images, label_matching=measures.label_matching, seed=measures.seed)
-    tables, jackknifed = {}, {}
-    for system, answers in systems.items():
+    on_progress(f"measuring {model}")
+    tables = {model: _estimates(matched, measures, by_rank, ranked, groups, dependence)}
+    above_constant: Metrics = {}
+    for system in baselines:
         on_progress(f"measuring {system}")
-        system_matched, system_ranked, system_dependence = matched, ranked, dependence
-        if system != model:
-            system_matched = MatchedImages(answers, measures.label_matching)
-            system_ranked, system_dependence = by_rank.rank(system_matched.images), None
+        system_matched = MatchedImages(systems[system], measures.label_matching)
+        system_ranked = by_rank.rank(system_matched.images)
         if system in (NOTHING_FOUND, WHOLE_IMAGE):
             # These baselines are deterministic: no interval.
-            one_group = np.zeros(len(answers), int)
-            table = _estimates(system_matched, measures, by_rank, system_ranked, one_group)
+            table = _estimates(system_matched, measures, by_rank, system_ranked, np.zeros(len(images), int))
             tables[system] = {key: Estimate(metric.value, math.nan, math.nan) for key, metric in table.items()}
-        else:
-            tables[system] = _estimates(system_matched, measures, by_rank, system_ranked, groups, system_dependence)
-        if system in (model, CONSTANT, CONSTANT_OF_THESE):
-            jackknifed[system] = _jackknifed(system_matched, groups)
+            continue
+        tables[system] = _estimates(system_matched, measures, by_rank, system_ranked, groups)
+        if system in (CONSTANT, CONSTANT_OF_THESE):
+            above_constant = _differences(system_matched, matched, groups)
     on_progress("measuring by label, size and source")
-    synonyms = measures.label_matching == "synonyms"
     if agreement is not None:
-        tables[READER_AGREEMENT] = _agreement_metrics(agreement)
-    above_constant = {}
-    if len(jackknifed) > 1:
-        model_metrics, constant = jackknifed.values()
-        above_constant = {
-            key: intervals.jackknifed_difference(constant[key], metric).estimate
-            for key, metric in model_metrics.items()
-            if key in constant
-        }
+        # F1 of the readers with each other, if it was measured at IoU 0.5.
+        f1 = agreement["overall"]["f1"].get("0.5")
+        tables[READER_AGREEMENT] = {} if f1 is None else {"f1_50": Estimate(*map(_number, f1))}
     metrics = _table_metrics(matched, measures, by_rank, tables)
+    synonyms = measures.label_matching == "synonyms"
     return Evaluation(
         systems={system: {key: table.get(key, _NOTHING) for key in metrics} for system, table in tables.items()},
         metrics=metrics,
@@ -327,12 +320,8 @@ def evaluate_systems(
     )
 
 
-def _agreement_metrics(agreement: Mapping[str, Any]) -> Metrics:
-    """F1 of the readers with each other, if it was measured at IoU 0.5."""
-    f1 = agreement["overall"]["f1"].get("0.5")
-    if f1 is None:
-        return {}
-    return {"f1_50": Estimate(*(math.nan if value is None else value for value in f1))}
+def _number(stored: float | None) -> float:
+    return math.nan if stored is None else stored
 
 
 def _table_metrics(
@@ -468,13 +457,19 @@ def _estimates(
     return {**estimates, "class_mean_iou": class_mean_iou_estimate(matched.areas, groups=groups)}
 
 
-def _jackknifed(matched: MatchedImages, groups: Any) -> dict[str, Jackknifed]:
-    """The metrics that are ratios of sums over images and are shown first."""
-    keys = [key for key in matched.metrics if key in CORE_METRICS or key.startswith(_REWARD)]
-    return {
-        key: intervals.jackknifed_ratio(intervals.sum_by_group(sums, groups), BOUNDS.get(key, UNIT))
-        for key, sums in matched.sums(keys).items()
-    }
+def _differences(before: MatchedImages, after: MatchedImages, groups: Any) -> Metrics:
+    """After less before, of the metrics that are ratios of sums over images and are shown first."""
+    differences = {}
+    for key in after.metrics:
+        if key in before.metrics and (key in CORE_METRICS or key.startswith(_REWARD)):
+            jackknifed = [
+                intervals.jackknifed_ratio(
+                    intervals.sum_by_group(matched.sums([key])[key], groups), BOUNDS.get(key, UNIT)
+                )
+                for matched in (before, after)
+            ]
+            differences[key] = intervals.jackknifed_difference(*jackknifed).estimate
+    return differences
 
 
 def _by_label(

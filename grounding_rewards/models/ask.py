@@ -124,11 +124,7 @@ def prepare_asking(
     from grounding_rewards.images.resize import fit_images, largest_image, set_image_size
     from grounding_rewards.logs.join import image_problems
     from grounding_rewards.logs.run_log import tool_notes
-    from grounding_rewards.models.generate import (
-        check_processor,
-        completion_begins_in_thinking,
-        reads_special_tokens,
-    )
+    from grounding_rewards.models.generate import check_processor, completion_begins_in_thinking, reads_special_tokens
     from grounding_rewards.models.load import choose_backend, load_later, model_type_of, process_state
 
     expected = "sizes, boxes and labels that fit the image"

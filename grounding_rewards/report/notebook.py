@@ -18,13 +18,7 @@ from grounding_rewards.logs.read import doubts_about, read_completions, with_ans
 from grounding_rewards.logs.run_log import trained_reward
 from grounding_rewards.metrics.baselines import baseline_systems
 from grounding_rewards.metrics.comparison import RunDifference, compare_runs
-from grounding_rewards.metrics.evaluation import (
-    Evaluation,
-    Measures,
-    answer_notes,
-    evaluate_systems,
-    evaluation_file,
-)
+from grounding_rewards.metrics.evaluation import Evaluation, Measures, answer_notes, evaluate_systems, evaluation_file
 from grounding_rewards.metrics.prediction import Prediction, load_predictions
 from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.metrics.signal import SignalReport, measure_signal

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +40,12 @@ def random_images(seed: int, n: int = 25, *, whole_numbers: bool = False) -> lis
             )
         )
     return images
+
+
+def labelled(gt: Sequence[Any], pred: Sequence[Any], **others: Any) -> Prediction:
+    """An image of 100 by 100 pixels from pairs of a box and its label."""
+    labels = {"gt_labels": [label for _, label in gt], "pred_labels": [label for _, label in pred]}
+    return Prediction("a", 100, 100, gt=[box for box, _ in gt], pred=[box for box, _ in pred], **labels, **others)
 
 
 def without_confidences(images: list[Prediction]) -> list[Prediction]:

@@ -25,7 +25,7 @@ from grounding_rewards.parsing import BrokenBox
 from grounding_rewards.rewards import AveragePrecisionReward
 from tests.conftest import valid_box_lists
 from tests.metrics.coco_oracle import ENGINES, coco_average_precision, coco_mean_average_precision
-from tests.metrics.random_images import random_images, without_confidences
+from tests.metrics.random_images import labelled, random_images, without_confidences
 from tests.metrics.rankings import average_precision, mean_average_precision
 
 HIT, HIT_TOO, JUNK = [0, 0, 10, 10], [20, 20, 30, 30], [50, 50, 60, 60]
@@ -62,16 +62,8 @@ def test_the_highest_scoring_boxes_are_those_of_coco(max_detections: int, engine
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_absent_labels_and_unlabelled_boxes_play_no_part(engine: str) -> None:
-    image = Prediction(
-        "a",
-        100,
-        100,
-        gt=[[0, 0, 10, 10]],
-        gt_labels=["mass"],
-        pred=[[0, 0, 10, 10], [20, 20, 30, 30], [20, 20, 30, 30]],
-        pred_labels=["mass", "invented", None],
-        pred_scores=[0.1, 0.9, 0.9],
-    )
+    pred = [(HIT, "mass"), (HIT_TOO, "invented"), (HIT_TOO, None)]
+    image = labelled([(HIT, "mass")], pred, pred_scores=[0.1, 0.9, 0.9])
     assert mean_average_precision(by_label([image], [0.5])) == pytest.approx(1.0)
     assert coco_mean_average_precision([image], [0.5], engine=engine) == pytest.approx(1.0)
 
@@ -126,32 +118,16 @@ def test_broken_boxes_count_as_false_ones() -> None:
 
 def test_invalid_boxes_are_false_ones_here_and_in_coco() -> None:
     broken = [[5.0, 5.0, 0.0, 0.0], [math.nan, 0, 1, 1], [0, 0, math.inf, 5], [3.0, 3.0, 3.0, 9.0]]
-    image = Prediction(
-        "a",
-        100,
-        100,
-        gt=[HIT],
-        gt_labels=["mass"],
-        pred=[*broken, HIT],
-        pred_labels=["mass"] * 5,
-        pred_scores=[0.9, 0.9, 0.9, 0.9, 0.1],
-    )
+    pred = [(box, "mass") for box in (*broken, HIT)]
+    image = labelled([(HIT, "mass")], pred, pred_scores=[0.9, 0.9, 0.9, 0.9, 0.1])
     assert average_precision(by_label([image]), label="mass") == pytest.approx(1 / 5)
     for engine in ENGINES:
         assert coco_mean_average_precision([image], [0.5], engine=engine) == pytest.approx(1 / 5)
 
 
 def test_synonyms_match_unless_their_sides_contradict() -> None:
-    image = Prediction(
-        "a",
-        100,
-        100,
-        gt=[HIT, HIT_TOO],
-        gt_labels=["left pleural effusion", "Cardiomegaly"],
-        pred=[HIT, HIT_TOO],
-        pred_labels=["Effusion", "enlarged heart"],
-        pred_scores=[0.5, 0.5],
-    )
+    gt = [(HIT, "left pleural effusion"), (HIT_TOO, "Cardiomegaly")]
+    image = labelled(gt, [(HIT, "Effusion"), (HIT_TOO, "enlarged heart")], pred_scores=[0.5, 0.5])
     assert mean_average_precision(rank_boxes([image], [0.5], label_matching="synonyms")) == 1.0
     assert mean_average_precision(rank_boxes([image], [0.5], label_matching="exact")) == 0.0
     contradicted = replace(image, pred_labels=("right effusion", "enlarged heart"))
@@ -227,52 +203,38 @@ def test_a_blank_reference_label_is_refused_where_labels_are_compared() -> None:
 A, B, C, FAR = [0, 0, 10, 10], [20, 0, 30, 10], [40, 0, 50, 10], [80, 80, 90, 90]
 
 
-def asked(gt: Any, pred: Any, **others: Any) -> Prediction:
-    """Boxes and their labels."""
-    return Prediction(
-        "a",
-        100,
-        100,
-        gt=[box for box, _ in gt],
-        gt_labels=[label for _, label in gt],
-        pred=[box for box, _ in pred],
-        pred_labels=[label for _, label in pred],
-        **others,
-    )
-
-
 @pytest.mark.parametrize(
     ("one", "expected"),
     [
         # one right box is all there is
-        (asked([(A, "mass")], [(A, "mass")]), (1, 1)),
+        (labelled([(A, "mass")], [(A, "mass")]), (1, 1)),
         # precision at the right box is 1/2; whether a box follows makes no difference
-        (asked([(A, "mass")], [(FAR, "mass"), (A, "mass"), (FAR, "mass")]), (1 / 2, 1)),
+        (labelled([(A, "mass")], [(FAR, "mass"), (A, "mass"), (FAR, "mass")]), (1 / 2, 1)),
         # of two findings of one name the first and the third box are right: (1 + 2/3) / 2
-        (asked([(A, "mass"), (B, "mass")], [(A, "mass"), (FAR, "mass"), (B, "mass")]), (5 / 6, 1)),
+        (labelled([(A, "mass"), (B, "mass")], [(A, "mass"), (FAR, "mass"), (B, "mass")]), (5 / 6, 1)),
         # a hit after two misses raises what is before it: 1/3 and 2/4, of which the better one counts for both
         (
-            asked([(A, "mass"), (B, "mass")], [(FAR, "mass"), (FAR, "mass"), (A, "mass"), (B, "mass")]),
+            labelled([(A, "mass"), (B, "mass")], [(FAR, "mass"), (FAR, "mass"), (A, "mass"), (B, "mass")]),
             ((2 / 4 + 2 / 4) / 2, 1),
         ),
         # two queries; boxes of one are nothing to the other, and a box under another name is right for neither
-        (asked([(A, "mass"), (B, "nodule")], [(FAR, "nodule"), (B, "mass"), (A, "Mass ")]), (1 / 2, 2)),
+        (labelled([(A, "mass"), (B, "nodule")], [(FAR, "nodule"), (B, "mass"), (A, "Mass ")]), (1 / 2, 2)),
         # a finding without a box earns 0
-        (asked([(A, "mass"), (B, "nodule")], [(A, "mass")]), (1, 2)),
+        (labelled([(A, "mass"), (B, "nodule")], [(A, "mass")]), (1, 2)),
         # confidences play no part
-        (asked([(A, "mass")], [(FAR, "mass"), (A, "mass")], pred_scores=[0.1, 0.9]), (1 / 2, 1)),
+        (labelled([(A, "mass")], [(FAR, "mass"), (A, "mass")], pred_scores=[0.1, 0.9]), (1 / 2, 1)),
         # a finding that is not there is no query, and a normal image asks nothing
-        (asked([(A, "mass")], [(A, "mass"), (B, "nodule")]), (1, 1)),
-        (asked([], [(A, "mass")]), (0, 0)),
+        (labelled([(A, "mass")], [(A, "mass"), (B, "nodule")]), (1, 1)),
+        (labelled([], [(A, "mass")]), (0, 0)),
         # boxes without a name answer the only query, but not one of two
-        (asked([(A, "mass"), (B, "mass")], [(A, None), (B, None)]), (1, 1)),
-        (asked([(A, "mass"), (B, "nodule")], [(A, None), (B, "nodule")]), (1, 2)),
+        (labelled([(A, "mass"), (B, "mass")], [(A, None), (B, None)]), (1, 1)),
+        (labelled([(A, "mass"), (B, "nodule")], [(A, None), (B, "nodule")]), (1, 2)),
         # a box in an ignored region is none
-        (asked([(A, "mass")], [(FAR, "mass"), (A, "mass")], ignore=[FAR]), (1, 1)),
+        (labelled([(A, "mass")], [(FAR, "mass"), (A, "mass")], ignore=[FAR]), (1, 1)),
         # a dataset that names nothing: the image is the query
-        (asked([(A, "finding"), (B, "finding")], [(A, "mass"), (FAR, "x"), (B, None)]), (5 / 6, 1)),
+        (labelled([(A, "finding"), (B, "finding")], [(A, "mass"), (FAR, "x"), (B, None)]), (5 / 6, 1)),
         # each finding is found once: the second box on it is a miss
-        (asked([(A, "mass"), (B, "mass")], [(A, "mass"), (A, "mass"), (B, "mass")]), (5 / 6, 1)),
+        (labelled([(A, "mass"), (B, "mass")], [(A, "mass"), (A, "mass"), (B, "mass")]), (5 / 6, 1)),
     ],
 )
 def test_query_ap_by_hand(one: Prediction, expected: tuple[float, float]) -> None:
@@ -280,5 +242,5 @@ def test_query_ap_by_hand(one: Prediction, expected: tuple[float, float]) -> Non
 
 
 def test_synonyms_answer_a_query_where_they_are_asked_for() -> None:
-    one = asked([(A, "pleural effusion"), (B, "mass")], [(A, "effusion")])
+    one = labelled([(A, "pleural effusion"), (B, "mass")], [(A, "effusion")])
     assert [query_ap_sums([one], label_matching=words)[0, 0] for words in ("ignore", "exact", "synonyms")] == [0, 0, 1]

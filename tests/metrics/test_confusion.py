@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from grounding_rewards.metrics.detection import MatchedImages
 from grounding_rewards.metrics.prediction import UNNAMED, Prediction
 from grounding_rewards.parsing import BrokenBox
 from tests.metrics.image_pairs import pair_image
-from tests.metrics.random_images import random_images
+from tests.metrics.random_images import labelled, random_images
 from tests.report.evaluations import BOX, answered
 
 LEFT, RIGHT_SIDE = [60, 0, 100, 90], [0, 0, 40, 90]
@@ -139,18 +140,9 @@ PLACES = [[20.0 * k, 0.0, 20.0 * k + 10, 10.0] for k in range(6)]
 
 def labelled_image(gt: list[str | None], pred: list[Any], **others: Any) -> Prediction:
     """One box of each kind at every place; None is no reference box there, "" no predicted box."""
-    at = [place for place, label in zip(PLACES, gt, strict=False) if label is not None]
-    where = [place for place, label in zip(PLACES, pred, strict=False) if label != ""]
-    return Prediction(
-        "a",
-        200,
-        20,
-        gt=at,
-        gt_labels=[label for label in gt if label is not None],
-        pred=where,
-        pred_labels=[label for label in pred if label != ""],
-        **others,
-    )
+    references = [(place, label) for place, label in zip(PLACES, gt, strict=False) if label is not None]
+    answers = [(place, label) for place, label in zip(PLACES, pred, strict=False) if label != ""]
+    return replace(labelled(references, answers, **others), width=200, height=20)
 
 
 @pytest.mark.parametrize(

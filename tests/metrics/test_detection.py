@@ -20,9 +20,9 @@ from grounding_rewards.parsing import BrokenBox
 from grounding_rewards.rewards import MeanIoUReward
 from tests.conftest import box_lists, valid_box_lists
 from tests.metrics.image_pairs import pair_image
-from tests.metrics.random_images import LABELS, random_images
+from tests.metrics.random_images import LABELS, labelled, random_images
 
-HIT, HALF, JUNK = [0, 0, 50, 50], [0, 0, 50, 25], [80, 0, 90, 10]
+HIT, HALF, SMALL, JUNK = [0, 0, 50, 50], [0, 0, 50, 25], [0, 0, 20, 20], [80, 0, 90, 10]
 
 
 def values(images: list[Prediction], **arguments: Any) -> dict[str, float]:
@@ -35,15 +35,7 @@ def test_metrics_by_hand() -> None:
         # IoU 0.5
         Prediction("one", 100, 100, gt=[HIT], gt_labels=["mass"], pred=[HALF], pred_labels=["Mass"]),
         # one of two found, under another label, and one invented
-        Prediction(
-            "two",
-            100,
-            100,
-            gt=[[0, 0, 20, 20], [50, 50, 100, 100]],
-            gt_labels=["mass", "effusion"],
-            pred=[[0, 0, 20, 20], JUNK],
-            pred_labels=["effusion", None],
-        ),
+        labelled([(SMALL, "mass"), ([50, 50, 100, 100], "effusion")], [(SMALL, "effusion"), (JUNK, None)]),
         Prediction("three", 100, 100, pred=[HALF]),
         Prediction("four", 100, 100, status="empty"),
         Prediction("five", 100, 100, status="unparseable"),
@@ -79,17 +71,11 @@ def test_panoptic_quality_is_its_definition(seed: int) -> None:
     # not overlap each other, where no such pair has a rival.
     rng = np.random.default_rng(seed)
     gt = np.array([[x, y, x + 8, y + 8] for x in (0.0, 10, 20) for y in (0.0, 10, 20)])
-    images = [
-        Prediction(
-            str(k),
-            99,
-            99,
-            gt=(own := gt[rng.random(9) < 0.5]),
-            gt_labels=["mass"] * len(own),
-            pred=gt[rng.random(9) < 0.5] + rng.uniform(-1.5, 1.5, 4),
-        )
-        for k in range(8)
-    ]
+    images = []
+    for k in range(8):
+        findings = gt[rng.random(9) < 0.5]
+        pred = gt[rng.random(9) < 0.5] + rng.uniform(-1.5, 1.5, 4)
+        images.append(Prediction(str(k), 99, 99, gt=findings, gt_labels=["mass"] * len(findings), pred=pred))
     ious = np.concatenate([(iou := pairwise_iou(image.pred, image.gt))[iou > 0.5] for image in images])
     false, missed = (sum(len(getattr(image, side)) for image in images) - len(ious) for side in ("pred", "gt"))
     assert min(len(ious), false, missed) > 0
@@ -165,15 +151,7 @@ def test_labels_and_sizes_add_up_to_the_whole(seed: int) -> None:
 
 
 def test_labels_that_are_compared() -> None:
-    image = Prediction(
-        "a",
-        100,
-        100,
-        gt=[HIT, JUNK],
-        gt_labels=["left effusion", "mass"],
-        pred=[HIT, JUNK],
-        pred_labels=["Pleural effusion", None],
-    )
+    image = labelled([(HIT, "left effusion"), (JUNK, "mass")], [(HIT, "Pleural effusion"), (JUNK, None)])
     assert values([image])["recall_50"] == 1.0
     assert values([image], label_matching="exact")["recall_50"] == 0.0
     assert values([image], label_matching="synonyms")["recall_50"] == 0.5

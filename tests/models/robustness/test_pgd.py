@@ -12,13 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from grounding_rewards.data.prompts import prompt_messages
-from grounding_rewards.models.robustness.pgd import (
-    PGD,
-    AttackingProcessor,
-    PixelScale,
-    answer_loss,
-    project_gradient,
-)
+from grounding_rewards.models.robustness.pgd import PGD, AttackingProcessor, PixelScale, answer_loss, project_gradient
 
 MEAN, STD = [0.48, 0.45, 0.40], [0.26, 0.25, 0.28]
 
@@ -38,32 +32,20 @@ def test_it_finds_the_best_point_of_the_ball(wanted):
     image = torch.full((1, 3, 2, 2), 0.5)
     values = normalised(image)
     attacked = project_gradient(
-        lambda x: -(x - normalised(torch.full_like(image, wanted))).square().sum(),
-        values,
-        SCALE,
-        PGD(0.1, steps=200),
+        lambda x: -(x - normalised(torch.full_like(image, wanted))).square().sum(), values, SCALE, PGD(0.1, steps=200)
     )
     best = normalised(torch.full_like(image, float(np.clip(wanted, 0.4, 0.6))))
     # The last step is 2.5 · 0.1 / 200 long.
     assert torch.allclose(attacked, best, atol=0.00125 / min(STD) + 1e-6)
 
 
-@given(
-    epsilon=st.floats(1e-4, 1.0),
-    steps=st.integers(1, 4),
-    seed=st.integers(0, 2**32),
-)
+@given(epsilon=st.floats(1e-4, 1.0), steps=st.integers(1, 4), seed=st.integers(0, 2**32))
 def test_no_intensity_leaves_the_ball_or_its_range(epsilon, steps, seed):
     generator = torch.Generator().manual_seed(seed)
     image = torch.rand((2, 3, 4, 5), generator=generator)
     slope = torch.randn((2, 3, 4, 5), generator=generator)
     values = normalised(image)
-    attacked = project_gradient(
-        lambda x: (x.sin() * slope).sum(),
-        values,
-        SCALE,
-        PGD(epsilon, steps, seed),
-    )
+    attacked = project_gradient(lambda x: (x.sin() * slope).sum(), values, SCALE, PGD(epsilon, steps, seed))
     intensities = attacked * torch.tensor(STD).reshape(3, 1, 1) + torch.tensor(MEAN).reshape(3, 1, 1)
     assert (intensities - image).abs().max() <= epsilon + 1e-6
     assert intensities.min() >= -1e-6
