@@ -31,27 +31,21 @@ ROWS: list[dict[str, Any]] = [
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> Path:
-    if path.name.endswith(".jsonl"):
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(write(path.with_suffix(""), rows).read_bytes()))
+    elif path.suffix == ".jsonl":
         write_lines(path, rows, ensure_ascii=False)
-    elif path.name.endswith(".jsonl.gz"):
-        path.write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
-    elif ".csv" in path.name:
-        plain = path.with_suffix("") if path.suffix == ".gz" else path
-        with plain.open("w", encoding="utf-8", newline="") as file:
+    elif path.suffix == ".csv":
+        with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, list(rows[0]))
             writer.writeheader()
             writer.writerows({**row, "boxes": json.dumps(row["boxes"])} for row in rows)
-        if path.suffix == ".gz":
-            path.write_bytes(gzip.compress(plain.read_bytes()))
     elif path.suffix == ".json":
         path.write_text(json.dumps(rows), encoding="utf-8")
-    elif path.name.endswith(".json.gz"):
-        path.write_bytes(gzip.compress(json.dumps(rows).encode()))
     else:
-        pyarrow = pytest.importorskip("pyarrow")
-        import pyarrow.parquet as parquet
-
-        parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+        pandas = pytest.importorskip("pandas")
+        pytest.importorskip("pyarrow")
+        pandas.DataFrame(rows).to_parquet(path)
     return path
 
 
@@ -145,13 +139,6 @@ def test_the_only_column_with_text_needs_no_name(rows: list[dict[str, Any]], col
     assert find_text_column(rows) == column
 
 
-def test_missing_text_columns_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"Expected a column mine with the completions, got answer\. .*--text-column"):
-        find_text_column([{"answer": "a"}], "mine")
-    with pytest.raises(ValueError, match="Expected rows with completions in the log, got none"):
-        find_text_column([])
-
-
 @pytest.mark.parametrize(
     "command",
     [
@@ -180,19 +167,15 @@ def test_every_command_asks_for_the_column(tmp_path, monkeypatch, capsys, comman
 
 def test_what_trl_writes_step_by_step(tmp_path):
     """`log_completions` of TRL 1.16: one file a step, conversations as message lists, the logged columns beside."""
-    pandas = pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow")
     for step, text in ((2, "second"), (1, "first")):
-        table = {
-            "step": [step],
-            "prompt": [[{"role": "user", "content": "Mark all findings."}]],
-            "completion": [[{"role": "assistant", "content": text}]],
-            "R4": [0.0],
-            "R4/status": ["unparseable"],
-            "advantage": [0.0],
-            "images": [b"no image is read"],
+        row = {
+            "step": step,
+            "prompt": [{"role": "user", "content": "Mark all findings."}],
+            "completion": [{"role": "assistant", "content": text}],
+            **{"R4": 0.0, "R4/status": "unparseable", "advantage": 0.0},
+            "images": b"no image is read",
         }
-        pandas.DataFrame(table).to_parquet(tmp_path / f"completions_{step:05d}.parquet")
+        write(tmp_path / f"completions_{step:05d}.parquet", [row])
     completions, rows, *_ = read_completions([tmp_path])
     assert [messages[0]["content"] for messages in completions] == ["first", "second"]
     assert [row["step"] for row in rows] == [1, 2]
@@ -345,18 +328,19 @@ def test_an_empty_text_of_a_table_is_an_answer(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("ground_truth", "boxes"),
+    ("columns", "boxes"),
     [
-        ('{"boxes": [[1, 2, 3, 4]], "width": 9}', [[1, 2, 3, 4]]),
-        ({"boxes": []}, []),
+        ({"ground_truth": '{"boxes": [[1, 2, 3, 4]], "width": 9}'}, [[1, 2, 3, 4]]),
+        ({"ground_truth": {"boxes": []}}, []),
         # other people's columns of that name
-        ("[1, 2, 3, 4]", None),
-        ('{"answer": "yes"}', None),
+        ({"ground_truth": "[1, 2, 3, 4]"}, None),
+        ({"ground_truth": '{"answer": "yes"}'}, None),
+        # the boxes of the row itself come first
+        ({"ground_truth": '{"boxes": [[1, 2, 3, 4]]}', "boxes": []}, []),
     ],
 )
-def test_ground_truth_in_one_string_is_unpacked(ground_truth, boxes):
-    row = {"text": "[]", "ground_truth": ground_truth}
-    assert read_completions([row]).rows[0].get("boxes") == boxes
+def test_ground_truth_in_one_string_is_unpacked(columns, boxes):
+    assert read_completions([{"text": "[]", **columns}]).rows[0].get("boxes") == boxes
 
 
 @pytest.mark.parametrize(("value", "rows"), table("logs/rows", "json_files"))
@@ -459,33 +443,27 @@ def test_numbers_that_may_be_either_are_refused(box_format, columns, boxes) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("name", "column", "message"),
     [
-        ("\n", "Expected rows with completions in the log, got none"),
-        ('{"prompt": "x", "id": 1}', r"Expected a column completion or text or .*, got prompt, id\."),
+        ("blank.jsonl", None, "Expected rows with completions in the log, got none"),
+        ("log.jsonl", None, r"Expected a column completion or text or .*, got prompt, id\."),
+        ("log.jsonl", "mine", r"Expected a column mine with the completions, got prompt, id\. .*--text-column"),
+        ("none.jsonl", None, r"Expected a file with completions, got .*none.jsonl"),
+        ("empty", None, r"Expected files that end in .* in the folder .*, got none"),
     ],
 )
-def test_a_log_without_completions_is_refused(tmp_path, text, message):
+def test_logs_without_completions_are_refused(tmp_path, name, column, message):
+    write_text(tmp_path, "blank.jsonl", "\n")
+    write_text(tmp_path, "log.jsonl", '{"prompt": "x", "id": 1}')
+    (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match=message):
-        read_completions([write_text(tmp_path, "log.jsonl", text)])
-
-
-def test_a_missing_file_and_an_empty_folder_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"Expected a file with completions, got .*none.jsonl"):
-        read_completions([tmp_path / "none.jsonl"])
-    with pytest.raises(ValueError, match=r"Expected files that end in .* in the folder .*, got none"):
-        read_completions([tmp_path])
+        read_completions([tmp_path / name], text_column=column)
 
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
     with pytest.raises(ValueError, match="pip install pyarrow"):
         read_completions([write_text(tmp_path, "log.parquet", "")])
-
-
-def test_boxes_of_a_row_come_before_its_ground_truth():
-    row = {"text": "[]", "boxes": [], "ground_truth": '{"boxes": [[1, 2, 3, 4]]}'}
-    assert read_completions([row])[1] == [row]
 
 
 FORMAT = ("--box-format", "qwen3-vl")

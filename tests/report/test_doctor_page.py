@@ -15,7 +15,6 @@ from rich.console import Console
 Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
 pytest.importorskip("datasets", reason="needs the train extra")
 
-from grounding_rewards.cli import main  # noqa: E402
 from grounding_rewards.commands.doctor import print_checkup  # noqa: E402
 from grounding_rewards.doctor.examine import Checkup, examine  # noqa: E402
 from grounding_rewards.doctor.rows import open_rows  # noqa: E402
@@ -94,12 +93,6 @@ def test_a_wrong_argument_is_an_error_of_the_caller(tmp_path, monkeypatch, argum
         command(*arguments)
 
 
-def test_the_help_teaches(capsys):
-    assert main(["doctor", "--help"]) == 0
-    text = capsys.readouterr().out
-    assert all(word in text for word in ("examples:", "exit code:", "annotations.jsonl", "--no-images", "--strict"))
-
-
 def test_the_terminal_names_where_why_and_what_to_do(write):
     text = shown(examine(open_rows(write(images(**OFF_IMAGE)))))
     assert "1 of 10 boxes (10 %)" in text
@@ -153,14 +146,18 @@ def test_boxes_in_another_order_are_drawn_given_and_proposed(write):
 
 
 def test_images_are_left_out_when_asked(write, tmp_path):
-    out = tmp_path / "report.html"
+    out, numbers = tmp_path / "report.html", tmp_path / "defects.json"
     root = write(images(**OFF_IMAGE))
     command(root, "--html", str(out), "--no-images")
     assert "image/jpeg" not in out.read_text()
     assert "<image" not in out.read_text()
     assert "train, row 1" in out.read_text()
-    command(root, "--html", str(out))
+    command(root, "--html", str(out), "--json", str(numbers))
     assert "image/jpeg" in out.read_text()
+    content = json.loads(numbers.read_text())
+    assert (content["errors"], content["warnings"]) == (1, 0)
+    assert content["defects"][0]["name"] == "partly-off-image"
+    assert content["metrics"]["images"] == {"train": 10, "test": 6}
 
 
 def test_without_images_nobody_is_named(write, tmp_path, capsys):
@@ -216,15 +213,6 @@ def test_an_image_that_cannot_be_read_is_no_end(write, tmp_path):
     checkup = examine(open_rows(root), thumbnails=32)
     assert [defect.name for defect in checkup.defects] == ["missing-image"]
     Document(render_doctor_page(checkup))
-
-
-def test_json_holds_the_defects(write, tmp_path):
-    out = tmp_path / "defects.json"
-    command(write(images(**OFF_IMAGE)), "--json", str(out))
-    content = json.loads(out.read_text())
-    assert (content["errors"], content["warnings"]) == (1, 0)
-    assert content["defects"][0]["name"] == "partly-off-image"
-    assert content["metrics"]["images"] == {"train": 10, "test": 6}
 
 
 def test_a_dataset_without_a_single_sound_box_has_a_page(write):
