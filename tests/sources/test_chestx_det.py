@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 
-import pytest
-
 from grounding_rewards.sources.chestx_det import read_chestx_det, read_chestx_det10
 
 # Two parallel lists; a negative has empty ones.
@@ -39,17 +37,3 @@ def test_det10(write):
     assert images[1].boxes == [[799.0, 666.0, 937.0, 761.0], [1.0, 2.0, 3.0, 4.0]]
     assert images[1].labels == ["Effusion", "Nodule"]
     assert (images[1].width, images[1].height, images[1].patient_id) == (1024, 1024, None)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"syms": ["Effusion"]}, r"as many syms as boxes in entry 3 of .*train\.json \(id 36302\.png\)"),
-        ({"syms": None}, "as many syms as boxes"),
-        ({"boxes": [[1, 2, 3, 4], [1, 2, 3]]}, r"four numbers for a box in entry 3"),
-    ],
-)
-def test_a_bad_entry_is_named(write, change, message):
-    root = write({"train.json": [*ENTRIES, {**ENTRIES[1], **change}], "test.json": ENTRIES})
-    with pytest.raises(ValueError, match=message):
-        list(read_chestx_det10(root))

@@ -51,44 +51,6 @@ def test_one_image(folder):
     assert (second.boxes, second.labels, second.width, second.file) == ([], [], None, "train/sub/b.png")
 
 
-TWO_SIZES = [{"id": 1, "file_name": "a", "width": 4}, {"id": 2, "file_name": "a", "width": 5}]
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ([{"image_id": 7, "category_id": 3, "bbox": [1, 2, 3, 4], "score": 0.9}], "which is a file of results"),
-        # captions, or somebody's own JSON
-        ({"images": []}, "under 'annotations'"),
-        ("{", "Expected JSON in"),
-        (document([box(1, [1, 2, 3, 4], None)]), r"category_id is missing\..*--option missing_category=ignore"),
-        # an id that counts from 0 where the categories do not
-        (document([box(1, [1, 2, 3, 4], 0)]), "annotation 1: category_id 0 is no category"),
-        (document([box(1, [1, 2, 3, 4], image_id=1)]), "got 1 of other images: annotation 1 has image_id 1"),
-        (document([box(1, [1, 2, 3])]), r"annotation 1: bbox \[1, 2, 3\] is not x, y, width, height"),
-        # only a mask
-        (document([{"id": 1, "image_id": 7, "category_id": 3}]), "annotation 1: bbox None"),
-        # two images under one id, and one file of two sizes
-        (document([], images=[{"id": 7, "file_name": "a.png"}, {"id": 7, "file_name": "b.png"}]), r"images \[7\]: id"),
-        (document([], images=TWO_SIZES), r"images \[1, 2\]: id, file_name, size"),
-        # many are counted, and the first are shown
-        (document([box(k, [0, 0, 1, 1], None) for k in range(50)]), "got 50 faults(?:.*category_id is missing){5}; …"),
-        # merged exports, each of which counts from its own start
-        (
-            document([], categories=[{"id": 3, "name": "mass"}, {"id": 3, "name": "b"}]),
-            "one category of each id",
-        ),
-        (
-            document([], categories=[{"id": "3", "name": "a"}, {"id": "3", "name": None}]),
-            "category of each id",
-        ),
-    ],
-)
-def test_what_cannot_be_read(folder, content, message):
-    with pytest.raises(ValueError, match=f"(?s){message}"):
-        list(read_coco(folder(content)))
-
-
 def test_a_category_may_be_repeated_or_have_two_ids(folder):
     for more in ({"id": 3, "name": "mass"}, {"id": 4, "name": "mass"}):
         content = document([box(1, [1, 2, 3, 4])], categories=[{"id": 3, "name": "mass"}, more])
@@ -195,14 +157,6 @@ def test_a_box_that_cvat_turned_is_the_box_around_it(folder, rotation, expected)
     attributes = {"occluded": False, "rotation": rotation}
     (image,) = read_coco(folder(document([box(1, [10, 10, 10, 20], attributes=attributes)])))
     assert image.boxes == [pytest.approx(expected, abs=1e-6)]
-
-
-def test_a_patient_key_that_no_image_has_is_refused(folder):
-    root = folder(document([]))
-    with pytest.raises(
-        ValueError, match=r"Expected the key 'metadata\.patient' of --option patient_key in the images of .*, got none"
-    ):
-        list(read_coco(root, patient_key="metadata.patient"))
 
 
 ROBOFLOW = "{}/_annotations.coco.json"

@@ -75,38 +75,53 @@ def test_rows_of_an_image_belong_together_wherever_they_are(folder):
     assert (a.patient_id, a.split, b.patient_id, b.split) == ("7", "validation", "8", "train")
     assert b.labels == ["finding"]
     assert [image.id for image in read_csv_table(root, split="validation")] == ["sub/a.png"]
-    with pytest.raises(ValueError, match=r"Expected one of .*validation.* for split, got 'test'"):
-        read_csv_table(root, split="test")
+
+
+CORNERS = "x1,y1,x2,y2"
 
 
 @pytest.mark.parametrize(
-    ("text", "options", "message"),
+    ("columns", "cells", "options", "side", "box"),
     [
-        ("image,left,top\na.png,1,2\n", {}, "--option columns=file=NAME,x1=NAME"),
-        ("image,bbox\na.png,[]\n", {}, "Expected the order of the four numbers of column bbox"),
-        ("image,x1,y1,x2,y2\na.png,1,2,3\n", {}, "Expected 5 cells, as in the header, in line 2"),
-        ("image,x1,y1,x2,y2,x1\na.png,1,2,3,4,9\n", {}, "Expected columns of different names in .*, got 'x1' twice"),
-        ("image,x1,y1,x2,y2\na.png,1,2,3,\n", {}, "Expected a number in line 2 .*got ''"),
-        ("image,x1,y1,x2,y2,width,height\na.png,1,2,3,4,wide,60\n", {}, "Expected a number in line 2 .*got 'wide'"),
-        ("image,x1,y1,x2,y2,class\na.png,1,2,3,4,2\n", {"classes": ("mass",)}, "a class from 0 to 0 in line 2"),
-        ("image,x1,y1,x2,y2,class\na.png,1,2,3,4,2\n", {}, "the name of a class in line 2 .*--option classes=mass"),
-        ("image,x1,y1,x2,y2,split\na.png,1,2,3,4,a\na.png,1,2,3,4,b\n", {}, "Expected one split in all rows"),
-        ('image,bbox\na.png,"[[1, 2]]"\n', {"order": "xyxy"}, "a list of boxes with a label each in line 2"),
-        ("image,x1,y1,x2,y2\na.png,1,2,3,4\n", {"columns": ("fiel=image",)}, "'fiel'"),
-        ("image,x1,y1,x2,y2\na.png,1,2,3,4\n", {"columns": ("file=img",)}, "'img'"),
-        ("image,x1,y1,x2,y2\na.png,1,2,3,4\n", {"frame": "percent"}, "'percent'"),
-        ("image,x1,y1,x2,y2\na.png,1,2,3,4\n", {"table": "no.csv"}, "Expected one CSV file .* got no.csv"),
+        # the order of the columns, or the one that is stated
+        ("x,y,width,height", "20,30,10,20", {}, 90, [20, 30, 30, 50]),
+        ("x,y,width,height", "20,30,10,20", {"order": "xywh"}, 90, [20, 30, 30, 50]),
+        ("x,y,width,height", "20,30,10,20", {"order": "cxcywh"}, 90, [15, 20, 25, 40]),
+        ("cx,cy,w,h", "20,30,10,20", {"order": "xywh"}, 90, [20, 30, 30, 50]),
+        (CORNERS, "20,30,30,50", {"order": "xyxy"}, 90, [20, 30, 30, 50]),
+        (f"{CORNERS},W,H", "20,30,30,50,90,90", {"columns": ("width=W", "height=H")}, 90, [20, 30, 30, 50]),
+        # three decimals are no thousands on a small image,
+        (CORNERS, "1.010,2.125,30.250,40.500", {}, 40, [1.01, 2.125, 30.25, 40.5]),
+        # nor beside another number of digits,
+        (CORNERS, "1.01,2.125,1100.250,1200.500", {}, 2000, [1.01, 2.125, 1100.25, 1200.5]),
+        (CORNERS, "1.0100,2,1500.0,1600", {}, 2000, [1.01, 2, 1500, 1600]),
+        (CORNERS, '"1,5",2,"1500,25",1600', {}, 2000, [1.5, 2, 1500.25, 1600]),
+        # nor where thousands would be too many pixels, or begin with 0
+        (CORNERS, "1.010,2.125,331.250,400.500", {}, 2000, [1.01, 2.125, 331.25, 400.5]),
+        (CORNERS, "0.125,0.250,0.500,1500", {}, 2000, [0.125, 0.25, 0.5, 1500]),
     ],
 )
-def test_what_cannot_be_read_is_named(folder, text, options, message):
-    with pytest.raises(ValueError, match=message):
-        list(read_csv_table(folder(text), **options))
+def test_numbers_are_read_as_they_are_meant(write, columns, cells, options, side, box):
+    root = write({"t.csv": f"image,{columns}\na.png,{cells}\n", "a.png": (side, side)})
+    assert [image.boxes for image in read_csv_table(root, **options)] == [[box]]
 
 
-@pytest.mark.parametrize("mark", ["|", ";", ", "])
-def test_labels_of_several_boxes_are_parted(folder, mark):
-    root = folder(f'image,boxes,labels\na.png,"[[1,2,3,4],[5,6,7,8]]","mass{mark}cyst"\n')
-    assert [image.labels for image in read_csv_table(root, order="xyxy")] == [["mass", "cyst"]]
+@pytest.mark.parametrize(
+    ("boxes", "label", "labels"),
+    [
+        # labels of several boxes, in any separation
+        ("[[1,2,3,4],[5,6,7,8]]", "mass|cyst", ["mass", "cyst"]),
+        ("[[1,2,3,4],[5,6,7,8]]", "mass;cyst", ["mass", "cyst"]),
+        ("[[1,2,3,4],[5,6,7,8]]", "mass, cyst", ["mass", "cyst"]),
+        # Normal with a tight box is a class.
+        ("[5,6,20,30]", "Normal", ["Normal"]),
+        ("[5,6,20,30]", "healthy", ["healthy"]),
+        ("[0,0,20,30]", "Normal tissue", ["Normal tissue"]),
+    ],
+)
+def test_labels(folder, boxes, label, labels):
+    root = folder(f'image,boxes,labels\na.png,"{boxes}","{label}"\n')
+    assert [image.labels for image in read_csv_table(root, order="xyxy")] == [labels]
 
 
 def test_names_of_tables_and_of_their_images(folder):
@@ -116,8 +131,6 @@ def test_names_of_tables_and_of_their_images(folder):
     folder("image,x1,y1,x2,y2\nsub\\b.png,1,2,3,4\n", "BOXES.CSV", images=("sub/b.png",))
     assert [image.file for image in read_csv_table(root)] == ["sub/b.png"]
     folder("image,x1,y1,x2,y2\nb.png,1,2,3,4\n", "two.csv")
-    with pytest.raises(ValueError, match=r"got BOXES.CSV, two.csv"):
-        read_csv_table(root)
     assert [image.id for image in read_csv_table(root, table="two.csv")] == ["b.png"]
 
 
@@ -141,67 +154,6 @@ def test_the_command_reads_a_table_with_options(folder, tmp_path):
     assert json.loads((out / "manifest.json").read_text())["complete"]
 
 
-XYWH = ("image,x,y,width,height,label", "a.png,20,30,10,20,mass")
-XYXY = ("image,x1,y1,x2,y2,W,H", "a.png,20,30,30,50,40,60")
-
-
-@pytest.mark.parametrize(
-    ("header", "row", "options", "expected"),
-    [
-        (*XYWH, {}, [20, 30, 30, 50]),
-        (*XYWH, {"order": "xywh"}, [20, 30, 30, 50]),
-        (*XYWH, {"order": "cxcywh"}, [15, 20, 25, 40]),
-        (*XYWH, {"order": "xyxy"}, "Expected order xywh for the columns"),
-        ("image,cx,cy,w,h", "a.png,20,30,10,20", {"order": "xywh"}, [20, 30, 30, 50]),
-        (*XYXY, {"order": "xyxy"}, [20, 30, 30, 50]),
-        (*XYXY, {"order": "xywh"}, "Expected order xyxy for the columns x1"),
-        (*XYXY, {"columns": ("width=W",)}, "got width=W: it has no effect"),
-        (*XYXY, {"columns": ("cx=W",)}, "got cx=W: it has no effect"),
-        (*XYXY, {"columns": ("width=W", "height=H")}, [20, 30, 30, 50]),
-    ],
-)
-def test_options_take_effect_or_are_refused(folder, header, row, options, expected):
-    root = folder(f"{header}\n{row}\n")
-    if isinstance(expected, str):
-        with pytest.raises(ValueError, match=expected):
-            list(read_csv_table(root, **options))
-    else:
-        assert [image.boxes for image in read_csv_table(root, **options)] == [[expected]]
-
-
-@pytest.mark.parametrize(
-    ("rows", "side", "expected"),
-    [
-        # thousands
-        (['a.png,"1,010",20,"1,200",40'], 2000, "got '1,010' in line 2: is it 1010 or 1.01"),
-        (["a.png,1.010,20,1.200,40"], 2000, "got '1.010' in line 2"),
-        (["b.png,1,2,30,40", "a.png,950,20,1.200,40"], 2000, "got '1.200' in line 3: is it 1200 or 1.2"),
-        (['a.png,"1,010",20,1500,40'], 40, "got '1,010'"),  # beside a whole number of that size
-        (['a.png,"12,010",20,"13,200",40'], 2000, "got '12,010'"),
-        # decimals
-        (["a.png,1.010,2.125,30.250,40.500"], 40, [1.01, 2.125, 30.25, 40.5]),  # a small image
-        (["a.png,1.01,2.125,1100.250,1200.500"], 2000, [1.01, 2.125, 1100.25, 1200.5]),  # another number of digits
-        (["a.png,1.010,2.125,331.250,400.500"], 2000, [1.01, 2.125, 331.25, 400.5]),  # 331,250 pixels are none
-        (["a.png,1.0100,2,1500.0,1600"], 2000, [1.01, 2, 1500, 1600]),
-        (["a.png,0.125,0.250,0.500,1500"], 2000, [0.125, 0.25, 0.5, 1500]),  # no number of thousands begins with 0
-        (['a.png,"1,5",2,"1500,25",1600'], 2000, [1.5, 2, 1500.25, 1600]),  # a decimal comma
-    ],
-)
-def test_marks_between_thousands_are_asked_about(write, rows, side, expected):
-    root = write({"t.csv": "\n".join(["image,x1,y1,x2,y2", *rows]), "a.png": (side, side)})
-    if isinstance(expected, str):
-        with pytest.raises(ValueError, match=expected):
-            list(read_csv_table(root))
-    else:
-        assert list(read_csv_table(root))[-1].boxes == [expected]
-
-
-def test_marks_between_thousands_of_sizes_beside_a_list_of_boxes(write):
-    rows = 'image,boxes,image_width,image_height\na.png,"[[1, 2, 30, 40]]","1,024","1,100"\n'
-    with pytest.raises(ValueError, match=r"got '1,024' in line 2: is it 1024 or 1\.024"):
-        list(read_csv_table(write({"t.csv": rows, "a.png": (1024, 1100)}), order="xyxy"))
-
-
 def test_two_tables_are_two_splits(folder):
     root = folder("image,x1,y1,x2,y2\na.png,1,2,30,40\n", "train.csv")
     folder("image,x1,y1,x2,y2\nb.png,1,2,30,40\n", "val.csv")
@@ -210,25 +162,19 @@ def test_two_tables_are_two_splits(folder):
         ("b.png", "validation"),
     ]
     assert [image.file for image in read_csv_table(root, split="validation")] == ["b.png"]
-    with pytest.raises(ValueError, match="Expected one of train, validation or None for split"):
-        read_csv_table(root, split="test")
-    # A third table is none of a split: which one is meant is asked for.
-    folder("image,x1,y1,x2,y2\n", "sizes.csv")
-    with pytest.raises(ValueError, match=r"got sizes.csv, train.csv, val.csv in .*--option table=FILE"):
-        read_csv_table(root)
     assert [image.split for image in read_csv_table(root, table="val.csv")] == [None]
+
+
+@pytest.mark.parametrize("name", [r"C:\Users\somebody\a.png", "/home/somebody/a.png", r"\\server\share\a.png"])
+def test_paths_of_a_machine_are_no_ids(folder, name):
+    (image,) = read_csv_table(folder(f"image,x1,y1,x2,y2\n{name},1,2,30,40\n"))
+    assert (image.id, image.file) == ("a.png", "a.png")
 
 
 @pytest.mark.parametrize("first", ["sep=;", '"sep=;"', "sep=;\r"])
 def test_the_separator_may_be_stated_for_excel(folder, first):
     root = folder(f"{first}\nimage;x1;y1;x2;y2;a,b,c,d,e\na.png;1,5;2;30;40;\n")
     assert [image.boxes for image in read_csv_table(root)] == [[[1.5, 2, 30, 40]]]
-
-
-def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path):
-    (tmp_path / "boxes.xlsx").touch()
-    with pytest.raises(ValueError, match=r"Expected one CSV file .*Save boxes\.xlsx as CSV"):
-        read_csv_table(tmp_path)
 
 
 def test_dicom_files_are_found_by_their_uid(tmp_path):
@@ -241,30 +187,3 @@ def test_dicom_files_are_found_by_their_uid(tmp_path):
     for name in (uid, f"{uid}.dcm"):
         (tmp_path / "boxes.csv").write_text(f"SOPInstanceUID,x1,y1,x2,y2\n{name},1,2,30,40\n")
         assert [image.file for image in read_csv_table(tmp_path)] == [file.name if name == uid else name]
-
-
-@pytest.mark.parametrize(
-    ("label", "box", "is_class"),
-    [
-        ("Normal", "5,6,20,30", True),
-        ("healthy", "5,6,20,30", True),
-        ("Normal tissue", "0,0,20,30", True),
-        # placeholders
-        ("Normal", "0,0,40,60", False),
-        ("Normal", "0,0,1,1", False),
-        ("No finding", "5,6,20,30", False),
-    ],
-)
-def test_normal_with_a_tight_box_is_a_class(folder, label, box, is_class):
-    root = folder(f"image,x1,y1,x2,y2,label\na.png,{box},{label}\nb.png,5,6,20,30,mass\n")
-    if is_class:
-        assert [image.labels for image in read_csv_table(root)] == [[label], ["mass"]]
-    else:
-        with pytest.raises(ValueError, match="no box beside a label that says there is nothing"):
-            list(read_csv_table(root))
-
-
-@pytest.mark.parametrize("name", [r"C:\Users\somebody\a.png", "/home/somebody/a.png", r"\\server\share\a.png"])
-def test_paths_of_a_machine_are_no_ids(folder, name):
-    (image,) = read_csv_table(folder(f"image,x1,y1,x2,y2\n{name},1,2,30,40\n"))
-    assert (image.id, image.file) == ("a.png", "a.png")

@@ -45,16 +45,3 @@ def test_one_image_a_slice(write):
 def test_corners_in_any_order(write, box):
     (image,) = read_deeplesion(write(table(row(box=box))))
     assert image.boxes == [[10, 20, 30, 40]]
-
-
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [
-        (row(box="1, 2, 3, 4, 5"), "Expected 4 finite numbers in line 2"),
-        (row(kind="9"), "one of -1, 1, .* in line 2"),
-        (row(split="4"), "one of 1, 2, 3 in line 2"),
-    ],
-)
-def test_bad_rows_are_named(write, bad, message):
-    with pytest.raises(ValueError, match=message):
-        list(read_deeplesion(write(table(bad))))

@@ -42,18 +42,3 @@ def test_a_table_for_each_split(write):
     assert (image.boxes, image.labels) == ([[1, 2, 9, 9]], ["mass"])
     with pytest.raises(ValueError, match="for split, got 'test'"):
         read_imagefolder(root, split="test")
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ({"file_name": "a.png", "objects": BOXES}, "--option classes=mass,nodule"),
-        ({"file_name": "c.png", "objects": BOXES}, "Expected the name of an image for file_name in line 1"),
-        ({"file_name": "a.png", "objects": {"bbox": [[1, 2, 9]], "categories": [1]}}, "Expected bbox and categories"),
-        ({"file_name": "a.png", "objects": {"bbox": [[1, 2, 9, 9]], "categories": []}}, "Expected bbox and categories"),
-        ({"file_name": "a.png", "objects": 3}, "Expected bbox and categories"),
-    ],
-)
-def test_what_cannot_be_read_is_named(write, row, message):
-    with pytest.raises(ValueError, match=message):
-        list(read_imagefolder(write({"metadata.jsonl": row, "a.png": (40, 60)})))

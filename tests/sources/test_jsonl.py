@@ -69,21 +69,6 @@ def test_splits_are_found_in_every_spelling(folder, spelling, read):
         list(read_jsonl(root, split="nothing"))
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        ((IMAGE, "[]"), "a JSON object in line 2 .*a JSON array, not a JSON object: write one on each line"),
-        (("[", IMAGE, "]"), "in line 1 .*a JSON array, not a JSON object: write one on each line"),
-        ((IMAGE, IMAGE | {"completions": []}), "columns under names that training leaves free in line 2"),
-        (({"image": "a.png", "boxes": [], "labels": []},), r"a text for file \(rename the key image\) in line 1"),
-        ((IMAGE, IMAGE | {"boxes": [[1, 2, 3]]}), r"four numbers per box for boxes in line 2 of .* \(id a.png\)"),
-    ],
-)
-def test_bad_lines_are_named(folder, lines, message):
-    with pytest.raises(ValueError, match=message):
-        list(read_jsonl(folder(*lines)))
-
-
 def test_sizes_may_be_left_to_the_image(folder):
     (image,) = read_jsonl(folder({key: value for key, value in IMAGE.items() if key not in ("width", "height")}))
     assert (image.width, image.height) == (None, None)

@@ -17,7 +17,6 @@ def sample(user, assistant, objects, images=("a.jpg",)):
 DESCRIBED = "<ref-object><bbox> and <ref-object><bbox> are on the left"
 ONE, TWO = [331.5, 76.4, 853.5, 159.8], [676.5, 68.8, 1099.5, 142.4]
 NAMED = {"ref": ["mass", "tube"], "bbox": [ONE, TWO]}
-THREE_OF_TWO_NAMES = {"ref": ["a", "b"], "bbox": [ONE, ONE, TWO]}
 
 
 @pytest.fixture
@@ -65,24 +64,6 @@ def test_fractions_of_the_image(folder, write):
     write({"a.png": (40, 20)})
     (annotated,) = read_ms_swift(root)
     assert (annotated.boxes, annotated.width, annotated.height) == ([[10, 10, 30, 20]], 40, 20)
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        # the third example of the documentation: a point
-        (sample("Click", "<bbox>", {"ref": [], "bbox": [[615, 226]]}), "A point is no box"),
-        (sample("", "<bbox>", {"bbox": [ONE], "bbox_type": "norm1000"}), "one of real, norm1 in line 1"),
-        (sample("", "<bbox>", {"bbox": [ONE], "image_id": [1]}, ["a.jpg", "b.jpg"]), "Expected one image in line 1"),
-        # grounding in the model's own syntax
-        (sample("", "<|box_start|>(1,2),(3,4)<|box_end|>", None), "Boxes as text need a box format"),
-        # three boxes of two names
-        (sample("<ref-object>, <ref-object>?", "<bbox>" * 3, THREE_OF_TWO_NAMES), "Name each box by a ref of its own"),
-    ],
-)
-def test_what_is_refused(folder, row, message):
-    with pytest.raises(ValueError, match=message):
-        list(read_ms_swift(folder(row)))
 
 
 @pytest.mark.parametrize(

@@ -109,20 +109,3 @@ def test_splits_come_from_the_lists(write):
     write({"test_list.txt": "00000468_033.png\n", "train_val_list.txt": "00000181_061.png\r\n00009999_000.png"})
     assert [image.split for image in read_nih_chestxray14(root)] == ["train_val", "test"]
     assert [image.id for image in read_nih_chestxray14(root, split="test")] == ["00000468_033.png"]
-
-
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        ({"BBox_List_2017.csv": "image,label,x,y,w,h\n"}, r"Expected the columns Image Index, Finding Label, Bbox \[x"),
-        ({"BBox_List_2017.csv": BOXES + "a.png,Mass,1,2,3\n"}, r"6 cells, .* in line 5 of .* \(id a\.png\)"),
-        ({"BBox_List_2017.csv": BOXES + "a.png,Mass,1,2,3,x\n"}, "4 finite numbers in line 5"),
-        (
-            {"Data_Entry_2017.csv": ENTRIES + "a.png,No Finding,1\n"},
-            r"11 cells, .* in line 5 of .*Data_Entry_2017\.csv",
-        ),
-    ],
-)
-def test_tables_that_cannot_be_read(write, files, message):
-    with pytest.raises(ValueError, match=message):
-        list(read_nih_chestxray14(write({"BBox_List_2017.csv": BOXES, **files})))

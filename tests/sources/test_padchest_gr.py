@@ -86,18 +86,3 @@ def test_the_size_is_read_or_told_and_never_guessed(write):
     write({"sizes.csv": "ImageID,width,height\nb.png,30,40\n"})
     with pytest.raises(ValueError, match=r"whose size is known in entry 1 of .* \(id a\.png\)"):
         list(read_padchest_gr(root, sizes=root / "sizes.csv"))
-
-
-@pytest.mark.parametrize(
-    ("findings", "message"),
-    [
-        (None, r"findings with a sentence and boxes in entry 4 of .* \(id d\.png\), got 'no list"),
-        ([{"sentence_en": "x", "boxes": [[1, 2, 30, 40]]}], "which is not four fractions"),  # pixels
-        ([{"sentence_en": "x", "extra_boxes": [[0.1, 0.2, 0.3]]}], "which is not four fractions"),
-        ([{"boxes": [[0.1, 0.2, 0.3, 0.4]]}], "boxes and no sentence_en"),
-    ],
-)
-def test_a_bad_report_is_named(write, findings, message):
-    reports = [*REPORTS, {"StudyID": "4", "ImageID": "d.png", "findings": findings}]
-    with pytest.raises(ValueError, match=message):
-        list(read_padchest_gr(write({**FILES, "grounded_reports_20240819.json": reports})))

@@ -27,12 +27,3 @@ def test_a_source_takes_a_root_and_a_split_and_says_what_must_be_known(source):
     words = ("Folder", "Negative:", "Boxes:", "Access:") if source.title else ("Negative:",)
     assert [word for word in words if word not in page] == []
     assert not source.title or all((source.url, source.licence))
-
-
-@pytest.mark.parametrize("split", [None, "no such split"])
-@pytest.mark.parametrize("name", SOURCES)
-def test_a_missing_file_or_split_is_named_at_the_call(tmp_path, name, split):
-    """And not when the first image is asked for."""
-    options = {"vlm-r1": {"box_format": "qwen3-vl"}}.get(name, {})
-    with pytest.raises(ValueError, match=r"Expected .+ (for split|in the folder for root).*, got .+\. [A-Z]"):
-        get_source(name).read(tmp_path, split=split, **options)

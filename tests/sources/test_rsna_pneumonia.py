@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from grounding_rewards.sources import AnnotatedImage
 from grounding_rewards.sources.rsna_pneumonia import read_rsna_pneumonia
 
@@ -33,16 +31,3 @@ def test_images(write):
         extra={"class": "Lung Opacity"},
     )
     assert (a.boxes, a.extra) == ([], {"class": "No Lung Opacity / Not Normal"})
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ("d,,,,,1", r"4 finite numbers in line 5 of .* \(id d\)"),
-        ("d,1,2,3,4,0", "Target 1 with a box, or Target 0 without in line 5"),
-        ("d,,,,,", "Target 1 with a box, or Target 0 without in line 5"),
-    ],
-)
-def test_a_bad_row_is_named(write, row, message):
-    with pytest.raises(ValueError, match=message):
-        list(read_rsna_pneumonia(write({"stage_2_train_labels.csv": LABELS + row})))

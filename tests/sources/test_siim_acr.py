@@ -113,18 +113,3 @@ def test_copies_keep_the_frame_of_the_original(root):
     positive, negative = read_siim_acr(folder)
     assert (positive.file, positive.width, positive.boxes) == ("png/1.2.276.0.7.png", 1024, [[0, 0, 1, 1]])
     assert negative.file == "dicom-images-train/1.2.276.0.8.dcm"
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ("a,1 2 3", r"pairs of skip and take inside 1024 x 1024 pixels in line 2 of .* \(id a\)"),
-        (f"a,{1024 * 1024 - 1} 2", "pairs of skip and take"),  # beyond the last pixel
-        ("a,1 x", "line 2"),
-        ("a,", "at least one pixel in the mask, or -1"),
-        ("a,-1\na,1 2", "masks or -1 for an image, not both in line 2"),
-    ],
-)
-def test_a_bad_mask_is_named(root, row, message):
-    with pytest.raises(ValueError, match=message):
-        list(read_siim_acr(root(row)))

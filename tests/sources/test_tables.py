@@ -5,14 +5,11 @@ from __future__ import annotations
 import gzip
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from grounding_rewards.sources import get_source
 from grounding_rewards.sources.tables import (
     RowPlace,
     find_file,
-    group_rows,
     image_finder,
     read_sizes,
     read_table,
@@ -86,15 +83,6 @@ def test_a_broken_table_is_named(table, content, message):
 def test_a_row_without_id(table):
     with pytest.raises(ValueError, match=r"Expected an id for image_id in line 3 of"):
         list(table_images(lambda name, rows: None, table("image_id,x\na,1\n,2\n"), ("image_id", "x")))
-
-
-@given(images=st.lists(st.sampled_from("abcde"), max_size=30))
-def test_groups_hold_every_row_once_and_in_order(images):
-    rows = [(line, (image, str(line))) for line, image in enumerate(images)]
-    groups = group_rows(rows, "image_id")
-    assert sorted(row for group in groups.values() for row in group) == rows
-    assert all(group == [row for row in rows if row[1][0] == image] for image, group in groups.items())
-    assert list(groups) == list(dict.fromkeys(images))
 
 
 @pytest.mark.parametrize("cells", [("1", "2", "3", ""), ("1", "2", "3", "x"), ("nan", "1"), ("1", "inf")])
@@ -185,18 +173,3 @@ def test_marks_between_thousands_are_asked_about_in_every_table(write, source, f
     # Decimals: another number of digits in any row, and what no number of thousands begins with
     for numbers in (["1.010", "1.5"], ["0.125"], ["12"]):
         assert read(*numbers)[0].boxes[0][0] == float(numbers[0])
-
-
-def test_options_without_effect_are_refused(write):
-    root = write(
-        {
-            "t.csv": "image,x1,y1,x2,y2\na,1,2,3,4",
-            "sizes.txt": "dicom_id,width,height\nb,9,9",
-            "silver_dataset/splits/train.csv": "dicom_id,subject_id,path\na,1,a.dcm",
-            "silver_dataset/scene_graph/a_SceneGraph.json": {},
-        }
-    )
-    with pytest.raises(ValueError, match=r"a column of labels in .* for classes"):
-        get_source("csv").read(root, table="t.csv", classes=("mass",))
-    with pytest.raises(ValueError, match="Expected sizes of images of the dataset for sizes"):
-        get_source("chest-imagenome").read(root, split="train", sizes=root / "sizes.txt")

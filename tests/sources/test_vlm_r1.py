@@ -79,24 +79,6 @@ def test_the_size_is_read_from_the_image(write):
     assert (annotated.width, annotated.height, annotated.boxes) == (40, 20, [[20, 0, 40, 20]])
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        (sample("There is an effusion on the left."), "or a no-finding statement, in line 1 of .*unparseable"),
-        (sample("[12, 30, 120"), "or a no-finding statement, in line 1"),
-        # a box and something that is none
-        (sample('[{"bbox_2d": [1, 2, 3, 4]}, {"bbox_2d": [1, 2]}]'), "or a no-finding statement, in line 1"),
-        (sample("[1, 2, 3, 4]", ["a.jpg", "b.jpg"]), "Expected one image in line 1"),
-        (sample("[1, 2, 3, 4]", None), "Expected one image in line 1"),
-        ({"image": "a.jpg", "width": 9, "height": 9}, "conversations of human and gpt, or problem and solution"),
-        ({"image": "a.jpg", "problem": "x", "solution": [1, 2, 3, 4]}, "Expected an image in .*a.jpg"),
-    ],
-)
-def test_what_is_refused(folder, row, message):
-    with pytest.raises(ValueError, match=message):
-        list(read_vlm_r1(folder(row), box_format=PIXELS))
-
-
 def test_the_box_format_is_stated(folder):
     with pytest.raises(ValueError, match="Expected a name or a mapping for box_format, got None"):
         read_vlm_r1(folder(sample("[]")))

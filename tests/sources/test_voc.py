@@ -137,34 +137,6 @@ def test_files_of_another_size_are_reported(write):
         assert list(read_voc(root, one_based=False)) == [image]
 
 
-BOMB = '<!DOCTYPE a [<!ENTITY x "ha"><!ENTITY y "&x;&x;&x;">]>' + voc(item((1, 2, 3, 4), "&y;"))
-EXTERNAL = '<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/hostname">]>' + voc(item((1, 2, 3, 4), "&x;"))
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (BOMB, "without a document type"),
-        (EXTERNAL, "without a document type"),
-        # the same in an encoding in which it is not spelled in ASCII
-        (('<?xml version="1.0" encoding="utf-16"?>' + BOMB).encode("utf-16"), "without a document type"),
-        # an encoding of other letters: refused, not expanded
-        (b'<?xml version="1.0" encoding="cp037"?>' + BOMB.encode("cp037"), "Expected XML in UTF-8"),
-        ("<annotation>", "Expected XML in UTF-8"),
-        ("<html></html>", "as the root of .*, got <html>"),
-        ("<annotation></annotation>", "Expected <filename>"),
-        (voc(item((1, 2, 3, "x"))), "4 finite numbers in entry 1"),
-        (CVAT.replace("<box ", '<box rotation="x" '), "1 finite numbers in entry 1"),
-        (CVAT.replace("<tag ", "<points "), r"a box or a polygon in entry 1 of .*\(id a.png\), got 'points'"),
-        (CVAT.replace('label="mass"', ""), "a name of the image and a label of the shape in entry 1"),
-        ("<annotations><track/></annotations>", "a video"),
-    ],
-)
-def test_what_is_refused(write, content, message):
-    with pytest.raises(ValueError, match=message):
-        list(read_voc(write({"Annotations/a.xml": content}), one_based=False))
-
-
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(boxes=valid_box_lists())
 def test_round_trip_in_both_conventions(write, boxes):

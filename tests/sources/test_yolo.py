@@ -81,53 +81,11 @@ def test_lines(write, line, box):
     assert all(0 <= value <= 1 or value > 1.01 for value in found)
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("0 0.5 0.5 0.2 0.4 0.93", "Six are a prediction with its confidence"),
-        ("0 0.5 0.5 0.2", "cls cx cy w h"),
-        ("1 0.5 0.5 0.2 0.4", "a class from 0 to 0"),
-        ("0.5 0.5 0.5 0.2 0.4", "a class from 0 to 0"),
-        # pixels
-        ("0 320 240 100 80", "Divide pixels by the image's width and height"),
-        ("0 0.5 nan 0.2 0.4", "finite numbers"),
-    ],
-)
-def test_lines_that_are_refused(write, line, message):
-    path = write({"a.txt": f"0 0.5 0.5 0.2 0.4\n{line}\n"}) / "a.txt"
-    with pytest.raises(ValueError, match=f"in line 2 of .*a.txt .*{message}|{message}.* in line 2 of .*a.txt"):
-        list(read_label_file(path, ["mass"]))
-
-
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        ({"images/a.png": (4, 4)}, "a .yaml file with names, or classes.txt"),
-        # every image would be a negative
-        ({"classes.txt": "mass", "images/a.png": (4, 4)}, "Expected labels for the images of split None"),
-        (PLAIN | {"labels/b.txt": "0 0.5 0.5 1 1"}, "an image in .* for every label, got 1 without: .*b.txt"),
-        (PLAIN | {"data.yaml": "names: [a]\nkpt_shape: [17, 3]\ntrain: images\n"}, "a pose dataset"),
-        (PLAIN | {"data.yaml": "names: [a]\n"}, "Expected train, val or test"),
-        (PLAIN | {"data.yaml": "names: {1: a}\ntrain: images\n"}, "a mapping of 0, 1, 2"),
-        (PLAIN | {"data.yaml": "names: [a]\ntrain: elsewhere\n"}, "a folder or a list of images for train"),
-        (PLAIN | {"data.yaml": "names: [a\n"}, "Expected YAML"),
-    ],
-)
-def test_folders_that_are_refused_at_the_call(write, files, message):
-    with pytest.raises(ValueError, match=message):
-        read_yolo(write(files))
-
-
 def test_labels_beside_the_images(write):
     # without a folder `images` in the path, as LabelImg leaves them; another .yaml lies there too
     files = {"a.yaml": "nothing: here", "data.yaml": "names: [mass]\ntrain: scans\n"}
     root = write(files | {"scans/a.png": (40, 20), "scans/a.txt": "0 0.5 0.5 1 1"})
     assert [(image.file, image.boxes) for image in read_yolo(root)] == [("scans/a.png", [[0, 0, 40, 20]])]
-
-
-def test_no_other_split(write):
-    with pytest.raises(ValueError, match="for split, got 'test'"):
-        read_yolo(write(PLAIN), split="test")
 
 
 def yolo_line(box, width, height):
