@@ -58,7 +58,6 @@ from grounding_rewards.parsing.formats import box_format_from_option
 from grounding_rewards.prepare.card import left_out_sentences
 from grounding_rewards.prepare.pipeline import prepare_images
 from grounding_rewards.prepare.settings import PrepareSettings
-from grounding_rewards.prepare.upload import push_private
 from grounding_rewards.report.tables import Table
 from grounding_rewards.sources import get_source
 from grounding_rewards.sources.base import describe_options, source_options, split_name
@@ -78,10 +77,6 @@ class PrepareOptions:
         split: only this split of the dataset's own
         dry_run: only count, from the tables alone: images, rows, boxes by split and finding; images need not be there,
             copies among them are not looked for, and nothing is written
-        push_to_hub: then upload it under this name to the Hugging Face hub, as a private dataset only, also if --out is
-            finished; without this option nothing leaves the machine
-        licence_allows_upload: for --push-to-hub: you have the right to upload images whose licence is not known or
-            forbids to pass them on
         readers: how the boxes of several readers become one reference; must be given where several people read an image
         normalize_labels: write findings in the words of the shared vocabulary
         smallest_box: leave out boxes with a side below so many pixels of the image that they were drawn on; an image
@@ -115,8 +110,6 @@ class PrepareOptions:
     split: str | None = None
     option: SourceOption = ()
     dry_run: bool = False
-    push_to_hub: str | None = None
-    licence_allows_upload: bool = False
     allow_outside: AllowOutside = False
     readers: str | None = None
     normalize_labels: bool = False
@@ -166,10 +159,6 @@ def run(dataset: str, /, *, options: PrepareOptions) -> int:
     Raises:
         ValueError: An argument is missing or wrong, or the images are; see `prepare_images`.
     """
-    if options.dry_run and options.push_to_hub:
-        raise ValueError(
-            "Expected --dry-run without --push-to-hub, got both. Nothing is written that could be uploaded."
-        )
     if options.out is None and not options.dry_run:
         raise ValueError("Expected --out, got none. See grounding-rewards prepare --help for examples.")
     manifest = _prepare(dataset, options)
@@ -177,15 +166,7 @@ def run(dataset: str, /, *, options: PrepareOptions) -> int:
         _print_dry_run(manifest)
         return 0
     print_summary(options.out, manifest)
-    if options.push_to_hub:
-        upload(options.out, options.push_to_hub, options.licence_allows_upload)
     return 0
-
-
-def upload(folder: Path, name: str, licence_allows: bool) -> None:
-    """Upload a prepared folder, and say so."""
-    push_private(folder, name, licence_allows=licence_allows)
-    say(f"uploaded to {name}, a private dataset on the hub")
 
 
 def _prepare(name: str, options: PrepareOptions) -> dict[str, Any]:

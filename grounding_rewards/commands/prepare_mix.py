@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated
 
 from grounding_rewards.commands.options import BadRows, option
-from grounding_rewards.commands.prepare import print_summary, read_as, upload
+from grounding_rewards.commands.prepare import print_summary, read_as
 from grounding_rewards.prepare.mix import Part, mix_folders
 
 
@@ -24,23 +24,17 @@ def run(
     out: Annotated[Path, option("folder to write, new or empty")],
     seed: int = 0,
     bad_rows: BadRows = "refuse",
-    push_to_hub: str | None = None,
-    licence_allows_upload: bool = False,
 ) -> int:
     """Mix prepared folders.
 
     Args:
         folders: FOLDER or FOLDER=WEIGHT of each; weights are shares of the rows of train
         seed: of the rows that are left out
-        push_to_hub: upload the mix under this name, as in prepare
-        licence_allows_upload: for --push-to-hub: you have the right to upload images that may not be passed on
 
     Raises:
         ValueError: the folders do not fit together, see `mix_folders`.
     """
     print_summary(out, mix_folders([_part(text) for text in folders], out, seed=seed, bad_rows=bad_rows))
-    if push_to_hub:
-        upload(out, push_to_hub, licence_allows_upload)
     return 0
 
 

@@ -2,8 +2,7 @@
 
 `pipeline` runs the steps: a source's annotated images are checked together (`table_checks`), copies found
 (`split_duplicates`), examples made of them (`examples`), files stored (`encode`) and all written (`shards`, `manifest`,
-`card`). `settings` holds what the output depends on. `mix` joins such folders, `upload` uploads one, `load` opens any
-dataset by its name.
+`card`). `settings` holds what the output depends on. `mix` joins such folders, `load` opens any dataset by its name.
 """
 
 from __future__ import annotations

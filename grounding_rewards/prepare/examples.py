@@ -1,8 +1,9 @@
 """From the annotated images of a source to examples: what is asked of each image, and the boxes that answer it.
 
-`make_plan` checks the images and counts what their examples depend on. Tables alone give of an example `id`,
-`looked_for`, `boxes`, `labels` and `ignore_boxes`; `phrase` in the task `phrase`; `reader_boxes` and `reader_labels`
-where readers stay apart. `completed_examples` adds what needs the pixels, and the prompt.
+`make_plan` checks the images and counts what their examples depend on. `planned_images` makes the examples that the
+tables alone give: `id`, `looked_for`, `boxes`, `labels` and `ignore_boxes`; `phrase` in the task `phrase`;
+`reader_boxes` and `reader_labels` where readers stay apart. `completed_examples` adds what needs the pixels, and the
+prompt.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.data import splits
@@ -24,8 +25,7 @@ from grounding_rewards.images.decoding import has_shape
 from grounding_rewards.images.resize import has_resized_size, resized_size
 from grounding_rewards.prepare.encode import StoredImage
 from grounding_rewards.prepare.settings import PrepareSettings, check_split_name
-from grounding_rewards.prepare.shards import ShardCounts
-from grounding_rewards.prepare.split_duplicates import DuplicateGroups
+from grounding_rewards.prepare.split_duplicates import NO_DUPLICATES, DuplicateGroups
 
 Example = dict[str, Any]
 """The columns of an example that are known so far."""
@@ -45,11 +45,7 @@ class FolderPlan:
         rule: Whether the dataset's own splits count, and the shares in which other images are drawn.
         patient_splits: The dataset's own split of each patient; empty if they don't count.
         extra: The columns that are not the package's own.
-        facts: What the manifest says besides, under its keys; `pipeline` adds to it.
-        kept_negatives: For each finding, the fraction of the images without it that become negative rows.
-        duplicates: Near-duplicates among the images; empty until `pipeline` has compared them.
-        normal_end: The end of the hashes of images without findings that stay in `train`, for the task `detection`;
-            None, and every other split, keeps all.
+        facts: What the manifest says besides, under its keys; later steps add to it.
     """
 
     images: Sequence[AnnotatedImage]
@@ -59,9 +55,14 @@ class FolderPlan:
     patient_splits: Mapping[str, str]
     extra: ExtraColumns
     facts: dict[str, Any]
-    kept_negatives: Mapping[str, float]
-    duplicates: DuplicateGroups = field(default_factory=DuplicateGroups)
-    normal_end: float | None = None
+
+
+class PlannedImage(NamedTuple):
+    """An image that the task asks about, its split, and its examples."""
+
+    image: AnnotatedImage
+    split: str
+    examples: list[Example]
 
 
 def make_plan(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> FolderPlan:
@@ -74,18 +75,9 @@ def make_plan(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Fo
     _check_images(images, settings)
     images = _with_suggested_patients(images, settings)
     patients = [splits.patient_of_image(image) for image in images]
-    if splits.is_row_number([image.patient_id for image in images]):
-        warnings.warn(
-            f"The patient_id of every image of {settings.dataset} is the number of its row: images of one patient may "
-            "be in several splits. Give all images of a patient one patient_id.",
-            stacklevel=3,
-        )
     unknown_patients = patients.count(None)
-    if unknown_patients:
-        _warn_of_patient_column(images, patients, settings)
-    patient_splits = splits.splits_of_patients(
-        (patient, image.split) for patient, image in zip(patients, images, strict=True)
-    )
+    _warn_of_patients(images, patients, settings)
+    patient_splits = splits.splits_of_patients(zip(patients, (image.split for image in images), strict=True))
     if settings.splits_from == "dataset":
         splits.check_one_split(patient_splits)
     split_names = {image.split for image in images if image.split is not None}
@@ -95,14 +87,12 @@ def make_plan(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Fo
         # Only a dataset that names the split can be asked for it, so that nothing is drawn.
         remedy = f", --split {splits.TRAIN} draws none" if split_names else ""
         warnings.warn(f"{sentence} --split-shares draws others{remedy}.", stacklevel=3)
-    large_boxes = [without_small_boxes(image, settings) for image in images]
-    boxes = Counter(label for image in large_boxes for label in image.labels)
-    vocabulary = _vocabulary(boxes, settings.labels)
+    boxes = Counter(label for image in images for label in without_small_boxes(image, settings).labels)
     undecided = sum(image.split is None for image in images) if rule.own else len(images)
     is_drawn = sum(share > 0 for share in rule.shares.values()) > 1
     facts = {
         "boxes_drawn": dict(sorted(boxes.items())),
-        "small_boxes": _count_small_boxes(images, large_boxes, settings.labels),
+        "small_boxes": _count_small_boxes(images, settings),
         "images_without_patient": unknown_patients,
         "images_without_own_split": undecided,
         "images_drawn": undecided if is_drawn else 0,
@@ -114,12 +104,11 @@ def make_plan(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Fo
     return FolderPlan(
         images=images,
         settings=settings,
-        vocabulary=vocabulary,
+        vocabulary=_vocabulary(boxes, settings.labels),
         rule=rule,
         patient_splits={patient: names[0] for patient, names in patient_splits.items()} if rule.own else {},
         extra=ExtraColumns(image.extra for image in images),
         facts=facts,
-        kept_negatives=_kept_negatives(images, vocabulary, settings) if settings.task == "finding" else {},
     )
 
 
@@ -152,12 +141,12 @@ def _check_images(images: Sequence[AnnotatedImage], settings: PrepareSettings) -
         )
 
 
-def _with_suggested_patients(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> list[AnnotatedImage]:
+def _with_suggested_patients(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Sequence[AnnotatedImage]:
     """The images with the patients that the names of their files suggest, which a warning says."""
     unknown = [image.file for image in images if splits.patient_of_image(image) is None]
     suggested = splits.patients_in_names(unknown)
     if not suggested:
-        return list(images)
+        return images
     example = unknown[0]
     warnings.warn(
         f"No column of {settings.dataset} names the patients of {len(suggested)} images, and names of files suggest "
@@ -168,9 +157,16 @@ def _with_suggested_patients(images: Sequence[AnnotatedImage], settings: Prepare
     return [image._replace(patient_id=suggested[image.file]) if image.file in suggested else image for image in images]
 
 
-def _warn_of_patient_column(
+def _warn_of_patients(
     images: Sequence[AnnotatedImage], patients: Sequence[str | None], settings: PrepareSettings
 ) -> None:
+    """Warn of patients that are the numbers of rows, and of a column that looks like the patient and is not read."""
+    if splits.is_row_number([image.patient_id for image in images]):
+        warnings.warn(
+            f"The patient_id of every image of {settings.dataset} is the number of its row: images of one patient may "
+            "be in several splits. Give all images of a patient one patient_id.",
+            stacklevel=4,
+        )
     for image, patient in zip(images, patients, strict=True):
         column = splits.patient_column(image.extra) if patient is None else None
         if column is not None:
@@ -209,37 +205,51 @@ def _vocabulary(boxes: Mapping[str, int], labels: tuple[str, ...] | None) -> tup
     return tuple(dict.fromkeys(labels))
 
 
-def _count_small_boxes(
-    images: Sequence[AnnotatedImage], large_boxes: Sequence[AnnotatedImage], labels: tuple[str, ...] | None
-) -> dict[str, int]:
+def _count_small_boxes(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> dict[str, int]:
     """Small boxes of the findings of interest, images that have any, and those of them without another box."""
     counts = Counter(boxes=0, images=0, without_other=0)
-    for image, remaining in zip(images, large_boxes, strict=True):
-        before, after = (
-            sum(labels is None or label in labels for label in image_labels)
-            for image_labels in (image.labels, remaining.labels)
-        )
-        counts.update(boxes=before - after, images=after < before, without_other=after == 0 < before)
+    for image in images:
+        if settings.labels is not None:
+            image = image_of_interest(image, settings.labels)
+        small = len(image.boxes) - len(without_small_boxes(image, settings).boxes)
+        if small:
+            counts.update(boxes=small, images=1, without_other=small == len(image.boxes))
     return dict(counts)
 
 
-def _kept_negatives(
-    images: Sequence[AnnotatedImage], vocabulary: Sequence[str], settings: PrepareSettings
-) -> dict[str, float]:
+def planned_images(plan: FolderPlan, duplicates: DuplicateGroups = NO_DUPLICATES) -> list[PlannedImage]:
+    """The images that the task asks about, in their order, with the share of negatives that is asked for.
+
+    Raises:
+        ValueError: A share of negatives is given for the task `detection`, and there is no split `train`; or as
+            `task_examples`.
+    """
+    kept_negatives = _kept_negatives(plan) if plan.settings.task == "finding" else {}
+    planned = []
+    for image in plan.images:
+        examples = list(task_examples(image, plan, kept_negatives))
+        if examples:
+            planned.append(PlannedImage(image, _split_of(image, plan, duplicates), examples))
+    if plan.settings.task == "detection" and plan.settings.negatives is not None:
+        return _with_share_of_negatives(planned, plan, plan.settings.negatives, duplicates)
+    return planned
+
+
+def _kept_negatives(plan: FolderPlan) -> dict[str, float]:
     """For each finding the fraction of images without it to keep, so that negative rows have their share.
 
     An image with ignored regions is a negative of no finding.
     """
     present, unusable = Counter[str](), Counter[str]()
-    for image in images:
+    for image in plan.images:
         for label in set(image.labels):
-            state = is_present(finding_example(image, label, settings))
+            state = is_present(finding_example(image, label, plan.settings))
             present[label] += state is True
             unusable[label] += state is not False and not image.ignored
-    candidates = sum(not image.ignored for image in images)
-    share = 0.5 if settings.negatives is None else settings.negatives
+    candidates = sum(not image.ignored for image in plan.images)
+    share = 0.5 if plan.settings.negatives is None else plan.settings.negatives
     fractions = {}
-    for label in vocabulary:
+    for label in plan.vocabulary:
         absent = candidates - unusable[label]
         # kept / (kept + present) = share
         negatives = present[label] * share / (1.0 - share)
@@ -247,78 +257,51 @@ def _kept_negatives(
     return fractions
 
 
-def with_negatives(plan: FolderPlan) -> FolderPlan:
-    """Choose the images without findings that stay in `train`, so that they are the share of rows that is asked for.
+def _with_share_of_negatives(
+    planned: list[PlannedImage], plan: FolderPlan, share: float, duplicates: DuplicateGroups
+) -> list[PlannedImage]:
+    """The images without those of `train` that are too many of them without findings; other splits keep all.
 
     Those with the smallest hashes stay: exactly as many as the share needs, or all if there are fewer.
-
-    Raises:
-        ValueError: A share is given, and there is no split `train`.
     """
-    share = plan.settings.negatives
-    if plan.settings.task != "detection" or share is None:
-        return plan
-    positives, hashes = 0, []
-    for image, (example,) in planned_examples(plan):
-        if example["split"] == splits.TRAIN and image.id not in plan.duplicates.left_out:
-            if is_present(example) is False:
-                hashes.append(_normal_hash(example, plan.settings))
-            else:
-                positives += 1
-    if not positives and not hashes:
+    hashes: dict[str, float] = {}
+    usable = []
+    for image, split, (example,) in planned:
+        if split != splits.TRAIN:
+            continue
+        if is_present(example) is False:
+            hashes[image.id] = splits.hash_fraction("normal", plan.settings.seed, image.id)
+        if image.id not in duplicates.left_out:
+            usable.append(image.id)
+    if not usable:
         raise ValueError(
             f"Expected images of {splits.TRAIN} for a share of negatives, got none. Leave --negatives out."
         )
+    negatives = sorted(hashes[name] for name in usable if name in hashes)
     # kept / (kept + positives) = share
-    kept_count = round(positives * share / (1 - share))
-    if kept_count >= len(hashes):
-        return plan
-    plan.facts["negatives_left_out"] = len(hashes) - kept_count
-    return replace(plan, normal_end=sorted(hashes)[kept_count])
+    kept_count = round((len(usable) - len(negatives)) * share / (1 - share))
+    if kept_count >= len(negatives):
+        return planned
+    plan.facts["negatives_left_out"] = len(negatives) - kept_count
+    return [entry for entry in planned if hashes.get(entry.image.id, -1.0) < negatives[kept_count]]
 
 
-def planned_examples(plan: FolderPlan) -> Iterator[tuple[AnnotatedImage, list[Example]]]:
-    """The images that the task asks about, in their order, each with its examples, which name their split."""
-    for image in plan.images:
-        if examples := image_examples(image, plan):
-            yield image, examples
-
-
-def image_examples(image: AnnotatedImage, plan: FolderPlan) -> list[Example]:
-    """The examples of one image, which name their split; none if the task asks nothing of it."""
-    split = _split_of(image, plan)
-    examples = []
-    for example in task_examples(image, plan):
-        # In `train` only a share of the images without findings may stay.
-        is_normal = split == splits.TRAIN and plan.normal_end is not None and is_present(example) is False
-        if not is_normal or _normal_hash(example, plan.settings) < (plan.normal_end or 0.0):
-            examples.append(example | {"split": split})
-    return examples
-
-
-def _split_of(image: AnnotatedImage, plan: FolderPlan) -> str:
+def _split_of(image: AnnotatedImage, plan: FolderPlan, duplicates: DuplicateGroups) -> str:
     patient = splits.patient_of_image(image)
     name = patient or image.id
     own_split = plan.patient_splits.get(patient or "")
-    if name in plan.duplicates.groups:
-        name = plan.duplicates.groups[name]
-        own_split = plan.duplicates.splits.get(name)
+    if name in duplicates.groups:
+        name = duplicates.groups[name]
+        own_split = duplicates.splits.get(name)
     return splits.image_split(image.split, name, own_split, plan.rule, plan.settings.seed)
 
 
-def count_examples(plan: FolderPlan) -> dict[str, ShardCounts]:
-    """The counts of each split; what is wrong with images and boxes is not known yet."""
-    counts: dict[str, ShardCounts] = {}
-    for _, examples in planned_examples(plan):
-        counts.setdefault(examples[0]["split"], ShardCounts()).add(examples)
-    return counts
-
-
-def task_examples(image: AnnotatedImage, plan: FolderPlan) -> Iterator[Example]:
+def task_examples(image: AnnotatedImage, plan: FolderPlan, kept_negatives: Mapping[str, float]) -> Iterator[Example]:
     """The examples of one image; none if the task has nothing to ask, or if all boxes that answer it are too small.
 
     Boxes of other findings, and small ones, are dropped before several readers' boxes are merged. An `id` is that of
-    the image, followed by the finding or the number of the phrase if an image may have several examples.
+    the image, followed by the finding or the number of the phrase if an image may have several examples. Of the images
+    without a finding the fraction `kept_negatives` is asked for it.
 
     Raises:
         ValueError: Boxes, labels, phrases and readers of the image differ in number.
@@ -334,7 +317,7 @@ def task_examples(image: AnnotatedImage, plan: FolderPlan) -> Iterator[Example]:
             state = is_present(example)
             if example is None or state is None:
                 continue
-            if state or splits.hash_fraction("negative", settings.seed, example["id"]) < plan.kept_negatives[label]:
+            if state or splits.hash_fraction("negative", settings.seed, example["id"]) < kept_negatives[label]:
                 yield example
     else:
         for number, phrase in enumerate(dict.fromkeys(image.phrases)):
@@ -370,11 +353,6 @@ def is_present(example: Example | None) -> bool | None:
     if example["boxes"] or any(example.get("reader_boxes", ())):
         return True
     return None if example["ignore_boxes"] else False
-
-
-def _normal_hash(example: Example, settings: PrepareSettings) -> float:
-    """A number in [0, 1) by which images without findings are chosen, the smallest first."""
-    return splits.hash_fraction("normal", settings.seed, example["id"])
 
 
 def image_of_interest(image: AnnotatedImage, labels: Collection[str], phrase: str | None = None) -> AnnotatedImage:
@@ -425,23 +403,25 @@ def prompt_of(example: Example, settings: PrepareSettings) -> list[dict[str, Any
     return task_prompt(settings.task, example[LOOKED_FOR], settings.box_format, wording=number)
 
 
-def completed_examples(
-    image: AnnotatedImage, examples: Sequence[Example], stored: StoredImage, plan: FolderPlan, processor: Any
-) -> tuple[list[Example], str]:
-    """The examples of an image as they are written, and an empty text; or none, and why the image cannot be used.
+def completed_examples(planned: PlannedImage, stored: StoredImage, plan: FolderPlan, processor: Any) -> list[Example]:
+    """The examples of an image as they are written.
 
     They have resized sizes if `processor` is of a kind that `has_resized_size` knows.
+
+    Raises:
+        ValueError: The image cannot be used; the message says why.
     """
-    settings = plan.settings
+    settings, image = plan.settings, planned.image
     width, height = image.width or stored.original_width, image.height or stored.original_height
     if not (settings.squeezed or has_shape((stored.original_width, stored.original_height), (width, height))):
-        return [], (
+        raise ValueError(
             f"its image is {stored.original_width} x {stored.original_height} pixels, which is not the shape of "
             f"{width} x {height} (give --squeezed if all images are squeezed copies)"
         )
     # The package's own columns replace extra ones of the same name.
     common = plan.extra.values(image.extra) | {
         "image": {"bytes": stored.data, "path": None},
+        "split": planned.split,
         "width": stored.width,
         "height": stored.height,
         "original_width": width,
@@ -451,17 +431,14 @@ def completed_examples(
     if isinstance(settings.box_format, str):
         common["box_format"] = settings.box_format
     if has_resized_size(processor):
-        try:
-            common["resized_width"], common["resized_height"] = resized_size(processor, stored.width, stored.height)
-        except ValueError as error:
-            return [], str(error)
+        common["resized_width"], common["resized_height"] = resized_size(processor, stored.width, stored.height)
 
     def scale_boxes(boxes: Sequence[Sequence[float]]) -> list[list[float]]:
         sizes = (stored.width, stored.height) * 2, (width, height) * 2
         return [[value * to / of for value, to, of in zip(box, *sizes, strict=True)] for box in boxes]
 
     completed = []
-    for example in examples:
+    for example in planned.examples:
         row = common | example | {name: scale_boxes(example[name]) for name in _BOX_COLUMNS}
         row["prompt"] = prompt_of(example, settings)
         if "reader_boxes" in example:
@@ -469,9 +446,9 @@ def completed_examples(
         if problem := "; ".join(row_problems(row)):
             # In the numbers of the table, which a person can look up.
             table_boxes = {name: boxes for name, boxes in example.items() if name in (*_BOX_COLUMNS, "reader_boxes")}
-            return [], "; ".join(row_problems(row | table_boxes | {"width": width, "height": height})) or problem
+            raise ValueError("; ".join(row_problems(row | table_boxes | {"width": width, "height": height})) or problem)
         completed.append(row)
-    return completed, ""
+    return completed
 
 
 def column_types() -> dict[str, Any]:

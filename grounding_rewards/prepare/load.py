@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 # Columns of every folder; the other ones that the package knows are there where an image has them.
-_ALWAYS = ("boxes", "labels", "width", "height", "id", "split")
+_ALWAYS = ("image", "boxes", "labels", "width", "height", "id", "split")
 
 
 def load_images(
@@ -74,26 +74,19 @@ def load_images(
     # As the lines are read: `val` is `validation`.
     split = split and split_name(split)
     remedy = f'To choose yourself, give every image in {ANNOTATIONS} its "split", the images of a patient on one side.'
-    splits_and_patients = (
-        (row["split"], patient, row["id"]) for row, patient in zip(rows, patients_of_rows(rows), strict=True)
-    )
-    splits = _own_or_drawn(splits_and_patients, split, str(root), remedy)
-    numbers = [number for number, row_split in enumerate(splits) if split in (None, ALL, row_split)]
+    images = [(row["split"], patient, row["id"]) for row, patient in zip(rows, patients_of_rows(rows), strict=True)]
+    splits = _own_or_drawn(images, split, str(root), remedy)
     unknown = [{name: value for name, value in row.items() if name not in KNOWN_KEYS} for row in rows]
     extra = ExtraColumns(unknown)
-    columns: dict[str, list[Any]] = {"image": [str(root / row["file"]) for row in rows], "split": splits}
-    if not all(row.get("prompt") for row in rows):
-        vocabulary = vocabulary_of(rows, root)
-        columns[LOOKED_FOR] = [None if row.get("prompt") else vocabulary for row in rows]
-    column_names = {*_ALWAYS, *columns, *(name for row in rows for name in KNOWN_KEYS if row.get(name) is not None)}
-    features = {name: kind for name, kind in column_types().items() if name in column_names}
-    for name in features.keys() - columns.keys():
-        columns[name] = [row.get(name) for row in rows]
-    values = [extra.values(row) for row in unknown]
-    columns |= {name: [row[name] for row in values] for name in extra.types}
-    features |= extra.features()
-    dataset = Dataset.from_dict({name: columns[name] for name in features}, Features(features))
-    return dataset if len(numbers) == len(rows) else dataset.select(numbers)
+    vocabulary = None if all(row.get("prompt") for row in rows) else vocabulary_of(rows, root)
+    columns = {*_ALWAYS} if vocabulary is None else {*_ALWAYS, LOOKED_FOR}
+    for row, row_split, values in zip(rows, splits, unknown, strict=True):
+        row |= {"image": str(root / row["file"]), "split": row_split, **extra.values(values)}
+        row[LOOKED_FOR] = None if row.get("prompt") else vocabulary
+        columns.update(name for name in KNOWN_KEYS if row.get(name) is not None)
+    features = {name: kind for name, kind in column_types().items() if name in columns} | extra.features()
+    chosen_rows = [row for row in rows if split in (None, ALL, row["split"])]
+    return Dataset.from_dict({name: [row.get(name) for row in chosen_rows] for name in features}, Features(features))
 
 
 def _own_or_drawn(
@@ -132,45 +125,48 @@ def folder_rows(root: Path, allow_outside: bool = False, bad_rows: str = "refuse
         )
     check_word("bad_rows", bad_rows, BAD_ROWS)
 
-    def usable(place: RowPlace, row: dict[str, Any]) -> dict[str, Any]:
-        try:
-            file = image_path(root, row["file"], allow_outside=allow_outside)
-        except ValueError as error:
-            raise ValueError(f"In line {place.line} (id {place.image}): {error}") from error
-        if not file.is_file():
-            raise place.error("an image that is there", row["file"], "Correct the name, or add the image.")
-        readers = image_readers(annotated_image(row))
-        if len(readers) > 1 and row.get("reader_boxes") is None:
-            fix = (
-                "Side by side they count findings several times: make one reference of them with `grounding-rewards "
-                "prepare jsonl --readers`, or give reader_boxes."
-            )
-            raise place.error("the boxes of one person", ", ".join(readers), fix)
-        width, height = row.get("width"), row.get("height")
-        if width is None or height is None:
-            width, height = image_size({"bytes": None, "path": str(file)})
-        values: dict[str, Any] = {"width": int(width), "height": int(height)}
-        if row.get("prompt") is not None:
-            values["prompt"] = conversation(row["prompt"])
-        return {**row, **values}
-
     # All lines that are bad are named at once.
     rows, faults = [], []
     for line in sound_rows(path):
         try:
             if isinstance(line, ValueError):
                 raise line
-            rows.append(usable(*line))
+            rows.append(_usable_row(root, *line, allow_outside))
         except ValueError as error:
             faults.append(" ".join(str(error).split()))
+    count = len(rows) + len(faults)
     if faults and (bad_rows == "refuse" or not rows):
         raise ValueError(
-            f"Expected one image per line in {path}, got {len(faults)} bad of {len(rows) + len(faults)} lines. Correct "
-            "them, or go on without them by bad_rows: drop:\n" + "\n".join(faults)
+            f"Expected one image per line in {path}, got {len(faults)} bad of {count} lines. Correct them, or go on "
+            "without them by bad_rows: drop:\n" + "\n".join(faults)
         )
     if faults:
-        said_dropped(len(faults), f"{len(rows) + len(faults)} lines of {path}", faults)
+        said_dropped(len(faults), f"{count} lines of {path}", faults)
     return rows
+
+
+def _usable_row(root: Path, place: RowPlace, row: dict[str, Any], allow_outside: bool) -> dict[str, Any]:
+    """The row with sizes and a conversation, if its image is there and its boxes are one person's."""
+    try:
+        file = image_path(root, row["file"], allow_outside=allow_outside)
+    except ValueError as error:
+        raise ValueError(f"In line {place.line} (id {place.image}): {error}") from error
+    if not file.is_file():
+        raise place.error("an image that is there", row["file"], "Correct the name, or add the image.")
+    readers = image_readers(annotated_image(row))
+    if len(readers) > 1 and row.get("reader_boxes") is None:
+        fix = (
+            "Side by side they count findings several times: make one reference of them with `grounding-rewards "
+            "prepare jsonl --readers`, or give reader_boxes."
+        )
+        raise place.error("the boxes of one person", ", ".join(readers), fix)
+    width, height = row.get("width"), row.get("height")
+    if width is None or height is None:
+        width, height = image_size({"bytes": None, "path": str(file)})
+    usable = {**row, "width": int(width), "height": int(height)}
+    if row.get("prompt") is not None:
+        usable["prompt"] = conversation(row["prompt"])
+    return usable
 
 
 SYNTHETIC = "synthetic"
@@ -218,7 +214,9 @@ def load_split(
         return synthetic_dataset(split, max_images or _DEFAULT_SYNTHETIC_IMAGES, preset=preset or "pa-112")
     if Path(dataset, MANIFEST).is_file():
         # The shards are unpacked into the cache of `datasets`, so that rows can be taken in any order.
-        loaded = Dataset.from_parquet(_whole_shards(split_shards(dataset, split)))
+        shards = split_shards(dataset, split)
+        _check_whole(shards)
+        loaded = Dataset.from_parquet(shards)
     elif Path(dataset, ANNOTATIONS).is_file():
         loaded = load_images(dataset, split, allow_outside=allow_outside, bad_rows=bad_rows)
     else:
@@ -238,23 +236,22 @@ def parquet_shards(path: str | Path) -> dict[str, list[str]]:
         {}
     """
     path = Path(path)
+    files = [path] if path.is_file() and path.suffix == ".parquet" else sorted(path.glob("**/*.parquet"))
     shards: dict[str, list[str]] = {}
-    stated_files: set[str] = set()
-    for file in [path] if path.is_file() and path.suffix == ".parquet" else sorted(path.glob("**/*.parquet")):
-        name_match = _SHARD.fullmatch(file.stem)
-        shards.setdefault(name_match["split"] if name_match else file.stem, []).append(str(file))
+    stated_files = {*map(str, files)}
+    for file in files:
+        name = _SHARD.fullmatch(file.stem)
+        shards.setdefault(name["split"] if name else file.stem, []).append(str(file))
         # Names that state how many shards there are tell which one is missing.
-        if name_match and name_match["total"]:
-            stated_files |= {
-                str(file.with_stem(name_match["split"] + f"-{k:0{len(name_match['number'])}}-of-{name_match['total']}"))
-                for k in range(int(name_match["total"]))
-            }
-    _whole_shards([*stated_files, *(file for files in shards.values() for file in files)])
+        for k in range(int(name["total"] or 0) if name else 0):
+            shard = f"{name['split']}-{k:0{len(name['number'])}}-of-{name['total']}"
+            stated_files.add(str(file.with_stem(shard)))
+    _check_whole(sorted(stated_files))
     return shards
 
 
-def _whole_shards(files: Sequence[str]) -> Sequence[str]:
-    """The files, of which none is missing or cut: what reads them later would not say which one is."""
+def _check_whole(files: Sequence[str]) -> None:
+    """Refuse files of which one is missing or cut: what reads them later would not say which one is."""
     import pyarrow
     import pyarrow.parquet as pq
 
@@ -266,7 +263,6 @@ def _whole_shards(files: Sequence[str]) -> Sequence[str]:
                 f"Expected whole parquet files in the dataset, got {file!r}, which is missing or cut ({error}). "
                 "Download or write it again."
             ) from None
-    return files
 
 
 def dataset_parts(dataset: str, splits: Sequence[str] = (), *, streaming: bool = False) -> dict[str, Any]:
@@ -291,11 +287,9 @@ def dataset_parts(dataset: str, splits: Sequence[str] = (), *, streaming: bool =
     from datasets import Dataset, load_dataset, load_from_disk
 
     if dataset.partition(":")[0] == SYNTHETIC:
-        split_names = (TRAIN, "validation", "test")
-        return {
-            split: load_split(dataset, split)
-            for split in (splits if splits and {*splits} <= {*split_names} else split_names)
-        }
+        synthetic_splits = (TRAIN, "validation", "test")
+        chosen_splits = splits if splits and {*splits} <= {*synthetic_splits} else synthetic_splits
+        return {split: load_split(dataset, split) for split in chosen_splits}
     if shards := parquet_shards(dataset):
         return {split: Dataset.from_parquet(files) for split, files in shards.items()}
     path = Path(dataset)
@@ -347,18 +341,12 @@ def _split_of(parts: Mapping[str, Dataset], split: str, name: str) -> Dataset:
         return parts[split]
     ((part_name, images),) = parts.items()
     unformatted = images.with_format(None)
-    patients, ids = (
-        unformatted[column][:] if column in images.column_names else [None] * images.num_rows
-        for column in ("patient_id", "id")
-    )
-    splits = _own_or_drawn(
-        (
-            (part_name, patient_of({"patient_id": patient}), stated_name(image) or str(row))
-            for row, (patient, image) in enumerate(zip(patients, ids, strict=True))
-        ),
-        split,
-        name,
-        remedy,
-    )
+    unknown = [None] * images.num_rows
+    patients = unformatted["patient_id"][:] if "patient_id" in images.column_names else unknown
+    ids = unformatted["id"][:] if "id" in images.column_names else unknown
+    splits_and_patients = []
+    for row, (patient, image) in enumerate(zip(patients, ids, strict=True)):
+        splits_and_patients.append((part_name, patient_of({"patient_id": patient}), stated_name(image) or str(row)))
+    splits = _own_or_drawn(splits_and_patients, split, name, remedy)
     numbers = [number for number, assigned in enumerate(splits) if assigned == split]
     return images if len(numbers) == images.num_rows else images.select(numbers)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,15 +37,6 @@ class Part(NamedTuple):
         return self.folder.resolve().name
 
 
-class _Image(NamedTuple):
-    """An image of a part, as `group_duplicates` takes it, and the ids of its rows."""
-
-    part: Part
-    annotated: AnnotatedImage
-    signature: bytes | None
-    rows: tuple[str, ...]
-
-
 def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_rows: str = "refuse") -> dict[str, Any]:
     """Write the rows of prepared folders as one, each with its source.
 
@@ -68,33 +58,63 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_ro
         ValueError: The folders do not fit together, or a patient or an image is in two splits.
     """
     out = Path(out)
-    manifests = _checked(parts, out)
+    manifests = _checked_manifests(parts, out)
     features = _features(parts)
-    images = list(_images(parts))
-    check_one_split(splits_of_patients((patient_of_image(image.annotated), image.annotated.split) for image in images))
-    duplicates = group_duplicates(
-        ((image.annotated, image.signature) for image in images), {}, own=True, bad_rows=bad_rows
-    )
-    usable = [image for image in images if image.annotated.id not in duplicates.left_out]
-    kept_ids = _kept_rows(parts, usable, seed)
-    left_out = Counter(image.part.name for image in usable for row in image.rows if row not in kept_ids)
+    images, signatures = [], []
+    ids_of_images = {}
+    for part in parts:
+        for rows in _rows_of_images(part):
+            first = rows[0]
+            images.append(AnnotatedImage(first["id"], "", [], [], patient_id=first["patient_id"], split=first["split"]))
+            signatures.append(image_signature(open_image({"bytes": first["image"]["bytes"], "path": None})))
+            ids_of_images[first["id"]] = [row["id"] for row in rows]
+    check_one_split(splits_of_patients((patient_of_image(image), image.split) for image in images))
+    duplicates = group_duplicates(zip(images, signatures, strict=True), {}, own=True, bad_rows=bad_rows)
+    train_rows: dict[str, list[str]] = {part.name: [] for part in parts}
+    for image in images:
+        if image.split == TRAIN and image.id not in duplicates.left_out:
+            train_rows[image.id.partition("/")[0]] += ids_of_images[image.id]
+    left_out = _left_out_rows(parts, train_rows, seed)
     out.mkdir(parents=True, exist_ok=True)
-    _write_rows(parts, out, features, kept_ids, duplicates)
-    facts = {"rows_left_out": dict(left_out), "images_with_copies": duplicates.images}
+    _write_rows(parts, out, features, left_out, duplicates)
+    facts = {
+        "rows_left_out": {name: len(rows) for name, rows in left_out.items() if rows},
+        "images_with_copies": duplicates.images,
+    }
     return write_manifest(out, _manifest(parts, manifests, out, seed) | facts)
 
 
+def _left_out_rows(parts: Sequence[Part], train_rows: Mapping[str, list[str]], seed: int) -> dict[str, list[str]]:
+    """The ids of the rows of each folder that its weight leaves out."""
+    if parts[0].weight is None:
+        return {}
+    for name, rows in train_rows.items():
+        if not rows:
+            raise ValueError(
+                f"Expected rows of {TRAIN} in every folder with a weight, got none in {name}. Weights are about "
+                "training alone: leave them out, or mix the folders that have such rows."
+            )
+    weights = {part.name: part.weight or 1.0 for part in parts}
+    # rows of a folder = weight * unit; the largest unit for which no folder lacks rows
+    unit = min(len(rows) / weights[name] for name, rows in train_rows.items())
+    left_out = {}
+    for name, rows in train_rows.items():
+        in_order = sorted(rows, key=lambda row: hash_fraction("mix", seed, row))
+        left_out[name] = in_order[round(unit * weights[name]) :]
+    return left_out
+
+
 def _write_rows(
-    parts: Sequence[Part], out: Path, features: Any, kept_ids: set[str], duplicates: DuplicateGroups
+    parts: Sequence[Part], out: Path, features: Any, left_out: Mapping[str, list[str]], duplicates: DuplicateGroups
 ) -> None:
     writers: dict[str, ShardWriter] = {}
     for part in parts:
-        for (split, _), group in groupby(_rows(part), key=lambda row: (row["split"], row["image"]["bytes"])):
+        left_out_ids = {*left_out.get(part.name, ())}
+        for rows in _rows_of_images(part):
+            split, image_id = rows[0]["split"], rows[0]["id"]
             if split not in writers:
                 writers[split] = ShardWriter(out, split, features, _MOST_BYTES)
-            rows = list(group)
-            image_id = rows[0]["id"]
-            kept_rows = [{name: row.get(name) for name in features} for row in rows if row["id"] in kept_ids]
+            kept_rows = [{name: row.get(name) for name in features} for row in rows if row["id"] not in left_out_ids]
             if image_id in duplicates.left_out:
                 writers[split].skip(image_id, duplicates.left_out[image_id])
             elif kept_rows:
@@ -140,7 +160,7 @@ def _by_part(parts: Sequence[Part], words: Sequence[str]) -> str:
     return "; ".join(f"{part.name}: {word}" for part, word in zip(parts, words, strict=True) if word)
 
 
-def _checked(parts: Sequence[Part], out: Path) -> list[dict[str, Any]]:
+def _checked_manifests(parts: Sequence[Part], out: Path) -> list[dict[str, Any]]:
     """The manifests of folders that can be mixed."""
     names = [part.name for part in parts]
     if len(set(names)) < max(2, len(names)):
@@ -180,45 +200,16 @@ def _features(parts: Sequence[Part]) -> Any:
     return Features.from_arrow_schema(joined.with_metadata(schemas[0].metadata))
 
 
+def _rows_of_images(part: Part) -> Iterator[list[dict[str, Any]]]:
+    """The rows of each image of a folder, which share it and stand together, with ids that are the folder's own."""
+    for _, rows in groupby(_rows(part), key=lambda row: (row["split"], row["image"]["bytes"])):
+        yield list(rows)
+
+
 def _rows(part: Part) -> Iterator[dict[str, Any]]:
-    """The rows of a folder, with ids that are its own, and sources."""
     for row in parquet_rows(split_shards(part.folder, "all")):
         row["id"] = f"{part.name}/{row['id']}"
         row["source"] = stated_name(row.get("source")) or part.name
         if (patient := patient_of(row)) is not None:
             row["patient_id"] = f"{row['source']}/{patient}"
         yield row
-
-
-def _images(parts: Sequence[Part]) -> Iterator[_Image]:
-    """Every image once, however many rows it has: these share its image and stand together."""
-    for part in parts:
-        for (split, data), group in groupby(_rows(part), key=lambda row: (row["split"], row["image"]["bytes"])):
-            rows = list(group)
-            signature = image_signature(open_image({"bytes": data, "path": None}))
-            annotated = AnnotatedImage(rows[0]["id"], "", [], [], patient_id=rows[0]["patient_id"], split=split)
-            yield _Image(part, annotated, signature, tuple(row["id"] for row in rows))
-
-
-def _kept_rows(parts: Sequence[Part], images: Sequence[_Image], seed: int) -> set[str]:
-    """The ids of the rows that stay."""
-    kept_ids = {row for image in images for row in image.rows}
-    if parts[0].weight is None:
-        return kept_ids
-    trained = [
-        [row for image in images if image.part == part and image.annotated.split == TRAIN for row in image.rows]
-        for part in parts
-    ]
-    weights = [part.weight or 1.0 for part in parts]
-    for part, rows in zip(parts, trained, strict=True):
-        if not rows:
-            raise ValueError(
-                f"Expected rows of {TRAIN} in every folder with a weight, got none in {part.name}. Weights are about "
-                "training alone: leave them out, or mix the folders that have such rows."
-            )
-    # rows of a folder = weight * unit; the largest unit for which no folder lacks rows
-    unit = min(len(rows) / weight for rows, weight in zip(trained, weights, strict=True))
-    for rows, weight in zip(trained, weights, strict=True):
-        in_order = sorted(rows, key=lambda row: hash_fraction("mix", seed, row))
-        kept_ids -= set(in_order[round(unit * weight) :])
-    return kept_ids

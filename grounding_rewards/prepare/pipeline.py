@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,20 +18,18 @@ from grounding_rewards.labels import SEVERAL, normalize_label
 from grounding_rewards.prepare.encode import StoredImage, store_image
 from grounding_rewards.prepare.examples import (
     FolderPlan,
+    PlannedImage,
     completed_examples,
-    count_examples,
     dataset_features,
-    image_examples,
     image_of_interest,
     make_plan,
-    planned_examples,
-    with_negatives,
+    planned_images,
     without_small_boxes,
 )
 from grounding_rewards.prepare.manifest import begin_folder, find_finished, finish_folder, known_facts
 from grounding_rewards.prepare.settings import PrepareSettings
-from grounding_rewards.prepare.shards import ShardWriter
-from grounding_rewards.prepare.split_duplicates import group_duplicates
+from grounding_rewards.prepare.shards import ShardCounts, ShardWriter
+from grounding_rewards.prepare.split_duplicates import NO_DUPLICATES, DuplicateGroups, group_duplicates
 from grounding_rewards.prepare.table_checks import check_box_order, warn_of_unnamed_images
 from grounding_rewards.sources.base import SOURCES
 
@@ -94,14 +91,16 @@ def prepare_images(
     if is_general_format and settings.split is None and settings.bad_rows == "refuse" and str(root):
         warn_of_unnamed_images(plan.images, root)
     if out is None:
-        plan = with_negatives(plan)
-        splits = count_examples(plan)
-        return {"splits": {name: splits[name].as_json() for name in in_usual_order(splits)}, **known_facts(plan)}
+        counts: dict[str, ShardCounts] = {}
+        for _, split, examples in planned_images(plan):
+            counts.setdefault(split, ShardCounts()).add(examples)
+        return {"splits": {name: counts[name].as_json() for name in in_usual_order(counts)}, **known_facts(plan)}
     out = Path(out)
     if finished := find_finished(out, plan):
         return finished
     files = _Files(root, allow_outside, settings)
-    plan = with_negatives(_with_duplicates(plan, files, processes, on_progress))
+    duplicates = _find_duplicates(plan, files, processes, on_progress)
+    planned = planned_images(plan, duplicates)
     # Fail before the folder is begun: it would refuse corrected settings.
     processor = None if settings.model is None else load_processor(settings.model)
     if any(len(image_readers(image)) > 1 for image in plan.images):
@@ -110,7 +109,26 @@ def prepare_images(
         ]
         plan.facts["agreement"] = measure_agreement(read_images).to_dict()
     begin_folder(out, plan)
-    _write_shards(out, plan, processor, files, processes, on_progress)
+    features = dataset_features(plan, with_resized=has_resized_size(processor))
+    writers = {}
+    for split in dict.fromkeys(entry.split for entry in planned):
+        writers[split] = ShardWriter(out, split, features, settings.shard_megabytes * 1e6)
+    pending = _pending_images(planned, writers)
+    finished_images = len(planned) - len(pending)
+    for number in range(1, finished_images + 1):
+        on_progress("writing images", number, len(planned))
+    with map_in_workers(files.store, [entry.image.file for entry in pending], processes=processes) as stored_images:
+        for number, (entry, stored) in enumerate(zip(pending, stored_images, strict=True), start=finished_images + 1):
+            writer = writers[entry.split]
+            if entry.image.id in duplicates.left_out:
+                writer.skip(entry.image.id, duplicates.left_out[entry.image.id])
+            else:
+                _write_image(entry, stored, plan, processor, writer)
+            on_progress("writing images", number, len(planned))
+    if all(writer.is_empty for writer in writers.values()):
+        raise _nothing_written(writers)
+    for writer in writers.values():
+        writer.close()
     return finish_folder(out, plan)
 
 
@@ -171,13 +189,13 @@ def with_shared_labels(image: AnnotatedImage, dataset: str | None = None) -> Ann
     return image._replace(labels=labels)
 
 
-def _with_duplicates(plan: FolderPlan, files: _Files, processes: int | None, on_progress: Progress) -> FolderPlan:
-    """The plan with near-duplicates of images; nothing is compared if all images go into one split."""
+def _find_duplicates(plan: FolderPlan, files: _Files, processes: int | None, on_progress: Progress) -> DuplicateGroups:
+    """The near-duplicates among the images; nothing is compared if all images go into one split."""
     splits = {image.split for image in plan.images if image.split is not None} if plan.rule.own else set()
     if plan.facts["images_without_own_split"]:
         splits |= {name for name, share in plan.rule.shares.items() if share}
     if len(splits) < 2:
-        return plan
+        return NO_DUPLICATES
     signatures = []
     names = [image.file for image in plan.images]
     with map_in_workers(files.sign, names, processes=processes) as signing:
@@ -191,63 +209,35 @@ def _with_duplicates(plan: FolderPlan, files: _Files, processes: int | None, on_
         bad_rows=plan.settings.bad_rows,
     )
     plan.facts["images_with_copies"] = duplicates.images
-    return replace(plan, duplicates=duplicates)
+    return duplicates
 
 
-def _write_shards(
-    out: Path, plan: FolderPlan, processor: Any, files: _Files, processes: int | None, on_progress: Progress
-) -> None:
-    """Write the images that no finished shard has, each with its examples."""
-    features = dataset_features(plan, with_resized=has_resized_size(processor))
-    writers: dict[str, ShardWriter] = {}
-    planned = Counter[str]()
-    pending: list[AnnotatedImage] = []
-    for image, examples in planned_examples(plan):
-        split = examples[0]["split"]
-        if split not in writers:
-            writers[split] = ShardWriter(out, split, features, plan.settings.shard_megabytes * 1e6)
-        planned[split] += 1
-        if planned[split] > writers[split].images:
-            pending.append(image)
-    finished = planned.total() - len(pending)
-    for number in range(1, finished + 1):
-        on_progress("writing images", number, planned.total())
-    with map_in_workers(files.store, [image.file for image in pending], processes=processes) as stored_images:
-        for number, (image, stored) in enumerate(zip(pending, stored_images, strict=True), start=finished + 1):
-            _write_image(image, stored, plan, processor, writers)
-            on_progress("writing images", number, planned.total())
-    if all(writer.is_empty for writer in writers.values()):
-        raise _nothing_written(writers)
-    for writer in writers.values():
-        writer.close()
+def _pending_images(planned: Sequence[PlannedImage], writers: Mapping[str, ShardWriter]) -> list[PlannedImage]:
+    """The images that no finished shard has: these have the first images of their split."""
+    counts = Counter[str]()
+    pending = []
+    for entry in planned:
+        counts[entry.split] += 1
+        if counts[entry.split] > writers[entry.split].images:
+            pending.append(entry)
+    return pending
 
 
 def _write_image(
-    image: AnnotatedImage,
-    stored: StoredImage | str,
-    plan: FolderPlan,
-    processor: Any,
-    writers: dict[str, ShardWriter],
+    entry: PlannedImage, stored: StoredImage | str, plan: FolderPlan, processor: Any, writer: ShardWriter
 ) -> None:
-    examples = image_examples(image, plan)
-    writer = writers[examples[0]["split"]]
-    if image.id in plan.duplicates.left_out:
-        writer.skip(image.id, plan.duplicates.left_out[image.id])
-        return
-    problem = ""
-    if isinstance(stored, StoredImage):
-        completed, problem = completed_examples(image, examples, stored, plan, processor)
-        if not problem:
-            writer.add(completed, len(stored.data))
-            return
-    else:
-        problem = stored
-    if plan.settings.bad_rows == "refuse":
-        raise ValueError(
-            f"Expected an image that can be used, got {image.id} ({image.file}): {problem.rstrip('.')}. "
-            'Correct it, or leave out such images with bad_rows="drop" (--bad-rows drop). What is done is kept.'
-        )
-    writer.skip(image.id, problem)
+    try:
+        if isinstance(stored, str):
+            raise ValueError(stored)
+        writer.add(completed_examples(entry, stored, plan, processor), len(stored.data))
+    except ValueError as error:
+        if plan.settings.bad_rows == "refuse":
+            raise ValueError(
+                f"Expected an image that can be used, got {entry.image.id} ({entry.image.file}): "
+                f'{str(error).rstrip(".")}. Correct it, or leave out such images with bad_rows="drop" '
+                "(--bad-rows drop). What is done is kept."
+            ) from None
+        writer.skip(entry.image.id, str(error))
 
 
 def _nothing_written(writers: dict[str, ShardWriter]) -> ValueError:

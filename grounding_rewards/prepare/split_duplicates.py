@@ -10,6 +10,7 @@ from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.splits import patient_of_image
 from grounding_rewards.images.near_duplicates import find_near_duplicates
 
+# Images named in an error.
 _SHOWN = 5
 
 
@@ -23,10 +24,21 @@ class DuplicateGroups(NamedTuple):
     images: How many images are copies of others.
     """
 
-    groups: Mapping[str, str] = {}
-    splits: Mapping[str, str] = {}
-    left_out: Mapping[str, str] = {}
-    images: int = 0
+    groups: Mapping[str, str]
+    splits: Mapping[str, str]
+    left_out: Mapping[str, str]
+    images: int
+
+
+NO_DUPLICATES = DuplicateGroups({}, {}, {}, 0)
+
+
+class _Place(NamedTuple):
+    """The id of an image, its patient (the image itself if that is not known), and its own split."""
+
+    image: str
+    patient: str
+    split: str | None
 
 
 def group_duplicates(
@@ -51,47 +63,43 @@ def group_duplicates(
     >>> group_duplicates([(image, bytes([1] * 2048)) for image in images], {}, own=True, bad_rows="refuse").groups
     {'a': 'a', 'b': 'a'}
     """
-    places: list[tuple[str, str, str | None]] = []
+    from scipy.cluster.hierarchy import DisjointSet
+
+    places = []
     signatures = []
     for image, signature in images:
         patient = patient_of_image(image)
-        of_patient = None if patient is None else patient_splits.get(patient)
-        places.append((image.id, patient or image.id, (image.split or of_patient) if own else None))
+        own_split = image.split or patient_splits.get(patient or "")
+        places.append(_Place(image.id, patient or image.id, own_split if own else None))
         signatures.append(signature)
-    pairs = list(find_near_duplicates(signatures))
-    left_out = _left_out([(places[a], places[b]) for a, b in pairs], Counter(split for *_, split in places))
+    pairs = [(places[a], places[b]) for a, b in find_near_duplicates(signatures)]
+    left_out = _left_out(pairs, Counter(place.split for place in places))
     if left_out and bad_rows == "refuse":
-        sentences = "; ".join(f"{image} is {reason}" for image, reason in list(left_out.items())[:_SHOWN])
+        sentences = [f"{image} is {reason}" for image, reason in left_out.items()]
         raise ValueError(
             f"Expected no image in two splits of the dataset, got {len(left_out)} with a copy in another one: "
-            f'{sentences}{"; …" if len(left_out) > _SHOWN else ""}. Draw the splits anew with splits_from="hash" '
-            '(--splits-from hash), or leave these images out with bad_rows="drop" (--bad-rows drop).'
+            f"{'; '.join(sentences[:_SHOWN])}{'; …' if len(left_out) > _SHOWN else ''}. Draw the splits anew with "
+            'splits_from="hash" (--splits-from hash), or leave these images out with bad_rows="drop" (--bad-rows drop).'
         )
-    parents: dict[str, str] = {}
-
-    def top(name: str) -> str:
-        while (above := parents.setdefault(name, name)) != name:
-            parents[name] = parents[above]
-            name = parents[name]
-        return name
-
+    patients = DisjointSet()
     for a, b in pairs:
-        if not {places[a][0], places[b][0]} & left_out.keys():
-            # The smaller name stays, whatever the order of the images.
-            first, second = sorted((top(places[a][1]), top(places[b][1])))
-            parents[second] = first
-    groups = {name: top(name) for name in parents}
-    splits = {groups[name]: split for _, name, split in places if name in groups and split is not None}
-    return DuplicateGroups(groups, splits, left_out, len({place for pair in pairs for place in pair}))
+        if a.image not in left_out and b.image not in left_out:
+            patients.add(a.patient)
+            patients.add(b.patient)
+            patients.merge(a.patient, b.patient)
+    groups = {}
+    for group in patients.subsets():
+        # The smallest name, whatever the order of the images.
+        groups |= dict.fromkeys(sorted(group), min(group))
+    splits = {groups[place.patient]: place.split for place in places if place.patient in groups and place.split}
+    return DuplicateGroups(groups, splits, left_out, len({place.image for pair in pairs for place in pair}))
 
 
-def _left_out(
-    pairs: Iterable[tuple[tuple[str, str, str | None], tuple[str, str, str | None]]], images: Mapping[str | None, int]
-) -> dict[str, str]:
+def _left_out(pairs: Iterable[tuple[_Place, _Place]], images: Mapping[str | None, int]) -> dict[str, str]:
     """The images to leave out: of two copies in two splits, the one in the larger split, which is that of training."""
     reasons: dict[str, str] = {}
     for pair in pairs:
-        (image, _, split), (duplicate, _, its_split) = sorted(pair, key=lambda one: (-images[one[2]], one[0]))
-        if None not in (split, its_split) and split != its_split:
-            reasons.setdefault(image, f"in {split} and a copy of {duplicate} in {its_split}")
+        place, duplicate = sorted(pair, key=lambda place: (-images[place.split], place.image))
+        if place.split and duplicate.split and place.split != duplicate.split:
+            reasons.setdefault(place.image, f"in {place.split} and a copy of {duplicate.image} in {duplicate.split}")
     return reasons

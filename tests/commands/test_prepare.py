@@ -168,37 +168,12 @@ def test_help_says_what_each_reader_takes(capsys):
     assert "see the reader" not in told
 
 
-def test_mix_and_push(folder, tmp_path, capsys, monkeypatch):
-    pushed = []
-    monkeypatch.setattr(
-        "grounding_rewards.commands.prepare.push_private", lambda *given, **how: pushed.append((given, how))
-    )
+def test_mixed_folders_have_the_rows_of_both(folder, tmp_path, capsys):
     words = ("jsonl", "--root", folder, "--box-format", "qwen3-vl", "--split-shares", "train=1")
     for name in ("one", "two"):
         assert prepare(*words, "--out", tmp_path / name) == 0
-    assert pushed == []
-    mixed = tmp_path / "mixed"
-    assert (
-        call(
-            "prepare-mix",
-            f"{tmp_path / 'one'}=2",
-            f"{tmp_path / 'two'}=1",
-            "--out",
-            mixed,
-            "--push-to-hub",
-            "me/images",
-        )
-        == 0
-    )
-    printed = capsys.readouterr().out
-    assert "train: 9 images, 9 rows" in printed
-    assert "uploaded to me/images, a private dataset" in printed
-    # A finished folder is uploaded by the command that wrote it.
-    assert prepare(*words, "--out", tmp_path / "one", "--push-to-hub", "me/one", "--licence-allows-upload") == 0
-    assert pushed == [
-        ((mixed, "me/images"), {"licence_allows": False}),
-        ((tmp_path / "one", "me/one"), {"licence_allows": True}),
-    ]
+    assert call("prepare-mix", f"{tmp_path / 'one'}=2", f"{tmp_path / 'two'}=1", "--out", tmp_path / "mixed") == 0
+    assert "train: 9 images, 9 rows" in capsys.readouterr().out
     with pytest.raises(ValueError, match="Expected FOLDER or FOLDER=WEIGHT for prepare-mix"):
         call("prepare-mix", "one=much", "two", "--out", tmp_path / "out")
 

@@ -10,14 +10,8 @@ from hypothesis import strategies as st
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.prompts import format_instruction
-from grounding_rewards.prepare.examples import (
-    count_examples,
-    make_plan,
-    planned_examples,
-    prompt_of,
-    task_examples,
-    with_negatives,
-)
+from grounding_rewards.prepare.examples import make_plan, planned_images, prompt_of
+from grounding_rewards.prepare.pipeline import prepare_images
 from grounding_rewards.prepare.settings import PrepareSettings
 
 A, B, C = [0, 0, 10, 10], [20, 20, 30, 30], [40, 40, 60, 60]
@@ -36,8 +30,8 @@ def settings(**values):
 
 
 def rows_of(images, **values):
-    plan = make_plan(images, settings(**values))
-    return [row for image in images for row in task_examples(image, plan)]
+    planned = planned_images(make_plan(images, settings(**values)))
+    return [example for entry in planned for example in entry.examples]
 
 
 @pytest.mark.parametrize(
@@ -142,18 +136,16 @@ def test_images_with_ignored_regions_are_no_negatives():
 @given(st.integers(0, 5), st.text(min_size=1, max_size=8))
 def test_wording_depends_on_id_and_seed_alone(seed, name):
     image = AnnotatedImage(name, "1.png", [A], ["mass"])
-    one = settings(seed=seed)
-    (row,) = task_examples(image, make_plan([image], one))
-    (again,) = task_examples(image, make_plan([IMAGES[1], image], one))
-    assert prompt_of(row, one) == prompt_of(again, one)
+    (row,) = rows_of([image], seed=seed)
+    _, again = rows_of([IMAGES[1], image], seed=seed)
+    assert prompt_of(row, settings(seed=seed)) == prompt_of(again, settings(seed=seed))
 
 
 def test_wording_varies_unless_it_should_not():
     images = [AnnotatedImage(str(n), "1.png", [A], ["mass"]) for n in range(40)]
     for one_wording, expected in ((False, 4), (True, 1)):
-        asked = settings(one_wording=one_wording)
-        plan = make_plan(images, asked)
-        assert len({str(prompt_of(row, asked)) for image in images for row in task_examples(image, plan)}) == expected
+        rows = rows_of(images, one_wording=one_wording)
+        assert len({str(prompt_of(row, settings(one_wording=one_wording))) for row in rows}) == expected
 
 
 @pytest.mark.parametrize(
@@ -227,12 +219,12 @@ def test_the_share_of_images_without_findings(positive, normal, share):
     images = [AnnotatedImage(f"p{k}", "1.png", [A], ["mass"], split="train") for k in range(positive)]
     images += [AnnotatedImage(f"n{k}", "1.png", [], [], split="train") for k in range(normal)]
     images += [AnnotatedImage(f"t{k}", "1.png", [], [], split="test") for k in range(5)]
-    plan = with_negatives(make_plan(images, settings(negatives=share)))
-    counts = count_examples(plan)
-    kept = counts["train"].negatives
+    counts = prepare_images(images, "", None, settings(negatives=share))
+    train, test = counts["splits"]["train"], counts["splits"]["test"]
+    kept = train["negatives"]
     assert kept == min(normal, round(positive * share / (1 - share)))
-    assert plan.facts["negatives_left_out"] == normal - kept
-    assert (counts["train"].images, counts["test"].negatives) == (positive + kept, 5)
+    assert counts["negatives_left_out"] == normal - kept
+    assert (train["images_with_rows"], test["negatives"]) == (positive + kept, 5)
 
 
 def test_a_share_is_chosen_by_hash_and_of_train_alone():
@@ -241,9 +233,7 @@ def test_a_share_is_chosen_by_hash_and_of_train_alone():
     ]
 
     def kept(images, seed=0):
-        chosen = settings(negatives=0.5, seed=seed)
-        planned = planned_examples(with_negatives(make_plan(images, chosen)))
-        return [image.id for image, _ in planned]
+        return [row["id"] for row in rows_of(images, negatives=0.5, seed=seed)]
 
     assert kept(images) == kept(images) != kept(images, 1)
     with pytest.raises(ValueError, match="Expected images of train for a share of negatives, got none"):
@@ -281,7 +271,7 @@ def test_a_template_of_ones_own():
     template = 'Where is {finding}? {format}\nAs in {"a": 1}.'
     asked = settings(task="finding", template=template, negatives=0.0)
     image = AnnotatedImage("image", "1.png", [A], ["{format} mass"])
-    (row,) = task_examples(image, make_plan([image], asked))
+    (row,) = rows_of([image], task="finding", template=template, negatives=0.0)
     # A finding's own braces are no placeholder, and neither is JSON.
     expected = f'Where is {{format}} mass? {format_instruction("qwen3-vl")}\nAs in {{"a": 1}}.'
     assert prompt_of(row, asked)[0]["content"] == [{"type": "image"}, {"type": "text", "text": expected}]
