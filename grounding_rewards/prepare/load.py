@@ -241,9 +241,12 @@ def parquet_shards(path: str | Path) -> dict[str, list[str]]:
     stated_files = {*map(str, files)}
     for file in files:
         name = _SHARD.fullmatch(file.stem)
-        shards.setdefault(name["split"] if name else file.stem, []).append(str(file))
+        if name is None:
+            shards.setdefault(file.stem, []).append(str(file))
+            continue
+        shards.setdefault(name["split"], []).append(str(file))
         # Names that state how many shards there are tell which one is missing.
-        for k in range(int(name["total"] or 0) if name else 0):
+        for k in range(int(name["total"] or 0)):
             shard = f"{name['split']}-{k:0{len(name['number'])}}-of-{name['total']}"
             stated_files.add(str(file.with_stem(shard)))
     _check_whole(sorted(stated_files))

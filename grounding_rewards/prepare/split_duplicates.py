@@ -87,7 +87,7 @@ def group_duplicates(
             patients.add(a.patient)
             patients.add(b.patient)
             patients.merge(a.patient, b.patient)
-    groups = {}
+    groups: dict[str, str] = {}
     for group in patients.subsets():
         # The smallest name, whatever the order of the images.
         groups |= dict.fromkeys(sorted(group), min(group))
