@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grounding_rewards.boxes import CoordinateSpace
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
 from grounding_rewards.common.formatting import counted
 from grounding_rewards.common.text_files import check_columns, parse_json, read_json_lines, read_text, text_lines
@@ -171,7 +170,9 @@ def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_co
     previous_table: list[dict[str, Any]] = []
     repeats = 0
     for log in logs:
-        for table in _tables(log):
+        # A table is a line that holds several rows, else the file.
+        lines = [list(line) for _, line in itertools.groupby(log, key=lambda row: row.number)]
+        for table in lines if any(len(line) > 1 for line in lines) else [log]:
             rows_without_step = [{name: value for name, value in row.items() if name not in STEPS} for *_, row in table]
             if rows_without_step == previous_table and any(name in row for *_, row in table for name in STEPS):
                 repeats += 1
@@ -186,12 +187,6 @@ def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_co
         "a step that generates nothing new."
     )
     return completions._replace(notes=(*completions.notes, note))
-
-
-def _tables(log: list[LogRow]) -> list[list[LogRow]]:
-    """The tables of a file: its lines, where one holds several rows, else the file."""
-    lines = [list(line) for _, line in itertools.groupby(log, key=lambda row: row.number)]
-    return lines if any(len(line) > 1 for line in lines) else [log]
 
 
 def log_of_rows(rows: Sequence[LogRow], text_column: str | None) -> Log:
@@ -263,7 +258,11 @@ def with_answer_references(
         if boxes:
             listed_rows[k] = rows[k] = {**row, "boxes": boxes}
             question = question or f"`{column}` of {log.places[k]}, which may be pixels or {fmt.space.name}"
-            above_range |= not _lie_within(boxes, _range_of(fmt.space, row_sizes), unknown=math.inf)
+            # The largest x and y that the space has.
+            limits = (fmt.space.unit, fmt.space.unit)
+            if fmt.space.frame == "resized":
+                limits = row_sizes["resized_width"], row_sizes["resized_height"]
+            above_range |= not _lie_within(boxes, limits, unknown=math.inf)
             on_image &= _lie_within(boxes, (row_sizes["width"], row_sizes["height"]), unknown=0.0)
         elif reference := _answered_boxes(row[column], fmt, row_sizes):
             rows[k] = {**row, **reference}
@@ -312,13 +311,6 @@ def _listed_boxes(answer: Any) -> list[list[float]]:
         if not isinstance(box, list) or len(box) != 4 or not {*map(type, box)} <= {int, float}:
             return []
     return boxes
-
-
-def _range_of(space: CoordinateSpace, sizes: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The largest x and y that a space has."""
-    if space.frame == "resized":
-        return sizes["resized_width"], sizes["resized_height"]
-    return space.unit, space.unit
 
 
 def _lie_within(boxes: Sequence[Sequence[float]], frame: tuple[Any, Any], *, unknown: float) -> bool:

@@ -653,7 +653,14 @@ def image_auroc(images: Sequence[Prediction], *, groups: Sequence[Any] | None = 
         >>> image_auroc([sure, Prediction("b", **found), normal]).value
         0.5
     """
-    score, positive = _image_scores(images), np.array([not image.is_normal for image in images], dtype=bool)
+    positive = np.array([not image.is_normal for image in images], dtype=bool)
+    batch = PredictionBatch.of(images)
+    score = np.full(len(images), np.nan)
+    if batch.states_confidences:
+        score = np.array([image.pred_scores.max(initial=-np.inf) for image in batch.answers])
+    elif all(image.sampled_boxes for image in images):
+        box_counts = [(len(image.pred), *image.sampled_boxes) for image in batch.answers]
+        score = np.array([sum(n > 0 for n in counts) / len(counts) for counts in box_counts])
     parts = Parts.of(groups, len(images), seed)
 
     def areas(weights: Array) -> Array:
@@ -664,17 +671,6 @@ def image_auroc(images: Sequence[Prediction], *, groups: Sequence[Any] | None = 
     units = group_numbers(groups, len(images))
     fewest = min(len(np.unique(units[side])) for side in (positive, ~positive))
     return jackknife(areas, parts)[0]._replace(units=fewest)
-
-
-def _image_scores(images: Sequence[Prediction]) -> Array:
-    """Confidence of each answer that there is a finding, ``(images,)``; NaN if unknown."""
-    batch = PredictionBatch.of(images)
-    if batch.states_confidences:
-        return np.array([image.pred_scores.max(initial=-np.inf) for image in batch.answers])
-    if not all(image.sampled_boxes for image in images):
-        return np.full(len(images), np.nan)
-    box_counts = ((len(image.pred), *image.sampled_boxes) for image in batch.answers)
-    return np.array([sum(n > 0 for n in counts) / len(counts) for counts in box_counts])
 
 
 def _area_under_roc(positive: Array, negative: Array) -> float:

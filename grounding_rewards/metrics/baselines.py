@@ -221,17 +221,6 @@ def _climb(box: Array, height: Callable[[Array], Array]) -> Array:
     return box
 
 
-def _constant_by_question(
-    training: Sequence[Mapping[str, Any]], labels: Iterable[str]
-) -> dict[tuple[str, ...] | None, dict[str, Array]]:
-    """The constant boxes of the training images whose prompts name the same labels; under None those of all."""
-    by_question: dict[tuple[str, ...] | None, list[Mapping[str, Any]]] = defaultdict(list)
-    for row, question in zip(training, asked_labels(training, labels), strict=True):
-        by_question[question].append(row)
-    by_labels = {question: constant_boxes(rows) for question, rows in by_question.items()}
-    return {None: constant_boxes(training), **by_labels}
-
-
 def patient_folds(patients: Sequence[Any] | None, images: int) -> list[NDArray[np.bool_]]:
     """Which images are of each fifth of the patients, on the others of which their constant boxes are fitted.
 
@@ -261,9 +250,14 @@ def _constant_answers(
         fitting_rows = training
         if fitting_rows is None:
             fitting_rows = [row for row, is_left_out in zip(rows, in_fold, strict=True) if not is_left_out]
-        constant = _constant_by_question(fitting_rows, labels)
+        # By the labels that a question names, fitted on the images with the same question.
+        by_question: dict[tuple[str, ...], list[Mapping[str, Any]]] = defaultdict(list)
+        for row, question in zip(fitting_rows, asked_labels(fitting_rows, labels), strict=True):
+            by_question[question].append(row)
+        constant = {question: constant_boxes(question_rows) for question, question_rows in by_question.items()}
+        of_all = constant_boxes(fitting_rows)
         for k in np.flatnonzero(in_fold).tolist():
-            boxes = constant.get(images[k].asked) or constant[None]
+            boxes = constant.get(images[k].asked) or of_all
             answers[k] = constant_answer(boxes, width=images[k].width, height=images[k].height)
     return answers if any(labels for _, labels in answers) else []
 

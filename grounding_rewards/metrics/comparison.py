@@ -43,12 +43,11 @@ from __future__ import annotations
 import difflib
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from grounding_rewards.boxes import box_area
 from grounding_rewards.common.formatting import NO_VALUE, as_json, capitalised, format_value, html_table
@@ -102,7 +101,10 @@ def swap_p_values(a: Sequence[Array], b: Sequence[Array], *, resamples: int, see
     if reached:
         # One product for all metrics: to pick each one's units would take longer than to add their zeros.
         changes = np.hstack([metrics[k].changes for k in reached])
-        for swaps in _random_swaps(len(a[0]), resamples, seed):
+        rng = np.random.default_rng(seed)
+        rows = max(1, _CELLS // len(a[0]))
+        for start in range(0, resamples, rows):
+            swaps = rng.integers(0, 2, (min(rows, resamples - start), len(a[0])), dtype=np.int8)
             changed = np.split(swaps.astype(np.float64) @ changes, len(reached), axis=1)
             for k, metric_changed in zip(reached, changed, strict=True):
                 reached[k] += metrics[k].count_reached(metric_changed)
@@ -159,13 +161,6 @@ def _sums_and_products(sums: Array, partner_sums: Array) -> Array:
     """Columns n, d, n², n·d, d², and n times the other run's d of each unit, ``(units, 6)``."""
     n, d = sums.T
     return np.stack([n, d, n * n, n * d, d * d, n * partner_sums[:, 1]], axis=1)
-
-
-def _random_swaps(n: int, draws: int, seed: int) -> Iterator[NDArray[np.int8]]:
-    rng = np.random.default_rng(seed)
-    rows = max(1, _CELLS // n)
-    for start in range(0, draws, rows):
-        yield rng.integers(0, 2, (min(rows, draws - start), n), dtype=np.int8)
 
 
 #: What the verdict is about by default: how well boxes fit.

@@ -299,7 +299,8 @@ def evaluate_systems(
     if agreement is not None:
         # F1 of the readers with each other, if it was measured at IoU 0.5.
         f1 = agreement["overall"]["f1"].get("0.5")
-        tables[READER_AGREEMENT] = {} if f1 is None else {"f1_50": Estimate(*map(_number, f1))}
+        ends = dict(zip(Estimate._fields, f1 or (), strict=False))
+        tables[READER_AGREEMENT] = {"f1_50": intervals.estimate_from_json(ends)}
     metrics = _table_metrics(matched, measures, by_rank, tables)
     synonyms = measures.label_matching == "synonyms"
     return Evaluation(
@@ -318,10 +319,6 @@ def evaluate_systems(
         facts={**(facts or {}), **_facts(images, measures)},
         command=command,
     )
-
-
-def _number(stored: float | None) -> float:
-    return math.nan if stored is None else stored
 
 
 def _table_metrics(

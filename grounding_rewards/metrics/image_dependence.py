@@ -385,7 +385,11 @@ def _permute(
         shifts = _shifts(n, partners)
         partner = (np.arange(n)[:, None] + shifts) % n
         back = np.searchsorted(shifts, (n - shifts) % n)
-        values = _credits_in_blocks(table, group, partner)
+        image, answer = np.repeat(group.ravel(), partner.shape[1]), group[:, partner].ravel()
+        blocks = [slice(start, start + _PAIRS) for start in range(0, len(image), _PAIRS)]
+        values = np.concatenate([table.credits(image[block], answer[block]) for block in blocks])
+        # Credits of the answers to the partners on each image of each group.
+        values = values.reshape(len(group), *partner.shape)
         # What the answer to the image of the row earns on the partner.
         turned = values[:, partner, back]
         partners_per_image = len(shifts) - 1
@@ -444,14 +448,6 @@ def _batches(by_size: Mapping[int, Sequence[Sequence[int]]]) -> Iterator[NDArray
         step = max(1, _PAIRS // size**2)
         for start in range(0, len(groups), step):
             yield groups[start : start + step]
-
-
-def _credits_in_blocks(table: _BoxTable, group: NDArray[np.int64], partner: NDArray[np.int64]) -> Array:
-    """Credits of the answers to the partners on each image of each group, ``(groups, n, partners)``."""
-    image, answer = np.repeat(group.ravel(), partner.shape[1]), group[:, partner].ravel()
-    blocks = (slice(start, start + _PAIRS) for start in range(0, len(image), _PAIRS))
-    values = [table.credits(image[block], answer[block]) for block in blocks]
-    return np.concatenate(values).reshape(len(group), *partner.shape)
 
 
 def _pairs(

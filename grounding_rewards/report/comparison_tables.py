@@ -129,6 +129,7 @@ class Comparison:
             "Reference boxes by size": self.difference.sizes,
         }
         tables = []
+        rows: list[list[str | Cell]]
         for title, groups in groups_by_title.items():
             rows = []
             for group in groups:
@@ -137,18 +138,12 @@ class Comparison:
             if rows:
                 tables.append(Table(self._header, rows, title))
         if self.baselines:
-            tables.append(self._baselines_table())
+            rows = []
+            for key in self.metrics:
+                values = [metrics[key].value if key in metrics else math.nan for metrics in self.baselines.values()]
+                rows.append([self.difference.metrics[key].metric.heading, *map(format_value, values)])
+            tables.append(Table(["metric", *self.baselines], rows, "Baselines on the same images"))
         return tables
-
-    def _baselines_table(self) -> Table:
-        rows: list[list[str | Cell]] = []
-        for key in self.metrics:
-            row: list[str | Cell] = [self.difference.metrics[key].metric.heading]
-            for metrics in self.baselines.values():
-                value = metrics[key].value if key in metrics else math.nan
-                row.append(format_value(value))
-            rows.append(row)
-        return Table(["metric", *self.baselines], rows, "Baselines on the same images")
 
     @property
     def _header(self) -> list[str | Cell]:

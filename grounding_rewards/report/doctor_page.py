@@ -51,7 +51,11 @@ def render_doctor_page(checkup: Checkup) -> str:
     per_image = f"{metrics.boxes / max(1, images - metrics.negatives):.1f} per image with boxes"
     splits = ", ".join(f"{name} {count:,}" for name, count in metrics.images.items())
     common = ", ".join(label for label, _ in metrics.labels.most_common(3))
-    sample = [_card(picture, f"{picture.title}: {_content(picture)}") for picture in checkup.sample]
+    sample = []
+    for picture in checkup.sample:
+        labels = ", ".join(filter(None, dict.fromkeys(map(str, picture.labels))))
+        content = labels or ("boxes without labels" if picture.boxes else "no boxes")
+        sample.append(_card(picture, f"{picture.title}: {content}"))
     unchecked = {CHECKS[name].title: reason for name, reason in checkup.unchecked.items()}
     return Page(
         title=f"Check-up of {checkup.dataset}",
@@ -209,8 +213,3 @@ def _centres(counts_of: Mapping[str | None, np.ndarray]) -> Plot:
             axis.set_yticks([])
 
     return Plot("centres", "Centres of boxes", _CENTRES, draw, (1.5 * columns, 1.75 * rows))
-
-
-def _content(image: ImagePicture) -> str:
-    labels = ", ".join(filter(None, dict.fromkeys(map(str, image.labels))))
-    return labels or ("boxes without labels" if image.boxes else "no boxes")
