@@ -261,19 +261,7 @@ def test_the_text_is_the_one_that_the_reward_read():
     assert read_completions([row]).completions == ["<|box_start|>(1,2),(3,4)<|box_end|>"]
 
 
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        # the folder of a TRL run: its own log is none of completions
-        (("log.jsonl", "trainer_state.json", "completions/completions_00001.jsonl"), ["completions_00001.jsonl"]),
-        # of an ms-swift run, or of `evaluate`
-        (("logging.jsonl", "completions.jsonl", "images.jsonl"), ["completions.jsonl"]),
-        # an empty folder beside it
-        (("completions.jsonl", "completions/README.md"), ["completions.jsonl"]),
-        # of verl's rollouts: steps in their order
-        (("10.jsonl", "9.jsonl", "1.jsonl"), ["1.jsonl", "9.jsonl", "10.jsonl"]),
-    ],
-)
+@pytest.mark.parametrize(("files", "expected"), table("logs/rows", "files_of_folders"))
 def test_the_files_of_a_folder(tmp_path, files, expected):
     for name in files:
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -27,6 +27,7 @@ from tests.conftest import valid_box_lists
 from tests.metrics.coco_oracle import ENGINES, coco_average_precision, coco_mean_average_precision
 from tests.metrics.random_images import labelled, random_images, without_confidences
 from tests.metrics.rankings import average_precision, mean_average_precision
+from tests.tables import table
 
 HIT, HIT_TOO, JUNK = [0, 0, 10, 10], [20, 20, 30, 30], [50, 50, 60, 60]
 
@@ -200,45 +201,16 @@ def test_a_blank_reference_label_is_refused_where_labels_are_compared() -> None:
         by_label([image])
 
 
-A, B, C, FAR = [0, 0, 10, 10], [20, 0, 30, 10], [40, 0, 50, 10], [80, 80, 90, 90]
+A, B, FAR = [0, 0, 10, 10], [20, 0, 30, 10], [80, 80, 90, 90]
 
 
-@pytest.mark.parametrize(
-    ("one", "expected"),
-    [
-        # one right box is all there is
-        (labelled([(A, "mass")], [(A, "mass")]), (1, 1)),
-        # precision at the right box is 1/2; whether a box follows makes no difference
-        (labelled([(A, "mass")], [(FAR, "mass"), (A, "mass"), (FAR, "mass")]), (1 / 2, 1)),
-        # of two findings of one name the first and the third box are right: (1 + 2/3) / 2
-        (labelled([(A, "mass"), (B, "mass")], [(A, "mass"), (FAR, "mass"), (B, "mass")]), (5 / 6, 1)),
-        # a hit after two misses raises what is before it: 1/3 and 2/4, of which the better one counts for both
-        (
-            labelled([(A, "mass"), (B, "mass")], [(FAR, "mass"), (FAR, "mass"), (A, "mass"), (B, "mass")]),
-            ((2 / 4 + 2 / 4) / 2, 1),
-        ),
-        # two queries; boxes of one are nothing to the other, and a box under another name is right for neither
-        (labelled([(A, "mass"), (B, "nodule")], [(FAR, "nodule"), (B, "mass"), (A, "Mass ")]), (1 / 2, 2)),
-        # a finding without a box earns 0
-        (labelled([(A, "mass"), (B, "nodule")], [(A, "mass")]), (1, 2)),
-        # confidences play no part
-        (labelled([(A, "mass")], [(FAR, "mass"), (A, "mass")], pred_scores=[0.1, 0.9]), (1 / 2, 1)),
-        # a finding that is not there is no query, and a normal image asks nothing
-        (labelled([(A, "mass")], [(A, "mass"), (B, "nodule")]), (1, 1)),
-        (labelled([], [(A, "mass")]), (0, 0)),
-        # boxes without a name answer the only query, but not one of two
-        (labelled([(A, "mass"), (B, "mass")], [(A, None), (B, None)]), (1, 1)),
-        (labelled([(A, "mass"), (B, "nodule")], [(A, None), (B, "nodule")]), (1, 2)),
-        # a box in an ignored region is none
-        (labelled([(A, "mass")], [(FAR, "mass"), (A, "mass")], ignore=[FAR]), (1, 1)),
-        # a dataset that names nothing: the image is the query
-        (labelled([(A, "finding"), (B, "finding")], [(A, "mass"), (FAR, "x"), (B, None)]), (5 / 6, 1)),
-        # each finding is found once: the second box on it is a miss
-        (labelled([(A, "mass"), (B, "mass")], [(A, "mass"), (A, "mass"), (B, "mass")]), (5 / 6, 1)),
-    ],
-)
-def test_query_ap_by_hand(one: Prediction, expected: tuple[float, float]) -> None:
-    assert query_ap_sums([one])[0] == pytest.approx(expected)
+@pytest.mark.parametrize(("gt", "pred", "others", "expected"), table("metrics/tables", "queries"))
+def test_query_ap_by_hand(gt: Any, pred: Any, others: dict[str, Any], expected: list[float]) -> None:
+    boxes = {"A": A, "B": B, "FAR": FAR}
+    answers = [(boxes[box], None if label == "{none}" else label) for box, label in pred]
+    others = {**others, "ignore": [boxes[box] for box in others.get("ignore", ())]}
+    image = labelled([(boxes[box], label) for box, label in gt], answers, **others)
+    assert query_ap_sums([image])[0] == pytest.approx(expected)
 
 
 def test_synonyms_answer_a_query_where_they_are_asked_for() -> None:

@@ -18,6 +18,7 @@ from grounding_rewards.metrics.comparison import compare_runs, direction, holm
 from grounding_rewards.metrics.intervals import Estimate, ratio_estimates
 from grounding_rewards.metrics.prediction import Prediction
 from tests.metrics.test_intervals import difference
+from tests.tables import table
 
 BOX = [0.0, 0.0, 10.0, 10.0]
 
@@ -121,29 +122,11 @@ def test_labels_and_sizes_are_those_of_the_reference_boxes() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("difference", "holm", "lower_is_better", "expected"),
-    [
-        ((0.1, 0.05, 0.2), 0.049, False, 1),
-        ((-0.1, -0.2, -0.05), 0.049, False, -1),
-        ((-0.1, -0.2, -0.05), 0.049, True, 1),
-        ((0.1, 0.05, 0.2), 0.049, True, -1),
-        # best at 0: neither more nor less is better
-        ((0.1, 0.05, 0.2), 0.049, None, 0),
-        # the interval alone, or p alone, is not enough
-        ((0.1, 0.05, 0.2), 0.05, False, 0),
-        ((0.1, 0.05, 0.2), math.nan, False, 0),
-        ((0.1, -0.05, 0.2), 0.001, False, 0),
-        # an end that tables show as 0.000
-        ((0.1, 0.0004, 0.2), 0.001, False, 0),
-        ((-0.1, -0.2, -0.0004), 0.001, False, 0),
-        ((0.1, 0.0006, 0.2), 0.001, False, 1),
-        ((math.nan, math.nan, math.nan), 0.001, False, 0),
-    ],
-)
+@pytest.mark.parametrize(("difference", "holm", "lower_is_better", "expected"), table("metrics/tables", "directions"))
 def test_one_rule_says_better_worse_or_not_shown(
-    difference: tuple[float, float, float], holm: float, lower_is_better: bool | None, expected: int
+    difference: list[float], holm: float, lower_is_better: Any, expected: int
 ) -> None:
+    lower_is_better = None if lower_is_better == "{none}" else lower_is_better
     assert direction(Estimate(*difference), holm, lower_is_better=lower_is_better) == expected
 
 

@@ -21,6 +21,7 @@ from grounding_rewards.rewards import MeanIoUReward
 from tests.conftest import box_lists, valid_box_lists
 from tests.metrics.image_pairs import pair_image
 from tests.metrics.random_images import LABELS, labelled, random_images
+from tests.tables import table
 
 HIT, HALF, SMALL, JUNK = [0, 0, 50, 50], [0, 0, 50, 25], [0, 0, 20, 20], [80, 0, 90, 10]
 
@@ -233,16 +234,7 @@ def test_ious_of_all_references_come_in_the_order_of_images() -> None:
     assert reference_sums(MatchedImages(images), groups)["mass", "recall_50"].tolist() == [[1, 1], [0, 0], [0, 1]]
 
 
-@pytest.mark.parametrize(
-    ("words", "labels", "expected"),
-    [
-        (["Mass", "mass ", "mass"], "exact", {"mass": 3}),
-        (["effusion", "pleural effusion", "pleural effusion"], "exact", {"pleural effusion": 2, "effusion": 1}),
-        (["effusion", "pleural effusion", "pleural effusion"], "synonyms", {"pleural effusion": 3}),
-        (["", "mass"], "exact", {"": 1, "mass": 1}),
-        ([], "exact", {}),
-    ],
-)
+@pytest.mark.parametrize(("words", "labels", "expected"), table("metrics/tables", "label_groups"))
 def test_labels_that_are_compared_as_one_are_one_group(words: list[str], labels: str, expected: dict[str, int]) -> None:
     image = Prediction("1", 20, 20, gt=[[0, 0, 1, 1]] * len(words), gt_labels=words)
     assert {name: int(members.sum()) for name, members in label_groups([image], labels).items()} == expected

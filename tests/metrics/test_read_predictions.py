@@ -18,6 +18,7 @@ from grounding_rewards.metrics.read_predictions import (
     reference_images,
 )
 from grounding_rewards.parsing.space_check import SpaceWarning
+from tests.tables import table
 
 REWARD = get_reward("R3", box_format="qwen3-vl")
 ROWS: list[dict[str, Any]] = [
@@ -35,23 +36,10 @@ def test_labels_may_be_an_array() -> None:
     assert reference_images([several])[0].gt_labels == ("mass", "nodule")
 
 
-@pytest.mark.parametrize(
-    ("row", "question"),
-    [
-        ({"asked": "Where is the MASS?", "prompt": "another"}, "where is the mass?"),
-        ({"prompt": "<|im_start|>user\n<|image_pad|><|image_pad|> Find  it.<|im_end|>"}, "user find it."),
-        # messages of a chat, without what the model answered
-        ({"messages": [{"role": "user", "content": "Find it."}, {"role": "assistant", "content": "[]"}]}, "find it."),
-        ({"prompt": [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "It?"}]}]}, "it?"),
-        ({"prompt": "", "input": "<image>Find it."}, "find it."),
-        ({"problem": "Find it."}, "find it."),
-        # columns that hold something else, and none
-        ({"asked": ["once", "twice"], "prompt": 3}, None),
-        ({"prompt": None}, None),
-    ],
-)
-def test_the_question_is_read_from_whatever_column_has_it(row: dict[str, Any], question: str | None) -> None:
-    assert reference_images([{**ROWS[0], **row}])[0].question == question
+@pytest.mark.parametrize(("row", "question"), table("metrics/tables", "questions"))
+def test_the_question_is_read_from_whatever_column_has_it(row: dict[str, Any], question: str) -> None:
+    columns = {name: None if value == "{none}" else value for name, value in row.items()}
+    assert reference_images([{**ROWS[0], **columns}])[0].question == (None if question == "{none}" else question)
 
 
 def test_answers_are_read_scored_and_kept() -> None:

@@ -24,8 +24,7 @@ from grounding_rewards.metrics.signal import (
 )
 from grounding_rewards.parsing import STATUSES
 from grounding_rewards.rewards.grounding import get_reward
-
-B, E, T, U = STATUSES
+from tests.tables import table
 
 
 def one(rewards, statuses, counted, findings):
@@ -34,36 +33,10 @@ def one(rewards, statuses, counted, findings):
 
 
 @pytest.mark.parametrize(
-    ("rewards", "statuses", "counted", "findings", "cause"),
-    [
-        # by hand, from the definitions
-        ([0, 0], [T, T], [0, 0], 1, "all_cut_off"),
-        ([0, 0], [T, T], [0, 0], 0, "all_cut_off"),  # on an image without findings too
-        ([0, 0], [T, U], [0, 0], 1, "all_unread"),  # some cut off, some not
-        ([0, 0], [U, U], [0, 0], 0, "all_unread"),
-        ([1, 1], [B, B], [1, 1], 1, "all_perfect"),
-        ([1, 1], [B, B], [3, 1], 1, "all_perfect"),  # R1 pays junk after the right box nothing less
-        ([0.2, 0.2], [E, E], [0, 0], 0, "all_perfect"),  # rightly says so
-        ([0, 0], [E, E], [0, 0], 0, "all_perfect"),  # also where no_box_bonus is 0
-        ([0.2, 0.2], [B, E], [0, 0], 0, "all_perfect"),  # all boxes lie in ignore regions
-        ([0, 0], [B, B], [2, 1], 0, "all_hallucinated"),
-        ([0, 0], [B, U], [2, 0], 0, "all_hallucinated"),  # one that says nothing is no better
-        ([0, 0], [T, B], [1, 1], 0, "all_hallucinated"),  # cut off after a complete box
-        ([0, 0], [E, E], [0, 0], 2, "all_empty"),
-        ([0, 0], [E, U], [0, 0], 2, "all_empty"),  # no answer has a box
-        ([0, 0], [B, B], [1, 4], 2, "all_below_threshold"),
-        ([0, 0], [B, E], [1, 0], 2, "all_below_threshold"),
-        ([0, 0], [T, U], [1, 0], 2, "all_below_threshold"),  # cut off after a complete box
-        ([0.7, 0.7], [B, B], [1, 1], 1, "all_equal"),
-        ([0.7, 0.7 + 1e-8], [B, B], [1, 1], 1, "all_equal"),  # a trainer's float32 can't tell them apart
-        ([0, 0], [E, B], [0, 1], 0, "all_equal"),  # no_box_bonus 0: a right negative earns nothing more
-        ([0.3], [B], [1], 1, "all_equal"),  # alone
-        ([0, 0.2], [B, E], [1, 0], 0, None),
-        ([0, 1e-3], [B, B], [1, 1], 1, None),
-    ],
+    ("rewards", "statuses", "counted", "findings", "cause"), table("metrics/tables", "causes_of_groups")
 )
 def test_cause_of_a_group(rewards, statuses, counted, findings, cause):
-    assert one(rewards, statuses, counted, findings).causes == [cause]
+    assert one(rewards, statuses, counted, findings).causes == [None if cause == "{none}" else cause]
 
 
 def test_metrics_have_the_same_keys_also_without_a_group():
@@ -104,7 +77,7 @@ def test_causes_add_up_to_the_groups_without_spread(groups):
     ],
 )
 def test_effective_group_size(rewards, effective):
-    assert one(rewards, [B] * 8, [1] * 8, 1).effective_sizes[0] == pytest.approx(effective)
+    assert one(rewards, ["boxes"] * 8, [1] * 8, 1).effective_sizes[0] == pytest.approx(effective)
 
 
 R4 = gr.get_reward("R4", box_format="qwen3-vl")
@@ -161,9 +134,9 @@ def test_shares_are_those_of_the_rewards_one_by_one():
 
 def test_the_table_has_a_row_for_each_reward():
     rows = [image("a"), image("b", boxes=[[0, 0, 20, 20]]), image("c", boxes=[])]
-    headings, table = measure_signal(rows, [[shifted(0), shifted(50)], [shifted(0)] * 2, ["[]"] * 2], R4).table()
-    assert all(len(row) == len(headings) for row in table)
-    assert table[0][:3] == ["R4", "67 % [9 %, > 99 %]", "33 % all perfect, 33 % all below τ"]
+    headings, lines = measure_signal(rows, [[shifted(0), shifted(50)], [shifted(0)] * 2, ["[]"] * 2], R4).table()
+    assert all(len(row) == len(headings) for row in lines)
+    assert lines[0][:3] == ["R4", "67 % [9 %, > 99 %]", "33 % all perfect, 33 % all below τ"]
 
 
 def test_the_json_has_no_text_and_no_nan():
@@ -218,27 +191,7 @@ def signal(name, share, cause="all_below_threshold"):
     return RewardSignal(name, 0.0, Estimate(share, share, share), causes, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("own", "others", "best", "words"),
-    [
-        (
-            0.6,
-            {"near": 0.12, "far": 0.1},
-            "near",
-            "Train with near: 12 % of the groups are without spread under it, 60 %",
-        ),
-        (0.6, {"near": 0.3, "far": 0.1}, "far", "Train with far: 10 %"),  # the nearest of those that are as good
-        (0.9, {"near": 0.5}, "near", "Of what is left: there are findings and boxes"),  # and says what is left to do
-        (0.1, {"near": 0.05}, "own", "Keep own: answers to the same image differ in reward in 90 %"),
-        (0.6, {"near": 0.55}, "own", "Another reward alone would not do: 60 %"),
-        (1.0, {"near": 0.8}, "own", "Another reward alone would not do: 100 %"),  # better, and still hopeless
-        (0.0, {}, "own", "Keep own"),
-        # a control has spread and teaches nothing
-        (0.6, {"random": 0.0, "near": 0.3}, "near", "Train with near: 30 %"),
-        (0.6, {"random": 0.0}, "own", "Another reward alone would not do: 60 %"),
-        (0.6, {"constant at τ 0.3": 0.0}, "own", "Another reward alone would not do"),
-    ],
-)
+@pytest.mark.parametrize(("own", "others", "best", "words"), table("metrics/tables", "recommendations"))
 def test_recommendation(own, others, best, words):
     name, said = recommend(signal("own", own), [signal(one, share) for one, share in others.items()])
     assert name == best

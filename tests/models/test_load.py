@@ -22,6 +22,7 @@ from grounding_rewards.models.load import (
     process_state,
 )
 from grounding_rewards.synthetic import synthetic_dataset
+from tests.tables import table
 
 
 @pytest.fixture(scope="module")
@@ -128,17 +129,7 @@ def test_missing_model_name_is_an_os_error(monkeypatch):
         load_model("nobody/nothing")
 
 
-@pytest.mark.parametrize(
-    ("backend", "installed", "gpu", "chosen"),
-    [
-        ("transformers", True, True, "transformers"),
-        ("vllm", True, False, "vllm"),
-        ("auto", True, True, "vllm"),
-        # nothing for vLLM to run on
-        ("auto", True, False, "transformers"),
-        ("auto", False, True, "transformers"),
-    ],
-)
+@pytest.mark.parametrize(("backend", "installed", "gpu", "chosen"), table("models/tables", "backends"))
 def test_the_backend(monkeypatch, backend, installed, gpu, chosen):
     monkeypatch.setattr(models, "find_spec", lambda name: types.SimpleNamespace() if installed else None)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
@@ -152,15 +143,7 @@ def test_processes_that_do_not_know_of_each_other_are_refused(monkeypatch):
         process_state()
 
 
-@pytest.mark.parametrize(
-    ("weights", "instead", "beside"),
-    [
-        ("pytorch_model.bin", "model.safetensors", "config.json"),
-        ("pytorch_model-00001-of-00002.bin", "model-00001-of-00002.safetensors", "config.json"),
-        # the weights of a model do not stand for those of an adapter
-        ("adapter_model.bin", "adapter_model.safetensors", "model.safetensors"),
-    ],
-)
+@pytest.mark.parametrize(("weights", "instead", "beside"), table("models/tables", "pickled_weights"))
 def test_pickled_weights_are_refused(tmp_path, weights, instead, beside):
     for name in ("config.json", weights, beside):
         (tmp_path / name).write_text("{}", encoding="utf-8")

@@ -18,6 +18,7 @@ from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.report.comparison_tables import Comparison
 from grounding_rewards.report.diff_page import SharedImage, choose_first, choose_shared, render_diff_page
 from tests.report.documents import Document, check_self_contained
+from tests.tables import table
 
 BOX = (10.0, 10.0, 60.0, 40.0)
 
@@ -178,17 +179,7 @@ def test_what_anyone_writes_is_shown_and_not_run() -> None:
     assert 'title="&lt;b&gt;"' in text
 
 
-@pytest.mark.parametrize(
-    ("box", "drawn"),
-    [
-        ((10, 10, 60, 40), True),
-        ((-50, -50, 500, 500), True),  # the frame of the image cuts it
-        ((60, 10, 10, 40), False),  # inverted
-        ((10, 10, 10, 40), False),  # no area
-        ((0, 0, float("nan"), 40), False),
-        ((0, 0, float("inf"), 40), False),
-    ],
-)
+@pytest.mark.parametrize(("box", "drawn"), table("report/tables", "drawn_boxes"))
 def test_boxes_that_can_be_drawn_are(box: tuple[float, ...], drawn: bool) -> None:
     one = pair("a", 0.0, 0.2, normal=True)
     text = page([(replace(one[0], pred=[box], pred_labels=(), pred_scores=()), one[1])])
@@ -201,15 +192,7 @@ def test_large_images_are_shrunk() -> None:
     assert len(page([pair("a", 0.1, 0.9)], load_image=lambda image: Image.effect_noise((3000, 2000), 60))) < 300_000
 
 
-@pytest.mark.parametrize(
-    ("difference", "holm", "kind"),
-    [
-        ((0.1, 0.05, 0.2), 0.01, "better"),
-        ((0.1, 0.05, 0.2), 0.06, "soft"),
-        ((0.1, -0.05, 0.2), 0.01, "soft"),
-        ((-0.1, -0.2, -0.05), 0.01, "worse"),
-    ],
-)
+@pytest.mark.parametrize(("difference", "holm", "kind"), table("report/tables", "colours"))
 def test_tiles_and_cells_are_coloured_by_the_verdict(
     difference: tuple[float, float, float], holm: float, kind: str
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from grounding_rewards.metrics.average_precision import Curve
 from grounding_rewards.report.plots import curves, read_series, reward_plot
+from tests.tables import table
 
 LOG: list[dict[str, Any]] = [
     {"step": 1, "reward": 0.1, "R4/mean_iou": 0.2, "R4/hallucination_rate": None, "loss": 0.0},
@@ -18,15 +19,7 @@ LOG: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("key", "steps", "values"),
-    [
-        ("reward", [1, 2, 3], [0.1, 0.2, 0.3]),  # the whole key, and nothing of the evaluation
-        ("R4/mean_iou", [1, 3], [0.2, 0.4]),  # NaN left out
-        ("R4/hallucination_rate", [2], [0.5]),  # None, as JSON has it for NaN, left out
-        ("iou", [], []),  # part of a key is no key
-    ],
-)
+@pytest.mark.parametrize(("key", "steps", "values"), table("report/tables", "series"))
 def test_series(key: str, steps: list[float], values: list[float]) -> None:
     found = read_series(LOG, key)
     assert (found and (found.x.tolist(), found.y.tolist())) == ((steps, values) if steps else None)

@@ -11,6 +11,7 @@ from PIL import Image
 from grounding_rewards.models.robustness.corruptions import CORRUPTIONS, STRENGTHS, corrupt, corrupt_boxes
 from grounding_rewards.synthetic import draw_radiograph
 from tests.conftest import valid_box_lists
+from tests.tables import table
 
 MOVING = [name for name, kind in CORRUPTIONS.items() if kind.matrix is not None]
 STILL = [name for name in CORRUPTIONS if name not in MOVING]
@@ -125,18 +126,7 @@ def test_the_strength_of_the_flip_is_the_share_of_images():
     assert (np.diff(flipped.astype(int), axis=1) >= 0).all()
 
 
-@pytest.mark.parametrize(
-    ("box", "kept"),
-    [
-        ([0, 0, 100, 100], True),  # the whole image, of which 64 % are left
-        ([0, 0, 4, 100], False),  # on the edge that seed 0 cuts 0.127 of 0.2 off
-        ([80, 0, 100, 100], True),  # 7.3 of its 20 are cut off on the right
-        ([86, 0, 100, 100], False),  # 7.3 of its 14 are
-        ([-30, 40, -10, 60], False),  # never was on the image
-        ([60, 60, 40, 40], True),  # inverted: neither moved nor repaired
-        ([np.nan, 0, 1, 1], True),
-    ],
-)
+@pytest.mark.parametrize(("box", "kept"), table("models/tables", "cropped_boxes"))
 def test_a_box_is_gone_when_less_than_half_is_left(box, kept):
     # by hand: default_rng(0).uniform(0, 0.2, 2) = 0.1274, 0.0540
     moved, stays = corrupt_boxes([box], "crop", 5, width=100, height=100, seed=0)
