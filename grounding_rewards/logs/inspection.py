@@ -123,12 +123,17 @@ class Inspection:
 
     def to_dict(self) -> dict[str, Any]:
         """The metrics as plain values for JSON, without any text of the log; what was not measured is None."""
+        spaces = {}
+        for name, check in self.space_checks.items():
+            ious = {key: finite_or_none(getattr(check, key)) for key in ("declared_iou", "likely_iou")}
+            likely = None if check.likely is None else check.likely._asdict()
+            spaces[name] = {**vars(check), "declared": check.declared._asdict(), "likely": likely, **ious}
         counts = ("boxes", "most_boxes", "upside_down", "located", "off_image", "in_corner", "scored")
         return {
             "completions": len(self.texts),
             **{name: getattr(self, name) for name in ("statuses", "reasons", *counts, "metrics")},
             "thinking": {**self.thinking, "suspicion": self.thinking_suspicion},
-            "spaces": {name: _check_as_json(check) for name, check in self.space_checks.items()},
+            "spaces": spaces,
             "notes": list(self.notes),
         }
 
@@ -294,9 +299,3 @@ def _count_boxes(raws: Sequence[RawBoxes], fmt: BoxFormat, sizes: Array) -> tupl
     off_image = ((pixels < -_ROUNDING * edges) | (pixels > (1 + _ROUNDING) * edges)).any(axis=1)
     in_corner = ~off_image & (pixels <= _CORNER * edges).all(axis=1)
     return upside_down, len(boxes), int(off_image.sum()), int(in_corner.sum())
-
-
-def _check_as_json(check: SpaceCheck) -> dict[str, Any]:
-    ious = {name: finite_or_none(getattr(check, name)) for name in ("declared_iou", "likely_iou")}
-    likely = None if check.likely is None else check.likely._asdict()
-    return {**vars(check), "declared": check.declared._asdict(), "likely": likely, **ious}

@@ -200,7 +200,18 @@ def log_of_rows(rows: Sequence[LogRow], text_column: str | None) -> Log:
         ValueError: no column has completions, or a row has none.
     """
     column = find_text_column([row.row for row in rows], text_column)
-    check_completions(rows, column)
+    places_by_defect: dict[str, list[str]] = {}
+    for _, _, place, row in rows:
+        completion = row.get(column)
+        defect = answer_defect(completion) if _is_text(completion) else "none or no text"
+        if defect:
+            places_by_defect.setdefault(defect, []).append(place)
+    for defect, places in places_by_defect.items():
+        raise ValueError(
+            f"Expected a completion in column {column} of every row, got {defect} in {counted(len(places), 'row')}: "
+            f"{first_of(places)}. Remove such rows, write an empty text where the model wrote nothing, or name the "
+            "column with the text with --text-column."
+        )
     notes: tuple[str, ...] = ()
     if column == "answer" and text_column is None:
         notes = (
@@ -259,7 +270,7 @@ def with_answer_references(
             listed_rows[k] = rows[k] = {**row, "boxes": boxes}
             question = question or f"`{column}` of {log.places[k]}, which may be pixels or {fmt.space.name}"
             # The largest x and y that the space has.
-            limits = (fmt.space.unit, fmt.space.unit)
+            limits: tuple[Any, Any] = (fmt.space.unit, fmt.space.unit)
             if fmt.space.frame == "resized":
                 limits = row_sizes["resized_width"], row_sizes["resized_height"]
             above_range |= not _lie_within(boxes, limits, unknown=math.inf)
@@ -317,40 +328,6 @@ def _lie_within(boxes: Sequence[Sequence[float]], frame: tuple[Any, Any], *, unk
     """Whether all boxes lie in a frame of this width and height, of which one that is unknown is taken as given."""
     width, height = (side if isinstance(side, int | float) else unknown for side in frame)
     return all(min(box) >= 0 and max(box[0::2]) <= width and max(box[1::2]) <= height for box in boxes)
-
-
-def check_completions(rows: Iterable[LogRow], column: str) -> None:
-    """Refuse rows in which the column has neither a text nor messages, which no reward could read.
-
-    Args:
-        rows: of a log.
-        column: with the completions.
-
-    Raises:
-        ValueError: the first such rows are named, and all are counted.
-
-    Example:
-        >>> check_completions([LogRow("log.jsonl", 2, "line 2 of 'log.jsonl'", {})], "text")
-        Traceback (most recent call last):
-        ...
-        ValueError: Expected a completion in column text of every row, got none or no text in 1 row: line 2 of \
-'log.jsonl'. Remove such rows, write an empty text where the model wrote nothing, or name the column with the text \
-with --text-column.
-    """
-    places_by_defect: dict[str, list[str]] = {}
-    for _, _, place, row in rows:
-        completion = row.get(column)
-        if isinstance(completion, str):
-            continue
-        defect = answer_defect(completion) if _is_text(completion) else "none or no text"
-        if defect:
-            places_by_defect.setdefault(defect, []).append(place)
-    for defect, places in places_by_defect.items():
-        raise ValueError(
-            f"Expected a completion in column {column} of every row, got {defect} in {counted(len(places), 'row')}: "
-            f"{first_of(places)}. Remove such rows, write an empty text where the model wrote nothing, or name the "
-            "column with the text with --text-column."
-        )
 
 
 def step_of(row: Mapping[str, Any]) -> float | None:

@@ -133,7 +133,12 @@ def _image_row(row: dict[str, Any]) -> dict[str, Any]:
     logged_columns = [name for name in row if name.endswith(f"/{ROW_COLUMN}")]
     # All rewards of a run log the same image, and each its own values of scheduled parameters.
     packed_columns = logged_columns or (PACKED if row.get("boxes") is None else ())
-    unpacked = {name: fields for name in packed_columns if (fields := _scored_against(row.get(name))) is not None}
+    unpacked = {}
+    for name in packed_columns:
+        fields = parsed_json(row.get(name))
+        # Anything else of that name is other people's.
+        if isinstance(fields, Mapping) and (fields.get("boxes") is not None or fields.get("reader_boxes") is not None):
+            unpacked[name] = fields
     step = next((name for name in STEPS if row.get(name) is not None), None)
     if not unpacked and step in (None, "step"):
         return row
@@ -144,14 +149,6 @@ def _image_row(row: dict[str, Any]) -> dict[str, Any]:
     for fields in reversed(unpacked.values()):
         columns |= {"completion" if name == "text" else name: value for name, value in fields.items()}
     return columns
-
-
-def _scored_against(packed: Any) -> dict[str, Any] | None:
-    """The fields of a JSON object with `boxes` or `reader_boxes`; None for anything else."""
-    packed = parsed_json(packed)
-    if not isinstance(packed, Mapping) or (packed.get("boxes") is None and packed.get("reader_boxes") is None):
-        return None
-    return dict(packed)
 
 
 def parsed_json(packed: Any) -> Any:

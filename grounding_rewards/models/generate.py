@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from glob import escape
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 import numpy as np
 import torch
@@ -79,11 +79,8 @@ NEVER = -100.0
 _COPIED_COLUMNS = ("patient_id", *BOX_COLUMNS, "box_format", *SIZE_COLUMNS, "temperature")
 
 
-class Generated(NamedTuple):
-    """The answers to some images, those to one image next to each other, and their total number of tokens."""
-
-    texts: list[str]
-    tokens: int
+#: The answers to some images, those to one image next to each other, and their total number of tokens.
+Generated = tuple[list[str], int]
 
 
 def generate(
@@ -193,7 +190,11 @@ def generate_to_file(
             for batch, texts in _generate_batches(loaded, processor, dataset, sampling, my_batches, seed, on_progress):
                 for key, text in zip(file.keys_of(batch), texts, strict=True):
                     if key not in lines:
-                        part.write(_line_of(row_by_id[key[0]], key, text))
+                        row = row_by_id[key[0]]
+                        columns = {name: row[name] for name in _COPIED_COLUMNS if row.get(name) is not None}
+                        line = {"id": key[0], "sample": key[1], "completion": text, **columns}
+                        # ASCII escapes can hold the lone surrogates of a text that was cut off.
+                        part.write(json.dumps(line) + "\n")
                 part.flush()
         state.wait_for_everyone()
         if state.is_main_process:
@@ -310,7 +311,7 @@ def _decoded(processor: Any, answers: Iterable[Sequence[int]], ends: Collection[
     """Answers in words, without the token that ends one and the padding behind it."""
     ids = [list(takewhile(lambda token: token not in ends, answer)) for answer in answers]
     texts = processor.batch_decode(ids, skip_special_tokens=sampling.skip_special_tokens)
-    return Generated(texts, sum(map(len, ids)))
+    return texts, sum(map(len, ids))
 
 
 def reads_special_tokens(dataset: Any, reward: GroundingReward, tokenizer: Any) -> bool:
@@ -378,9 +379,9 @@ def _generate_batches(
     images, tokens, total = 0, 0, sum(len(batch) for _, batch in batches)
     for number, batch in batches:
         batch_seed = int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint32)[0])
-        generated = ask(model, processor, [dataset[row] for row in batch], sampling, seed=batch_seed)
-        yield batch, generated.texts
-        images, tokens = images + len(batch), tokens + generated.tokens
+        texts, batch_tokens = ask(model, processor, [dataset[row] for row in batch], sampling, seed=batch_seed)
+        yield batch, texts
+        images, tokens = images + len(batch), tokens + batch_tokens
         if on_progress is not None:
             on_progress(images, total, tokens)
 
@@ -507,12 +508,6 @@ def _key_of(line: str, number: int, path: Path) -> _Key:
         raise ValueError(
             f"Expected an answer in line {number} of {str(path)!r}, got {line[:80]!r}. Delete that line and go on."
         ) from None
-
-
-def _line_of(row: Mapping[str, Any], key: _Key, text: str) -> str:
-    columns = {name: row[name] for name in _COPIED_COLUMNS if row.get(name) is not None}
-    # ASCII escapes can hold the lone surrogates of a text that was cut off.
-    return json.dumps({"id": key[0], "sample": key[1], "completion": text, **columns}) + "\n"
 
 
 def _image_ids(rows: Sequence[Mapping[str, Any]]) -> list[str]:

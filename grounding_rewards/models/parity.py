@@ -104,7 +104,7 @@ def check_parity(trainer: Any, dataset: Any, box_format: str | Mapping[str, Any]
         RolloutWarning: those of vLLM differ by more than rounding.
     """
     rows, answers = _select_rows(dataset, box_format)
-    sizes = tuple(_image(row).size for row in rows)
+    sizes = tuple((row["images"][0] if row.get("image") is None else row["image"]).size for row in rows)
     with _state_kept(trainer.model), torch.no_grad():
         if trainer.use_vllm:
             return _check_vllm_parity(trainer, rows, sizes)
@@ -353,10 +353,6 @@ def _state_kept(model: Any) -> Iterator[None]:
         np.random.set_state(numpy_state)
         for part, training in modes:
             part.training = training
-
-
-def _image(row: Mapping[str, Any]) -> Any:
-    return row["image"] if row.get("image") is not None else row["images"][0]
 
 
 def _size_list(sizes: Sequence[tuple[int, int]]) -> str:
