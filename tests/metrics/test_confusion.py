@@ -29,6 +29,7 @@ from grounding_rewards.parsing import BrokenBox
 from tests.metrics.image_pairs import pair_image
 from tests.metrics.random_images import labelled, random_images
 from tests.report.evaluations import BOX, answered
+from tests.tables import table
 
 LEFT, RIGHT_SIDE = [60, 0, 100, 90], [0, 0, 40, 90]
 FAR = [45, 0, 55, 10]
@@ -96,23 +97,7 @@ def test_many_images_together_are_what_they_are_alone(rule: str) -> None:
     assert outcomes_of(MatchedImages([], rule)) == []
 
 
-@pytest.mark.parametrize(
-    ("image", "expected"),
-    [
-        # a frontal view, as datasets write it
-        ({"view": "PA"}, True),
-        ({"view": "antero-posterior"}, True),
-        # from the side, whatever its findings are called
-        ({"view": "LL", "gt": [BOX], "gt_labels": ["left lung"]}, False),
-        # nothing is known of the view: only findings with sides tell that it is frontal
-        ({}, False),
-        ({"gt": [BOX], "gt_labels": ["mass"]}, False),
-        ({"gt": [BOX], "gt_labels": ["Right lung"]}, True),
-        ({"pred": [BOX], "pred_labels": ["left effusion"]}, True),
-        # "bright" is no side
-        ({"gt": [BOX], "gt_labels": ["bright spot"]}, False),
-    ],
-)
+@pytest.mark.parametrize(("image", "expected"), table("metrics/tables", "sides"))
 def test_sides_are_marked_only_where_they_are_known(image: dict, expected: bool) -> None:
     assert has_sides(Prediction("a", 100, 100, **image)) is expected
 

@@ -131,25 +131,11 @@ def _measured() -> Evaluation:
     return evaluate_systems({"tiny": [answered("one")]}, Measures("R4"))
 
 
-def page(
-    made: Sequence[Prediction] | None = None,
-    *,
-    title: str = "tiny & <small>",
-    subtitle: str = "drawn images",
-    reward: str = "R4",
-    load_image: Any = image,
-    label_matching: str = "ignore",
-    **change: Any,
-) -> EvaluationPage:
-    """A page that shows everything there is; `change` are metrics of its evaluation."""
+def page(made: Sequence[Prediction] | None = None, **change: Any) -> EvaluationPage:
+    """A page that shows everything there is; `change` are fields of it, or metrics of its evaluation."""
     made = answered_images() if made is None else made
+    own: dict[str, Any] = {"title": "tiny & <small>", "subtitle": "drawn images", "reward": "R4", "load_image": image}
+    own |= {name: change.pop(name) for name in (*own, "label_matching") if name in change}
     return EvaluationPage(
-        title=title,
-        subtitle=subtitle,
-        evaluation=evaluation(**change),
-        images=made,
-        reward=reward,
-        load_image=load_image,
-        label_matching=label_matching,
-        reference=[as_reference(answered) for answered in made],
+        **own, evaluation=evaluation(**change), images=made, reference=[as_reference(answered) for answered in made]
     )
