@@ -30,6 +30,7 @@ from grounding_rewards.parsing import BoxFormat, get_box_format, read_boxes
 from grounding_rewards.parsing.answer_span import marks_thinking
 from grounding_rewards.parsing.batch_watcher import BatchWatcher
 from grounding_rewards.parsing.space_check import SpaceWarning
+from grounding_rewards.rewards import scoring
 from grounding_rewards.rewards.batch_log import columns_of, metrics_of
 from grounding_rewards.rewards.box_reward import COUNTS, PARTS, BoxReward, BoxScorer, Explanation, Labels, Matched
 from grounding_rewards.rewards.completions import (
@@ -50,14 +51,6 @@ from grounding_rewards.rewards.schedules import (
     split_schedules,
     training_progress,
     with_values,
-)
-from grounding_rewards.rewards.scoring import (
-    Batch,
-    Scored,
-    has_labels,
-    predicted_boxes,
-    score_batch,
-    score_boxes,
 )
 
 
@@ -166,7 +159,7 @@ class GroundingReward(BoxScorer):
                 "Call it with completions and the dataset's columns."
             )
         codes = self.box_reward.label_codes(*labels) if self.compares_labels else None
-        return score_boxes(self.box_reward, pred, gt, ignore=ignore, labels=codes)
+        return scoring.score_boxes(self.box_reward, pred, gt, ignore=ignore, labels=codes)
 
     def __call__(
         self,
@@ -178,7 +171,7 @@ class GroundingReward(BoxScorer):
         step: Any = None,
         max_steps: Any = None,
         pace: Pace | None = None,
-        on_scored: Callable[[Scored], None] | None = None,
+        on_scored: Callable[[scoring.Scored], None] | None = None,
         **columns: Any,
     ) -> list[float]:
         """Score one batch: TRL's protocol for reward functions.
@@ -239,7 +232,7 @@ class GroundingReward(BoxScorer):
             # It shares what this one has seen.
             judge = copy.copy(self)
             object.__setattr__(judge, "box_reward", with_values(self.box_reward, values))
-        batch = score_batch(judge._read(completions, columns, labelled=self.compares_labels), judge)
+        batch = scoring.score_batch(judge._read(completions, columns, labelled=self.compares_labels), judge)
         refuse_outside(batch.references, batch.sizes, batch.columns)
         self._notice_wrong_reading(batch)
         if pace is not None:
@@ -270,10 +263,10 @@ class GroundingReward(BoxScorer):
             0.8 1 of 1 found, mean IoU 0.80
             0.2 nothing to find, and says so
         """
-        batch = score_batch(self._read(completions, columns, labelled=self.compares_labels), self)
+        batch = scoring.score_batch(self._read(completions, columns, labelled=self.compares_labels), self)
         return batch.explanations()
 
-    def _read(self, completions: Sequence[Any], columns: Mapping[str, Any], *, labelled: bool) -> Batch:
+    def _read(self, completions: Sequence[Any], columns: Mapping[str, Any], *, labelled: bool) -> scoring.Batch:
         n = len(completions)
         check_completion_texts(completions)
         columns = with_ground_truth(columns, n)
@@ -298,10 +291,10 @@ class GroundingReward(BoxScorer):
         except ValueError:
             # Only some box formats need them.
             sizes = None
-        pred = predicted_boxes(raws, formats, columns, sizes)
-        return Batch(texts, raws, pred, formats, opened, references, ignore, columns, sizes)
+        pred = scoring.predicted_boxes(raws, formats, columns, sizes)
+        return scoring.Batch(texts, raws, pred, formats, opened, references, ignore, columns, sizes)
 
-    def _notice_wrong_reading(self, batch: Scored) -> None:
+    def _notice_wrong_reading(self, batch: scoring.Scored) -> None:
         texts = (text for text, fmt in zip(batch.texts, batch.formats, strict=True) if fmt.scope != "all")
         suspicion = self._watcher.watch_thinking(texts, prompt_opens_thinking=any(batch.opened))
         if suspicion is not None:
@@ -335,7 +328,7 @@ class GroundingReward(BoxScorer):
         if not self.compares_labels:
             return
         for fmt in {id(fmt): fmt for fmt in formats}.values():
-            if not has_labels(fmt):
+            if not scoring.has_labels(fmt):
                 raise ValueError(
                     f"Expected a box format with labels for label_matching={self.box_reward.label_matching!r}, "
                     f"got {fmt.name}, in which no box would match. Use another format, or "
@@ -548,7 +541,9 @@ def score_columns(
     return scored
 
 
-def score_batches(rewards: Sequence[GroundingReward], completions: Sequence[Any], **columns: Any) -> list[Scored]:
+def score_batches(
+    rewards: Sequence[GroundingReward], completions: Sequence[Any], **columns: Any
+) -> list[scoring.Scored]:
     """The batch as each reward scores it, every text read once; :func:`score_columns` makes its columns of it.
 
     Example:
@@ -563,7 +558,7 @@ def score_batches(rewards: Sequence[GroundingReward], completions: Sequence[Any]
     batches = []
     for reward in rewards:
         reward._refuse_lost_labels(read.formats)
-        batches.append(score_batch(read, reward))
+        batches.append(scoring.score_batch(read, reward))
     first._notice_wrong_reading(batches[0])
     return batches
 

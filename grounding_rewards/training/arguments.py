@@ -30,19 +30,9 @@ from grounding_rewards.common.validation import SHARE, SOME_SHARE, Interval, che
 from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.rewards.registry import describe_rewards
+from grounding_rewards.training import run_options
 from grounding_rewards.training.look_closer import LookCloser
 from grounding_rewards.training.rewards import build_rewards
-from grounding_rewards.training.run_options import (
-    AUGMENTATION,
-    DESCRIPTIONS,
-    SAVE_DTYPES,
-    USAGE,
-    GroundingOptions,
-    ImageOptions,
-    SupervisedOptions,
-    check_options,
-    documented,
-)
 
 #: The legal range of each option, of TRL, transformers and ours.
 NUMBERS: Mapping[str, Interval] = {
@@ -74,7 +64,7 @@ NUMBERS: Mapping[str, Interval] = {
         # A rate above 1 is a slip of the exponent: usual are 1e-6 for all weights and 1e-5 for adapters.
         (SOME_SHARE, "learning_rate top_p top_entropy_quantile vllm_gpu_memory_utilization"),
         (Interval(0, 2**32, below=True), "seed data_seed"),
-        (Interval(0, 0.5, below=True), " ".join(AUGMENTATION)),
+        (Interval(0, 0.5, below=True), " ".join(run_options.AUGMENTATION)),
     )
     for name in names.split()
 }
@@ -148,14 +138,14 @@ class _Parser(TrlParser):
 
 
 @dataclass
-class _ImageArguments(ImageOptions):
+class _ImageArguments(run_options.ImageOptions):
     def __post_init__(self) -> None:
         self.box_format = box_format_from_option(self.box_format)
-        check_options(self, NUMBERS, choices={"bad_rows": BAD_ROWS, "save_dtype": SAVE_DTYPES})
+        run_options.check_options(self, NUMBERS, choices={"bad_rows": BAD_ROWS, "save_dtype": run_options.SAVE_DTYPES})
 
 
 @dataclass
-class GroundingArguments(GroundingOptions, _ImageArguments):
+class GroundingArguments(run_options.GroundingOptions, _ImageArguments):
     """Reward, box format and images of a run; see `--help` for each.
 
     Raises:
@@ -183,7 +173,7 @@ class GroundingArguments(GroundingOptions, _ImageArguments):
 
 
 @dataclass
-class SupervisedArguments(SupervisedOptions, _ImageArguments):
+class SupervisedArguments(run_options.SupervisedOptions, _ImageArguments):
     """Images and augmentation of a warm start; see `--help` for each.
 
     Raises:
@@ -199,13 +189,15 @@ class GRPOArguments(GRPOConfig):
 
     _argument_group_name: ClassVar[str] = "options of TRL's GRPOConfig"
 
-    log_multimodal: bool = documented(
+    log_multimodal: bool = run_options.documented(
         False, "Log the images beside the completions. Images of patients stay out of logs."
     )
-    num_completions_to_print: int | None = documented(0, "Stays 0: printed rows name patients. Read completions/.")
+    num_completions_to_print: int | None = run_options.documented(
+        0, "Stays 0: printed rows name patients. Read completions/."
+    )
 
     def __post_init__(self) -> None:
-        check_options(self, NUMBERS, choices=GRPO_CHOICES)
+        run_options.check_options(self, NUMBERS, choices=GRPO_CHOICES)
         _check_training(self)
         if self.load_best_model_at_end:
             self.metric_for_best_model: str | None = self.metric_for_best_model or "reward"
@@ -229,11 +221,11 @@ class SupervisedConfig(SFTConfig):
 
     _argument_group_name: ClassVar[str] = "options of TRL's SFTConfig"
 
-    max_length: int | None = documented(None, "Stays empty: TRL would cut the answer.")
+    max_length: int | None = run_options.documented(None, "Stays empty: TRL would cut the answer.")
     remove_unused_columns: bool = False
 
     def __post_init__(self) -> None:
-        check_options(self, NUMBERS)
+        run_options.check_options(self, NUMBERS)
         _check_training(self)
         for name, legal, reason in (
             ("remove_unused_columns", False, "The answers are written from boxes and labels."),
@@ -256,7 +248,7 @@ class ModelArguments(ModelConfig):
             if isinstance(getattr(self, name), str):
                 setattr(self, name, [getattr(self, name)])
         choices = {option.name: option.metadata["choices"] for option in fields(self) if "choices" in option.metadata}
-        check_options(self, NUMBERS, choices=choices)
+        run_options.check_options(self, NUMBERS, choices=choices)
         if self.model_name_or_path is None:
             raise ValueError(
                 "Expected a folder or a name on the hub for model_name_or_path, got nothing. "
@@ -309,8 +301,8 @@ def _parse(
     parser = _Parser(
         types,
         prog=f"grounding-rewards {command}",
-        usage=USAGE.format(command=command),
-        description=DESCRIPTIONS[command].format(rewards=describe_rewards()),
+        usage=run_options.USAGE.format(command=command),
+        description=run_options.DESCRIPTIONS[command].format(rewards=describe_rewards()),
         formatter_class=_HelpFormatter,
     )
     parser.command = command

@@ -16,7 +16,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -96,8 +96,8 @@ class LookCloser(Extra):
     def begin(self, setup: Setup) -> None:
         """Give the model its tools, and pay for looking; TRL refuses a chat template that renders no tools."""
         step_rewards = [reward for reward in setup.rewards if isinstance(reward, StepReward)]
-        box_rewards = [reward for reward in step_rewards if reward.reward.judges_boxes]
-        setup.rewards.append(LookReward(self, box_rewards[0] if box_rewards else None))
+        box_reward = next((reward for reward in step_rewards if reward.reward.judges_boxes), None)
+        setup.rewards.append(LookReward(self, box_reward))
         if setup.args.reward_weights is not None:
             setup.args.reward_weights = [*setup.args.reward_weights, 1.0]
         if setup.args.max_tool_calling_iterations is None:
@@ -109,8 +109,7 @@ class LookCloser(Extra):
         setup.afterwards.append(lambda trainer: setattr(trainer, "_video_pad_token_id", None))
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """A part of an image, shown as a picture of its own.
 
     Attributes:
@@ -162,7 +161,6 @@ class _RefusedError(Exception):
 def _tool(method: Callable[..., Any]) -> Callable[..., Any]:
     """A tool of finite numbers that answers in words whatever it is called with, and counts its pictures."""
     signature = inspect.signature(method)
-    names = ", ".join(list(signature.parameters)[1:])
 
     @functools.wraps(method)
     def tool(self: LookEnvironment, *args: Any, **arguments: Any) -> Any:
@@ -172,14 +170,12 @@ def _tool(method: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 bound = signature.bind(None, *args, **arguments).arguments
             except TypeError:
-                raise _RefusedError(f"{method.__name__} takes {names}") from None
+                raise _RefusedError(f"{method.__name__} takes {', '.join([*signature.parameters][1:])}") from None
             numbers = {name: _number(name, value) for name, value in list(bound.items())[1:]}
-            content = method(self, **numbers)
+            return method(self, **numbers)
         except _RefusedError as error:
             self.refusals += 1
             return f"No picture: {error}. {self._looks_left()}"
-        self.pictures[method.__name__] += 1
-        return content
 
     return tool
 
@@ -231,7 +227,7 @@ class LookEnvironment:
         """
         self.source = row[FULL_IMAGE] if row.get(FULL_IMAGE) is not None else row["image"]
         self._image: Image.Image | None = None
-        self._window: tuple[float, float] | None = None
+        self._window: Any = None
         self.space = get_box_format(row["box_format"] if self.box_format is None else self.box_format).space
         width, height = row.get("width"), row.get("height")
         if width is None or height is None:
@@ -262,14 +258,12 @@ class LookEnvironment:
         """
         if image not in range(1, len(self.views) + 1):
             raise _RefusedError(f"image is a number from 1 to {len(self.views)}")
-        whole_view = self.views[0]
         with np.errstate(over="ignore", invalid="ignore"):
             part = self.views[int(image) - 1].to_image([[x1, y1, x2, y2]], self.space)[0].tolist()
-        defect = reference_defect(part, (whole_view.width, whole_view.height))
-        if defect not in (None, "partly-off-image"):
+        if reference_defect(part, (self.views[0].width, self.views[0].height)) not in (None, "partly-off-image"):
             raise _RefusedError("x1 is left of x2 and y1 above y2, and the part lies on the image")
         # Read again: kept for all answers of a step, values of 64 bits would take gigabytes.
-        return self._show(self._rectangle(part), None if self._window is None else grey_values(self.source))
+        return self._show("zoom", self._rectangle(part), None if self._window is None else grey_values(self.source))
 
     @_tool
     def window(self, center: float, width: float) -> list:
@@ -298,7 +292,7 @@ class LookEnvironment:
         ends = f" The image has grey values from {values.min():.6g} to {values.max():.6g}." if values.size else ""
         view = self.views[-1]
         rectangle = self._rectangle([view.x, view.y, view.x + view.width, view.y + view.height])
-        return self._show(rectangle, greys, ends)
+        return self._show("window", rectangle, greys, ends)
 
     def _whole_image(self) -> Image.Image:
         if self._image is None:
@@ -308,7 +302,7 @@ class LookEnvironment:
     def _resized(self, width: int, height: int) -> tuple[int | None, int | None]:
         return resized_size(self.processor, width, height) if has_resized_size(self.processor) else (None, None)
 
-    def _rectangle(self, part: Sequence[float]) -> tuple[int, int, int, int]:
+    def _rectangle(self, part: Sequence[float]) -> list[int]:
         """The pixels of the image file under a part of the image: whole ones, and at least `min_side`."""
         view, size = self.views[0], np.array(self._whole_image().size)
         # A part may reach far off the image.
@@ -321,31 +315,27 @@ class LookEnvironment:
         missing = np.maximum(min_side - (last - first), 0)
         first = np.where(missing > 0, np.clip(first - missing // 2, 0, size - min_side), first)
         last = np.where(missing > 0, first + min_side, last)
-        x1, y1, x2, y2 = np.concatenate([first, last]).astype(int).tolist()
-        return x1, y1, x2, y2
+        return np.concatenate([first, last]).astype(int).tolist()
 
-    def _show(self, rectangle: tuple[int, int, int, int], greys: GreyValues | None, words: str = "") -> list:
+    def _show(self, tool: str, rectangle: Sequence[int], greys: GreyValues | None, words: str = "") -> list:
         """A new picture of these pixels, as content blocks of a message."""
         image, whole_view = self._whole_image(), self.views[0]
-        if greys is None or self._window is None:
-            picture = image.crop(rectangle)
-        else:
-            picture = greys.shown(rectangle, self._window)
-        side = shrunken_size(*picture.size, self.settings.max_pixels)
-        picture = picture.resize(side, Image.Resampling.BICUBIC).convert("RGB")
+        x1, y1, x2, y2 = rectangle
+        picture = image.crop((x1, y1, x2, y2)) if greys is None else greys.shown((x1, y1, x2, y2), self._window)
+        picture = picture.resize(shrunken_size(*picture.size, self.settings.max_pixels), Image.Resampling.BICUBIC)
         # From pixels of the file to those of the image's boxes.
         across, down = whole_view.width / image.width, whole_view.height / image.height
-        x1, y1, x2, y2 = rectangle
         view = View(x1 * across, y1 * down, (x2 - x1) * across, (y2 - y1) * down, *self._resized(*picture.size))
         self.views.append(view)
         box = whole_view.from_image([[x1 * across, y1 * down, x2 * across, y2 * down]], self.space)[0]
         place = ", ".join(f"{value:.6g}" for value in box + 0.0)
-        looks_left = self._looks_left(extra=1)
-        text = f"Image {len(self.views)} shows {place} of image 1.{words} Answer with boxes on image 1. {looks_left}"
-        return [{"type": "image", "image": picture}, {"type": "text", "text": text}]
+        self.pictures[tool] += 1
+        words = f"{words} Answer with boxes on image 1. {self._looks_left()}"
+        text = f"Image {len(self.views)} shows {place} of image 1.{words}"
+        return [{"type": "image", "image": picture.convert("RGB")}, {"type": "text", "text": text}]
 
-    def _looks_left(self, extra: int = 0) -> str:
-        count = self.settings.looks - sum(self.pictures.values()) - extra
+    def _looks_left(self) -> str:
+        count = self.settings.looks - sum(self.pictures.values())
         return "No more pictures: answer now." if count <= 0 else f"Pictures left: {count}."
 
 

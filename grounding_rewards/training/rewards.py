@@ -18,16 +18,9 @@ from grounding_rewards.metrics.prediction import UNNAMED, Prediction
 from grounding_rewards.metrics.read_predictions import question_of
 from grounding_rewards.metrics.signal import Groups
 from grounding_rewards.parsing import REJECT_REASONS, STATUSES, BoxFormat, get_box_format
+from grounding_rewards.rewards import registry
 from grounding_rewards.rewards.box_reward import Explanation
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
-from grounding_rewards.rewards.registry import (
-    REGISTRY,
-    check_parameters,
-    look_up,
-    spread_kwargs,
-    takes,
-    takes_completions,
-)
 from grounding_rewards.rewards.schedules import Pace, is_self_paced
 from grounding_rewards.rewards.scoring import Scored
 
@@ -61,7 +54,7 @@ def build_rewards(
     if not rewards:
         raise ValueError("Expected at least one reward for reward, got none. Name one, for example R4.")
     built: list[Any] = []
-    for ready_or_name, parameters in zip(rewards, spread_kwargs(rewards, reward_kwargs), strict=True):
+    for ready_or_name, parameters in zip(rewards, registry.spread_kwargs(rewards, reward_kwargs), strict=True):
         function = ready_or_name
         if isinstance(ready_or_name, str):
             function = _build_reward(ready_or_name, parameters)
@@ -96,7 +89,7 @@ def check_reward_functions(rewards: Sequence[Any], columns: Sequence[str]) -> No
     passed |= {*columns} - {"prompt", "completion"}
     for reward in rewards:
         # TRL calls models in another way.
-        if isinstance(reward, torch.nn.Module) or takes(reward, **dict.fromkeys(passed)):
+        if isinstance(reward, torch.nn.Module) or registry.takes(reward, **dict.fromkeys(passed)):
             continue
         parameters = inspect.signature(reward, follow_wrapped=False).parameters.values()
         keywords = [part for part in parameters if part.kind in (part.POSITIONAL_OR_KEYWORD, part.KEYWORD_ONLY)]
@@ -243,17 +236,17 @@ def _answered_image(row: Mapping[str, Any], pred: Any) -> Prediction:
 
 
 def _build_reward(name: str, parameters: Mapping[str, Any]) -> Any:
-    if name in REGISTRY or "." not in name:
+    if name in registry.REGISTRY or "." not in name:
         return get_reward(name, **parameters)
-    target = look_up(name)
+    target = registry.look_up(name)
     if isinstance(target, GroundingReward) and not parameters:
         return target
-    if takes_completions(target) and not isinstance(target, GroundingReward):
+    if registry.takes_completions(target) and not isinstance(target, GroundingReward):
         if parameters:
             raise _not_for_ready(name, parameters)
         return target
-    if inspect.isclass(target) and takes_completions(target.__call__):
-        check_parameters(name, target, parameters)
+    if inspect.isclass(target) and registry.takes_completions(target.__call__):
+        registry.check_parameters(name, target, parameters)
         return target(**parameters)
     return get_reward(name, **parameters)
 

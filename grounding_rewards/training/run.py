@@ -25,20 +25,13 @@ from grounding_rewards.metrics.signal import SIGNAL_KEYS
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
 from grounding_rewards.rewards.grounding import GroundingReward
+from grounding_rewards.training import callbacks, run_folder
 from grounding_rewards.training.arguments import (
     GroundingArguments,
     GRPOArguments,
     ModelArguments,
     SupervisedArguments,
     SupervisedConfig,
-)
-from grounding_rewards.training.callbacks import (
-    EvaluationLine,
-    LogFile,
-    ParityCheck,
-    Progress,
-    StopOnSigterm,
-    bar_labels,
 )
 from grounding_rewards.training.grpo import GroundingGRPOTrainer
 from grounding_rewards.training.model import (
@@ -52,17 +45,6 @@ from grounding_rewards.training.model import (
     model_init_kwargs,
 )
 from grounding_rewards.training.rewards import reward_name
-from grounding_rewards.training.run_folder import (
-    ADAPTER,
-    CARD,
-    CHECKPOINT,
-    CURVES,
-    LOG,
-    claim,
-    find_start,
-    last_complete_checkpoint,
-    resolved_config,
-)
 from grounding_rewards.training.run_options import AUGMENTATION
 from grounding_rewards.training.sft import GroundingSFTTrainer
 from grounding_rewards.training.sharding import without_zero3
@@ -108,11 +90,11 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
     with _unknown_key_named(config):
         trainer = GroundingGRPOTrainer(**trainer_arguments, reward=list(rewards), extras=arguments.extras)
     if not arguments.parity_check:
-        trainer.remove_callback(ParityCheck)
-    trainer.add_callback(EvaluationLine(_EVALUATION_LABELS))
-    _train(trainer, resolved, checkpoint, bar_labels(names), arguments.early_stopping_patience)
+        trainer.remove_callback(callbacks.ParityCheck)
+    trainer.add_callback(callbacks.EvaluationLine(_EVALUATION_LABELS))
+    _train(trainer, resolved, checkpoint, callbacks.bar_labels(names), arguments.early_stopping_patience)
     if not was_stopped(trainer):
-        trainer.save_model(str(Path(config.output_dir, CHECKPOINT)))
+        trainer.save_model(str(Path(config.output_dir, run_folder.CHECKPOINT)))
     _finish(trainer, arguments, "reward")
     return trainer
 
@@ -137,18 +119,20 @@ def train_supervised(
     augmentation = {name: getattr(arguments, name) for name in AUGMENTATION}
     with _unknown_key_named(config):
         trainer = GroundingSFTTrainer(**trainer_arguments, augmentation=augmentation)
-    trainer.add_callback(EvaluationLine(_SFT_LABELS))
+    trainer.add_callback(callbacks.EvaluationLine(_SFT_LABELS))
     _train(trainer, resolved, checkpoint, _SFT_LABELS, arguments.early_stopping_patience)
     if not was_stopped(trainer):
-        _save_whole(trainer, Path(config.output_dir, CHECKPOINT), model, arguments.save_dtype)
+        _save_whole(trainer, Path(config.output_dir, run_folder.CHECKPOINT), model, arguments.save_dtype)
     _finish(trainer, arguments, "loss")
     return trainer
 
 
 def was_stopped(trainer: Any) -> bool:
     """Whether SIGTERM stopped the run before its end."""
-    callbacks = trainer.callback_handler.callbacks
-    return any(isinstance(callback, StopOnSigterm) and callback.stopped for callback in callbacks)
+    for callback in trainer.callback_handler.callbacks:
+        if isinstance(callback, callbacks.StopOnSigterm):
+            return callback.stopped
+    return False
 
 
 def _prepare(
@@ -168,8 +152,8 @@ def _prepare(
     Returns:
         The resolved configuration, the checkpoint to resume from, and the arguments of both trainers.
     """
-    resolved = resolved_config(arguments, config, model)
-    checkpoint, start_notes = find_start(resolved, processes=config.world_size)
+    resolved = run_folder.resolved_config(arguments, config, model)
+    checkpoint, start_notes = run_folder.find_start(resolved, processes=config.world_size)
     _check_best(config, evaluation_keys)
     check_installed(config, model)
     check_hub(config)
@@ -210,7 +194,7 @@ def _train(
     config = trainer.args
     folder = Path(config.output_dir)
     trainer.run_config = resolved
-    for callback in (LogFile(folder / LOG), StopOnSigterm(trainer)):
+    for callback in (callbacks.LogFile(folder / run_folder.LOG), callbacks.StopOnSigterm(trainer)):
         trainer.add_callback(callback)
     if patience is not None:
         trainer.add_callback(EarlyStoppingCallback(patience))
@@ -218,12 +202,12 @@ def _train(
         config.restore_callback_states_from_checkpoint = True
     if not config.disable_tqdm:
         trainer.remove_callback(ProgressCallback)
-        trainer.add_callback(Progress(labels))
+        trainer.add_callback(callbacks.Progress(labels))
     _say(config, largest_image(trainer.train_dataset, trainer.processing_class))
     if trainer.is_world_process_zero():
-        claim(resolved)
+        run_folder.claim(resolved)
     trainer.accelerator.wait_for_everyone()
-    _open_curves(trainer, folder / CURVES, checkpoint)
+    _open_curves(trainer, folder / run_folder.CURVES, checkpoint)
     try:
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     except (ValueError, OSError, ImportError, RuntimeError) as error:
@@ -232,7 +216,7 @@ def _train(
             raise
         # torch does not say why it could write a part of a file alone.
         full = " The disk is full, or a quota used up." if "inline_container" in str(error) else ""
-        saved = last_complete_checkpoint(folder)
+        saved = run_folder.last_complete_checkpoint(folder)
         next_run = "starts again: no checkpoint was saved yet" if saved is None else f"continues from {saved.name}"
         # Not an error of ours: keep the traceback.
         raise RuntimeError(
@@ -276,7 +260,7 @@ def _finish(trainer: Any, arguments: GroundingArguments | SupervisedArguments, k
         folder = Path(trainer.args.output_dir)
         trainer.create_model_card()
         if trainer.is_world_process_zero():
-            shutil.copyfile(folder / CARD, folder / CHECKPOINT / CARD)
+            shutil.copyfile(folder / run_folder.CARD, folder / run_folder.CHECKPOINT / run_folder.CARD)
         _say(trainer.args, _closing_line(trainer, arguments, key))
     trainer.accelerator.wait_for_everyone()
     trainer.end()
@@ -284,7 +268,7 @@ def _finish(trainer: Any, arguments: GroundingArguments | SupervisedArguments, k
 
 def _closing_line(trainer: Any, arguments: GroundingArguments | SupervisedArguments, key: str) -> str:
     """The last line of a run: the place of the model, the course of the run, and the next command."""
-    checkpoint = Path(trainer.args.output_dir, CHECKPOINT)
+    checkpoint = Path(trainer.args.output_dir, run_folder.CHECKPOINT)
     values = [entry[key] for entry in trainer.state.log_history if entry.get(key) is not None]
     course = f"; {key} {first_and_last(values)}" if values else ""
     words = ["evaluate", "--model", checkpoint, "--dataset", arguments.dataset]
@@ -303,7 +287,7 @@ def _save_whole(trainer: Any, checkpoint: Path, model: ModelArguments, save_dtyp
 
     An adapter is merged into the base model in full precision, however that was trained.
     """
-    trained = checkpoint.with_name(ADAPTER) if model.use_peft else checkpoint
+    trained = checkpoint.with_name(run_folder.ADAPTER) if model.use_peft else checkpoint
     trainer.save_model(str(trained))
     trainer.accelerator.wait_for_everyone()
     if trainer.is_world_process_zero() and (model.use_peft or save_dtype is not None):
