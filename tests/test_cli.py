@@ -74,13 +74,7 @@ def test_strict_tells_scripts(capsys):
     assert main(["inspect", str(LOG), "--box-format", "qwen2.5-vl", "--strict"]) == 0
 
 
-@pytest.mark.parametrize(
-    "box_format",
-    [
-        '{"syntax": "json", "keys": ["bbox_2d"], "space": "resized_pixel"}',
-        "{syntax: json, keys: [bbox_2d], space: resized_pixel}",
-    ],
-)
+@pytest.mark.parametrize("box_format", table("cases", "a_format_may_be_declared_in_json_or_yaml"))
 def test_a_format_may_be_declared_in_json_or_yaml(box_format, capsys):
     pytest.importorskip("yaml")
     assert main(["inspect", str(LOG), "--box-format", box_format, "--strict"]) == 0

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from grounding_rewards.columns import read_references
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards.grounding import get_reward, score_columns
+from tests.tables import table
 
 TEXTS = (
     '[{"bbox_2d": [0, 0, 500, 400], "label": "mass"}]',
@@ -111,21 +112,7 @@ def test_a_wrong_space_is_noticed() -> None:
         score_columns([get_reward("R3", box_format="qwen2-vl")], texts[:1], **{k: v[:1] for k, v in columns.items()})
 
 
-@pytest.mark.parametrize(
-    ("rewards", "message"),
-    [
-        ([], "Expected one or more rewards of different names for `rewards`, got none"),
-        ([{}, {}], "Expected one or more rewards of different names for `rewards`, got R3, R3"),
-        (
-            [{}, {"name": "R4", "box_format": "qwen2-vl"}],
-            "Expected one `box_format` for all rewards, got 'qwen3-vl' for R3 and 'qwen2-vl' for R4",
-        ),
-        (
-            [{}, {"name": "R4", "on_truncated": "zero"}],
-            "Expected one `on_truncated` for all rewards, got 'keep' for R3",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("rewards", "message"), table("cases", "what_is_refused"))
 def test_what_is_refused(rewards: list[dict[str, Any]], message: str) -> None:
     made = [get_reward(**{"name": "R3", "box_format": "qwen3-vl", **one}) for one in rewards]
     with pytest.raises(ValueError, match=message):

@@ -12,6 +12,7 @@ import pytest
 from grounding_rewards.metrics.prediction import Prediction, save_predictions
 from scripts import demo_over_seeds
 from tests.conftest import REPOSITORY
+from tests.tables import table
 
 SIDE, IMAGES = 100, 40
 
@@ -53,16 +54,7 @@ def test_a_kept_run_is_reckoned_again(tmp_path: Path) -> None:
     assert "Recall@0.5, mean of all runs: mass 1.000 → 1.000." in table
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "broken"),
-    [
-        (0.6, 0.9, []),
-        # a change that is too small
-        (0.6, 0.65, ["run"]),
-        # boxes that no longer hit
-        (0.6, 0.4, ["run", "recall of mass"]),
-    ],
-)
+@pytest.mark.parametrize(("before", "after", "broken"), table("cases", "a_broken_promise_is_named"))
 def test_a_broken_promise_is_named(tmp_path: Path, before: float, after: float, broken: list[str]) -> None:
     run = demo_over_seeds.read_run(write_kept_run(tmp_path, "run", before, after))
     assert demo_over_seeds.broken_promises([run]) == broken

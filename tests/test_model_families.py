@@ -100,13 +100,7 @@ def compare_memory(step):
 
 
 @pytest.mark.training
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("qwen3_vl_4b", ("--gradient_checkpointing", "false")),
-        ("medgemma_4b", ("--config", "configs/tuning/full.yaml", "--learning_rate", "1e-3", "--beta", "0")),
-    ],
-)
+@pytest.mark.parametrize(("name", "words"), table("cases", "memory_of_other_ways_to_train"))
 def test_memory_of_other_ways_to_train(name, words, check_families, tmp_path, monkeypatch):
     monkeypatch.chdir(REPOSITORY)
     torch.set_num_threads(1)

@@ -186,14 +186,7 @@ def test_nms_removes_exactly_the_boxes_that_overlap_a_surer_one(boxes, threshold
         assert any(iou[i, k] > threshold and rank[k] <= rank[i] for k in kept)
 
 
-@pytest.mark.parametrize(
-    ("scores", "threshold", "message"),
-    [
-        ([0.5], 0.5, r"Expected 2 numbers for `scores`, got shape \(1,\)"),
-        ([0.5, 0.5], 1.5, r"Expected a number in \[0, 1\] for `iou_threshold`, got 1.5"),
-        ([0.5, 0.5], float("nan"), r"Expected a number in \[0, 1\] for `iou_threshold`, got nan"),
-    ],
-)
+@pytest.mark.parametrize(("scores", "threshold", "message"), table("cases", "nms_refuses_wrong_arguments"))
 def test_nms_refuses_wrong_arguments(scores, threshold, message):
     with pytest.raises(ValueError, match=message):
         nms([[0, 0, 1, 1]] * 2, scores, threshold)

@@ -19,6 +19,7 @@ import grounding_rewards as gr
 from scripts.docs import page_parts
 from scripts.docs.page_parts import between, marks_of, replace_part, write_or_check
 from tests.conftest import REPOSITORY
+from tests.tables import table
 
 SCRIPTS = REPOSITORY / "scripts"
 
@@ -91,14 +92,7 @@ class TestNumbersThatAreKept:
 
     BEFORE: ClassVar = {"version": "1.4.0", "numbers": {"R3": {"one": {"right": 1.0, "loose": 0.7}}}}
 
-    @pytest.mark.parametrize(
-        ("numbers", "version"),
-        [
-            ({"R3": {"one": {"right": 1.0, "loose": 0.7000000000000001}}}, "1.5.0"),  # the last digit
-            ({"R3": {"one": {"right": 1.0}}}, "1.4.1"),  # gone
-            ({}, "1.4.0"),
-        ],
-    )
+    @pytest.mark.parametrize(("numbers", "version"), table("cases", "another_number_is_refused"))
     def test_another_number_is_refused(self, numbers: dict[str, Any], version: str) -> None:
         with pytest.raises(ValueError, match=r"Expected the numbers of version 1\.4\.0, got . others"):
             script("write_golden").check(numbers, self.BEFORE, version)
@@ -108,19 +102,7 @@ class TestNumbersThatAreKept:
         check({"R3": {"one": {"right": 0.9}}}, self.BEFORE, "2.0.0")
         check({**self.BEFORE["numbers"], "R6": {"one": {"right": 0.5}}}, self.BEFORE, "1.4.0")
 
-    @pytest.mark.parametrize(
-        ("new", "old", "breaks"),
-        [
-            ("2.0.0", "1.9.9", True),
-            ("1.10.0", "1.9.9", False),
-            # before 1.0 the second part counts, as in ranges of versions
-            ("0.2.0", "0.1.9", True),
-            ("0.1.10", "0.1.9", False),
-            ("1.0.0", "0.9.0", True),
-            ("1.4.0", "1.4.0", False),
-            ("0.9.0", "1.4.0", False),
-        ],
-    )
+    @pytest.mark.parametrize(("new", "old", "breaks"), table("cases", "which_versions_break"))
     def test_which_versions_break(self, new: str, old: str, breaks: bool) -> None:
         assert script("write_golden").breaks(new, old) is breaks
 
@@ -269,15 +251,7 @@ def test_the_table_of_processes_has_a_row_for_each_check() -> None:
     assert "not run" not in table
 
 
-@pytest.mark.parametrize(
-    ("ratios", "slower"),
-    [
-        ([1.3, 1.31, 1.29, 1.3, 1.32], True),
-        ([1.05, 1.06, 1.04, 1.05, 1.05], False),  # within a tenth
-        ([0.8, 1.0, 1.2, 1.6, 1.7], False),  # 1.2, but the rounds say anything from 1.0 to 1.6
-        ([1.3, 1.3, 1.3, 1.3, 9.0], True),  # one round was disturbed
-    ],
-)
+@pytest.mark.parametrize(("ratios", "slower"), table("cases", "what_counts_as_slower_than_another_commit"))
 def test_what_counts_as_slower_than_another_commit(ratios: list[float], slower: bool) -> None:
     compare = runpy.run_path(str(REPOSITORY / "benchmarks" / "compare.py"))
     assert compare["judge"](ratios)[2] is slower

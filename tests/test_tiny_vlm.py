@@ -27,6 +27,7 @@ from scripts.build_tiny_vlm import (
     save_untrained,
 )
 from tests.conftest import REPOSITORY
+from tests.tables import table
 
 ASSET = REPOSITORY / "assets" / "tiny_vlm"
 
@@ -49,14 +50,7 @@ def answer(boxes, labels):
     return gold_answer({"boxes": boxes, "labels": labels, **side}, BOX_FORMAT)
 
 
-@pytest.mark.parametrize(
-    ("boxes", "labels", "tokens"),
-    [
-        ([], [], 1),  # the no-finding statement
-        ([[1, 20, 34, 112]], ["mass"], 6),  # opening, four numbers, label and closing
-        ([[1, 20, 34, 112], [0, 5, 9, 99]], ["mass", "pleural effusion"], 11),  # five more for a box
-    ],
-)
+@pytest.mark.parametrize(("boxes", "labels", "tokens"), table("cases", "answers_are_short"))
 def test_answers_are_short(tokenizer, boxes, labels, tokens):
     assert len(tokenizer.tokenize(answer(boxes, labels))) == tokens
 

@@ -10,6 +10,7 @@ import pytest
 from grounding_rewards.cli import main
 from grounding_rewards.integrations.plugin_files import TRAINERS, plugin
 from tests.integrations.hard_cases import LOOSE, ONE, Case
+from tests.tables import table
 
 TRUTH = Case(LOOSE, ONE).ground_truth
 KWARGS = '{"beta": 1.0, "box_format": {"syntax": "json", "space": "norm1000"}}'
@@ -97,17 +98,7 @@ def test_a_format_of_special_tokens_has_lines_of_its_own(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["verl", "--out", "boxes.py"], "Expected no --out for verl"),
-        (["openrlhf"], "Expected a file for --out, got none"),
-        (["openrlhf", "--out", "my-boxes.py"], "Expected a name such as boxes.py"),
-        (["openrlhf", "--out", "openrlhf.py"], "not the name of a trainer"),
-        (["openrlhf", "--out", "boxes.txt"], "the ending .py"),
-        (["verl", "--reward", "R9"], "Expected a known name"),
-        (["verl", "--reward-kwargs", '{"betta": 1}'], "Expected known parameters"),
-        (["verl", "--box-format", "qwen"], "Expected"),
-    ],
+    ("words", "message"), table("integrations/cases", "what_cannot_work_is_refused_before_a_trainer_starts")
 )
 def test_what_cannot_work_is_refused_before_a_trainer_starts(words, message, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -28,17 +28,7 @@ def test_the_answer_is_what_counts_of_a_completion(completion, text, flags):
     assert find_answer(completion)[:4] == expected[:4]
 
 
-@pytest.mark.parametrize(
-    ("completion", "around", "thought"),
-    [
-        ("[1]", "", False),
-        ("a <think>b</think> c <answer>d</answer> e", "a  c  e", True),
-        # the opening tag was part of the prompt
-        ("b</think> c <answer>d", " c ", True),
-        ("<answer>a</answer> b <answer>c</answer>", "<answer>a</answer> b ", True),
-        ("x</think>", "", True),
-    ],
-)
+@pytest.mark.parametrize(("completion", "around", "thought"), table("parsing/cases", "what_stands_around_the_answer"))
 def test_what_stands_around_the_answer(completion, around, thought):
     assert find_answer(completion)[4:6] == (around, thought)
 

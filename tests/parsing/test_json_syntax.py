@@ -29,23 +29,12 @@ def test_corners_by_name(names, box_format):
         assert (raw.coords, raw.labels) == (A, ["mass"])
 
 
-@pytest.mark.parametrize(
-    "points",
-    ['"top_left": [1, 2], "bottom_right": [3, 4]', '"topLeft": {"x": 1, "y": 2}, "bottomRight": {"y": 4, "x": 3}'],
-)
+@pytest.mark.parametrize("points", table("parsing/cases", "corner_points_by_name"))
 def test_corner_points_by_name(points):
     assert read_boxes(f'{{"bbox_2d": {{{points}}}}}', FORMAT).coords == A
 
 
-@pytest.mark.parametrize(
-    ("order", "box"),
-    [
-        ("xywh", '{"x": 1, "y": 2, "width": 2, "height": 2}'),
-        ("cxcywh", '{"x": 2, "y": 3, "width": 2, "height": 2}'),
-        # the name says that it is the centre
-        ("xywh", '{"cx": 2, "cy": 3, "w": 2, "h": 2}'),
-    ],
-)
+@pytest.mark.parametrize(("order", "box"), table("parsing/cases", "position_and_size_by_name"))
 def test_position_and_size_by_name(order, box):
     declared = get_box_format({"syntax": "json", "order": order, "space": "norm1000"})
     for text in (box, f'{{"bbox": {box}, "label": "mass"}}'):
@@ -81,15 +70,7 @@ def test_stated_confidence(member, score):
     assert raw.scores == [score]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '[{"bbox_2d": [1, 2, 3, 4], "label": "mass"}]',
-        '```json\n[\n\t{"bbox_2d": [1.5, 2, 3, 4], "label": "mass"},\n\t{"bbox_2d": [1, 2, 3, 4]}\n]\n```',
-        '{"bbox_2d": [1, 2, 3, 4]}',
-        "[]",
-    ],
-)
+@pytest.mark.parametrize("text", table("parsing/cases", "plain_json_takes_the_quick_way"))
 def test_plain_json_takes_the_quick_way(text):
     assert read_plain_json(text, FORMAT) is not None
 

@@ -47,8 +47,7 @@ def test_no_boxes_have_the_shape_of_boxes(name, text):
 
 
 @pytest.mark.parametrize(
-    ("name", "missing"),
-    [("qwen3-vl", "width"), ("radvlm", "height"), ("qwen2.5-vl", "resized_width"), ("qwen2.5-vl", "height")],
+    ("name", "missing"), table("parsing/cases", "a_missing_size_is_the_callers_error_whatever_the_text")
 )
 @pytest.mark.parametrize("text", ["[]", '{"bbox_2d": [1, 2, 3, 4]}'])
 def test_a_missing_size_is_the_callers_error_whatever_the_text(name, missing, text):
@@ -166,13 +165,7 @@ def test_untagged_labels_survive_the_round_trip(name, labels):
     assert parse_boxes(text, name, **SIZES).labels == tuple(labels)
 
 
-ORDERS_OF_ONE_BOX = [
-    # 10, 20, 40, 60 of 100×100 pixels
-    ("xyxy", "[100, 200, 400, 600]"),
-    ("yxyx", "[200, 100, 600, 400]"),
-    ("xywh", "[100, 200, 300, 400]"),
-    ("cxcywh", "[250, 400, 300, 400]"),
-]
+ORDERS_OF_ONE_BOX = table("parsing/cases", "orders_of_one_box")
 
 
 @pytest.mark.parametrize("syntax", ["json", "brackets", "qwen3-vl", "radvlm", "internvl", "qwen2-vl"])

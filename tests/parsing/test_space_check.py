@@ -276,14 +276,7 @@ def test_a_reward_warns_once_with_the_right_declaration():
     assert warned(reward, *batch(40, seed=2)) == []
 
 
-@pytest.mark.parametrize(
-    ("batches", "sizes"),
-    [
-        # 256 images; fewer, whose completions are many
-        (4, {"images": 100}),
-        (4, {"images": 64, "generations": 16}),
-    ],
-)
+@pytest.mark.parametrize(("batches", "sizes"), table("parsing/cases", "the_right_declaration_is_watched_for_a_while"))
 def test_the_right_declaration_is_watched_for_a_while(batches, sizes):
     reward = gr.get_reward("R4", box_format="gemini")
     for seed in range(batches):

@@ -33,14 +33,7 @@ def test_texts(text, boxes, expected):
     assert score([text], [boxes]) == [pytest.approx(expected, abs=1e-15)]
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({}, [0.0, 0.0, 1.0]),
-        ({"on_unparseable": "empty"}, [0.2, 0.0, 1.0]),  # specification §9.1 to the letter
-        ({"on_truncated": "zero"}, [0.0, 0.0, 0.0]),
-    ],
-)
+@pytest.mark.parametrize(("options", "expected"), table("rewards/cases", "options"))
 def test_options(options, expected):
     assert score(["Sorry.", "Sorry.", CUT_OFF], [[], GT, GT], **options) == expected
 

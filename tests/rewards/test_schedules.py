@@ -97,17 +97,7 @@ class TestCall:
         told = {"step": step, "max_steps": 20}
         assert scheduled(iou_threshold=RAISED)([ANSWER], **IMAGE, **told) == present([ANSWER], **IMAGE)
 
-    @pytest.mark.parametrize(
-        ("told", "part"),
-        [
-            ({}, "for the scheduled iou_threshold of reward R3, got neither"),
-            ({"step": 3}, "`max_steps`, got None"),
-            ({"max_steps": 3}, "`step`, got None"),
-            ({"step": -1, "max_steps": 3}, "`step`, got -1"),
-            ({"step": 1, "max_steps": 0}, "`max_steps`, got 0"),
-            ({"step": [1], "max_steps": [3]}, r"`step`, got \[1\]"),
-        ],
-    )
+    @pytest.mark.parametrize(("told", "part"), table("rewards/cases", "nothing_is_guessed"))
     def test_nothing_is_guessed(self, told, part):
         with pytest.raises(ValueError, match=part):
             scheduled(iou_threshold=RAISED)([ANSWER], **IMAGE, **told)

@@ -15,6 +15,7 @@ from grounding_rewards.training.arguments import NUMBERS, parse_grpo_arguments, 
 from grounding_rewards.training.model import check_optimization
 from grounding_rewards.training.run_folder import resolved_config
 from grounding_rewards.training.run_options import check_options
+from tests.tables import table
 
 pytestmark = pytest.mark.training
 
@@ -53,16 +54,7 @@ def test_numbers_out_of_their_range_are_refused(tmp_path):
     assert tried == set(NUMBERS)
 
 
-@pytest.mark.parametrize(
-    ("given", "kept"),
-    [
-        (["q_proj"], ["q_proj"]),  # peft would look for a layer whose whole path is q_proj
-        (["self_attn.q_proj"], ["self_attn.q_proj"]),
-        (["q_proj", "v_proj"], ["q_proj", "v_proj"]),
-        (["all-linear"], "all-linear"),
-        ([r".*language_model.*\.q_proj"], r".*language_model.*\.q_proj"),
-    ],
-)
+@pytest.mark.parametrize(("given", "kept"), table("training/cases", "single_layer_name_stays_a_name"))
 def test_single_layer_name_stays_a_name(tmp_path, given, kept):
     parts = parse(tmp_path, {"use_peft": True, "lora_target_modules": given})
     assert parts[2].lora_target_modules == kept
@@ -168,15 +160,7 @@ def test_custom_format_is_read_from_file_and_command_line(tmp_path):
     assert parse(tmp_path, resolved_config(*in_file))[0].box_format == mine
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"learning_rate": -1.0}, "learning_rate -1 .* Invalid learning rate"),
-        ({"adam_beta1": 1.5}, "Invalid beta parameter"),
-        ({"lr_scheduler_type": "cosine", "lr_scheduler_kwargs": {"num_cycle": 2}}, "keyword argument 'num_cycle'"),
-        ({"lr_scheduler_type": "cosine_with_min_lr"}, "min_lr"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), table("training/cases", "what_cannot_be_built_is_refused"))
 def test_what_cannot_be_built_is_refused(tmp_path, options, message):
     """In training/model.py, before any weights are loaded."""
     empty = torch.nn.Linear(2, 2, device="meta")
@@ -185,15 +169,7 @@ def test_what_cannot_be_built_is_refused(tmp_path, options, message):
         check_optimization(GRPOConfig(str(tmp_path), use_cpu=True, bf16=False, **options), empty)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"max_new_tokens": 64}, "Expected max_completion_length as an option alone, got max_new_tokens 64 in gener"),
-        ('{"max_tokens": 64}', "Set max_completion_length, and leave max_tokens out"),
-        ({"num_beam": 2}, "got 'num_beam'. Did you mean num_beams"),
-        ({"temperature": 0.5}, "Expected temperature as an option alone, got temperature 0.5 in generation_kwargs"),
-    ],
-)
+@pytest.mark.parametrize(("given", "message"), table("training/cases", "wrong_options_of_generation_are_refused"))
 def test_wrong_options_of_generation_are_refused(tmp_path, given, message):
     with pytest.raises(ValueError, match=message):
         parse(tmp_path, {"generation_kwargs": given})

@@ -32,6 +32,7 @@ from grounding_rewards.training import grpo as trainer_module
 from grounding_rewards.training.callbacks import ParityCheck
 from grounding_rewards.training.rewards import build_rewards
 from scripts.build_tiny_vlm import VOCABULARIES, build_model, build_processor, build_tokenizer
+from tests.tables import table
 from tests.training.runs import ASSET, config, grpo, history, logged
 
 pytestmark = pytest.mark.training
@@ -147,18 +148,7 @@ def test_reasons_are_counted_in_the_log_of_the_run_alone(tiny_vlm, images, tmp_p
     assert not any("rejected_reasons" in key for logs in seen for key in logs)
 
 
-@pytest.mark.parametrize(
-    ("box_format", "is_warned"),
-    [
-        ("qwen2.5-vl", False),
-        # the same numbers in the same JSON, inside <answer>
-        ("vlm-r1", False),
-        ("qwen3-vl", True),  # other numbers
-        ("paligemma", True),  # another syntax
-        ({"syntax": "json", "space": "resized_pixel"}, False),
-        ({"syntax": "json", "space": "resized_pixel", "order": "yxyx"}, True),
-    ],
-)
+@pytest.mark.parametrize(("box_format", "is_warned"), table("training/cases", "box_format_of_another_family_warns"))
 def test_box_format_of_another_family_warns(tiny_vlm, images, tmp_path, box_format, is_warned):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -315,13 +305,7 @@ def test_completions_go_to_the_folder_and_no_tracker(tiny_vlm, images, tmp_path,
     assert all("DOE_JANE" in row for row in kept["R4/row"])
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("WANDB_LOG_MODEL", "checkpoint"),
-        ("HF_MLFLOW_LOG_ARTIFACTS", "1"),
-    ],
-)
+@pytest.mark.parametrize(("name", "value"), table("training/cases", "nothing_uploads_checkpoints"))
 def test_nothing_uploads_checkpoints(name, value, tiny_vlm, images, tmp_path, monkeypatch):
     """A checkpoint between two steps on the same answers keeps their images."""
     monkeypatch.setenv(name, value)

@@ -21,6 +21,7 @@ from grounding_rewards.training import GroundingGRPOTrainer
 from grounding_rewards.training.look_closer import LookCloser, LookEnvironment, LookReward, View
 from scripts.build_tiny_vlm import build_model, build_processor, build_tokenizer
 from tests.conftest import write_dicom
+from tests.tables import table
 from tests.test_scripts import script
 from tests.training.runs import config, logged
 
@@ -51,16 +52,7 @@ class TestCoordinates:
         named = view.from_image(box, SPACES[name])
         assert view.to_image(named, SPACES[name]) == pytest.approx(box, abs=1e-6)
 
-    @pytest.mark.parametrize(
-        ("space", "named", "on_image"),
-        [
-            ("pixel", [1, 2, 30, 40], [301, 52, 330, 90]),  # pixels of the part, by hand
-            ("norm1000", [0, 0, 1000, 1000], [300, 50, 500, 150]),  # all of it
-            ("norm1", [0.5, 0.25, 0.75, 0.5], [400, 75, 450, 100]),
-            ("resized_pixel", [28, 28, 56, 56], [400, 75, 500, 100]),  # seen as 56 x 112
-            ("pad1000", [0, 250, 1000, 750], [300, 50, 500, 150]),  # padded to 200 x 200, 50 above and below
-        ],
-    )
+    @pytest.mark.parametrize(("space", "named", "on_image"), table("training/cases", "by_hand"))
     def test_by_hand(self, space, named, on_image):
         assert View(300, 50, 200, 100, 56, 112).to_image([named], SPACES[space]).tolist() == [on_image]
 
@@ -191,16 +183,7 @@ def test_a_bonus_needs_a_reward_on_boxes():
         LookReward(LookCloser(bonus=0.1))
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"look": 3}, "looks, min_side, max_pixels, cost, bonus"),
-        ({"looks": 2.5}, "int for looks of look_closer, got 2.5"),
-        ({"cost": -1}, "a number from 0 up for cost of look_closer"),
-        ({"max_pixels": 10}, "a number from 784 up for max_pixels of look_closer"),
-        ([3], "a mapping for look_closer"),
-    ],
-)
+@pytest.mark.parametrize(("given", "message"), table("training/cases", "settings_are_checked"))
 def test_settings_are_checked(given, message):
     with pytest.raises(ValueError, match=message):
         LookCloser.of(given)

@@ -21,6 +21,7 @@ from grounding_rewards.training import GroundingGRPOTrainer, callbacks
 from grounding_rewards.training.arguments import parse_grpo_arguments
 from grounding_rewards.training.run import train_grpo
 from grounding_rewards.training.run_folder import resolved_config
+from tests.tables import table
 from tests.test_scripts import script
 from tests.training.forks import program, to_the_end, two_processes
 from tests.training.runs import ASSET, COMMON, GRPO, grpo, logged, sft, words
@@ -55,13 +56,7 @@ def judge_that_fails(completions, **columns):
     return [float(k % 2) for k in range(len(completions))]
 
 
-@pytest.mark.parametrize(
-    ("steps", "said"),
-    [
-        (0, "at step 0. .* --resume_from_checkpoint last, which starts again: no checkpoint was saved yet"),
-        (2, "at step 2. .* --resume_from_checkpoint last, which continues from checkpoint-2"),
-    ],
-)
+@pytest.mark.parametrize(("steps", "said"), table("training/cases", "a_run_that_fails_says_where_it_would_go_on"))
 def test_a_run_that_fails_says_where_it_would_go_on(steps, said, tmp_path, monkeypatch):
     """With a traceback: torch has errors that begin as ours do."""
     monkeypatch.setitem(SOUND, "calls", steps)

@@ -23,6 +23,7 @@ from grounding_rewards.training.run_folder import (
     resolved_config,
     versions,
 )
+from tests.tables import table
 from tests.training.runs import COMMON, GRPO, LORA, words
 
 pytestmark = pytest.mark.training
@@ -54,25 +55,7 @@ def start(folder, **config):
 
 class TestAnotherRun:
     @pytest.mark.parametrize(
-        ("names", "overwrite", "message"),
-        [
-            (
-                ["checkpoint", "checkpoint-7", "adapter", "log.jsonl"],
-                False,
-                "which holds {name}. Give another folder, go on .* --overwrite",
-            ),
-            # What no run wrote is neither written over nor removed.
-            (
-                ["README.md", "config.yaml"],
-                False,
-                "a folder of its own for output_dir, .* holds {name} without a run's",
-            ),
-            (
-                ["README.md", "config.yaml", "log.jsonl", "checkpoint"],
-                True,
-                "a folder of its own for output_dir, .* holds {name} without a run's",
-            ),
-        ],
+        ("names", "overwrite", "message"), table("training/cases", "a_folder_with_other_files_is_refused")
     )
     def test_a_folder_with_other_files_is_refused(self, tmp_path, names, overwrite, message):
         for name in names:
