@@ -290,10 +290,7 @@ SPACES = {
         CoordinateSpace("bin1000", "image", 1000.0, 0.5, meaning="bins, their centres: (n + 0.5) / 1000"),
         CoordinateSpace("pad999", "padded", 999.0, meaning="0 to 999 of the image padded to a square"),
         CoordinateSpace("pad1000", "padded", 1000.0, meaning="0 to 1000 of the image padded to a square"),
-        CoordinateSpace(
-            *("crop100", "cropped", 100.0, 0.5),
-            meaning="bins of the square in the image's centre: (n + 0.5) / 100",
-        ),
+        CoordinateSpace("crop100", "cropped", 100.0, 0.5, "bins of the square in the image's centre: (n + 0.5) / 100"),
         CoordinateSpace("squash840", "image", 840.0, meaning="pixels of the image squashed to 840 × 840"),
     )
 }

@@ -23,10 +23,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A slow example is no failure, and CI tries the same examples every time: what it refuses can be seen again.
 settings.register_profile(
-    "default",
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-    derandomize=bool(os.environ.get("CI")),
+    "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=bool(os.environ.get("CI"))
 )
 settings.load_profile("default")
 

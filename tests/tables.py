@@ -7,8 +7,16 @@ from typing import Any
 
 
 def table(file: str, section: str) -> Any:
-    """A section of `FILE.toml` in this folder."""
-    return _sections(file)[section]
+    """A section of `FILE.toml` in this folder; `<none>` is None, for which TOML has no word."""
+    return _with_none(_sections(file)[section])
+
+
+def _with_none(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_with_none(entry) for entry in value]
+    if isinstance(value, dict):
+        return {name: _with_none(entry) for name, entry in value.items()}
+    return None if value == "<none>" else value
 
 
 @functools.cache

@@ -8,57 +8,15 @@ from pathlib import Path
 import pytest
 
 import grounding_rewards
+from tests.tables import table
 
 PACKAGE = Path(grounding_rewards.__file__).parent
 
-# From the bottom up: a room may import from itself and from rooms of lower floors, not from its neighbours.
-FLOORS = (
-    ("common",),
-    ("boxes", "labels"),
-    ("overlap",),
-    ("matching",),
-    ("parsing",),
-    ("columns",),
-    ("rewards",),
-    ("metrics",),
-    ("audit", "integrations"),
-    ("images",),
-    ("data",),
-    ("logs",),
-    ("sources", "synthetic"),
-    ("prepare",),
-    ("models", "doctor", "exchange"),
-    ("training",),
-    ("report",),
-    ("study",),
-    ("commands",),
-    ("cli",),
-)
+FLOORS = table("layers", "floors")
 FLOOR = {room: k for k, rooms in enumerate(FLOORS) for room in rooms}
 # What the names of the package are made of: nothing inside asks the package for them.
 ROOT = "__init__"
-HEAVY = {
-    "cyclopts",
-    "torch",
-    "transformers",
-    "trl",
-    "datasets",
-    "accelerate",
-    "peft",
-    "PIL",
-    "matplotlib",
-    "rich",
-    "yaml",
-    "pandas",
-    "pyarrow",
-    "jinja2",
-    "verl",
-    "swift",
-    "openrlhf",
-    "verifiers",
-    "nemo_rl",
-    "nemo_gym",
-}
+HEAVY = {*table("layers", "heavy")}
 
 
 def modules() -> list[Path]:

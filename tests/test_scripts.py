@@ -141,15 +141,7 @@ class TestThePageOfTheAudit:
         assert getattr(script("write_audit"), table)() in self.PAGE
 
     def test_every_table_has_its_marks_and_is_filled(self) -> None:
-        for name in (
-            "honest",
-            "gamed",
-            "matching",
-            "omission",
-            "guesses",
-            "near misses",
-            "break-even",
-        ):
+        for name in ("honest", "gamed", "matching", "omission", "guesses", "near misses", "break-even"):
             assert between(self.PAGE, marks_of(name)).count("\n") > 1
 
     def test_what_it_claims_of_each_matching(self) -> None:

@@ -19,13 +19,7 @@ from grounding_rewards.models.load import load_model
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.synthetic import LABELS
-from scripts.build_tiny_vlm import (
-    BOX_FORMAT,
-    IMAGE_SIZE,
-    VOCABULARIES,
-    build_tokenizer,
-    save_untrained,
-)
+from scripts.build_tiny_vlm import BOX_FORMAT, IMAGE_SIZE, VOCABULARIES, build_tokenizer, save_untrained
 from tests.conftest import REPOSITORY
 from tests.tables import table
 

@@ -38,7 +38,7 @@ def offering(module: str, name: str, make: Callable[[], Any]) -> Callable[[str],
     return get
 
 
-class Scored(NamedTuple):
+class SampleScores(NamedTuple):
     """The rewards of n samples and their components: lists of n finite numbers, the same names every time."""
 
     rewards: list[float]
@@ -48,7 +48,7 @@ class Scored(NamedTuple):
         """A mapping for each sample: its reward under the key that the trainer wants, and its components.
 
         Example:
-            >>> Scored([0.8], {"R3/f_beta": [1.0]}).samples("overall")
+            >>> SampleScores([0.8], {"R3/f_beta": [1.0]}).samples("overall")
             [{'overall': 0.8, 'R3/f_beta': 1.0}]
         """
         columns = {key: self.rewards, **self.components}
@@ -153,7 +153,7 @@ def image_columns(ground_truths: Sequence[Any], rows: Sequence[Mapping[str, Any]
     return columns
 
 
-def scored(reward: GroundingReward, completions: Sequence[Any], columns: Mapping[str, Any]) -> Scored:
+def scored(reward: GroundingReward, completions: Sequence[Any], columns: Mapping[str, Any]) -> SampleScores:
     """Score n samples for a trainer that passes no step.
 
     Args:
@@ -186,7 +186,7 @@ def scored(reward: GroundingReward, completions: Sequence[Any], columns: Mapping
     except ValueError as error:
         raise _reported(error) from None
     components = {f"{reward.__name__}/{part}": TOLD[part](batch).astype(float).tolist() for part in COMPONENTS}
-    return Scored(batch.reward.tolist(), components)
+    return SampleScores(batch.reward.tolist(), components)
 
 
 def _reported(error: ValueError) -> ValueError:

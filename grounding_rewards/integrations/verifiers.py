@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from grounding_rewards.integrations.samples import Scored, environment_parameters, image_columns, reward_of, scored
+from grounding_rewards.integrations.samples import (
+    SampleScores,
+    environment_parameters,
+    image_columns,
+    reward_of,
+    scored,
+)
 
 
 def functions_of(reward: str, **parameters: Any) -> tuple[Callable[..., Awaitable[Any]], Callable[..., Awaitable[Any]]]:
@@ -31,7 +37,7 @@ def functions_of(reward: str, **parameters: Any) -> tuple[Callable[..., Awaitabl
         0.2
     """
 
-    def score(task: Any, trace: Any) -> Scored:
+    def score(task: Any, trace: Any) -> SampleScores:
         grounding_reward = reward_of(reward, **{**parameters, **environment_parameters()})
         return scored(grounding_reward, [trace.last_reply], image_columns([task.ground_truth]))
 

@@ -33,11 +33,7 @@ def _any_case(pattern: str) -> str:
     return "".join(f"[{c}{c.upper()}]" if c.isalpha() else c for c in pattern)
 
 
-_NAMES = {
-    "names": _MARKS["tool_names"],
-    "thinking": _any_case(_MARKS["thinking_names"]),
-    "answer": _any_case("answer"),
-}
+_NAMES = {"names": _MARKS["tool_names"], "thinking": _any_case(_MARKS["thinking_names"]), "answer": _any_case("answer")}
 
 
 def _any_of(patterns: Iterable[str]) -> str:

@@ -26,7 +26,7 @@ from trl import GRPOConfig, ModelConfig, SFTConfig, TrlParser
 
 from grounding_rewards.common.config_files import check_known, find_shipped, read_config
 from grounding_rewards.common.formatting import capitalised
-from grounding_rewards.common.validation import SHARE, SOME_SHARE, Interval, check_keys
+from grounding_rewards.common.validation import Interval, check_keys
 from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.rewards.registry import describe_rewards
@@ -35,49 +35,11 @@ from grounding_rewards.training.look_closer import LookCloser
 from grounding_rewards.training.rewards import build_rewards
 
 #: The legal range of each option, of TRL, transformers and ours.
-NUMBERS: Mapping[str, Interval] = {
-    name: legal
-    for legal, names in (
-        # counts
-        (
-            Interval(1),
-            "train_images eval_images max_image_pixels early_stopping_patience "
-            "per_device_train_batch_size per_device_eval_batch_size gradient_accumulation_steps save_total_limit "
-            "dataloader_prefetch_factor ddp_timeout num_generations_eval max_completion_length generation_batch_size "
-            "steps_per_generation num_iterations ref_model_sync_steps vllm_tensor_parallel_size vllm_max_model_length "
-            "lora_r lora_alpha",
-        ),
-        # Answers to an image are compared with one another.
-        (Interval(2), "num_generations"),
-        # At temperature 0 all completions of an image are the same, and there is nothing to compare.
-        (
-            Interval(above=True),
-            "num_train_epochs adam_epsilon logging_steps eval_steps save_steps temperature repetition_penalty epsilon "
-            "epsilon_high delta vllm_server_timeout",
-        ),
-        (
-            Interval(),
-            "warmup_steps weight_decay max_grad_norm eval_delay dataloader_num_workers top_k beta",
-        ),
-        (Interval(0, 1, below=True), "adam_beta1 adam_beta2 label_smoothing_factor lora_dropout"),
-        (SHARE, "min_p ref_model_mixup_alpha"),
-        # A rate above 1 is a slip of the exponent: usual are 1e-6 for all weights and 1e-5 for adapters.
-        (SOME_SHARE, "learning_rate top_p top_entropy_quantile vllm_gpu_memory_utilization"),
-        (Interval(0, 2**32, below=True), "seed data_seed"),
-        (Interval(0, 0.5, below=True), " ".join(run_options.AUGMENTATION)),
-    )
-    for name in names.split()
-}
-
+NUMBERS: dict[str, Interval] = {}
+for _range in run_options.TABLES["numbers"]:
+    NUMBERS |= dict.fromkeys(_range.pop("names").split(), Interval(**_range))
 #: Words of GRPOConfig that TRL compares a field with; it notices others only in mid-run.
-GRPO_CHOICES: Mapping[str, tuple[object, ...]] = {
-    "importance_sampling_level": ("token", "sequence"),
-    "loss_type": ("grpo", "dapo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo"),
-    "multi_objective_aggregation": ("sum_then_normalize", "normalize_then_sum"),
-    "scale_rewards": ("group", "batch", "none", True, False),
-    "vllm_importance_sampling_mode": ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask"),
-    "vllm_mode": ("colocate", "server"),
-}
+GRPO_CHOICES: Mapping[str, Sequence[object]] = run_options.TABLES["choices"]
 
 _CHECKPOINTING = tuple(
     parameter.name
@@ -93,10 +55,7 @@ MAPPING_KEYS: Mapping[str, tuple[str, ...]] = {
 }
 
 #: Keys of `generation_kwargs`, of transformers and of vLLM, and the options of TRL that say the same.
-GENERATION_OPTIONS: Mapping[str, str] = {
-    **dict.fromkeys(("max_length", "max_new_tokens", "max_tokens"), "max_completion_length"),
-    **{name: name for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "cache_implementation")},
-}
+GENERATION_OPTIONS: Mapping[str, str] = run_options.TABLES["generation"]
 
 
 class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):

@@ -31,12 +31,7 @@ from grounding_rewards.rewards.completions import completion_text
 from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.training.callbacks import LogEntry, ParityCheck, SignalWatch
 from grounding_rewards.training.card import RunCard
-from grounding_rewards.training.dataset import (
-    format_name,
-    prepare_examples,
-    refuse_no_step,
-    warn_of_long_answers,
-)
+from grounding_rewards.training.dataset import format_name, prepare_examples, refuse_no_step, warn_of_long_answers
 from grounding_rewards.training.hooks import Extra, Setup
 from grounding_rewards.training.model import loading_kwargs, model_format, warn_of_another_family
 from grounding_rewards.training.resume import ExactResume, set_epoch

@@ -12,57 +12,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from grounding_rewards.common.text_files import packaged_tables
 from grounding_rewards.common.validation import Interval
 from grounding_rewards.images.decoding import ALLOW_OUTSIDE_HELP
 
-_FILES = """\
-Every value of the YAML file can be overridden on the command line, and by further files of --config; `false` switches
-off what holds a mapping, a list or a number. `base` in a file names others that it is built on, seen from its own
-folder. The run leaves checkpoint/, config.yaml, README.md, versions.json and log.jsonl in `output_dir`; a folder that
-holds another run is refused without --overwrite."""
-
-USAGE = "grounding-rewards {command} --config FILE [--config FILE ...] [--OPTION VALUE ...]"
-
+#: Texts and legal values: the tables of `options.toml`.
+TABLES: dict[str, Any] = packaged_tables("grounding_rewards.training", "options.toml")
+USAGE: str = TABLES["usage"]
 #: The text above the options of each command; `{rewards}` is replaced by the list of rewards.
-DESCRIPTIONS = {
-    "train": f"""\
-Train a vision-language model to point at findings, with GRPO and a reward on its boxes.
-
-  grounding-rewards train --config configs/demo/grpo.yaml
-  grounding-rewards train --config configs/demo/grpo.yaml --reward R2 --max_steps 50
-  grounding-rewards train --config configs/demo/grpo.yaml --resume_from_checkpoint last
-  grounding-rewards train --config configs/demo/grpo.yaml --dry-run    # every value of the run, and no run
-  grounding-rewards train --config configs/experiments/r4.yaml --config configs/models/qwen3_vl_4b.yaml
-  accelerate launch --config_file configs/accelerate/gpu_many.yaml -m grounding_rewards.cli train --config run.yaml
-
-{_FILES}
-
-rewards and their parameters, for `reward` and `reward_kwargs`:
-{{rewards}}
-  or the dotted path of your own, found from the working directory too: a reward on boxes, or a function as TRL takes it
-Each of ours also takes on_unparseable (zero, empty), on_truncated (keep, zero) and readers (best, mean, weighted).
-Several rewards, a list, are summed with `reward_weights`, and each has curves of its own in the log.
-""",
-    "sft": f"""\
-Teach a vision-language model to write boxes, with TRL's SFTTrainer: the warm start that GRPO needs.
-
-  grounding-rewards sft --config configs/demo/sft.yaml --model_name_or_path assets/tiny_vlm
-  grounding-rewards sft --config run.yaml --use_peft true --lora_r 64 --dtype bfloat16
-  grounding-rewards sft --config run.yaml --resume_from_checkpoint last
-  grounding-rewards sft --config run.yaml --dry-run    # every value of the run, and no run
-  accelerate launch --config_file configs/accelerate/gpu_many.yaml -m grounding_rewards.cli sft --config run.yaml
-
-{_FILES} With LoRA checkpoint/ holds the model with the adapter merged
-into it, and adapter/ the adapter.
-""",
+DESCRIPTIONS: dict[str, str] = {
+    command: text.replace("{files}", TABLES["files"]) for command, text in TABLES["descriptions"].items()
 }
-
-BOX_FORMAT_HELP = (
-    "How the model writes boxes: a name, for example qwen2.5-vl; or a format of your own, in YAML a mapping, on the "
-    'command line JSON: \'{"syntax": "json", "keys": ["box"], "order": "yxyx", "space": "norm1000"}\'. Left out, it is '
-    "the column box_format of the dataset, or else derived from the model."
-)
-
 SAVE_DTYPES = ("float32", "float16", "bfloat16")
 
 #: How a warm start changes images; see `grounding_rewards.training.sft.GoldAnswers`.
@@ -97,7 +57,7 @@ class ImageOptions:
         "What is done with rows that cannot be learned from, such as one with a box outside its image: `refuse` "
         "names them all and ends, `drop` goes on without them and says how many went and which.",
     )
-    box_format: dict | str | None = documented(None, BOX_FORMAT_HELP)
+    box_format: dict | str | None = documented(None, TABLES["box_format"])
     allow_outside: bool = documented(False, ALLOW_OUTSIDE_HELP)
     max_image_pixels: int | None = documented(
         None,
@@ -158,45 +118,11 @@ class SupervisedOptions(ImageOptions):
     )
 
 
-# Options of TRL that most runs set: the defaults that they have here, and what they are.
-_OF_MODEL = {
-    "model_name_or_path": (None, "Model to start from: a folder or a name on the hub."),
-    "use_peft": (False, "Train an adapter (LoRA) instead of all weights."),
-    "lora_r": (16, "Rank of the adapter."),
-    "lora_alpha": (32, "Scale of the adapter."),
-    "dtype": ("float32", "Of the weights: bfloat16 on a GPU."),
-}
-_OF_RUN = {
-    "output_dir": (None, "Folder of the run."),
-    "resume_from_checkpoint": (None, "`last`, or a folder: go on from there."),
-    "max_steps": (-1, "Steps of the run; -1: as many as num_train_epochs has."),
-    "num_train_epochs": (3.0, "Passes over the images."),
-    "per_device_train_batch_size": (8, "Answers of a step on each device."),
-    "gradient_accumulation_steps": (1, "Batches of a step."),
-    "bf16": (None, "Compute in bfloat16; needs a GPU that can."),
-    "gradient_checkpointing": (True, "Less memory, for more time."),
-    "eval_strategy": ("no", "no, steps or epoch."),
-    "save_steps": (500, "Steps between checkpoints."),
-    "report_to": ("none", "tensorboard, trackio, wandb, …; nothing leaves this machine by default."),
-    "seed": (42, "Of everything that is drawn."),
-}
-_OF_GRPO = {
-    "learning_rate": (1e-06, "1e-6 is usual for all weights, 1e-5 for an adapter."),
-    "num_generations": (8, "Answers to each image, which are compared."),
-    "max_completion_length": (512, "Tokens of an answer; longer ones are cut off."),
-    "temperature": (1.0, "At which answers are sampled."),
-    "beta": (0.0, "Weight of the KL term, which holds the model near its start."),
-    "loss_type": ("dapo", "dapo, grpo, dr_grpo, …"),
-    "scale_rewards": ("group", "group, batch or none: by what advantages are divided."),
-    "use_vllm": (False, "Generate with vLLM."),
-    "log_completions": (False, "Keep every answer in completions/, for `inspect` and `signal`."),
-}
-_OF_SFT = {"learning_rate": (2e-05, "At its highest; see lr_scheduler_type.")}
-#: By command.
-COMMON_OPTIONS: dict[str, dict[str, tuple[Any, str]]] = {
-    "train": _OF_MODEL | _OF_RUN | _OF_GRPO,
-    "sft": _OF_MODEL | _OF_RUN | _OF_SFT,
-}
+#: By command: TRL's options that most runs set, each with its default here, and what it is.
+COMMON_OPTIONS: dict[str, dict[str, tuple[Any, str]]] = {}
+for _command in DESCRIPTIONS:
+    _options = TABLES["common"]["both"] | TABLES["common"][_command]
+    COMMON_OPTIONS[_command] = {name: (option.get("default"), option["help"]) for name, option in _options.items()}
 OUR_OPTIONS = {"train": GroundingOptions, "sft": SupervisedOptions}
 
 

@@ -5,13 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from grounding_rewards.audit.audit_images import (
-    cut_box,
-    images_of,
-    stray_box,
-    with_small_findings,
-    with_square_frames,
-)
+from grounding_rewards.audit.audit_images import cut_box, images_of, stray_box, with_small_findings, with_square_frames
 from grounding_rewards.audit.render import write
 from grounding_rewards.audit.scripted_answers import HONEST, KINDS, SCRIPTED_ANSWERS, honest
 from grounding_rewards.overlap import pairwise_iou

@@ -27,6 +27,7 @@ from tests.integrations.trainers import (
     with_swift,
     with_verl,
 )
+from tests.tables import table
 
 FOLDER = Path(verl.__file__).parent
 ADAPTERS = sorted(path for path in FOLDER.glob("*.py") if path.stem not in ("__init__", "samples", "plugin_files"))
@@ -55,10 +56,8 @@ def test_containers_of_omegaconf_are_plain_ones():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"reward": "R9"}, "Expected a known name for `reward`, got 'R9'"),
-        ({"betta": 2}, "Expected known parameters for reward `R4`, got 'betta'"),
+        *table("integrations/cases", "a_wrong_configuration_says_what_is_legal"),
         ({"beta": {1, 2}}, "Expected JSON values for the parameters of a reward, got set"),
-        # it tells rewards no step
         ({"iou_threshold": LOWER}, "without a schedule for reward R4 .* got iou_threshold .*train with TRL"),
     ],
 )

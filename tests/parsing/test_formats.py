@@ -66,17 +66,7 @@ def test_fractions_get_decimals(space, decimals):
     assert get_box_format({"syntax": "json", "space": space}).decimals == decimals
 
 
-@pytest.mark.parametrize(
-    ("declared", "largest"),
-    [
-        # pixels have no end, the last of n bins is n - 1
-        ({"syntax": "deepseek-vl2", "space": "pixel"}, None),
-        ({"syntax": "deepseek-vl2", "space": "norm1000"}, 1000),
-        ({"syntax": "paligemma", "space": "bin1000"}, 999),
-        ({"syntax": "maira-2", "space": "norm100"}, 100),
-        ({"syntax": "json", "space": "norm100"}, None),
-    ],
-)
+@pytest.mark.parametrize(("declared", "largest"), table("parsing/cases", "the_largest_number_follows_the_space"))
 def test_the_largest_number_follows_the_space(declared, largest):
     assert get_box_format(declared).largest == largest
 

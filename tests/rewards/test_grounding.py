@@ -103,16 +103,7 @@ def test_one_completion_is_no_list_of_them(completion):
         gr.get_reward("R3", box_format="qwen3-vl")(completion, boxes=[[]], width=[100], height=[100])
 
 
-@pytest.mark.parametrize(
-    "completion",
-    [
-        None,
-        [],
-        [{"role": "assistant"}],
-        [{"role": "assistant", "content": None}],
-        [{"role": "user", "content": "[]"}],  # nobody but the assistant answers
-    ],
-)
+@pytest.mark.parametrize("completion", table("rewards/cases", "what_is_no_text_earns_nothing"))
 def test_what_is_no_text_earns_nothing(completion):
     assert score([completion], [[]]) == [0.0]
 
@@ -130,19 +121,11 @@ def nested(wrap):
 @pytest.mark.parametrize(
     ("completion", "named"),
     [
-        (3, "int"),
+        *table("rewards/cases", "what_no_trainer_hands_over_is_refused"),
         (b"[]", "bytes"),
-        ({}, "a mapping with the keys none"),
-        ({"generated_text": "[]"}, "a mapping with the keys generated_text"),
-        ([151644, 77091], "a list of int"),
-        # what a pipeline of transformers gives for each prompt
-        ([{"generated_text": "[]"}], "a list of a mapping with the keys generated_text"),
         ([{"role": "assistant", "content": b"[]"}], "a list of bytes"),
-        # lists in a list are nobody's messages
-        ([["[]"]], "a list of list"),
         (object(), "object"),
         *((nested(wrap), "(a list of )*more than 8 levels of lists and mappings") for wrap in WRAPS),
-        ([{"role": "assistant", "content": [{"type": "text", "text": 7}]}], "a list of a list of int"),
     ],
 )
 def test_what_no_trainer_hands_over_is_refused(completion, named):

@@ -46,18 +46,7 @@ def test_a_wrong_label_costs_as_much_as_none(label):
     assert explained.reward == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize(
-    ("labels", "named"),
-    [
-        ({}, "`pred_labels` and `gt_labels`"),
-        ({"gt_labels": ["mass"]}, "`pred_labels` and `gt_labels`"),
-        ({"pred_labels": ["mass"]}, "`pred_labels` and `gt_labels`"),
-        ({"pred_labels": ["mass", "mass"], "gt_labels": ["mass"]}, "`pred_labels`, got 2"),
-        ({"pred_labels": ["mass"], "gt_labels": []}, "`gt_labels`, got 0"),
-        ({"pred_labels": ["mass"], "gt_labels": [" "]}, "blank"),
-        ({"pred_labels": ["mass"], "gt_labels": [None]}, "blank"),
-    ],
-)
+@pytest.mark.parametrize(("labels", "named"), table("rewards/cases", "labels_that_are_missing_are_asked_for"))
 def test_labels_that_are_missing_are_asked_for(labels, named):
     with pytest.raises(ValueError, match="Expected") as error:
         gr.get_reward("R1", label_matching="exact").score([A], [A], **labels)

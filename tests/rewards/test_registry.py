@@ -6,6 +6,7 @@ import pytest
 import grounding_rewards as gr
 from grounding_rewards.rewards import MeanIoUReward, registry
 from grounding_rewards.rewards.registry import REGISTRY
+from tests.tables import table
 
 GT = [[0, 0, 10, 10]]
 
@@ -90,21 +91,11 @@ def test_what_a_cell_of_a_notebook_defines_again_replaces_what_it_registered(mon
 @pytest.mark.parametrize(
     ("name", "params", "named"),
     [
-        ("R9", {}, "R1, R2, R3, R4, R5"),
-        ("", {}, "R1"),
-        (None, {}, "R1"),
-        ("no.such.module", {}, "importable path"),
-        ("grounding_rewards.rewards.R9", {}, "importable path"),
-        ("tests.rewards.test_registry.GT", {}, "score(pred, gt)"),  # an object without `score`
-        ("tests.rewards.test_registry.READY", {"beta": 1}, "no parameters"),
-        ("tests.rewards.test_registry.Coverage", {"bonsu": 1}, "bonus"),  # lists the legal ones
-        ("soft_f1", {"iou_threshold": 0.5}, "soft_f1 has no threshold: leave iou_threshold out. Use"),
-        ("grounding_rewards.rewards.FBetaReward", {}, "abstract"),
-        ("os.path.join", {}, "`a`"),  # cannot do without it
+        *table("rewards/cases", "what_cannot_be_built_is_refused"),
         (READY, {"beta": 1}, "Give its class"),
         (same_count, {"beta": 1}, "Write it as a class"),
         (lambda a, b: 0.0, {}, "`pred` and `gt`"),
-        (lambda completions, **columns: [], {}, "to the trainer itself"),  # TRL's own
+        (lambda completions, **columns: [], {}, "to the trainer itself"),
         (gr.rewards.R4, {}, "reads texts already"),
     ],
 )

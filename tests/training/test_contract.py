@@ -9,21 +9,11 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from argparse import ArgumentParser
+from pydoc import locate
 
 import pytest
-from transformers import (
-    AutoConfig,
-    PretrainedConfig,
-    Trainer,
-    core_model_loading,
-)
-from transformers.integrations import TensorBoardCallback, deepspeed
+from transformers import AutoConfig
 from trl import GRPOConfig, GRPOTrainer, ModelConfig, SFTConfig, SFTTrainer
-from trl.data_utils import prepare_multimodal_messages
-from trl.generation.vllm_generation import VLLMGeneration
-from trl.models.utils import unwrap_model_for_generation
-from trl.trainer.utils import RepeatSampler
 
 from grounding_rewards.data.dataset_columns import add_prompts
 from grounding_rewards.models.parity import FORWARDED
@@ -37,44 +27,19 @@ from grounding_rewards.training.arguments import (
     SupervisedArguments,
 )
 from tests.conftest import REPOSITORY
+from tests.tables import table
 
 pytestmark = pytest.mark.training
 
 
-OVERRIDDEN_OR_CALLED = [
-    # overridden in training/grpo.py
-    (GRPOTrainer._calculate_rewards, ["self", "inputs", "prompts", "completions", "completion_ids_list"]),
-    (GRPOTrainer._generate_and_score_completions, ["self", "inputs"]),
-    (GRPOTrainer._get_train_sampler, ["self", "dataset"]),
-    (GRPOTrainer.log, ["self", "logs", "start_time"]),
-    # and in training/rollout.py
-    (GRPOTrainer._tokenize_prompts, ["self", "prompts"]),
-    (GRPOTrainer._generate_single_turn, ["self", "prompt_ids"]),
-    (GRPOTrainer._generate_and_score_completions, ["self", "inputs"]),
-    (VLLMGeneration.generate, ["self", "prompts", "images", "num_generations"]),
-    (VLLMGeneration.sync_weights, ["self"]),
-    # called in models/parity.py
-    (GRPOTrainer._prepare_inputs, ["self", "generation_batch"]),
-    (GRPOTrainer._get_per_token_logps_and_entropies, ["self", "model"]),
-    # and in training/resume.py
-    (Trainer._load_from_checkpoint, ["self", "resume_from_checkpoint", "model"]),
-    (Trainer._load_best_model, ["self"]),
-    (Trainer._save_rng_state, ["self", "output_dir"]),
-    # and in training/sharding.py
-    (Trainer._save, ["self", "output_dir", "state_dict"]),
-    # called by position
-    (RepeatSampler, ["data_source", "mini_repeat_count", "batch_size", "repeat_count", "shuffle", "seed"]),
-    (unwrap_model_for_generation, ["model", "accelerator"]),
-    (Trainer.get_optimizer_cls_and_kwargs, ["args", "model"]),
-    (prepare_multimodal_messages, ["messages", "images"]),
-    # overridden in training/arguments.py
-    (ArgumentParser._get_values, ["self", "action", "arg_strings"]),
-]
+OVERRIDDEN_OR_CALLED = table("training/contract", "overridden_or_called")
+READ_OR_ASSIGNED = table("training/contract", "read_or_assigned")
+ASSIGNED_BY_TRANSFORMERS = table("training/contract", "assigned_by_transformers")
 
 
 @pytest.mark.parametrize(("function", "parameters"), OVERRIDDEN_OR_CALLED)
 def test_what_is_overridden_or_called_takes_these(function, parameters):
-    assert [*inspect.signature(function).parameters][: len(parameters)] == parameters
+    assert [*inspect.signature(locate(function)).parameters][: len(parameters)] == parameters
 
 
 def test_every_option_that_is_checked_exists():
@@ -91,42 +56,15 @@ def test_every_option_that_is_checked_exists():
     } <= known
 
 
-READ_OR_ASSIGNED = [
-    # training/grpo.py and training/resume.py: what is bought, logged and decoded, and how far a run has come
-    (GRPOTrainer, ["_buffered_inputs", "_step", "_metrics", "_tokenizer", "_logs", "_pending_extra_logs"]),
-    # assigned to: TRL would go on without a word if it read another name
-    (GRPOTrainer, ["log_multimodal", "_total_train_tokens"]),
-    # set on a copy by models/parity.py, which is what keeps its check cheap and out of the log
-    (GRPOTrainer, ["_buffered_inputs", "_step", "beta", "num_iterations", "num_generations", "use_vllm"]),
-    (GRPOTrainer, ["_pending_metrics", "generation_kwargs", "mask_truncated_completions", "eos_token_ids"]),
-    (Trainer, ["_tr_loss", "_total_loss_scalar", "_globalstep_last_logged"]),
-    (SFTTrainer, ["_metrics", "_total_train_tokens"]),
-    # by training/run.py
-    (TensorBoardCallback, ["_SummaryWriter", "tb_writer"]),
-    (PretrainedConfig, ["_name_or_path"]),
-    (ArgumentParser, ["_option_string_actions", "_actions"]),
-    # by training/look_closer.py: there are no videos
-    (GRPOTrainer, ["_video_pad_token_id"]),
-]
-
-
 @pytest.mark.parametrize(("owner", "names"), READ_OR_ASSIGNED)
 def test_what_is_read_or_assigned_is_used_by_its_owner(owner, names):
-    source = inspect.getsource(owner)
+    source = inspect.getsource(locate(owner))
     assert [name for name in names if f"self.{name}" not in source] == []
-
-
-# Of modules of transformers, by training/sharding.py.
-ASSIGNED_BY_TRANSFORMERS = [
-    (deepspeed, "_hf_deepspeed_config_weak_ref"),
-    (deepspeed, "model_to_load._weight_conversions"),
-    (core_model_loading, "model._weight_conversions"),
-]
 
 
 @pytest.mark.parametrize(("module", "name"), ASSIGNED_BY_TRANSFORMERS)
 def test_what_sharding_assigns_to_is_assigned_by_transformers(module, name):
-    assert f" {name} = " in inspect.getsource(module)
+    assert f" {name} = " in inspect.getsource(locate(module))
 
 
 def test_parity_forwards_the_inputs_that_trl_forwards():
@@ -150,7 +88,7 @@ def test_foreign_private_names_are_listed():
                 ours |= {one.attr for one in own if isinstance(one, ast.Attribute) and type(one.ctx) is ast.Store}
             elif isinstance(node, ast.Attribute) and re.match("_[a-z]", node.attr):
                 used.add(node.attr)
-    listed = {function.__name__ for function, _ in OVERRIDDEN_OR_CALLED}
+    listed = {name.rpartition(".")[2] for name, _ in OVERRIDDEN_OR_CALLED}
     listed |= {name for _, names in READ_OR_ASSIGNED for name in names} | {"_tag_names"}
     listed |= {name.rpartition(".")[2] for _, name in ASSIGNED_BY_TRANSFORMERS}
     assert used - ours - listed == set()

@@ -16,6 +16,7 @@ from grounding_rewards.models.generate import Sampling, generate
 from grounding_rewards.models.load import load_model
 from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training.dataset import format_name, prepare_examples, warn_of_long_answers
+from tests.tables import table
 from tests.training.runs import ASSET, grpo
 
 pytestmark = pytest.mark.training
@@ -40,13 +41,7 @@ def prepare(images, processor, reward="R4", box_format=None, bad_rows="refuse", 
 
 
 @pytest.mark.parametrize(
-    ("column", "stated", "box_format"),
-    [
-        # the model's, where nobody says
-        (None, None, "qwen2.5-vl"),
-        ("qwen3-vl", None, "qwen3-vl"),
-        ("qwen3-vl", "answer-list", "answer-list"),
-    ],
+    ("column", "stated", "box_format"), table("training/cases", "the_box_format_is_the_stated_one_before_all")
 )
 def test_the_box_format_is_the_stated_one_before_all(processor, column, stated, box_format):
     images = synthetic_dataset("train", 4)

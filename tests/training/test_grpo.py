@@ -83,16 +83,7 @@ def test_no_completions_are_uploaded(tmp_path, option):
 
 
 @pytest.mark.parametrize(
-    ("answer", "others", "message"),
-    [
-        (None, None, "Expected a number for each answer from mine, got NaN or None for all 4"),
-        (float("nan"), float("nan"), "Expected a number for each answer from mine, got NaN or None for all 4"),
-        # TRL would go on with a loss of 0, and write what is no JSON.
-        (float("inf"), 0.5, "Expected finite numbers from mine, got inf for 1 of 4 answers"),
-        (float("-inf"), 0.5, "Expected finite numbers from mine, got inf for 1 of 4 answers"),
-        # infinite in float32
-        (1e39, 0.5, "Expected finite numbers from mine, got inf for 1 of 4 answers"),
-    ],
+    ("answer", "others", "message"), table("training/cases", "rewards_that_teach_nothing_end_the_run_by_name")
 )
 def test_rewards_that_teach_nothing_end_the_run_by_name(tiny_vlm, images, tmp_path, answer, others, message):
     def mine(completions, **columns):

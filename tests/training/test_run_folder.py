@@ -14,15 +14,7 @@ from grounding_rewards.common import atomic_files
 from grounding_rewards.training import card
 from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
 from grounding_rewards.training.callbacks import LogFile
-from grounding_rewards.training.run_folder import (
-    CARD,
-    CONFIG,
-    LOG,
-    claim,
-    find_start,
-    resolved_config,
-    versions,
-)
+from grounding_rewards.training.run_folder import CARD, CONFIG, LOG, claim, find_start, resolved_config, versions
 from tests.tables import table
 from tests.training.runs import COMMON, GRPO, LORA, words
 

@@ -21,6 +21,7 @@ from grounding_rewards.models.load import load_model
 from grounding_rewards.parsing import parse_boxes
 from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training.sft import GoldAnswers, GroundingSFTTrainer, crop_row
+from tests.tables import table
 from tests.training.runs import ASSET, LORA, REPOSITORY, grpo, history, sft
 
 pytestmark = pytest.mark.training
@@ -147,15 +148,7 @@ def processor():
 
 class TestCrop:
     @pytest.mark.parametrize(
-        ("image", "boxes", "window", "moved"),
-        [
-            # By hand: the window starts at (10, 20), the second box loses its right quarter.
-            ((100, 80), [[20, 30, 40, 60], [50, 40, 90, 60]], (10, 20, 80, 80), [[10, 10, 30, 40], [40, 20, 70, 40]]),
-            # A box that is mostly cut off is dropped with its label.
-            ((100, 80), [[0, 30, 30, 60], [50, 40, 70, 60]], (20, 0, 100, 80), [None, [30, 40, 50, 60]]),
-            # A shrunken image is cut in its own pixels.
-            ((50, 40), [[20, 20, 60, 60], [0, 0, 1, 1]], (20, 20, 80, 80), [[0, 0, 40, 40], None]),
-        ],
+        ("image", "boxes", "window", "moved"), table("training/cases", "boxes_move_and_are_clipped")
     )
     def test_boxes_move_and_are_clipped(self, image, boxes, window, moved):
         cropped = crop_row({**row(boxes, ["a", "b"]), "image": Image.new("L", image)}, window)
