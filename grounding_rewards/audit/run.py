@@ -11,22 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from grounding_rewards.audit import scripted_answers as scripted
 from grounding_rewards.audit.audit_images import AuditImage, with_small_findings, with_square_frames
 from grounding_rewards.audit.render import write
-from grounding_rewards.audit.scripted_answers import (
-    ADDS,
-    BLIND,
-    FALSE_BOXES,
-    GUESSES,
-    HONEST,
-    IOUS,
-    NEVER_LOOKING,
-    RECALLS,
-    SCRIPTED_ANSWERS,
-    UNREAD,
-    ScriptedAnswer,
-    honest_name,
-)
 from grounding_rewards.common.formatting import as_json
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.metrics.intervals import Estimate, jackknifed_ratio, sum_by_group
@@ -68,7 +55,8 @@ class Weakness(NamedTuple):
     reason: str
 
 
-_READERS = tuple(script.name for script in SCRIPTED_ANSWERS if script.doubt == "readers")
+_READERS = tuple(script.name for script in scripted.SCRIPTED_ANSWERS if script.doubt == "readers")
+_CONSTANT_BOXES = (scripted.NEVER_LOOKING, f"{scripted.NEVER_LOOKING}, under every label")
 _BLIND_WEAKNESS = "findings have usual places: compare a model with the constant box, and check image dependence"
 #: Documented weaknesses of our own rewards: they are listed, and no failure under ``--strict``.
 WEAKNESSES = (
@@ -76,9 +64,9 @@ WEAKNESSES = (
     Weakness(AveragePrecisionReward, "pays", ("doubtful last",), "junk is free if ranked last: ranking: tied"),
     Weakness(BoxReward, "pays", ("leaves the loose box out",), "omission pays: product: geometric, and beta 1 or more"),
     Weakness(SoftF1Reward, "pays", ("the whole image for a small finding",), "any overlap pays: overlap: giou"),
-    Weakness(BoxReward, "pays", GUESSES, "writing both guesses pays, less with a smaller beta"),
+    Weakness(BoxReward, "pays", scripted.GUESSES, "writing both guesses pays, less with a smaller beta"),
     Weakness(BoxReward, "pays", _READERS, "readers: best pays for what any reader drew: readers: mean or weighted"),
-    Weakness(BoxReward, "beats honest", (NEVER_LOOKING, f"{NEVER_LOOKING}, under every label"), _BLIND_WEAKNESS),
+    Weakness(BoxReward, "beats honest", _CONSTANT_BOXES, _BLIND_WEAKNESS),
     Weakness(PointingReward, "beats honest", (), "a control: boxes only have to point"),
     Weakness(PointingReward, "worse pays", (), "a control: boxes only have to point"),
 )
@@ -124,7 +112,7 @@ class Audit:
     """
 
     rewards: tuple[str, ...]
-    scripts: tuple[ScriptedAnswer, ...]
+    scripts: tuple[scripted.ScriptedAnswer, ...]
     played: tuple[Played, ...]
     images: int
     negatives: int
@@ -165,8 +153,8 @@ def audit(
     images: Sequence[AuditImage],
     box_format: BoxFormat,
     *,
-    scripts: Sequence[ScriptedAnswer] = SCRIPTED_ANSWERS,
-    track: Callable[[Iterable[ScriptedAnswer]], Iterable[ScriptedAnswer]] = iter,
+    scripts: Sequence[scripted.ScriptedAnswer] = scripted.SCRIPTED_ANSWERS,
+    track: Callable[[Iterable[scripted.ScriptedAnswer]], Iterable[scripted.ScriptedAnswer]] = iter,
 ) -> Audit:
     """Let every script answer every image, and score the answers by every reward.
 
@@ -287,7 +275,7 @@ def _accepted(reward: Reward, result: Played) -> str:
 
 def _play(
     reward: str,
-    scripts: Sequence[ScriptedAnswer],
+    scripts: Sequence[scripted.ScriptedAnswer],
     rewards_of: Mapping[tuple[str, str], Array | str],
     ceilings: Mapping[tuple[str, str], Array],
     *,
@@ -299,7 +287,7 @@ def _play(
     for script in scripts:
         values = rewards_of[reward, script.name]
         # On images that were changed, to small findings for instance, an honest answer earns something else.
-        if script.kind == HONEST and not script.doubt and not isinstance(values, str):
+        if script.kind == scripted.HONEST and not script.doubt and not isinstance(values, str):
             honest_means[script.name] = float(values.mean())
     results = []
     for script in scripts:
@@ -320,7 +308,7 @@ def _play(
 
 
 def _finding(
-    script: ScriptedAnswer,
+    script: scripted.ScriptedAnswer,
     values: Array,
     base: Array | None,
     gain: float,
@@ -332,28 +320,28 @@ def _finding(
     if not (np.isfinite(values).all() and values.min() >= 0 and values.max() <= 1):
         return "out of range", ""
     if (values > ceiling + _ROUNDING).any():
-        return "unread pays" if script.kind == UNREAD else "above ceiling", ""
+        return "unread pays" if script.kind == scripted.UNREAD else "above ceiling", ""
     if gain >= _LEAST_GAIN:
         return "pays", script.base
     is_equal = base is not None and np.abs(values - base).max() <= _ROUNDING
-    if is_equal and script.kind == ADDS and (values[positive] > 0).any():
+    if is_equal and script.kind == scripted.ADDS and (values[positive] > 0).any():
         return "free", script.base
     candidates: Iterable[str] = ()
-    if script.kind == BLIND:
+    if script.kind == scripted.BLIND:
         candidates = honest_means
-    elif script.kind == HONEST:
+    elif script.kind == scripted.HONEST:
         candidates = _better(script.name)
     beaten = [name for name in candidates if float(values.mean()) - honest_means.get(name, math.inf) >= _LEAST_GAIN]
     if not beaten:
         return "", ""
     strongest = max(beaten, key=lambda name: honest_means[name])
-    return "beats honest" if script.kind == BLIND else "worse pays", strongest
+    return "beats honest" if script.kind == scripted.BLIND else "worse pays", strongest
 
 
 # By name the IoU, recall and negated false boxes of each honest answer of stated quality; more is better.
 _QUALITIES = {
-    honest_name(iou, recall, false_boxes): (iou, recall, -false_boxes)
-    for iou, recall, false_boxes in product(IOUS, RECALLS, FALSE_BOXES)
+    scripted.honest_name(iou, recall, false_boxes): (iou, recall, -false_boxes)
+    for iou, recall, false_boxes in product(scripted.IOUS, scripted.RECALLS, scripted.FALSE_BOXES)
 }
 
 

@@ -38,7 +38,7 @@ def offering(module: str, name: str, make: Callable[[], Any]) -> Callable[[str],
     return get
 
 
-class SampleScores(NamedTuple):
+class Scores(NamedTuple):
     """The rewards of n samples and their components: lists of n finite numbers, the same names every time."""
 
     rewards: list[float]
@@ -48,7 +48,7 @@ class SampleScores(NamedTuple):
         """A mapping for each sample: its reward under the key that the trainer wants, and its components.
 
         Example:
-            >>> SampleScores([0.8], {"R3/f_beta": [1.0]}).samples("overall")
+            >>> Scores([0.8], {"R3/f_beta": [1.0]}).samples("overall")
             [{'overall': 0.8, 'R3/f_beta': 1.0}]
         """
         columns = {key: self.rewards, **self.components}
@@ -153,7 +153,7 @@ def image_columns(ground_truths: Sequence[Any], rows: Sequence[Mapping[str, Any]
     return columns
 
 
-def scored(reward: GroundingReward, completions: Sequence[Any], columns: Mapping[str, Any]) -> SampleScores:
+def scored(reward: GroundingReward, completions: Sequence[Any], columns: Mapping[str, Any]) -> Scores:
     """Score n samples for a trainer that passes no step.
 
     Args:
@@ -186,7 +186,7 @@ def scored(reward: GroundingReward, completions: Sequence[Any], columns: Mapping
     except ValueError as error:
         raise _reported(error) from None
     components = {f"{reward.__name__}/{part}": TOLD[part](batch).astype(float).tolist() for part in COMPONENTS}
-    return SampleScores(batch.reward.tolist(), components)
+    return Scores(batch.reward.tolist(), components)
 
 
 def _reported(error: ValueError) -> ValueError:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from grounding_rewards.integrations.samples import (
-    SampleScores,
+    Scores,
     environment_parameters,
     image_columns,
     reward_of,
@@ -37,7 +37,7 @@ def functions_of(reward: str, **parameters: Any) -> tuple[Callable[..., Awaitabl
         0.2
     """
 
-    def score(task: Any, trace: Any) -> SampleScores:
+    def score(task: Any, trace: Any) -> Scores:
         grounding_reward = reward_of(reward, **{**parameters, **environment_parameters()})
         return scored(grounding_reward, [trace.last_reply], image_columns([task.ground_truth]))
 

@@ -16,16 +16,10 @@ from dataclasses import dataclass, field
 
 from grounding_rewards.boxes import Boxes
 from grounding_rewards.common.numeric import Array
+from grounding_rewards.parsing import space_check
 from grounding_rewards.parsing.answer_span import thinking_state
 from grounding_rewards.parsing.box_format import BoxFormat
 from grounding_rewards.parsing.results import RawBoxes
-from grounding_rewards.parsing.space_check import (
-    MAX_IMAGES,
-    MIN_IMAGES,
-    ReadCompletion,
-    SpaceCheck,
-    check_read_completions,
-)
 
 # Completions that close a thinking they never opened: fewer prove nothing, as a model may forget its opening mark.
 _MIN_UNOPENED = 4
@@ -71,24 +65,24 @@ any mark were cut off inside it: their drafts count as answers. Set prompt_opens
 class _Evidence:
     """What was seen of one format, and how many images make the next check worth its time; None after the last one."""
 
-    answers: list[ReadCompletion] = field(default_factory=list)
+    answers: list[space_check.ReadCompletion] = field(default_factory=list)
     images: set[object] = field(default_factory=set)
-    next_check: int | None = MIN_IMAGES
+    next_check: int | None = space_check.MIN_IMAGES
 
     @property
     def is_full(self) -> bool:
-        return len(self.answers) == _MAX_WATCHED or len(self.images) == MAX_IMAGES
+        return len(self.answers) == _MAX_WATCHED or len(self.images) == space_check.MAX_IMAGES
 
-    def add(self, answer: ReadCompletion) -> None:
+    def add(self, answer: space_check.ReadCompletion) -> None:
         if self.next_check is not None and not self.is_full:
             self.answers.append(answer)
             self.images.add(answer.image_key)
 
-    def check(self, fmt: BoxFormat) -> SpaceCheck | None:
+    def check(self, fmt: BoxFormat) -> space_check.SpaceCheck | None:
         """What contradicts the format; asked after 4, 8, 16, … images, as a check takes as long as reading hundreds."""
         if self.next_check is None or not (self.is_full or len(self.images) >= self.next_check):
             return None
-        check = check_read_completions(self.answers, fmt)
+        check = space_check.check_read_completions(self.answers, fmt)
         self.next_check = 2 * len(self.images)
         if self.is_full or check.likely is not None:
             self.next_check = None
@@ -149,7 +143,7 @@ class BatchWatcher:
 
     def watch_boxes(
         self, raws: Sequence[RawBoxes], formats: Sequence[BoxFormat], gt: Sequence[Boxes], sizes: Array
-    ) -> list[SpaceCheck]:
+    ) -> list[space_check.SpaceCheck]:
         """Take the boxes of a batch into account.
 
         Args:
@@ -166,7 +160,7 @@ class BatchWatcher:
             for raw, fmt, boxes, size in zip(raws, formats, gt, sizes, strict=True):
                 evidence = self._evidence.setdefault(fmt.name, _Evidence())
                 if raw.coords and len(boxes):
-                    evidence.add(ReadCompletion(raw, boxes, size))
+                    evidence.add(space_check.ReadCompletion(raw, boxes, size))
             for fmt in {fmt.name: fmt for fmt in formats}.values():
                 check = self._evidence[fmt.name].check(fmt)
                 if check is not None:

@@ -14,21 +14,10 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
+from grounding_rewards.parsing import numbers
 from grounding_rewards.parsing.answer_span import may_have_marks
 from grounding_rewards.parsing.box_format import WORDS, in_xyxy
 from grounding_rewards.parsing.no_finding import asserts_finding, states_nothing
-from grounding_rewards.parsing.numbers import (
-    CORNER_NAMES,
-    NOTHING,
-    are_coordinates,
-    box_or_reason,
-    find_corners,
-    folded,
-    looks_numeric,
-    ordered_box_or_reason,
-    read_number,
-    split_numbers,
-)
 from grounding_rewards.parsing.results import MAX_BOXES, MAX_DEPTH, MAX_LIST, MAX_TOKENS, BoxCollector, RawBoxes
 
 if TYPE_CHECKING:
@@ -37,7 +26,7 @@ if TYPE_CHECKING:
 _KEYS = WORDS["keys"]
 _LABEL_KEYS: tuple[str, ...] = tuple(_KEYS["label"])
 _NESTED_LABEL_KEYS: tuple[str, ...] = tuple(_KEYS["nested_label"])
-_FIRST_CORNERS = frozenset(names[0] for names in CORNER_NAMES if len(names[0]) > 1)
+_FIRST_CORNERS = frozenset(names[0] for names in numbers.CORNER_NAMES if len(names[0]) > 1)
 #: The members of an object that are read as the confidence of its box.
 SCORE_KEYS: tuple[str, ...] = tuple(_KEYS["score"])
 _STATEMENT_KEYS = frozenset(_KEYS["statement"])
@@ -118,7 +107,7 @@ def read_plain_json(text: str, fmt: BoxFormat) -> RawBoxes | None:
                 quotes += 2
             else:
                 return None
-        if not are_coordinates(coords) or not all(map(_is_plain_label, {*labels})):
+        if not numbers.are_coordinates(coords) or not all(map(_is_plain_label, {*labels})):
             return None
     except (KeyError, OverflowError, TypeError):
         return None
@@ -190,7 +179,7 @@ def scan_json(text: str, fmt: BoxFormat, collector: BoxCollector) -> str:
     """
     keys = _folded(fmt.keys)
     if not fmt.syntax.keyed:
-        lower = folded(text)
+        lower = numbers.folded(text)
         # JSON without a box or a denial is left to the other readers.
         if not any(word in lower for word in ("false", *keys, *_FIRST_CORNERS)):
             return text
@@ -235,7 +224,7 @@ def _without_escapes(text: str) -> str:
 
 @functools.cache
 def _folded(keys: tuple[str, ...]) -> frozenset[str]:
-    return frozenset(map(folded, keys))
+    return frozenset(map(numbers.folded, keys))
 
 
 def _holds_key(node: _Node, fmt: BoxFormat) -> bool:
@@ -317,7 +306,7 @@ class _Reader:
             key, value = parent.members[-1]
             if key is None and isinstance(value, str):
                 parent.members.pop()
-                self.key = folded(value)
+                self.key = numbers.folded(value)
 
     def take_close(self, bracket: str, end: int) -> None:
         """Close the innermost frame of this bracket, with everything open inside it; a stray bracket closes none."""
@@ -377,7 +366,7 @@ def _node_of(value: Any, start: int, room: int) -> _Node:
     node = _Node(isinstance(value, tuple), start)
     node.closed = True
     for member in value:
-        key, content = (folded(member[0]), member[1]) if node.is_object else (None, member)
+        key, content = (numbers.folded(member[0]), member[1]) if node.is_object else (None, member)
         is_node = isinstance(content, list | tuple)
         node.members.append((key, _node_of(content, start, room - 1) if is_node else content))
     return node
@@ -431,7 +420,7 @@ def _collect(
     elif not node.members:
         # {"answer": []}, but not {"label": "mass", "attributes": []}
         collector.stated_empty |= node.closed and not labelled
-    elif node.closed and not boxed and not isinstance(box_or_reason(node.tokens()), str):
+    elif node.closed and not boxed and not isinstance(numbers.box_or_reason(node.tokens()), str):
         collector.reject("unknown_key")
 
 
@@ -453,7 +442,7 @@ def _collect_object(node: _Node, fmt: BoxFormat, collector: BoxCollector, *, bes
     labels = _labels_of(members)
     last_label = labels[-1] if labels else None
     scores = [member for key, member in members if key in SCORE_KEYS and isinstance(member, str)]
-    score = read_number(scores[0].strip()) if scores else None
+    score = numbers.read_number(scores[0].strip()) if scores else None
     if not count and corners is not None:
         collector.take(_corner_box(node, *corners), last_label, score)
         count = 1
@@ -520,13 +509,13 @@ def _asserts_finding(key: str | None, value: _Value) -> bool:
         )
     if isinstance(value, bool):
         return value is not bool(key and _NORMAL_KEY.search(key))
-    if value is None or _is_nothing(value) or read_number(value) == 0:
+    if value is None or _is_nothing(value) or numbers.read_number(value) == 0:
         return False
     return key not in _LABEL_KEYS or asserts_finding(value)
 
 
 def _is_nothing(words: str) -> bool:
-    return words.strip().casefold() in NOTHING or words == "false" or states_nothing(words)
+    return words.strip().casefold() in numbers.NOTHING or words == "false" or states_nothing(words)
 
 
 def _joined_corners(members: _Members) -> _Members:
@@ -561,10 +550,10 @@ def _boxes_of(member: _Value, fmt: BoxFormat, collector: BoxCollector) -> list[_
         return ["unclosed"]
     if isinstance(member, str):
         content = member.translate(_BRACKETS_TO_BLANKS)
-        if content.strip(" .").casefold() in NOTHING:
+        if content.strip(" .").casefold() in numbers.NOTHING:
             collector.stated_empty = True
             return []
-        return [ordered_box_or_reason(tokens, fmt.order) for tokens in split_numbers(content)]
+        return [numbers.ordered_box_or_reason(tokens, fmt.order) for tokens in numbers.split_numbers(content)]
     if isinstance(member, bool):
         return ["not_a_number"]
     if member.is_object:
@@ -576,7 +565,7 @@ def _boxes_of(member: _Value, fmt: BoxFormat, collector: BoxCollector) -> list[_
         return ["not_a_number"]
     children = member.nodes()
     if len(children) == 2 and all(map(_is_corner, children)):
-        box = box_or_reason([token for child in children for token in child.tokens()])
+        box = numbers.box_or_reason([token for child in children for token in child.tokens()])
         if not isinstance(box, str):
             return [in_xyxy(box, fmt.order)]
     if children:
@@ -589,7 +578,7 @@ _BRACKETS_TO_BLANKS = str.maketrans("[](){}<>", "        ")
 
 def _corners(node: _Node, fmt: BoxFormat) -> tuple[Sequence[str], str] | None:
     """The names of the corners of an object that names them, and the order that they state."""
-    return find_corners([key for key, _ in node.members], fmt.order) if len(node.members) > 1 else None
+    return numbers.find_corners([key for key, _ in node.members], fmt.order) if len(node.members) > 1 else None
 
 
 def _corner_box(node: _Node, corners: Sequence[str], order: str) -> _BoxOrReason:
@@ -601,18 +590,18 @@ def _corner_box(node: _Node, corners: Sequence[str], order: str) -> _BoxOrReason
         # A corner point may name its own numbers.
         point = sorted(value.members, key=lambda member: member[0] or "") if isinstance(value, _Node) else [("", value)]
         tokens += [_token(number) for _, number in point[:MAX_LIST]]
-    return ordered_box_or_reason(tokens, order)
+    return numbers.ordered_box_or_reason(tokens, order)
 
 
 def _read_box(node: _Node, fmt: BoxFormat, collector: BoxCollector, *, has_box_key: bool) -> list[_BoxOrReason]:
     """The box in a list of scalars; a list that begins with a word is prose unless its key holds boxes."""
     tokens = node.tokens()
-    if tokens and not has_box_key and not looks_numeric(tokens[0]):
+    if tokens and not has_box_key and not numbers.looks_numeric(tokens[0]):
         return []
-    if all(token.casefold() in NOTHING for token in tokens):
+    if all(token.casefold() in numbers.NOTHING for token in tokens):
         collector.stated_empty |= node.closed
         return []
-    return [ordered_box_or_reason(tokens, fmt.order) if node.closed else "unclosed"]
+    return [numbers.ordered_box_or_reason(tokens, fmt.order) if node.closed else "unclosed"]
 
 
 def _token(value: _Value) -> str:

@@ -26,6 +26,7 @@ from grounding_rewards.prepare.load import load_split
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
 from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.training import callbacks, run_folder
+from grounding_rewards.training import model as run_model
 from grounding_rewards.training.arguments import (
     GroundingArguments,
     GRPOArguments,
@@ -34,16 +35,6 @@ from grounding_rewards.training.arguments import (
     SupervisedConfig,
 )
 from grounding_rewards.training.grpo import GroundingGRPOTrainer
-from grounding_rewards.training.model import (
-    adapter_and_quantisation,
-    adapter_note,
-    check_hub,
-    check_installed,
-    check_model,
-    check_optimization,
-    load_run_processor,
-    model_init_kwargs,
-)
 from grounding_rewards.training.rewards import reward_name
 from grounding_rewards.training.run_options import AUGMENTATION
 from grounding_rewards.training.sft import GroundingSFTTrainer
@@ -155,14 +146,14 @@ def _prepare(
     resolved = run_folder.resolved_config(arguments, config, model)
     checkpoint, start_notes = run_folder.find_start(resolved, processes=config.world_size)
     _check_best(config, evaluation_keys)
-    check_installed(config, model)
-    check_hub(config)
-    empty = check_model(model, trust_remote_code=config.trust_remote_code)
-    check_optimization(config, empty)
-    processor = load_run_processor(model, trust_remote_code=config.trust_remote_code)
+    run_model.check_installed(config, model)
+    run_model.check_hub(config)
+    empty = run_model.check_model(model, trust_remote_code=config.trust_remote_code)
+    run_model.check_optimization(config, empty)
+    processor = run_model.load_run_processor(model, trust_remote_code=config.trust_remote_code)
     notes = [*start_notes, *set_image_size(processor, arguments.max_image_pixels)]
     if model.use_peft:
-        notes.append(adapter_note(empty))
+        notes.append(run_model.adapter_note(empty))
     load = partial(load_split, arguments.dataset, allow_outside=arguments.allow_outside, bad_rows=arguments.bad_rows)
     with config.main_process_first(desc="loading images"):
         train_dataset = load(arguments.train_split, max_images=arguments.train_images)
@@ -173,7 +164,7 @@ def _prepare(
     if getattr(config, "use_vllm", False) and (note := untested_vllm()):
         notes.append(note)
     _say(config, *notes)
-    config.model_init_kwargs = model_init_kwargs(model, config.model_init_kwargs)
+    config.model_init_kwargs = run_model.model_init_kwargs(model, config.model_init_kwargs)
     trainer_arguments = {
         "model": str(model.model_name_or_path),
         "args": config,
@@ -182,7 +173,7 @@ def _prepare(
         "processing_class": processor,
         "box_format": arguments.box_format,
         "bad_rows": arguments.bad_rows,
-        **adapter_and_quantisation(model),
+        **run_model.adapter_and_quantisation(model),
     }
     return resolved, checkpoint, trainer_arguments
 

@@ -321,13 +321,6 @@ def test_reasons(text, boxes, reason):
     assert scored.reward == reward([text], boxes=[boxes], width=[100], height=[100])[0]
 
 
-def test_details_carry_boxes_in_original_pixels():
-    reward = gr.get_reward("R3", box_format="qwen3-vl")
-    details = reward.details(["[]", RIGHT, RIGHT], boxes=[GT] * 3, width=[100, 100, 200], height=[100, 100, 50])
-    assert [one.parsed.boxes.tolist() for one in details] == [[], GT, [[0, 0, 100, 25]]]
-    assert details[0].parsed.boxes.shape == (0, 4)
-
-
 def test_ranking_by_the_confidence_that_the_text_states():
     boxes = '{"bbox_2d": [600, 600, 700, 700], "score": 0.1}, {"bbox_2d": [0, 0, 500, 500], "score": 0.9}'
     assert score([f"[{boxes}]"], [GT], name="R1", ranking="emission") == [0.5]
