@@ -17,8 +17,8 @@ from grounding_rewards.exchange.trainer_tables import TABLES
 from grounding_rewards.parsing import STATUSES
 from scripts.checks.trainer_runs import RUNS, STEPS, LoggedStep, check_report, check_steps, moved_weights
 from tests.conftest import REPOSITORY
+from tests.tables import table
 
-GOOD = [LoggedStep(0.25, 3e-7), LoggedStep(0.35, 2e-7)]
 ANSWERS = 32
 
 
@@ -28,27 +28,12 @@ def report(**changes: Any) -> dict[str, Any]:
     return {"completions": ANSWERS, "scored": ANSWERS, "statuses": statuses, "metrics": {"R4": 0.3}} | changes
 
 
-@pytest.mark.parametrize(
-    ("changes", "steps", "message"),
-    [
-        ({}, GOOD, None),
-        # single precision; and no other engine that generates
-        ({"metrics": {"R4": 0.5000000119}}, [LoggedStep(0.0), LoggedStep(1.0)], None),
-        ({}, GOOD[:1], "1 steps were logged"),
-        ({}, [LoggedStep(float("nan")), GOOD[1]], "reward of a step is nan"),
-        ({}, [GOOD[0], LoggedStep(0.3, 0.05)], "differ by 0.05"),
-        # the last table twice, as ms-swift writes it
-        ({"completions": 48, "scored": 48}, GOOD, "read 48 answers"),
-        # no reference boxes in the log
-        ({"scored": 0}, GOOD, "scored 0"),
-        ({"metrics": {"R4": 0.31}}, GOOD, "logged 0.3, `inspect` computes 0.31"),
-        ({"statuses": dict.fromkeys(STATUSES, 0) | {"unparseable": 32}}, GOOD, "could read 0 of 32"),
-    ],
-)
-def test_wrong_runs_are_named(changes: dict[str, Any], steps: list[LoggedStep], message: str | None) -> None:
+@pytest.mark.parametrize(("changes", "steps", "message"), table("cases", "wrong_runs_are_named"))
+def test_wrong_runs_are_named(changes: dict[str, Any], steps: list[list[float]], message: str | None) -> None:
+    logged = [LoggedStep(*step) for step in steps]
     with nullcontext() if message is None else pytest.raises(AssertionError, match=message):
-        check_steps(steps)
-        check_report(report(**changes), steps)
+        check_steps(logged)
+        check_report(report(**changes), logged)
 
 
 def test_moved_weights_are_counted(tmp_path: Path) -> None:
@@ -92,7 +77,7 @@ def test_verl_is_started_with_what_plugin_and_prepare_print(tmp_path: Path) -> N
     logged = [{"critic/score/mean": 0.25, "training/rollout_probs_diff_mean": 3e-7}, {"val-core/reward": 0.1}]
     rows = [{"step": k, "data": data} for k, data in enumerate(logged, 1)]
     Path(run.variables["VERL_FILE_LOGGER_PATH"]).write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    assert run.steps() == [GOOD[0]]
+    assert run.steps() == [LoggedStep(0.25, 3e-7)]
 
 
 def test_the_small_tokenizer_gets_qwens_numbers() -> None:

@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import grounding_rewards.parsing.space_check as space_check
 from grounding_rewards.boxes import Boxes
 from grounding_rewards.common.numeric import Array
-from grounding_rewards.parsing import space_check
 from grounding_rewards.parsing.answer_span import thinking_state
 from grounding_rewards.parsing.box_format import BoxFormat
 from grounding_rewards.parsing.results import RawBoxes

@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from grounding_rewards.parsing import numbers
+import grounding_rewards.parsing.numbers as numbers
 from grounding_rewards.parsing.answer_span import may_have_marks
 from grounding_rewards.parsing.box_format import WORDS, in_xyxy
 from grounding_rewards.parsing.no_finding import asserts_finding, states_nothing

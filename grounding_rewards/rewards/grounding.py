@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
+import grounding_rewards.rewards.scoring as scoring
 from grounding_rewards.boxes import BoxBatch
 from grounding_rewards.columns import (
     column_of,
@@ -30,7 +31,6 @@ from grounding_rewards.parsing import BoxFormat, get_box_format, read_boxes
 from grounding_rewards.parsing.answer_span import marks_thinking
 from grounding_rewards.parsing.batch_watcher import BatchWatcher
 from grounding_rewards.parsing.space_check import SpaceWarning
-from grounding_rewards.rewards import scoring
 from grounding_rewards.rewards.batch_log import columns_of, metrics_of
 from grounding_rewards.rewards.box_reward import COUNTS, PARTS, BoxReward, BoxScorer, Explanation, Labels, Matched
 from grounding_rewards.rewards.completions import (

@@ -24,13 +24,13 @@ from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from transformers.trainer_pt_utils import AcceleratorConfig
 from trl import GRPOConfig, ModelConfig, SFTConfig, TrlParser
 
+import grounding_rewards.training.run_options as run_options
 from grounding_rewards.common.config_files import check_known, find_shipped, read_config
 from grounding_rewards.common.formatting import capitalised
 from grounding_rewards.common.validation import Interval, check_keys
 from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.rewards.registry import describe_rewards
-from grounding_rewards.training import run_options
 from grounding_rewards.training.look_closer import LookCloser
 from grounding_rewards.training.rewards import build_rewards
 

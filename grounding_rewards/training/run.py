@@ -17,6 +17,9 @@ from typing import Any
 from transformers import AutoModelForImageTextToText, EarlyStoppingCallback, ProgressCallback
 from transformers.integrations import TensorBoardCallback
 
+import grounding_rewards.training.callbacks as callbacks
+import grounding_rewards.training.model as run_model
+import grounding_rewards.training.run_folder as run_folder
 from grounding_rewards.common.environment import untested_vllm
 from grounding_rewards.data.splits import check_patients_apart
 from grounding_rewards.images.resize import largest_image, set_image_size
@@ -25,8 +28,6 @@ from grounding_rewards.metrics.signal import SIGNAL_KEYS
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
 from grounding_rewards.rewards.grounding import GroundingReward
-from grounding_rewards.training import callbacks, run_folder
-from grounding_rewards.training import model as run_model
 from grounding_rewards.training.arguments import (
     GroundingArguments,
     GRPOArguments,

@@ -15,7 +15,7 @@ from tests.tables import table
 TRUTH = Case(LOOSE, ONE).ground_truth
 KWARGS = '{"beta": 1.0, "box_format": {"syntax": "json", "space": "norm1000"}}'
 
-# What a trainer does with the file: loads it from where it is, and calls it. It prints the reward of one loose box.
+# What is there before a trainer does what `CALLS` has for it.
 START = f"""
 import asyncio, importlib.util, sys, types
 LOOSE, TRUTH, PATH = {LOOSE!r}, {TRUTH!r}, sys.argv[1]
@@ -25,25 +25,7 @@ def load(name, run_as=None):
     spec.loader.exec_module(module)
     return module
 """
-TRL = START + "print(load('mine').R3([LOOSE], ground_truth=[TRUTH])[0])"
-CALLS = {
-    "trl": TRL,
-    "axolotl": TRL,
-    "unsloth": TRL,
-    "easyr1": START
-    + "print(load('custom_reward_fn').compute_score([dict(response=LOOSE, ground_truth=TRUTH)])[0]['overall'])",
-    "openrlhf": START
-    + "print(load('reward_func').reward_func(['?' * 9 + LOOSE], ['?' * 9], [TRUTH])['rewards'].item())",
-    "verifiers": START
-    + "task, trace = types.SimpleNamespace(ground_truth=TRUTH), types.SimpleNamespace(last_reply=LOOSE)\n"
-    "print(asyncio.run(load('mine').R3(task, trace)))",
-    "ms-swift": START + "class ORM: __init__ = lambda self, args=None: None\n"
-    "swift, rewards = types.ModuleType('swift'), types.ModuleType('swift.rewards')\n"
-    "rewards.ORM, rewards.AsyncORM, rewards.orms = ORM, ORM, {}\n"
-    "sys.modules |= {'swift': swift, 'swift.rewards': rewards}\n"
-    "load('_swift_external')\n"
-    "print(rewards.orms['R3']()([LOOSE], ground_truth=[TRUTH])[0])",
-}
+CALLS = table("integrations/cases", "calls")
 
 
 def written(trainer, tmp_path, capsys):
@@ -61,7 +43,11 @@ def test_a_file_is_called_as_its_trainer_calls_it(trainer, tmp_path, capsys):
     path, lines = written(trainer, tmp_path, capsys)
     assert path.stem in lines
     ran = subprocess.run(
-        [sys.executable, "-c", CALLS[trainer], str(path)], capture_output=True, text=True, cwd=tmp_path, check=False
+        [sys.executable, "-c", START + CALLS[trainer], str(path)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
     )
     assert ran.returncode == 0, ran.stderr
     # 380 × 370 of 400 × 400: by hand

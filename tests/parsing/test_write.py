@@ -15,8 +15,7 @@ SIZES = {"width": 1000, "height": 800, "resized_width": 1008, "resized_height": 
 
 
 @pytest.mark.parametrize("name", list_box_formats())
-@pytest.mark.parametrize("labels", [None, ["mass", "pleural effusion"]], ids=["any", "given"])
-@given(data=st.data())
+@given(labels=st.sampled_from([None, ["mass", "pleural effusion"]]), data=st.data())
 def test_all_that_it_matches_is_read(name, labels, data):
     text = data.draw(
         st.from_regex(box_format_regex(name, 3, labels=labels), fullmatch=True, alphabet=st.characters(codec="ascii"))

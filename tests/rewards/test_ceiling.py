@@ -8,19 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import grounding_rewards as gr
+from tests.tables import table
 
-SETTINGS = [
-    *((name, {}) for name in ("R1", "R2", "R3", "R4", "R5", "soft_f1", "pointing")),
-    *(("R1", {"ranking": ranking}) for ranking in ("tied", "iou", "score")),
-    *(("R1", {"interpolation": points}) for points in ("11", "101")),
-    ("R1", {"label_matching": "exact", "per_label": True}),
-    ("R2", {"product": "geometric"}),
-    ("R3", {"beta": 0.5}),
-    ("R4", {"center_weight": 0.3}),
-    ("R5", {"matching": "thresholded_hungarian", "iou_threshold": 0.3}),
-    *(("soft_f1", {"overlap": overlap}) for overlap in ("giou", "diou", "ciou", "nwd")),
-    ("soft_f1", {"quality": "piecewise", "beta": 2.0}),
-]
+SETTINGS = table("rewards/cases", "ceilings")
 
 
 def ids(setting):

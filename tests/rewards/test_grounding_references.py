@@ -1,7 +1,6 @@
 """What the columns beside `boxes` say of the reference: ignore regions, several readers, labels."""
 
 import json
-import math
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -231,32 +230,7 @@ class TestLabels:
             gr.get_reward("R4", label_matching="exact")(["[]"] * 2, box_format=["qwen3-vl", "llava"], **columns)
 
 
-TOLD = {"reader_labels": [[["mass"], ["mass"]]]}
-UNTOLD = {"reader_boxes": [[GT, GT]], "reader_labels": [None]}
-
-
-@pytest.mark.parametrize(
-    ("columns", "named"),
-    [
-        ({"ignore_boxes": [[50, 50, 60, 60]]}, "`ignore_boxes`, got [50, 50, 60, 60] in row 0"),  # one box
-        ({"ignore_boxes": [[[60, 60, 50, 50]]]}, "x1 < x2 and y1 < y2 for `ignore_boxes`"),
-        ({"ignore_boxes": [LONE, LONE]}, "(1) for column `ignore_boxes`, got 2"),
-        ({"reader_boxes": [[]]}, "one per reader, for `reader_boxes`, got [] in row 0"),
-        ({"reader_boxes": [GT]}, "`reader_boxes`"),  # one list of boxes, not one per reader
-        (TOLD | {"reader_boxes": [[GT, None]]}, "`reader_boxes`, got None in row 0"),
-        (TOLD | {"reader_boxes": [[GT, [[9, 9, 9, 9]]]]}, "`reader_boxes`, got [[9, 9, 9, 9]] in row 0"),
-        ({"reader_boxes": [[GT, [[9, 9, math.nan, 9]]]]}, "`reader_boxes`"),
-        ({"reader_boxes": ["ab"]}, "`reader_boxes`, got 'ab' in row 0"),
-        ({"labels": [["nodule", "mass"]]}, "each of 1 boxes for `labels`, got ['nodule', 'mass'] in row 0"),
-        ({"labels": [[None]]}, "`labels`, got [None] in row 0"),
-        ({"labels": [[" "]]}, "`labels`, got [' '] in row 0"),
-        ({"labels": ["a"]}, "`labels`, got 'a' in row 0"),
-        ({"labels": [None]}, "column `labels`"),
-        (UNTOLD, "`reader_labels`, got None in row 0"),
-        (UNTOLD | {"reader_labels": [[["nodule"]]]}, "(2) for `reader_labels`"),
-        (UNTOLD | {"reader_labels": [[["nodule"], []]]}, "`reader_labels`, got [] in row 0"),
-    ],
-)
+@pytest.mark.parametrize(("columns", "named"), table("rewards/cases", "a_wrong_reference_is_refused_whatever_the_text"))
 @pytest.mark.parametrize("text", [answer(HIT), "[]", "junk"])
 def test_a_wrong_reference_is_refused_whatever_the_text(columns, named, text):
     with pytest.raises(ValueError, match="Expected") as error:

@@ -92,30 +92,14 @@ class TestResume:
         assert start(folder, resume_from_checkpoint="last")[0] is None
 
     @pytest.mark.parametrize(
-        ("spoil", "changed", "message"),
-        [
-            (
-                None,
-                {"reward": ["R2"], "dataset": "x"},
-                r"dataset 'x' instead of 'synthetic', reward \['R2'\] instead of",
-            ),
-            (None, {"learning_rate": 2e-5}, "got learning_rate 2e-05 instead of 1e-05"),
-            (None, {"reward_kwargs": {"beta": 2.0}}, "got reward_kwargs {'beta': 2.0} instead of None"),
-            (None, {"overwrite": True}, "got both"),
-            (None, {"sync_ref_model": True}, "Expected sync_ref_model: false for resume_from_checkpoint"),
-            (lambda left: (left / "optimizer.pt").unlink(), {}, "Expected a whole checkpoint .* without optimizer.pt"),
-            (lambda left: (left / "scheduler.pt").unlink(), {}, "Expected a whole checkpoint .* without scheduler.pt"),
-            (
-                lambda left: ((left / "trainer_state.json").unlink(), left.with_name("checkpoint").mkdir()),
-                {},
-                "got a finished run without any",
-            ),
-        ],
+        ("lacking", "changed", "message"), table("training/cases", "what_cannot_go_on_is_refused_and_named")
     )
-    def test_what_cannot_go_on_is_refused_and_named(self, tmp_path, spoil, changed, message):
+    def test_what_cannot_go_on_is_refused_and_named(self, tmp_path, lacking, changed, message):
         folder = left(tmp_path / "run", 5)
-        if spoil:
-            spoil(folder / "checkpoint-5")
+        if lacking:
+            (folder / "checkpoint-5" / lacking).unlink()
+        if lacking == "trainer_state.json":
+            (folder / "checkpoint").mkdir()
         with pytest.raises(ValueError, match=message):
             start(folder, resume_from_checkpoint="last", **changed)
 
