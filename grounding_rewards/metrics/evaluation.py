@@ -20,18 +20,11 @@ import numpy as np
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.common.formatting import as_json, html_table
 from grounding_rewards.common.numeric import Array
-from grounding_rewards.metrics import average_precision, intervals
+from grounding_rewards.metrics import average_precision, detection, intervals
 from grounding_rewards.metrics.average_precision import Curve, RankedImages, RankingMetrics, can_compare_labels
 from grounding_rewards.metrics.baselines import BLANK, CONSTANT, CONSTANT_OF_THESE, NOTHING_FOUND, WHOLE_IMAGE
 from grounding_rewards.metrics.confusion import Confusion, confusion
-from grounding_rewards.metrics.detection import (
-    BOUNDS,
-    DETECTION_METRICS,
-    SHARES,
-    MatchedImages,
-    label_groups,
-    reference_sums,
-)
+from grounding_rewards.metrics.detection import MatchedImages
 from grounding_rewards.metrics.image_dependence import (
     IMAGE_DEPENDENCE,
     ImageDependence,
@@ -328,7 +321,7 @@ def _table_metrics(
     metrics = {
         **by_rank.metrics(),
         **average_precision.IMAGE_AUROC,
-        **DETECTION_METRICS,
+        **detection.DETECTION_METRICS,
         **CLASS_MEAN_IOU,
         **matched.metrics,
         **IMAGE_DEPENDENCE,
@@ -444,8 +437,8 @@ def _estimates(
     sums = matched.sums()
     if dependence is None:
         sums["image_dependence"] = dependence_sums(matched.images, label_matching=matched.label_matching).by_image
-    bounds = BOUNDS | {key: metric.bounds for key, metric in IMAGE_DEPENDENCE.items()}
-    estimates = intervals.ratio_estimates(sums, shares=SHARES, bounds=bounds, groups=groups)
+    bounds = detection.BOUNDS | {key: metric.bounds for key, metric in IMAGE_DEPENDENCE.items()}
+    estimates = intervals.ratio_estimates(sums, shares=detection.SHARES, bounds=bounds, groups=groups)
     of_ranking = by_rank.jackknifed(ranked, interpolation=measures.interpolation, groups=groups, seed=measures.seed)
     estimates |= {key: metric.estimate for key, metric in of_ranking.items()}
     if dependence is not None:
@@ -461,7 +454,7 @@ def _differences(before: MatchedImages, after: MatchedImages, groups: Any) -> Me
         if key in before.metrics and (key in CORE_METRICS or key.startswith(_REWARD)):
             jackknifed = [
                 intervals.jackknifed_ratio(
-                    intervals.sum_by_group(matched.sums([key])[key], groups), BOUNDS.get(key, UNIT)
+                    intervals.sum_by_group(matched.sums([key])[key], groups), detection.BOUNDS.get(key, UNIT)
                 )
                 for matched in (before, after)
             ]
@@ -474,18 +467,18 @@ def _by_label(
 ) -> Iterator[GroupMetrics]:
     """The most frequent labels of the references; false boxes have a label only where answers state any."""
     compared = "exact" if ranked is None else ranked.label_matching
-    boxes = dict(islice(label_groups(matched.images, compared).items(), _MOST_LABELS))
+    boxes = dict(islice(detection.label_groups(matched.images, compared).items(), _MOST_LABELS))
     if not boxes:
         return
     if ranked is None:
-        sums = reference_sums(matched, boxes)
+        sums = detection.reference_sums(matched, boxes)
     else:
         matched = replace(matched, label_matching=compared)
         sums = {}
         for name in boxes:
             sums |= {(name, key): values for key, values in replace(matched, label=name).sums(_BY_BOX).items()}
     by_label: dict[str, Metrics] = defaultdict(dict)
-    shares = [(name, key) for name, key in sums if key in SHARES]
+    shares = [(name, key) for name, key in sums if key in detection.SHARES]
     for (name, key), estimate in intervals.ratio_estimates(sums, shares=shares, groups=groups).items():
         by_label[name][key] = estimate
     for name, members in boxes.items():
@@ -510,7 +503,7 @@ def _by_size(matched: MatchedImages, measures: Measures, ranking: str, groups: A
             ranked = average_precision.rank_boxes(
                 matched.images, (0.5,), ranking=ranking, label_matching=rule, together=True, area=area
             )
-            estimates = intervals.ratio_estimates(sums, shares=SHARES, groups=groups)
+            estimates = intervals.ratio_estimates(sums, shares=detection.SHARES, groups=groups)
             yield GroupMetrics(name, boxes, {**estimates, "ap_50": _ap_50(ranked, measures, groups)})
 
 

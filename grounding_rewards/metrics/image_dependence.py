@@ -56,15 +56,8 @@ from grounding_rewards.common.formatting import format_p
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.matching import match_batch
-from grounding_rewards.metrics.intervals import (
-    SIGNED,
-    Estimate,
-    Metric,
-    format_interval,
-    group_numbers,
-    ratio_estimates,
-    student_factor,
-)
+from grounding_rewards.metrics import intervals
+from grounding_rewards.metrics.intervals import Estimate, Metric
 from grounding_rewards.metrics.prediction import Prediction, PredictionBatch, patients_of
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.label_matching import LabelCodes
@@ -82,7 +75,7 @@ IMAGE_DEPENDENCE = {
         "image dependence",
         "mean IoU, less its mean when the answers are permuted among other images with the same question and as many "
         "reference boxes: what is owed to looking; 0 for a model that answers every image alike",
-        bounds=SIGNED,
+        bounds=intervals.SIGNED,
     )
 }
 
@@ -158,10 +151,10 @@ class ImageDependence:
         alone = f"{self.alone} of {self.images} images share question and number of boxes with no other"
         if math.isnan(self.dependence.value):
             return f"what of it is owed to the image cannot be measured: {alone}" if self.alone else ""
-        sentence = f"{self.dependence.value:.2f} {format_interval(self.dependence)}".rstrip()
+        sentence = f"{self.dependence.value:.2f} {intervals.format_interval(self.dependence)}".rstrip()
         sentence += f" of it is owed to the image ({format_p(self.p)})"
         if self.naming and not math.isnan(self.naming):
-            placing = f"{self.placing.value:.2f} {format_interval(self.placing)}".rstrip()
+            placing = f"{self.placing.value:.2f} {intervals.format_interval(self.placing)}".rstrip()
             sentence += f", {self.naming:.2f} to naming and {placing} to placing"
         if self.unasked:
             sentence += "; as the question is not known, what the model read there counts as seen"
@@ -226,7 +219,7 @@ def image_dependence(
 
 def _estimate(permuted: _Permuted, images: Sequence[Prediction]) -> Estimate:
     sums = {"": permuted.sums(images).by_image}
-    return ratio_estimates(sums, bounds={"": SIGNED}, groups=patients_of(images))[""]
+    return intervals.ratio_estimates(sums, bounds={"": intervals.SIGNED}, groups=patients_of(images))[""]
 
 
 class DependenceSums(NamedTuple):
@@ -336,7 +329,7 @@ class _Permuted:
         spread = self.linear @ [1.0, -value]
         # Of pairs within a patient half is left out, so that the rest need not add up to 0.
         spread -= self.divisor * (spread.sum() / denominator)
-        unit = group_numbers(patients_of(images), len(images))
+        unit = intervals.group_numbers(patients_of(images), len(images))
         units = len(np.unique(unit[self.divisor > 0]))
         squared = float((np.bincount(unit, spread) ** 2).sum())
         if squared < _ROUNDING**2:
@@ -354,7 +347,7 @@ class _Permuted:
             by_image = np.zeros_like(by_answer)
             by_image[0] = numerator, denominator
             return DependenceSums(by_image, by_answer)
-        factor *= student_factor(independent) / student_factor(units)
+        factor *= intervals.student_factor(independent) / intervals.student_factor(units)
         return DependenceSums(np.column_stack([value * self.divisor + factor * spread, self.divisor]), by_answer)
 
 
@@ -366,7 +359,7 @@ def _permute(
     divisor = table.gt.counts.astype(np.float64)
     # Partners are drawn apart from the permutations of the test, so that a number is the same wherever it stands.
     partners, tester = np.random.default_rng(0), np.random.default_rng(seed)
-    patient = group_numbers(patients_of(images), len(images))
+    patient = intervals.group_numbers(patients_of(images), len(images))
     rows = np.arange(len(images))
     own_credit = table.credits(rows, rows)
     on_image, of_answer, linear = own_credit.copy(), own_credit.copy(), np.zeros((len(images), 2))

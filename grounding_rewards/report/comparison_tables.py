@@ -11,16 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.common.formatting import NO_VALUE, finite_or_none, format_value
 from grounding_rewards.logs.run_log import LOG, first_and_last, read_entries, trained_reward
-from grounding_rewards.metrics.comparison import (
-    DRAWS,
-    LEVEL,
-    MAIN_METRIC,
-    Change,
-    RunDifference,
-    check_metric,
-    compare_runs,
-    p_cell,
-)
+from grounding_rewards.metrics import comparison
+from grounding_rewards.metrics.comparison import Change, RunDifference
 from grounding_rewards.metrics.evaluation import CORE_METRICS, StoredEvaluation, read_evaluation
 from grounding_rewards.metrics.intervals import Metrics, format_estimate
 from grounding_rewards.metrics.prediction import Prediction, load_predictions
@@ -35,7 +27,7 @@ _LONGEST_FACT = 80
 #: The rule for better and worse, and the signs of the tables.
 CAPTION = (
     "Better or worse: the 95 % interval of the change excludes 0, and Holm's p over the metrics shown is below "
-    f"{LEVEL:g}; else no change is shown. ↓: lower is better."
+    f"{comparison.LEVEL:g}; else no change is shown. ↓: lower is better."
 )
 
 
@@ -188,10 +180,10 @@ def compare_evaluations(
     a: str | Path,
     b: str | Path,
     *,
-    metric: str = MAIN_METRIC,
+    metric: str = comparison.MAIN_METRIC,
     metrics: Sequence[str] = (),
     label_matching: str | None = None,
-    resamples: int = DRAWS,
+    resamples: int = comparison.DRAWS,
     seed: int = 0,
     reward: str | None = None,
     log: str | Path | None = None,
@@ -218,7 +210,7 @@ def compare_evaluations(
     evaluations = [read_evaluation(path) for path in paths]
     reward = reward or evaluations[1].reward
     matching = label_matching or _common_label_matching(evaluations)
-    difference = compare_runs(
+    difference = comparison.compare_runs(
         *images,
         label_matching=matching,
         main=metric,
@@ -227,7 +219,7 @@ def compare_evaluations(
         seed=seed,
     )
     for key in metrics:
-        check_metric("--metrics", key, difference.metrics)
+        comparison.check_metric("--metrics", key, difference.metrics)
     baselines: Mapping[str, Metrics] = {}
     # A baseline is shown with both runs if it was measured on the same images, by the same labels.
     if not difference.only_b and evaluations[1].label_matching == matching:
@@ -313,7 +305,7 @@ def _line(heading: str, change: Change) -> list[str | Cell]:
     if any(change.units):
         notes.append(" / ".join(map(str, change.units)))
     if not math.isnan(change.p):
-        notes.append(f"p {p_cell(change.p)}, Holm {p_cell(change.holm)}")
+        notes.append(f"p {comparison.p_cell(change.p)}, Holm {comparison.p_cell(change.holm)}")
     difference = Cell(format_estimate(change.difference, signed=True), "\n".join(notes), kind_of(change.direction))
     return [heading, estimate_cell(change.a), estimate_cell(change.b), difference]
 

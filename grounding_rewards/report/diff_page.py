@@ -10,16 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.common.formatting import format_value
+from grounding_rewards.metrics import confusion
 from grounding_rewards.metrics.comparison import p_cell
-from grounding_rewards.metrics.confusion import (
-    MOST_BOXES,
-    box_outcomes,
-    drawn_answer,
-    drawn_boxes,
-    format_iou,
-    has_sides,
-    image_summary,
-)
 from grounding_rewards.metrics.intervals import format_estimate
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.report import page as html
@@ -146,7 +138,9 @@ def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
         card = _card(comparison, images[choice.places[0]], load_image)
         reference = images[choice.places[0]][0]
         # The reference with the answers, without the details of their boxes.
-        panels = [html.Panel(drawn_boxes(reference.gt, "reference", reference.gt_labels), "reference", card.title)]
+        panels = [
+            html.Panel(confusion.drawn_boxes(reference.gt, "reference", reference.gt_labels), "reference", card.title)
+        ]
         panels += [panel._replace(lines=(), text=None) for panel in card.panels]
         first_cards.append(card._replace(title=choice.title, panels=panels))
     sections = []
@@ -177,16 +171,16 @@ def _card(comparison: Comparison, shared: SharedImage, load_image: LoadImage) ->
     """One image with the answer of each run."""
     panels = []
     for name, image in zip(comparison.names, shared, strict=True):
-        outcomes = box_outcomes(image, comparison.difference.label_matching)
+        outcomes = confusion.box_outcomes(image, comparison.difference.label_matching)
         boxes = zip(image.pred_labels, outcomes.pred, outcomes.pred_ious.tolist(), strict=True)
-        lines = [(f"{label or 'box'}: {outcome}", f"IoU {format_iou(iou)}") for label, outcome, iou in boxes]
+        lines = [(f"{label or 'box'}: {outcome}", f"IoU {confusion.format_iou(iou)}") for label, outcome, iou in boxes]
         heading = f"{name} {image.rewards[comparison.reward]:.2f}"
         panels.append(
             html.Panel(
-                drawn_answer(image, outcomes),
+                confusion.drawn_answer(image, outcomes),
                 heading,
-                image_summary(image, outcomes),
-                lines[:MOST_BOXES],
+                confusion.image_summary(image, outcomes),
+                lines[: confusion.MOST_BOXES],
                 image.text[:_MOST_TEXT],
             )
         )
@@ -197,7 +191,7 @@ def _card(comparison: Comparison, shared: SharedImage, load_image: LoadImage) ->
         uri=html.jpeg_uri(pixels, LONGEST_SIDE) if pixels else "",
         size=(reference.width, reference.height),
         panels=panels,
-        sides=any(map(has_sides, shared)),
+        sides=any(map(confusion.has_sides, shared)),
         value=Cell(format_value(gain, signed=True), kind=kind_of(gain)),
     )
 
