@@ -82,27 +82,53 @@ def images() -> Any:
     )
 
 
-def write_dicom(image: Any, folder: Path) -> Path:
-    """A drawn radiograph in a DICOM file of 12 bits, with a window that restores its greys."""
-    from pydicom.dataset import Dataset, FileMetaDataset
-    from pydicom.uid import DigitalXRayImageStorageForPresentation, ExplicitVRLittleEndian, generate_uid
+def dicom_header(pixels: np.ndarray, bits: int = 12, **elements: Any) -> Any:
+    """A grey DICOM image of stored values, `(rows, columns)` or `(frames, rows, columns)`, with these elements."""
+    from pydicom.dataset import Dataset
+    from pydicom.uid import DigitalXRayImageStorageForPresentation, generate_uid
 
-    pixels, dataset = np.asarray(image.image).astype("<u2") << 4, Dataset()
+    dataset = Dataset()
     dataset.SOPClassUID, dataset.SOPInstanceUID = DigitalXRayImageStorageForPresentation, generate_uid()
     dataset.StudyInstanceUID, dataset.SeriesInstanceUID = generate_uid(), generate_uid()
-    dataset.PatientName, dataset.PatientID, dataset.Modality = "", "", "DX"
-    dataset.Rows, dataset.Columns = pixels.shape
-    dataset.SamplesPerPixel, dataset.PixelRepresentation = 1, 0
-    dataset.BitsAllocated, dataset.BitsStored, dataset.HighBit = 16, 12, 11
-    dataset.PhotometricInterpretation, dataset.PresentationLUTShape = "MONOCHROME2", "IDENTITY"
-    dataset.WindowCenter, dataset.WindowWidth, dataset.VOILUTFunction = 255 * 8, 255 * 16, "LINEAR_EXACT"
+    dataset.Modality, dataset.SamplesPerPixel, dataset.PhotometricInterpretation = "DX", 1, "MONOCHROME2"
+    dataset.Rows, dataset.Columns = pixels.shape[-2:]
+    dataset.PixelRepresentation = int(pixels.dtype.kind == "i")
+    dataset.BitsAllocated, dataset.BitsStored, dataset.HighBit = 8 * pixels.itemsize, bits, bits - 1
+    for keyword, value in elements.items():
+        setattr(dataset, keyword, value)
     dataset.PixelData = pixels.tobytes()
+    return dataset
+
+
+def save_dicom(path: Path, dataset: Any, syntax: str | None = None) -> Path:
+    """Write a DICOM file, in explicit little endian where no transfer syntax is given."""
+    from pydicom.dataset import FileMetaDataset
+    from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
+
     dataset.file_meta = FileMetaDataset()
-    dataset.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
-    path = folder / f"{image.id}.dcm"
-    folder.mkdir(parents=True, exist_ok=True)
-    dataset.save_as(path, enforce_file_format=True)
+    dataset.file_meta.TransferSyntaxUID = syntax or ExplicitVRLittleEndian
+    path.parent.mkdir(parents=True, exist_ok=True)
+    dataset.save_as(path, enforce_file_format=True, implicit_vr=syntax == ImplicitVRLittleEndian, little_endian=True)
     return path
+
+
+def write_dicom(image: Any, folder: Path) -> Path:
+    """A drawn radiograph in a DICOM file of 12 bits, with a window that restores its greys."""
+    window = {"WindowCenter": 255 * 8, "WindowWidth": 255 * 16, "VOILUTFunction": "LINEAR_EXACT"}
+    pixels = np.asarray(image.image).astype("<u2") << 4
+    dataset = dicom_header(pixels, PatientName="", PatientID="", PresentationLUTShape="IDENTITY", **window)
+    return save_dicom(folder / f"{image.id}.dcm", dataset)
+
+
+def write_image_folder(root: Path, rows: list[dict[str, Any]]) -> Path:
+    """A folder of grey images, of the sizes that their rows state, and its annotations.jsonl."""
+    from PIL import Image
+
+    root.mkdir(parents=True, exist_ok=True)
+    for k, row in enumerate(rows):
+        Image.new("L", (row["width"], row["height"]), 40 * k % 256).save(root / row["file"])
+    write_lines(root / "annotations.jsonl", rows)
+    return root
 
 
 def write_lines(path: Path, rows: Iterable[Any], *, ensure_ascii: bool = True) -> Path:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import io
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from grounding_rewards import synthetic
 from grounding_rewards.cli import command_app
 from grounding_rewards.report.plots import Plot
-from tests.prepare.conftest import make_images, write_dicom_image
+from tests.prepare.conftest import make_images
 
-__all__ = ["make_images", "write_dicom_image"]
+__all__ = ["make_images"]
 
 
-def call(command: str, *words: object) -> int:
+def call(command, *words):
     """Run a command as the command line does, but let its errors through."""
     function, bound, _ = command_app(command).parse_args(list(map(str, words)))
     return int(function(*bound.args, **bound.kwargs))
@@ -25,10 +24,10 @@ def call(command: str, *words: object) -> int:
 
 _synthetic_dataset = cache(synthetic.synthetic_dataset)
 _save = Plot.save
-_drawn: dict[tuple[str, str], bytes] = {}
+_drawn = {}
 
 
-def _save_once(plot: Plot, target: Any, file_format: str, **options: Any) -> None:
+def _save_once(plot, target, file_format, **options):
     """The first plot of a name stands for all: what they show is tested in tests/report."""
     key = plot.name, file_format
     if key not in _drawn:
@@ -43,7 +42,7 @@ def _save_once(plot: Plot, target: Any, file_format: str, **options: Any) -> Non
 
 
 @pytest.fixture(autouse=True)
-def drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def drawn_once(monkeypatch):
     """Plots, and the images that every evaluation has its constant box from: five seconds of each evaluation."""
     monkeypatch.setattr(synthetic, "synthetic_dataset", _synthetic_dataset)
     monkeypatch.setattr(Plot, "save", _save_once)

@@ -8,19 +8,17 @@ import pytest
 
 from grounding_rewards.cli import main
 from grounding_rewards.rewards.registry import REGISTRY
+from tests.conftest import write_image_folder
 
 
 @pytest.fixture
 def images(tmp_path):
-    from PIL import Image
-
-    lines = []
+    row = {"split": "test", "width": 100, "height": 90}
+    rows = []
     for k in range(6):
-        Image.new("L", (100, 90)).save(tmp_path / f"{k}.png")
-        row = {"file": f"{k}.png", "split": "test", "width": 100, "height": 90}
-        lines.append(json.dumps({**row, "boxes": [[10, 10, 60, 60]] * (k % 2), "labels": ["mass"] * (k % 2)}))
-    (tmp_path / "annotations.jsonl").write_text("\n".join(lines))
-    return str(tmp_path)
+        drawn = {"boxes": [[10, 10, 60, 60]] * (k % 2), "labels": ["mass"] * (k % 2)}
+        rows.append({**row, **drawn, "file": f"{k}.png"})
+    return str(write_image_folder(tmp_path, rows))
 
 
 def test_it_says_what_can_be_gamed_and_writes_it(images, tmp_path, capsys):

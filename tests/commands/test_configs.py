@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from grounding_rewards.cli import main
 from tests.conftest import REPOSITORY
 
 
-def test_every_file_is_listed_with_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_file_is_listed_with_what_it_is(capsys):
     assert main(["configs"]) == 0
     shown = capsys.readouterr().out
     for path in (REPOSITORY / "configs").rglob("*.yaml"):
@@ -18,7 +14,7 @@ def test_every_file_is_listed_with_what_it_is(capsys: pytest.CaptureFixture[str]
         assert len(line.split()) >= 2, f"{path} does not begin with what it is"
 
 
-def test_copies_are_the_files_and_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_copies_are_the_files_and_nothing_is_written_over(tmp_path, capsys):
     assert main(["configs", "--out", str(tmp_path)]) == 0
     ours = sorted(path for path in (REPOSITORY / "configs").rglob("*.*") if path.suffix in (".yaml", ".py", ".json"))
     for path in ours:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,11 +18,11 @@ pytestmark = pytest.mark.training
 
 
 @pytest.fixture
-def called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
+def called(monkeypatch, tmp_path):
     """The commands that the demo calls; they do nothing. The working directory is empty."""
-    calls: list[list[str]] = []
+    calls = []
 
-    def call(words: list[str], **_: Any) -> int:
+    def call(words, **_):
         calls.append(words[words.index("grounding_rewards.cli") + 1 :])
         return 0
 
@@ -32,9 +31,7 @@ def called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
     return calls
 
 
-def test_a_smoke_run_leaves_a_page_a_card_and_metrics(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_smoke_run_leaves_a_page_a_card_and_metrics(tmp_path, monkeypatch, capsys):
     from datasets import DatasetDict
 
     splits = {
@@ -44,7 +41,7 @@ def test_a_smoke_run_leaves_a_page_a_card_and_metrics(
     DatasetDict(splits).save_to_disk(str(tmp_path / "images"))
     launched = []
 
-    def call(words: list[str], **_: Any) -> int:
+    def call(words, **_):
         # Within this process, which has loaded torch already.
         launched.append(words)
         return main(words[words.index("grounding_rewards.cli") + 1 :])
@@ -83,16 +80,14 @@ def test_a_smoke_run_leaves_a_page_a_card_and_metrics(
     assert "no_box_bonus=0.2" in facts["reward"]
 
 
-def test_several_rewards_are_refused_before_anything_runs(
-    called: list[list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_several_rewards_are_refused_before_anything_runs(called, capsys):
     assert main(["demo", "--reward", "R1", "R2", "--reward_kwargs", "[{}, {}]"]) == 2
     assert "Expected one reward for --reward, got R1, R2" in capsys.readouterr().err
     assert called == []
     assert not Path("runs").exists()
 
 
-def test_the_warm_start_comes_first_on_the_same_images(called: list[list[str]], tmp_path: Path) -> None:
+def test_the_warm_start_comes_first_on_the_same_images(called, tmp_path):
     options = ["--config", "configs/demo/real_images.yaml", "--warm_start", "configs/demo/sft_real_images.yaml"]
     assert main(["demo", *options, "--output_dir", str(tmp_path), "--dataset", "mine"]) == 0
     assert [words[0] for words in called] == ["sft", "evaluate", "train", "evaluate", "diff"]
@@ -104,15 +99,13 @@ def test_the_warm_start_comes_first_on_the_same_images(called: list[list[str]], 
     assert all(words[words.index("--dataset") + 1] == "mine" for words in called[:4])
 
 
-def test_what_is_trained_is_not_trained_again(called: list[list[str]], tmp_path: Path) -> None:
+def test_what_is_trained_is_not_trained_again(called, tmp_path):
     assert main(["demo", "--output_dir", str(tmp_path), "--resume_from_checkpoint", "last"]) == 0
     assert [words[0] for words in called] == ["evaluate", "train", "evaluate", "diff"]
     assert not any("--overwrite" in words for words in called)
 
 
-def test_a_command_that_fails_ends_the_demo_with_its_code(
-    called: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_command_that_fails_ends_the_demo_with_its_code(called, monkeypatch, tmp_path):
     monkeypatch.setattr(demo.subprocess, "call", lambda words, **_: called.append(words) or 3)
     assert main(["demo", "--output_dir", str(tmp_path)]) == 3
     assert len(called) == 1
@@ -127,13 +120,13 @@ def test_a_command_that_fails_ends_the_demo_with_its_code(
         (["--reward", "R2", "--reward_kwargs", '{"beta": 3.0}'], {"beta": 3.0}),
     ],
 )
-def test_another_reward_keeps_the_bonus_alone(called: list[list[str]], options: list[str], kwargs: dict[str, float]):
+def test_another_reward_keeps_the_bonus_alone(called, options, kwargs):
     assert main(["demo", *options]) == 0
     before = called[0]
     assert json.loads(before[before.index("--reward-kwargs") + 1]) == kwargs
 
 
-def test_a_configuration_is_read_together_with_the_options_that_mend_it(called: list[list[str]], tmp_path: Path):
+def test_a_configuration_is_read_together_with_the_options_that_mend_it(called, tmp_path):
     # Alone it is refused: R1 has no beta.
     own = tmp_path / "own.yaml"
     own.write_text(f"base: {REPOSITORY / 'configs/demo/grpo.yaml'}\nreward: R1\n", encoding="utf-8")

@@ -7,7 +7,6 @@ import re
 from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -16,11 +15,12 @@ from grounding_rewards.cli import main
 from grounding_rewards.metrics.prediction import Prediction, save_predictions
 from grounding_rewards.report.comparison_tables import compare_evaluations
 from tests.commands.conftest import call
+from tests.conftest import write_image_folder
 
 HOSTILE = "<b>mass</b>|[red]x"
 
 
-def write_run(folder: Path, part: float, facts: dict[str, Any] | None = None) -> Path:
+def write_run(folder, part, facts=None):
     folder.mkdir()
     boxes = {"gt": [[0, 0, 10, 10]], "gt_labels": [HOSTILE], "pred": [[0, 0, 10, 10 * part]], "rewards": {"R4": part}}
     images = [Prediction(f"image {i}", 100, 100, patient=f"p{i // 2}", **boxes) for i in range(14)]
@@ -33,12 +33,12 @@ def write_run(folder: Path, part: float, facts: dict[str, Any] | None = None) ->
 diff = partial(call, "diff")
 
 
-def test_a_third_run_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_third_run_is_refused(capsys):
     assert main(["diff", "a", "b", "c"]) == 2
     assert "Expected options of the command, got ['c']" in capsys.readouterr().err
 
 
-def test_two_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_folders(tmp_path, capsys):
     a = write_run(tmp_path / "a", 0.4, {"model": "small", "reward": "R4", "decoding": {"samples": 16}})
     b = write_run(tmp_path / "b", 0.8, {"model": "small", "reward": "R5", "decoding": {"samples": 8}})
     assert diff(a, b, "--json", tmp_path / "diff.json", "--seed", 3, "--resamples", 200) == 0
@@ -65,7 +65,7 @@ def test_two_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert HOSTILE in capsys.readouterr().out
 
 
-def test_the_terminal_shows_the_core_and_all_on_request(runs: tuple[Path, Path], capsys: Any) -> None:
+def test_the_terminal_shows_the_core_and_all_on_request(runs, capsys):
     assert diff(*runs, "--reward", "R4") == 0
     printed = capsys.readouterr().out
     names = ("recall at IoU 0.5", "F1 at IoU 0.5", "false boxes per image ↓", "AP at IoU 0.5 to 0.95", "reward R4")
@@ -81,7 +81,7 @@ def test_the_terminal_shows_the_core_and_all_on_request(runs: tuple[Path, Path],
 
 
 @pytest.mark.parametrize("every", [False, True])
-def test_two_runs_fit_into_80_columns(runs: tuple[Path, Path], every: bool) -> None:
+def test_two_runs_fit_into_80_columns(runs, every):
     write_facts(runs[1])
     console = Console(file=StringIO(), width=80)
     compare_evaluations(*runs).print(console, every=every)
@@ -95,7 +95,7 @@ def test_two_runs_fit_into_80_columns(runs: tuple[Path, Path], every: bool) -> N
     assert ("<b>mass</b>|" in printed, "Holm 1.000" in printed or "Holm 0." in printed) == (every, every)
 
 
-def test_baselines_stand_beside_both_runs(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_baselines_stand_beside_both_runs(runs, capsys):
     write_facts(runs[1])
     file = runs[1] / "diff.json"
     assert diff(*runs, "--json", file) == 0
@@ -111,7 +111,7 @@ def test_baselines_stand_beside_both_runs(runs: tuple[Path, Path], capsys: pytes
 
 
 @pytest.mark.parametrize("other", ["labels", "images"])
-def test_baselines_that_were_measured_otherwise_are_left_out(runs: tuple[Path, Path], other: str) -> None:
+def test_baselines_that_were_measured_otherwise_are_left_out(runs, other):
     write_facts(runs[1])
     if other == "images":
         lines = (runs[0] / "images.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
@@ -121,7 +121,7 @@ def test_baselines_that_were_measured_otherwise_are_left_out(runs: tuple[Path, P
     assert json.loads((runs[1] / "diff.json").read_text(encoding="utf-8"))["baselines"] == {}
 
 
-def test_the_page_says_how_the_model_was_trained(runs: tuple[Path, Path], tmp_path: Path) -> None:
+def test_the_page_says_how_the_model_was_trained(runs, tmp_path):
     checkpoint = tmp_path / "trained" / "checkpoint"
     checkpoint.mkdir(parents=True)
     (checkpoint.parent / "config.yaml").write_text("reward: [R3]\n", encoding="utf-8")
@@ -145,9 +145,7 @@ def test_the_page_says_how_the_model_was_trained(runs: tuple[Path, Path], tmp_pa
         (("exact", "ignore"), "ignore", ("ignore", 1.0)),
     ],
 )
-def test_labels_are_compared_as_in_the_evaluations(
-    tmp_path: Path, rules: tuple[str | None, ...], option: str | None, expected: tuple[str, float], capsys: Any
-) -> None:
+def test_labels_are_compared_as_in_the_evaluations(tmp_path, rules, option, expected, capsys):
     facts = [None if rule is None else {"label matching": rule} for rule in rules]
     a, b = write_run(tmp_path / "a", 0.4, facts[0]), write_run(tmp_path / "b", 0.8, facts[1])
     given = [] if option is None else ["--label-matching", option]
@@ -171,9 +169,7 @@ def test_labels_are_compared_as_in_the_evaluations(
         ("no images", [], r"Expected the folder of an evaluation, got .* without images.jsonl"),
     ],
 )
-def test_what_cannot_be_compared_is_named(
-    facts: str | None, options: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_compared_is_named(facts, options, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     a, b = write_run(tmp_path / "a", 0.6, {"label matching": "ignore"}), write_run(tmp_path / "b", 0.8)
     if facts == "no images":
@@ -185,7 +181,7 @@ def test_what_cannot_be_compared_is_named(
         diff(a, b, *options)
 
 
-def write_facts(folder: Path, **facts: Any) -> None:
+def write_facts(folder, **facts):
     """Add the facts that `evaluate` writes beside the run."""
     estimate = {"value": 0.25, "low": 0.125, "high": None}
     content = {
@@ -198,11 +194,11 @@ def write_facts(folder: Path, **facts: Any) -> None:
 
 
 @pytest.fixture
-def runs(tmp_path: Path) -> tuple[Path, Path]:
+def runs(tmp_path):
     return write_run(tmp_path / "before", 0.4), write_run(tmp_path / "after", 0.8)
 
 
-def test_chosen_metrics_are_shown_alone(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_chosen_metrics_are_shown_alone(runs, capsys):
     write_facts(runs[1])
     assert diff(*runs, "--metrics", "f1_50", "mean_iou", "label_accuracy") == 0
     printed = capsys.readouterr().out
@@ -214,7 +210,7 @@ def test_chosen_metrics_are_shown_alone(runs: tuple[Path, Path], capsys: pytest.
     assert "right label" not in printed  # nobody has it
 
 
-def test_the_page(runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page(runs, tmp_path, capsys):
     (tmp_path / "checkpoint").mkdir()
     lines = [json.dumps({"step": i, "reward": 0.1 * i, "R4/mean_iou": None}) for i in range(5)]
     (tmp_path / "log.jsonl").write_text("\n".join(lines), encoding="utf-8")
@@ -237,12 +233,12 @@ def test_the_page(runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.Captur
     assert "image/jpeg" not in page
 
 
-def test_images_come_from_the_dataset_or_from_their_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_images_come_from_the_dataset_or_from_their_files(tmp_path, capsys):
     from PIL import Image
 
     from grounding_rewards.prepare.load import load_split
 
-    def write(folder: Path, reward: float, image: str | None) -> Path:
+    def write(folder, reward, image):
         folder.mkdir()
         known, rows = {"image": image, "rewards": {"R4": reward}}, load_split("synthetic", "test", max_images=3)
         names = ("id", "width", "height", "boxes", "labels")
@@ -274,17 +270,10 @@ def test_images_come_from_the_dataset_or_from_their_files(tmp_path: Path, capsys
     assert (tmp_path / "page.html").read_text(encoding="utf-8").count("data:image/jpeg") == 1
 
 
-def test_images_are_found_wherever_they_stand_in_a_dataset_with_bad_rows(tmp_path: Path) -> None:
-    from PIL import Image
-
-    root = tmp_path / "images"
-    root.mkdir()
-    lines = []
-    for k in range(6):
-        Image.new("L", (64, 64), 40 * k).save(root / f"{k}.png")
-        line = {"file": f"{k}.png", "id": f"{k}", "split": "test", "boxes": [[8, 8, 40, 40]], "labels": ["mass"]}
-        lines.append(json.dumps(line if k else {**line, "labels": []}) + "\n")
-    (root / "annotations.jsonl").write_text("".join(lines), encoding="utf-8")
+def test_images_are_found_wherever_they_stand_in_a_dataset_with_bad_rows(tmp_path):
+    row = {"width": 64, "height": 64, "split": "test", "boxes": [[8, 8, 40, 40]], "labels": ["mass"]}
+    rows = [{**row, "file": f"{k}.png", "id": f"{k}"} for k in range(6)]
+    root = write_image_folder(tmp_path / "images", [{**rows[0], "labels": []}, *rows[1:]])
     # The first line is no image; of the others the last three were evaluated.
     for name, rows, reward in (("a", "refused", 0.5), ("b", "left out", 0.7)):
         boxes = {"gt": [[8, 8, 40, 40]], "gt_labels": ["mass"], "rewards": {"R4": reward}}

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import re
 from itertools import chain
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from grounding_rewards.cli import main
 from grounding_rewards.metrics.prediction import load_predictions
-from tests.conftest import write_lines
+from tests.conftest import write_image_folder, write_lines
 from tests.tables import table
 
 SOUND = {"id": "a", "text": "[]", "boxes": [[0, 0, 5, 5]], "labels": ["mass"], "width": 9, "height": 9}
@@ -21,22 +19,22 @@ FILES = {"report.html", "evaluation.json", "images.jsonl", "metrics"}
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tiny_model: tuple[Any, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checkpoint(tiny_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tiny")
     for part in tiny_model:
         part.save_pretrained(folder)
     return folder
 
 
-def evaluate(*arguments: Any) -> int:
+def evaluate(*arguments):
     return main(["evaluate", *map(str, arguments)])
 
 
-def metrics(folder: Path) -> dict[str, Any]:
+def metrics(folder):
     return json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
 
 
-def test_a_model(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model(checkpoint, tmp_path, capsys):
     options = ["--dataset", "synthetic", "--max-images", 6, "--max-new-tokens", 4, "--samples", 2, "--reward", "R2"]
     assert evaluate("--model", checkpoint, *options, "--blank", "--out", tmp_path) == 0
     asked = {"completions.jsonl", "samples.jsonl", "blank.jsonl"}
@@ -57,27 +55,18 @@ def test_a_model(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert (tmp_path / "report.html").as_uri() in printed
 
 
-def folder_with_bad_images(root: Path) -> Path:
+def folder_with_bad_images(root):
     """Six images: the second line has no labels, the third image a box outside, the fourth one without area."""
-    from PIL import Image
-
-    root.mkdir()
-    lines = []
-    for k in range(6):
-        Image.new("L", (64, 64), 40 * k).save(root / f"{k}.png")
-        line = {"file": f"{k}.png", "id": f"image {k}", "split": "test", "width": 64, "height": 64}
-        lines.append(line | {"boxes": [[8.0, 8.0, 40.0, 40.0]], "labels": ["mass"]})
+    line = {"split": "test", "width": 64, "height": 64, "boxes": [[8.0, 8.0, 40.0, 40.0]], "labels": ["mass"]}
+    lines = [{**line, "file": f"{k}.png", "id": f"image {k}"} for k in range(6)]
     lines[1]["labels"] = []
     lines[2]["boxes"] = [[8.0, 8.0, 90.0, 40.0]]
     lines[3]["boxes"] = [[8.0, 8.0, 8.0, 40.0]]
-    write_lines(root / "annotations.jsonl", lines)
-    return root
+    return write_image_folder(root, lines)
 
 
 @pytest.mark.parametrize("of_a_log", [False, True])
-def test_bad_images_are_refused_or_left_out_and_named(
-    of_a_log: bool, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_images_are_refused_or_left_out_and_named(of_a_log, checkpoint, tmp_path, capsys):
     root = folder_with_bad_images(tmp_path / "images")
     options = ["--dataset", root, "--train-split", "none", "--out", tmp_path / "out"]
     if of_a_log:
@@ -104,15 +93,15 @@ def test_bad_images_are_refused_or_left_out_and_named(
 
 
 def test_the_same_command_again_asks_nothing_and_its_answers_can_be_evaluated_without_the_model(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    checkpoint, tmp_path, monkeypatch
+):
     images, out = ["--dataset", "synthetic", "--max-images", 4], tmp_path / "out"
     options = ["--model", checkpoint, "--max-new-tokens", 4, *images, "--out", out]
     assert evaluate(*options) == 0
     before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
     from grounding_rewards.models import generate as generating
 
-    def refuse(*_: Any, **__: Any) -> None:
+    def refuse(*_, **__):
         raise AssertionError("the model was asked again")
 
     monkeypatch.setattr(generating, "generate_batch", refuse)
@@ -124,9 +113,7 @@ def test_the_same_command_again_asks_nothing_and_its_answers_can_be_evaluated_wi
     assert other["constant box"] == one["constant box"]
 
 
-def test_an_adapter_and_a_bar_with_images_and_the_rate_of_tokens(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_adapter_and_a_bar_with_images_and_the_rate_of_tokens(checkpoint, tmp_path, monkeypatch, capsys):
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
@@ -143,7 +130,7 @@ def test_an_adapter_and_a_bar_with_images_and_the_rate_of_tokens(
     assert next(iter(metrics(tmp_path / "out")["systems"])) == "adapter"
 
 
-def test_how_fragile_a_model_is(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_how_fragile_a_model_is(checkpoint, tmp_path, capsys):
     options = ["--dataset", "synthetic", "--max-images", 2, "--max-new-tokens", 2, "--robustness", "corruptions", "pgd"]
     assert evaluate("--model", checkpoint, *options, "--robustness-images", 1, "--out", tmp_path) == 0
     points = metrics(tmp_path)["robustness"]
@@ -157,7 +144,7 @@ def test_how_fragile_a_model_is(checkpoint: Path, tmp_path: Path, capsys: pytest
     )
 
 
-def test_a_log_with_everything(tmp_path: Path) -> None:
+def test_a_log_with_everything(tmp_path):
     rng = np.random.default_rng(0)
     rows = []
     for i in range(30):
@@ -186,9 +173,7 @@ def test_a_log_with_everything(tmp_path: Path) -> None:
     assert {path.stem for path in (tmp_path / "out" / "metrics").iterdir()} >= {"froc", "ious"}
 
 
-def test_the_terminal_shows_twelve_metrics_and_all_on_request(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_terminal_shows_twelve_metrics_and_all_on_request(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     text = '[{"bbox_2d": [0, 0, 500, 500], "label": "mass", "score": 0.5}]'
     rows = [{**SOUND, "text": text}, {**SOUND, "id": "b", "text": "[]", "boxes": [], "labels": []}]
@@ -196,7 +181,7 @@ def test_the_terminal_shows_twelve_metrics_and_all_on_request(
     log = write_lines(tmp_path / "log.jsonl", [*rows, {**SOUND, "id": "c", "text": text}])
     options = ["--completions", log, "--box-format", "qwen3-vl", "--out", tmp_path / "x"]
 
-    def shown(*more: Any) -> list[str]:
+    def shown(*more):
         assert evaluate(*options, *more) == 0
         # Names of metrics stand at the left, below the heading of the column.
         lines = [line for line in capsys.readouterr().out.splitlines() if re.match(r"  \w", line)][1:]
@@ -215,9 +200,7 @@ def test_the_terminal_shows_twelve_metrics_and_all_on_request(
     assert len(everything) > 30
 
 
-def test_metrics_by_source_and_the_readers_of_a_mixed_prepared_folder(
-    tmp_path: Path, images: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_metrics_by_source_and_the_readers_of_a_mixed_prepared_folder(tmp_path, images, capsys, monkeypatch):
     """Also where the log alone knows the source."""
     from datasets import DatasetDict
 
@@ -245,9 +228,7 @@ def test_metrics_by_source_and_the_readers_of_a_mixed_prepared_folder(
 
 
 @pytest.mark.parametrize(("arguments", "expected"), table("commands/refusals", "evaluate"))
-def test_mistakes_are_named_in_one_line(
-    arguments: list[str], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_are_named_in_one_line(arguments, expected, tmp_path, capsys):
     log = write_lines(tmp_path / "log.jsonl", [SOUND])
     found = write_lines(tmp_path / "found.jsonl", [{name: SOUND[name] for name in SOUND if name != "labels"}])
     given = [argument.replace("{log}", str(log)).replace("{found}", str(found)) for argument in arguments]
@@ -257,14 +238,12 @@ def test_mistakes_are_named_in_one_line(
 
 
 @pytest.mark.parametrize(("arguments", "expected"), table("commands/refusals", "evaluate_before_the_model_is_loaded"))
-def test_nothing_is_wrong_when_the_model_is_loaded(
-    arguments: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+def test_nothing_is_wrong_when_the_model_is_loaded(arguments, expected, tmp_path, monkeypatch, capsys):
     from datasets import Dataset, DatasetDict
 
     from grounding_rewards.models import load
 
-    def refuse(*_: Any, **__: Any) -> None:
+    def refuse(*_, **__):
         raise AssertionError("the model was loaded")
 
     monkeypatch.setattr(load, "load_later", refuse)
@@ -284,7 +263,7 @@ def test_nothing_is_wrong_when_the_model_is_loaded(
     assert expected in capsys.readouterr().err
 
 
-def test_another_evaluation_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_evaluation_is_not_written_over(tmp_path, capsys):
     log, out = write_lines(tmp_path / "log.jsonl", [SOUND]), tmp_path / "out"
     options = ["--completions", log, "--box-format", "qwen3-vl", "--out", out]
     assert evaluate(*options) == 0
@@ -312,9 +291,7 @@ def test_another_evaluation_is_not_written_over(tmp_path: Path, capsys: pytest.C
         ("0.85", ""),
     ],
 )
-def test_confidences_that_cannot_be_used_are_said(
-    confidence: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_confidences_that_cannot_be_used_are_said(confidence, expected, tmp_path, capsys):
     text = '[{"bbox_2d": [0, 0, 500, 500], "label": "mass", "score": %s}]'
     rows = [SOUND | {"text": text % confidence}, SOUND | {"id": "b", "text": text % 0.5}]
     options = ["--box-format", "qwen3-vl", "--out", tmp_path / "out"]
@@ -324,7 +301,7 @@ def test_confidences_that_cannot_be_used_are_said(
     assert ("warning: " in printed) == bool(expected)
 
 
-def test_real_images(shared_dir: Path, tmp_path: Path) -> None:
+def test_real_images(shared_dir, tmp_path):
     """The constant box is strong on lungs: mean IoU 0.673, 89 % above IoU 0.5."""
     from grounding_rewards.data.prompts import gold_answer
     from grounding_rewards.prepare.load import load_split

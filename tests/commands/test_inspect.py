@@ -15,7 +15,7 @@ from grounding_rewards.logs.inspection import inspect_completions
 from tests.logs.test_inspection import TEXTS, rows
 
 
-def shown(inspection, *, examples: int = 0) -> str:
+def shown(inspection, *, examples=0):
     out = io.StringIO()
     print_inspection(inspection, Console(file=out, width=120), examples=examples)
     return out.getvalue()

@@ -18,6 +18,7 @@ from grounding_rewards.prepare import read_manifest
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.rewards.grounding import get_reward
 from tests.commands.conftest import call
+from tests.conftest import dicom_header, save_dicom
 from tests.tables import table
 
 prepare = partial(call, "prepare")
@@ -54,15 +55,17 @@ def test_one_command(folder, tmp_path, capsys):
     assert "1 problems" in capsys.readouterr().out
 
 
-def test_three_readers_of_dicom_images(tmp_path, write_dicom_image, monkeypatch):
+def test_three_readers_of_dicom_images(tmp_path, monkeypatch):
     """VinDr-CXR as on Kaggle: two of three agree on one box, the third drew another; a normal image."""
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    pixels = np.full((120, 160), 3000)
+    pytest.importorskip("highdicom", reason="needs the extra dicom")
+    pixels = np.full((120, 160), 3000, dtype=np.uint16)
     # Dark as stored, bright as shown
     pixels[20:80, 40:100] = 100
     lines = ["image_id,class_name,class_id,rad_id,x_min,y_min,x_max,y_max"]
     for k in range(4):
-        write_dicom_image(tmp_path / f"root/train/{k}.dicom", pixels)
+        image = dicom_header(pixels, PhotometricInterpretation="MONOCHROME1")
+        save_dicom(tmp_path / f"root/train/{k}.dicom", image)
         drawn = ["Nodule/Mass,8,R1,40,20,100,80", "Nodule/Mass,8,R2,42,20,100,80", "Cardiomegaly,3,R3,1,1,30,30"]
         normal = [f"No finding,14,R{reader},,,," for reader in (1, 2, 3)]
         lines += [f"{k},{row}" for row in (normal if k == 3 else drawn)]

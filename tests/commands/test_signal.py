@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 from io import StringIO
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +21,7 @@ GT = [10, 10, 30, 30]
 SIZE = {"width": 100, "height": 100, "box_format": "qwen3-vl"}
 
 
-def write_log(path: Path, **columns: Any) -> Path:
+def write_log(path, **columns):
     """Six images of 100 x 100 with four answers each: below τ, spread, all unread, hallucinated, perfect, empty."""
     answers = [
         [[200, 100, 400, 300], [220, 100, 420, 300], [260, 100, 460, 300], [210, 100, 410, 300]],
@@ -43,7 +41,7 @@ def write_log(path: Path, **columns: Any) -> Path:
     return write_lines(path, rows)
 
 
-def test_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log(tmp_path, capsys):
     log, found, page = write_log(tmp_path / "log.jsonl", R4=0.0), tmp_path / "signal.json", tmp_path / "signal.html"
     assert main(["signal", str(log), "--json", str(found), "--html", str(page), "--strict"]) == 1
     printed = " ".join(capsys.readouterr().out.split())
@@ -62,7 +60,7 @@ def test_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "image 0" not in html
 
 
-def test_a_narrow_terminal_says_what_it_hides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_narrow_terminal_says_what_it_hides(tmp_path, monkeypatch):
     log = write_log(tmp_path / "log.jsonl")
     printed = []
     for options in ([], ["--all"]):
@@ -74,7 +72,7 @@ def test_a_narrow_terminal_says_what_it_hides(tmp_path: Path, monkeypatch: pytes
     assert "with --all" not in printed[1]
 
 
-def test_with_nothing_wrong_it_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_with_nothing_wrong_it_is_one_sentence(tmp_path, capsys):
     """Two images whose answers overlap their findings by different shares, each box in its own image alone."""
     rows = []
     for image, x in enumerate((100, 600)):
@@ -99,7 +97,7 @@ def test_with_nothing_wrong_it_is_one_sentence(tmp_path: Path, capsys: pytest.Ca
     assert "no spread because effective size" in printed
 
 
-def test_where_the_space_is_contradicted_the_cause_comes_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_the_space_is_contradicted_the_cause_comes_alone(capsys):
     log = str(REPOSITORY / "docs" / "examples" / "signal.jsonl")
     assert main(["signal", log, "--box-format", "qwen3-vl", "--strict"]) == 1
     captured = capsys.readouterr()
@@ -116,9 +114,7 @@ def test_where_the_space_is_contradicted_the_cause_comes_alone(capsys: pytest.Ca
 
 
 @pytest.mark.parametrize(("options", "message"), table("commands/refusals", "signal"))
-def test_mistakes_are_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
-) -> None:
+def test_mistakes_are_named(tmp_path, capsys, options, message):
     log, single = write_log(tmp_path / "log.jsonl"), tmp_path / "single.jsonl"
     rows = [{"id": k, "completion": "[]", "boxes": [], **SIZE} for k in "ab"]
     write_lines(single, rows)
@@ -128,7 +124,7 @@ def test_mistakes_are_named(
 
 
 @pytest.mark.training
-def test_the_log_of_a_training_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_log_of_a_training_as_it_is(tmp_path, capsys):
     """The share without spread is the one that TRL logged, over all steps."""
     pytest.importorskip("trl", reason="needs the train extra")
     from tests.training.runs import grpo
@@ -142,7 +138,7 @@ def test_the_log_of_a_training_as_it_is(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.training
-def test_a_model_answers_and_its_answers_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_answers_and_its_answers_are_kept(tmp_path, capsys):
     pytest.importorskip("trl", reason="needs the train extra")
     from tests.training.runs import ASSET
 
@@ -169,7 +165,7 @@ def test_a_model_answers_and_its_answers_are_kept(tmp_path: Path, capsys: pytest
         ("- 3\n", [], "R4"),
     ],
 )
-def test_a_run_is_judged_by_the_reward_that_it_trained(tmp_path, capsys, config, options, judged) -> None:
+def test_a_run_is_judged_by_the_reward_that_it_trained(tmp_path, capsys, config, options, judged):
     (tmp_path / "config.yaml").write_text(config, encoding="utf-8")
     (tmp_path / "completions").mkdir()
     log, found = write_log(tmp_path / "completions" / "log.jsonl"), tmp_path / "signal.json"
@@ -177,9 +173,7 @@ def test_a_run_is_judged_by_the_reward_that_it_trained(tmp_path, capsys, config,
     assert f"Without spread under {judged}: " in " ".join(capsys.readouterr().out.split())
 
 
-def test_the_documentation_shows_what_is_printed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_documentation_shows_what_is_printed(monkeypatch, capsys):
     ((command, output),) = re.findall(r"```console\n\$ grounding-rewards (.*)\n((?:.*\n)*?)```", PAGE)
     monkeypatch.chdir(REPOSITORY)
     assert main(command.split()) == 0
@@ -190,6 +184,6 @@ def test_the_documentation_shows_what_is_printed(
     assert [line for line in shown if line not in rest] == []
 
 
-def test_the_documentation_has_every_cause_in_its_order() -> None:
+def test_the_documentation_has_every_cause_in_its_order():
     rows = [f"| {one.title} | `{name}` | {one.meaning} | {one.remedy} |" for name, one in CAUSES.items()]
     assert "\n".join(rows) in PAGE

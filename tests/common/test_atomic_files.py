@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import errno
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,28 +17,28 @@ from grounding_rewards.common.atomic_files import (
 
 
 @pytest.fixture
-def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+def full_disk(monkeypatch):
     """Bytes are taken and cannot be brought to the disk."""
 
-    def refuse(descriptor: int) -> None:
+    def refuse(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(atomic_files.os, "fsync", refuse)
 
 
-def names(folder: Path) -> list[str]:
+def names(folder):
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
 
 
 @pytest.mark.parametrize("content", ["new", b"new", "naïve \u2028\r\n"])
-def test_a_file_is_written(tmp_path: Path, content: str | bytes) -> None:
+def test_a_file_is_written(tmp_path, content):
     write_whole(tmp_path / "a", content)
     expected = content if isinstance(content, bytes) else content.encode()
     assert (tmp_path / "a").read_bytes() == expected
     assert names(tmp_path) == ["a"]
 
 
-def test_the_old_file_stays(tmp_path: Path, full_disk: None) -> None:
+def test_the_old_file_stays(tmp_path, full_disk):
     (tmp_path / "a").write_text("before")
     with pytest.raises(OSError, match=r"No space left on device: '.*a'$"):
         write_whole(tmp_path / "a", "after")
@@ -48,7 +46,7 @@ def test_the_old_file_stays(tmp_path: Path, full_disk: None) -> None:
     assert names(tmp_path) == ["a"]
 
 
-def test_a_folder_keeps_what_it_has_beside_the_new_files(tmp_path: Path) -> None:
+def test_a_folder_keeps_what_it_has_beside_the_new_files(tmp_path):
     (tmp_path / "metrics").mkdir()
     for name in ("kept", "replaced", "metrics/kept"):
         (tmp_path / name).write_text("before")
@@ -61,7 +59,7 @@ def test_a_folder_keeps_what_it_has_beside_the_new_files(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("before", [None, "before"])
-def test_a_folder_is_filled_whole_or_not_at_all(tmp_path: Path, before: str | None, full_disk: Any) -> None:
+def test_a_folder_is_filled_whole_or_not_at_all(tmp_path, before, full_disk):
     folder = tmp_path / "deep" / "run"
     if before is not None:
         folder.mkdir(parents=True)
@@ -72,7 +70,7 @@ def test_a_folder_is_filled_whole_or_not_at_all(tmp_path: Path, before: str | No
     assert before is None or (folder / "a").read_text() == before
 
 
-def test_what_a_killed_process_left_is_no_part_of_the_next(tmp_path: Path) -> None:
+def test_what_a_killed_process_left_is_no_part_of_the_next(tmp_path):
     (tmp_path / UNFINISHED).mkdir()
     (tmp_path / UNFINISHED / "old").write_text("of the killed process")
     with whole_folder(tmp_path) as unfinished:

@@ -7,7 +7,7 @@ import pytest
 from grounding_rewards.common import environment
 
 
-def test_what_governs_threads_and_devices_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_governs_threads_and_devices_is_named(monkeypatch):
     given = {"OMP_NUM_THREADS": "3", "OMP_WAIT_POLICY": "active", "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"}
     for name, value in given.items():
         monkeypatch.setenv(name, value)
@@ -18,7 +18,7 @@ def test_what_governs_threads_and_devices_is_named(monkeypatch: pytest.MonkeyPat
     assert (machine["OMP_WAIT_POLICY"], machine["GPU"]) == ("not set", "unknown without torch")
 
 
-def test_packages_of_every_extra_but_that_of_development_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packages_of_every_extra_but_that_of_development_are_named(monkeypatch):
     lines = [
         "numpy>=1.26",
         'pydicom>=3.0.1; extra == "dicom"',
@@ -41,14 +41,14 @@ def test_packages_of_every_extra_but_that_of_development_are_named(monkeypatch: 
         ({**environment.TESTED_WITH_VLLM, "vllm": "0.31.0"}, "vLLM was tested as vllm 0.30.0 and transformers 5.24.0"),
     ],
 )
-def test_an_untested_pair_with_vllm_is_named(versions, message, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_untested_pair_with_vllm_is_named(versions, message, monkeypatch):
     monkeypatch.setattr(environment, "package_version", versions.get)
     assert (sentence := environment.untested_vllm()) is None or message in sentence
     assert (sentence is None) == (message is None)
 
 
-def test_a_torch_that_cannot_be_loaded_is_said_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(name: str) -> None:
+def test_a_torch_that_cannot_be_loaded_is_said_and_ends_nothing(monkeypatch):
+    def broken(name):
         raise OSError("libcudart.so: cannot open shared object file in /home/somebody")
 
     monkeypatch.setattr(environment.importlib, "import_module", broken)

@@ -21,6 +21,7 @@ from grounding_rewards.data.prompts import (
 )
 from grounding_rewards.parsing import get_box_format, list_box_formats, parse_boxes
 from grounding_rewards.rewards.grounding import get_reward
+from tests.tables import table
 
 ROW = {
     "boxes": [[100.0, 40.0, 300.0, 200.0], [50.0, 10.0, 90.0, 90.0]],
@@ -91,22 +92,7 @@ def test_the_example_of_the_instruction_is_what_the_parser_expects(box_format):
     assert parse_boxes(fmt.layout.negative, fmt, **SIZES).status == "empty"
 
 
-@pytest.mark.parametrize(
-    ("box_format", "stated"),
-    [
-        # one of each frame, order and unit
-        ("qwen2.5-vl", "pixels of the image as you see it"),
-        ("qwen3-vl", "whole numbers from 0 to 1000 over the width and the height"),
-        ("gemini", '"box_2d": [y1, x1, y2, x2]'),
-        ("answer-list", "fractions of the width and the height of the image, from 0 to 1 with 3 decimals"),
-        ("llava", "the smallest square around the image"),
-        ("maira-2", "the largest square in the middle of the image"),
-        ("paligemma", "from 0 to 1023 over the width and the height of the image, each written with 4 digits"),
-        ("kosmos-2", "32 x 32 cells"),
-        ({"syntax": "json", "space": "pixel", "keys": ["where"], "order": "xywh"}, '"where": [x, y, width, height]'),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("box_format", "stated"), table("data/tables", "instructions"), ids=str)
 def test_the_instruction_says_what_the_numbers_mean(box_format, stated):
     assert stated in format_instruction(box_format)
 

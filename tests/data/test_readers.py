@@ -23,7 +23,7 @@ A45 = [0.0, 0.0, 10.0, 4.5]  # IoU 0.45 with A, 0.5 with A9
 FAR = [50.0, 50.0, 60.0, 60.0]
 
 
-def image(name: str = "1", **drawn: list[list[float]] | list[tuple[list[float], str]]) -> AnnotatedImage:
+def image(name="1", **drawn):
     """An image from the boxes, or (box, label), of each reader."""
     rows = [
         (reader, *(entry if isinstance(entry, tuple) else (entry, "mass")))
@@ -40,7 +40,7 @@ def image(name: str = "1", **drawn: list[list[float]] | list[tuple[list[float], 
     )
 
 
-def multiset(reference: dict) -> list[tuple[str, list[float]]]:
+def multiset(reference):
     return sorted(zip(reference["labels"], reference["boxes"], strict=True))
 
 

@@ -22,6 +22,7 @@ from grounding_rewards.data.splits import (
     patients_in_names,
     splits_of_patients,
 )
+from tests.tables import table
 
 patients = st.one_of(st.none(), st.sampled_from(["p1", "p2", "p3", "p4"]))
 own_splits = st.one_of(st.none(), st.sampled_from(["train", "test", "validation"]))
@@ -128,45 +129,14 @@ def test_other_columns_are_not_taken_for_the_patient(column):
     assert patient_column([column]) is None
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "are_same"),
-    [
-        ("patient00003_study1.png", "test/patient3_study2.png", True),
-        ("CheXpert/train/patient00003/study1/view1_frontal.jpg", "CheXpert/valid/patient00003/study2/view1.jpg", True),
-        ("p10/p10000032/s50414267/a.jpg", "p10/p10000032/s53189527/b.jpg", True),
-        ("00000013_005.png", "images/00000013_006.png", True),
-        ("sub-01_bodypart-chest.png", "sub-1_x.png", True),
-        ("00011811_004_jpg.rf.0a1b2c3d.jpg", "00011811_005_png.rf.9f8e.png", True),  # exported by Roboflow
-        ("pt32_1.png", "PT-032_2.png", True),
-        ("opt32_1.png", "opt32_2.png", False),
-        ("outpatients2020_1.png", "outpatients2020_2.png", False),  # "patients", of many
-        ("impatient7.png", "impatient7_2.png", False),
-        ("IMG0000019.jpg", "IMG0000020.jpg", False),
-        ("20200101_001.jpeg.txt", "20200101_002.jpeg.txt", False),
-    ],
-)
+@pytest.mark.parametrize(("one", "other", "are_same"), table("data/tables", "names_of_files"))
 def test_names_of_files_that_tell_the_patient(one, other, are_same):
     images = [AnnotatedImage(name, name, [], []) for name in (one, other)]
     splits = [assigned(images, seed=seed) for seed in range(40)]
     assert all(first == second for first, second in splits) == are_same
 
 
-@pytest.mark.parametrize(
-    ("names", "patients"),
-    [
-        (("{p:05}-1.png", "{p:05}-2.png"), 30),
-        (("scan-{p:05}a.png", "scan-{p:05}b.png"), 30),
-        (("SCAN_{p:04}A.jpg", "scan_{p:04}b.jpg"), 30),
-        (("case{p:03}_1.png", "case{p:03}_12.png"), 30),
-        (("images/{p:04}/1.png", "images/{p:04}/2.png"), 30),
-        (("{p:04}_01_jpg.rf.a1.jpg", "{p:04}_02_jpg.rf.b2.jpg"), 30),
-        (("IMG{p:04}.png",), 0),  # one image each
-        (("{p:05}-1.png",), 0),
-        (("train/{p:05}.png", "test/1{p:05}.png"), 0),
-        (("{p:05}-1.png", "photo {p}x.png"), 0),  # not all names
-        (("images_001/a{p:03}.png", "images_002/b{p:03}.png"), 0),  # two folders
-    ],
-)
+@pytest.mark.parametrize(("names", "patients"), table("data/tables", "names_together"))
 def test_all_names_together_suggest_patients(names, patients):
     files = [name.format(p=number) for number in range(30) for name in names]
     suggested = patients_in_names(files)

@@ -10,7 +10,7 @@ from grounding_rewards.metrics.prediction import Prediction
 
 
 @pytest.fixture
-def images() -> list[Prediction]:
+def images():
     """Four images: labels and confidences; an ignored region and odd boxes; a right negative; an unparseable answer."""
     return [
         Prediction(

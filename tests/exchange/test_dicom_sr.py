@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from grounding_rewards.boxes import valid_boxes
 from grounding_rewards.exchange.dicom_sr import NOTICE, SCHEME, drawable_boxes, findings_report, write_dicom_sr
 from grounding_rewards.metrics.prediction import Prediction
-from tests.conftest import box_lists
+from tests.conftest import box_lists, dicom_header, save_dicom
 
 pydicom = pytest.importorskip("pydicom", reason="needs the extra dicom")
 pytest.importorskip("highdicom", reason="needs the extra dicom")
@@ -18,25 +18,12 @@ pytest.importorskip("highdicom", reason="needs the extra dicom")
 
 @pytest.fixture
 def dicom_image(tmp_path):
-    """Write the header of an image of 200 columns and 100 rows, of a patient whose name is not ASCII."""
-    from pydicom.uid import ComputedRadiographyImageStorage, ExplicitVRLittleEndian, generate_uid
+    """Write an image of 200 columns and 100 rows, of a patient whose name is not ASCII."""
+    patient = {"PatientName": "Müller^Jörg", "PatientID": "7", "StudyDate": "20200229"}
 
     def write(name="images/two.dcm", **changes):
-        image = pydicom.Dataset()
-        image.file_meta = pydicom.dataset.FileMetaDataset()
-        image.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
-        image.SpecificCharacterSet = "ISO_IR 100"
-        image.SOPClassUID, image.SOPInstanceUID = ComputedRadiographyImageStorage, generate_uid()
-        image.StudyInstanceUID, image.SeriesInstanceUID = generate_uid(), generate_uid()
-        image.PatientName, image.PatientID, image.StudyDate = "Müller^Jörg", "7", "20200229"
-        image.Modality = "CR"
-        image.Columns, image.Rows = 200, 100
-        for key, value in changes.items():
-            setattr(image, key, value)
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        image.save_as(path, enforce_file_format=True)
-        return path
+        elements = {"SpecificCharacterSet": "ISO_IR 100", **patient, **changes}
+        return save_dicom(tmp_path / name, dicom_header(np.zeros((100, 200), np.uint8), 8, **elements))
 
     return write
 

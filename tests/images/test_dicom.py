@@ -17,50 +17,26 @@ from pydicom.uid import (  # noqa: E402
     ExplicitVRLittleEndian,
     ImplicitVRLittleEndian,
     RLELossless,
-    generate_uid,
 )
 
 from grounding_rewards.images import dicom  # noqa: E402
 from grounding_rewards.images.dicom import dicom_size, read_dicom  # noqa: E402
-
-DIGITAL_XRAY = "1.2.840.10008.5.1.4.1.1.1.1"
-
-
-def header(stored: np.ndarray, bits: int, **elements) -> Dataset:
-    """A header around stored values, `(rows, columns)`, or `(frames, rows, columns)`."""
-    dataset = Dataset()
-    dataset.SOPClassUID, dataset.SOPInstanceUID = DIGITAL_XRAY, generate_uid()
-    dataset.Modality, dataset.SamplesPerPixel = "DX", 1
-    dataset.PhotometricInterpretation = "MONOCHROME2"
-    dataset.Rows, dataset.Columns = stored.shape[-2:]
-    dataset.PixelRepresentation = int(stored.dtype.kind == "i")
-    dataset.BitsAllocated, dataset.BitsStored, dataset.HighBit = 8 * stored.itemsize, bits, bits - 1
-    for keyword, value in elements.items():
-        setattr(dataset, keyword, value)
-    dataset.PixelData = stored.tobytes()
-    return dataset
-
-
-def save(path, dataset: Dataset, syntax=ExplicitVRLittleEndian):
-    dataset.file_meta = FileMetaDataset()
-    dataset.file_meta.TransferSyntaxUID = syntax
-    dataset.save_as(path, enforce_file_format=True, implicit_vr=syntax == ImplicitVRLittleEndian, little_endian=True)
-    return path
+from tests.conftest import dicom_header, save_dicom  # noqa: E402
 
 
 @pytest.fixture
 def image(tmp_path):
-    return lambda stored, bits, **elements: save(tmp_path / "image.dcm", header(stored, bits, **elements))
+    return lambda stored, bits, **elements: save_dicom(tmp_path / "image.dcm", dicom_header(stored, bits, **elements))
 
 
-def lut(entries: list[int], first: int, bits: int) -> list[Dataset]:
+def lut(entries, first, bits):
     item = Dataset()
     item.add_new("LUTDescriptor", "US", [len(entries) % 65536, first % 65536, bits])
     item.add_new("LUTData", "US", entries)
     return [item]
 
 
-def window(value: float, center: float, width: float, function: str) -> float:
+def window(value, center, width, function):
     """PS3.3 C.11.2.1.2 and C.11.2.1.3, for an output from 0 to 1."""
     if function == "SIGMOID":
         return 1 / (1 + math.exp(-4 * (value - center) / width))
@@ -73,7 +49,7 @@ def window(value: float, center: float, width: float, function: str) -> float:
     return (value - center) / width + 0.5
 
 
-def expected(stored: np.ndarray, shade, top: int = 255) -> np.ndarray:
+def expected(stored, shade, top=255):
     """Every pixel on its own: shade gives 0 to 1 for a stored value."""
     return np.array([[round(shade(int(value)) * top) for value in row] for row in stored])
 
@@ -203,13 +179,15 @@ class TestTransformations:
     @pytest.mark.parametrize("syntax", [ImplicitVRLittleEndian, DeflatedExplicitVRLittleEndian, RLELossless])
     def test_other_transfer_syntaxes_give_the_same_pixels(self, tmp_path, syntax):
         elements = {"WindowCenter": 2048, "WindowWidth": 3000, "VOILUTSequence": lut([0, 9, 4095], 2000, 12)}
-        plain = save(tmp_path / "plain.dcm", header(RAMP_12, 12, **elements))
-        dataset = header(RAMP_12, 12, **elements)
+        plain = save_dicom(tmp_path / "plain.dcm", dicom_header(RAMP_12, 12, **elements))
+        dataset = dicom_header(RAMP_12, 12, **elements)
         if syntax.is_compressed:
             dataset.file_meta = FileMetaDataset()
             dataset.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
             dataset.compress(syntax)
-        np.testing.assert_array_equal(read_dicom(save(tmp_path / "other.dcm", dataset, syntax)), read_dicom(plain))
+        np.testing.assert_array_equal(
+            read_dicom(save_dicom(tmp_path / "other.dcm", dataset, syntax)), read_dicom(plain)
+        )
 
     def test_a_real_image_agrees_with_highdicom(self):
         import highdicom
@@ -246,17 +224,17 @@ class TestRefusals:
         assert str(refusal.value).startswith("Expected ")
 
     def test_a_deflated_file_that_would_fill_the_memory(self, tmp_path, monkeypatch):
-        path = save(tmp_path / "image.dcm", header(RAMP_12, 12), DeflatedExplicitVRLittleEndian)
+        path = save_dicom(tmp_path / "image.dcm", dicom_header(RAMP_12, 12), DeflatedExplicitVRLittleEndian)
         monkeypatch.setattr(dicom, "_LARGEST_UNPACKED", 500)
         for read in (read_dicom, dicom_size):
             with pytest.raises(ValueError, match=r"Expected at most 500 bytes when it is unpacked for .*image\.dcm"):
                 read(path)
 
     def test_what_is_no_image(self, tmp_path):
-        dataset = header(RAMP_12, 12)
+        dataset = dicom_header(RAMP_12, 12)
         del dataset.PixelData
         with pytest.raises(ValueError, match=r"Expected integer pixels in PixelData for .*no\.dcm, got none"):
-            read_dicom(save(tmp_path / "no.dcm", dataset))
+            read_dicom(save_dicom(tmp_path / "no.dcm", dataset))
         (tmp_path / "image.dcm").write_bytes(b"\x89PNG" * 100)
         with pytest.raises(ValueError, match=r"Expected a DICOM file for .*image\.dcm"):
             dicom_size(tmp_path / "image.dcm")
@@ -264,14 +242,14 @@ class TestRefusals:
             dicom_size(tmp_path / "missing.dcm")
 
     def test_a_deflated_file_that_is_damaged(self, tmp_path):
-        path = save(tmp_path / "image.dcm", header(RAMP_12, 12), DeflatedExplicitVRLittleEndian)
+        path = save_dicom(tmp_path / "image.dcm", dicom_header(RAMP_12, 12), DeflatedExplicitVRLittleEndian)
         path.write_bytes(path.read_bytes()[:-100] + b"\xff" * 100)
         with pytest.raises(ValueError, match=r"image\.dcm, got error: Error -\d"):
             read_dicom(path)
 
 
 def test_the_size_is_read_without_the_pixels(tmp_path):
-    path = save(tmp_path / "image.dcm", header(RAMP_12[:8], 12))
+    path = save_dicom(tmp_path / "image.dcm", dicom_header(RAMP_12[:8], 12))
     path.write_bytes(path.read_bytes()[:-200])
     assert dicom_size(path) == (16, 8)
 
@@ -292,7 +270,7 @@ def test_nothing_that_identifies_gets_through(tmp_path, capfd, caplog, recwarn):
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        dataset = header(RAMP_12, 12)
+        dataset = dicom_header(RAMP_12, 12)
         for keyword, value in SECRETS.items():
             setattr(dataset, keyword, value)
         other = Dataset()
@@ -300,9 +278,9 @@ def test_nothing_that_identifies_gets_through(tmp_path, capfd, caplog, recwarn):
         dataset.OtherPatientIDsSequence = [other]
         dataset.private_block(0x0011, "Kowalczyk GmbH", create=True).add_new(1, "LO", SECRETS["PatientName"])
         (tmp_path / "in").mkdir()
-        path = save(tmp_path / "in" / "image.dcm", dataset)
+        path = save_dicom(tmp_path / "in" / "image.dcm", dataset)
         dataset.Rows = 900
-        broken = save(tmp_path / "broken.dcm", dataset)
+        broken = save_dicom(tmp_path / "broken.dcm", dataset)
     secrets = {part for value in SECRETS.values() for part in value.replace("^", " ").split() if len(part) > 3}
     assert all(secret.encode() in path.read_bytes() for secret in secrets)
     capfd.readouterr()

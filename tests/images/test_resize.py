@@ -27,6 +27,7 @@ from grounding_rewards.images.resize import (
     resized_size,
     set_image_size,
 )
+from tests.tables import table
 
 pytestmark = pytest.mark.training
 
@@ -203,25 +204,11 @@ def built(name, **changed):
 
 
 # Computed by formulas that were written from the sources of transformers 5 and agreed with its processors.
-@pytest.mark.parametrize(
-    ("name", "changed", "landscape", "small"),
-    [
-        ("Ernie4_5_VLMoeImageProcessor", {}, (812, 644), (336, 308)),
-        ("HunYuanVLImageProcessor", {"size": {"shortest_edge": 9000, "longest_edge": 60000}}, (256, 192), (256, 224)),
-        ("MiniMaxM3VLImageProcessor", {}, (756, 588), (336, 308)),
-        ("VideoLlama3ImageProcessor", {}, (812, 644), (336, 294)),
-        ("Gemma3ImageProcessor", {"size": {"height": 96, "width": 112}}, (112, 96), (112, 96)),
-        ("SiglipImageProcessor", {}, (224, 224), (224, 224)),
-        ("SiglipImageProcessor", {"do_resize": False}, (811, 640), (333, 299)),
-        ("CLIPImageProcessor", {"size": {"height": 96, "width": 112}, "do_center_crop": False}, (112, 96), (112, 96)),
-        ("BlipImageProcessor", {}, (384, 384), (384, 384)),
-        ("Kosmos2_5ImageProcessor", {"max_patches": 200}, (240, 192), (224, 208)),
-    ],
-)
+@pytest.mark.parametrize(("name", "changed", "landscape", "small"), table("images/tables", "sizes_of_every_kind"))
 def test_sizes_of_every_kind(name, changed, landscape, small):
     image_processor = built(name, **changed)
-    assert resized_size(image_processor, 811, 640) == landscape
-    assert resized_size(image_processor, 333, 299) == small
+    assert resized_size(image_processor, 811, 640) == tuple(landscape)
+    assert resized_size(image_processor, 333, 299) == tuple(small)
 
 
 def test_kosmos_agrees_with_its_processor():

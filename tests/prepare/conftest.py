@@ -37,26 +37,3 @@ def make_images(tmp_path):
         return root, records
 
     return make
-
-
-@pytest.fixture
-def write_dicom_image():
-    """Write 12-bit pixels as a DICOM file in MONOCHROME1, a patient's name in it."""
-    pydicom = pytest.importorskip("pydicom", reason="needs the extra dicom")
-    pytest.importorskip("highdicom", reason="needs the extra dicom")
-    from pydicom.uid import ComputedRadiographyImageStorage, ExplicitVRLittleEndian
-
-    def write(path, pixels):
-        image = pydicom.Dataset()
-        image.file_meta = pydicom.dataset.FileMetaDataset()
-        image.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
-        image.SOPClassUID, image.SOPInstanceUID = ComputedRadiographyImageStorage, "1.2.3"
-        image.PatientName = "DOE^JANE"
-        image.Rows, image.Columns = pixels.shape
-        image.SamplesPerPixel, image.PhotometricInterpretation = 1, "MONOCHROME1"
-        image.BitsAllocated, image.BitsStored, image.HighBit, image.PixelRepresentation = 16, 12, 11, 0
-        image.PixelData = pixels.astype("<u2").tobytes()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        image.save_as(path, enforce_file_format=True)
-
-    return write

@@ -13,6 +13,7 @@ from grounding_rewards.data.prompts import format_instruction
 from grounding_rewards.prepare.examples import make_plan, planned_images, prompt_of
 from grounding_rewards.prepare.pipeline import prepare_images
 from grounding_rewards.prepare.settings import PrepareSettings
+from tests.tables import table
 
 A, B, C = [0, 0, 10, 10], [20, 20, 30, 30], [40, 40, 60, 60]
 ALL = ("effusion", "mass")
@@ -241,27 +242,7 @@ def test_a_share_is_chosen_by_hash_and_of_train_alone():
 
 
 # The task, and what is in range and fits together
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"task": "segmentation"}, "a known word for `task`"),
-        ({"task": "phrase", "negatives": 0.5}, "no share of negatives for the task phrase"),
-        ({"negatives": 1.0}, "Expected 0 <= negatives < 1"),
-        ({"smallest_box": 0}, "a number of pixels above 0 for smallest_box"),
-        ({"shares": (("train", 0.5), ("test", 0.4))}, "sum to 1 for shares, got train=0.5, test=0.4"),
-        ({"shares": (("fold 1", 1.0),)}, "name of a split, got 'fold 1'"),
-        ({"side": 0}, "at least 1 pixel for side"),
-        ({"window": (5, 5)}, "low < high for window"),
-        ({"shard_megabytes": 0}, "more than 0 for shard_megabytes"),
-        ({"box_format": "qwen9"}, "known name for `box_format`"),
-        ({"template": " "}, "Expected words for the template"),
-        # another task's placeholder
-        ({"template": "Find {finding}."}, "got {finding}"),
-        ({"template": "Find it.", "task": "phrase"}, "Expected {phrase} in a template"),
-        ({"template": "Find {labels} as [y1, x1, y2, x2]. {format}"}, "asks for the order yxyx"),
-        ({"template": "Answer in JSON: {labels}", "box_format": "paligemma"}, "asks for the syntax JSON"),
-    ],
-)
+@pytest.mark.parametrize(("values", "message"), table("prepare/tables", "settings"))
 def test_settings_that_contradict(values, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         settings(**values)

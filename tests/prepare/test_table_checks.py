@@ -10,11 +10,12 @@ import pytest
 from grounding_rewards.boxes import ORDERS
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.prepare.table_checks import check_box_order, warn_of_unnamed_images
+from tests.tables import table
 
 SIZE = (400, 600)
 
 
-def images(order: str, read_as: str, count: int = 60, bad: int = 0) -> list[AnnotatedImage]:
+def images(order, read_as, count=60, bad=0):
     """Boxes whose numbers are written in one order and read in another one; the first few reach off their image."""
     rng = random.Random(0)
     made = []
@@ -28,21 +29,8 @@ def images(order: str, read_as: str, count: int = 60, bad: int = 0) -> list[Anno
     return made
 
 
-@pytest.mark.parametrize(
-    ("dataset", "order", "read_as"),
-    [
-        ("csv", "xywh", "xyxy"),
-        ("csv", "xyxy", "xywh"),
-        ("csv", "cxcywh", "xywh"),
-        ("csv", "xywh", "cxcywh"),
-        ("coco", "xyxy", "xywh"),
-        ("coco", "cxcywh", "xywh"),
-        ("jsonl", "xywh", "xyxy"),
-        ("jsonl", "yxyx", "xyxy"),
-        ("voc", "cxcywh", "xyxy"),
-    ],
-)
-def test_another_order_is_named_and_rows_are_not_dropped(dataset, order, read_as) -> None:
+@pytest.mark.parametrize(("dataset", "order", "read_as"), table("prepare/tables", "orders"))
+def test_another_order_is_named_and_rows_are_not_dropped(dataset, order, read_as):
     with pytest.raises(ValueError, match=rf"of 60 images with a box .* fit all images as .*\b{order}\b") as refusal:
         check_box_order(images(order, read_as), dataset)
     assert "--bad-rows" not in str(refusal.value)
@@ -51,16 +39,16 @@ def test_another_order_is_named_and_rows_are_not_dropped(dataset, order, read_as
 
 @pytest.mark.parametrize("bad", [0, 1, 2, 5, 20])
 @pytest.mark.parametrize("dataset", ["csv", "coco"])
-def test_rows_that_are_bad_one_by_one_pass_here(dataset, bad) -> None:
+def test_rows_that_are_bad_one_by_one_pass_here(dataset, bad):
     check_box_order(images("xyxy", "xyxy", bad=bad), dataset)
 
 
-def test_most_rows_are_not_bad_one_by_one() -> None:
+def test_most_rows_are_not_bad_one_by_one():
     with pytest.raises(ValueError, match=r"got 40 of 60 images .*Check the sizes of the images"):
         check_box_order(images("xyxy", "xyxy", bad=40), "jsonl")
 
 
-def test_images_without_a_row_are_counted(tmp_path) -> None:
+def test_images_without_a_row_are_counted(tmp_path):
     (tmp_path / "sub").mkdir()
     for name in ("a.png", "sub/b.PNG", "c.dcm", "notes.txt"):
         (tmp_path / name).touch()

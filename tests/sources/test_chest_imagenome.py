@@ -5,22 +5,12 @@ from __future__ import annotations
 import pytest
 
 from grounding_rewards.sources.chest_imagenome import read_chest_imagenome
+from tests.tables import table
 
-OBJECT = {
-    "object_id": "a1_right lung",
-    "bbox_name": "right lung",
-    "name": "Right lung",
-    # of the 224 x 224 copy
-    "x1": 30, "y1": 20, "x2": 110, "y2": 180, "width": 80, "height": 160,
-    # of the image; original_width and original_height are the box's
-    "original_x1": 400, "original_y1": 210, "original_x2": 1400, "original_y2": 2300,
-    "original_width": 1000, "original_height": 2090,
-}  # fmt: skip
+LAYOUT = table("sources/layouts", "chest_imagenome")
+OBJECT = LAYOUT["OBJECT"]
 SPLIT = ",subject_id,study_id,dicom_id,path,ViewPosition\n"
-GOLD = (
-    "image_id,x1,y1,x2,y2,width,height,bbox_name,annot_id,"
-    "original_x1,original_x2,original_y1,original_y2,original_width,original_height,annotator,coord224,coord_original\n"
-)
+GOLD = LAYOUT["GOLD"]
 
 
 GRAPH = "silver_dataset/scene_graph/a1_SceneGraph.json"

@@ -8,6 +8,7 @@ import json
 import pytest
 
 from grounding_rewards.sources.csv_table import read_csv_table
+from tests.tables import table
 
 
 @pytest.fixture
@@ -21,37 +22,8 @@ def folder(write):
 
 
 BOX = {"a.png": ([[1, 2, 30, 40]], ["mass"]), "b.png": ([], [])}
-TABLES = [
-    # as most people write it
-    ("image,x1,y1,x2,y2,label\na.png,1,2,30,40,mass\nb.png,,,,,\n", {}),
-    # as VinDr's, another order of columns
-    ("class_name,Image_ID,y_min,x_min,x_max,y_max\nmass,a.png,2,1,30,40\nNo finding,b.png,,,,\n", {}),
-    # as RSNA's: width and height are the box's
-    ("file,x,y,width,height,finding\na.png,1,2,29,38,mass\nb.png,,,,,\n", {}),
-    # as YOLO's, in fractions
-    (
-        "path,x_center,y_center,w,h,class\na.png,0.3875,0.35,0.725,0.6333333333,0\nb.png,,,,,\n",
-        {"frame": "fraction", "classes": ("mass",)},
-    ),
-    # from a spreadsheet that writes decimal commas
-    ("image;xmin;ymin;xmax;ymax;label\na.png;1,0;2,0;30,0;40,0;mass\nb.png;;;;;\n", {}),
-    # tabs, and numbers of classes
-    ("image\tx1\ty1\tx2\ty2\tclass\na.png\t1\t2\t30\t40\t1.0\nb.png\t\t\t\t\t\n", {"classes": ("cyst", "mass")}),
-    # a row an image, its boxes in a list
-    ('image,bboxes,labels\na.png,"[[1, 2, 30, 40]]",mass\nb.png,[],\n', {"order": "xyxy"}),
-    ('image,bbox,labels\na.png,"[1, 2, 29, 38]","[""mass""]"\nb.png,,\n', {"order": "xywh"}),
-    # names that nobody could guess
-    (
-        "scan,ulx,uly,lrx,lry,dx\na.png,1,2,30,40,mass\nb.png,,,,,\n",
-        {"columns": ("file=scan", "x1=ulx", "y1=uly", "x2=lrx", "y2=lry", "label=dx")},
-    ),
-    # as pandas and numpy print lists, and cells that hold nothing
-    ("image,boxes,labels\na.png,\"[(1, 2, 30, 40)]\",['mass']\nb.png,nan,NA\n", {"order": "xyxy"}),
-    ("image,box,label\na.png,[1. 2. 30. 40.],mass\nb.png,,No finding\n", {"order": "xyxy"}),
-    ("image,x1,y1,x2,y2,label\na.png,1,2,30,40,mass\nb.png,NaN,NaN,NaN,NaN,None\n,,,,,\n", {}),
-    # names of images without their ending
-    ("image_id,x1,y1,x2,y2,label\na,1,2,30,40,mass\nb,,,,,\n", {}),
-]
+LAYOUT = table("sources/layouts", "csv_table")
+TABLES = LAYOUT["TABLES"]
 
 
 @pytest.mark.parametrize(("text", "options"), TABLES)

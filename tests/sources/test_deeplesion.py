@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 from grounding_rewards.sources.deeplesion import read_deeplesion
+from tests.tables import table
 
-HEADER = (
-    "File_name,Patient_index,Study_index,Series_ID,Key_slice_index,Measurement_coordinates,Bounding_boxes,"
-    "Lesion_diameters_Pixel_,Normalized_lesion_location,Coarse_lesion_type,Possibly_noisy,Slice_range,"
-    "Spacing_mm_px_,Image_size,DICOM_windows,Patient_gender,Patient_age,Train_Val_Test"
-)
+LAYOUT = table("sources/layouts", "deeplesion")
+HEADER = LAYOUT["HEADER"]
 
 
 def row(name="000089_01_01_037.png", box="132.977, 171.808, 165.939, 214.029", kind="3", split="2", patient="89"):

@@ -5,20 +5,10 @@ from __future__ import annotations
 import pytest
 
 from grounding_rewards.sources.documents import grouped_samples, read_json_rows
+from tests.tables import table
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "lines"),
-    [
-        ("a.jsonl", '\ufeff{"a": 1}\r\n\r\n{"a": 2}', [1, 3]),  # the numbers are those of an editor
-        ("a.json", '\ufeff[{"a": 1}, {"a": 2}]', [1, 2]),
-        ("a.jsonl", '{"a": 1}\n3\n', "a JSON object in line 2"),
-        ("a.jsonl", '{"a": 1}\n{\n', "a JSON object in line 2"),
-        ("a.json", "{}", "Expected a list of objects"),
-        ("a.json", "[1]", "a JSON object in entry 1"),
-        ("a.json", "[", "Expected JSON in"),
-    ],
-)
+@pytest.mark.parametrize(("name", "text", "lines"), table("sources/tables", "lines_and_lists_are_read_alike"))
 def test_lines_and_lists_are_read_alike(write, name, text, lines):
     path = write({name: text.encode()}) / name
     if isinstance(lines, str):

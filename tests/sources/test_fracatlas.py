@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 from grounding_rewards.sources.fracatlas import read_fracatlas
+from tests.tables import table
 
-COCO = {
-    "images": [{"id": 0, "file_name": "IMG0000019.jpg", "width": 40, "height": 20}],
-    "annotations": [{"id": 0, "image_id": 0, "category_id": 1, "bbox": [10, 5, 20, 10], "iscrowd": 0, "area": 200}],
-    "categories": [{"id": 1, "name": "fractured"}],
-}
+LAYOUT = table("sources/layouts", "fracatlas")
+COCO = LAYOUT["COCO"]
 SPLITS = [f"Utilities/Fracture Split/{name}.csv" for name in ("train", "valid", "test")]
 FILES = {
     **{f"images/{name}.jpg": (40, 20) for name in ("Fractured/IMG0000019", "Non_fractured/IMG0000000")},

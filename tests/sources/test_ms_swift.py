@@ -7,6 +7,7 @@ import json
 import pytest
 
 from grounding_rewards.sources.ms_swift import read_ms_swift
+from tests.tables import table
 
 
 def sample(user, assistant, objects, images=("a.jpg",)):
@@ -66,25 +67,7 @@ def test_fractions_of_the_image(folder, write):
     assert (annotated.boxes, annotated.width, annotated.height) == ([[10, 10, 30, 20]], 40, 20)
 
 
-@pytest.mark.parametrize(
-    ("user", "answer", "is_negative"),
-    [
-        ("Find it", '[{"bbox": [760, 448, 996, 996], "label": "mass"}]', False),
-        ("Find it", '[{"box_2d": [448, 760, 996, 996]}]', False),
-        ("Find it", "760, 448, 996, 996", False),
-        ("Find it", "nodule(760,448),(996,996)", False),
-        ("Find it", "x1: 760, y1: 448, x2: 996, y2: 996", False),
-        ("Find it", "x_min=760 y_min=448 x_max=996 y_max=996", False),
-        ("Find it", '{"x1": 760, "y1": 448, "x2": 996, "y2": 996}', False),
-        ("Find it", "<loc0448><loc0760><loc0996><loc0996> nodule", False),
-        ("Find it", "The nodule is at <760><448><996><996>.", False),
-        ("Find it", "bounding box: 0.76, 0.44, 0.99, 0.99", False),
-        ("Answer as [x1, y1, x2, y2], such as [1, 2, 3, 4].", "None.", True),
-        ("Find it", "The heart measures 12.3 cm on 1 of 2 views.", True),
-        ("Find it", "Examined on 2024-03-12 at 10:30: normal.", True),
-        ("Find it", "[]", True),
-    ],
-)
+@pytest.mark.parametrize(("user", "answer", "is_negative"), table("sources/tables", "boxes_as_text"))
 def test_boxes_as_text_are_no_normal_image(folder, user, answer, is_negative):
     root = folder(sample(user, answer, None))
     if is_negative:

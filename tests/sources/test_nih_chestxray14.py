@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from grounding_rewards.sources.nih_chestxray14 import read_nih_chestxray14
+from tests.tables import table
 
 HEADER = "Image Index,Finding Label,Bbox [x,y,w,h],,,"
 BOXES = f"""\
@@ -16,14 +17,8 @@ BOXES = f"""\
 00000181_061.png,Infiltrate,50.5,60.25,7,8
 00000468_033.png,Mass,1,2,3,4
 """
-# Images with findings and without boxes are no negatives; a negative is "No Finding" and not in the list.
-ENTRIES = """\
-Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position,OriginalImage[Width,Height],\
-OriginalImagePixelSpacing[x,y],
-00000181_061.png,Atelectasis|Effusion|Infiltration,61,181,52,F,AP,2500,2048,0.168,0.168,
-00000999_000.png,Hernia,0,999,52,F,PA,2500,2048,0.168,0.168,
-00001000_003.png,No Finding,3,1000,52,M,PA,2992,2991,0.143,0.143,
-"""
+LAYOUT = table("sources/layouts", "nih_chestxray14")
+ENTRIES = LAYOUT["ENTRIES"]
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import pytest
 
 from grounding_rewards.sources import AnnotatedImage
 from grounding_rewards.sources.padchest_gr import read_padchest_gr
+from tests.tables import table
 
 # 39 digits, which a double would round
 STUDY = "216840111366964013590140476722013028132133659"[:39]
@@ -34,13 +35,8 @@ REPORTS = [
     # Abnormal and without any box: neither positive nor negative
     {"StudyID": "3", "ImageID": "c.png", "findings": [{**AIR, "extra_boxes": []}]},
 ]
-# A row per study and label; image b has none.
-MASTER = """\
-StudyID,ImageID,label,boxes_count,split,PatientID
-1,a.png,alveolar pattern,2,train,00017
-1,a.png,atelectasis,2,train,00017
-3,c.png,air trapping,0,test,00018
-"""
+LAYOUT = table("sources/layouts", "padchest_gr")
+MASTER = LAYOUT["MASTER"]
 PLACE = "Padchest_GR_files/PadChest_GR/a.png"
 FILES = {"grounded_reports_20240819.json": REPORTS, "master_table.csv": MASTER, PLACE: (400, 200)}
 

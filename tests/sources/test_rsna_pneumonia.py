@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from grounding_rewards.sources import AnnotatedImage
 from grounding_rewards.sources.rsna_pneumonia import read_rsna_pneumonia
+from tests.tables import table
 
-# A row per box; whole numbers written as fractions; negatives have four empty cells.
-LABELS = """\
-patientId,x,y,width,height,Target
-a,,,,,0
-b,264.0,152.0,213.0,379.0,1
-b,562.0,152.0,256.0,453.0,1
-"""
+LAYOUT = table("sources/layouts", "rsna_pneumonia")
+LABELS = LAYOUT["LABELS"]
 # Rows repeat as the boxes do.
 CLASSES = "patientId,class\na,No Lung Opacity / Not Normal\nb,Lung Opacity\nb,Lung Opacity\n"
 

@@ -6,37 +6,13 @@ import pytest
 
 from grounding_rewards.sources import AnnotatedImage
 from grounding_rewards.sources.vindr import read_vindr_cxr, read_vindr_pcxr, read_vindr_spinexr
+from tests.tables import table
 
-KAGGLE = """\
-image_id,class_name,class_id,rad_id,x_min,y_min,x_max,y_max
-a,No finding,14,R11,,,,
-a,No finding,14,R7,,,,
-b,Cardiomegaly,3,R10,691.0,1375.0,1653.0,1831.0
-b,Aortic enlargement,0,R8,1264.0,743.0,1611.0,1019.0
-b,Cardiomegaly,3,R9,700.0,1380.0,1660.0,1840.0
-a,No finding,14,R10,,,,
-"""
-# Rows of an image are apart, coordinates are fractional, and there is no class_id.
-PHYSIONET_TRAIN = """\
-image_id,rad_id,class_name,x_min,y_min,x_max,y_max
-b,R1,Edema,900.96,587.85,1205.36,950.5
-a,R2,No finding,,,,
-b,R2,Edema,880.5,590.25,1210.0,960.0
-"""
-# The consensus: no rad_id.
-PHYSIONET_TEST = """\
-image_id,class_name,x_min,y_min,x_max,y_max
-c,Pneumothorax,10.5,20.5,30.5,40.5
-d,No finding,,,,
-"""
-# Three readers of b, of whom R3 drew nothing; global labels; "Other diseases" by one of them.
-IMAGE_LABELS = """\
-image_id,rad_id,Edema,Other diseases,Tuberculosis,No finding
-a,R2,0,0,0,1
-b,R1,1,0,0,0
-b,R2,1,1,0,0
-b,R3,0,0,0,1
-"""
+LAYOUT = table("sources/layouts", "vindr")
+KAGGLE = LAYOUT["KAGGLE"]
+PHYSIONET_TRAIN = LAYOUT["PHYSIONET_TRAIN"]
+PHYSIONET_TEST = LAYOUT["PHYSIONET_TEST"]
+IMAGE_LABELS = LAYOUT["IMAGE_LABELS"]
 
 
 @pytest.fixture
@@ -112,13 +88,7 @@ def test_copies_need_the_sizes_of_the_originals(write, kaggle):
     assert files == ["train/a.dicom", "train/b.png"]
 
 
-# The column of the reader is rad_ID here, and labels have slips that stay as they are.
-PCXR_TRAIN = """\
-image_id,rad_ID,class_name,x_min,y_min,x_max,y_max
-a,R1,Diffuse aveolar opacity,10.5,20.5,300.5,400.5
-a,R1,Diagphramatic hernia,50,60,70,80
-b,R2,No finding,,,,
-"""
+PCXR_TRAIN = LAYOUT["PCXR_TRAIN"]
 PCXR_TEST = "image_id,rad_ID,class_name,x_min,y_min,x_max,y_max\nc,R3,No finding,,,,\n"
 
 
@@ -134,14 +104,7 @@ def test_pcxr(write, folder):
     assert [image.id for image in read_vindr_pcxr(root, split="test")] == ["c"]
 
 
-SPINE_TRAIN = """\
-study_id,series_id,image_id,rad_id,lesion_type,xmin,ymin,xmax,ymax
-s1,t1,a,rad1,Osteophytes,712.6,961.3,786.5,1011.7
-s1,t1,a,rad1,Spondylolysthesis,100,100,100,180
-s1,t1,a,rad1,Other lesions,200,100,260,180
-s1,t2,b,rad1,No finding,,,,
-s2,t3,c,rad2,Disc space narrowing,50,60,90,60.0005
-"""
+SPINE_TRAIN = LAYOUT["SPINE_TRAIN"]
 SPINE_TEST = "study_id,series_id,image_id,rad_id,lesion_type,xmin,ymin,xmax,ymax\ns3,t4,d,rad1,No finding,,,,\n"
 
 

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 
 from grounding_rewards.sources.voc import read_voc
 from tests.conftest import valid_box_lists
+from tests.tables import table
 
 SIZE = "<size><width>40</width><height>30</height><depth>1</depth></size>"
 
@@ -64,15 +65,8 @@ def test_image_sets_name_the_splits(write):
         read_voc(root, split="test", one_based=True)
 
 
-CVAT = """<?xml version="1.0" encoding="utf-8"?>
-<annotations><version>1.1</version><meta><task><name>lungs &amp; more</name></task></meta>
-<image id="0" name="a.png" subset="Train" width="40" height="30">
- <tag label="PA" source="manual"/>
- <box label="mass" occluded="0" xtl="1.5" ytl="2" xbr="10" ybr="20" z_order="0"><attribute name="x">y</attribute></box>
- <polygon label="lung" occluded="0" points="1,2;10,4;5,25"/>
-</image>
-<image id="1" name="b.png" subset="Validation" width="40" height="30"></image>
-</annotations>"""
+LAYOUT = table("sources/layouts", "voc")
+CVAT = LAYOUT["CVAT"]
 
 
 def test_cvat(write):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from grounding_rewards.sources.yolo import read_label_file, read_yolo
+from tests.tables import table
 
 PLAIN = {"classes.txt": "mass\nnodule\n", "images/a.png": (40, 20), "labels/a.txt": "1 0.5 0.5 0.5 1\n"}
 
@@ -24,20 +25,7 @@ def test_classes_txt(write):
     assert [image.boxes for image in images[1:]] == [[], []]
 
 
-@pytest.mark.parametrize(
-    ("yaml", "splits"),
-    [
-        ("names: [mass, nodule]\ntrain: images/train\nval: images/val\n", {"train": "a", "validation": "b"}),
-        ("names: {0: mass, 1: nodule}\ntrain: images/train\ntest: images/val\n", {"train": "a", "test": "b"}),
-        # a `path` of another machine
-        ("path: /home/me/set\nnames: [mass, nodule]\ntrain: images/train\n", {"train": "a"}),
-        # Roboflow's paths begin one folder too high
-        ("names: [mass, nodule]\ntrain: ../images/train\nnc: 2\n", {"train": "a"}),
-        # several folders, and a list of files
-        ("names: [mass, nodule]\ntrain: [images/train, images/val]\n", {"train": "ab"}),
-        ("names: [mass, nodule]\nval: val.txt\n", {"validation": "b"}),
-    ],
-)
+@pytest.mark.parametrize(("yaml", "splits"), table("sources/tables", "data_yaml"))
 def test_data_yaml(write, yaml, splits):
     root = write(
         {
@@ -58,22 +46,7 @@ def test_data_yaml(write, yaml, splits):
     assert "".join(Path(image.file).stem for image in read_yolo(root, split=one)) == splits[one]
 
 
-@pytest.mark.parametrize(
-    ("line", "box"),
-    [
-        ("0 0.5 0.5 0.2 0.4", [0.4, 0.3, 0.6, 0.7]),
-        # a triangle and, as oriented boxes are written, four corners: their box
-        ("0 0.1 0.2 0.5 0.9 0.3 0.1", [0.1, 0.1, 0.5, 0.9]),
-        ("0 0.1 0.2 0.5 0.2 0.5 0.4 0.1 0.4", [0.1, 0.2, 0.5, 0.4]),
-        # rounded at the border: both edges are those of the image
-        ("0 0.5 0.5 1.000001 1", [0.0, 0.0, 1.0, 1.0]),
-        ("0 -0.005 0.2 1.009 0.9 0.3 0.1", [0.0, 0.1, 1.0, 0.9]),
-        # far beyond, which no rounding explains: left to the check of the boxes
-        ("0 0.9 0.5 0.6 1", [0.6, 0.0, 1.2, 1.0]),
-        # some tools write the class as a float
-        ("0.0 0.5 0.5 1 1", [0.0, 0.0, 1.0, 1.0]),
-    ],
-)
+@pytest.mark.parametrize(("line", "box"), table("sources/tables", "lines"))
 def test_lines(write, line, box):
     ((label, found),) = read_label_file(write({"a.txt": line}) / "a.txt", ["mass"])
     assert label == "mass"
