@@ -40,7 +40,7 @@ options of sources, for --option:
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -174,17 +174,14 @@ def _prepare(name: str, options: PrepareOptions) -> dict[str, Any]:
     settings = options.settings(name)
     read = get_source(name).read
     with stage_progress() as progress:
-
-        def count(images: Iterable[AnnotatedImage]) -> Iterator[AnnotatedImage]:
-            for number, image in enumerate(images, start=1):
-                yield image
-                progress("reading tables", number, None)
-
         faults: list[str] = []
         source_arguments = source_options(read, options.option)
         if settings.bad_rows == "drop":
             source_arguments["faults"] = faults
-        images = list(count(read(str(options.root), split=settings.split, **source_arguments)))
+        images: list[AnnotatedImage] = []
+        for image in read(str(options.root), split=settings.split, **source_arguments):
+            images.append(image)
+            progress("reading tables", len(images), None)
         return prepare_images(
             images,
             options.root,

@@ -58,7 +58,7 @@ def add_columns(dataset: Dataset, processor: Any, box_format: str | None, *, bad
     """
     if box_format is not None:
         get_box_format(box_format)
-        dataset = _with_column(dataset, "box_format", [box_format] * dataset.num_rows)
+        dataset = with_column(dataset, "box_format", [box_format] * dataset.num_rows)
     if has_resized_size(processor):
         # What the processor gets may be smaller than the images that boxes were drawn on.
         is_stored = "image" in dataset.column_names
@@ -72,8 +72,8 @@ def add_columns(dataset: Dataset, processor: Any, box_format: str | None, *, bad
 
         expected = "an image that the processor can resize"
         dataset, sizes = with_each(dataset, fed, resize, expected, "dataset", bad_rows)
-        dataset = _with_column(dataset, "resized_width", [width for width, _ in sizes])
-        dataset = _with_column(dataset, "resized_height", [height for _, height in sizes])
+        dataset = with_column(dataset, "resized_width", [width for width, _ in sizes])
+        dataset = with_column(dataset, "resized_height", [height for _, height in sizes])
     return dataset
 
 
@@ -135,10 +135,11 @@ def add_prompts(dataset: Dataset, box_format: str | Mapping[str, Any] | BoxForma
                 made_prompts[key] = None
         return made_prompts[key]
 
-    return _with_column(images, "prompt", [row_prompt(number) for number in range(dataset.num_rows)])
+    return with_column(images, "prompt", [row_prompt(number) for number in range(dataset.num_rows)])
 
 
-def _with_column(dataset: Dataset, name: str, values: list[Any]) -> Dataset:
+def with_column(dataset: Dataset, name: str, values: list[Any]) -> Dataset:
+    """The dataset with this column, in place of one of that name."""
     if name in dataset.column_names:
         dataset = dataset.remove_columns(name)
     return dataset.add_column(name, values)

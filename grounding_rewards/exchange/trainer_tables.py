@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from grounding_rewards.columns import SCORED_COLUMNS, SIZE_COLUMNS
 from grounding_rewards.common.atomic_files import check_new, whole_folder
 from grounding_rewards.data.checks import check_dataset, check_rows, rows_with_sizes, with_each
-from grounding_rewards.data.dataset_columns import add_prompts
+from grounding_rewards.data.dataset_columns import add_prompts, with_column
 from grounding_rewards.data.prompts import conversation
 from grounding_rewards.images.decoding import open_image, plain_format, stored_images
 from grounding_rewards.images.resize import limits_area, resized_size
@@ -373,8 +373,7 @@ def _checked_rows(
     prompts, expected = dataset.with_format(None)["prompt"], f"a prompt that {trainer} can show"
     dataset, _ = with_each(dataset, prompts, prompt_of, expected, "the dataset", bad_rows)
     if box_format is not None:
-        dataset = dataset.remove_columns([name for name in ("box_format",) if name in dataset.column_names])
-        dataset = dataset.add_column("box_format", [box_format] * dataset.num_rows)
+        dataset = with_column(dataset, "box_format", [box_format] * dataset.num_rows)
     dataset = _with_trainer_sizes(dataset, trainer, processor, limits, bad_rows)
     return check_dataset(dataset, get_reward("R4", box_format=box_format_read), name="the dataset", bad_rows=bad_rows)
 

@@ -343,7 +343,7 @@ def table_images(
         few or too many cells.
 
     Raises:
-        ValueError: as `read_table`, `group_rows` and `check_thousands`.
+        ValueError: as `read_table` and `check_thousands`, or a row without an id.
 
     Example:
         >>> import tempfile
@@ -371,7 +371,11 @@ def image_rows(
     Args and errors are those of `table_images`.
     """
     broken: dict[str, ValueError] = {}
-    rows_of_images = group_rows(read_table(path, columns, optional, broken), columns[0])
+    rows_of_images: dict[str, list[TableRow]] = {}
+    for place, cells in read_table(path, columns, optional, broken):
+        if not place.image:
+            raise place._replace(image="-").error(f"an id for {columns[0]}", "")
+        rows_of_images.setdefault(place.image, []).append((place, cells))
     for name in broken:
         rows_of_images.pop(name, None)
     numbers = [(*columns, *optional).index(name) for name in pixels]
@@ -433,26 +437,6 @@ def check_thousands(
                 f"Expected numbers without a mark between thousands in {path}, got {cell!r} in line {place.line}: is "
                 f"it {whole_number} or {fraction}? Write {whole_number}, or decimals with another number of digits."
             )
-
-
-def group_rows(rows: Iterable[TableRow], column: str) -> dict[str, list[TableRow]]:
-    """Rows by the image in their first cell.
-
-    Args:
-        rows: in the order of the file.
-        column: name of the first cell, for the error of a row without an image.
-
-    Example:
-        >>> groups = group_rows([(RowPlace("a.csv", line, name), (name,)) for line, name in enumerate("aba")], "id")
-        >>> [(name, len(rows)) for name, rows in groups.items()]
-        [('a', 2), ('b', 1)]
-    """
-    groups: dict[str, list[TableRow]] = {}
-    for place, cells in rows:
-        if not cells[0]:
-            raise place._replace(image="-").error(f"an id for {column}", "")
-        groups.setdefault(cells[0], []).append((place, cells))
-    return groups
 
 
 def scaled_box(box: Sequence[float], scale_x: float, scale_y: float) -> list[float]:

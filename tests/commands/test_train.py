@@ -68,34 +68,28 @@ def places(no_weights, tmp_path_factory):
         asked = whole.remove_columns("prompt").add_column("prompt", prompts)
         DatasetDict(train=asked).save_to_disk(str(root / name))
     (root / "own.py").write_text("", encoding="utf-8")
-    for model_type in ("llama", "paligemma", "florence2", "kosmos-2"):
-        other = root / model_type
-        other.mkdir()
-        for path in no_weights.iterdir():
-            (other / path.name).write_bytes(path.read_bytes())
-        (other / "config.json").write_text(json.dumps({"model_type": model_type}), encoding="utf-8")
-    for name, missing in (
-        ("no_template", ("chat_template.jinja",)),
-        ("no_tokenizer", ("tokenizer.json", "tokenizer_config.json")),
-        ("no_processor", ("processor_config.json",)),
-        ("cut", ()),
-        ("no_shard", ()),
-    ):
+
+    def model(name, missing=(), config=None):
         folder = root / name
         folder.mkdir()
         for path in no_weights.iterdir():
             if path.name not in missing:
                 (folder / path.name).write_bytes(path.read_bytes())
+        if config is not None:
+            (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        return folder
+
+    for model_type in ("llama", "paligemma", "florence2", "kosmos-2"):
+        model(model_type, config={"model_type": model_type})
+    model("no_template", ["chat_template.jinja"])
+    model("no_tokenizer", ["tokenizer.json", "tokenizer_config.json"])
+    model("no_processor", ["processor_config.json"])
     weights = (ASSET / "model.safetensors").read_bytes()
-    (root / "cut" / "model.safetensors").write_bytes(weights[: len(weights) // 2])
+    (model("cut") / "model.safetensors").write_bytes(weights[: len(weights) // 2])
     shards = {"weight_map": {"lm_head.weight": "model-00002-of-00002.safetensors"}}
-    (root / "no_shard" / "model.safetensors.index.json").write_text(json.dumps(shards), encoding="utf-8")
-    experts = root / "experts"
-    experts.mkdir()
-    for path in no_weights.iterdir():
-        (experts / path.name).write_bytes(path.read_bytes())
+    (model("no_shard") / "model.safetensors.index.json").write_text(json.dumps(shards), encoding="utf-8")
     small = {"text_config": {"num_hidden_layers": 1}, "vision_config": {"depth": 1, "deepstack_visual_indexes": [0]}}
-    (experts / "config.json").write_text(json.dumps({"model_type": "qwen3_vl_moe", **small}), encoding="utf-8")
+    model("experts", config={"model_type": "qwen3_vl_moe", **small})
     adapter = root / "adapter"
     adapter.mkdir()
     (adapter / "adapter_config.json").write_text('{"base_model_name_or_path": "x"}', encoding="utf-8")

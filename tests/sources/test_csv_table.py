@@ -78,19 +78,7 @@ def test_numbers_are_read_as_they_are_meant(write, columns, cells, options, side
     assert [image.boxes for image in read_csv_table(root, **options)] == [[box]]
 
 
-@pytest.mark.parametrize(
-    ("boxes", "label", "labels"),
-    [
-        # labels of several boxes, in any separation
-        ("[[1,2,3,4],[5,6,7,8]]", "mass|cyst", ["mass", "cyst"]),
-        ("[[1,2,3,4],[5,6,7,8]]", "mass;cyst", ["mass", "cyst"]),
-        ("[[1,2,3,4],[5,6,7,8]]", "mass, cyst", ["mass", "cyst"]),
-        # Normal with a tight box is a class.
-        ("[5,6,20,30]", "Normal", ["Normal"]),
-        ("[5,6,20,30]", "healthy", ["healthy"]),
-        ("[0,0,20,30]", "Normal tissue", ["Normal tissue"]),
-    ],
-)
+@pytest.mark.parametrize(("boxes", "label", "labels"), table("sources/tables", "labels"))
 def test_labels(folder, boxes, label, labels):
     root = folder(f'image,boxes,labels\na.png,"{boxes}","{label}"\n')
     assert [image.labels for image in read_csv_table(root, order="xyxy")] == [labels]

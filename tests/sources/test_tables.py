@@ -15,13 +15,14 @@ from grounding_rewards.sources.tables import (
     read_table,
     table_images,
 )
+from tests.tables import table
 
 TABLE = b"image_id,rad_ID, x\na,R1,1\nb,R2, 2\n"
 CELLS = [(2, ("1", "a", "R1")), (3, ("2", "b", "R2"))]
 
 
 @pytest.fixture
-def table(write):
+def csv_file(write):
     return lambda content, name="table.csv": write({name: content}) / name
 
 
@@ -39,26 +40,26 @@ def table(write):
         b"x,rad_ID,image_id,more\n1,R1,a,\n2,R2,b,\n",  # another order, more columns
     ],
 )
-def test_dialects_of_one_table(table, content):
-    rows = [cells for _, cells in read_table(table(content), ("x", "image_id"), ("rad_id",))]
+def test_dialects_of_one_table(csv_file, content):
+    rows = [cells for _, cells in read_table(csv_file(content), ("x", "image_id"), ("rad_id",))]
     assert rows == [cells for _, cells in CELLS]
 
 
-def test_a_packed_table_is_unpacked(table):
-    path = table(gzip.compress(TABLE), "t.csv.gz")
+def test_a_packed_table_is_unpacked(csv_file):
+    path = csv_file(gzip.compress(TABLE), "t.csv.gz")
     assert [(place.line, cells) for place, cells in read_table(path, ("x", "image_id", "rad_id"))] == CELLS
     # A source that asks for the table as it was published finds it packed too, the first of several names.
     assert find_file(path.parent, "s.csv", "t.csv", "t.csv.gz") == path
 
 
-def test_lines_are_counted_as_an_editor_does(table):
+def test_lines_are_counted_as_an_editor_does(csv_file):
     # A quoted cell may run over lines, and blank lines count.
-    path = table('id,text\n\na,"one\ntwo"\nb,three\n')
+    path = csv_file('id,text\n\na,"one\ntwo"\nb,three\n')
     assert [place for place, _ in read_table(path, ("id", "text"))] == [RowPlace(path, 4, "a"), RowPlace(path, 5, "b")]
 
 
-def test_columns_that_are_missing(table):
-    path = table(TABLE)
+def test_columns_that_are_missing(csv_file):
+    path = csv_file(TABLE)
     assert next(read_table(path, ("image_id",), ("split",))) == (RowPlace(path, 2, "a"), ("a", ""))
     # The header is looked at by the call, not by the first row
     with pytest.raises(ValueError, match=r"Expected the columns image_id, y in .*table\.csv.* without y\."):
@@ -75,14 +76,14 @@ def test_columns_that_are_missing(table):
         (b'id,x\na,"' + b"1" * 200_000, "Expected CSV in .* in line 2"),  # a quote that never ends
     ],
 )
-def test_a_broken_table_is_named(table, content, message):
+def test_a_broken_table_is_named(csv_file, content, message):
     with pytest.raises(ValueError, match=message):
-        list(read_table(table(content), ("id", "x")))
+        list(read_table(csv_file(content), ("id", "x")))
 
 
-def test_a_row_without_id(table):
+def test_a_row_without_id(csv_file):
     with pytest.raises(ValueError, match=r"Expected an id for image_id in line 3 of"):
-        list(table_images(lambda name, rows: None, table("image_id,x\na,1\n,2\n"), ("image_id", "x")))
+        list(table_images(lambda name, rows: None, csv_file("image_id,x\na,1\n,2\n"), ("image_id", "x")))
 
 
 @pytest.mark.parametrize("cells", [("1", "2", "3", ""), ("1", "2", "3", "x"), ("nan", "1"), ("1", "inf")])
@@ -101,24 +102,14 @@ def test_numbers_that_are_none(cells):
         "image_id,width,height\na,30.0,20.0\na,30,20\n",  # pandas turned it into floats; twice the same
     ],
 )
-def test_sizes_by_name(table, content):
-    assert read_sizes(table(content), "image_id") == {"a": (30, 20)}
+def test_sizes_by_name(csv_file, content):
+    assert read_sizes(csv_file(content), "image_id") == {"a": (30, 20)}
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("image_id,w,h\na,30,20\n", "Expected one of the pairs width and height"),
-        ("id,width,height\na,30,20\n", "without image_id"),
-        ("image_id,width,height\na,30,\n", "finite numbers in line 2"),
-        ("image_id,width,height\na,0,20\n", "one size of positive whole numbers per image in line 2"),
-        ("image_id,width,height\na,30.5,20\n", "one size of positive whole numbers"),
-        ("image_id,width,height\na,30,20\na,20,30\n", "line 3"),
-    ],
-)
-def test_sizes_that_cannot_be_read(table, content, message):
+@pytest.mark.parametrize(("content", "message"), table("sources/tables", "sizes_that_cannot_be_read"))
+def test_sizes_that_cannot_be_read(csv_file, content, message):
     with pytest.raises(ValueError, match=message):
-        read_sizes(table(content), "image_id")
+        read_sizes(csv_file(content), "image_id")
 
 
 def test_images_are_found_by_their_ids(tmp_path):
