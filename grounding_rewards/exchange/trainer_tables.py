@@ -443,10 +443,6 @@ def _verl_row(row: TableRow) -> dict[str, Any]:
     }
 
 
-def _easyr1_row(row: TableRow) -> dict[str, Any]:
-    return {"problem": one_problem(row.messages), "answer": row.truth, "images": [row.image]}
-
-
 TABLES: Mapping[str, TableLayout] = {
     "verl": TableLayout(
         "parquet",
@@ -455,7 +451,7 @@ TABLES: Mapping[str, TableLayout] = {
     ),
     "easyr1": TableLayout(
         "parquet",
-        _easyr1_row,
+        lambda row: {"problem": one_problem(row.messages), "answer": row.truth, "images": [row.image]},
         (
             "data.train_files={path}", "data.prompt_key=problem", "data.answer_key=answer", "data.image_key=images",
             "data.format_prompt=null", "data.min_pixels={least}", "data.max_pixels={most}",

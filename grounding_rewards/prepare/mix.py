@@ -202,14 +202,13 @@ def _features(parts: Sequence[Part]) -> Any:
 
 def _rows_of_images(part: Part) -> Iterator[list[dict[str, Any]]]:
     """The rows of each image of a folder, which share it and stand together, with ids that are the folder's own."""
-    for _, rows in groupby(_rows(part), key=lambda row: (row["split"], row["image"]["bytes"])):
-        yield list(rows)
-
-
-def _rows(part: Part) -> Iterator[dict[str, Any]]:
-    for row in parquet_rows(split_shards(part.folder, "all")):
-        row["id"] = f"{part.name}/{row['id']}"
-        row["source"] = stated_name(row.get("source")) or part.name
-        if (patient := patient_of(row)) is not None:
-            row["patient_id"] = f"{row['source']}/{patient}"
-        yield row
+    rows = parquet_rows(split_shards(part.folder, "all"))
+    for _, group in groupby(rows, key=lambda row: (row["split"], row["image"]["bytes"])):
+        image_rows = list(group)
+        for row in image_rows:
+            row["id"] = f"{part.name}/{row['id']}"
+            row["source"] = stated_name(row.get("source")) or part.name
+            patient = patient_of(row)
+            if patient is not None:
+                row["patient_id"] = f"{row['source']}/{patient}"
+        yield image_rows

@@ -51,19 +51,16 @@ def read_rsna_pneumonia(root: str | Path, *, split: str | None = None) -> Images
     find = tables.image_finder(root)
 
     def image(name: str, rows: list[tables.TableRow]) -> AnnotatedImage:
-        boxes = [box for place, cells in rows for box in _boxes(place, cells)]
+        boxes = []
+        for place, cells in rows:
+            _, *box, target = cells
+            if target == "1":
+                boxes.append(place.box(box, "xywh"))
+            elif target != "0" or any(box):
+                raise place.error("Target 1 with a box, or Target 0 without", cells, "Correct the row.")
         file = find(name, f"stage_2_train_images/{name}.dcm")
         extra = {"class": classes[name]} if name in classes else {}
         return AnnotatedImage(name, file, boxes, [_LABEL] * len(boxes), _SIDE, _SIDE, split="train", extra=extra)
 
     columns = ("patientId", *_BOX, "Target")
     return tables.table_images(image, path, columns, pixels=_BOX, side=_SIDE)
-
-
-def _boxes(place: tables.RowPlace, cells: tuple[str, ...]) -> list[list[float]]:
-    _, *box, target = cells
-    if target == "1":
-        return [place.box(box, "xywh")]
-    if target != "0" or any(box):
-        raise place.error("Target 1 with a box, or Target 0 without", cells, "Correct the row.")
-    return []

@@ -9,6 +9,7 @@ import pytest
 from grounding_rewards.cli import main
 from grounding_rewards.rewards.registry import REGISTRY
 from tests.conftest import write_image_folder
+from tests.tables import table
 
 
 @pytest.fixture
@@ -63,15 +64,7 @@ def test_rewards_of_third_parties(images, capsys, monkeypatch):
     assert all(name in printed for name in ("says_nothing", "mine", "MeanIoUReward", "Written in qwen2.5-vl"))
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--rewards", "R6"], "Expected a known name for --rewards, got 'R6'"),
-        (["--rewards", "R1:betta=1"], "Expected known parameters for reward `R1`"),
-        (["--rewards", "R3", "--box-format", "qwen9"], "qwen9"),
-        (["--rewards", "tests.commands.test_audit.says_nothing:beta=1"], "Expected no parameters for the function"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), table("commands/refusals", "audit"))
 def test_wrong_options_are_refused(words, message, capsys):
     assert main(["audit", *words]) == 2
     assert message in capsys.readouterr().err

@@ -18,6 +18,7 @@ from grounding_rewards.commands.console import (
     stage_progress,
 )
 from grounding_rewards.parsing.space_check import SpaceWarning
+from tests.tables import table
 
 
 @pytest.mark.parametrize(
@@ -41,12 +42,7 @@ def test_it_is_shown_late_and_where_somebody_looks(monkeypatch, capsys, terminal
 
 @pytest.mark.parametrize(
     ("terminal", "rank", "patience", "shown"),
-    [
-        (True, "0", 0.0, "evaluate …\n"),
-        (True, "0", 60.0, ""),  # it was over before
-        (False, "0", 0.0, "evaluate …\n"),  # a log
-        (False, "1", 0.0, ""),  # another process than the first
-    ],
+    table("commands/tables", "signs_of_life"),
 )
 def test_a_command_that_takes_a_while_says_that_it_works(monkeypatch, capsys, terminal, rank, patience, shown):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)

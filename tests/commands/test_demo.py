@@ -12,6 +12,7 @@ from grounding_rewards.cli import main
 from grounding_rewards.commands import demo
 from grounding_rewards.prepare.load import load_split
 from tests.conftest import REPOSITORY
+from tests.tables import table
 
 pytest.importorskip("trl", reason="needs the train extra")
 pytestmark = pytest.mark.training
@@ -111,15 +112,7 @@ def test_a_command_that_fails_ends_the_demo_with_its_code(called, monkeypatch, t
     assert len(called) == 1
 
 
-@pytest.mark.parametrize(
-    ("options", "kwargs"),
-    [
-        ([], {"no_box_bonus": 0.2, "beta": 2.0}),
-        # R1 has no beta, and R2 another one of its own.
-        (["--reward", "R1"], {"no_box_bonus": 0.2}),
-        (["--reward", "R2", "--reward_kwargs", '{"beta": 3.0}'], {"beta": 3.0}),
-    ],
-)
+@pytest.mark.parametrize(("options", "kwargs"), table("commands/tables", "bonuses"))
 def test_another_reward_keeps_the_bonus_alone(called, options, kwargs):
     assert main(["demo", *options]) == 0
     before = called[0]

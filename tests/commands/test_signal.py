@@ -155,16 +155,7 @@ def test_a_model_answers_and_its_answers_are_kept(tmp_path, capsys):
     assert again[again.index("groups") :] == printed[printed.index("groups") :]
 
 
-@pytest.mark.parametrize(
-    ("config", "options", "judged"),
-    [
-        ("reward: [R3]\nreward_kwargs: {iou_threshold: 0.3}\n", [], "R3"),
-        ("reward: [R3]\n", ["--reward", "R2"], "R2"),
-        # Several at once have no one to judge by; a file of somebody else is no run's.
-        ("reward: [R3, R5]\n", [], "R4"),
-        ("- 3\n", [], "R4"),
-    ],
-)
+@pytest.mark.parametrize(("config", "options", "judged"), table("commands/tables", "trained_rewards"))
 def test_a_run_is_judged_by_the_reward_that_it_trained(tmp_path, capsys, config, options, judged):
     (tmp_path / "config.yaml").write_text(config, encoding="utf-8")
     (tmp_path / "completions").mkdir()

@@ -158,33 +158,11 @@ class TestFit:
         set_image_size(processor, 262144)
         assert fit_images(small, processor) is small
 
-    @pytest.mark.parametrize(
-        ("kind", "limit", "said"),
-        [
-            (
-                Qwen2VLImageProcessor,
-                262144,
-                "at most 262144 pixels (max_image_pixels); {seen} 448 x 560, 320 image tokens.",
-            ),
-            (
-                Qwen2VLImageProcessor,
-                None,
-                "at most 1003520 pixels (the model's own limit); {seen} 896 x 1092, 1248 image tokens.",
-            ),
-            (
-                CLIPImageProcessor,
-                20000,
-                "at most 20000 pixels (max_image_pixels), then as the processor of the model says.",
-            ),
-            (CLIPImageProcessor, None, "as the processor of the model says."),
-        ],
-    )
-    def test_what_is_said(self, kind, limit, said):
-        processor = kind()
-        if limit is not None:
-            set_image_size(processor, limit)
+    @pytest.mark.parametrize(("name", "limit", "said"), table("images/tables", "sizes_that_are_said"))
+    def test_what_is_said(self, name, limit, said):
+        processor = built(name)
+        set_image_size(processor, limit or None)
         images = self.images((300, 200), (2544, 3056), None)
-        said = said.format(seen="the largest image, 2544 x 3056, is seen as")
         assert largest_image(images, processor) == f"Image size: {said}"
 
     def test_a_shrunken_image_is_named_by_its_own_size(self):

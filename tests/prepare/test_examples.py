@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -16,7 +17,6 @@ from grounding_rewards.prepare.settings import PrepareSettings
 from tests.tables import table
 
 A, B, C = [0, 0, 10, 10], [20, 20, 30, 30], [40, 40, 60, 60]
-ALL = ("effusion", "mass")
 IMAGES = [
     AnnotatedImage(
         "both", "1.png", [A, B, C], ["mass", "effusion", "mass"], phrases=("two masses", "fluid", "two masses")
@@ -35,37 +35,11 @@ def rows_of(images, **values):
     return [example for entry in planned for example in entry.examples]
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        # every image is asked for everything
-        ({}, [("both", ALL, [A, B, C]), ("normal", ALL, []), ("fluid", ALL, [B])]),
-        # findings of no interest are left out
-        ({"labels": ("mass",)}, [("both", ("mass",), [A, C]), ("normal", ("mass",), []), ("fluid", ("mass",), [])]),
-        # one finding at a time; 0.9 asks for more images without a finding than there are, so all of them are asked
-        (
-            {"task": "finding", "negatives": 0.9},
-            [
-                ("both/effusion", "effusion", [B]),
-                ("both/mass", "mass", [A, C]),
-                ("normal/effusion", "effusion", []),
-                ("normal/mass", "mass", []),
-                ("fluid/effusion", "effusion", [B]),
-                ("fluid/mass", "mass", []),
-            ],
-        ),
-        # no negatives where none are wanted
-        (
-            {"task": "finding", "negatives": 0.0},
-            [("both/effusion", "effusion", [B]), ("both/mass", "mass", [A, C]), ("fluid/effusion", "effusion", [B])],
-        ),
-        # one phrase with all its boxes
-        ({"task": "phrase"}, [("both/0", "two masses", [A, C]), ("both/1", "fluid", [B]), ("fluid/0", "fluid", [B])]),
-    ],
-)
+@pytest.mark.parametrize(("values", "expected"), table("prepare/tables", "tasks"))
 def test_what_each_task_asks(values, expected):
     rows = rows_of(IMAGES, **values)
-    assert [(row["id"], row["looked_for"], row["boxes"]) for row in rows] == expected
+    # What is looked for is a tuple where there is a list.
+    assert json.loads(json.dumps([[row["id"], row["looked_for"], row["boxes"]] for row in rows])) == expected
     if values.get("task") == "phrase":
         assert all(row["phrase"] == row["looked_for"] for row in rows)
     assert all(len(row["labels"]) == len(row["boxes"]) for row in rows)

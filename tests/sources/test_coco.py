@@ -7,6 +7,7 @@ import json
 import pytest
 
 from grounding_rewards.sources.coco import read_coco
+from tests.tables import table
 
 
 def document(annotations, **changes):
@@ -159,27 +160,11 @@ def test_a_box_that_cvat_turned_is_the_box_around_it(folder, rotation, expected)
     assert image.boxes == [pytest.approx(expected, abs=1e-6)]
 
 
-ROBOFLOW = "{}/_annotations.coco.json"
-CVAT = "annotations/instances_{}.json"
-
-
-@pytest.mark.parametrize(
-    ("pattern", "names", "files", "splits"),
-    [
-        # CVAT's export of a task: one subset called default, which is no split
-        (CVAT, ["default"], ["images/default/a.png"], [None]),
-        (CVAT, ["default"], ["images/a.png"], [None]),
-        # of a project with subsets
-        (CVAT, ["Train", "Validation"], ["images/Train/a.png", "images/Validation/a.png"], ["train", "validation"]),
-        (CVAT, ["default", "test"], ["images/default/a.png", "images/test/a.png"], ["default", "test"]),
-        # COCO's own
-        (CVAT, ["val2017"], ["val2017/a.png"], ["val2017"]),
-        (ROBOFLOW, ["train", "valid"], ["train/a.png", "valid/a.png"], ["train", "validation"]),
-    ],
-)
-def test_usual_layouts_need_no_option(write, pattern, names, files, splits):
-    root = write({**{pattern.format(name): document([]) for name in names}, **dict.fromkeys(files, "")})
-    assert [(image.file, image.split) for image in read_coco(root)] == list(zip(files, splits, strict=True))
+@pytest.mark.parametrize(("annotations", "files", "splits"), table("sources/tables", "coco_layouts"))
+def test_usual_layouts_need_no_option(write, annotations, files, splits):
+    root = write({**dict.fromkeys(annotations, document([])), **dict.fromkeys(files, "")})
+    found = [(image.file, image.split or "no split") for image in read_coco(root)]
+    assert found == list(zip(files, splits, strict=True))
 
 
 def test_images_may_come_later(folder):

@@ -49,30 +49,7 @@ def test_rows_of_an_image_belong_together_wherever_they_are(folder):
     assert [image.id for image in read_csv_table(root, split="validation")] == ["sub/a.png"]
 
 
-CORNERS = "x1,y1,x2,y2"
-
-
-@pytest.mark.parametrize(
-    ("columns", "cells", "options", "side", "box"),
-    [
-        # the order of the columns, or the one that is stated
-        ("x,y,width,height", "20,30,10,20", {}, 90, [20, 30, 30, 50]),
-        ("x,y,width,height", "20,30,10,20", {"order": "xywh"}, 90, [20, 30, 30, 50]),
-        ("x,y,width,height", "20,30,10,20", {"order": "cxcywh"}, 90, [15, 20, 25, 40]),
-        ("cx,cy,w,h", "20,30,10,20", {"order": "xywh"}, 90, [20, 30, 30, 50]),
-        (CORNERS, "20,30,30,50", {"order": "xyxy"}, 90, [20, 30, 30, 50]),
-        (f"{CORNERS},W,H", "20,30,30,50,90,90", {"columns": ("width=W", "height=H")}, 90, [20, 30, 30, 50]),
-        # three decimals are no thousands on a small image,
-        (CORNERS, "1.010,2.125,30.250,40.500", {}, 40, [1.01, 2.125, 30.25, 40.5]),
-        # nor beside another number of digits,
-        (CORNERS, "1.01,2.125,1100.250,1200.500", {}, 2000, [1.01, 2.125, 1100.25, 1200.5]),
-        (CORNERS, "1.0100,2,1500.0,1600", {}, 2000, [1.01, 2, 1500, 1600]),
-        (CORNERS, '"1,5",2,"1500,25",1600', {}, 2000, [1.5, 2, 1500.25, 1600]),
-        # nor where thousands would be too many pixels, or begin with 0
-        (CORNERS, "1.010,2.125,331.250,400.500", {}, 2000, [1.01, 2.125, 331.25, 400.5]),
-        (CORNERS, "0.125,0.250,0.500,1500", {}, 2000, [0.125, 0.25, 0.5, 1500]),
-    ],
-)
+@pytest.mark.parametrize(("columns", "cells", "options", "side", "box"), table("sources/tables", "numbers"))
 def test_numbers_are_read_as_they_are_meant(write, columns, cells, options, side, box):
     root = write({"t.csv": f"image,{columns}\na.png,{cells}\n", "a.png": (side, side)})
     assert [image.boxes for image in read_csv_table(root, **options)] == [[box]]

@@ -15,9 +15,7 @@ def sample(user, assistant, objects, images=("a.jpg",)):
     return {"messages": messages, "images": list(images)} | ({} if objects is None else {"objects": objects})
 
 
-DESCRIBED = "<ref-object><bbox> and <ref-object><bbox> are on the left"
 ONE, TWO = [331.5, 76.4, 853.5, 159.8], [676.5, 68.8, 1099.5, 142.4]
-NAMED = {"ref": ["mass", "tube"], "bbox": [ONE, TWO]}
 
 
 @pytest.fixture
@@ -25,23 +23,9 @@ def folder(write):
     return lambda *rows: write({"train.jsonl": "\n".join(map(json.dumps, rows))})
 
 
-@pytest.mark.parametrize(
-    ("row", "labels", "phrases"),
-    [
-        # the three examples of the documentation, with boxes in all of them
-        (sample("Describe.", DESCRIBED, NAMED), ["mass", "tube"], True),
-        (sample("Find the <ref-object>", "<bbox><bbox>", {"ref": ["mass"], "bbox": [ONE, TWO]}), ["mass"] * 2, True),
-        (sample("Find it", "<bbox><bbox>", {"ref": [], "bbox": [ONE, TWO]}), ["finding"] * 2, False),
-        # no `ref`, and the default type by name
-        (sample("Find it", "<bbox><bbox>", {"bbox": [ONE, TWO], "bbox_type": "real"}), ["finding"] * 2, False),
-        # all names first, then all boxes, in order
-        (sample("<ref-object>, <ref-object>?", "<bbox><bbox>", NAMED), ["mass", "tube"], True),
-        # what is at a box
-        (sample("<bbox>?", "<ref-object>. <bbox> is <ref-object>", NAMED), ["mass", "tube"], True),
-    ],
-)
-def test_names_of_boxes(folder, row, labels, phrases):
-    (image,) = read_ms_swift(folder(row))
+@pytest.mark.parametrize(("user", "answer", "objects", "labels", "phrases"), table("sources/tables", "ms_swift_names"))
+def test_names_of_boxes(folder, user, answer, objects, labels, phrases):
+    (image,) = read_ms_swift(folder(sample(user, answer, {**objects, "bbox": [ONE, TWO]})))
     assert (image.boxes, image.labels) == ([ONE, TWO], labels)
     assert image.phrases == (tuple(labels) if phrases else ())
     assert (image.file, image.split, image.width) == ("a.jpg", "train", None)

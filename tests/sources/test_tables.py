@@ -32,6 +32,7 @@ def csv_file(write):
         TABLE,
         b"\xef\xbb\xbf" + TABLE,  # byte order mark, as in GRAZPEDWRI-DX
         TABLE.replace(b"\n", b"\r\n"),  # saved by Excel
+        TABLE.replace(b"\n", b"\r"),  # and by Excel for the Macintosh
         TABLE.replace(b"\n", b"\n\n"),  # blank lines; the numbers of lines are tested below
         TABLE.removesuffix(b"\n"),  # no end of line at the end
         TABLE.replace(b"\na,R1,1\n", b"\na,R1,1,,\n"),  # empty cells beyond the header
@@ -53,9 +54,10 @@ def test_a_packed_table_is_unpacked(csv_file):
 
 
 def test_lines_are_counted_as_an_editor_does(csv_file):
-    # A quoted cell may run over lines, and blank lines count.
-    path = csv_file('id,text\n\na,"one\ntwo"\nb,three\n')
-    assert [place for place, _ in read_table(path, ("id", "text"))] == [RowPlace(path, 4, "a"), RowPlace(path, 5, "b")]
+    # A quoted cell may run over lines, blank lines count, and Unicode's separators are part of a line.
+    path = csv_file('id,text\n\na,"one\u2028\u0085\ntwo"\nb,three\n')
+    rows = [(RowPlace(path, 4, "a"), ("a", "one\u2028\u0085\ntwo")), (RowPlace(path, 5, "b"), ("b", "three"))]
+    assert list(read_table(path, ("id", "text"))) == rows
 
 
 def test_columns_that_are_missing(csv_file):
@@ -72,8 +74,10 @@ def test_columns_that_are_missing(csv_file):
         (b"", "Expected a header"),
         (b"id,x\na\n", r"Expected 2 cells, as in the header, in line 2 of .* \(id a\), got 1"),
         (b"id,x\na,1,2\n", "got 3"),  # an unquoted comma in a cell
-        (b"id,x\na,\xff\n", "in line 2 of .* no UTF-8"),
-        (b'id,x\na,"' + b"1" * 200_000, "Expected CSV in .* in line 2"),  # a quote that never ends
+        (b"id,x\na,1\nb,\xff\n", r"in line 3 of .*table\.csv, got the byte 0xff .* no UTF-8"),
+        ("id,x\na,1\n".encode("utf-16"), "in line 1 of .*UTF-16"),
+        (b"id,x\na,\0\n", "in line 2 of .*zero byte"),
+        (b'id,x\na,"' + b"1" * 200_000, "Expected CSV in .* field larger than field limit .* in line 2"),  # no end
     ],
 )
 def test_a_broken_table_is_named(csv_file, content, message):
@@ -132,26 +136,7 @@ def test_images_are_found_by_their_ids(tmp_path):
         image_finder(tmp_path)("b", "train/b.dicom")
 
 
-SPINE = "a,R1,Osteophytes,{},2,1500,1600"
-MS_CXR = "dicom_id,category_name,label_text,path,x,y,w,h,image_width,image_height"
-GOLD = "gold_dataset/gold_bbox_coordinate_annotations_1000images.csv"
-CORNERS = "original_x1,original_x2,original_y1,original_y2"
-
-
-@pytest.mark.parametrize(
-    ("source", "file", "rows"),
-    [
-        ("csv", "t.csv", ["image,x1,y1,x2,y2", "a,{},2,1500,1600"]),
-        ("vindr-cxr", "train.csv", ["image_id,rad_id,class_name,x_min,y_min,x_max,y_max", "a,R1,x,{},2,1500,1600"]),
-        ("vindr-pcxr", "annotations_train.csv", ["image_id,class_name,x_min,y_min,x_max,y_max", "a,x,{},2,1500,9"]),
-        ("vindr-spinexr", "train.csv", ["image_id,rad_id,lesion_type,xmin,ymin,xmax,ymax", SPINE]),
-        ("nih-chestxray14", "BBox_List_2017.csv", ["Image Index,Finding Label,Bbox [x,y,w,h]", "a.png,Mass,{},2,3,4"]),
-        ("rsna-pneumonia", "stage_2_train_labels.csv", ["patientId,x,y,width,height,Target", "a,{},2,3,4,1"]),
-        ("ms-cxr", "MS_CXR_Local_Alignment_v1.0.0.csv", [MS_CXR, "a,Edema,edema,a.jpg,{},2,3,4,2500,3000"]),
-        ("object-cxr", "train.csv", ["image_name,annotation", "a.jpg,0 {} 2 1500 1600"]),
-        ("chest-imagenome", GOLD, [f"image_id,bbox_name,{CORNERS}", "a,lung,{},1500,2,1600"]),
-    ],
-)
+@pytest.mark.parametrize(("source", "file", "rows"), table("sources/tables", "thousands"))
 def test_marks_between_thousands_are_asked_about_in_every_table(write, source, file, rows):
     split = {"split": "gold"} if source == "chest-imagenome" else {"split": "train"} if "vindr" in source else {}
 

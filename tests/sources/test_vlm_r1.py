@@ -7,6 +7,7 @@ import json
 import pytest
 
 from grounding_rewards.sources.vlm_r1 import read_vlm_r1
+from tests.tables import table
 
 QUESTION = "<image>Please provide the bounding box coordinate of the region this sentence describes: left effusion."
 PIXELS = {"syntax": "vlm-r1", "space": "pixel"}
@@ -22,24 +23,11 @@ def folder(write):
     return lambda *rows: write({"train.jsonl": "\n".join(map(json.dumps, rows))})
 
 
-@pytest.mark.parametrize(
-    ("box_format", "answer", "boxes", "labels"),
-    [
-        # pixels of the image file, as VLM-R1's own files have them
-        (PIXELS, "[12, 30, 120, 90]", [[12, 30, 120, 90]], ["finding"]),
-        (PIXELS, '<answer>[{"bbox_2d": [1, 2, 30, 40], "label": "mass"}]</answer>', [[1, 2, 30, 40]], ["mass"]),
-        # the same numbers mean other boxes in other formats: per mille, and fractions
-        ("qwen3-vl", '[{"bbox_2d": [100, 200, 500, 800]}]', [[20, 20, 100, 80]], ["finding"]),
-        ("radvlm", "There is an effusion at [0.1, 0.2, 0.5, 0.8].", [[20, 20, 100, 80]], None),
-        # a no-finding statement
-        (PIXELS, "<answer>[]</answer>", [], []),
-        (PIXELS, "<think>clear lungs</think><answer>[]</answer>", [], []),
-    ],
-)
+@pytest.mark.parametrize(("box_format", "answer", "boxes", "labels"), table("sources/tables", "vlm_r1_answers"))
 def test_answers(folder, box_format, answer, boxes, labels):
     (image,) = read_vlm_r1(folder(sample(answer)), box_format=box_format)
     assert image.boxes == [pytest.approx(box) for box in boxes]
-    assert labels is None or image.labels == labels
+    assert labels == "any" or image.labels == labels
     assert image.phrases == ("left effusion.",) * len(boxes)
     assert (image.file, image.width, image.height, image.split) == ("a.jpg", 200, 100, "train")
 

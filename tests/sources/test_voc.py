@@ -81,36 +81,12 @@ def test_cvat(write):
     assert len(list(read_voc(root, annotations="some_voc_xml_format.xml", images="."))) == 2
 
 
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        # labelImg: each file beside its image
-        ({"a.xml": voc(), "a.jpg": ""}, [("a.jpg", None)]),
-        # Roboflow
-        (
-            {"train/a.xml": voc(), "valid/b.xml": voc(name="b.jpg"), "train/a.jpg": "", "valid/b.jpg": ""},
-            [("train/a.jpg", "train"), ("valid/b.jpg", "validation")],
-        ),
-        # two folders, as on Kaggle; and the challenge's, also before the images are there
-        ({"annotations/a.xml": voc(), "images/a.jpg": ""}, [("images/a.jpg", None)]),
-        ({"Annotations/a.xml": voc()}, [("JPEGImages/a.jpg", None)]),
-        ({"Annotations/a.xml": voc(), "Annotations/a.jpg": ""}, [("Annotations/a.jpg", None)]),
-        # CVAT: one subset called default, which is no split, and folders of subsets
-        (
-            {"annotations.xml": CVAT.replace("Train", "default").replace("Validation", "default")},
-            [("images/a.png", None), ("images/b.png", None)],
-        ),
-        (
-            {"annotations.xml": CVAT, "images/Train/a.png": ""},
-            [("images/Train/a.png", "train"), ("images/b.png", "validation")],
-        ),
-    ],
-)
+@pytest.mark.parametrize(("files", "expected"), table("sources/tables", "voc_layouts"))
 def test_usual_layouts_need_no_option(write, monkeypatch, files, expected):
     # Files here are empty.
     monkeypatch.setattr("grounding_rewards.sources.voc.header_size", lambda path: (40, 30))
     images = read_voc(write(files), one_based=False)
-    assert [(image.file, image.split) for image in images] == expected
+    assert [[image.file, image.split or "no split"] for image in images] == expected
 
 
 def test_a_turned_box_is_the_box_around_it(write):
