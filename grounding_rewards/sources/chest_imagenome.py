@@ -67,7 +67,7 @@ def read_chest_imagenome(root: str | Path, *, split: str | None = None, sizes: s
     rows = [
         (own_split, cells)
         for own_split, path in tables.split_paths(root, split, files).items()
-        for _, cells in tables.read_table(path, _ABOUT, ("ViewPosition",))
+        for _, cells in tables.read_rows(path, _ABOUT, ("ViewPosition",))
     ]
     if known_sizes and known_sizes.keys().isdisjoint(cells[0] for _, cells in rows):
         raise ValueError(
@@ -110,7 +110,7 @@ def _objects(path: Path) -> tuple[list[list[float]], list[str]]:
 
 def _gold(root: Path, sizes: Mapping[str, Size]) -> Images:
     avoided = tables.optional_file(root, _AVOIDED)
-    rows = () if avoided is None else tables.read_table(avoided, _ABOUT, ("ViewPosition",))
+    rows = () if avoided is None else tables.read_rows(avoided, _ABOUT, ("ViewPosition",))
     facts_of_images = {cells[0]: cells for _, cells in rows}
 
     def gold_image(name: str, rows: list[TableRow]) -> AnnotatedImage:

@@ -232,7 +232,7 @@ class _TableReader:
         self.path, self.split, self.classes, self.frame = path, split, classes, frame
         self.find = tables.image_finder(path.parent)
         separator = tables.stated_separator(path) or max(_SEPARATORS, key=next(text_lines(path), "").count)
-        header, _ = tables.read_whole_table(path, separator)
+        header = tables.read_header(path, separator)
         self.columns = _find_columns(path, header, stated_columns, order)
         if classes and "label" not in self.columns.places:
             raise ValueError(
@@ -240,10 +240,12 @@ class _TableReader:
                 "name the column: --option columns=label=NAME."
             )
         file = self.columns.places["file"]
-        self.broken: dict[str, ValueError] = {}
-        self.rows_of_images: dict[str, list[tables.TableRow]] = {}
+        all_rows, self.broken = tables.read_table(path, separator=separator)
         # A row with too few cells tells its image in the first cell alone.
-        for place, row in tables.read_whole_table(path, separator, None if file else self.broken)[1]:
+        if file and self.broken:
+            raise next(iter(self.broken.values()))
+        self.rows_of_images: dict[str, list[tables.TableRow]] = {}
+        for place, row in all_rows:
             cells = tuple(["" if cell.casefold() in _EMPTY else cell for cell in row])
             if any(cells):
                 rows = self.rows_of_images.setdefault(cells[file], [])

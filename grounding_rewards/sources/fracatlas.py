@@ -20,7 +20,7 @@ from pathlib import Path
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import Images, register_source, sound_images, split_name
 from grounding_rewards.sources.coco import coco_images
-from grounding_rewards.sources.tables import check_split, find_file, optional_file, read_table
+from grounding_rewards.sources.tables import check_split, find_file, optional_file, read_rows
 
 _FOLDERS = ("images/Fractured", "images/Non_fractured")
 _COCO = "Annotations/COCO JSON/COCO_fracture_masks.json"
@@ -49,7 +49,7 @@ def read_fracatlas(root: str | Path, *, split: str | None = None) -> Images:
     # Tables and annotations spell an image with and without its ending.
     splits: dict[str, str] = {}
     for own_split, path in tables.items():
-        splits |= {Path(name).stem: own_split for _, (name,) in read_table(path, ("image_id",))}
+        splits |= {Path(name).stem: own_split for _, (name,) in read_rows(path, ("image_id",))}
     annotated: dict[str, AnnotatedImage] = {}
     unreadable: list[ValueError] = []
     for annotated_image in coco_images(find_file(root, _COCO), images=".", split=None):
@@ -60,7 +60,7 @@ def read_fracatlas(root: str | Path, *, split: str | None = None) -> Images:
     facts_table = optional_file(root, "dataset.csv")
     marks = {
         Path(name).stem: "|".join(mark for mark, cell in zip(_MARKS, cells, strict=True) if cell == "1")
-        for _, (name, *cells) in (() if facts_table is None else read_table(facts_table, ("image_id",), _MARKS))
+        for _, (name, *cells) in (() if facts_table is None else read_rows(facts_table, ("image_id",), _MARKS))
     }
     files = [path for folder in _FOLDERS for path in sorted((root / folder).glob("*.jpg"))]
     if not files:

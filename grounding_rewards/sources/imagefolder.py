@@ -13,7 +13,7 @@ Source: https://huggingface.co/docs/datasets/image_dataset.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.splits import patient_column
 from grounding_rewards.sources.base import Images, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import JsonRow, read_json_rows
-from grounding_rewards.sources.tables import RowPlace, check_split, header_size, read_whole_table
+from grounding_rewards.sources.tables import RowPlace, check_split, header_size, read_header, read_table
 
 _TABLES = ("metadata.jsonl", "metadata.csv")
 _CATEGORIES = ("categories", "category", "labels", "label", "category_id")
@@ -101,15 +101,16 @@ def read_imagefolder(
         return AnnotatedImage(file, file, xyxy_boxes, labels, width, height, patient, own_split)
 
     def images(path: Path, own_split: str | None) -> Images:
-        broken: dict[str, ValueError] = {}
-        rows = read_json_rows(path, "file_name") if path.suffix == ".jsonl" else _csv_rows(path, broken)
-        return chain(sound_images(image, ((path, own_split, *row) for row in rows)), broken.values())
+        rows, errors = (read_json_rows(path, "file_name"), []) if path.suffix == ".jsonl" else _csv_rows(path)
+        return chain(sound_images(image, ((path, own_split, *row) for row in rows)), errors)
 
     return chain.from_iterable(images(*table) for table in splits.items() if split in (None, table[1]))
 
 
-def _csv_rows(path: Path, broken: dict[str, ValueError]) -> Iterator[JsonRow]:
-    header, rows = read_whole_table(path, broken=broken)
-    for place, cells in rows:
+def _csv_rows(path: Path) -> tuple[list[JsonRow], list[ValueError]]:
+    header, table = read_header(path), read_table(path)
+    rows = []
+    for place, cells in table.rows:
         row = dict(zip(header, cells, strict=True))
-        yield place._replace(image=row.get("file_name") or "-"), row
+        rows.append((place._replace(image=row.get("file_name") or "-"), row))
+    return rows, list(table.broken.values())

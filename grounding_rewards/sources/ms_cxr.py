@@ -25,7 +25,7 @@ from pathlib import Path, PurePosixPath
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import CREDENTIALED, Images, register_source, split_name
-from grounding_rewards.sources.tables import TableRow, check_split, find_file, read_whole_table, table_images
+from grounding_rewards.sources.tables import TableRow, check_split, find_file, read_header, table_images
 
 _SPLITS = ("train", "validation", "test")
 _NAMES = tuple(f"MS_CXR_Local_Alignment_v{version}.csv" for version in ("1.1.0", "1.0.0"))
@@ -55,7 +55,7 @@ def read_ms_cxr(root: str | Path, *, split: str | None = None, images: str | Pat
     """
     check_split(split, _SPLITS)
     path = find_file(root, *_NAMES)
-    if split is not None and "split" not in read_whole_table(path)[0]:
+    if split is not None and "split" not in read_header(path):
         raise ValueError(f"Expected None for split, got {split!r}, but {path} has no splits. Take release 1.1.0.")
 
     def image(name: str, rows: list[TableRow]) -> AnnotatedImage | None:

@@ -89,9 +89,9 @@ def _facts(path: Path | None, listed: Collection[str]) -> tuple[dict[str, Mappin
     """What is known of images with boxes or without findings, and rows that cannot be read."""
     if path is None:
         return {}, []
-    broken: dict[str, ValueError] = {}
     facts: dict[str, Mapping[str, str]] = {}
-    for _, (name, labels, view) in read_table(path, ("Image Index", "Finding Labels"), ("View Position",), broken):
+    table = read_table(path, ("Image Index", "Finding Labels"), ("View Position",))
+    for _, (name, labels, view) in table.rows:
         if labels == _NEGATIVE or name in listed:
             facts[name] = {"finding_labels": labels, "view": view}
-    return facts, list(broken.values())
+    return facts, list(table.broken.values())

@@ -48,7 +48,7 @@ def read_object_cxr(root: str | Path, *, split: str | None = None) -> Images:
 
 
 def _images(path: Path, name: str) -> Images:
-    by_path = "image_path" in tables.read_whole_table(path)[0]
+    by_path = "image_path" in tables.read_header(path)
 
     column = "image_path" if by_path else "image_name"
 

@@ -66,7 +66,7 @@ def read_padchest_gr(
     check_word("language", language, get_args(Language))
     path = tables.find_file(root, "grounded_reports_20240819.json")
     # As text: a number of 39 digits would be rounded.
-    table = tables.read_table(tables.find_file(root, "master_table.csv"), ("ImageID", "PatientID", "split"))
+    table = tables.read_rows(tables.find_file(root, "master_table.csv"), ("ImageID", "PatientID", "split"))
     facts = {image: (patient, split_name(name)) for _, (image, patient, name) in table}
     known_sizes = None if sizes is None else tables.read_sizes(sizes, "ImageID")
     find, root = tables.image_finder(root), Path(root)

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -206,53 +206,102 @@ def split_files(root: str | Path, pattern: str, split: str | None) -> list[tuple
     return [file for file in files if split in (None, file[0])]
 
 
-def read_whole_table(
-    path: str | Path, separator: str = ",", broken: dict[str, ValueError] | None = None
-) -> tuple[list[str], Iterator[TableRow]]:
-    """The header of a CSV file, which is read at the call, and its rows with all their cells, stripped.
+class Table(NamedTuple):
+    """What stands in a CSV file.
 
-    A byte order mark is taken off, all line endings are understood, blank lines are left out, and a file that ends in
-    `.gz` is unpacked. The last names of a header may be empty, and spreadsheets and copies add or lose empty cells
-    behind a row.
+    rows: those with as many cells as the header.
+    broken: the errors of all others, by their first cell, which is all that is certain of them.
+    """
 
-    Args:
-        path: the file.
-        separator: between cells.
-        broken: takes the error of each row with too few or too many cells, by its first cell, which is all that is
-            certain of it. Without it such a row is raised as an error.
+    rows: list[TableRow]
+    broken: dict[str, ValueError]
+
+
+def read_header(path: str | Path, separator: str = ",") -> list[str]:
+    """The names of the columns of a CSV file; the last ones may be empty.
 
     Raises:
-        ValueError: the file is empty, no UTF-8 text or no CSV, or two columns have one name; or, while iterating, a row
-            has too few or too many cells.
+        ValueError: the file is empty, no UTF-8 text or no CSV, or two columns have one name.
 
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as root:
-        ...     _ = Path(root, "a.tsv").write_text("image_id\\t x\\na\\t1\\n")
-        ...     header, rows = read_whole_table(Path(root, "a.tsv"), "\\t")
-        ...     header, [cells for _, cells in rows]
-        (['image_id', 'x'], [('a', '1')])
+        ...     _ = Path(root, "a.tsv").write_text("image_id\t x\na\t1\n")
+        ...     read_header(Path(root, "a.tsv"), "\t")
+        ['image_id', 'x']
     """
-    rows = _stripped_rows(path, separator)
-    header = next(rows, (0, []))[1]
-    named_cells = max((number for number, name in enumerate(header, start=1) if name), default=0)
-    if not named_cells:
+    _, header = next(_stripped_rows(path, separator), (0, [""]))
+    if not any(header):
         raise ValueError(f"Expected a header in {path}, got an empty file. Download the file again.")
     check_columns(header, str(path))
+    return header
+
+
+def read_table(
+    path: str | Path, columns: Sequence[str] | None = None, optional: Sequence[str] = (), separator: str = ","
+) -> Table:
+    """The rows of a CSV file with a header, reduced to columns that are found by name.
+
+    Names are compared without case and without spaces around them, because releases of one dataset differ there
+    (`rad_ID` and `rad_id`, ` EncodedPixels`). A byte order mark is taken off, all line endings are understood, blank
+    lines are left out, and a file that ends in `.gz` is unpacked. Spreadsheets and copies add or lose empty cells
+    behind a row.
+
+    Args:
+        path: a CSV file.
+        columns: columns that must be there; None takes all.
+        optional: columns that may be missing; their cells are then empty.
+        separator: between cells.
+
+    Returns:
+        The image of a row's place is its first cell; cells are stripped text, first those of `columns`, then those of
+        `optional`.
+
+    Raises:
+        ValueError: a column is missing; a row has too few or too many cells, and the first of `columns` is not the
+            first of the file, so that it does not name its image; or as `read_header`.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "a.csv").write_text("image_id,rad_ID, x\na,R1,1\n")
+        ...     [cells for _, cells in read_table(Path(root, "a.csv"), ("x", "image_id"), ("rad_id", "split")).rows]
+        [('1', 'a', 'R1', '')]
+    """
+    header = read_header(path, separator)
+    names = [name.lower() for name in header]
+    if missing := [name for name in columns or () if name.lower() not in names]:
+        raise ValueError(
+            f"Expected the columns {', '.join(columns or ())} in {path}, got {', '.join(header)} without "
+            f"{', '.join(missing)}. Take the file as it was published."
+        )
     width = len(header)
+    named_cells = max(number for number, name in enumerate(header, start=1) if name)
+    indices = list(range(width))
+    if columns is not None:
+        # Behind the last cell of a row stands an empty one, for the columns that are missing.
+        indices = [names.index(name.lower()) if name.lower() in names else width for name in (*columns, *optional)]
+    rows: list[TableRow] = []
+    broken: dict[str, ValueError] = {}
+    for line, row in islice(_stripped_rows(path, separator), 1, None):
+        if len(row) >= named_cells and not any(row[width:]):
+            row += [""] * (width + 1 - len(row))
+            cells = tuple([row[index] for index in indices])
+            rows.append((RowPlace(path, line, cells[0]), cells))
+            continue
+        error = RowPlace(path, line, row[0]).error(f"{named_cells} cells, as in the header,", len(row))
+        if indices[0]:
+            raise error
+        broken[row[0]] = error
+    return Table(rows, broken)
 
-    def whole_rows() -> Iterator[TableRow]:
-        for line, row in rows:
-            place = RowPlace(path, line, row[0])
-            if len(row) >= named_cells and not any(row[width:]):
-                yield place, tuple(row[:width]) + ("",) * (width - len(row))
-                continue
-            error = place.error(f"{named_cells} cells, as in the header,", len(row))
-            if broken is None:
-                raise error
-            broken[row[0]] = error
 
-    return header, whole_rows()
+def read_rows(path: str | Path, columns: Sequence[str], optional: Sequence[str] = ()) -> list[TableRow]:
+    """The rows of `read_table`; one with too few or too many cells is an error."""
+    table = read_table(path, columns, optional)
+    for error in table.broken.values():
+        raise error
+    return table.rows
 
 
 def _stripped_rows(path: str | Path, separator: str) -> Iterator[tuple[int, list[str]]]:
@@ -266,58 +315,6 @@ def _stripped_rows(path: str | Path, separator: str) -> Iterator[tuple[int, list
         raise ValueError(
             f"Expected CSV in {path}, got {error} in line {lines.line_num}. Download the file again."
         ) from error
-
-
-def read_table(
-    path: str | Path,
-    columns: Sequence[str],
-    optional: Sequence[str] = (),
-    broken: dict[str, ValueError] | None = None,
-) -> Iterator[TableRow]:
-    """The rows of a CSV file with a header, reduced to columns that are found by name.
-
-    The header is checked at the call and not at the first row. Names are compared without case and without spaces
-    around them, because releases of one dataset differ there (`rad_ID` and `rad_id`, ` EncodedPixels`).
-
-    Args:
-        path: a CSV file, as `read_whole_table` takes it.
-        columns: columns that must be there.
-        optional: columns that may be missing; their cells are then empty.
-        broken: as for `read_whole_table`, if the first of `columns` is the first of the file: else such a row does not
-            name its image.
-
-    Returns:
-        An iterator of `(place, cells)`: the image of a place is the first cell; cells are stripped text, first those of
-        `columns`, then those of `optional`.
-
-    Raises:
-        ValueError: a column is missing; or as `read_whole_table`.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as root:
-        ...     _ = Path(root, "a.csv").write_text("image_id,rad_ID, x\\na,R1,1\\n")
-        ...     [cells for _, cells in read_table(Path(root, "a.csv"), ("x", "image_id"), ("rad_id", "split"))]
-        [('1', 'a', 'R1', '')]
-    """
-    header, _ = read_whole_table(path)
-    names = [name.lower() for name in header]
-    if missing := [name for name in columns if name.lower() not in names]:
-        raise ValueError(
-            f"Expected the columns {', '.join(columns)} in {path}, got {', '.join(header)} without "
-            f"{', '.join(missing)}. Take the file as it was published."
-        )
-    # An empty cell is added to every row; missing columns point to it.
-    indices = [names.index(name.lower()) if name.lower() in names else len(names) for name in (*columns, *optional)]
-    _, rows = read_whole_table(path, broken=None if indices[0] else broken)
-
-    def chosen_cells() -> Iterator[TableRow]:
-        for place, row in rows:
-            row = (*row, "")
-            cells = tuple([row[index] for index in indices])
-            yield RowPlace(place.path, place.line, cells[0]), cells
-
-    return chosen_cells()
 
 
 def table_images(
@@ -343,14 +340,14 @@ def table_images(
         few or too many cells.
 
     Raises:
-        ValueError: as `read_table` and `check_thousands`, or a row without an id.
+        ValueError: as `image_rows`.
 
     Example:
         >>> import tempfile
         >>> def image(name, rows):
         ...     return AnnotatedImage(name, f"{name}.png", [], [cells[1] for _, cells in rows])
         >>> with tempfile.TemporaryDirectory() as root:
-        ...     _ = Path(root, "a.csv").write_text("id,x\\na,1\\nb,2\\na,3\\n")
+        ...     _ = Path(root, "a.csv").write_text("id,x\na,1\nb,2\na,3\n")
         ...     images = list(table_images(image, Path(root, "a.csv"), ("id", "x")))
         >>> [(image.id, image.labels) for image in images]
         [('a', ['1', '3']), ('b', ['2'])]
@@ -368,20 +365,22 @@ def image_rows(
 ) -> tuple[dict[str, list[TableRow]], list[ValueError]]:
     """The rows of a CSV file by image, and the errors of images that have a row with too few or too many cells.
 
-    Args and errors are those of `table_images`.
+    Args are those of `table_images`.
+
+    Raises:
+        ValueError: as `read_table` and `check_thousands`, or a row without an id.
     """
-    broken: dict[str, ValueError] = {}
+    table = read_table(path, columns, optional)
     rows_of_images: dict[str, list[TableRow]] = {}
-    for place, cells in read_table(path, columns, optional, broken):
+    for place, cells in table.rows:
         if not place.image:
             raise place._replace(image="-").error(f"an id for {columns[0]}", "")
-        rows_of_images.setdefault(place.image, []).append((place, cells))
-    for name in broken:
-        rows_of_images.pop(name, None)
+        if place.image not in table.broken:
+            rows_of_images.setdefault(place.image, []).append((place, cells))
     numbers = [(*columns, *optional).index(name) for name in pixels]
     rows = chain.from_iterable(rows_of_images.values())
     check_thousands(path, ((place, cells[number]) for place, cells in rows for number in numbers), lambda place: side)
-    return rows_of_images, list(broken.values())
+    return rows_of_images, list(table.broken.values())
 
 
 # Digits in groups of three, as thousands are written.
@@ -500,7 +499,7 @@ def read_sizes(path: str | Path, key: str) -> dict[str, Size]:
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"Expected a CSV file with the sizes of the images for sizes, got {str(path)!r}. Write it.")
-    header, _ = read_whole_table(path)
+    header = read_header(path)
     names = {name.lower() for name in header}
     columns = next((pair for pair in _SIZE_COLUMNS if names.issuperset(pair)), None)
     if columns is None:
@@ -510,7 +509,7 @@ def read_sizes(path: str | Path, key: str) -> dict[str, Size]:
             "Name the columns so."
         )
     sizes: dict[str, Size] = {}
-    for place, (image, *cells) in read_table(path, (key, *columns)):
+    for place, (image, *cells) in read_rows(path, (key, *columns)):
         width, height = place.numbers(cells)
         size = (int(width), int(height))
         if size != (width, height) or min(size) < 1 or sizes.setdefault(image, size) != size:

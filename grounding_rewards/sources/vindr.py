@@ -231,10 +231,10 @@ def _with_warning(images: Images, path: Path, empty_boxes: Counter[str]) -> Imag
 
 def _read_image_labels(path: Path) -> dict[str, tuple[tuple[str, ...], str]]:
     """For each image its readers, and the labels that any of them gave it, joined by `|` in the order of columns."""
-    names, _ = tables.read_whole_table(path)
+    names = tables.read_header(path)
     labels = [name for name in names if name.lower() not in ("image_id", "rad_id") and name != NO_FINDING]
     readers, labels_of_images = defaultdict[str, list[str]](list), defaultdict[str, set[str]](set)
-    for _, (image, *cells, reader) in tables.read_table(path, ("image_id", *labels), ("rad_id",)):
+    for _, (image, *cells, reader) in tables.read_rows(path, ("image_id", *labels), ("rad_id",)):
         readers[image].append(reader)
         labels_of_images[image].update(
             label for label, cell in zip(labels, cells, strict=True) if cell not in ("", "0", "0.0")

@@ -18,7 +18,7 @@ from grounding_rewards.logs.read import read_rows
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.prepare.load import load_images
 from grounding_rewards.sources.jsonl import read_jsonl
-from grounding_rewards.sources.tables import read_table
+from grounding_rewards.sources.tables import read_rows as read_cells
 
 SOUND = {"file": "a.png", "width": 40, "height": 30, "boxes": [[1, 2, 11, 22]], "labels": ["mass"], "split": "train"}
 
@@ -82,7 +82,7 @@ def test_a_file_in_utf_16_is_named_as_such(tmp_path):
 def test_archives_that_cannot_be_unpacked_are_named(tmp_path, content):
     (tmp_path / "a.csv.gz").write_bytes(content)
     with pytest.raises(ValueError, match=r"a\.csv\.gz"):
-        list(read_table(tmp_path / "a.csv.gz", ("a", "b")))
+        read_cells(tmp_path / "a.csv.gz", ("a", "b"))
 
 
 @pytest.mark.parametrize("content", [b"x" * 5000, b"x\n" * 2500])
