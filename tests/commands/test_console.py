@@ -40,10 +40,7 @@ def test_it_is_shown_late_and_where_somebody_looks(monkeypatch, capsys, terminal
     assert ("counting" in capsys.readouterr().err) == shown
 
 
-@pytest.mark.parametrize(
-    ("terminal", "rank", "patience", "shown"),
-    table("commands/tables", "signs_of_life"),
-)
+@pytest.mark.parametrize(("terminal", "rank", "patience", "shown"), table("commands/tables", "signs_of_life"))
 def test_a_command_that_takes_a_while_says_that_it_works(monkeypatch, capsys, terminal, rank, patience, shown):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     monkeypatch.setenv("RANK", rank)

@@ -268,6 +268,11 @@ def test_images_come_from_the_dataset_or_from_their_files(tmp_path, capsys):
     assert diff(a, c, "--html", tmp_path / "page.html", "--allow-outside") == 0
     # one file for all three, which is in the page once
     assert (tmp_path / "page.html").read_text(encoding="utf-8").count("data:image/jpeg") == 1
+    # in the folder of the run it is opened
+    own = write(tmp_path / "d", 0.4, str(tmp_path / "d" / "own.png"))
+    Image.new("L", (64, 64), 9).save(own / "own.png")
+    assert diff(a, own, "--html", tmp_path / "page.html") == 0
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").count("data:image/jpeg") == 1
 
 
 def test_images_are_found_wherever_they_stand_in_a_dataset_with_bad_rows(tmp_path):

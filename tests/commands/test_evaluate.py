@@ -286,10 +286,7 @@ def test_another_evaluation_is_not_written_over(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("confidence", "expected"),
-    [
-        ('"85%"', "1 of 2 images has a box whose stated confidence is no number, the first 'a'"),
-        ("0.85", ""),
-    ],
+    [('"85%"', "1 of 2 images has a box whose stated confidence is no number, the first 'a'"), ("0.85", "")],
 )
 def test_confidences_that_cannot_be_used_are_said(confidence, expected, tmp_path, capsys):
     text = '[{"bbox_2d": [0, 0, 500, 500], "label": "mass", "score": %s}]'

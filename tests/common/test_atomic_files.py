@@ -7,13 +7,7 @@ import errno
 import pytest
 
 from grounding_rewards.common import atomic_files
-from grounding_rewards.common.atomic_files import (
-    UNFINISHED,
-    changed_settings,
-    check_new,
-    whole_folder,
-    write_whole,
-)
+from grounding_rewards.common.atomic_files import UNFINISHED, changed_settings, check_new, whole_folder, write_whole
 
 
 @pytest.fixture

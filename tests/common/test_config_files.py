@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -24,28 +25,9 @@ def folder(tmp_path):
     return write
 
 
-@pytest.mark.parametrize(
-    ("texts", "expected"),
-    [
-        # what a file says itself wins, wherever it names its base
-        ({"a": "{x: 1, base: b.yaml}", "b": "{x: 2, y: 3}"}, {"x": 1, "y": 3}),
-        # of two bases the later one
-        ({"a": "base: [b.yaml, c.yaml]", "b": "{x: 1, y: 1}", "c": "{x: 2}"}, {"x": 2, "y": 1}),
-        # a base of a base
-        ({"a": "base: b.yaml", "b": "{base: c.yaml, x: 1}", "c": "{x: 2, y: 2, z: 2}"}, {"x": 1, "y": 2, "z": 2}),
-        # two ways to one file
-        ({"a": "base: [b.yaml, c.yaml]", "b": "base: d.yaml", "c": "{base: d.yaml, x: 2}", "d": "x: 1"}, {"x": 2}),
-        # mappings are replaced: parameters of one reward mean nothing to another
-        ({"a": "{base: b.yaml, k: {beta: 2}}", "b": "{k: {iou_threshold: 0.3}}"}, {"k": {"beta": 2}}),
-        # null is a value
-        ({"a": "{base: b.yaml, x: null}", "b": "{x: 1}"}, {"x": None}),
-        # a path is seen from the file that names it
-        ({"a": "base: sub/b.yaml", "sub__b": "base: ../c.yaml", "c": "x: 1"}, {"x": 1}),
-        ({"a": "{base: [], x: 1}"}, {"x": 1}),
-    ],
-)
+@pytest.mark.parametrize(("texts", "expected"), table("common/config_files", "which_value_wins"))
 def test_which_value_wins(folder, texts, expected):
-    assert read_config(folder(**texts) / "a.yaml") == expected
+    assert read_config(folder(**texts) / "a.yaml") == json.loads(expected)
 
 
 def test_a_base_that_comes_with_the_package(folder, monkeypatch):
@@ -81,9 +63,7 @@ def test_refused(folder, texts, message):
 
 @pytest.mark.parametrize(
     ("key", "message"),
-    [
-        ("lerning_rate", r"rewards train` in .*b\.yaml, got lerning_rate. Did you mean learning_rate\?"),
-    ],
+    [("lerning_rate", r"rewards train` in .*b\.yaml, got lerning_rate. Did you mean learning_rate\?")],
 )
 def test_an_unknown_option_names_its_file_and_the_nearest_one(folder, key, message):
     root = folder(a="{base: b.yaml, loss_type: grpo}", b=f"{key}: 1")

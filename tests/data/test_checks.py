@@ -106,13 +106,7 @@ def test_a_row_may_be_bad_in_several_ways():
         check_dataset(images, R4)
 
 
-@pytest.mark.parametrize(
-    ("removed", "message"),
-    [
-        (["boxes"], "Add boxes"),
-        (["prompt", "width"], "Add prompt, width"),
-    ],
-)
+@pytest.mark.parametrize(("removed", "message"), [(["boxes"], "Add boxes"), (["prompt", "width"], "Add prompt, width")])
 def test_missing_columns(removed, message):
     with pytest.raises(ValueError, match=message):
         check_dataset(dataset_of({}).remove_columns(removed), R4)

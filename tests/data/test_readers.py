@@ -198,11 +198,7 @@ def test_mistakes_are_named(record, strategy, message):
         reference_boxes(record, strategy)
 
 
-THREE = image(
-    R1=[(A, "mass"), (FAR, "nodule")],
-    R2=[(A9, "mass")],
-    R3=[(A45, "mass"), (FAR, "mass")],
-)
+THREE = image(R1=[(A, "mass"), (FAR, "nodule")], R2=[(A9, "mass")], R3=[(A45, "mass"), (FAR, "mass")])
 
 
 def test_agreement_of_three_readers_by_hand():

@@ -2,7 +2,6 @@
 folder that was named, refused by everything that opens images, unless it is allowed."""
 
 import json
-import shutil
 import struct
 import zlib
 
@@ -25,11 +24,9 @@ pytest.importorskip("datasets", reason="needs the train extra")
 
 from PIL import Image
 
-from grounding_rewards.commands.diff import _image_loader
 from grounding_rewards.doctor.examine import examine
 from grounding_rewards.doctor.rows import open_rows
 from grounding_rewards.logs.join import image_loader, read_log
-from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.prepare import PrepareSettings, prepare_images
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.sources.jsonl import read_jsonl
@@ -269,22 +266,6 @@ def test_a_log_opens_its_own_images(folder):
     row = {"completion": "[]", "boxes": [], "width": 40, "height": 30, "id": "a", "image": "images/own.png"}
     (folder / "log.jsonl").write_text(json.dumps(row))
     assert image_loader(read_log([folder / "log.jsonl"]), None)(0).size == (40, 30)
-
-
-def test_diff_opens_only_images_of_the_run_and_dataset(folder, capsys):
-    def annotated(image):
-        return Prediction("a", 40, 30, image=str(image))
-
-    run = folder.parent / "run"
-    run.mkdir()
-    shutil.copy(folder / "images" / "own.png", run)
-    other, elsewhere = annotated(folder.parent / "others" / "image.png"), annotated(folder / "images" / "own.png")
-    own = annotated(run / "own.png")
-    assert _image_loader([other], {"dataset": str(folder)}, run, False)(other) is None
-    assert "1 images are shown without their pixels" in capsys.readouterr().err
-    assert _image_loader([other], {"dataset": str(folder)}, run, True)(other).size == (40, 30)
-    assert _image_loader([own], {"dataset": str(folder)}, run, False)(own).size == (40, 30)
-    assert _image_loader([elsewhere], {"dataset": str(folder)}, run, False)(elsewhere) is None
 
 
 def test_the_root_itself_may_be_a_link(folder):

@@ -11,11 +11,7 @@ from datasets import Image as ImageColumn
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from transformers import (
-    CLIPImageProcessor,
-    Qwen2VLImageProcessor,
-    Qwen2VLImageProcessorPil,
-)
+from transformers import CLIPImageProcessor, Qwen2VLImageProcessor, Qwen2VLImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_qwen2_vl import smart_resize
 
 from grounding_rewards.images.resize import (

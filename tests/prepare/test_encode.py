@@ -35,8 +35,7 @@ def test_png_is_lossless(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("side", "size"),
-    [(None, (30, 20)), (40, (30, 20)), (30, (30, 20)), (15, (15, 10)), (10, (10, 7)), (1, (1, 1))],
+    ("side", "size"), [(None, (30, 20)), (40, (30, 20)), (30, (30, 20)), (15, (15, 10)), (10, (10, 7)), (1, (1, 1))]
 )
 def test_the_longest_side_shrinks_and_never_grows(tmp_path, side, size):
     result, image = stored(saved(tmp_path, Image.new("L", (30, 20))), side=side)

@@ -105,10 +105,7 @@ def test_prompt_does_not_depend_on_the_order_of_the_lines(folder):
 def test_bad_lines_can_be_dropped_and_are_named(folder):
     """Today one line ends the run, and the error knows no way on."""
     root = folder("{", GOOD, {**GOOD, "file": "missing.png", "id": "x"}, {**GOOD, "boxes": [[1, 2, 3]]})
-    with pytest.raises(
-        ValueError,
-        match=r"got 3 bad of 4 lines\. .* go on without them by bad_rows: drop",
-    ):
+    with pytest.raises(ValueError, match=r"got 3 bad of 4 lines\. .* go on without them by bad_rows: drop"):
         load_images(root)
     with pytest.warns(UserWarning, match=r"3 of 4 lines of .* are dropped \(bad_rows: drop\)") as said:
         images = load_images(root, bad_rows="drop")

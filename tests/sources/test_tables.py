@@ -7,14 +7,7 @@ import gzip
 import pytest
 
 from grounding_rewards.sources import get_source
-from grounding_rewards.sources.tables import (
-    RowPlace,
-    find_file,
-    image_finder,
-    read_rows,
-    read_sizes,
-    table_images,
-)
+from grounding_rewards.sources.tables import RowPlace, find_file, image_finder, read_rows, read_sizes, table_images
 from tests.tables import table
 
 TABLE = b"image_id,rad_ID, x\na,R1,1\nb,R2, 2\n"

@@ -36,7 +36,7 @@ def test_voc(write):
             ),
             # no objects: a negative; size 0, as some tools write where they did not look
             "Annotations/b.xml": voc(name="b.jpg", size=SIZE.replace("40", "0").replace("30", "0")),
-        },
+        }
     )
     first, second = read_voc(root, one_based=False)
     assert (first.file, first.width, first.height) == ("JPEGImages/a.jpg", 40, 30)

@@ -35,7 +35,7 @@ def test_data_yaml(write, yaml, splits):
             "images/val/b.png": (40, 20),
             "labels/train/a.txt": "0 0.5 0.5 1 1",
             "labels/val/b.txt": "1 0.5 0.5 1 1",
-        },
+        }
     )
     found = {}
     for image in read_yolo(root):
