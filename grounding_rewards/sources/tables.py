@@ -226,8 +226,8 @@ def read_header(path: str | Path, separator: str = ",") -> list[str]:
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as root:
-        ...     _ = Path(root, "a.tsv").write_text("image_id\t x\na\t1\n")
-        ...     read_header(Path(root, "a.tsv"), "\t")
+        ...     _ = Path(root, "a.tsv").write_text("image_id\\t x\\na\\t1\\n")
+        ...     read_header(Path(root, "a.tsv"), "\\t")
         ['image_id', 'x']
     """
     _, header = next(_stripped_rows(path, separator), (0, [""]))
@@ -264,7 +264,7 @@ def read_table(
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as root:
-        ...     _ = Path(root, "a.csv").write_text("image_id,rad_ID, x\na,R1,1\n")
+        ...     _ = Path(root, "a.csv").write_text("image_id,rad_ID, x\\na,R1,1\\n")
         ...     [cells for _, cells in read_table(Path(root, "a.csv"), ("x", "image_id"), ("rad_id", "split")).rows]
         [('1', 'a', 'R1', '')]
     """
@@ -347,7 +347,7 @@ def table_images(
         >>> def image(name, rows):
         ...     return AnnotatedImage(name, f"{name}.png", [], [cells[1] for _, cells in rows])
         >>> with tempfile.TemporaryDirectory() as root:
-        ...     _ = Path(root, "a.csv").write_text("id,x\na,1\nb,2\na,3\n")
+        ...     _ = Path(root, "a.csv").write_text("id,x\\na,1\\nb,2\\na,3\\n")
         ...     images = list(table_images(image, Path(root, "a.csv"), ("id", "x")))
         >>> [(image.id, image.labels) for image in images]
         [('a', ['1', '3']), ('b', ['2'])]
