@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.logs.inspection import Inspection, inspect_completions
-from grounding_rewards.logs.join import read_log
+from grounding_rewards.logs.join import ImageAnswers, read_log
 from grounding_rewards.logs.read import doubts_about, read_completions, with_answer_references
 from grounding_rewards.logs.run_log import trained_reward
 from grounding_rewards.metrics.baselines import baseline_systems
@@ -75,13 +75,8 @@ def evaluate(
         systems, name = {"predictions": list(log)}, reward if isinstance(reward, str) else get_reward(reward).name
     else:
         judge = _text_reward(reward, box_format)
-        answers = read_log(
-            _log_source(log),
-            judge,
-            dataset=_images(dataset, split),
-            text_column=text_column,
-            by_order=by_order,
-            label_matching=label_matching,
+        answers = _answers(
+            log, judge, dataset, split, text_column=text_column, by_order=by_order, label_matching=label_matching
         )
         predictions = read_predictions(answers.rows, answers.texts, judge)
         _warn(answers.notes, answer_notes(predictions))
@@ -166,14 +161,7 @@ def signal(
         trained = trained_reward(Path(log)) if isinstance(log, str | Path) else None
         reward, parameters = trained or ("R4", {})
     judge = _text_reward(reward, box_format, parameters)
-    answers = read_log(
-        _log_source(log),
-        judge,
-        dataset=_images(dataset, split),
-        text_column=text_column,
-        by_order=by_order,
-        in_groups=True,
-    )
+    answers = _answers(log, judge, dataset, split, text_column=text_column, by_order=by_order, in_groups=True)
     _warn(answers.notes)
     return measure_signal(answers.rows, answers.texts, judge)
 
@@ -231,8 +219,12 @@ def _text_reward(reward: Any, box_format: Any, parameters: Mapping[str, Any] | N
     return get_reward(reward, **{**(parameters or {}), **format_parameter}).final()
 
 
-def _images(dataset: str | Dataset | None, split: str) -> Dataset | None:
-    return load_split(dataset, split) if isinstance(dataset, str) else dataset
+def _answers(
+    log: Any, judge: GroundingReward, dataset: str | Dataset | None, split: str, **options: Any
+) -> ImageAnswers:
+    """The answers of a log, to the images of a dataset where one is given."""
+    images = load_split(dataset, split) if isinstance(dataset, str) else dataset
+    return read_log(_log_source(log), judge, dataset=images, **options)
 
 
 def _log_source(log: Any) -> Sequence[Any]:

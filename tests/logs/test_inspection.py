@@ -12,6 +12,7 @@ from grounding_rewards.logs.inspection import inspect_completions
 from grounding_rewards.metrics.detection import MatchedImages
 from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
+from tests.tables import table
 
 ROWS = [
     # two boxes, one right; a no-finding statement on an image without findings; cut off; broken
@@ -73,15 +74,7 @@ def test_sizes_may_be_given_for_all_images():
     assert sized.notes == ()
 
 
-@pytest.mark.parametrize(
-    ("log", "message"),
-    [
-        ([{}], r"Expected a box format, got none for row 0\. Give --box-format"),
-        ([{"box_format": "qwen4"}], r"Expected a known name for `box_format`, got 'qwen4'"),
-        ([{"box_format": "qwen3-vl", "width": "wide"}], r"Expected a number, or 1 of them, for `width`"),
-        ([{"box_format": "qwen3-vl", "boxes": [[1, 2, 3]], "width": 9, "height": 9}], r"for `boxes`, got .* in row 0"),
-    ],
-)
+@pytest.mark.parametrize(("log", "message"), table("logs/rows", "logs_that_cannot_be_inspected"))
 def test_a_wrong_log_is_refused(log, message):
     with pytest.raises(ValueError, match=message):
         inspect_completions(["[]"] * len(log), log)

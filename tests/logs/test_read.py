@@ -140,19 +140,13 @@ def test_the_only_column_with_text_needs_no_name(rows: list[dict[str, Any]], col
 
 
 @pytest.mark.parametrize(
-    "command",
-    [
-        ("evaluate", "--out", "out", "--completions"),
-        ("score", "--rewards", "R3", "--out", "out.jsonl"),
-        ("inspect",),
-        ("signal",),
-    ],
+    "command", ["evaluate --out out --completions", "score --rewards R3 --out out.jsonl", "inspect", "signal"]
 )
 def test_every_command_asks_for_the_column(tmp_path, monkeypatch, capsys, command) -> None:
     monkeypatch.chdir(tmp_path)
     rows = [{"answer": BOX, "prediction": "[]", "boxes": [[1, 2, 3, 4]], "width": 100, "height": 100, "id": "a"}] * 2
     write(tmp_path / "log.jsonl", rows)
-    name, *options = command
+    name, *options = command.split()
     arguments = [name, *options, "log.jsonl", "--box-format", "qwen3-vl"]
     if name == "score":
         arguments = [name, "log.jsonl", *options, "--box-format", "qwen3-vl"]

@@ -107,17 +107,9 @@ def test_logs_of_other_tools_are_scored(tmp_path: Path, row: dict[str, Any], box
     assert score_file(path, tmp_path / "scored.jsonl", [get_reward("R3", box_format=box_format)]).means == {"R3": 1.0}
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"boxes": [[5, 5, 1, 1]]}, r"line 31 of '.*log.jsonl': Expected finite boxes .* got \[\[5, 5, 1, 1\]\]\."),
-        ({"boxes": None}, r"line 31 of '.*log.jsonl': Expected a column `boxes`"),
-        ({"boxes": "none"}, r"line 31 of '.*log.jsonl': Expected a list of \[x1, y1, x2, y2\]"),
-        ({"width": -4}, r"line 31 of '.*log.jsonl': Expected .*width"),
-        ({"completion": None}, r"Expected a completion in column completion .* in 1 row: line 31 of '.*log.jsonl'"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), table("logs/rows", "rows_that_cannot_be_scored"))
 def test_a_wrong_row_is_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    change = {name: None if value == "{none}" else value for name, value in change.items()}
     given = rows(40)
     given[30] |= change
     path, out = write_lines(tmp_path / "log.jsonl", given), tmp_path / "scored.jsonl"

@@ -10,6 +10,7 @@ import pytest
 from grounding_rewards.logs.read import read_completions
 from grounding_rewards.logs.tool_rows import unpack_row
 from grounding_rewards.rewards.completions import completion_text
+from tests.tables import table
 
 TEXT = '[{"bbox_2d": [100, 200, 300, 400]}]'
 IMAGE = {"boxes": [[10, 20, 30, 40]], "width": 100, "height": 100}
@@ -71,15 +72,7 @@ def test_several_completions_are_several_rows(row: dict[str, Any]) -> None:
     assert [completion_text(read["completion"]) for read in unpack_row(row)] == [TEXT, "None"]
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"question": "Where?", "choices": ["left", "right"], "answer": "[]"},
-        {"question": "Where?", "choices": [{"label": "A", "text": "left"}], "answer": "[]"},
-        {"output": "[]", "metadata": {"boxes": []}},
-        {"message": {"text": "[]"}, "response": "[]"},
-    ],
-)
+@pytest.mark.parametrize("row", table("logs/rows", "rows_of_no_tool"))
 def test_other_rows_stay_as_they_are(row: dict[str, Any]) -> None:
     assert unpack_row(row) == [row]
 

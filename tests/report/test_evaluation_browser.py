@@ -196,13 +196,9 @@ def test_outcomes_differ_by_colour_and_by_lines(visit, tmp_path) -> None:
         answered("beside", pred=[(80, 80, 95, 95)]),
     ]
     tab = visit(write(tmp_path, made, label_matching="exact"))
+    sides = {"right": "predicted", "wrong-label": "predicted", "wrong-place": "predicted", "missed": "reference"}
     looks = {}
-    for outcome, side in (
-        ("right", "predicted"),
-        ("wrong-label", "predicted"),
-        ("wrong-place", "predicted"),
-        ("missed", "reference"),
-    ):
+    for outcome, side in sides.items():
         group = tab.locator(f"#Gallery g.is-{side}.o-{outcome}:has(rect)").first
         colour, dash = group.locator(f"rect.{side}").evaluate(
             "one => [getComputedStyle(one).stroke, getComputedStyle(one).strokeDasharray]"
