@@ -178,12 +178,16 @@ def inspect_completions(
     texts = [completion_text(completion) for completion in completions]
     opened = [prompt_opens_thinking or bool(row.get("prompt_opens_thinking")) for row in rows]
     raws = [read_boxes(texts[k], formats[k], prompt_opens_thinking=opened[k]) for k in track(range(len(texts)))]
-    references = [row.get("boxes") for row in rows]
     given = sizes or {}
     columns_of_sizes: list[Any] = [
         [given.get(side) if row.get(side) is None else row[side] for row in rows] for side in _SIZES
     ]
     image_sizes = original_and_resized_sizes(len(rows), *columns_of_sizes)
+    # None where a completion cannot be scored.
+    references: list[Any] = []
+    for row, fmt, size in zip(rows, formats, image_sizes, strict=True):
+        is_placed = fmt.space.frame == "original" or np.isfinite(size[:2]).all()
+        references.append(row["boxes"] if is_placed and isinstance(row.get("boxes"), list) else None)
     counts = np.zeros(4, dtype=np.int64)
     space_checks: dict[str, SpaceCheck] = {}
     values: dict[str, list[float]] = {"mean_iou": [], **{name: [] for name in SPECIFICATION_REWARDS}}
@@ -191,9 +195,7 @@ def inspect_completions(
     for fmt in {id(fmt): fmt for fmt in formats}.values():
         members = [k for k, row_format in enumerate(formats) if row_format is fmt]
         format_raws, format_sizes = [raws[k] for k in members], image_sizes[members]
-        scored = [k for k in members if isinstance(references[k], list)]
-        if fmt.space.frame != "original":
-            scored = [k for k in scored if np.isfinite(image_sizes[k, :2]).all()]
+        scored = [k for k in members if references[k] is not None]
         columns, messages = _score(
             [texts[k] for k in scored],
             fmt,
@@ -205,10 +207,8 @@ def inspect_completions(
         for name in values:
             values[name] += columns[name]
         counts += _count_boxes(format_raws, fmt, format_sizes)
-        scored_references: dict[int, Any] = {k: references[k] for k in scored}
-        boxes = [scored_references.get(k, []) for k in members]
-        space_checks[fmt.name] = check_space(format_raws, fmt, boxes, format_sizes)
-    if unscored := sum(isinstance(boxes, list) for boxes in references) - len(values["R3"]):
+        space_checks[fmt.name] = check_space(format_raws, fmt, [references[k] or [] for k in members], format_sizes)
+    if unscored := sum(isinstance(row.get("boxes"), list) for row in rows) - len(values["R3"]):
         notes[f"{unscored} {_WITHOUT_SIZE}"] = None
     thinking = Counter(thinking_state(text) for text, fmt in zip(texts, formats, strict=True) if fmt.scope != "all")
     examples: dict[str, list[int]] = {}
@@ -217,21 +217,21 @@ def inspect_completions(
         reasons.update(raw.rejected)
         for key in (raw.status, *raw.rejected):
             examples.setdefault(key, []).append(k)
-    spans = [
-        find_answer(text, fmt.scope, prompt_opens_thinking=is_open)
-        for text, fmt, is_open in zip(texts, formats, opened, strict=True)
-    ]
+    answers = []
+    for text, fmt, is_open in zip(texts, formats, opened, strict=True):
+        answers.append(find_answer(text, fmt.scope, prompt_opens_thinking=is_open).text)
+    upside_down, located, off_image, in_corner = counts.tolist()
     return Inspection(
         texts=tuple(texts),
-        answers=tuple(span.text for span in spans),
+        answers=tuple(answers),
         statuses={status: len(examples.get(status, ())) for status in STATUSES},
         reasons={reason: reasons[reason] for reason in REJECT_REASONS if reasons[reason]},
         boxes=sum(len(raw.labels) for raw in raws),
         most_boxes=max((len(raw.labels) for raw in raws), default=0),
-        upside_down=int(counts[0]),
-        located=int(counts[1]),
-        off_image=int(counts[2]),
-        in_corner=int(counts[3]),
+        upside_down=upside_down,
+        located=located,
+        off_image=off_image,
+        in_corner=in_corner,
         scored=len(values["R3"]),
         metrics={name: float(np.mean(numbers)) for name, numbers in values.items() if numbers},
         space_checks=space_checks,

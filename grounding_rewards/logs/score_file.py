@@ -93,14 +93,8 @@ def score_file(
         ({'R3': 0.2}, 'a', 'empty', 0.2, 'nothing to find, and says so')
     """
     path, out = Path(path), Path(out)
-    if out.suffix not in (".parquet", ".jsonl"):
-        raise ValueError(f"Expected a file that ends in .parquet or .jsonl for `out`, got {str(out)!r}. Rename it.")
+    _check_output(path, out)
     check_workers(processes)
-    if out.exists() and path.exists() and out.samefile(path):
-        raise ValueError(
-            f"Expected another file than the completions for `out`, got {str(out)!r} for both. Give it another name: "
-            "the completions would be lost."
-        )
     check_alike(rewards)
     with _paused_collection():
         log_rows = [row for file in log_files([path]) for row in read_rows(file)]
@@ -146,6 +140,16 @@ def score_file(
         {status: statuses[status] for status in STATUSES},
         (*log.notes, *space_warnings.values(), *doubts_about(log)),
     )
+
+
+def _check_output(path: Path, out: Path) -> None:
+    if out.suffix not in (".parquet", ".jsonl"):
+        raise ValueError(f"Expected a file that ends in .parquet or .jsonl for `out`, got {str(out)!r}. Rename it.")
+    if out.exists() and path.exists() and out.samefile(path):
+        raise ValueError(
+            f"Expected another file than the completions for `out`, got {str(out)!r} for both. Give it another name: "
+            "the completions would be lost."
+        )
 
 
 @contextmanager

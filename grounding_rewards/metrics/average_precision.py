@@ -268,14 +268,10 @@ def rank_boxes(
     pred_entry, gt_entry = pred_entry[order], gt_entry[gt_order]
     entries = np.unique(np.concatenate([pred_entry, gt_entry]))
 
-    labels_agree = None
+    codes = None
     if label_matching == "synonyms" or (together and label_matching != "ignore"):
         codes = LabelCodes.of(batch.pred_labels, batch.gt_labels, label_matching)
-        pred_codes, gt_codes = codes.pred[order], codes.gt[gt_order]
-
-        def labels_agree(rows: Indices, columns: Indices) -> Mask:
-            return codes.agree(pred_codes[rows], gt_codes[columns])
-
+        codes = replace(codes, pred=codes.pred[order], gt=codes.gt[gt_order])
     area = area or Area(-np.inf, np.inf)
     image_areas = batch.sizes.prod(axis=1)
     pred_in_area = area.holds(box_area(pred.flat), image_areas[pred_image])[order]
@@ -285,7 +281,7 @@ def rank_boxes(
         BoxBatch(gt.flat[gt_order], _count_sorted(gt_entry, entries)),
         batch.ignore.take(entries // len(names)),
         gt_in_area,
-        labels_agree,
+        codes,
         np.minimum(np.asarray(iou_thresholds, dtype=np.float64), _ALMOST_ONE),
         most_overlap_first=ranking == "tied",
     )
@@ -388,7 +384,7 @@ def _match_entries(
     gts: BoxBatch,
     ignore: BoxBatch,
     gt_in_area: Mask,
-    labels_agree: Callable[[Indices, Indices], Mask] | None,
+    codes: LabelCodes | None,
     thresholds: Array,
     *,
     most_overlap_first: bool,
@@ -400,7 +396,7 @@ def _match_entries(
         gts: the reference boxes of all entries.
         ignore: the regions of their images.
         gt_in_area: which reference boxes count.
-        labels_agree: whether labels agree, by the places of predicted and of reference boxes; None if all do.
+        codes: of the labels of both, in their order; None if all labels agree.
         thresholds: ``(t,)``.
         most_overlap_first: whether the boxes that overlap a reference box most choose first.
     """
@@ -413,8 +409,9 @@ def _match_entries(
         pred, gt = positions(preds.counts, rows), positions(gts.counts, rows)
         boxes = preds.flat[pred].reshape(b, n, 4)
         iou = pairwise_iou(boxes, gts.flat[gt].reshape(b, m, 4))
-        if labels_agree is not None:
-            iou = np.where(labels_agree(pred.reshape(b, n, 1), gt.reshape(b, 1, m)), iou, 0.0)
+        if codes is not None:
+            agreeing = codes.agree(codes.pred[pred].reshape(b, n, 1), codes.gt[gt].reshape(b, 1, m))
+            iou = np.where(agreeing, iou, 0.0)
         regions = ignore.take(rows).flat.reshape(b, k, 4)
         order = np.tile(np.arange(n), (b, 1))
         if most_overlap_first:

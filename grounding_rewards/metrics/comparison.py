@@ -437,15 +437,6 @@ def compare_runs(
     patients = patients_of([image_b if image_a.patient is None else image_a for image_a, image_b in pairs])
     units: Any = intervals.group_numbers(patients, len(pairs))
     draws = {"resamples": resamples, "seed": seed}
-
-    def by_group(groups: BoxGroups) -> tuple[GroupChanges, ...]:
-        of_groups = {(name, key): metrics[key] for name in groups for key in _OF_GROUPS}
-        changes = _with_holm(_changes(of_groups, [reference_sums(run, groups) for run in runs], units, **draws))
-        return tuple(
-            GroupChanges(name or UNNAMED, int(members.sum()), {key: changes[name, key] for key in _OF_GROUPS})
-            for name, members in groups.items()
-        )
-
     dependences = [dependence_sums(run.images, label_matching=label_matching) for run in runs]
     # In the test answers change places between the runs.
     sums = [
@@ -462,6 +453,7 @@ def compare_runs(
     changes |= _ranked_changes(runs[0].images, runs[1].images, label_matching, units, **draws)
     core_changes = {key: changes[key] for key in dict.fromkeys((*core, main)) if key in changes}
     further_changes = {key: change for key, change in changes.items() if key not in core_changes}
+    label_rule = "synonyms" if label_matching == "synonyms" else "exact"
     return RunDifference(
         images=len(pairs),
         only_a=len(images_a) - len(pairs),
@@ -471,8 +463,8 @@ def compare_runs(
         main=main,
         core=tuple(core_changes),
         metrics={**changes, **_with_holm(core_changes), **_with_holm(further_changes)},
-        labels=by_group(label_groups(runs[0].images, "synonyms" if label_matching == "synonyms" else "exact")),
-        sizes=by_group(_size_groups(runs[0].images)),
+        labels=_group_changes(label_groups(runs[0].images, label_rule), metrics, runs, units, **draws),
+        sizes=_group_changes(_size_groups(runs[0].images), metrics, runs, units, **draws),
         resamples=resamples,
         seed=seed,
         label_matching=label_matching,
@@ -523,6 +515,18 @@ def _changes(
                 change = change._replace(difference=Estimate(change.difference.value, -reach, reach))
         changes[key] = change
     return changes
+
+
+def _group_changes(
+    groups: BoxGroups, metrics: Mapping[str, Metric], runs: Sequence[MatchedImages], units: Sequence[Any], **draws: int
+) -> tuple[GroupChanges, ...]:
+    """The changes on groups of reference boxes, p adjusted for all of them."""
+    of_groups = {(name, key): metrics[key] for name in groups for key in _OF_GROUPS}
+    changes = _with_holm(_changes(of_groups, [reference_sums(run, groups) for run in runs], units, **draws))
+    return tuple(
+        GroupChanges(name or UNNAMED, int(members.sum()), {key: changes[name, key] for key in _OF_GROUPS})
+        for name, members in groups.items()
+    )
 
 
 def _ranked_changes(
