@@ -178,10 +178,10 @@ def inspect_completions(
     texts = [completion_text(completion) for completion in completions]
     opened = [prompt_opens_thinking or bool(row.get("prompt_opens_thinking")) for row in rows]
     raws = [read_boxes(texts[k], formats[k], prompt_opens_thinking=opened[k]) for k in track(range(len(texts)))]
-    given = sizes or {}
-    columns_of_sizes: list[Any] = [
-        [given.get(side) if row.get(side) is None else row[side] for row in rows] for side in _SIZES
-    ]
+    sizes = sizes or {}
+    columns_of_sizes: list[Any] = []
+    for side in _SIZES:
+        columns_of_sizes.append([sizes.get(side) if row.get(side) is None else row[side] for row in rows])
     image_sizes = original_and_resized_sizes(len(rows), *columns_of_sizes)
     # None where a completion cannot be scored.
     references: list[Any] = []

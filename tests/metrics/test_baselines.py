@@ -15,28 +15,16 @@ from grounding_rewards.metrics.intervals import ratio_estimates
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.grounding import get_reward
+from tests.tables import table
 
 
 def row(*labels: str, width: int = 100) -> dict[str, Any]:
     return {"boxes": [[0, 0, 10, 10]] * len(labels), "labels": list(labels), "width": width, "height": 100}
 
 
-@pytest.mark.parametrize(
-    ("rows", "expected"),
-    [
-        ([], set()),  # no images
-        ([row(), row()], set()),  # no boxes
-        ([row("heart"), row()], {"heart"}),  # half of the images is enough
-        (
-            [row("heart"), row("mass"), row("mass"), *[row()] * 3],
-            {"mass"},
-        ),  # none on half of the images: the most frequent
-        ([row("mass", "mass", "mass"), *[row("heart")] * 2, *[row()] * 3], {"heart"}),  # images are counted, not boxes
-        ([row("left", "right"), row("right")], {"left", "right"}),
-    ],
-)
-def test_labels_of_the_constant_answer(rows: list[dict[str, Any]], expected: set[str]) -> None:
-    assert set(constant_boxes(rows)) == expected
+@pytest.mark.parametrize(("labels_of_images", "expected"), table("metrics/tables", "constant_labels"))
+def test_labels_of_the_constant_answer(labels_of_images: list[list[str]], expected: list[str]) -> None:
+    assert sorted(constant_boxes(row(*labels) for labels in labels_of_images)) == expected
 
 
 def test_the_constant_box_is_the_best_of_three() -> None:
