@@ -87,7 +87,7 @@ class Log(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def read_rows(path: Path) -> list[LogRow]:
+def read_log_file(path: Path) -> list[LogRow]:
     """Read all rows of a log.
 
     Args:
@@ -102,7 +102,7 @@ def read_rows(path: Path) -> list[LogRow]:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = Path(folder, "log.jsonl")
         ...     _ = path.write_text('{"completion": "[]", "boxes": []}')
-        ...     [(row.number, row.row) for row in read_rows(path)]
+        ...     [(row.number, row.row) for row in read_log_file(path)]
         [(1, {'completion': '[]', 'boxes': []})]
     """
     if path.suffix in (".xlsx", ".xls"):
@@ -141,7 +141,7 @@ def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_co
     """Read whole logs of completions.
 
     Args:
-        paths: files as :func:`read_rows` takes them, such as TRL writes with `log_completions`; or folders, as
+        paths: files as :func:`read_log_file` takes them, such as TRL writes with `log_completions`; or folders, as
             :func:`log_files` takes them; or rows that are in memory already.
         text_column: the column with the completions, as for :func:`find_text_column`.
 
@@ -165,7 +165,7 @@ def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_co
     rows_in_memory = [dict(row) for row in paths if isinstance(row, Mapping)]
     files = [path for path in paths if not isinstance(path, Mapping)]
     logs = [_log_rows("", enumerate(rows_in_memory, 1), "row", "the rows")] if rows_in_memory else []
-    logs += map(read_rows, log_files(files))
+    logs += map(read_log_file, log_files(files))
     rows: list[LogRow] = []
     previous_table: list[dict[str, Any]] = []
     repeats = 0
@@ -193,7 +193,7 @@ def log_of_rows(rows: Sequence[LogRow], text_column: str | None) -> Log:
     """The rows with their completions, and with sizes as numbers.
 
     Args:
-        rows: from :func:`read_rows`.
+        rows: from :func:`read_log_file`.
         text_column: the column with the completions, as for :func:`find_text_column`.
 
     Raises:
@@ -452,7 +452,7 @@ def log_files(paths: Sequence[str | Path]) -> list[Path]:
     Args:
         paths: files, or folders. In a folder these are looked for, in this order: 1. `completions/`, where TRL logs
             into the folder of a run; 2. completions.jsonl, which ms-swift and `grounding-rewards evaluate` write into
-            theirs; 3. all files of a kind that :func:`read_rows` takes, such as verl's 1.jsonl, 2.jsonl, … 10.jsonl.
+            theirs; 3. all files of a kind that :func:`read_log_file` takes, such as verl's 2.jsonl, … 10.jsonl.
 
     Raises:
         ValueError: a folder has no such file, or is that of a training that logged no completions.

@@ -18,7 +18,7 @@ from typing import Any
 from grounding_rewards.columns import SCORED_COLUMNS
 from grounding_rewards.common.atomic_files import whole_file
 from grounding_rewards.common.workers import check_workers, map_in_workers
-from grounding_rewards.logs.read import Log, doubts_about, log_files, log_of_rows, read_rows, with_answer_references
+from grounding_rewards.logs.read import Log, doubts_about, log_files, log_of_rows, read_log_file, with_answer_references
 from grounding_rewards.parsing import STATUSES
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards.grounding import GroundingReward, check_alike, score_columns
@@ -69,7 +69,7 @@ def score_file(
     complete.
 
     Args:
-        path: a file that :func:`grounding_rewards.logs.read.read_rows` takes, or a folder that
+        path: a file that :func:`grounding_rewards.logs.read.read_log_file` takes, or a folder that
             :func:`grounding_rewards.logs.read.log_files` does; its rows have the columns that rewards read:
             ``boxes``, and ``width``, ``height`` and so on as the box format needs them.
         out: a file that ends in .parquet or .jsonl, another one than that; its folder is made.
@@ -97,7 +97,7 @@ def score_file(
     check_workers(processes)
     check_alike(rewards)
     with _paused_collection():
-        log_rows = [row for file in log_files([path]) for row in read_rows(file)]
+        log_rows = [row for file in log_files([path]) for row in read_log_file(file)]
         log = with_answer_references(log_of_rows(log_rows, text_column), rewards[0].box_format)
     chunks = [
         Log(log.completions[k : k + _CHUNK], log.rows[k : k + _CHUNK], log.places[k : k + _CHUNK])

@@ -14,7 +14,7 @@ from PIL import Image
 
 from grounding_rewards.doctor.examine import examine
 from grounding_rewards.doctor.rows import open_rows
-from grounding_rewards.logs.read import read_rows
+from grounding_rewards.logs.read import read_log_file
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.prepare.load import load_images
 from grounding_rewards.sources.jsonl import read_jsonl
@@ -196,6 +196,6 @@ def test_errors_in_logs_name_file_and_line(tmp_path, content, said):
     log.write_bytes(answer(id="first") + b"\n" + content)
     if said:
         with pytest.raises(ValueError, match=rf"line 2 of .*log\.jsonl.*{said}"):
-            read_rows(log)
+            read_log_file(log)
     else:
-        assert len(read_rows(log)) == 2
+        assert len(read_log_file(log)) == 2
