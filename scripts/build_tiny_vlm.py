@@ -11,6 +11,9 @@ The architecture is Qwen2.5-VL's, unchanged: a vision tower with 2-D rotary posi
 multimodal rotary positions, the same special tokens, chat markup and image processor. Only the widths and depths are
 cut, to about one million parameters, and the tokenizer is a byte-level BPE trained here on prompts and answers, so
 that a box costs five tokens. Nothing is downloaded.
+
+A second build (2026-11-29, torch 2.14.1, 97 minutes of two cores beside other work) gave the shipped weights bit for
+bit. Another version of torch or another processor may round otherwise, and so give other weights.
 """
 
 from __future__ import annotations
