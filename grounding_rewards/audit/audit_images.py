@@ -91,7 +91,7 @@ def images_of(rows: Sequence[Mapping[str, Any]]) -> list[AuditImage]:
 
 
 def _image(row: Mapping[str, Any], number: int) -> AuditImage:
-    """The image of a row, without the facts that are known without looking."""
+    """The image of a row, still without `all_labels` and `constant`, which need all rows."""
     try:
         width, height = float(row["width"]), float(row["height"])
     except (KeyError, TypeError, ValueError):
@@ -100,16 +100,20 @@ def _image(row: Mapping[str, Any], number: int) -> AuditImage:
             f"{row.get('height')!r}. Add the columns: without them no box can be written."
         ) from None
     readers = tuple(map(as_box_array, row.get("reader_boxes") or ()))
-    boxes = row.get("boxes")
-    if boxes is None:
-        boxes = readers[0] if readers else ()
-    patient, labels = patient_of(row), row.get("labels")
-    if labels is None or len(labels) != len(boxes):
-        labels = (_UNNAMED,) * len(boxes)
+    boxes: Any = ()
+    if row.get("boxes") is not None:
+        boxes = row["boxes"]
+    elif readers:
+        boxes = readers[0]
+    labels = (_UNNAMED,) * len(boxes)
+    # Other labels are missing, or those of another reference than the first reader's boxes.
+    if row.get("labels") is not None and len(row["labels"]) == len(boxes):
+        labels = tuple(row["labels"])
+    patient = patient_of(row)
     return AuditImage(
         number=number,
         boxes=as_box_array(boxes),
-        labels=tuple(labels),
+        labels=labels,
         size=Size(width, height, float(row.get("resized_width") or width), float(row.get("resized_height") or height)),
         readers=readers,
         patient=number if patient is None else patient,

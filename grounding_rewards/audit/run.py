@@ -208,10 +208,11 @@ def audit(
         answers = [script.answer(image, box_format) for image in script_images]
         texts = [write(answer, image.size, box_format) for answer, image in zip(answers, script_images, strict=True)]
         columns = _columns(script_images, script.doubt, box_format)
-        boxes = np.array([len(answer.items) if answer.counts else np.nan for answer in answers])
+        # NaN where no answer can be read.
+        box_counts = np.array([len(answer.items) if answer.counts else np.nan for answer in answers])
         for name, reward in rewards.items():
             rewards_of[name, script.name] = _rewards(reward, texts, columns)
-            ceilings[name, script.name] = _ceiling(reward, boxes, script_images, script.doubt)
+            ceilings[name, script.name] = _ceiling(reward, box_counts, script_images, script.doubt)
     positive = np.array([len(image.boxes) > 0 for image in images])
     played: list[Played] = []
     for name, reward in rewards.items():
@@ -246,25 +247,41 @@ def _rewards(reward: Reward, texts: Sequence[str], columns: Mapping[str, list[An
     return values if values.shape == (len(texts),) else f"returned {values.shape} numbers for {len(texts)} texts"
 
 
-def _ceiling(reward: Reward, boxes: Array, images: Sequence[AuditImage], doubt: str) -> Array:
-    """The most that the reward states for answers of this many boxes, ``(images,)``; 1 if it states nothing."""
-    box_reward = getattr(reward, "box_reward", None) if getattr(reward, "judges_boxes", False) else None
-    unread = np.isnan(boxes)
+def _box_reward(reward: Reward) -> Any:
+    """The reward on boxes of a grounding reward; None for another function, and where texts are judged instead."""
+    return getattr(reward, "box_reward", None) if getattr(reward, "judges_boxes", False) else None
+
+
+def _ceiling(reward: Reward, box_counts: Array, images: Sequence[AuditImage], doubt: str) -> Array:
+    """The most that the reward states for answers of so many boxes, ``(images,)``; 1 if it states nothing.
+
+    Args:
+        reward: which.
+        box_counts: how many boxes each answer has; NaN where it cannot be read.
+        images: that are answered.
+        doubt: of the script.
+    """
+    box_reward = _box_reward(reward)
+    unread = np.isnan(box_counts)
     if not isinstance(box_reward, BoxReward):
         return np.where(unread, 0.0, 1.0)
     highest = np.zeros(len(images))
-    for k, (n, image) in enumerate(zip(np.nan_to_num(boxes).astype(int).tolist(), images, strict=True)):
+    counts = np.nan_to_num(box_counts).astype(int).tolist()
+    for k, (count, image) in enumerate(zip(counts, images, strict=True)):
         # Whichever reader it is compared with.
         readers = image.readers if doubt == "readers" and image.readers else (image.boxes,)
-        highest[k] = max(box_reward.ceiling(n, len(reader_boxes)) for reader_boxes in readers)
-    # The literal reading of the specification pays for texts that say nothing.
-    return highest if getattr(reward, "on_unparseable", "zero") == "empty" else np.where(unread, 0.0, highest)
+        highest[k] = max(box_reward.ceiling(count, len(reader_boxes)) for reader_boxes in readers)
+    if getattr(reward, "on_unparseable", "zero") == "empty":
+        # The literal reading of the specification pays for texts that say nothing.
+        return highest
+    return np.where(unread, 0.0, highest)
 
 
 def _accepted(reward: Reward, result: Played) -> str:
     """The reason of a documented weakness; empty for any other finding."""
-    box_reward = getattr(reward, "box_reward", None)
-    if not getattr(reward, "judges_boxes", False) or not type(box_reward).__module__.startswith("grounding_rewards."):
+    box_reward = _box_reward(reward)
+    # Somebody's reward derived from ours has no documented weakness.
+    if not type(box_reward).__module__.startswith("grounding_rewards."):
         return ""
     for weakness in WEAKNESSES:
         is_script = not weakness.scripts or result.script in weakness.scripts
@@ -282,7 +299,16 @@ def _play(
     positive: NDArray[np.bool_],
     groups: Sequence[Any],
 ) -> list[Played]:
-    """Every script under one reward."""
+    """Every script under one reward.
+
+    Args:
+        reward: its name.
+        scripts: that were played.
+        rewards_of: by reward and script the reward of each image, or the exception.
+        ceilings: by reward and script the most that each image's answer can earn.
+        positive: which images have findings.
+        groups: whose image each is.
+    """
     honest_means = {}
     for script in scripts:
         values = rewards_of[reward, script.name]
@@ -298,10 +324,12 @@ def _play(
         else:
             mean = jackknifed_ratio(sum_by_group(np.column_stack([values, np.ones(len(values))]), groups)).estimate
             base = rewards_of.get((reward, script.base))
-            if not isinstance(base, np.ndarray):
-                base = None
+            if isinstance(base, np.ndarray):
+                kinds = [kind for kind in (positive, ~positive) if kind.any()]
+                gain = max(float((values - base)[kind].mean()) for kind in kinds)
             else:
-                gain = max(float((values - base)[rows].mean()) for rows in (positive, ~positive) if rows.any())
+                # It is made of no other script, or the reward raised for that one.
+                base = None
             finding, against = _finding(script, values, base, gain, ceiling, honest_means, positive)
         results.append(Played(reward, script.name, mean, gain, float(ceiling.mean()), finding, against))
     return results
@@ -316,26 +344,42 @@ def _finding(
     honest_means: Mapping[str, float],
     positive: NDArray[np.bool_],
 ) -> tuple[str, str]:
-    """The finding of a script, and the honest script that shows it; empty if nothing is wrong."""
+    """What is wrong with a script that ran.
+
+    Args:
+        script: which.
+        values: the reward of each image.
+        base: the same of the honest script that it is made of; None without one.
+        gain: over that one, as in :class:`Played`; NaN without one.
+        ceiling: the most that each image's answer can earn.
+        honest_means: by name the mean reward of every honest script that ran on unchanged images.
+        positive: which images have findings.
+
+    Returns:
+        A key of :data:`FINDINGS`, and the honest script that shows it; both empty if nothing is wrong.
+    """
     if not (np.isfinite(values).all() and values.min() >= 0 and values.max() <= 1):
         return "out of range", ""
     if (values > ceiling + _ROUNDING).any():
-        return "unread pays" if script.kind == scripted.UNREAD else "above ceiling", ""
+        finding = "unread pays" if script.kind == scripted.UNREAD else "above ceiling"
+        return finding, ""
     if gain >= _LEAST_GAIN:
         return "pays", script.base
     is_equal = base is not None and np.abs(values - base).max() <= _ROUNDING
     if is_equal and script.kind == scripted.ADDS and (values[positive] > 0).any():
         return "free", script.base
-    candidates: Iterable[str] = ()
+    # The honest answers that it must not beat.
     if script.kind == scripted.BLIND:
-        candidates = honest_means
+        finding, rivals = "beats honest", list(honest_means)
     elif script.kind == scripted.HONEST:
-        candidates = _better(script.name)
-    beaten = [name for name in candidates if float(values.mean()) - honest_means.get(name, math.inf) >= _LEAST_GAIN]
+        finding, rivals = "worse pays", _better(script.name)
+    else:
+        return "", ""
+    mean = float(values.mean())
+    beaten = [name for name in rivals if name in honest_means and mean - honest_means[name] >= _LEAST_GAIN]
     if not beaten:
         return "", ""
-    strongest = max(beaten, key=lambda name: honest_means[name])
-    return "beats honest" if script.kind == scripted.BLIND else "worse pays", strongest
+    return finding, max(beaten, key=lambda name: honest_means[name])
 
 
 # By name the IoU, recall and negated false boxes of each honest answer of stated quality; more is better.
@@ -347,10 +391,12 @@ _QUALITIES = {
 
 def _better(name: str) -> list[str]:
     """The honest answers of stated quality that are better than this one in one respect, and equal in the others."""
-    qualities = _QUALITIES.get(name, ())
+    if name not in _QUALITIES:
+        # Honest answers of another kind are compared with none.
+        return []
     better = []
-    for candidate, candidate_qualities in _QUALITIES.items():
-        changes = [a - b for a, b in zip(candidate_qualities, qualities, strict=False) if a != b]
+    for candidate, qualities in _QUALITIES.items():
+        changes = [a - b for a, b in zip(qualities, _QUALITIES[name], strict=True) if a != b]
         if len(changes) == 1 and changes[0] > 0:
             better.append(candidate)
     return better
