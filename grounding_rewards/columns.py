@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +36,10 @@ SCORED_COLUMNS = (*BOX_COLUMNS, *SIZE_COLUMNS, "box_format", "prompt_opens_think
 
 # What JSON, pandas, R and people write where there is no name, in lower case.
 _NOTHING = ("", "nan", "none", "null", "n/a", "na", "<na>", "nil")
-# No finding is this small in pixels, and in fractions of them, on an image with a side of more than that.
-_NORMALISED, _SMALL = 2.0, 16.0
+# Boxes with fractions look normalised if no coordinate is larger …
+_NORMALISED = 2.0
+# … and some image has a side of more pixels: nothing that small is marked on it.
+_SMALL = 16.0
 
 
 #: Width, height and the size that the model saw, those that are known, (n,) each.
@@ -165,17 +167,17 @@ def read_references(columns: Mapping[str, Any], n: int, *, labelled: bool) -> Re
         array([1, 0])
     """
     by_reader = column_of(columns, "reader_boxes", n)
-    rows = column_of(columns, "boxes", n)
+    box_lists = column_of(columns, "boxes", n)
     if by_reader is not None:
-        references = _references_of_readers(columns, by_reader, rows, labelled)
-    elif rows is None:
+        references = _references_of_readers(columns, by_reader, box_lists, labelled)
+    elif box_lists is None:
         got = "none" if columns.get("boxes") is None else "None in row 0 and in all others"
         raise ValueError(
             f"Expected a column `boxes` with the reference boxes, got {got}. "
             "Add it to the dataset as lists of [x1, y1, x2, y2] in original pixels, or pass `ground_truth`."
         )
     else:
-        boxes, texts = _box_rows(rows, lambda k: ("boxes", k)), None
+        boxes, texts = _checked_boxes(box_lists, lambda k: ("boxes", k)), None
         if labelled:
             labels = column_of(columns, "labels", n)
             if labels is None:
@@ -187,7 +189,7 @@ def read_references(columns: Mapping[str, Any], n: int, *, labelled: bool) -> Re
         references = References(boxes, texts)
     flat = references.boxes.flat
     # Coordinates of 0 to 1 would give 0 for every answer, and nobody would know why.
-    # The first box alone tells nearly always.
+    # The right edge of the first box nearly always tells that they are pixels, without a look at the others.
     if len(flat) and flat[0, 2] <= _NORMALISED and flat.max() <= _NORMALISED and (flat % 1).any():
         sides = known_sizes(columns, n)[:, :2]
         if (sides > _SMALL).any():
@@ -220,7 +222,8 @@ row 0 (id a). Give boxes and sizes of one image: `width` and `height` are those 
     if sizes is None or not len(flat):
         return
     width, height = sizes["width"], sizes["height"]
-    # Every completion comes here: the edges are compared at once, and rounding is forgiven where one is crossed.
+    # Every completion comes here. So all edges are compared at once, and only where one is crossed `reference_defect`
+    # says of each box whether that is more than rounding; plain numbers are faster than arrays for a single row.
     if len(counts) == 1:
         x1, y1, x2, y2 = flat.T.tolist()
         if min(x1) >= 0 and min(y1) >= 0 and max(x2) <= width[0] and max(y2) <= height[0]:
@@ -240,20 +243,38 @@ row 0 (id a). Give boxes and sizes of one image: `width` and `height` are those 
             )
 
 
+class _Entry(NamedTuple):
+    """The boxes of one reader of a row, or those of a row without readers: then `reader` is None.
+
+    `boxes` and `labels` are as they stand in the columns, `labels` None where they play no part.
+    """
+
+    row: int
+    reader: int | None
+    boxes: Any
+    labels: Any
+
+
 def _references_of_readers(
-    columns: Mapping[str, Any], by_reader: Sequence[Any], rows: Sequence[Any] | None, labelled: bool
+    columns: Mapping[str, Any], by_reader: Sequence[Any], box_lists: Sequence[Any] | None, labelled: bool
 ) -> References:
-    """One entry for each reader of a row, and one for a row without readers."""
+    """One entry for each reader of a row, and one for a row without readers.
+
+    Args:
+        columns: of the dataset.
+        by_reader: the column `reader_boxes`.
+        box_lists: the column `boxes`, for rows without readers.
+        labelled: whether labels play a part.
+    """
     n = len(by_reader)
     labels_by_reader = column_of(columns, "reader_labels", n) if labelled else None
     labels = column_of(columns, "labels", n) if labelled else None
-    # The row and the reader of each entry, its boxes and its labels.
-    entries: list[tuple[int, int | None, Any, Any]] = []
+    entries: list[_Entry] = []
     for k, readers in enumerate(by_reader):
         if readers is None:
-            if rows is None or rows[k] is None:
+            if box_lists is None or box_lists[k] is None:
                 raise ValueError(f"Expected boxes in `reader_boxes` or `boxes`, got none in row {k}. Give one of them.")
-            entries.append((k, None, rows[k], None if labels is None else labels[k]))
+            entries.append(_Entry(k, None, box_lists[k], None if labels is None else labels[k]))
             continue
         if isinstance(readers, str) or not hasattr(readers, "__len__") or not len(readers):
             raise ValueError(
@@ -267,19 +288,17 @@ def _references_of_readers(
                 f"in row {k}. Give every reader's labels in the order of `reader_boxes`."
             )
         for reader, boxes in enumerate(readers):
-            entries.append((k, reader, boxes, None if of_readers is None else of_readers[reader]))
+            entries.append(_Entry(k, reader, boxes, None if of_readers is None else of_readers[reader]))
 
-    def place(column: str, entry: int) -> tuple[str, int]:
-        row, reader, *_ = entries[entry]
-        return column if reader is None else f"reader_{column}", row
+    def place(column: str, k: int) -> tuple[str, int]:
+        return column if entries[k].reader is None else f"reader_{column}", entries[k].row
 
-    boxes = _box_rows([entry[2] for entry in entries], functools.partial(place, "boxes"))
+    batch = _checked_boxes([entry.boxes for entry in entries], functools.partial(place, "boxes"))
     texts = None
     if labelled:
-        texts = _reference_labels([entry[3] for entry in entries], boxes, functools.partial(place, "labels"))
-    return References(
-        boxes, texts, np.array([entry[0] for entry in entries], dtype=np.intp), [entry[1] for entry in entries]
-    )
+        texts = _reference_labels([entry.labels for entry in entries], batch, functools.partial(place, "labels"))
+    rows = np.array([entry.row for entry in entries], dtype=np.intp)
+    return References(batch, texts, rows, [entry.reader for entry in entries])
 
 
 def ignore_regions(columns: Mapping[str, Any], n: int) -> BoxBatch | None:
@@ -292,61 +311,66 @@ def ignore_regions(columns: Mapping[str, Any], n: int) -> BoxBatch | None:
         >>> ignore_regions({"ignore_boxes": [[[1, 2, 3, 4]], None]}, 2).flat
         array([[1., 2., 3., 4.]])
     """
-    rows = column_of(columns, "ignore_boxes", n)
-    return (
-        None if rows is None else _box_rows([() if row is None else row for row in rows], lambda k: ("ignore_boxes", k))
-    )
+    region_lists = column_of(columns, "ignore_boxes", n)
+    if region_lists is None:
+        return None
+    region_lists = [() if regions is None else regions for regions in region_lists]
+    return _checked_boxes(region_lists, lambda k: ("ignore_boxes", k))
 
 
 #: The column and the row of the k-th list, for error messages.
 _Place = Callable[[int], tuple[str, int]]
 
 
-def _reference_labels(rows: Sequence[Any], boxes: BoxBatch, place: _Place) -> list[str]:
+def _reference_labels(label_lists: Sequence[Any], boxes: BoxBatch, place: _Place) -> list[str]:
     """All labels, one per box; refused where there is not one for every box."""
-    for k, (row, count) in enumerate(zip(rows, boxes.counts, strict=True)):
-        is_list = not isinstance(row, str) and hasattr(row, "__len__") and len(row) == count
-        if not is_list or not all(isinstance(label, str) and label.strip() for label in row):
+    for k, (labels, count) in enumerate(zip(label_lists, boxes.counts, strict=True)):
+        is_list = not isinstance(labels, str) and hasattr(labels, "__len__") and len(labels) == count
+        if not is_list or not all(isinstance(label, str) and label.strip() for label in labels):
             column, number = place(k)
             raise ValueError(
-                f"Expected one label for each of {count} boxes for `{column}`, got {row!r:.200} in row {number}. "
+                f"Expected one label for each of {count} boxes for `{column}`, got {labels!r:.200} in row {number}. "
                 'Name the finding of every box, or use label_matching="ignore".'
             )
-    return list(chain.from_iterable(rows))
+    return list(chain.from_iterable(label_lists))
 
 
-def _box_rows(rows: Sequence[Any], place: _Place) -> BoxBatch:
-    """The boxes of a column, checked."""
+def _checked_boxes(box_lists: Sequence[Any], place: _Place) -> BoxBatch:
+    """Lists of boxes as a batch; refused where one is no list of boxes, or a box is not valid."""
     try:
-        lengths = [len(row) for row in rows]
-        boxes = list(chain.from_iterable(rows))
-        # Four letters are no box.
+        lengths = [len(boxes) for boxes in box_lists]
+        boxes = list(chain.from_iterable(box_lists))
+        # A box is four numbers; a text of four letters or digits is none, although it has four parts too.
         if any(issubclass(kind, str) for kind in set(map(type, boxes))) or set(map(len, boxes)) - {4}:
             raise ValueError
         flat = np.fromiter(chain.from_iterable(boxes), dtype=np.float64, count=4 * sum(lengths)).reshape(-1, 4)
     except (TypeError, ValueError):
-        raise ValueError(_bad_boxes(rows, place)) from None
+        # Slower, and only now: which list it was.
+        raise ValueError(_sentence_of_bad_list(box_lists, place)) from None
     counts = np.array(lengths, dtype=np.int64)
     if not valid_boxes(flat).all():
-        k = int(np.searchsorted(np.cumsum(counts), np.flatnonzero(~valid_boxes(flat))[0], side="right"))
+        first_invalid = np.flatnonzero(~valid_boxes(flat))[0]
+        # The list that holds this box: the first whose boxes, with all before, are more.
+        k = int(np.searchsorted(np.cumsum(counts), first_invalid, side="right"))
         column, number = place(k)
         raise ValueError(
-            f"Expected finite boxes with x1 < x2 and y1 < y2 for `{column}`, got {list(rows[k])!r:.200} in row "
+            f"Expected finite boxes with x1 < x2 and y1 < y2 for `{column}`, got {list(box_lists[k])!r:.200} in row "
             f"{number}. Boxes are [x1, y1, x2, y2] in original pixels, not x, y, width, height."
         )
     return BoxBatch(flat, counts)
 
 
-def _bad_boxes(rows: Sequence[Any], place: _Place) -> str:
-    for k, row in enumerate(rows):
+def _sentence_of_bad_list(box_lists: Sequence[Any], place: _Place) -> str:
+    """The sentence of the error for the first list that is no list of boxes."""
+    for k, boxes in enumerate(box_lists):
         try:
-            is_box_list = all(not isinstance(box, str) and len([float(value) for value in box]) == 4 for box in row)
+            is_box_list = all(not isinstance(box, str) and len([float(value) for value in box]) == 4 for box in boxes)
         except (TypeError, ValueError):
             is_box_list = False
         if not is_box_list:
             column, number = place(k)
             return (
-                f"Expected a list of [x1, y1, x2, y2] for `{column}`, got {row!r:.200} in row {number}. "
+                f"Expected a list of [x1, y1, x2, y2] for `{column}`, got {boxes!r:.200} in row {number}. "
                 "Where there is no box, the list is empty."
             )
     return f"Expected numbers for `{place(0)[0]}`, got something else. Give every box as [x1, y1, x2, y2]."
@@ -375,9 +399,11 @@ def column_of(columns: Mapping[str, Any], name: str, n: int) -> Sequence[Any] | 
     for value in values:
         if value is not None:
             return values
+    # A column of no completions is there, and empty.
     return None if n else values
 
 
+# A whole number: zeros in front, the number itself, and a fraction of 0.
 _NUMBER = re.compile(r"0*([0-9]+)(\.0*)?")
 
 
