@@ -54,25 +54,27 @@ def prepare_examples(
             "cannot be checked before the first step; load it, or use the reward with TRL's GRPOTrainer."
         )
     dataset = with_image_column(dataset)
-    format_column = box_format if isinstance(box_format, str) else None
     grounding_rewards = [reward for reward in rewards if isinstance(reward, GroundingReward)]
-    reward_formats = [reward.box_format for reward in grounding_rewards]
-    if "box_format" not in dataset.column_names and None in reward_formats:
-        format_column = format_column or model_format()
-    prompt_format = next(
-        (reward_format for reward_format in reward_formats if reward_format is not None), format_column
-    )
-    dataset = add_prompts(dataset, prompt_format)
+    stated_formats = [reward.box_format for reward in grounding_rewards if reward.box_format is not None]
+    # What the column `box_format` is set to; with None it stays as it is.
+    column_value = box_format if isinstance(box_format, str) else None
+    if "box_format" not in dataset.column_names and len(stated_formats) < len(grounding_rewards):
+        column_value = column_value or model_format()
+    # Prompts come first: a prompt is one of the things that are checked.
+    dataset = add_prompts(dataset, stated_formats[0] if stated_formats else column_value)
     dataset = check_rows(dataset, name=name, bad_rows=bad_rows)
+    # Only now has every row a prompt whose words can be read.
     dataset = _without_marks(dataset, processor, name, bad_rows)
     if not {*(("image",) if keep_full else image_columns)}.intersection(dataset.column_names):
         raise ValueError(
             f"Expected a column image for {name}, got {', '.join(sorted(dataset.column_names))}. A model that is shown "
             "no image learns to guess where findings usually are: add the images."
         )
-    dataset = add_columns(dataset, processor, format_column, bad_rows=bad_rows)
+    # The rewards read boxes by the columns `box_format`, `resized_width` and `resized_height`.
+    dataset = add_columns(dataset, processor, column_value, bad_rows=bad_rows)
     for reward in grounding_rewards:
         dataset = check_dataset(dataset, reward, name=name, bad_rows=bad_rows)
+    # Last, so that no row that is dropped is shrunk.
     # Some processors fail on grey images (LFM2-VL's); the others make RGB of them themselves.
     fitted = with_image_column(fit_images(dataset, processor), mode="RGB")
     check_processor(processor, fitted, name)
@@ -81,18 +83,26 @@ def prepare_examples(
 
 def _without_marks(dataset: Dataset, processor: Any, name: str, bad_rows: str) -> Dataset:
     """The dataset without prompts that hold the model's own marks of images in their words."""
-    marks = [mark for name in ("image_token", "boi_token") if (mark := getattr(processor, name, None))]
+    tokens = [getattr(processor, token, None) for token in ("image_token", "boi_token")]
+    marks = [token for token in tokens if token]
 
     def check(row: Mapping[str, Any]) -> None:
-        if mark := next((mark for mark in marks if mark in prompt_words(row["prompt"])), None):
-            raise ValueError(f"prompt has {mark} in its words: leave it out, the chat template adds it")
+        words = prompt_words(row["prompt"])
+        for mark in marks:
+            if mark in words:
+                raise ValueError(f"prompt has {mark} in its words: leave it out, the chat template adds it")
 
+    # Without the format and the images, so that no image is decoded.
     prompts = dataset.with_format(None).select_columns("prompt")
     return with_each(dataset, prompts, check, "a prompt without marks of images", name, bad_rows)[0]
 
 
 def format_name(box_format: str | BoxFormat | None, images: Dataset) -> str:
     """The name of the box format, or the names in the column `box_format`.
+
+    Args:
+        box_format: of a reward; None takes the column.
+        images: the dataset.
 
     >>> format_name("qwen3-vl", Dataset.from_dict({"id": ["a"]}))
     'qwen3-vl'
@@ -102,7 +112,12 @@ def format_name(box_format: str | BoxFormat | None, images: Dataset) -> str:
 
 
 def refuse_no_step(dataset: Dataset, args: Any) -> None:
-    """Refuse too few images: TRL drops an incomplete batch, and a run without any ends as if it had trained."""
+    """Refuse too few images: TRL drops an incomplete batch, and a run without any ends as if it had trained.
+
+    Args:
+        dataset: for the training.
+        args: TRL's configuration of GRPO.
+    """
     needed = args.generation_batch_size // args.num_generations
     if dataset.num_rows < needed:
         raise ValueError(
@@ -113,18 +128,26 @@ def refuse_no_step(dataset: Dataset, args: Any) -> None:
 
 
 def warn_of_long_answers(dataset: Dataset, rewards: Sequence[Any], processor: Any, limit: int | None) -> None:
-    """Warn of right answers that would be cut off: they earn less, and teach the model to write less."""
+    """Warn of right answers that would be cut off: they earn less, and teach the model to write less.
+
+    Args:
+        dataset: from :func:`prepare_examples`.
+        rewards: of the run; the first grounding one says the box format, or the column `box_format`.
+        processor: the model's, whose tokens are counted.
+        limit: `max_completion_length`; None for no limit.
+    """
     box_format = next((reward.box_format for reward in rewards if isinstance(reward, GroundingReward)), None)
     if limit is None or (box_format is None and "box_format" not in dataset.column_names):
         return
-    answers = [
-        "" if row.get("boxes") is None else gold_answer(row, box_format or row["box_format"])
-        for row in rows_with_sizes(dataset)
-    ]
+    answers = []
+    for row in rows_with_sizes(dataset):
+        # With boxes of several readers alone there is no single right answer, and none that would be too long.
+        answers.append("" if row.get("boxes") is None else gold_answer(row, box_format or row["box_format"]))
     ids = getattr(processor, "tokenizer", processor)(answers, add_special_tokens=False)["input_ids"]
     # With the token that ends an answer.
     lengths = np.array([len(tokens) + 1 if answer else 0 for tokens, answer in zip(ids, answers, strict=True)])
-    if too_long := int((lengths > limit).sum()):
+    too_long = int((lengths > limit).sum())
+    if too_long:
         warnings.warn(
             f"The right answer has more than max_completion_length {limit} tokens on {too_long} of {len(lengths)} "
             f"images of train_dataset, {lengths.max()} at most: it would be cut off. Raise max_completion_length.",

@@ -250,11 +250,13 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
 
     def unfinished(self) -> dict[str, Any]:
         """Adds the completions that the next steps still use."""
-        used_up = self._step % (self.args.steps_per_generation * self.num_iterations) == 0
+        # At each multiple of this TRL generates anew: the completions in its buffer are never used again.
+        generate_every = self.args.steps_per_generation * self.num_iterations
+        is_used_up = self._step % generate_every == 0
         return {
             **super().unfinished(),
             "step": self._step,
-            "completions": None if used_up else self._buffered_inputs,
+            "completions": None if is_used_up else self._buffered_inputs,
             "paces": {name: pace.state() for name, pace in self.paces.items()},
         }
 

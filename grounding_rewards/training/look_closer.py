@@ -96,8 +96,9 @@ class LookCloser(Extra):
     def begin(self, setup: Setup) -> None:
         """Give the model its tools, and pay for looking; TRL refuses a chat template that renders no tools."""
         step_rewards = [reward for reward in setup.rewards if isinstance(reward, StepReward)]
-        box_reward = next((reward for reward in step_rewards if reward.reward.judges_boxes), None)
-        setup.rewards.append(LookReward(self, box_reward))
+        # Says when an answer is right, for the bonus.
+        judge = next((step for step in step_rewards if step.reward.judges_boxes), None)
+        setup.rewards.append(LookReward(self, judge))
         if setup.args.reward_weights is not None:
             setup.args.reward_weights = [*setup.args.reward_weights, 1.0]
         if setup.args.max_tool_calling_iterations is None:
@@ -105,8 +106,12 @@ class LookCloser(Extra):
             setup.args.max_tool_calling_iterations = self.looks + 1
         box_format = step_rewards[0].reward.box_format if step_rewards else None
         setup.options["environment_factory"] = functools.partial(LookEnvironment, self, setup.processor, box_format)
-        # There are no videos: if a model wrote their token, TRL would look for one, and the run would end.
-        setup.afterwards.append(lambda trainer: setattr(trainer, "_video_pad_token_id", None))
+        setup.afterwards.append(_expect_no_video)
+
+
+def _expect_no_video(trainer: Any) -> None:
+    """There are no videos: if a model wrote their token, TRL would look for one, and the run would end."""
+    trainer._video_pad_token_id = None
 
 
 class View(NamedTuple):
@@ -159,7 +164,10 @@ class _RefusedError(Exception):
 
 
 def _tool(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A tool of finite numbers that answers in words whatever it is called with, and counts its pictures."""
+    """A tool that never raises: called wrongly, or once too often, it answers in words and counts a refusal.
+
+    A model calls it, with whatever it has written; the method gets finite numbers alone.
+    """
     signature = inspect.signature(method)
 
     @functools.wraps(method)
@@ -168,10 +176,11 @@ def _tool(method: Callable[..., Any]) -> Callable[..., Any]:
             if sum(self.pictures.values()) >= self.settings.looks:
                 raise _RefusedError("all looks are used")
             try:
-                bound = signature.bind(None, *args, **arguments).arguments
+                bound = signature.bind(self, *args, **arguments).arguments
             except TypeError:
-                raise _RefusedError(f"{method.__name__} takes {', '.join([*signature.parameters][1:])}") from None
-            numbers = {name: _number(name, value) for name, value in list(bound.items())[1:]}
+                names = [name for name in signature.parameters if name != "self"]
+                raise _RefusedError(f"{method.__name__} takes {', '.join(names)}") from None
+            numbers = {name: _number(name, value) for name, value in bound.items() if name != "self"}
             return method(self, **numbers)
         except _RefusedError as error:
             self.refusals += 1

@@ -119,7 +119,8 @@ def reward_with_parameters(reward: Any) -> str:
     'R3: MeanIoUReward(no_box_bonus='
     """
     if isinstance(reward, StepReward):
-        reward = reward.reward
+        step = reward
+        reward = step.reward
     if isinstance(reward, GroundingReward):
         schedules = [f"{name}: {schedule}" for name, schedule in reward.schedules]
         return "; ".join([f"{reward.name}: {reward.text_reward or reward.box_reward!r}", *schedules])
@@ -144,20 +145,20 @@ class StepReward:
     """
 
     def __init__(self, reward: GroundingReward, trainer: Any) -> None:
-        self.reward, self._trainer = reward, trainer
+        self.reward, self.final = reward, _with_final_values(reward)
+        self._trainer = trainer
         self.pace = Pace(reward) if is_self_paced(reward.schedules) else None
         self.rejected: dict[str, int] = {}
         self._scored: Scored | None = None
-        self.tell()
 
     @property
     def __name__(self) -> str:
         return self.reward.name
 
     def tell(self, **known: Any) -> None:
-        """Set what only the trainer knows, such as the tokenizer."""
+        """Set what only the trainer knows, such as the tokenizer, by the names of :class:`GroundingReward`."""
         self.reward = replace(self.reward, **known)
-        self.final = self.reward.final() if self.reward.schedules else self.reward
+        self.final = _with_final_values(self.reward)
 
     def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float]:
         """As :class:`GroundingReward`."""
@@ -183,10 +184,7 @@ class StepReward:
         """Rows of the last call with the boxes read in their answers; boxes of several readers are left out."""
         assert self._scored is not None
         pred = self._scored.pred
-        return [
-            _answered_image(row, pred.flat[end - n : end])
-            for row, n, end in zip(rows, pred.counts, np.cumsum(pred.counts), strict=True)
-        ]
+        return [_answered_image(row, boxes) for row, boxes in zip(rows, pred.split(), strict=True)]
 
     def metrics(
         self, rows: Sequence[Mapping[str, Any]], rewards: torch.Tensor, size: int, images: ImageGroups
@@ -220,11 +218,18 @@ class StepReward:
         return metrics
 
 
+def _with_final_values(reward: GroundingReward) -> GroundingReward:
+    """A reward as it is called in an evaluation: the same object where nothing is scheduled, so that it warns once."""
+    return reward.final() if reward.schedules else reward
+
+
 def _answered_image(row: Mapping[str, Any], pred: Any) -> Prediction:
+    """A row of a dataset with the boxes that were read in an answer to it, xyxy in pixels of its image."""
     boxes = as_box_array(row.get("boxes") or [], "boxes")
     labels = row.get("labels") or [None] * len(boxes)
     return Prediction(
         str(row.get("id", "")),
+        # Images without columns of sizes all get the same one: their boxes are compared in pixels, not in fractions.
         row.get("width") or 1,
         row.get("height") or 1,
         gt=boxes,
