@@ -9,13 +9,16 @@ from typing import Any
 
 from grounding_rewards.parsing import BoxFormat
 
-#: What a call of a tool that is no text, and a tool's words behind the last message, read as.
-_CALL, _TOLD = "<tool_call></tool_call>", "<tool_response></tool_response>"
+# What the call of a tool reads as, where a trainer keeps it beside the text.
+_CALL = "<tool_call></tool_call>"
+# What the words of a tool behind the last message of the assistant read as.
+_TOLD = "<tool_response></tool_response>"
 # One of these is in every message and content block.
 _KEYS = frozenset({"content", "text", "type", "role", "tool_calls", "function_call"})
 _SPEAKERS = ("assistant", "model")
-# The text of a block is four levels deep in a list of messages.
+# Twice what is needed: the text of a block is four levels deep in a list of messages.
 _DEEPEST = 8
+# Types of blocks with words of the assistant; a block without a type is one too.
 _TEXT_TYPES = frozenset({None, "text", "output_text", "message"})
 
 
@@ -38,6 +41,7 @@ def completion_text(completion: Any) -> str:
     if isinstance(completion, Mapping):
         kind = completion.get("type")
         if kind not in _TEXT_TYPES:
+            # Such as `tool_use` of Anthropic and `function_call` of OpenAI; the others are images.
             return _CALL if isinstance(kind, str) and kind.endswith(("_use", "_call")) else ""
         content = completion.get("content", completion.get("text"))
         text = completion_text(content) if isinstance(content, str | Sequence) else ""
@@ -80,6 +84,10 @@ def check_completion_texts(completions: Sequence[Any]) -> None:
 def answer_defect(completion: Any, depth: int = 0) -> str:
     """The part of a completion that is neither text nor message, in words; empty if there is none.
 
+    Args:
+        completion: the whole one, or a part of it.
+        depth: how many lists and mappings it stands in.
+
     >>> answer_defect({"content": "[]"}), answer_defect({"score": 1})
     ('', 'a mapping with the keys score')
     """
@@ -94,18 +102,25 @@ def answer_defect(completion: Any, depth: int = 0) -> str:
         content = completion.get("content", completion.get("text"))
         return answer_defect(content, depth + 1) if completion.get("role") in (None, *_SPEAKERS) else ""
     if isinstance(completion, Sequence) and not isinstance(completion, bytes | bytearray):
-        other_type = next((type(part).__name__ for part in completion if not isinstance(part, str | Mapping)), "")
-        part = other_type or next(filter(None, (answer_defect(block, depth + 1) for block in completion)), "")
-        return part and f"a list of {part}"
+        for part in completion:
+            if not isinstance(part, str | Mapping):
+                return f"a list of {type(part).__name__}"
+        for part in completion:
+            defect = answer_defect(part, depth + 1)
+            if defect:
+                return f"a list of {defect}"
+        return ""
     return type(completion).__name__
 
 
 def _last_message(messages: Sequence[Mapping[str, Any]]) -> str:
+    """The text of the last message of the assistant, marked where a tool has spoken behind it."""
     answers = [k for k, message in enumerate(messages) if message["role"] in _SPEAKERS]
     if not answers:
         return ""
-    waits = any(message["role"] in ("tool", "function") for message in messages[answers[-1] + 1 :])
-    return completion_text(messages[answers[-1]]) + _TOLD * waits
+    last = answers[-1]
+    has_told = any(message["role"] in ("tool", "function") for message in messages[last + 1 :])
+    return completion_text(messages[last]) + (_TOLD if has_told else "")
 
 
 def tokenizer_of(processor: Any) -> Any:

@@ -174,9 +174,11 @@ def make_box_reward(reward: Any, params: Mapping[str, Any]) -> Any:
         >>> make_box_reward(lambda pred, gt: float(len(pred) == len(gt)), {}).score([], [])
         1.0
     """
+    # Anything else is a name, or a mistake in the place of one.
     is_object = inspect.isclass(reward) or callable(reward) or hasattr(reward, "score")
     factory = reward if is_object else look_up(reward)
     name = name_of(reward) if is_object else reward
+    # One of three: a reward that is taken as it is, a function of boxes, or what makes a reward when it is called.
     is_ready = not callable(factory) or (hasattr(factory, "score") and not inspect.isclass(factory))
     arguments = () if is_ready else [parameter.name for parameter in _parameters(factory) or ()]
     is_function = {"pred", "gt"} <= {*arguments} and not inspect.isclass(factory)
@@ -192,6 +194,7 @@ def make_box_reward(reward: Any, params: Mapping[str, Any]) -> Any:
         raise ValueError(
             f"Expected a complete reward for `reward`, got the abstract class {name!r}. Give one of its subclasses."
         )
+    # Of what a name stands for the parameters are checked below, with a sentence of its own.
     is_factory = inspect.isclass(factory) or not is_object or takes(factory, **params)
     if {"pred", "prompts", "completions"} & {*arguments} or not is_factory:
         raise ValueError(
@@ -284,20 +287,26 @@ def check_parameters(name: str, factory: Factory, params: Mapping[str, Any]) -> 
     """
     options = _parameters(factory)
     if options is None:
+        # What a built-in without a signature takes only its call can tell.
         return
     legal = [p.name for p in options if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     unknown = [param for param in params if param not in legal]
     if unknown and not any(p.kind is p.VAR_KEYWORD for p in options):
         matches = difflib.get_close_matches(unknown[0], legal, 1)
-        advice = f"Did you mean {matches[0]}? " if matches else ""
         if "iou_threshold" in unknown:
+            # A right name, but of other rewards.
             advice = f"{name} has no threshold: leave iou_threshold out. "
+        elif matches:
+            advice = f"Did you mean {matches[0]}? "
+        else:
+            advice = ""
         raise ValueError(
             f"Expected known parameters for reward `{name}`, got {', '.join(map(repr, unknown))}. {advice}"
             + (f"Use some of: {', '.join(legal)}." if legal else "It takes none: leave them out.")
         )
-    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    missing = [p.name for p in options if p.kind not in optional and p.default is p.empty and p.name not in params]
+    # `*args` and `**kwargs` may stay empty.
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    missing = [p.name for p in options if p.kind not in variadic and p.default is p.empty and p.name not in params]
     if missing:
         raise ValueError(
             f"Expected values for {', '.join(f'`{param}`' for param in missing)} of reward `{name}`, "
@@ -332,6 +341,7 @@ def spread_kwargs(rewards: Sequence[object], kwargs: object) -> list[dict[str, A
 
 
 def _origin(factory: Factory) -> tuple[Any, Any]:
+    """Where a factory was defined, the same when a cell of a notebook runs again; an object without a name is new."""
     return getattr(factory, "__module__", None), getattr(factory, "__qualname__", id(factory))
 
 

@@ -71,7 +71,11 @@ def predicted_boxes(
 
 @dataclass(frozen=True)
 class Scored(Batch):
-    """A batch with its rewards and matches, and the references and reader by whom each completion is best."""
+    """A batch with its rewards and matches.
+
+    ``gt`` and ``readers`` are the reference boxes of each completion and the index of the reader who drew them: of
+    several readers the one by whom it is best; None for a row without readers.
+    """
 
     outcomes: Matched
     gt: BoxBatch
@@ -111,6 +115,17 @@ class Scored(Batch):
 
 
 def _reason(raw: RawBoxes, read: int, scored: int, m: int, tp: int, ignored: int, mean_iou: float) -> str:
+    """One line for a person: why a completion earned what it did.
+
+    Args:
+        raw: how the completion was read.
+        read: how many complete boxes it has.
+        scored: how many boxes count: without ignored ones, with broken ones.
+        m: how many findings there are.
+        tp: how many of them are found.
+        ignored: how many of the complete boxes an ignore region excuses.
+        mean_iou: of the boxes that find something.
+    """
     n = read - ignored
     broken = scored - n
     if not ignored and n == 0 and raw.status != "empty":
@@ -151,8 +166,9 @@ def score_batch(batch: Batch, reward: Any) -> Scored:
     box_reward = reward.box_reward
     pred, gt, ignore = _with_broken_boxes(batch.raws, batch.pred), batch.references.boxes, batch.ignore
     stated_scores = _of_boxes(batch.raws, "scores", "score")
+    is_any_stated = not {None}.issuperset(stated_scores)
     # None becomes NaN.
-    scores = None if {None}.issuperset(stated_scores) else np.array(stated_scores, dtype=np.float64)
+    scores = np.array(stated_scores, dtype=np.float64) if is_any_stated else None
     labels = None
     if reward.compares_labels:
         pred_labels = _of_boxes(batch.raws, "labels", "label")
@@ -166,6 +182,7 @@ def score_batch(batch: Batch, reward: Any) -> Scored:
         scores = None if scores is None else scores[places]
         ignore = None if ignore is None else ignore.take(rows)
         labels = None if labels is None else replace(labels, pred=labels.pred[places])
+    # As the reward takes the reference boxes; `gt` stays in pixels, for the log.
     references = gt
     if isinstance(box_reward, BoxReward | PublishedReward) and box_reward.normalised_boxes:
         sizes = _image_sides(batch, box_reward)
@@ -174,6 +191,7 @@ def score_batch(batch: Batch, reward: Any) -> Scored:
         ignore = None if ignore is None else _normalised(ignore, sizes)
     outcomes = score_boxes(box_reward, pred, references, scores, ignore=ignore, labels=labels)
     if not all(credited):
+        # On an image without findings such a text earns nothing.
         outcomes = replace(outcomes, reward=np.where((outcomes.m > 0) | credited, outcomes.reward, 0.0))
     readers: Sequence[int | None] = [None] * len(batch.raws)
     if rows is not None:
@@ -190,9 +208,9 @@ def score_batch(batch: Batch, reward: Any) -> Scored:
 def _earns_bonus(raw: RawBoxes, on_unparseable: str) -> bool:
     """True if a text may be rewarded on an image without findings.
 
-    It must say so, or hold boxes and be whole; holding no box is not enough. A text whose boxes all lie in ignore
-    regions counts as saying so; one with something broken in the place of a box never does; one that was cut off earns
-    nothing, or breaking off would be cheaper than a box.
+    It must say that there are none, or hold boxes and be whole; holding no box is not enough. A text whose boxes all
+    lie in ignore regions counts as saying so; one with something broken in the place of a box never does; one that was
+    cut off earns nothing, or breaking off would be cheaper than a box.
     """
     is_lenient = on_unparseable == "empty" and raw.status == "unparseable" and is_silent(raw.rejected)
     return raw.status in ("empty", "boxes") or is_lenient
@@ -201,7 +219,17 @@ def _earns_bonus(raw: RawBoxes, on_unparseable: str) -> bool:
 def _over_readers(
     outcomes: Matched, rows: NDArray[np.intp], best: NDArray[np.intp], reward: Any
 ) -> NDArray[np.float64]:
-    """The reward of each row, (rows,), from those by each of its readers; ``best`` is the entry of the best reader."""
+    """The reward of each row, from its rewards by each of its readers.
+
+    Args:
+        outcomes: of every entry, which is one reader of a row.
+        rows: the row of each entry.
+        best: the entry of each row's best reader.
+        reward: whose ``readers`` says how they count together.
+
+    Returns:
+        (rows,).
+    """
     if reward.readers == "best":
         return outcomes.reward[best]
     weights = np.ones(len(rows)) if reward.readers == "mean" else reward.box_reward.reader_weights(outcomes)
@@ -209,7 +237,7 @@ def _over_readers(
     has_predictions = np.bincount(rows, weights=outcomes.n) > 0
     weights = np.where(has_predictions[rows], weights, 1.0)
     mean = np.bincount(rows, weights=weights * outcomes.reward) / np.bincount(rows, weights=weights)
-    # Rounding must not lift it above the best.
+    # Rounding must not lift the mean above the best.
     return np.minimum(mean, outcomes.reward[best])
 
 
@@ -229,6 +257,7 @@ def _image_sides(batch: Batch, box_reward: Any) -> NDArray[np.float64]:
 
 
 def _normalised(boxes: BoxBatch, sizes: NDArray[np.float64]) -> BoxBatch:
+    """Boxes in pixels as fractions of the width and height of their images, which `sizes` has, ``(n, 2)``."""
     return BoxBatch(boxes.flat / np.repeat(np.tile(sizes, 2), boxes.counts, axis=0), boxes.counts)
 
 
@@ -246,7 +275,13 @@ def _with_broken_boxes(raws: list[RawBoxes], pred: BoxBatch) -> BoxBatch:
 
 
 def _of_boxes(raws: list[RawBoxes], complete: str, broken: str) -> list[Any]:
-    """The labels or confidences of all boxes, by their attributes, in the order of :func:`_with_broken_boxes`."""
+    """The labels or confidences of all boxes, in the order of :func:`_with_broken_boxes`.
+
+    Args:
+        raws: the texts as read.
+        complete: the attribute of a text that has those of its complete boxes.
+        broken: the attribute of a broken box that has its own.
+    """
     values: list[Any] = []
     for raw in raws:
         read = getattr(raw, complete)
