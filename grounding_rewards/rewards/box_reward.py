@@ -142,7 +142,12 @@ class Matched:
         return Matched(**parts)
 
     def explanations(self, *texts: Sequence[Any]) -> list[Explanation]:
-        """Each completion as an :class:`Explanation`; of texts with their reasons, what was parsed, and readers."""
+        """Each completion as an :class:`Explanation`.
+
+        Args:
+            *texts: where texts were scored, their reasons, what was parsed and the readers, each with an entry for each
+                completion; nothing where boxes were.
+        """
         # From arrays to lists all at once: asking numpy for a number costs as much as reading a box.
         parts = [getattr(self, part).tolist() for part in EXPLAINED]
         rows, places = np.nonzero(self.hit)
@@ -366,7 +371,7 @@ class BoxReward(BoxScorer):
         return np.where(n == 0, 1.0, self.graded_negatives / (1 + n)) * self.no_box_bonus
 
     def _ceiling(self, precision: Array, recall: Array) -> Array:
-        """The most under this precision and recall; 1 for a reward that promises no less."""
+        """The most under this precision and recall; 1, the most of all, for a reward that states no less."""
         return np.ones_like(precision)
 
     def label_codes(self, pred_labels: Labels, gt_labels: Labels) -> LabelCodes | None:
@@ -421,10 +426,10 @@ class BoxReward(BoxScorer):
         """
         labels = self._checked_labels(labels, pred, gt)
         b = len(pred.counts)
-        every = np.arange(b)
+        all_rows = np.arange(b)
         if b == 1 and len(pred.flat) and len(gt.flat):
             # One completion that has both kinds of boxes: nothing to cut up, and to put together again.
-            batch = self._match(pred, gt, scores, every, ignore, labels)
+            batch = self._match(pred, gt, scores, all_rows, ignore, labels)
             batch.f_beta, batch.quality, reward = self._combine(batch)
             batch.reward = np.minimum(np.maximum(reward, 0.0), 1.0)
             return batch
@@ -440,15 +445,16 @@ class BoxReward(BoxScorer):
             f_beta=np.zeros(b),
             quality=np.zeros(b),
         )
-        wide = ["matched", "iou", "ignored"]
+        # Arrays of `Matched` with a number for each box, filled up to the longest completion.
+        of_boxes = ["matched", "iou", "ignored"]
         if labels is not None:
-            scored.pred_labels = pad(labels.pred, pred.counts, every)
-            scored.gt_labels = pad(labels.gt, gt.counts, every)
+            scored.pred_labels = pad(labels.pred, pred.counts, all_rows)
+            scored.gt_labels = pad(labels.gt, gt.counts, all_rows)
             scored.label_texts = labels.texts
-            wide.append("pred_labels")
+            of_boxes.append("pred_labels")
         for rows in _chunks(pred.counts, gt.counts):
             batch = self._match(pred, gt, scores, rows, ignore, labels)
-            for name in wide:
+            for name in of_boxes:
                 getattr(scored, name)[rows, : batch.matched.shape[1]] = getattr(batch, name)
             scored.f_beta[rows], scored.quality[rows], scored.reward[rows] = self._combine(batch)
             scored.tp[rows] = batch.tp
@@ -490,6 +496,16 @@ class BoxReward(BoxScorer):
         ignore: BoxBatch | None,
         labels: LabelCodes | None,
     ) -> Matched:
+        """Match the boxes of some completions; reward, F-beta and quality are still missing.
+
+        Args:
+            pred: the predictions of all completions, as the next arguments but `rows`.
+            gt: as in :meth:`score_flat`.
+            scores: likewise.
+            rows: the completions that are matched, each with boxes of both kinds.
+            ignore: as in :meth:`score_flat`.
+            labels: likewise.
+        """
         p, g = pred.padded(rows), gt.padded(rows)
         iou = pairwise_iou(p, g)
         overlap = self._overlap(p, g, iou)
@@ -497,11 +513,13 @@ class BoxReward(BoxScorer):
         if labels is not None:
             pred_labels, gt_labels = pad(labels.pred, pred.counts, rows), pad(labels.gt, gt.counts, rows)
             agree = labels.agree(pred_labels[:, :, None], gt_labels[:, None, :])
+            # The same array is cut once, and stays the same.
             is_iou = overlap is iou
             iou = np.where(agree, iou, 0.0)
             overlap = iou if is_iou else np.where(agree, overlap, 0.0)
         matched = self._pair_up(overlap)
         if pred_labels is not None and gt_labels is not None and agree is not None:
+            # A predicted label counts as the reference's with which it agrees: its match's, else the first.
             counts_for = np.where(matched >= 0, matched, agree.argmax(axis=2))
             pred_labels = np.where(agree.any(axis=2), np.take_along_axis(gt_labels, counts_for, axis=1), pred_labels)
         ignored = self._ignored(pred, gt, ignore, matched, rows)
@@ -526,10 +544,19 @@ class BoxReward(BoxScorer):
     def _ignored(
         self, pred: BoxBatch, gt: BoxBatch, ignore: BoxBatch | None, matched: NDArray[np.int64], rows: NDArray[np.intp]
     ) -> NDArray[np.bool_]:
-        """Which predictions of the chosen completions an ignore region excuses, of the shape of ``matched``."""
+        """Which predictions of the chosen completions an ignore region excuses, of the shape of ``matched``.
+
+        Args:
+            pred: the predictions of all completions, as the next two arguments.
+            gt: their ground truth.
+            ignore: their ignore regions.
+            matched: the ground truth of each prediction of the chosen completions, or -1.
+            rows: the chosen completions.
+        """
         ignored = np.zeros(matched.shape, dtype=np.bool_)
         if ignore is None:
             return ignored
+        # Where there are both regions and predictions.
         for k in np.flatnonzero(ignore.counts[rows] * pred.counts[rows]):
             row = rows[[k]]
             p = pred.padded(row)[0]
@@ -547,7 +574,7 @@ class BoxReward(BoxScorer):
 def _of_matches(values: Array, matched: NDArray[np.int64]) -> Array:
     """The value of each prediction's match, (b, n) of (b, n, m); 0 without one."""
     b, n, m = values.shape
-    # -1 reads the last ground truth, and counts as 0
+    # With -1 the last ground truth is read, and then replaced by 0. A single one is read at once, which is faster.
     of_match = values[:, :, 0] if m == 1 else values[np.arange(b)[:, None], np.arange(n), matched]
     return np.where(matched >= 0, of_match, 0.0)
 
@@ -581,6 +608,7 @@ def _chunks(n: NDArray[np.int64], m: NDArray[np.int64]) -> Iterator[NDArray[np.i
     Sorted by the number of predictions, so that one very long completion does not pad the others.
     """
     rows = np.flatnonzero((n > 0) & (m > 0))
+    # All fit into one: nothing to sort.
     if 0 < len(rows) * int(n.max(initial=0)) * int(m.max(initial=0)) <= _CELLS:
         yield rows
         return

@@ -38,6 +38,7 @@ class LabelCodes:
         key_of = LABEL_RULES[label_matching]
         texts: list[str] = []
         code_of_key: dict[Hashable, float] = {}
+        # By label as it is written, so that the key of each is made once.
         code_of: dict[str | None, float] = {None: np.nan}
 
         def number(label: str) -> float:
@@ -57,6 +58,7 @@ class LabelCodes:
                 numbers.append(code_of[label])
             return np.array(numbers, dtype=np.float64)
 
+        # The references first: `texts` has a label as they write it.
         gt_codes, pred_codes = codes(gt), codes(pred)
         return LabelCodes(pred_codes, gt_codes, tuple(texts), label_matching)
 
@@ -76,10 +78,11 @@ class LabelCodes:
 
         # Not transitive (a label without a side agrees with both sides), so comparing codes is not enough.
         unsettled = ~(agreed | np.isnan(pred) | np.isnan(gt))
-        k = len(self.texts)
-        pairs = (pred[unsettled] * k + gt[unsettled]).astype(np.int64)
+        count = len(self.texts)
+        # A pair of codes as one number, so that each distinct pair is asked once.
+        pairs = (pred[unsettled] * count + gt[unsettled]).astype(np.int64)
         distinct, positions = np.unique(pairs, return_inverse=True)
-        table = [are_synonyms(self.texts[pair // k], self.texts[pair % k]) for pair in distinct.tolist()]
+        table = [are_synonyms(self.texts[pair // count], self.texts[pair % count]) for pair in distinct.tolist()]
         agreed[unsettled] = np.array(table, dtype=bool)[positions]
         return agreed
 

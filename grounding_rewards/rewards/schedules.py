@@ -117,7 +117,7 @@ Schedules = tuple[tuple[str, Any], ...]
 
 
 def is_self_paced(schedules: Schedules) -> bool:
-    """True if one of them needs a :class:`Pace`.
+    """True if one of the schedules needs a :class:`Pace`.
 
     Example:
         >>> is_self_paced((("beta", Schedule("linear", 2, 1, 0.5)),))
@@ -134,6 +134,7 @@ def is_schedule(value: object) -> bool:
         (True, True, False)
     """
     if isinstance(value, Mapping):
+        # One of its keys is enough: what is missing or wrong `read_schedule` says.
         return not {"schedule", "from", "to"}.isdisjoint(value)
     return callable(getattr(value, "value", None))
 
@@ -157,6 +158,7 @@ def read_schedule(parameter: str, value: Any) -> Any:
         self-paced from 3 to 1 by 0.25, whenever 0.5 of the findings in 200 completions are hit
     """
     if not isinstance(value, Mapping):
+        # An object: its ends have to be numbers, as an object without them would fail at the first step.
         for end in ("start", "to"):
             advice = "A schedule has the numbers `start` and `to`, and `value(progress)`."
             check_number(f"{end}` of the schedule of `{parameter}", getattr(value, end, None), _ANY, advice)
@@ -257,6 +259,7 @@ def with_values(box_reward: Any, values: Mapping[str, float]) -> Any:
     if not values:
         return box_reward
     is_dataclass = dataclasses.is_dataclass(box_reward)
+    # An object without `__dict__` has no attribute that could be set.
     names = getattr(box_reward, "__dict__", {})
     if is_dataclass:
         names = {option.name for option in dataclasses.fields(box_reward) if option.init}
@@ -291,7 +294,7 @@ def training_progress(trainer_state: Any, step: Any, max_steps: Any) -> float | 
         0.25
     """
     if trainer_state is not None:
-        # 0 of 0 where nothing is trained
+        # 0 of 0 steps, as in an evaluation alone: the final values.
         return 1.0 if trainer_state.max_steps < 1 else min(trainer_state.global_step / trainer_state.max_steps, 1.0)
     if step is None and max_steps is None:
         return None
