@@ -355,7 +355,7 @@ class Context:
             of: how many there are; all of the check's unit without it.
             found: details in a sentence.
             fix: what to do, where it depends on what is found.
-            order: in which pictures propose the boxes.
+            order: a :class:`MistakenOrder`, in which pictures propose the boxes.
         """
         check, entries = CHECKS[name], list(rows)
         examples = [_example(row, detail) for row, detail in entries]
@@ -384,14 +384,21 @@ def _example(row: ImageRow | None, detail: str) -> Example:
 
 
 def picture(row: ImageRow, order: Any = None) -> ImagePicture:
-    """A row's image, still empty, with all its boxes, and beside them as another order proposes them."""
+    """A row's image, still without its pixels, with all its boxes.
+
+    Args:
+        row: of the dataset.
+        order: a :class:`MistakenOrder`, by which the same boxes are proposed beside those of the dataset.
+    """
+    # Boxes are in pixels of the stated size; without any size the page can still show the picture.
     width, height = row.size or row.image_size or (1, 1)
     boxes, labels = [], []
     for drawing in row.drawings:
         for k, box in enumerate(drawing.boxes):
             label = drawing.label(k)
             boxes.append(box)
-            labels.append(": ".join(filter(None, (drawing.name, "" if label is None else str(label)))))
+            parts = drawing.name, "" if label is None else str(label)
+            labels.append(": ".join(part for part in parts if part))
     proposed: Sequence[Any] = ()
     if order is not None:
         numbers = np.array([box for box in boxes if is_box(box)], dtype=np.float64).reshape(-1, 4)

@@ -140,10 +140,11 @@ def image_columns(ground_truths: Sequence[Any], rows: Sequence[Mapping[str, Any]
         ([[]], [640], [480], False)
     """
     other_columns = [{name: row[name] for name in SCORED_COLUMNS if row and name in row} for row in rows]
-    packed = [
-        extra if "boxes" in extra and (truth is None or (isinstance(truth, str) and not truth)) else truth
-        for truth, extra in zip(ground_truths, other_columns or [{}] * len(ground_truths), strict=True)
-    ]
+    packed = []
+    for truth, extra in zip(ground_truths, other_columns or [{}] * len(ground_truths), strict=True):
+        is_missing = truth is None or (isinstance(truth, str) and not truth)
+        # A ground truth that is missing in both is named by the error below.
+        packed.append(extra if is_missing and "boxes" in extra else truth)
     columns = dict(with_ground_truth({"ground_truth": packed}, len(packed)))
     for name in {name for extra in other_columns for name in extra}:
         values = columns.get(name) or [None] * len(packed)

@@ -107,11 +107,16 @@ def without_counts(text: str) -> str:
     boxes: list[re.Match[str]] = []
     for numbers in _LIST_OF_FOUR.finditer(text):
         start = numbers.start()
-        (counts if _COUNTED.search(text, max(0, start - _LONGEST_COUNTED), start) else boxes).append(numbers)
+        if _COUNTED.search(text, max(0, start - _LONGEST_COUNTED), start):
+            counts.append(numbers)
+        else:
+            boxes.append(numbers)
     if not boxes:
+        # Nothing else can be the box: only what is surely too small for one is none.
         counts = [numbers for numbers in counts if _SMALL.fullmatch(numbers[0])]
-    elif any(numbers[0][0] == "[" for numbers in boxes):
-        counts += [numbers for numbers in boxes if numbers[0][0] == "("]
+    elif any(numbers[0].startswith("[") for numbers in boxes):
+        # Boxes stand in square brackets here, so that four numbers in round ones are none.
+        counts += [numbers for numbers in boxes if numbers[0].startswith("(")]
     starts = {numbers.start() for numbers in counts}
     return _LIST_OF_FOUR.sub(lambda numbers: " " if numbers.start() in starts else numbers[0], text) if starts else text
 

@@ -12,7 +12,7 @@ import functools
 import json
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
 import grounding_rewards.parsing.numbers as numbers
 from grounding_rewards.parsing.answer_span import may_have_marks
@@ -242,17 +242,24 @@ def _denies(node: _Node) -> bool:
     return any(member is False and key in _STATEMENT_KEYS for key, member in node.members)
 
 
+class _Open(NamedTuple):
+    """A bracket that is not closed yet, and the list or object that it began."""
+
+    bracket: str
+    node: _Node
+
+
 class _Reader:
     """Reads the lists and objects at the top level of a text, with all that their brackets enclose.
 
-    frames: the brackets that are open, each with its node; `key`: the key of the next member.
+    frames: what is open, the innermost last; `key`: the key of the next member.
     """
 
     def __init__(self, text: str, collector: BoxCollector) -> None:
         self.text = text
         self.collector = collector
         self.roots: list[_Node] = []
-        self.frames: list[tuple[str, _Node]] = []
+        self.frames: list[_Open] = []
         self.key: str | None = None
         # Where lists and objects may still be whole. The decoder counts no tokens: a text that may have too many is not
         # given to it.
@@ -269,7 +276,7 @@ class _Reader:
             token = _TOKEN.match(self.text, position)
             if token is None:
                 # Only braces around complete values may stay open, as in "{ [{...}, {...}]".
-                self.collector.cut_off = not all(_holds_nodes_only(node) for _, node in self.frames)
+                self.collector.cut_off = not all(_holds_nodes_only(frame.node) for frame in self.frames)
                 break
             position = self.take(token, position)
             if position < 0:
@@ -277,7 +284,7 @@ class _Reader:
         else:
             self.collector.reject("too_long")
         if self.frames:
-            self.frames[0][1].end = len(self.text)
+            self.frames[0].node.end = len(self.text)
         return self.roots
 
     def take(self, token: re.Match[str], start: int) -> int:
@@ -294,14 +301,14 @@ class _Reader:
         elif kind == "close":
             self.take_close(token["close"], token.end())
         elif kind != "comma" and self.frames:
-            self.frames[-1][1].members.append((self.key, _scalar(token)))
+            self.frames[-1].node.members.append((self.key, _scalar(token)))
         self.key = None
         return end
 
     def take_colon(self) -> None:
         """Make a key of the member before a colon."""
         self.key = None
-        parent = self.frames[-1][1] if self.frames else None
+        parent = self.frames[-1].node if self.frames else None
         if parent is not None and parent.is_object and parent.members:
             key, value = parent.members[-1]
             if key is None and isinstance(value, str):
@@ -310,13 +317,14 @@ class _Reader:
 
     def take_close(self, bracket: str, end: int) -> None:
         """Close the innermost frame of this bracket, with everything open inside it; a stray bracket closes none."""
-        kinds = [_BRACKET[opening] for opening, _ in self.frames]
+        kinds = [_BRACKET[frame.bracket] for frame in self.frames]
         if _BRACKET[bracket] not in kinds:
             return
         depth = len(kinds) - 1 - kinds[::-1].index(_BRACKET[bracket])
         opening, node = self.frames[depth]
-        # "[)" states nothing.
-        node.closed = bool(node.members) or (opening in "(（") == (bracket in ")）")
+        is_of_one_kind = (opening in "(（") == (bracket in ")）")
+        # "[)" states nothing, but "[1, 2, 3, 4)" is a box.
+        node.closed = bool(node.members) or is_of_one_kind
         node.end = end
         del self.frames[depth:]
 
@@ -324,14 +332,14 @@ class _Reader:
         if len(self.frames) == MAX_DEPTH:
             self.collector.reject("too_deep")
             return -1
-        parent = self.frames[-1][1] if self.frames else None
+        parent = self.frames[-1].node if self.frames else None
         may_be_whole = end <= self.last.get(bracket, -1)
         child = _decoded(self.text, end - 1, MAX_DEPTH - len(self.frames)) if may_be_whole else None
         if child is not None:
             end = child.end
         else:
             child = _Node(_BRACKET[bracket] == "{", start)
-            self.frames.append((bracket, child))
+            self.frames.append(_Open(bracket, child))
         if parent is None:
             self.roots.append(child)
         else:
@@ -582,14 +590,18 @@ def _corners(node: _Node, fmt: BoxFormat) -> tuple[Sequence[str], str] | None:
 
 
 def _corner_box(node: _Node, corners: Sequence[str], order: str) -> _BoxOrReason:
+    """The box of an object that names its corners, as :func:`_corners` found them."""
     values = dict(node.members)
     tokens: list[str] = []
     for value in map(values.__getitem__, corners):
         if isinstance(value, _Cut):
             return "unclosed"
-        # A corner point may name its own numbers.
-        point = sorted(value.members, key=lambda member: member[0] or "") if isinstance(value, _Node) else [("", value)]
-        tokens += [_token(number) for _, number in point[:MAX_LIST]]
+        if isinstance(value, _Node):
+            # A corner point: by name, so that x comes before y; a list without names keeps its order.
+            point = sorted(value.members, key=lambda member: member[0] or "")
+            tokens += [_token(number) for _, number in point[:MAX_LIST]]
+        else:
+            tokens.append(_token(value))
     return numbers.ordered_box_or_reason(tokens, order)
 
 

@@ -15,6 +15,7 @@ the shift and the factor in size that they share. A model that writes boxes upsi
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -144,9 +145,10 @@ def check_read_completions(answers: Sequence[ReadCompletion], fmt: BoxFormat) ->
     for answer in answers:
         if answer.raw.coords and len(answer.gt) and positive_sizes(answer.sizes[:needed_sizes]).all():
             images.setdefault(answer.image_key, []).append(answer)
-    # Evenly out of the whole log.
-    step = max(1, -(-len(images) // MAX_IMAGES))
-    return _check_sample(_Sample.of([of_image[:_MAX_ANSWERS] for of_image in list(images.values())[::step]], fmt), fmt)
+    # Evenly out of the whole log, and at most MAX_IMAGES.
+    step = max(1, math.ceil(len(images) / MAX_IMAGES))
+    chosen = [of_image[:_MAX_ANSWERS] for of_image in list(images.values())[::step]]
+    return _check_sample(_Sample.of(chosen, fmt), fmt)
 
 
 @dataclass(frozen=True)
@@ -216,10 +218,10 @@ def _corner(sizes: Array) -> Array:
 
 def _check_sample(sample: _Sample, fmt: BoxFormat) -> SpaceCheck:
     declared = Convention(fmt.space.name, fmt.order)
-    boxes = int(sample.written_boxes.sum())
-    evidence = (
-        f"{sample.images} {'image' if sample.images == 1 else 'images'} with {boxes} {'box' if boxes == 1 else 'boxes'}"
-    )
+    box_count = int(sample.written_boxes.sum())
+    images = "1 image" if sample.images == 1 else f"{sample.images} images"
+    boxes = "1 box" if box_count == 1 else f"{box_count} boxes"
+    evidence = f"{images} with {boxes}"
     likely, declared_iou, likely_iou = None, np.nan, np.nan
     if sample.images >= MIN_IMAGES:
         likely, declared_iou, likely_iou = _fit_to_references(sample, declared)
@@ -233,7 +235,7 @@ def _check_sample(sample: _Sample, fmt: BoxFormat) -> SpaceCheck:
             f"the mean IoU is {declared_iou:.2f}, and would be {likely_iou:.2f}. If the model writes that, declare "
             f"`box_format: {_declaration(fmt, likely)}`."
         )
-    return SpaceCheck(declared, likely, declared_iou, likely_iou, sample.images, boxes, message)
+    return SpaceCheck(declared, likely, declared_iou, likely_iou, sample.images, box_count, message)
 
 
 def _declaration(fmt: BoxFormat, convention: Convention) -> str:

@@ -94,9 +94,9 @@ def _write(dataset: Dataset, path: Path) -> None:
 
 def _remove_oldest(folder: Path) -> None:
     """Remove the files beyond :data:`_MOST_BYTES`, also those that a killed process did not finish."""
-    states = [(path, path.stat()) for path in folder.iterdir() if path.is_file()]
+    states = {path: path.stat() for path in folder.iterdir() if path.is_file()}
     total = 0
-    for path, state in sorted(states, key=lambda entry: entry[1].st_mtime, reverse=True):
-        total += state.st_size
+    for path in sorted(states, key=lambda path: states[path].st_mtime, reverse=True):
+        total += states[path].st_size
         if total > _MOST_BYTES:
             path.unlink(missing_ok=True)

@@ -163,14 +163,15 @@ def check_optimization(config: Any, empty: Any) -> None:
     steps = config.max_steps if config.max_steps > 0 else 100
     try:
         kind, options = Trainer.get_optimizer_cls_and_kwargs(config, empty)
-        # One number, because fused optimizers refuse weights without values; others are built of a whole model.
+        # One number with a value, because fused optimizers refuse the weights of a model without any.
         weights = [torch.nn.Parameter(torch.zeros(1))]
-        simple = (
-            isinstance(kind, type)
-            and issubclass(kind, torch.optim.Optimizer)
-            and not {"params", "model", "optimizer_dict"} & {*options}
-        )
-        optimizer = kind(weights, **options) if simple else torch.optim.SGD(weights, config.learning_rate)
+        is_optimizer = isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)
+        needs_model = not {"params", "model", "optimizer_dict"}.isdisjoint(options)
+        if is_optimizer and not needs_model:
+            optimizer = kind(weights, **options)
+        else:
+            # Any will do for the schedule.
+            optimizer = torch.optim.SGD(weights, config.learning_rate)
         get_scheduler(
             config.lr_scheduler_type,
             optimizer,
