@@ -187,15 +187,15 @@ class StepReward:
         return [_answered_image(row, boxes) for row, boxes in zip(rows, pred.split(), strict=True)]
 
     def metrics(
-        self, rows: Sequence[Mapping[str, Any]], rewards: torch.Tensor, size: int, images: ImageGroups
+        self, rows: Sequence[Mapping[str, Any]], rewards: torch.Tensor, group_size: int, image_groups: ImageGroups
     ) -> dict[str, float]:
         """The metrics of the last call over all processes: no process sees whole groups of completions.
 
         Args:
             rows: of this process.
             rewards: of all processes, as TRL has gathered them.
-            size: of a group of completions, which may span two processes.
-            images: of which source and with which label images are; a metric without an image is NaN.
+            group_size: completions of a group, which may span two processes.
+            image_groups: the images of each source and label; a metric without an image is NaN.
         """
         assert self._scored is not None
         accelerator, scored = self._trainer.accelerator, self._scored
@@ -206,14 +206,15 @@ class StepReward:
         counts = zip(REJECT_REASONS, rejected, strict=True)
         self.rejected = {reason: int(count.sum()) for reason, count in counts if count.any()}
         values = rewards.double().cpu().numpy()
-        groups = Groups(np.full(len(values) // size, size), values, statuses, predictions, findings)
+        groups = Groups(np.full(len(values) // group_size, group_size), values, statuses, predictions, findings)
         metrics = {f"{self.reward.name}/signal/{key}": value for key, value in groups.metrics().items()}
-        if images.keys:
+        if image_groups.keys:
+            # The place of this process's rows among all.
             first = accelerator.process_index * len(rows)
-            sums = images.sums(self.answered(rows), values[first : first + len(rows)])
+            sums = image_groups.sums(self.answered(rows), values[first : first + len(rows)])
             local = torch.tensor(sums, dtype=torch.float32, device=rewards.device)[None]
             totals = accelerator.gather(local).sum(dim=0).cpu().tolist()
-            for key, (total, n) in zip(images.keys, totals, strict=True):
+            for key, (total, n) in zip(image_groups.keys, totals, strict=True):
                 metrics[f"{self.reward.name}/{key}"] = total / n if n else math.nan
         return metrics
 

@@ -62,8 +62,11 @@ class VllmRollout(_Trainer):
 
     def _tokenize_prompts(self, prompts: list[Any]) -> Any:
         tokenized = super()._tokenize_prompts(prompts)
+        # The token ids, the images, and what else the processor makes of them.
+        _, images, *others = tokenized
         # With huggingface/trl#6718 TRL makes such prompts itself, and returns them as a fourth value.
-        if self.use_vllm and self.vllm_mode == "colocate" and len(tokenized) == 3 and tokenized[1] is not None:
+        is_missing = len(others) == 1 and images is not None
+        if self.use_vllm and self.vllm_mode == "colocate" and is_missing:
             texts = self.processing_class.apply_chat_template(
                 [prepare_multimodal_messages(prompt) for prompt in prompts],
                 tools=self.tools or None,
