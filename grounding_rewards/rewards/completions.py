@@ -102,14 +102,10 @@ def answer_defect(completion: Any, depth: int = 0) -> str:
         content = completion.get("content", completion.get("text"))
         return answer_defect(content, depth + 1) if completion.get("role") in (None, *_SPEAKERS) else ""
     if isinstance(completion, Sequence) and not isinstance(completion, bytes | bytearray):
-        for part in completion:
-            if not isinstance(part, str | Mapping):
-                return f"a list of {type(part).__name__}"
-        for part in completion:
-            defect = answer_defect(part, depth + 1)
-            if defect:
-                return f"a list of {defect}"
-        return ""
+        defects = [type(part).__name__ for part in completion if not isinstance(part, str | Mapping)]
+        if not defects:
+            defects = list(filter(None, (answer_defect(part, depth + 1) for part in completion)))
+        return f"a list of {defects[0]}" if defects else ""
     return type(completion).__name__
 
 
