@@ -272,8 +272,9 @@ def row_problems(
     Args:
         row: one row; `image_size` holds the size of its image where the dataset has images.
         reward: decides the box format where the row does not; None looks at the name alone, where the row has one.
-        parts: of :data:`ROW_PARTS`: sizes of the image; columns of boxes that are no lists; labels that are not one for
-            each box; boxes that cannot be reference boxes, of any image where no size is known; the box format.
+        parts: of :data:`ROW_PARTS`: `sizes`, those of the image; `lists`, columns of boxes that are none; `labels`, not
+            one for each box; `boxes`, those that cannot be reference boxes, of any image where no size is known;
+            `format`, the box format, and labels that the reward compares.
 
     Example:
         >>> list(row_problems({"boxes": [[5, 5, 2, 9]], "labels": [], "width": 40, "height": 60}))
@@ -285,8 +286,11 @@ def row_problems(
     """
     if "sizes" in parts:
         yield from _size_problems(row)
-    if broken := list(_list_problems(row)):
-        yield from broken if "lists" in parts else ()
+    broken = list(_list_problems(row))
+    if broken:
+        # Whether or not these are asked for, nothing else can be read from such a row.
+        if "lists" in parts:
+            yield from broken
         return
     if "labels" in parts:
         yield from _label_count_problems(row)

@@ -183,7 +183,7 @@ class ExtraColumns:
 
 
 def _type_of(values: Sequence[Any]) -> DataType | None:
-    """The type that holds all values; text where there is none, and nothing for empty lists alone."""
+    """The type that holds all values; text for JSON where there is none, and nothing for empty lists alone."""
     import pyarrow as pa
 
     try:
@@ -195,7 +195,10 @@ def _type_of(values: Sequence[Any]) -> DataType | None:
         innermost = innermost.value_type
     if pa.types.is_null(innermost):
         return None
-    return pa.string() if pa.types.is_struct(innermost) else kind
+    if pa.types.is_struct(innermost):
+        # A struct has the same fields in every row: it would add None for keys that an object does not have.
+        return pa.string()
+    return kind
 
 
 def _as_type(value: Any, kind: DataType) -> Any:

@@ -396,15 +396,16 @@ def _with_trainer_sizes(dataset: Dataset, trainer: str, processor: Any, limits: 
 
 
 def _place_image(image: Any, folder: Path, final: Path) -> str:
-    """The absolute path of an image as it is stored; an image without a file gets one in the folder.
+    """The absolute path under which a trainer finds an image; one without a file of a plain format gets a new file.
 
     Args:
-        image: as the dataset stores it.
-        folder: to write into.
-        final: the path that the folder is going to have.
+        image: as the dataset stores it, with `path` or `bytes`.
+        folder: new files are written into it.
+        final: the path to which the caller moves that folder, so that the result begins with it.
     """
     file_format = plain_format(image)
     if file_format is None:
+        # Such as DICOM, which trainers do not read.
         buffer = io.BytesIO()
         open_image(image).save(buffer, "PNG")
         data, ending = buffer.getvalue(), "png"
@@ -412,6 +413,7 @@ def _place_image(image: Any, folder: Path, final: Path) -> str:
         return str(Path(image["path"]).absolute())
     else:
         data, ending = image["bytes"], file_format.lower()
+    # By content: an image that several rows show is written once.
     name = f"{hashlib.sha256(data).hexdigest()[:24]}.{ending}"
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / name).exists():

@@ -304,12 +304,17 @@ def _voi(dataset: FileDataset, values: np.ndarray, stored: np.ndarray) -> np.nda
     return np.clip((values - ends.min()) / (ends.max() - ends.min()), 0.0, 1.0)
 
 
+# Where at least this share of the pixels is below the largest value, those that have it are a marker.
+_UNSATURATED = 0.9
+
+
 def value_range(values: np.ndarray) -> tuple[float, float]:
     """The values that become black and white where no window says which: the smallest and the largest.
 
-    Where the outermost hundredth of the pixels reaches far out, or up to a tenth of one value, as a saturated marker
-    does, the range ends half the spread of all others beyond them: whatever lies further out is black or white, and the
-    image keeps its contrast.
+    A few pixels far out, such as those of a saturated marker, would take the contrast from all others. So the range
+    goes beyond the usual values by at most half of their spread, and whatever lies further out is black or white. Usual
+    are all values but the lowest and the highest hundredth; pixels of the largest value are not counted where they are
+    at most a tenth.
 
     Args:
         values: any numbers, all finite and at least one.
@@ -322,10 +327,14 @@ def value_range(values: np.ndarray) -> tuple[float, float]:
     # A sample of a million pixels is enough.
     sample = values.ravel()[:: max(1, values.size // 2**20)]
     unsaturated = sample[sample < high]
-    first, last = np.percentile(unsaturated if unsaturated.size >= 0.9 * sample.size else sample, (1, 99)).tolist()
-    beyond = (last - first) / 2
-    # More than that of one value: an object on an empty ground, which is all that there is to see.
-    return (max(low, first - beyond), min(high, last + beyond)) if beyond else (low, high)
+    if unsaturated.size >= _UNSATURATED * sample.size:
+        sample = unsaturated
+    usual_low, usual_high = np.percentile(sample, (1, 99)).tolist()
+    reach = (usual_high - usual_low) / 2
+    if not reach:
+        # Nearly all pixels have one value: an object on empty ground, which is all that there is to see.
+        return low, high
+    return max(low, usual_low - reach), min(high, usual_high + reach)
 
 
 def _look_up(dataset: FileDataset, item: Any, values: np.ndarray) -> tuple[np.ndarray, int]:

@@ -10,22 +10,30 @@ from typing import Any
 
 
 def card_text(manifest: Mapping[str, Any]) -> str:
-    """The card as Markdown, with the head that `datasets.load_dataset` reads the splits from."""
+    """The card as Markdown, with the head that `datasets.load_dataset` reads the splits from.
+
+    Args:
+        manifest: of the dataset, as :mod:`grounding_rewards.prepare.manifest` writes it.
+    """
     from jinja2 import Environment, StrictUndefined
 
     # Texts of datasets stay as they are: this is Markdown, not HTML.
     environment = Environment(
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
-    # JSON is YAML, whatever the words are.
+    # Words in the YAML of the head are written as JSON, which is YAML whatever they hold.
     environment.filters["json"] = lambda value: json.dumps(value, ensure_ascii=False)
+    # A bar would end the cell of a table.
     environment.filters["cell"] = lambda value: str(value).replace("|", "&#124;")
     template = environment.from_string(Path(__file__).with_name("card.md.jinja").read_text(encoding="utf-8"))
+    # Rows of all splits by source and licence.
     origins = Counter[tuple[str | None, str | None]]()
     for counts in manifest["splits"].values():
-        origins.update({(source, licence): rows for source, licence, rows in counts["origins"]})
+        for source, licence, rows in counts["origins"]:
+            origins[source, licence] += rows
     skipped = [f"{image} ({split}): {reason}" for split, image, reason in manifest["skipped"]]
     return template.render(
+        # Only the manifest of images with several readers has it.
         **{"agreement": None, **manifest},
         origins=origins,
         left_out=list(left_out_sentences(manifest)),

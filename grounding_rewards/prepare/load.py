@@ -335,21 +335,23 @@ def _split_of(parts: Mapping[str, Dataset], split: str, name: str) -> Dataset:
         # `validation` is found where the dataset says `val`, unless it says both `valid` and `dev`.
         spellings = [part_name for part_name in parts if split_name(part_name) == split_name(split)]
         split = spellings[0] if len(spellings) == 1 else split
-    remedy = (
-        "To choose yourself, save it with splits, the images of a patient in one of them: "
-        'DatasetDict({"train": train, "validation": validation, "test": test}).save_to_disk(path).'
-    )
     if len(parts) > 1:
         check_split_exists(split, in_usual_order(parts), name, "Choose one of the dataset's own splits.")
         return parts[split]
     ((part_name, images),) = parts.items()
+    # In a format such as torch's, ids that are numbers would be tensors.
     unformatted = images.with_format(None)
     unknown = [None] * images.num_rows
     patients = unformatted["patient_id"][:] if "patient_id" in images.column_names else unknown
     ids = unformatted["id"][:] if "id" in images.column_names else unknown
-    splits_and_patients = []
-    for row, (patient, image) in enumerate(zip(patients, ids, strict=True)):
-        splits_and_patients.append((part_name, patient_of({"patient_id": patient}), stated_name(image) or str(row)))
-    splits = _own_or_drawn(splits_and_patients, split, name, remedy)
+    # The split, the patient and the name of each image.
+    known_of_images = []
+    for row, (patient, image_id) in enumerate(zip(patients, ids, strict=True)):
+        known_of_images.append((part_name, patient_of({"patient_id": patient}), stated_name(image_id) or str(row)))
+    remedy = (
+        "To choose yourself, save it with splits, the images of a patient in one of them: "
+        'DatasetDict({"train": train, "validation": validation, "test": test}).save_to_disk(path).'
+    )
+    splits = _own_or_drawn(known_of_images, split, name, remedy)
     numbers = [number for number, assigned in enumerate(splits) if assigned == split]
     return images if len(numbers) == images.num_rows else images.select(numbers)

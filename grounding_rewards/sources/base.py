@@ -64,6 +64,9 @@ def register_source(
 ) -> Callable[[Callable[..., Images]], Callable[..., Iterator[AnnotatedImage]]]:
     """Register the function that reads a layout under the name by which commands know it.
 
+    The function yields an image, or the error of one that cannot be read. After it is registered it yields images
+    alone: it raises the first error, or, where its caller passes the list `faults`, adds all of them there and goes on.
+
     Args:
         name: of the dataset or format, such as `vindr-cxr`.
         declared: `title`, `url`, `licence` and `note` of a `Source`; a general format has none of them.

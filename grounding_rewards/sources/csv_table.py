@@ -213,23 +213,23 @@ class _TableReader:
     """Reads one table.
 
     path: of the file.
-    split: of all its images; None leaves it to a column.
+    file_split: of all its images, by the name of the file; None leaves it to a column.
     columns: from `_find_columns`.
     classes, frame: as for `read_csv_table`.
     rows_of_images: its rows by the name of their image.
-    broken: errors of rows with too few or too many cells, by the same name.
+    broken: the error of each image with a row of too few or too many cells, by the same name.
     """
 
     def __init__(
         self,
         path: Path,
-        split: str | None,
+        file_split: str | None,
         stated_columns: Mapping[str, str],
         classes: Sequence[str],
         order: str,
         frame: str,
     ) -> None:
-        self.path, self.split, self.classes, self.frame = path, split, classes, frame
+        self.path, self.file_split, self.classes, self.frame = path, file_split, classes, frame
         self.find = tables.image_finder(path.parent)
         separator = tables.stated_separator(path) or max(_SEPARATORS, key=next(text_lines(path), "").count)
         header = tables.read_header(path, separator)
@@ -268,12 +268,17 @@ class _TableReader:
         return max(tables.header_size(file)) if file.is_file() else 0
 
     def images(self, split: str | None) -> Images:
-        """The images of a split, or all; a split that the table does not have is an error at the call."""
+        """The images of a split, or all with None; a split that the table does not have is an error at the call."""
         rows_of_images = {name: rows for name, rows in self.rows_of_images.items() if name not in self.broken}
-        if split is not None and self.split is None:
+        if split is not None and self.file_split is None:
             place = self.columns.places.get("split")
-            rows = chain.from_iterable(rows_of_images.values())
-            tables.check_split(split, [] if place is None else {split_name(cells[place]) for _, cells in rows} - {""})
+            stated_splits = set()
+            if place is not None:
+                for _, cells in chain.from_iterable(rows_of_images.values()):
+                    stated_splits.add(split_name(cells[place]))
+                # Of a row without a split.
+                stated_splits.discard("")
+            tables.check_split(split, stated_splits)
             rows_of_images = {
                 name: rows for name, rows in rows_of_images.items() if split == self._value(rows, "split", split_name)
             }
@@ -297,11 +302,13 @@ class _TableReader:
             return None
         values = {cells[self.columns.places[part]] for _, cells in rows} - {""}
         if len(values) > 1:
-            raise rows[0][0].error(f"one {part} in all rows of an image", sorted(values), "Correct them.")
+            first_place, _ = rows[0]
+            raise first_place.error(f"one {part} in all rows of an image", sorted(values), "Correct them.")
         return read(values.pop()) if values else None
 
     def _image(self, name: str, rows: Sequence[tables.TableRow]) -> AnnotatedImage:
-        place = rows[0][0]
+        # Errors of the whole image name its first row.
+        place, _ = rows[0]
         if not name:
             raise place._replace(image="-").error("the name of an image", name)
         # Tables from Windows have its mark between folders.
@@ -320,7 +327,7 @@ class _TableReader:
         is_absolute = PureWindowsPath(name).is_absolute() or PurePosixPath(name).is_absolute()
         width, height = size or (None, None)
         patient = stated_name(self._value(rows, "patient"))
-        own_split = self.split or self._value(rows, "split", split_name)
+        own_split = self.file_split or self._value(rows, "split", split_name)
         return AnnotatedImage(file if is_absolute else name, file, boxes, labels, width, height, patient, own_split)
 
     def _row_boxes(

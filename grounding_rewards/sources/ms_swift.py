@@ -117,6 +117,11 @@ def _objects(place: RowPlace, row: Mapping[str, Any]) -> tuple[list[list[float]]
 def _names(text: str, refs: list[Any], count: int) -> list[str] | None:
     """The name of each box; None where it is not clear.
 
+    Args:
+        text: with a placeholder for each name and each box.
+        refs: the names, in the order of their placeholders.
+        count: of the boxes.
+
     Example:
         >>> _names("<ref-object><bbox><bbox>, <ref-object><bbox>", ["mass", "nodule"], 3)
         ['mass', 'mass', 'nodule']
@@ -126,10 +131,16 @@ def _names(text: str, refs: list[Any], count: int) -> list[str] | None:
     """
     if len(refs) < 2:
         return [str(refs[0]) if refs else UNNAMED] * count
-    order = "".join(placeholder[1] for placeholder in _PLACEHOLDER.findall(text))
+    # A letter for each placeholder: r for a name, b for a box.
+    letters = {"<ref-object>": "r", "<bbox>": "b"}
+    order = "".join(letters[placeholder] for placeholder in _PLACEHOLDER.findall(text))
+    # Each name stands in front of its boxes.
     if order.count("r") == len(refs) and order.count("b") == count and re.fullmatch("(rb+)+", order):
-        runs = re.findall("rb+", order)
-        return [str(ref) for ref, run in zip(refs, runs, strict=True) for _ in run[1:]]
+        names = []
+        for ref, run in zip(refs, re.findall("rb+", order), strict=True):
+            names += [str(ref)] * run.count("b")
+        return names
+    # All names first, or each behind its box: as many names as boxes.
     if len(refs) == count and re.fullmatch("r*b*|(br)*", order):
         return [str(ref) for ref in refs]
     return None
