@@ -128,6 +128,11 @@ class Audit:
         """Scripts that are paid too much, documented weaknesses left out."""
         return tuple(played for played in self.findings if not played.accepted)
 
+    @property
+    def accepted(self) -> tuple[Played, ...]:
+        """Documented weaknesses that were found."""
+        return tuple(played for played in self.findings if played.accepted)
+
     def of(self, reward: str, script: str) -> Played:
         """One script against one reward."""
         return next(played for played in self.played if (played.reward, played.script) == (reward, script))

@@ -94,11 +94,11 @@ def print_audit(result: Audit, console: Console) -> None:
 
     images = f"{result.images} images, {result.negatives} of them without a finding"
     caption = f"Written in {result.box_format}. ! marks what is wrong, ~ a documented weakness, both explained below."
-    table = audit_table(result)._replace(title=f"Mean reward of each scripted answer, {images}")
-    console.print(table.rich(small=False, caption=caption))
-    for findings in found_tables(result):
-        console.print(findings.rich(small=False))
-    if result.findings != result.faults:
+    answers = audit_table(result)._replace(title=f"Mean reward of each scripted answer, {images}")
+    console.print(answers.rich(small=False, caption=caption))
+    for table in found_tables(result):
+        console.print(table.rich(small=False))
+    if result.accepted:
         console.print(accepted_table(result).rich(small=False))
     if not result.faults:
         console.print(Text("No scripted answer is paid too much.", style="bold green"))

@@ -205,18 +205,27 @@ class AnswerOptions:
     def prepare_asking(
         self, images: "Dataset", reward: "GroundingReward", *, backend: str, label_matching: str
     ) -> "AskedModel":
-        """The model and the images, before it is loaded."""
+        """The model and the images, checked before the weights of the model are loaded.
+
+        Args:
+            images: that it is asked about.
+            reward: reads its answers.
+            backend: `transformers` or `vllm`.
+            label_matching: of the measurement.
+        """
         from grounding_rewards.models.ask import prepare_asking
         from grounding_rewards.models.vllm import VllmOptions
 
-        engine = None if self.vllm_options is None else object_from_option("--vllm-options", self.vllm_options)
+        vllm_options = None
+        if self.vllm_options is not None:
+            vllm_options = VllmOptions.of(object_from_option("--vllm-options", self.vllm_options))
         return prepare_asking(
             str(self.model),
             images,
             reward,
             source=str(self.dataset),
             backend=backend,
-            vllm_options=None if engine is None else VllmOptions.of(engine),
+            vllm_options=vllm_options,
             bad_rows=self.bad_rows,
             label_matching=label_matching,
             max_image_pixels=self.max_image_pixels,

@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from grounding_rewards.models.ask import AskedModel
     from grounding_rewards.rewards.grounding import GroundingReward
 
+# What is enough to see whether there is a signal, where a model has to answer first.
+_IMAGES_TO_ASK_ABOUT = 32
 #: Rewards that are printed, beside the one that is recommended.
 MOST_ROWS = 12
 
@@ -122,11 +124,13 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
     if options.box_format is not None:
         parameters["box_format"] = box_format_from_option(options.box_format)
     judge = final_reward(get_reward(reward, **parameters))
-    images = options.images(options.split, options.max_images or (None if options.model is None else 32))
+    few = None if options.model is None else _IMAGES_TO_ASK_ABOUT
+    images = options.images(options.split, options.max_images or few)
     if options.model is not None and images is not None:
         asked_model = _prepare_model(options, images, judge)
         texts = _ask(options, asked_model)
         if not asked_model.is_first:
+            # Of several processes the first has the answers of all, and reports alone.
             return 0
         rows, judge, title = asked_model.rows, asked_model.reward, model_name(options.model)
     else:
@@ -150,7 +154,9 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
     if options.html is not None:
         write_whole(options.html, render_signal_page(report, title=f"Signal of {reward}: {title}"))
     print_signal(report, output_console(120), every=options.every)
-    return int(options.strict and (bool(report.misreading) or report.configured.no_spread.value > ENOUGH))
+    # Up to this share of groups without spread the others teach enough.
+    is_flat = report.configured.no_spread.value > ENOUGH
+    return int(options.strict and (bool(report.misreading) or is_flat))
 
 
 def _prepare_model(options: SignalOptions, images: Dataset, judge: GroundingReward) -> AskedModel:

@@ -118,16 +118,12 @@ class MatchedImages:
             >>> list(MatchedImages([Prediction("a", 9, 9, rewards={"R1": 0.5, "R4": 0.2})]).metrics)[:3]
             ['reward_R1', 'reward_R4', 'mean_iou']
         """
-        names = [name for image in self.images[:1] for name in image.rewards]
-        rewards = {
-            f"reward_{name}": Metric(
-                f"reward {name}",
-                f"mean over images of what {name} gives the answer",
-                _over_images(lambda image, name=name: image.rewards[name]),
-            )
-            for name in names
-            if all(name in image.rewards for image in self.images)
-        }
+        # A reward that all images have, the first one has too.
+        names = self.images[0].rewards if self.images else ()
+        rewards = {}
+        for name in names:
+            if all(name in image.rewards for image in self.images):
+                rewards[f"reward_{name}"] = _reward_metric(name)
         sampled = bool(self.images) and all(image.sampled_read for image in self.images)
         return {**rewards, **(_SAMPLED_METRICS if sampled else {}), **DETECTION_METRICS}
 
@@ -320,6 +316,12 @@ def _of_areas(sums: Callable[[Array, Array, Array, Array], Sums]) -> Callable[[M
 def _over_images(value: Callable[..., float]) -> Callable[[MatchedImages], Sums]:
     """The mean over images of a number that each has."""
     return lambda images: (np.array([value(image) for image in images.images]), np.ones(len(images.images)))
+
+
+def _reward_metric(name: str) -> Metric:
+    """The mean of a reward that all images have."""
+    mean = _over_images(lambda image: image.rewards[name])
+    return Metric(f"reward {name}", f"mean over images of what {name} gives the answer", mean)
 
 
 #: Metrics of every image; `of` takes :class:`MatchedImages` to numerators and denominators, ``(images,)`` each.

@@ -144,7 +144,7 @@ def adapter_config(path: str | Path) -> dict[str, Any] | None:
     """
     from transformers.utils import find_adapter_config_file
 
-    # A checkpoint may carry an adapter that transformers loads with it.
+    # With a configuration of its own it is a checkpoint, and transformers itself loads an adapter that lies beside it.
     if Path(path, CONFIG).is_file():
         return None
     file = find_adapter_config_file(str(path))

@@ -39,7 +39,7 @@ def render_audit_page(audit: Audit, *, dataset: str) -> str:
         verdict=audit_verdict(audit),
         sections=[
             Section("What was found", found_tables(audit) or [["No scripted answer is paid too much."]]),
-            *([Section("Documented weaknesses", [accepted_table(audit)])] if audit.findings != audit.faults else []),
+            *([Section("Documented weaknesses", [accepted_table(audit)])] if audit.accepted else []),
             Section(
                 "What every scripted answer earns",
                 [audit_table(audit)],

@@ -37,6 +37,7 @@ _FINDINGS_FIRST = 4
 _WORST_LOSS = "worst loss"
 
 #: The same image as each run answered it, A first.
+#: An image with the answer of the first run, and with that of the second.
 SharedImage = tuple[Prediction, Prediction]
 
 
@@ -92,7 +93,8 @@ def choose_shared(
         ['Largest gains']
     """
     gains = [_gain(shared, reward) for shared in images]
-    ranked = sorted(range(len(images)), key=lambda k: (gains[k], images[k][-1].rewards[reward]))
+    # Of two equal gains the one that ends higher counts as larger.
+    ranked = sorted(range(len(images)), key=lambda k: (gains[k], images[k][1].rewards[reward]))
     findings = [k for k in ranked if not images[k][0].is_normal]
     normal = [k for k in reversed(ranked) if images[k][0].is_normal]
     up = [k for k in reversed(findings) if gains[k] > 0]

@@ -242,13 +242,15 @@ def _folded(title: str, table: tables.Table) -> list[html.Section]:
 
 def _scored_images(page: EvaluationPage) -> list[_ScoredImage]:
     ceilings = [image.rewards for image in page.reference] or [{}] * len(page.images)
-    ious, is_reference = page.matched.best_ious
-    images = []
-    for k, outcomes in enumerate(outcomes_of(page.matched)):
-        image = page.images[k]
-        overlap = None if image.is_normal else float(ious[k][is_reference[k]].mean())
-        images.append(_ScoredImage(image, outcomes, overlap, ceilings[k]))
-    return images
+    # A row for each image, as long as that with most boxes has: the mask says which places are boxes of it.
+    rows = zip(*page.matched.best_ious, strict=True)
+    scored = []
+    for image, outcomes, (ious, is_box), ceiling in zip(
+        page.images, outcomes_of(page.matched), rows, ceilings, strict=True
+    ):
+        overlap = None if image.is_normal else float(ious[is_box].mean())
+        scored.append(_ScoredImage(image, outcomes, overlap, ceiling))
+    return scored
 
 
 def _confusion(confusion: Confusion | None) -> list[html.Section]:

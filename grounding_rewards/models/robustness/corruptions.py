@@ -146,19 +146,22 @@ def corrupt_boxes(
             f"Expected a whole number from 0 to {STRENGTHS[-1]} for `strength`, got {strength!r}. "
             "Use 0 for the image as it is."
         )
-    if strength == 0 or CORRUPTIONS[name].matrix is None:
-        return box_array.copy(), np.ones(len(box_array), dtype=bool)
-    matrix = _matrix(name, strength, width, height, seed)
-    if np.array_equal(matrix, np.eye(2, 3)):
+    still = np.eye(2, 3)
+    matrix = still
+    if strength > 0 and CORRUPTIONS[name].matrix is not None:
+        matrix = _matrix(name, strength, width, height, seed)
+    if np.array_equal(matrix, still):
         return box_array.copy(), np.ones(len(box_array), dtype=bool)
     moved_boxes = _move(box_array, matrix)
     image = (width, height, width, height)
     clipped = np.clip(moved_boxes, 0.0, image)
     # A part that was outside the image before the change is not lost through it.
-    before, after = box_area(np.clip(box_array, 0.0, image)), box_area(clipped)
-    scale = box_area(moved_boxes) / np.where(box_area(box_array) > 0, box_area(box_array), 1.0)
+    visible_before, visible_after = box_area(np.clip(box_array, 0.0, image)), box_area(clipped)
+    # By how much the change enlarges a box: so much more of it has to be visible.
+    area = box_area(box_array)
+    growth = box_area(moved_boxes) / np.where(area > 0, area, 1.0)
     valid = valid_boxes(box_array)
-    is_visible = ~valid | ((after > 0) & (after >= MIN_VISIBLE * before * scale))
+    is_visible = ~valid | ((visible_after > 0) & (visible_after >= MIN_VISIBLE * visible_before * growth))
     return np.where(valid[:, None], clipped, box_array), is_visible
 
 
