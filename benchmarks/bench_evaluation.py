@@ -22,7 +22,7 @@ from compare import clean, mixed, rows
 
 import grounding_rewards as gr
 from grounding_rewards.metrics.comparison import compare_runs
-from grounding_rewards.metrics.evaluation import Measures, evaluate_systems
+from grounding_rewards.metrics.evaluation import Measures, evaluate
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.metrics.read_predictions import read_predictions
 from scripts.studies.simulate_metrics import LABELS, Model, answer, draw_patients
@@ -80,8 +80,8 @@ def main() -> None:
     patients = draw_patients(rng, options.images // 2)
     a, b = (answer(rng, patients, Model(skill)) for skill in (0.8, 1.4))
     runs: dict[str, Callable[[], object]] = {
-        "evaluate, one system": lambda: evaluate_systems({"model": a}, Measures("R3")),
-        "evaluate, three systems": lambda: evaluate_systems({"model": a, "other": b, "again": a}, Measures("R3")),
+        "evaluate, one system": lambda: evaluate({"model": a}, Measures("R3")),
+        "evaluate, three systems": lambda: evaluate({"model": a, "other": b, "again": a}, Measures("R3")),
         "diff": lambda: compare_runs(a, b),
     }
     with contextlib.suppress(ImportError):

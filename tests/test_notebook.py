@@ -25,7 +25,7 @@ from grounding_rewards.logs.inspection import inspect_completions
 from grounding_rewards.logs.join import read_log
 from grounding_rewards.logs.read import read_completions
 from grounding_rewards.logs.score_file import score_file
-from grounding_rewards.metrics.evaluation import Measures, evaluate_systems
+from grounding_rewards.metrics.evaluation import Measures, evaluate
 from grounding_rewards.metrics.prediction import Prediction, save_predictions
 from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.metrics.signal import measure_signal
@@ -56,7 +56,7 @@ def agreement():
 
 def evaluated():
     answers = read_log(["greedy.jsonl"])
-    return evaluate_systems({"model": read_predictions(answers.rows, answers.texts, REWARD)}, Measures("R3"))
+    return evaluate({"model": read_predictions(answers.rows, answers.texts, REWARD)}, Measures("R3"))
 
 
 def compared():

@@ -83,10 +83,15 @@ def say(text: str, *, error: bool = False) -> None:
     print(printable(text), file=sys.stderr if error else sys.stdout)
 
 
+# The modules of libraries, as a pattern.
+_LIBRARIES = r"(accelerate|datasets|huggingface_hub|peft|torch|transformers|trl)\b"
+
+
 @contextmanager
 def plain_warnings() -> Iterator[None]:
     """Print warnings without path and line of code, which do not help who types a command; those of libraries are
-    told by their category. What a library will call otherwise one day is for its developers, and hidden.
+    told by their category. What a library will call otherwise one day is for its developers, and hidden, unless Python
+    was told what to show (`-W`).
     """
     default_format = warnings.formatwarning
 
@@ -97,7 +102,8 @@ def plain_warnings() -> Iterator[None]:
     warnings.formatwarning = format_warning
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
+            if not sys.warnoptions:
+                warnings.filterwarnings("ignore", category=FutureWarning, module=_LIBRARIES)
             yield
     finally:
         warnings.formatwarning = default_format

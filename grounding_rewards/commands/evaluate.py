@@ -50,7 +50,7 @@ from grounding_rewards.common.environment import package_versions
 from grounding_rewards.logs.run_log import model_name
 from grounding_rewards.metrics.average_precision import AP_THRESHOLDS
 from grounding_rewards.metrics.baselines import BLANK, REFERENCE, baseline_systems
-from grounding_rewards.metrics.evaluation import Evaluation, Measures, answer_notes, evaluate_systems
+from grounding_rewards.metrics.evaluation import Evaluation, Measures, answer_notes, evaluate
 from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
 from grounding_rewards.parsing import box_format_from_option, box_formats_of
@@ -201,7 +201,7 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
         systems = {name: predictions, **baseline_systems(answers.rows, training, reward)}
         if blank_texts is not None:
             systems[BLANK] = read_predictions(answers.rows, blank_texts, reward, nms_threshold=options.nms)
-        evaluation = evaluate_systems(
+        evaluation = evaluate(
             systems,
             options.measures(reward.name),
             agreement=None if options.dataset is None else readers_agreement(options.dataset),

@@ -184,7 +184,7 @@ class Assigned(NamedTuple):
 
     splits: in the order of the images.
     drawn: whether they were drawn.
-    said: a sentence where they were drawn, or where a patient is in several of which one is learned from; else empty.
+    said: a sentence where they were drawn, or where a patient is in several; else empty.
     """
 
     splits: list[str]
@@ -233,13 +233,11 @@ def assign_splits(images: Iterable[tuple[str | None, str | None, str]], name: st
         splits.append(image_split(split, patient or image, own_split, rule))
     if not rule.own:
         return Assigned(splits, True, drawn_sentence(name, rule.shares, len(images), unknown_patients))
-    # A split of other readers' boxes on held-out images is no leak.
-    learned_from = {TRAIN, "validation"}
-    leaked = [patient for patient, names in patient_splits.items() if len(names) > 1 and learned_from & {*names}]
-    if not leaked:
+    split_patients = [(patient, names) for patient, names in patient_splits.items() if len(names) > 1]
+    if not split_patients:
         return Assigned(splits, False, "")
-    patient, names = leaked[0], patient_splits[leaked[0]]
-    count = "1 patient" if len(leaked) == 1 else f"{len(leaked)} patients"
+    patient, names = split_patients[0]
+    count = "1 patient" if len(split_patients) == 1 else f"{len(split_patients)} patients"
     sentence = (
         f"{count} of {name} are in several splits, such as {patient} ({', '.join(in_usual_order(names))}): metrics "
         "on held-out images will be too good."

@@ -275,7 +275,7 @@ def with_answer_references(
                 limits = row_sizes["resized_width"], row_sizes["resized_height"]
             above_range |= not _lie_within(boxes, limits, unknown=math.inf)
             on_image &= _lie_within(boxes, (row_sizes["width"], row_sizes["height"]), unknown=0.0)
-        elif reference := _answered_boxes(row[column], fmt, row_sizes):
+        elif is_readable and (reference := _answered_boxes(row[column], fmt, row_sizes)):
             rows[k] = {**row, **reference}
             columns.add(column)
         else:

@@ -231,7 +231,7 @@ def answer_notes(images: Sequence[Prediction]) -> list[str]:
     return [*reading_notes(images), *confidence_notes(images), *shift_notes(images)]
 
 
-def evaluate_systems(
+def evaluate(
     systems: Mapping[str, Sequence[Prediction]],
     measures: Measures,
     *,
@@ -259,7 +259,7 @@ def evaluate_systems(
     Example:
         >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]],
         ...                     rewards={"R3": 0.8})
-        >>> found = evaluate_systems({"model": [image]}, Measures("R3"))
+        >>> found = evaluate({"model": [image]}, Measures("R3"))
         >>> found.systems["model"]["mean_iou"].value, found.headings["ap_50"]
         (0.8, 'AP at IoU 0.5, boxes tied')
     """
@@ -378,7 +378,7 @@ def write_evaluation(folder: str | Path, evaluation: Evaluation) -> None:
 
     Example:
         >>> import tempfile
-        >>> found = evaluate_systems({"model": [Prediction("a", 9, 9, rewards={"R3": 0.8})]}, Measures("R3"))
+        >>> found = evaluate({"model": [Prediction("a", 9, 9, rewards={"R3": 0.8})]}, Measures("R3"))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     write_evaluation(Path(folder), found)
         ...     stored = read_evaluation(Path(folder))

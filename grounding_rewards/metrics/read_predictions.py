@@ -166,16 +166,15 @@ def require_columns(rows: Sequence[Mapping[str, Any]], places: Sequence[str]) ->
         places: where each is, for the message.
 
     Raises:
-        ValueError: a row lacks `boxes`, `width` or `height`; the first is named.
+        ValueError: rows lack `boxes`, `width` or `height`; the first three are named.
     """
     for column in ("boxes", "width", "height"):
         lacking = [k for k, row in enumerate(rows) if row.get(column) is None]
         if lacking:
-            first = lacking[0]
+            named = ", ".join(f"{places[k]} (id {rows[k].get('id', '-')})" for k in lacking[:3])
             raise ValueError(
-                f"Expected a column `{column}` for every image, got none for {len(lacking)} of {len(rows)}, the first "
-                f"{places[first]} (id {rows[first].get('id', '-')}). Add it, or name the dataset that has it with "
-                "--dataset."
+                f"Expected a column `{column}` for every image, got none for {len(lacking)} of {len(rows)}: {named}"
+                f"{', …' if len(lacking) > 3 else ''}. Add it, or name the dataset that has it with --dataset."
             )
 
 

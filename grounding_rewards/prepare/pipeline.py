@@ -229,7 +229,7 @@ def _write_image(
     try:
         if isinstance(stored, str):
             raise ValueError(stored)
-        writer.add(completed_examples(entry, stored, plan, processor), len(stored.data))
+        examples = completed_examples(entry, stored, plan, processor)
     except ValueError as error:
         if plan.settings.bad_rows == "refuse":
             raise ValueError(
@@ -238,6 +238,8 @@ def _write_image(
                 "(--bad-rows drop). What is done is kept."
             ) from None
         writer.skip(entry.image.id, str(error))
+    else:
+        writer.add(examples, len(stored.data))
 
 
 def _nothing_written(writers: dict[str, ShardWriter]) -> ValueError:

@@ -167,9 +167,9 @@ def render_evaluation_page(page: EvaluationPage) -> str:
         An HTML document that refers to nothing outside itself and can be encoded in UTF-8.
 
     Example:
-        >>> from grounding_rewards.metrics.evaluation import Measures, evaluate_systems
+        >>> from grounding_rewards.metrics.evaluation import Measures, evaluate
         >>> image = Prediction("a", 10, 10, text="</script>", rewards={"R4": 0.2})
-        >>> evaluation = evaluate_systems({"my model": [image]}, Measures("R4"))
+        >>> evaluation = evaluate({"my model": [image]}, Measures("R4"))
         >>> page = EvaluationPage(
         ...     title="my model", subtitle="one image", evaluation=evaluation, images=[image], reward="R4"
         ... )

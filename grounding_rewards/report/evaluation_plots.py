@@ -31,10 +31,10 @@ def plots_of(evaluation: Evaluation) -> list[Plot]:
 
     Example:
         >>> from grounding_rewards.metrics.prediction import Prediction
-        >>> from grounding_rewards.metrics.evaluation import Measures, evaluate_systems
+        >>> from grounding_rewards.metrics.evaluation import Measures, evaluate
         >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]],
         ...                     rewards={"R4": 0.8})
-        >>> [plot.name for plot in plots_of(evaluate_systems({"model": [image]}, Measures("R4")))]
+        >>> [plot.name for plot in plots_of(evaluate({"model": [image]}, Measures("R4")))]
         ['precision_recall', 'froc', 'ious']
     """
     plots = [

@@ -16,9 +16,10 @@ from grounding_rewards.logs.inspection import Inspection, inspect_completions
 from grounding_rewards.logs.join import ImageAnswers, read_log
 from grounding_rewards.logs.read import doubts_about, read_completions, with_answer_references
 from grounding_rewards.logs.run_log import trained_reward
+from grounding_rewards.metrics import evaluation as metrics_evaluation
 from grounding_rewards.metrics.baselines import baseline_systems
 from grounding_rewards.metrics.comparison import RunDifference, compare_runs
-from grounding_rewards.metrics.evaluation import Evaluation, Measures, answer_notes, evaluate_systems, evaluation_file
+from grounding_rewards.metrics.evaluation import Evaluation, Measures, answer_notes, evaluation_file
 from grounding_rewards.metrics.prediction import Prediction, load_predictions
 from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.metrics.signal import SignalReport, measure_signal
@@ -82,7 +83,7 @@ def evaluate(
         _warn(answers.notes, answer_notes(predictions))
         title = Path(log).stem if isinstance(log, str | Path) else "completions"
         systems, name = {title: predictions, **baseline_systems(answers.rows, None, judge)}, judge.name
-    evaluation = evaluate_systems(systems, Measures(name, label_matching))
+    evaluation = metrics_evaluation.evaluate(systems, Measures(name, label_matching))
     return replace(evaluation, images=next(iter(systems.values())))
 
 
@@ -223,8 +224,9 @@ def _answers(
     log: Any, judge: GroundingReward, dataset: str | Dataset | None, split: str, **options: Any
 ) -> ImageAnswers:
     """The answers of a log, to the images of a dataset where one is given."""
+    source = _log_source(log)
     images = load_split(dataset, split) if isinstance(dataset, str) else dataset
-    return read_log(_log_source(log), judge, dataset=images, **options)
+    return read_log(source, judge, dataset=images, **options)
 
 
 def _log_source(log: Any) -> Sequence[Any]:

@@ -292,7 +292,7 @@ def read_table(
         error = RowPlace(path, line, row[0]).error(f"{named_cells} cells, as in the header,", len(row))
         if indices[0]:
             raise error
-        broken[row[0]] = error
+        broken.setdefault(row[0], error)
     return Table(rows, broken)
 
 

@@ -515,7 +515,7 @@ learning rates (chosen by the reward on validation images, of two), number of st
 checkpoint: the shipped model taught on with right boxes to its plateau. Its faults are taught from it, and each arm
 has one run from each fault. [Running a study](run_a_study.md) says how one makes one's own.
 
-    grounding-rewards study configs/study/faults.yaml --out runs/study/faults --jobs 2
+    grounding-rewards study configs/study/faults.yaml --out docs/study/faults --jobs 2
     python scripts/docs/write_study.py                     # this page and the tables, from docs/study
     python scripts/recompute_study.py docs/study/faults    # the numbers again, by code that shares only the parser
 
@@ -544,8 +544,8 @@ Holm). ◦: controls. Written by `python scripts/docs/write_study.py`.
 {studies}
 
 The reference boxes of lungs and placed_lungs that are kept here are by General Blockchain Inc. (Dr. Ayoub El Hajjami,
-Dr. Mohamed Soliman; GeneralBlockchain/covid-19-chest-xray-lung-bounding-boxes-dataset on GitHub). They are CC BY 4.0,
-and were scaled and moved with the images.
+Dr. Mohamed Soliman; GeneralBlockchain/covid-19-chest-xray-lung-bounding-boxes-dataset on GitHub), those of other
+readers by V7 Labs (v7labs/covid-19-xray-dataset). Both are CC BY 4.0, and were scaled and moved with the images.
 """
 
 

@@ -65,9 +65,10 @@ def test_old_names_among_libraries_are_not_shown():
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")
         with plain_warnings():
-            warnings.warn("a name", FutureWarning, stacklevel=1)
+            warnings.warn_explicit("of a library", FutureWarning, "a.py", 1, module="transformers.modeling_utils")
+            warnings.warn_explicit("of a user's reward", FutureWarning, "b.py", 1, module="transformers_of_mine")
             warnings.warn("a fault", UserWarning, stacklevel=1)
-    assert [str(warning.message) for warning in shown] == ["a fault"]
+    assert [str(warning.message) for warning in shown] == ["of a user's reward", "a fault"]
 
 
 HOSTILE = "\x1b]52;c;cm0gLXJmIH4=\x07mass\x9b2J\r\u202e\ud800 é\nline"

@@ -92,14 +92,14 @@ def test_the_prompt_is_the_images_own_and_the_gold_answer_earns_everything(rows)
 def test_they_are_the_metrics_of_our_own_evaluation(rows):
     from grounding_rewards import get_reward
     from grounding_rewards.data.dataset_columns import light_rows
-    from grounding_rewards.metrics.evaluation import Measures, evaluate_systems
+    from grounding_rewards.metrics.evaluation import Measures, evaluate
     from grounding_rewards.metrics.read_predictions import read_predictions
 
     module = utils()
     # letters of another case, and white space, are no other label
     answers = [ANSWERS[0].replace("mass", " Mass"), *ANSWERS[1:]]
     images = read_predictions(light_rows(rows), [[answer] for answer in answers], get_reward("R4"))
-    ours = evaluate_systems({"model": images}, Measures("R4")).systems["model"]
+    ours = evaluate({"model": images}, Measures("R4")).systems["model"]
     theirs = [module.score(row, [answer]) for row, answer in zip(rows, answers, strict=True)]
     for name in module.METRICS:
         assert module.pooled([one[name] for one in theirs]) == pytest.approx(ours[name].value), name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import grounding_rewards as gr
-from grounding_rewards.metrics.evaluation import Measures, evaluate_systems
+from grounding_rewards.metrics.evaluation import Measures, evaluate
 from grounding_rewards.metrics.read_predictions import read_predictions
 from tests.conftest import REPOSITORY
 
@@ -26,4 +26,4 @@ def test_every_metric_has_its_formula() -> None:
     rows = [{"id": str(k), "width": 100, "height": 100, **(box if k % 2 else none)} for k in range(8)]
     answer = '[{"bbox_2d": [0, 0, 500, 400], "label": "mass", "score": 0.9}]'
     images = read_predictions(rows, [[answer, "[]"]] * 8, gr.get_reward("R3", box_format="qwen3-vl"))
-    assert set(evaluate_systems({"model": images}, Measures("R3")).metrics) == keys_on_the_page()
+    assert set(evaluate({"model": images}, Measures("R3")).metrics) == keys_on_the_page()

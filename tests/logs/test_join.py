@@ -280,7 +280,7 @@ def test_a_size_of_groups_may_be_given(tmp_path):
         (
             [{"completion": "a", "id": 1}] * 2,
             {},
-            "Expected a column `boxes` for every image, got none for 1 of 1, the first line 1",
+            "Expected a column `boxes` for every image, got none for 1 of 1: line 1",
         ),
     ],
 )

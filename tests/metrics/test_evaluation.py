@@ -16,7 +16,7 @@ from grounding_rewards.metrics.evaluation import (
     READER_AGREEMENT,
     Evaluation,
     Measures,
-    evaluate_systems,
+    evaluate,
     write_evaluation,
 )
 from grounding_rewards.metrics.intervals import jackknifed_ratio, sum_by_group
@@ -33,7 +33,7 @@ def image(name: str, **changes: Any) -> Prediction:
 
 
 def test_quoted_metrics_come_first() -> None:
-    found = evaluate_systems(
+    found = evaluate(
         {"model": [image(name, pred_labels=["mass"]) for name in "ac"] + [Prediction("b", 9, 9, rewards={"R3": 0.2})]},
         MEASURES,
     )
@@ -45,7 +45,7 @@ def test_quoted_metrics_come_first() -> None:
 
 def test_confidences_bring_the_metrics_of_coco_and_froc() -> None:
     images = random_images(0, 40)
-    found = evaluate_systems({"model": images, "same, unsure": [unsure(one) for one in images]}, MEASURES)
+    found = evaluate({"model": images, "same, unsure": [unsure(one) for one in images]}, MEASURES)
     metrics = found.systems["model"]
     assert found.headings["ap_50"] == "AP at IoU 0.5"
     assert metrics["ap_50"].low <= metrics["ap_50"].value <= metrics["ap_50"].high
@@ -63,7 +63,7 @@ def unsure(one: Prediction) -> Prediction:
 
 def test_intervals_are_over_patients() -> None:
     images = [image(str(i), patient="p" if i < 6 else None, pred=[[0, 0, 40, 8 + 4 * i]]) for i in range(8)]
-    found = evaluate_systems({"model": images}, Measures("R3")).systems["model"]
+    found = evaluate({"model": images}, Measures("R3")).systems["model"]
     sums = sum_by_group(MatchedImages(images).sums()["mean_iou"], patients_of(images))
     assert len(sums) == 3
     assert found["mean_iou"] == pytest.approx(jackknifed_ratio(sums).estimate)
@@ -76,10 +76,7 @@ def test_labels_of_answers_that_state_them() -> None:
         image("b", pred_labels=["nodule"]),
         image("c", gt_labels=["nodule"], pred_labels=["nodule"]),
     ]
-    rows = {
-        f"{group.name} ({group.boxes})": group.metrics
-        for group in evaluate_systems({"model": images}, MEASURES).per_label
-    }
+    rows = {f"{group.name} ({group.boxes})": group.metrics for group in evaluate({"model": images}, MEASURES).per_label}
     assert list(rows) == ["mass (2)", "nodule (1)"]
     assert rows["mass (2)"]["recall_50"].value == 0.5
     assert rows["nodule (1)"]["precision_50"].value == 0.5
@@ -88,20 +85,20 @@ def test_labels_of_answers_that_state_them() -> None:
 
 def test_other_thresholds() -> None:
     images = random_images(2, 40)
-    found = evaluate_systems({"model": images}, Measures("R3", iou_thresholds=(0.2, 0.5)))
+    found = evaluate({"model": images}, Measures("R3", iou_thresholds=(0.2, 0.5)))
     assert found.systems["model"]["ap_20"].value == average_precision(rank_boxes(images, [0.2]), 0.2)
     assert {"ap_20", "ap_50", "ap_50_95", "map_20"} <= set(found.headings)
 
 
 def test_readers_are_a_row_of_the_table() -> None:
     agreement = {"overall": {"f1": {"0.4": [0.5, 0.4, 0.6], "0.5": [0.45, 0.4, None]}, "mean_iou": [0.6, 0.5, 0.7]}}
-    found = evaluate_systems({"model": [image("a")]}, MEASURES, agreement=agreement)
+    found = evaluate({"model": [image("a")]}, MEASURES, agreement=agreement)
     row = found.systems[READER_AGREEMENT]
     assert row["f1_50"][:2] == (0.45, 0.4)
     assert math.isnan(row["f1_50"].high)
     assert math.isnan(row["mean_iou"].value)
     # measured at other thresholds alone there is nothing to compare with
-    other = evaluate_systems({"model": [image("a")]}, MEASURES, agreement={"overall": {"f1": {"0.4": [0.5, 0.4, 0.6]}}})
+    other = evaluate({"model": [image("a")]}, MEASURES, agreement={"overall": {"f1": {"0.4": [0.5, 0.4, 0.6]}}})
     assert math.isnan(other.systems[READER_AGREEMENT]["f1_50"].value)
 
 
@@ -117,12 +114,12 @@ def test_readers_are_a_row_of_the_table() -> None:
     ids=["no image", "rightly empty", "not read", "an invalid box", "all missed"],
 )
 def test_nothing_to_measure_is_no_error(images: list[Prediction]) -> None:
-    found = evaluate_systems({"model": images}, MEASURES)
+    found = evaluate({"model": images}, MEASURES)
     assert json.dumps(found.to_dict(), allow_nan=False)
 
 
 def test_metrics_as_json(tmp_path: Any) -> None:
-    found: Evaluation = evaluate_systems({"model": [image("a")]}, MEASURES, facts={"model": "m"})
+    found: Evaluation = evaluate({"model": [image("a")]}, MEASURES, facts={"model": "m"})
     write_evaluation(tmp_path, found)
     read = json.loads((tmp_path / "evaluation.json").read_text(encoding="utf-8"))
     assert read["systems"]["model"]["mean_iou"] == {"value": 0.8, "low": 0.0, "high": 1.0}
@@ -137,7 +134,7 @@ def test_every_box_metric_follows_the_label_rule(rule: str) -> None:
     lungs = {"gt": [[0, 0, 40, 90], [60, 0, 100, 90]], "gt_labels": ["right lung", "left lung"]}
     answer = {"pred": lungs["gt"], "pred_labels": ["left lung"] * 2, "pred_scores": [0.9, 0.8]}
     images = [Prediction(name, 100, 100, **lungs, **answer, rewards={"R3": 1.0}) for name in "abc"]
-    found, aside = (evaluate_systems({"model": images}, Measures("R3", rule)) for rule in (rule, "ignore"))
+    found, aside = (evaluate({"model": images}, Measures("R3", rule)) for rule in (rule, "ignore"))
     one, other = found.systems["model"], aside.systems["model"]
     for key in ("f1_50", "mean_iou", "recall_50", "sensitivity_1"):
         assert (one[key].value, other[key].value) == (0.5, 1), key
@@ -158,10 +155,10 @@ def test_metrics_of_each_source_are_those_of_its_images_alone() -> None:
     clinic = [image("a", source="clinic", patient="p"), Prediction("b", 9, 9, rewards={"R3": 0.2}, source="clinic")]
     # a miss, and an image that does not say where it is from
     others = [image("c", pred=[], rewards={"R3": 0.0}, source="abroad"), image("d")]
-    found = evaluate_systems({"model": [*clinic, *others]}, MEASURES)
+    found = evaluate({"model": [*clinic, *others]}, MEASURES)
     assert [(group.name, group.boxes) for group in found.per_source] == [("abroad", 1), ("clinic", 1), ("not known", 1)]
     abroad, own, _ = found.per_source
-    alone = evaluate_systems({"model": clinic}, MEASURES)
+    alone = evaluate({"model": clinic}, MEASURES)
     assert own.metrics["mean_iou"] == alone.systems["model"]["mean_iou"]
     assert own.metrics["reward_R3"] == alone.systems["model"]["reward_R3"]
     assert (own.metrics["recall_50"].value, abroad.metrics["recall_50"].value) == (1, 0)
@@ -172,7 +169,7 @@ def test_metrics_of_each_source_are_those_of_its_images_alone() -> None:
     assert list(found.to_dict()["per_source"]) == ["abroad", "clinic", "not known"]
     # One source, or none that is known: nothing to tell apart
     assert not alone.per_source
-    assert not evaluate_systems({"model": [image("a")]}, MEASURES).per_source
+    assert not evaluate({"model": [image("a")]}, MEASURES).per_source
 
 
 def test_sentence_of_image_dependence() -> None:
@@ -182,15 +179,13 @@ def test_sentence_of_image_dependence() -> None:
         for k, box in enumerate(boxes)
     ]
     same = [replace(image, pred=[boxes[0]], text="same") for image in looks]
-    found = evaluate_systems({"model": looks, "constant box": same}, MEASURES)
+    found = evaluate({"model": looks, "constant box": same}, MEASURES)
     # Three images do not show that it is better, eight do.
     assert found.looking.startswith(
         "No better than a model that never looks: 1.00 mean IoU; the constant box, which never"
     )
     eight = [[replace(one, id=f"{one.id}/{k}") for k in range(8) for one in run] for run in (looks, same)]
-    assert evaluate_systems({"model": eight[0], "constant box": eight[1]}, MEASURES).looking.startswith(
-        "1.00 mean IoU; the c"
-    )
+    assert evaluate({"model": eight[0], "constant box": eight[1]}, MEASURES).looking.startswith("1.00 mean IoU; the c")
     # By hand: one of six permutations leaves all three answers at their images.
     assert " of it is owed to the image (p = 0.1" in found.looking
     assert found.looking.endswith("counts as seen. 3 distinct answers to 3 images.")
@@ -198,12 +193,12 @@ def test_sentence_of_image_dependence() -> None:
     assert found.systems["model"]["image_dependence"].value == pytest.approx(1)
     assert found.systems["constant box"]["image_dependence"].value == 0
     many = [replace(image, id=f"{image.id}/{k}") for k in range(10) for image in same]
-    worse = evaluate_systems(
+    worse = evaluate(
         {"model": [replace(image, pred=[[90, 90, 95, 95]]) for image in many], "constant box": many}, MEASURES
     )
     assert worse.looking.startswith("Worse than a model that never looks: 0.00 mean IoU; the constant box, which never")
     assert worse.looking.endswith("All 30 images have the same answer.")
     # One of three right instead of two: three images do not show which is better.
-    close = evaluate_systems({"model": same, "constant box": [*looks[:2], same[2]]}, MEASURES)
+    close = evaluate({"model": same, "constant box": [*looks[:2], same[2]]}, MEASURES)
     assert close.looking.startswith("No better than a model that never looks: 0.33 mean IoU; the constant box")
-    assert evaluate_systems({"model": [Prediction("a", 9, 9, rewards={"R3": 0.2})]}, MEASURES).looking == ""
+    assert evaluate({"model": [Prediction("a", 9, 9, rewards={"R3": 0.2})]}, MEASURES).looking == ""

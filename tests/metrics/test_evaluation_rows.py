@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from grounding_rewards.metrics.average_precision import IMAGE_AREAS, rank_boxes
-from grounding_rewards.metrics.evaluation import Evaluation, Measures, evaluate_systems
+from grounding_rewards.metrics.evaluation import Evaluation, Measures, evaluate
 from grounding_rewards.metrics.prediction import Prediction
 from tests.metrics.random_images import random_images
 from tests.metrics.rankings import average_precision, mean_average_precision
@@ -16,7 +16,7 @@ from tests.metrics.rankings import average_precision, mean_average_precision
 
 def measured(images: list[Prediction], **measures: str) -> Evaluation:
     given = [replace(image, rewards={"R4": 0.5}) for image in images]
-    return evaluate_systems({"model": given}, Measures("R4", **measures))  # type: ignore[arg-type]
+    return evaluate({"model": given}, Measures("R4", **measures))  # type: ignore[arg-type]
 
 
 def with_labels(images: list[Prediction], words: list[str]) -> list[Prediction]:

@@ -19,7 +19,7 @@ from grounding_rewards.metrics.average_precision import (
 )
 from grounding_rewards.metrics.comparison import compare_runs
 from grounding_rewards.metrics.detection import SHARES
-from grounding_rewards.metrics.evaluation import Measures, evaluate_systems
+from grounding_rewards.metrics.evaluation import Measures, evaluate
 from grounding_rewards.metrics.intervals import (
     COUNT,
     SIGNED,
@@ -79,7 +79,7 @@ def test_share_intervals_hold_the_share(units: list[tuple[int, int]]) -> None:
 
 def test_nothing_seen_among_25_normal_images() -> None:
     images: list[Any] = [Prediction(str(i), 9, 9, status="empty", rewards={"R4": 0.2}) for i in range(25)]
-    measured = evaluate_systems({"model": images}, Measures("R4")).systems["model"]
+    measured = evaluate({"model": images}, Measures("R4")).systems["model"]
     assert measured["hallucination_rate"] == pytest.approx((0, 0, 0.1372), abs=1e-4)
     assert measured["specificity"] == pytest.approx((1, 0.8628, 1), abs=1e-4)
     # nothing was counted

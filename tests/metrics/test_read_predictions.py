@@ -91,10 +91,10 @@ def test_one_warning_about_the_space_however_many_rewards() -> None:
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        ([{"width": 1, "height": 1}], "a column `boxes` for every image, got none for 1 of 1, the first row 0"),
+        ([{"width": 1, "height": 1}], "a column `boxes` for every image, got none for 1 of 1: row 0"),
         (
             [ROWS[0], {"id": "c", "boxes": [], "height": 1}],
-            r"`width` for every image, got none for 1 of 2, the first row 1 \(id c\)",
+            r"`width` for every image, got none for 1 of 2: row 1 \(id c\)",
         ),
         ([ROWS[0], ROWS[0]], "a name of its own for every image, got `id` 'a' 2 times"),
     ],

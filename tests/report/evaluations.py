@@ -12,7 +12,7 @@ import numpy as np
 from grounding_rewards.metrics.average_precision import Curve
 from grounding_rewards.metrics.baselines import REFERENCE
 from grounding_rewards.metrics.confusion import Confusion
-from grounding_rewards.metrics.evaluation import Evaluation, GroupMetrics, Measures, evaluate_systems
+from grounding_rewards.metrics.evaluation import Evaluation, GroupMetrics, Measures, evaluate
 from grounding_rewards.metrics.intervals import Estimate, Metric
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.metrics.robustness import RobustnessPoint
@@ -128,7 +128,7 @@ def evaluation(**change: Any) -> Evaluation:
 
 @cache
 def _measured() -> Evaluation:
-    return evaluate_systems({"tiny": [answered("one")]}, Measures("R4"))
+    return evaluate({"tiny": [answered("one")]}, Measures("R4"))
 
 
 def page(made: Sequence[Prediction] | None = None, **change: Any) -> EvaluationPage:

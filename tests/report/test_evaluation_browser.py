@@ -21,7 +21,7 @@ from grounding_rewards.audit.run import audit  # noqa: E402
 from grounding_rewards.doctor.examine import examine  # noqa: E402
 from grounding_rewards.doctor.rows import open_rows  # noqa: E402
 from grounding_rewards.metrics.confusion import Confusion  # noqa: E402
-from grounding_rewards.metrics.evaluation import Measures, evaluate_systems  # noqa: E402
+from grounding_rewards.metrics.evaluation import Measures, evaluate  # noqa: E402
 from grounding_rewards.metrics.signal import measure_signal  # noqa: E402
 from grounding_rewards.report.audit_page import render_audit_page  # noqa: E402
 from grounding_rewards.report.doctor_page import render_doctor_page  # noqa: E402
@@ -52,7 +52,7 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     """A file of every kind of page; `measured` is an evaluation whose metrics are those of its images."""
     made = [answered(f"good {k}", pred=[(20, 20, 60, 40 + 2 * k)], reward=k / 12) for k in range(12)]
     made += [answered("called", pred=[BOX], pred_labels=("nodule",), reward=1.0), answered("none", status="empty")]
-    found = evaluate_systems({"mine": made}, Measures("R4"))
+    found = evaluate({"mine": made}, Measures("R4"))
     r1 = gr.get_reward("R1", box_format=FMT)
     row = {"boxes": [[10, 10, 30, 30]], "labels": ["mass"], "width": 100, "height": 100}
     answers = ["[]"] * 2

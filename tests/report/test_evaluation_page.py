@@ -17,7 +17,7 @@ pytest.importorskip("matplotlib", reason="needs the train extra")
 Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
 
 from grounding_rewards.metrics.confusion import Confusion  # noqa: E402
-from grounding_rewards.metrics.evaluation import GroupMetrics, Measures, evaluate_systems  # noqa: E402
+from grounding_rewards.metrics.evaluation import GroupMetrics, Measures, evaluate  # noqa: E402
 from grounding_rewards.metrics.intervals import Estimate, Metric  # noqa: E402
 from grounding_rewards.metrics.prediction import Prediction  # noqa: E402
 from grounding_rewards.metrics.robustness import RobustnessPoint  # noqa: E402
@@ -164,7 +164,7 @@ def test_first_come_overlap_f1_and_image_dependence(document: str) -> None:
         "hallucination rate 0.667 [0.200, 0.900] 2 of 3 normal images have a box",
         "reward R4 0.400 [0.300, 0.500]",
     ]
-    measured = evaluate_systems({"tiny": answered_images()}, Measures("R4"))
+    measured = evaluate({"tiny": answered_images()}, Measures("R4"))
     tiles = texts(render_evaluation_page(replace(page(), evaluation=measured)), "tile")
     headings = [tile.split(" 0.")[0] for tile in tiles]
     assert headings == ["mean IoU", "F1 at IoU", "image dependence", "hallucination on normal images"]
@@ -338,7 +338,7 @@ def test_what_an_image_lacks_is_none() -> None:
 
 def test_every_metric_has_a_group_with_a_definition() -> None:
     answers = [answered("a", pred=[BOX], reward=0.5), answered("b", pred=[BOX], pred_scores=[0.5], reward=0.5)]
-    found = [evaluate_systems({"mine": [one]}, Measures("R4")) for one in answers]
+    found = [evaluate({"mine": [one]}, Measures("R4")) for one in answers]
     keys = {key for one in found for key in one.headings}
     assert "query_ap_50" in keys
     assert [group.title for group, _ in group_metrics(keys) if not group.definition] == []

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from grounding_rewards.metrics.evaluation import Measures, evaluate_systems
+from grounding_rewards.metrics.evaluation import Measures, evaluate
 from grounding_rewards.metrics.intervals import Jackknifed, ratios
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.study.analysis import (
@@ -53,7 +53,7 @@ def test_metrics_are_those_of_an_evaluation(seed):
         replace(image, rewards=dict.fromkeys(names, float(rng.random())))
         for image in without_confidences(random_images(seed, 25))
     ]
-    evaluation = evaluate_systems({"model": scored}, Measures("R3"))
+    evaluation = evaluate({"model": scored}, Measures("R3"))
     expected = {**evaluation.systems["model"], "placing": evaluation.dependence.placing}
     for key in METRICS:
         if key != f"reward_{SOFT}":
