@@ -100,11 +100,9 @@ def _image(row: Mapping[str, Any], number: int) -> AuditImage:
             f"{row.get('height')!r}. Add the columns: without them no box can be written."
         ) from None
     readers = tuple(map(as_box_array, row.get("reader_boxes") or ()))
-    boxes: Any = ()
-    if row.get("boxes") is not None:
-        boxes = row["boxes"]
-    elif readers:
-        boxes = readers[0]
+    boxes = row.get("boxes")
+    if boxes is None:
+        boxes = readers[0] if readers else ()
     labels = (_UNNAMED,) * len(boxes)
     # Other labels are missing, or those of another reference than the first reader's boxes.
     if row.get("labels") is not None and len(row["labels"]) == len(boxes):

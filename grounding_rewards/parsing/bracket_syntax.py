@@ -107,10 +107,9 @@ def without_counts(text: str) -> str:
     boxes: list[re.Match[str]] = []
     for numbers in _LIST_OF_FOUR.finditer(text):
         start = numbers.start()
-        if _COUNTED.search(text, max(0, start - _LONGEST_COUNTED), start):
-            counts.append(numbers)
-        else:
-            boxes.append(numbers)
+        is_count = _COUNTED.search(text, max(0, start - _LONGEST_COUNTED), start)
+        kind = counts if is_count else boxes
+        kind.append(numbers)
     if not boxes:
         # Nothing else can be the box: only what is surely too small for one is none.
         counts = [numbers for numbers in counts if _SMALL.fullmatch(numbers[0])]

@@ -36,6 +36,7 @@ from grounding_rewards.boxes import (
     space_frame,
     to_xyxy,
 )
+from grounding_rewards.common.formatting import counted
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing.box_format import BoxFormat
@@ -219,9 +220,7 @@ def _corner(sizes: Array) -> Array:
 def _check_sample(sample: _Sample, fmt: BoxFormat) -> SpaceCheck:
     declared = Convention(fmt.space.name, fmt.order)
     box_count = int(sample.written_boxes.sum())
-    images = "1 image" if sample.images == 1 else f"{sample.images} images"
-    boxes = "1 box" if box_count == 1 else f"{box_count} boxes"
-    evidence = f"{images} with {boxes}"
+    evidence = f"{counted(sample.images, 'image')} with {box_count} {'box' if box_count == 1 else 'boxes'}"
     likely, declared_iou, likely_iou = None, np.nan, np.nan
     if sample.images >= MIN_IMAGES:
         likely, declared_iou, likely_iou = _fit_to_references(sample, declared)

@@ -272,12 +272,10 @@ class _TableReader:
         rows_of_images = {name: rows for name, rows in self.rows_of_images.items() if name not in self.broken}
         if split is not None and self.file_split is None:
             place = self.columns.places.get("split")
-            stated_splits = set()
-            if place is not None:
-                for _, cells in chain.from_iterable(rows_of_images.values()):
-                    stated_splits.add(split_name(cells[place]))
-                # Of a row without a split.
-                stated_splits.discard("")
+            rows = chain.from_iterable(rows_of_images.values())
+            stated_splits = set() if place is None else {split_name(cells[place]) for _, cells in rows}
+            # Of a row without a split.
+            stated_splits.discard("")
             tables.check_split(split, stated_splits)
             rows_of_images = {
                 name: rows for name, rows in rows_of_images.items() if split == self._value(rows, "split", split_name)

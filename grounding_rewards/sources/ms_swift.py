@@ -132,8 +132,7 @@ def _names(text: str, refs: list[Any], count: int) -> list[str] | None:
     if len(refs) < 2:
         return [str(refs[0]) if refs else UNNAMED] * count
     # A letter for each placeholder: r for a name, b for a box.
-    letters = {"<ref-object>": "r", "<bbox>": "b"}
-    order = "".join(letters[placeholder] for placeholder in _PLACEHOLDER.findall(text))
+    order = "".join("b" if placeholder == "<bbox>" else "r" for placeholder in _PLACEHOLDER.findall(text))
     # Each name stands in front of its boxes.
     if order.count("r") == len(refs) and order.count("b") == count and re.fullmatch("(rb+)+", order):
         names = []

@@ -58,18 +58,15 @@ def model_card(trainer: Any) -> str:
         base_model=None if Path(base_model).is_dir() else base_model,
         tags=["grounding_rewards", "radiology", "visual-grounding", *trainer._tag_names],
     )
-    rows = {}
-    for name, value in _facts(trainer).items():
-        if value:
-            # A line end or a bar would end the cell of the table.
-            rows[name] = " ".join(value.split()).replace("|", "\\|")
+    # A line end or a bar in a value would end its cell of the table.
+    cells = {name: " ".join(value.split()).replace("|", "\\|") for name, value in _facts(trainer).items()}
     # A declared format has no name that a reader of the card could write.
     has_named_format = trainer.box_format_name in list_box_formats()
     template = Path(__file__).with_name("card.md.jinja").read_text(encoding="utf-8")
     text = Template(template, trim_blocks=True, keep_trailing_newline=True).render(
         name=model_name(trainer.args.hub_model_id or trainer.args.output_dir),
         method=trainer.method,
-        facts=rows,
+        facts={name: cell for name, cell in cells.items() if cell},
         place=trainer.args.hub_model_id or "path/to/checkpoint",
         box_format=repr(trainer.box_format_name) if has_named_format else "...",
         has_resized_size=has_resized_size(trainer.processing_class),

@@ -118,13 +118,11 @@ def reward_with_parameters(reward: Any) -> str:
     >>> reward_with_parameters(get_reward("R3", beta=2))[:31]
     'R3: MeanIoUReward(no_box_bonus='
     """
-    if isinstance(reward, StepReward):
-        step = reward
-        reward = step.reward
-    if isinstance(reward, GroundingReward):
-        schedules = [f"{name}: {schedule}" for name, schedule in reward.schedules]
-        return "; ".join([f"{reward.name}: {reward.text_reward or reward.box_reward!r}", *schedules])
-    return reward_name(reward)
+    function = reward.reward if isinstance(reward, StepReward) else reward
+    if not isinstance(function, GroundingReward):
+        return reward_name(function)
+    schedules = [f"{name}: {schedule}" for name, schedule in function.schedules]
+    return "; ".join([f"{function.name}: {function.text_reward or function.box_reward!r}", *schedules])
 
 
 class StepReward:
