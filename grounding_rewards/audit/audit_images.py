@@ -104,7 +104,7 @@ def _image(row: Mapping[str, Any], number: int) -> AuditImage:
     if boxes is None:
         boxes = readers[0] if readers else ()
     labels = (_UNNAMED,) * len(boxes)
-    # Other labels are missing, or those of another reference than the first reader's boxes.
+    # Labels that are not one for each box, as they may be beside a reader's boxes, say nothing of these.
     if row.get("labels") is not None and len(row["labels"]) == len(boxes):
         labels = tuple(row["labels"])
     patient = patient_of(row)

@@ -285,7 +285,7 @@ def _ceiling(reward: Reward, box_counts: Array, images: Sequence[AuditImage], do
 def _accepted(reward: Reward, result: Played) -> str:
     """The reason of a documented weakness; empty for any other finding."""
     box_reward = _box_reward(reward)
-    # Somebody's reward derived from ours has no documented weakness.
+    # What is documented of ours need not hold for somebody's reward that is derived from it.
     if not type(box_reward).__module__.startswith("grounding_rewards."):
         return ""
     for weakness in WEAKNESSES:
@@ -354,7 +354,7 @@ def _finding(
     Args:
         script: which.
         values: the reward of each image.
-        base: the same of the honest script that it is made of; None without one.
+        base: the same of the honest script that it is made of; None without one, or where the reward raised for it.
         gain: over that one, as in :class:`Played`; NaN without one.
         ceiling: the most that each image's answer can earn.
         honest_means: by name the mean reward of every honest script that ran on unchanged images.

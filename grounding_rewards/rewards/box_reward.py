@@ -513,7 +513,7 @@ class BoxReward(BoxScorer):
         if labels is not None:
             pred_labels, gt_labels = pad(labels.pred, pred.counts, rows), pad(labels.gt, gt.counts, rows)
             agree = labels.agree(pred_labels[:, :, None], gt_labels[:, None, :])
-            # The same array is cut once, and stays the same.
+            # Where the overlap is the IoU, both stay one array, which is read once below.
             is_iou = overlap is iou
             iou = np.where(agree, iou, 0.0)
             overlap = iou if is_iou else np.where(agree, overlap, 0.0)

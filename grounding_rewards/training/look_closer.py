@@ -164,9 +164,10 @@ class _RefusedError(Exception):
 
 
 def _tool(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A tool that never raises: called wrongly, or once too often, it answers in words and counts a refusal.
+    """A tool of a method that takes finite numbers alone.
 
-    A model calls it, with whatever it has written; the method gets finite numbers alone.
+    A model calls it with whatever it has written: called wrongly, or once too often, the tool answers in words, and
+    counts a refusal.
     """
     signature = inspect.signature(method)
 
