@@ -23,12 +23,15 @@ ENCODED = [
 ]
 
 
-def refusals():
-    for name in ("csv", "coco", "yolo", "vindr-cxr", "nih-chestxray14", "siim-acr", "rsna-pneumonia", "deeplesion",
-                 "chestx-det10", "object-cxr", "imagefolder", "jsonl", "vlm-r1", "ms-swift"):  # fmt: skip
-        for files, options, message in table("sources/refusals", name):
+def rows(section):
+    for name, folders in table("sources/refusals", section).items():
+        for files, options, message in folders:
             images = {file: tuple(size) for file, size in files.items() if file.endswith(".png") and size}
             yield name, files | images, options, message
+
+
+def refusals():
+    yield from rows("folders")
     for content, message in [*table("sources/refusals", "voc"), *ENCODED]:
         yield "voc", {"Annotations/a.xml": content}, {}, message
     for line, message in table("sources/refusals", "yolo_lines"):
@@ -40,9 +43,16 @@ def refusals():
 
 
 @pytest.mark.parametrize(("name", "files", "options", "message"), list(refusals()))
-def test_a_refusal_names_what_is_wrong_and_where(write, name, files, options, message):
+def test_a_refusal_names_what_is_wrong_and_where(write, monkeypatch, tmp_path, name, files, options, message):
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=f"(?s){message}"):
         list(get_source(name).read(write(files), **{**OPTIONS.get(name, {}), **options}))
+
+
+@pytest.mark.parametrize(("name", "files", "options", "message"), list(rows("at_the_call")))
+def test_a_folder_that_cannot_be_read_is_refused_at_the_call(write, name, files, options, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        get_source(name).read(write(files), **options)
 
 
 @pytest.mark.parametrize("name", SOURCES)
