@@ -36,7 +36,8 @@ from grounding_rewards.training.rewards import build_rewards
 
 #: The legal range of each option, of TRL, transformers and ours.
 NUMBERS: dict[str, Interval] = {}
-for _range in run_options.TABLES["numbers"]:
+for _row in run_options.TABLES["numbers"]:
+    _range = dict(_row)
     NUMBERS |= dict.fromkeys(_range.pop("names").split(), Interval(**_range))
 #: Words of GRPOConfig that TRL compares a field with; it notices others only in mid-run.
 GRPO_CHOICES: Mapping[str, Sequence[object]] = run_options.TABLES["choices"]
