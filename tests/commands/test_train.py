@@ -133,7 +133,6 @@ def refused(capsys, command, values, base, places, no_weights, tmp_path):
     filled = {}
     for name, value in values.items():
         filled[name] = value.replace("{root}", str(places["root"])) if isinstance(value, str) else value
-        filled[name] = None if value == "{none}" else filled[name]
     plain = {name: value if isinstance(value, (int, float)) else str(value) for name, value in base.items()}
     merged = {**plain, "model_name_or_path": str(no_weights), "output_dir": str(tmp_path / "run"), **filled}
     file = tmp_path / "run.yaml"

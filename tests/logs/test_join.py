@@ -121,7 +121,7 @@ def test_rows_are_in_the_order_of_the_images_on_request_alone(images, tmp_path):
 
 @pytest.mark.parametrize(("names", "expected"), table("logs/rows", "names_that_do_not_fit"))
 def test_images_and_completions_that_do_not_fit_are_refused(images, tmp_path, names, expected):
-    rows = [{"id": None if name == "{none}" else name, "text": "[]"} for name in names]
+    rows = [{"id": name, "text": "[]"} for name in names]
     with pytest.raises(ValueError, match=expected):
         read_log(write(tmp_path / "log.jsonl", *rows), dataset=images)
 
@@ -167,7 +167,6 @@ def test_what_the_log_says_after_rounding_is_no_contradiction(images, tmp_path):
 
 @pytest.mark.parametrize(("change", "label_matching", "message"), table("logs/rows", "unmeasurable_images"))
 def test_images_that_nothing_can_be_measured_on_are_named(tmp_path, change, label_matching, message):
-    change = {name: None if value == "{none}" else value for name, value in change.items()}
     rows = [{**SOUND, "box_format": "qwen3-vl"}, {**SOUND, "id": "b", "box_format": "qwen3-vl", **change}]
     with pytest.raises(ValueError, match=message):
         read_log(write(tmp_path / "log.jsonl", *rows), get_reward("R4"), label_matching=label_matching)

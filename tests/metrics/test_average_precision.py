@@ -207,7 +207,7 @@ A, B, FAR = [0, 0, 10, 10], [20, 0, 30, 10], [80, 80, 90, 90]
 @pytest.mark.parametrize(("gt", "pred", "others", "expected"), table("metrics/tables", "queries"))
 def test_query_ap_by_hand(gt: Any, pred: Any, others: dict[str, Any], expected: list[float]) -> None:
     boxes = {"A": A, "B": B, "FAR": FAR}
-    answers = [(boxes[box], None if label == "{none}" else label) for box, label in pred]
+    answers = [(boxes[box], label) for box, label in pred]
     others = {**others, "ignore": [boxes[box] for box in others.get("ignore", ())]}
     image = labelled([(boxes[box], label) for box, label in gt], answers, **others)
     assert query_ap_sums([image])[0] == pytest.approx(expected)

@@ -124,9 +124,8 @@ def test_labels_and_sizes_are_those_of_the_reference_boxes() -> None:
 
 @pytest.mark.parametrize(("difference", "holm", "lower_is_better", "expected"), table("metrics/tables", "directions"))
 def test_one_rule_says_better_worse_or_not_shown(
-    difference: list[float], holm: float, lower_is_better: Any, expected: int
+    difference: list[float], holm: float, lower_is_better: bool | None, expected: int
 ) -> None:
-    lower_is_better = None if lower_is_better == "{none}" else lower_is_better
     assert direction(Estimate(*difference), holm, lower_is_better=lower_is_better) == expected
 
 

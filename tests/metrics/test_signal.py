@@ -36,7 +36,7 @@ def one(rewards, statuses, counted, findings):
     ("rewards", "statuses", "counted", "findings", "cause"), table("metrics/tables", "causes_of_groups")
 )
 def test_cause_of_a_group(rewards, statuses, counted, findings, cause):
-    assert one(rewards, statuses, counted, findings).causes == [None if cause == "{none}" else cause]
+    assert one(rewards, statuses, counted, findings).causes == [cause]
 
 
 def test_metrics_have_the_same_keys_also_without_a_group():
