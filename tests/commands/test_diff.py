@@ -259,12 +259,13 @@ def test_images_come_from_the_dataset_or_from_their_files(tmp_path, capsys):
     assert "images are shown without their pixels: Expected annotations.jsonl" in capsys.readouterr().err
     Image.new("L", (64, 64), 9).save(tmp_path / "image.png")
     c = write(tmp_path / "c", 0.4, str(tmp_path / "image.png"))
-    # of another folder than the run's: only where it is allowed; the images of a log have no folder
-    write_facts(c, dataset="the log's own images")
-    capsys.readouterr()
-    assert diff(a, c, "--html", tmp_path / "page.html") == 0
-    assert f"which lie outside '{c}'. Give --allow-outside" in capsys.readouterr().err
-    assert "data:image/jpeg" not in (tmp_path / "page.html").read_text(encoding="utf-8")
+    # of another folder than the run's, be it the dataset's: only where it is allowed; images of a log have no folder
+    for dataset in (str(tmp_path), "the log's own images"):
+        write_facts(c, dataset=dataset)
+        capsys.readouterr()
+        assert diff(a, c, "--html", tmp_path / "page.html") == 0
+        assert f"which lie outside '{c}'. Give --allow-outside" in capsys.readouterr().err
+        assert "data:image/jpeg" not in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert diff(a, c, "--html", tmp_path / "page.html", "--allow-outside") == 0
     # one file for all three, which is in the page once
     assert (tmp_path / "page.html").read_text(encoding="utf-8").count("data:image/jpeg") == 1
