@@ -2,9 +2,11 @@
 
 import gzip
 import json
+import re
 
 import pytest
 
+from grounding_rewards.cli import main
 from grounding_rewards.common import text_files
 from grounding_rewards.common.text_files import decoded_lines, parse_json, parse_yaml, read_text, read_yaml, text_lines
 
@@ -14,7 +16,6 @@ from PIL import Image
 
 from grounding_rewards.doctor.examine import examine
 from grounding_rewards.doctor.rows import open_rows
-from grounding_rewards.logs.read import read_log_file
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.prepare.load import load_images
 from grounding_rewards.sources.jsonl import read_jsonl
@@ -191,11 +192,9 @@ def answer(**changes):
         (answer().replace(b'"width": 9', b'"width": ' + b"9" * 400), "64 bits"),  # no float
     ],
 )
-def test_errors_in_logs_name_file_and_line(tmp_path, content, said):
-    log = tmp_path / "log.jsonl"
+def test_errors_in_logs_name_file_and_line(tmp_path, capsys, content, said):
+    log, out = tmp_path / "log.jsonl", tmp_path / "out.jsonl"
     log.write_bytes(answer(id="first") + b"\n" + content)
-    if said:
-        with pytest.raises(ValueError, match=rf"line 2 of .*log\.jsonl.*{said}"):
-            read_log_file(log)
-    else:
-        assert len(read_log_file(log)) == 2
+    code = main(["score", str(log), "--rewards", "R4", "--box-format", "qwen3-vl", "--out", str(out)])
+    assert (code, out.exists()) == ((2, False) if said else (0, True))
+    assert re.search(rf"line 2 of .*log\.jsonl.*{said}", capsys.readouterr().err) or not said
