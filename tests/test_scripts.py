@@ -164,6 +164,25 @@ class TestThePageOfTheAudit:
         assert plain[1] > plain[0] + 0.4
 
 
+def test_the_table_of_trainers_keeps_the_rows_of_others() -> None:
+    module = script("check_integrations")
+    page = "# A\n\n" + "\n".join(module.MARKS) + "\nafter\n"
+    cells = [
+        module.row("openrlhf", "loaded", ["load openrlhf | call"], [], {"openrlhf": "0.11.2", "torch": "2.13.0"}),
+        module.row("verl", "GRPO", ["2 steps"], [], {"verl": "0.9.1", "ray": "2.60.0"}, "3e-07"),
+        module.row("easyr1", "not in the registry", [], [], {}),
+    ]
+    rows = {(row[0].split()[0], row[1]): row for row in cells}
+    written = module.with_rows(page, rows)
+    assert module.read_rows(written) == rows
+    # A row that was tried again takes the place of the old one.
+    again = module.row("verl", "GRPO", [], ["no weight moved"], {"verl": "0.9.2"})
+    later = module.with_rows(written, {**rows, ("verl", "GRPO"): again})
+    assert "2 steps" not in later
+    assert module.read_rows(later) == {**rows, ("verl", "GRPO"): again}
+    assert later.endswith("\nafter\n")
+
+
 def test_a_search_finds_what_r1_pays_for_the_order() -> None:
     searched = script("search_exploits")
     gain, case = searched.search(gr.get_reward("R1", box_format="qwen3-vl"), "another order", seconds=0.2)
