@@ -250,13 +250,19 @@ def test_a_folder_with_other_files_is_refused(make_images, tmp_path):
     ("fields", "message"),
     [
         ({"file": "gone.png"}, "Expected an image in .*gone.png"),
+        ({"file": "empty.png"}, "Expected an image in .*empty.png"),
+        ({"file": "broken.dcm"}, "broken.dcm"),
         ({"boxes": [[0, 0, 97, 10]]}, r"box 0 is \[0.0, 0.0, 97.0, 10.0\], outside the image of 96 x 64"),
         ({"boxes": [[50, 20, 30, 30]]}, "has no area"),  # xywh for xyxy
         ({"width": 64, "height": 96}, "its image is 96 x 64 pixels, which is not the shape of 64 x 96"),
     ],
 )
 def test_bad_rows_are_named_or_skipped(make_images, tmp_path, fields, message):
+    if fields.get("file") == "broken.dcm":
+        pytest.importorskip("pydicom", reason="needs the extra dicom")
     root, records = make_images(6)
+    (root / "empty.png").write_bytes(b"")
+    (root / "broken.dcm").write_bytes(b"no image")
     # Image 4 has one box.
     records[4] = records[4]._replace(**fields)
     with pytest.raises(ValueError, match=f"(?s)got image-4 .*{message}.*What is done is kept"):
