@@ -17,7 +17,7 @@ from tests.docs.blocks import CODE, FENCED, PAGES, blocks, inline_commands, ours
 # Where a line leaves something out for the reader to fill in.
 LEFT_OUT = {"...", "…"}
 # Programs of others, which have options of their own.
-FOREIGN = {"accelerate", "cd", "git", "lmms-eval", "pip", "sbatch", "swift", "trl", "uv"}
+FOREIGN = {"accelerate", "cd", "git", "hf", "lmms-eval", "pip", "sbatch", "swift", "trl", "uv"}
 OF_OTHERS = {"--KEY", "--key", "--kill-on-bad-exit", "--num_processes"}
 LANGUAGES = {"", "bash", "bibtex", "console", "json", "pycon", "python", "text", "toml", "yaml"}
 
