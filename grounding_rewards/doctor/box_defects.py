@@ -170,17 +170,13 @@ class MistakenConvention(NamedTuple):
 
 
 def find_convention(
-    boxes: Boxes,
-    image_numbers: np.ndarray,
-    sizes: np.ndarray,
-    resized: np.ndarray | None = None,
-    min_images: int = _MIN_IMAGES,
+    boxes: Boxes, image: np.ndarray, sizes: np.ndarray, resized: np.ndarray | None = None, min_images: int = _MIN_IMAGES
 ) -> MistakenConvention | None:
     """The convention other than x1, y1, x2, y2 in pixels that boxes follow, or None.
 
     Args:
         boxes: (n, 4), four finite numbers each; those of an image stand together.
-        image_numbers: (n,), the number of the image of each, rising.
+        image: (n,), the number of the image of each, rising.
         sizes: (n, 2), width and height of its image.
         resized: (n, 2), width and height at which the model sees it; nan where that is not known.
         min_images: how many images have to show it.
@@ -193,7 +189,7 @@ def find_convention(
     if not len(boxes):
         return None
     # Where the boxes of each image begin.
-    first = np.flatnonzero(np.diff(image_numbers, prepend=-1))
+    first = np.flatnonzero(np.diff(image, prepend=-1))
     images, sides = len(first), np.tile(sizes, 2)
     parts = boxes / sides
     is_turned = (boxes[:, 0] > boxes[:, 2]) | (boxes[:, 1] > boxes[:, 3])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from grounding_rewards.data.splits import TRAIN, patient_in_name, patients_in_names
 from grounding_rewards.doctor.context import Context, Defect, Problem
@@ -116,33 +115,21 @@ def _patient_leaks(context: Context, leaked: set[tuple[str, int]]) -> Iterator[D
             continue
         if owner is None:
             continue
-        units[owner.check].add(owner.key)
-        unit = owner.check, owner.key
-        split, first_spelling = first.setdefault(unit, (row.split, owner.spelling))
-        if split != row.split and unit not in reported and row.key not in leaked:
-            reported.add(unit)
-            alias = f", as {first_spelling}" if first_spelling != owner.spelling else ""
-            rows[owner.check].append((row, f"{owner.spelling} is also in {split}{alias}"))
+        check, key, spelling = owner
+        units[check].add(key)
+        split, first_spelling = first.setdefault((check, key), (row.split, spelling))
+        if split != row.split and (check, key) not in reported and row.key not in leaked:
+            reported.add((check, key))
+            alias = f", as {first_spelling}" if first_spelling != spelling else ""
+            rows[check].append((row, f"{spelling} is also in {split}{alias}"))
     yield from context.collect(rounded)
     for check, leaks in rows.items():
         yield context.defect(check, leaks, of=len(units[check]))
 
 
-class _Owner(NamedTuple):
-    """Whose image a row is.
-
-    check: that compares splits by this owner.
-    key: the same for all spellings.
-    spelling: in words, as the row has it.
-    """
-
-    check: str
-    key: str
-    spelling: str
-
-
-def _patient_or_study(row: ImageRow, suggested: Mapping[str, str]) -> _Owner | None:
-    """Whose image a row is, by the surest that is there; None where nothing says so.
+def _patient_or_study(row: ImageRow, suggested: Mapping[str, str]) -> tuple[str, str, str] | None:
+    """Whose image a row is, by the surest that is there: the check that compares splits by it, a key that is the same
+    for all spellings, and the spelling in words; None where nothing says so.
 
     Args:
         row: of the dataset.
@@ -152,13 +139,12 @@ def _patient_or_study(row: ImageRow, suggested: Mapping[str, str]) -> _Owner | N
         # P-012 and p12 are one patient: without marks, zeros and capitals.
         parts = re.findall(r"[^\W\d_]+|\d+", row.patient_id)
         key = " ".join(part.lstrip("0") for part in parts) or row.patient_id
-        return _Owner("patient-leak", key, f"patient {row.patient_name}")
+        return "patient-leak", key, f"patient {row.patient_name}"
     if (patient := patient_in_name(row.file)) is not None:
-        return _Owner("patient-leak", patient, f"patient {patient}, by the name of the file,")
+        return "patient-leak", patient, f"patient {patient}, by the name of the file,"
     for column, value in row.columns.items():
         if is_study(column) and value not in (None, ""):
-            return _Owner("study-leak", str(value), f"{column} {value}")
-    if row.file in suggested:
-        patient = suggested[row.file]
-        return _Owner("patient-leak", patient, f"patient {patient}, as the names of files suggest,")
+            return "study-leak", str(value), f"{column} {value}"
+    if (patient := suggested.get(row.file)) is not None:
+        return "patient-leak", patient, f"patient {patient}, as the names of files suggest,"
     return None

@@ -106,12 +106,8 @@ class LookCloser(Extra):
             setup.args.max_tool_calling_iterations = self.looks + 1
         box_format = step_rewards[0].reward.box_format if step_rewards else None
         setup.options["environment_factory"] = functools.partial(LookEnvironment, self, setup.processor, box_format)
-        setup.afterwards.append(_expect_no_video)
-
-
-def _expect_no_video(trainer: Any) -> None:
-    """There are no videos: if a model wrote their token, TRL would look for one, and the run would end."""
-    trainer._video_pad_token_id = None
+        # There are no videos: if a model wrote their token, TRL would look for one, and the run would end.
+        setup.afterwards.append(lambda trainer: setattr(trainer, "_video_pad_token_id", None))
 
 
 class View(NamedTuple):
@@ -179,8 +175,8 @@ def _tool(method: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 bound = signature.bind(self, *args, **arguments).arguments
             except TypeError:
-                names = [name for name in signature.parameters if name != "self"]
-                raise _RefusedError(f"{method.__name__} takes {', '.join(names)}") from None
+                # The first parameter is self.
+                raise _RefusedError(f"{method.__name__} takes {', '.join(list(signature.parameters)[1:])}") from None
             numbers = {name: _number(name, value) for name, value in bound.items() if name != "self"}
             return method(self, **numbers)
         except _RefusedError as error:
