@@ -21,7 +21,7 @@ import numpy as np
 import yaml
 
 from grounding_rewards.common.atomic_files import write_whole
-from grounding_rewards.common.formatting import format_value
+from grounding_rewards.common.formatting import counted, format_value
 from grounding_rewards.metrics.comparison import direction, holm
 from grounding_rewards.metrics.image_dependence import image_dependence
 from grounding_rewards.metrics.intervals import Estimate, format_estimate
@@ -329,8 +329,8 @@ def signal_record(result: StudyResult, folder: Path, columns: Sequence[Column]) 
     return (
         f"16 answers of each checkpoint to 200 validation images were kept before it was trained. Spearman's rank "
         f"correlation of what `signal` measures on them with the gain, over the rewards of a checkpoint, mean of "
-        f"{count}: {ranks}. In {advices} cases it advised another reward than the one asked about; in {right} of them "
-        "the advised one gained more."
+        f"{count}: {ranks}. In {counted(advices, 'case')} it advised another reward than the one asked about; in "
+        f"{right} of them the advised one gained more."
     )
 
 
