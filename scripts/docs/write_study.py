@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import yaml
 
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.common.formatting import counted, format_value
@@ -33,7 +32,7 @@ from grounding_rewards.report.tables import csv_text
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.study.analysis import METRICS, REFERENCE, START, ArmResult, StudyResult, analyse
 from grounding_rewards.study.report import ROWS
-from grounding_rewards.study.results import Folder, Measure, read_json, read_study
+from grounding_rewards.study.results import ArmKey, Measure, read_study
 from scripts.docs.page_parts import markdown_table
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ def main() -> None:
         if start in result.starts
         for measure in result.study.primary_of(start)
     ]
-    for plot in (gains_plot(result, columns), learning_plot(result, folder)):
+    for plot in (gains_plot(result, columns), learning_plot(result)):
         plot.save(folder / f"{plot.name}.svg", "svg")
     text = _PAGE.format(
         state=state(result),
@@ -257,15 +256,13 @@ def gains_plot(result: StudyResult, columns: Sequence[Column]) -> Plot:
     return Plot("gains", "Gains since the checkpoint", "", draw, (7.6, height + 0.4))
 
 
-def learning_plot(result: StudyResult, folder: Path) -> Plot:
+def learning_plot(result: StudyResult) -> Plot:
     """The reward of every arm over its steps: a panel each, a line for each checkpoint."""
-    curves: dict[tuple[str, str], list[tuple[Any, Any]]] = defaultdict(list)
-    kinds = {name: start["kind"] for name, start in yaml.safe_load(Folder(folder).plan.read_text())["starts"].items()}
-    for path in Folder(folder).results().values():
-        run = read_json(path)
-        if "reward" in run["curve"]:
-            curves[run["arm"], kinds[run["start"]]].append((run["curve"]["step"], run["curve"]["reward"]))
-    arms = [name for name in arm_names(result) if any(arm == name for arm, _ in curves)]
+    runs_of_arm = result.study.arms
+    arms = []
+    for name in arm_names(result):
+        if any(key.arm == name and "reward" in runs[0].curve for key, runs in runs_of_arm.items()):
+            arms.append(name)
     starts = [start for start in FAULTS if start in result.starts]
 
     def draw(figure: Figure) -> None:
@@ -273,8 +270,8 @@ def learning_plot(result: StudyResult, folder: Path) -> Plot:
         for row, arm in zip(axes, arms, strict=True):
             row[0].set_ylabel(arm, rotation=0, ha="right", va="center")
             for axis, start in zip(row, starts, strict=True):
-                for steps, rewards in curves[arm, start]:
-                    axis.plot(steps, rewards, color=SERIES[0], linewidth=0.8)
+                for run in runs_of_arm.get(ArmKey(start, arm), ()):
+                    axis.plot(run.curve["step"], run.curve["reward"], color=SERIES[0], linewidth=0.8)
                 axis.set_ylim(0, 1)
                 axis.set_yticks([0, 1])
                 axis.tick_params(labelsize=5)
