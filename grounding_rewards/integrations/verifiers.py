@@ -9,13 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from grounding_rewards.integrations.samples import (
-    Scores,
-    environment_parameters,
-    image_columns,
-    reward_of,
-    scored,
-)
+from grounding_rewards.integrations.samples import Scores, environment_parameters, image_columns, reward_of, scored
 
 
 def functions_of(reward: str, **parameters: Any) -> tuple[Callable[..., Awaitable[Any]], Callable[..., Awaitable[Any]]]:

@@ -37,7 +37,6 @@ _FINDINGS_FIRST = 4
 _WORST_LOSS = "worst loss"
 
 #: The same image as each run answered it, A first.
-#: An image with the answer of the first run, and with that of the second.
 SharedImage = tuple[Prediction, Prediction]
 
 

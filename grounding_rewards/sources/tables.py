@@ -206,7 +206,7 @@ def split_files(root: str | Path, pattern: str, split: str | None) -> list[tuple
     return [file for file in files if split in (None, file[0])]
 
 
-class Table(NamedTuple):
+class CsvTable(NamedTuple):
     """What stands in a CSV file.
 
     rows: those with as many cells as the header.
@@ -239,7 +239,7 @@ def read_header(path: str | Path, separator: str = ",") -> list[str]:
 
 def read_table(
     path: str | Path, columns: Sequence[str] | None = None, optional: Sequence[str] = (), separator: str = ","
-) -> Table:
+) -> CsvTable:
     """The rows of a CSV file with a header, reduced to columns that are found by name.
 
     Names are compared without case and without spaces around them, because releases of one dataset differ there
@@ -293,7 +293,7 @@ def read_table(
         if indices[0]:
             raise error
         broken.setdefault(row[0], error)
-    return Table(rows, broken)
+    return CsvTable(rows, broken)
 
 
 def read_rows(path: str | Path, columns: Sequence[str], optional: Sequence[str] = ()) -> list[TableRow]:
