@@ -12,6 +12,8 @@ import numpy as np
 
 #: Stands in tables where nothing was measured.
 NO_VALUE = "–"
+# Names in a sentence.
+_MOST_NAMED = 3
 
 
 def percent(share: float) -> str:
@@ -109,3 +111,14 @@ def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [f"<tr>{''.join(f'<th>{escape(cell)}</th>' for cell in header)}</tr>"]
     lines += [f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows]
     return f"<table>{''.join(lines)}</table>"
+
+
+def first_of(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are.
+
+    Example:
+        >>> first_of(["a", "b"]), first_of(["a", "b", "c", "d", "e"])
+        ('a, b', 'a, b, c and 2 more')
+    """
+    sentence = ", ".join(names[:_MOST_NAMED])
+    return sentence if len(names) <= _MOST_NAMED else f"{sentence} and {len(names) - _MOST_NAMED} more"

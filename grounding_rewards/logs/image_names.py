@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS, patient_key, stated_name
-from grounding_rewards.logs.read import Log, first_of
+from grounding_rewards.common.formatting import first_of
+from grounding_rewards.logs.read import Log
 
 # Columns of a dataset, beside `id`, that name the image or its file.
 _FILE_COLUMNS = ("image_path", "file_name", "filename", "file", "image_id")

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from grounding_rewards.columns import patient_of
-from grounding_rewards.common.formatting import counted
+from grounding_rewards.common.formatting import counted, first_of
 from grounding_rewards.data.checks import is_blank, row_problems, said_dropped
 from grounding_rewards.data.dataset_columns import light_rows, load_dataset_image
 from grounding_rewards.images.decoding import is_below, open_image
 from grounding_rewards.logs.image_names import with_image_ids
-from grounding_rewards.logs.read import Log, first_of, read_completions, step_of, with_answer_references
+from grounding_rewards.logs.read import Log, read_completions, step_of, with_answer_references
 from grounding_rewards.metrics.read_predictions import require_columns
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
-from grounding_rewards.common.formatting import counted
+from grounding_rewards.common.formatting import counted, first_of
 from grounding_rewards.common.text_files import check_columns, parse_json, read_json_lines, read_text, text_lines
 from grounding_rewards.data.checks import row_problems
 from grounding_rewards.logs.tool_rows import PACKED, STEPS, parsed_json, unpack_row
@@ -43,8 +43,6 @@ _BOX_IN_TEXT = re.compile(r"[\[(<{]\D{0,24}(?:\d+(?:\.\d+)?\D{1,16}){3}\d")
 _JSON_COLUMNS = (*BOX_COLUMNS, "box_format")
 # In characters: a longer text in a column of images is the image itself, in base64.
 _LONGEST_PATH = 4096
-# Rows that an error names.
-_MOST_NAMED = 3
 
 _ONE_A_LINE = "A .jsonl file has one object a line: repair or remove the line; one list of rows is a .json file."
 _LOG_THEM = (
@@ -341,17 +339,6 @@ def step_of(row: Mapping[str, Any]) -> float | None:
         return float(row["step"])
     except (KeyError, TypeError, ValueError):
         return None
-
-
-def first_of(names: Sequence[str]) -> str:
-    """The first few names, and how many more there are.
-
-    Example:
-        >>> first_of(["a", "b"]), first_of(["a", "b", "c", "d", "e"])
-        ('a, b', 'a, b, c and 2 more')
-    """
-    sentence = ", ".join(names[:_MOST_NAMED])
-    return sentence if len(names) <= _MOST_NAMED else f"{sentence} and {len(names) - _MOST_NAMED} more"
 
 
 def find_text_column(rows: Sequence[Mapping[str, Any]], text_column: str | None = None) -> str:

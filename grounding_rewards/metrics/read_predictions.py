@@ -15,6 +15,7 @@ import numpy as np
 
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.columns import BOX_COLUMNS, patient_of
+from grounding_rewards.common.formatting import first_of
 from grounding_rewards.metrics.average_precision import label_name
 from grounding_rewards.metrics.prediction import UNNAMED, Prediction, is_read
 from grounding_rewards.overlap import nms
@@ -171,10 +172,10 @@ def require_columns(rows: Sequence[Mapping[str, Any]], places: Sequence[str]) ->
     for column in ("boxes", "width", "height"):
         lacking = [k for k, row in enumerate(rows) if row.get(column) is None]
         if lacking:
-            named = ", ".join(f"{places[k]} (id {rows[k].get('id', '-')})" for k in lacking[:3])
+            named = first_of([f"{places[k]} (id {rows[k].get('id', '-')})" for k in lacking])
             raise ValueError(
-                f"Expected a column `{column}` for every image, got none for {len(lacking)} of {len(rows)}: {named}"
-                f"{', …' if len(lacking) > 3 else ''}. Add it, or name the dataset that has it with --dataset."
+                f"Expected a column `{column}` for every image, got none for {len(lacking)} of {len(rows)}: {named}. "
+                "Add it, or name the dataset that has it with --dataset."
             )
 
 
