@@ -13,7 +13,7 @@ import gzip
 import json
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,16 +23,36 @@ from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.common.formatting import counted, format_value
 from grounding_rewards.metrics.comparison import direction, holm
 from grounding_rewards.metrics.image_dependence import image_dependence
-from grounding_rewards.metrics.intervals import Estimate, format_estimate
+from grounding_rewards.metrics.intervals import (
+    SIGNED,
+    UNIT,
+    Estimate,
+    Jackknifed,
+    format_estimate,
+    jackknifed_ratio,
+    sum_by_group,
+)
+from grounding_rewards.metrics.prediction import patients_of
 from grounding_rewards.metrics.read_predictions import read_predictions
-from grounding_rewards.metrics.signal import RewardSignal, measure_signal, recommend
+from grounding_rewards.metrics.signal import SignalReport, measure_signal, recommend
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.report.plots import SERIES, SOFT, Plot, panels_of
 from grounding_rewards.report.tables import csv_text
 from grounding_rewards.rewards.grounding import get_reward
-from grounding_rewards.study.analysis import METRICS, REFERENCE, START, ArmResult, StudyResult, analyse
+from grounding_rewards.study.analysis import (
+    METRICS,
+    REFERENCE,
+    START,
+    ArmResult,
+    ModelMetric,
+    StudyResult,
+    analyse,
+    compare_rows,
+    metric_sums,
+    model_predictions,
+)
 from grounding_rewards.study.report import ROWS
-from grounding_rewards.study.results import ArmKey, Measure, read_study
+from grounding_rewards.study.results import ArmKey, Measure, Study, StudyRun, read_study
 from scripts.docs.page_parts import markdown_table
 
 if TYPE_CHECKING:
@@ -105,6 +125,8 @@ def main() -> None:
         state=state(result),
         matrix=matrix(result, columns),
         sentences="\n".join(f"- {fault_sentence(result, column)}" for column in columns),
+        specification=specification_table(result, columns),
+        margin=result.study.equivalence,
         signal=signal_record(result, folder, columns),
         findings=real_findings(arguments.studies / NIH_FINDINGS),
         parameters=parameters(),
@@ -281,6 +303,112 @@ def learning_plot(result: StudyResult) -> Plot:
     return Plot("learning", "Reward in training", "", draw, (7.6, 0.62 * len(arms) + 0.4))
 
 
+# What the specification recommends
+
+
+class Claim(NamedTuple):
+    """A recommendation of the specification (§8.6), tested by the difference of two arms.
+
+    use_case, said: as the specification has them.
+    arms: the recommended one, and the one that it is compared with.
+    findings: of the images that count, the fewest and the most; None for all images and the metric of each fault.
+    is_best: the first arm is said to be the better one, not merely as good.
+    """
+
+    use_case: str
+    said: str
+    arms: tuple[str, str]
+    findings: tuple[int, int] | None = None
+    is_best: bool = False
+
+
+CLAIMS = (
+    Claim("Fast prototyping", "R1: simple, a standard metric", ("R1", "R3")),
+    Claim("Production", "R3: stable, proven, fast", ("R3", "R4")),
+    Claim("RL training", "R4: best gradients", ("R4", "R3"), is_best=True),
+    Claim("RL training", "R4: best gradients", ("R4", "R5"), is_best=True),
+    Claim("Medical applications", "R5: strict, optimal matching", ("R5", "R3"), is_best=True),
+    Claim("Several boxes", "R3, R4, R5; avoid R2", ("R3", "R2"), findings=(2, 99), is_best=True),
+    Claim("One box", "R1, R3, R4: all perform well", ("R1", "R3"), findings=(1, 1)),
+)
+#: Recommendations about what people see in a number, which no training tests.
+UNTESTABLE = (("Interpretability", "R1, R3"), ("Research", "R4, R5: worth studying"))
+
+
+def specification_table(result: StudyResult, columns: Sequence[Column]) -> str:
+    """Each recommendation of the specification, with what the runs say about it."""
+    rows = []
+    for claim in CLAIMS:
+        differences = claim_differences(result.study, claim, columns)
+        rows.append([claim.use_case, claim.said, claim_verdict(claim, differences, result.study.equivalence)])
+    rows += [[use_case, said, "not testable here"] for use_case, said in UNTESTABLE]
+    return markdown_table(["use case", "the specification", "here"], rows)
+
+
+def claim_differences(study: Study, claim: Claim, columns: Sequence[Column]) -> dict[str, Estimate]:
+    """The first arm less the second by fault: in its first metric, or in mean IoU on the images that count."""
+    deciding = {column.start: column.measure for column in reversed(columns)}
+    differences = {}
+    for start, measure in deciding.items():
+        runs = [study.arms.get(ArmKey(start, arm), ()) for arm in claim.arms]
+        if claim.findings is not None:
+            measure = Measure("mean_iou", measure.on)
+        rows, partner_rows = ([metric_of_run(study, run, measure, claim.findings) for run in of_arm] for of_arm in runs)
+        difference = compare_rows(rows, partner_rows)
+        count = len({row.checkpoint for row in rows} & {row.checkpoint for row in partner_rows})
+        if not count:
+            continue
+        value, low, high = difference.estimate if count >= FEWEST_CHECKPOINTS else difference.patients
+        if METRICS[measure.metric].lower_is_better:
+            value, low, high = -value, -high, -low
+        differences[start] = Estimate(value, low, high)
+    return differences
+
+
+def metric_of_run(
+    study: Study, run: StudyRun, measure: Measure, findings: tuple[int, int] | None = None
+) -> ModelMetric:
+    """A metric of a trained model, on all images of a set or on those that have as many findings."""
+    metric = metric_of_answers(study, run.checkpoints[run.last_step][measure.on], measure, findings)
+    return ModelMetric(run.arm.start, run.start, run.arm.arm, run.seed, run.last_step, measure, metric)
+
+
+def metric_of_answers(
+    study: Study, texts: Sequence[str], measure: Measure, findings: tuple[int, int] | None = None
+) -> Jackknifed:
+    """A metric of the answers to a set, of all images or of those that have as many findings."""
+    rows, counted_texts = [], []
+    for row, text in zip(study.sets[measure.on], texts, strict=True):
+        if findings is None or findings[0] <= len(row["boxes"]) <= findings[1]:
+            rows.append(row)
+            counted_texts.append(text)
+    images = model_predictions(rows, counted_texts, study.box_format)
+    sums = sum_by_group(metric_sums(images)[measure.metric], patients_of(images) or range(len(images)))
+    return jackknifed_ratio(sums, SIGNED if measure.metric == "placing" else UNIT)
+
+
+def claim_verdict(claim: Claim, differences: Mapping[str, Estimate], margin: float) -> str:
+    """Confirmed, refuted or open, and the differences that say so."""
+    if not differences:
+        return "no runs yet"
+    words: dict[str, list[str]] = {"better": [], "worse": [], "alike": [], "open": []}
+    for start, (value, low, high) in differences.items():
+        if -margin <= low and high <= margin:
+            word = "alike"
+        elif low > 0 or high < 0:
+            word = "better" if low > 0 else "worse"
+        else:
+            word = "open"
+        words[word].append(start if word == "alike" else f"{start} {format_value(value, signed=True)}")
+    if claim.is_best:
+        is_confirmed, is_refuted = words["better"] and not words["worse"], not words["better"] and not words["open"]
+    else:
+        is_confirmed, is_refuted = not words["worse"] and not words["open"], words["worse"] and not words["better"]
+    verdict = "confirmed" if is_confirmed else "refuted" if is_refuted else "open"
+    clauses = "; ".join(f"{word}: {', '.join(names)}" for word, names in words.items() if names)
+    return f"**{verdict}**. {' less '.join(claim.arms)}: {clauses}"
+
+
 # What can be told beforehand
 
 
@@ -296,15 +424,25 @@ def signal_record(result: StudyResult, folder: Path, columns: Sequence[Column]) 
 
     correlations: dict[str, list[float]] = defaultdict(list)
     advices, right = 0, 0
+    teachable, taught = [], []
     deciding = {column.start: column.measure for column in reversed(columns)}
     for path in sorted((folder / "samples").glob("*.jsonl.gz")):
         start = path.name.partition(".")[0]
         if start not in deciding:
             continue
-        gains = {arm.key.arm: gain(arm, deciding[start]).value for arm in result.of_start(start)}
-        signals = {name: signal for name, signal in signals_of(path).items() if name in gains}
+        gains = gains_from(result, path.name.partition(".jsonl")[0], deciding[start])
+        reports = signal_reports(path)
+        signals = {}
+        for report in reports:
+            for signal in (report.configured, *report.tried):
+                name = SIGNAL_NAMES.get(signal.name, signal.name)
+                if name in gains:
+                    signals[name] = signal
         if len(signals) < FEWEST_REWARDS:
             continue
+        teachable.append(reports[0].teachable.value)
+        in_iou = gains_from(result, path.name.partition(".jsonl")[0], Measure("mean_iou", deciding[start].on))
+        taught.append(np.mean([in_iou[name] for name in signals]))
         earned = [gains[name] for name in signals]
         measured = {
             "groups with spread": [1 - signal.no_spread.value for signal in signals.values()],
@@ -327,12 +465,39 @@ def signal_record(result: StudyResult, folder: Path, columns: Sequence[Column]) 
         f"16 answers of each checkpoint to 200 validation images were kept before it was trained. Spearman's rank "
         f"correlation of what `signal` measures on them with the gain, over the rewards of a checkpoint, mean of "
         f"{count}: {ranks}. In {counted(advices, 'case')} it advised another reward than the one asked about; in "
-        f"{right} of them the advised one gained more."
+        f"{right} of them the advised one gained more.{teachable_sentence(teachable, taught)}"
     )
 
 
-def signals_of(path: Path) -> dict[str, RewardSignal]:
-    """The signal of the rewards of the arms on the samples of a checkpoint, by the name of the arm."""
+def teachable_sentence(teachable: Sequence[float], taught: Sequence[float]) -> str:
+    """Whether the best of several answers told how much checkpoints gained; empty for too few of them."""
+    from scipy.stats import spearmanr
+
+    if len(teachable) < FEWEST_REWARDS:
+        return ""
+    correlation = float(spearmanr(teachable, taught).statistic)
+    return (
+        f" Over {len(teachable)} checkpoints, how far the best of 16 answers is above their mean IoU and how much mean "
+        f"IoU the rewards added have a rank correlation of {correlation:+.2f}."
+    )
+
+
+def gains_from(result: StudyResult, checkpoint: str, measure: Measure) -> dict[str, float]:
+    """The improvement of a metric by each arm from one checkpoint, by the name of the arm."""
+    study = result.study
+    start = checkpoint.partition(".")[0]
+    initial = metric_of_answers(study, study.starts[start][checkpoint][measure.on], measure).value
+    sign = -1 if METRICS[measure.metric].lower_is_better else 1
+    gains = {}
+    for (arm_start, arm), runs in study.arms.items():
+        values = [metric_of_run(study, run, measure).metric.value for run in runs if run.start == checkpoint]
+        if arm_start == start and values:
+            gains[arm] = sign * (float(np.mean(values)) - initial)
+    return gains
+
+
+def signal_reports(path: Path) -> list[SignalReport]:
+    """What `signal` says of the rewards of the arms on the samples of a checkpoint: of R4 and others, and of R3."""
     groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for line in lines:
@@ -340,13 +505,11 @@ def signals_of(path: Path) -> dict[str, RewardSignal]:
             groups[row["id"]].append(row)
     rows = [samples[0] for samples in groups.values()]
     texts = [[row["completion"] for row in samples] for samples in groups.values()]
-    signals = {}
+    reports = []
     for name, tried in (("R4", ("R1", "R2", "R5", "soft_f1")), ("R3", ())):
         reward = get_reward(name, box_format=rows[0]["box_format"], no_box_bonus=0.2)
-        report = measure_signal(rows, texts, reward, tried=tried)
-        for signal in (report.configured, *report.tried):
-            signals[SIGNAL_NAMES.get(signal.name, signal.name)] = signal
-    return signals
+        reports.append(measure_signal(rows, texts, reward, tried=tried))
+    return reports
 
 
 # Beside the study of faults
@@ -460,6 +623,15 @@ reward is. Recall of a finding is given by its name. A gain in hallucination is 
 The reward that each arm is trained on, from 0 to 1, over its 200 steps; a line for each checkpoint.
 
 ![Reward in training](study/faults/learning.svg)
+
+## What the specification recommends
+
+Its matrix of recommendations (§8.6), row by row, by the difference of two rewards from the same checkpoints: in the
+metric of each fault, or for several boxes and one box in mean IoU on images with as many findings. Better and worse:
+the 95 % interval is on one side of 0, not adjusted for the number of comparisons. Alike: it lies within ±{margin},
+which was declared beforehand. Open: neither.
+
+{specification}
 
 ## What can be told beforehand
 
