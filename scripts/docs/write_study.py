@@ -13,7 +13,7 @@ import gzip
 import json
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -416,83 +416,90 @@ def claim_verdict(claim: Claim, differences: Mapping[str, Estimate], margin: flo
 SIGNAL_NAMES = {"R3 at τ 0.3": "R3_low", "R4 at τ 0.3": "R4_low"}
 #: Fewer rewards have no order.
 FEWEST_REWARDS = 3
+#: The steps at which gains are told, of those that a run was measured at.
+FIRST, LAST = "after 100 steps", "after 200 steps"
+TIMES: dict[str, Callable[[Iterable[int]], int]] = {FIRST: min, LAST: max}
 
 
 def signal_record(result: StudyResult, folder: Path, columns: Sequence[Column]) -> str:
     """The record of `signal`: whether its measures of a checkpoint's samples told which reward would gain more."""
-    from scipy.stats import spearmanr
-
-    correlations: dict[str, list[float]] = defaultdict(list)
-    advices, right = 0, 0
+    correlations: dict[str, dict[str, list[float]]] = {when: defaultdict(list) for when in TIMES}
+    advices, advised_gained_more = 0, dict.fromkeys(TIMES, 0)
     teachable, taught = [], []
     deciding = {column.start: column.measure for column in reversed(columns)}
     for path in sorted((folder / "samples").glob("*.jsonl.gz")):
-        start = path.name.partition(".")[0]
+        checkpoint = path.name.removesuffix(".jsonl.gz")
+        start = checkpoint.partition(".")[0]
         if start not in deciding:
             continue
-        gains = gains_from(result, path.name.partition(".jsonl")[0], deciding[start])
+        gains = {when: gains_from(result, checkpoint, deciding[start], step) for when, step in TIMES.items()}
         reports = signal_reports(path)
         signals = {}
         for report in reports:
-            for signal in (report.configured, *report.tried):
+            for signal in report.all:
                 name = SIGNAL_NAMES.get(signal.name, signal.name)
-                if name in gains:
+                if name in gains[LAST]:
                     signals[name] = signal
         if len(signals) < FEWEST_REWARDS:
             continue
+        gained_iou = gains_from(result, checkpoint, Measure("mean_iou", deciding[start].on))
         teachable.append(reports[0].teachable.value)
-        in_iou = gains_from(result, path.name.partition(".jsonl")[0], Measure("mean_iou", deciding[start].on))
-        taught.append(np.mean([in_iou[name] for name in signals]))
-        earned = [gains[name] for name in signals]
+        taught.append(float(np.mean([gained_iou[name] for name in signals])))
         measured = {
             "groups with spread": [1 - signal.no_spread.value for signal in signals.values()],
             "effective group size": [signal.effective_group_size for signal in signals.values()],
             "correlation with IoU": [signal.iou_correlation or 0.0 for signal in signals.values()],
         }
-        for name, values in measured.items():
-            correlations[name].append(float(spearmanr(values, earned).statistic))
+        for when in TIMES:
+            earned = [gains[when][name] for name in signals]
+            for name, values in measured.items():
+                correlations[when][name].append(rank_correlation(values, earned))
         for name, signal in signals.items():
             best, _ = recommend(signal, [other for other in signals.values() if other is not signal])
             advised = SIGNAL_NAMES.get(best, best)
             if advised != name:
                 advices += 1
-                right += gains[advised] > gains[name]
-    if not correlations:
+                for when in TIMES:
+                    advised_gained_more[when] += gains[when][advised] - gains[when][name] > result.study.equivalence
+    if not teachable:
         return "Too few runs are there yet."
-    ranks = ", ".join(f"{name} {np.nanmean(values):+.2f}" for name, values in correlations.items())
-    count = len(next(iter(correlations.values())))
-    return (
-        f"16 answers of each checkpoint to 200 validation images were kept before it was trained. Spearman's rank "
-        f"correlation of what `signal` measures on them with the gain, over the rewards of a checkpoint, mean of "
-        f"{count}: {ranks}. In {counted(advices, 'case')} it advised another reward than the one asked about; in "
-        f"{right} of them the advised one gained more.{teachable_sentence(teachable, taught)}"
+    rows = [[name, *(f"{np.nanmean(correlations[when][name]):+.2f}" for when in TIMES)] for name in correlations[LAST]]
+    more = " and ".join(f"{count} {when}" for when, count in advised_gained_more.items())
+    return _SIGNAL.format(
+        table=markdown_table(["rank correlation with the gain", *TIMES], rows),
+        checkpoints=counted(len(teachable), "checkpoint"),
+        margin=result.study.equivalence,
+        advices=counted(advices, "case"),
+        more=more,
+        teachable=f"{min(teachable):.2f} to {max(teachable):.2f}",
+        taught=f"{min(taught):.2f} to {max(taught):.2f}",
+        correlation=f"{rank_correlation(teachable, taught):+.2f}",
     )
 
 
-def teachable_sentence(teachable: Sequence[float], taught: Sequence[float]) -> str:
-    """Whether the best of several answers told how much checkpoints gained; empty for too few of them."""
+def rank_correlation(values: Sequence[float], others: Sequence[float]) -> float:
+    """Spearman's; NaN where one of them does not differ."""
     from scipy.stats import spearmanr
 
-    if len(teachable) < FEWEST_REWARDS:
-        return ""
-    correlation = float(spearmanr(teachable, taught).statistic)
-    return (
-        f" Over {len(teachable)} checkpoints, how far the best of 16 answers is above their mean IoU and how much mean "
-        f"IoU the rewards added have a rank correlation of {correlation:+.2f}."
-    )
+    if len(set(values)) == 1 or len(set(others)) == 1:
+        return math.nan
+    return float(spearmanr(values, others).statistic)
 
 
-def gains_from(result: StudyResult, checkpoint: str, measure: Measure) -> dict[str, float]:
-    """The improvement of a metric by each arm from one checkpoint, by the name of the arm."""
+def gains_from(
+    result: StudyResult, checkpoint: str, measure: Measure, step: Callable[[Iterable[int]], int] = max
+) -> dict[str, float]:
+    """The improvement of a metric by each arm from one checkpoint, at its first or last step."""
     study = result.study
     start = checkpoint.partition(".")[0]
     initial = metric_of_answers(study, study.starts[start][checkpoint][measure.on], measure).value
     sign = -1 if METRICS[measure.metric].lower_is_better else 1
     gains = {}
-    for (arm_start, arm), runs in study.arms.items():
-        values = [metric_of_run(study, run, measure).metric.value for run in runs if run.start == checkpoint]
-        if arm_start == start and values:
-            gains[arm] = sign * (float(np.mean(values)) - initial)
+    for key, runs in study.arms.items():
+        for run in runs:
+            if key.start == start and run.start == checkpoint:
+                trained = metric_of_answers(study, run.checkpoints[step(run.checkpoints)][measure.on], measure)
+                gains[key.arm] = sign * (trained.value - initial)
     return gains
 
 
@@ -596,6 +603,18 @@ training box of each finding, which never moves, reaches {constant}. These are {
 patients who were never trained on, each for one of {findings} findings (configs/study/nih_findings.yaml). The reference
 boxes are those of NIH ChestX-ray14, scaled; the NIH Clinical Center provides the data
 ([download](https://nihcc.app.box.com/v/ChestXray-NIHCC); Wang et al., ChestX-ray8, CVPR 2017)."""
+
+_SIGNAL = """\
+16 answers of each checkpoint to 200 validation images were kept before it was trained. `signal` measures on them, for
+each reward, the groups whose answers earn different rewards, the effective group size, and how the reward goes with
+IoU. Spearman's rank correlation of these with what the rewards then gained, over the rewards of a checkpoint, mean of
+{checkpoints}:
+
+{table}
+
+In {advices} it advised another reward than the one asked about. The advised one had gained over {margin} more in
+{more}. The best of the 16 answers was {teachable} mean IoU above their mean, and the rewards added {taught} in 200
+steps: rank correlation over checkpoints {correlation}."""
 
 _PAGE = """\
 # Which reward mends which fault?
