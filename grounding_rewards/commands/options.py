@@ -214,7 +214,7 @@ class AnswerOptions:
             label_matching: of the measurement.
         """
         from grounding_rewards.models.ask import prepare_asking
-        from grounding_rewards.models.vllm import VllmOptions
+        from grounding_rewards.models.load import VllmOptions
 
         vllm_options = None
         if self.vllm_options is not None:

@@ -49,9 +49,9 @@ def run(command: str, words: Sequence[str]) -> int:
     _, config, model = parts
     resolved = resolved_config(*parts)
     if model.use_peft:
-        from grounding_rewards.training.model import adapter_note, check_model, is_here
+        from grounding_rewards.training.model import adapter_note, check_model, is_local
 
-        if is_here(model):
+        if is_local(model):
             say(adapter_note(check_model(model, trust_remote_code=config.trust_remote_code)), error=True)
     print(yaml.safe_dump(resolved, sort_keys=True), end="")
     return 0

@@ -1,6 +1,6 @@
-"""Ask a model about the images of a dataset: what fits what, and answers that are kept in files.
+"""Check that a model and the images of a dataset fit each other, and ask the model about them.
 
-What can be wrong with model and images is looked at before a large model is loaded.
+The model is loaded only after the checks, when the first answer is missing.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from grounding_rewards.parsing import box_format_for_model_type
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from grounding_rewards.models.load import UnloadedModel
-    from grounding_rewards.models.vllm import VllmOptions
+    from grounding_rewards.models.load import UnloadedModel, VllmOptions
     from grounding_rewards.rewards.grounding import GroundingReward
 
 
@@ -26,15 +25,15 @@ class AskedModel:
     """A model and the images that it is asked about.
 
     Attributes:
-        model: loaded when it is asked.
-        processor: its.
-        dataset: with the columns that depend on the model, and prompts.
-        fitted_images: the same images at the size at which the model sees them.
-        rows: one an image, without prompt and image.
-        reward: knows whether the prompt opens a thinking.
-        skip_special_tokens: False where they carry boxes or mark thinking.
+        model: loaded when an answer is missing.
+        processor: the model's.
+        dataset: the images with prompts and the columns that depend on the model.
+        fitted_images: the dataset with images at the size at which the model sees them.
+        rows: of the dataset, without prompt and image.
+        reward: reads the answers; its `prompt_opens_thinking` is that of the prompts.
+        skip_special_tokens: False if special tokens carry boxes or mark thinking.
         image_size: the largest image, in words.
-        is_first: whether this is the first of several processes, which alone shows its progress.
+        is_first: whether this is the first of several processes; the others show no progress.
     """
 
     model: UnloadedModel
@@ -50,12 +49,12 @@ class AskedModel:
     def answer(
         self, file: Path, *, samples: int = 1, temperature: float = 0.0, max_new_tokens: int = 256, **options: Any
     ) -> list[list[str]]:
-        """The answers to each image, which go on in the file where they were stopped.
+        """Generate the answers to each image into a file, or the rest of them if the file holds some.
 
         Args:
             file: ends in .jsonl.
             samples: answers to each image.
-            temperature: of the samples, which their file says, so that it is a log of groups by itself; 0 is greedy.
+            temperature: of sampling, also written into the file; 0 is greedy.
             max_new_tokens: of an answer.
             **options: as for :func:`grounding_rewards.models.generate.generate_to_file`.
         """
@@ -63,6 +62,7 @@ class AskedModel:
 
         images = self.fitted_images
         if temperature:
+            # So that the file shows groups of samples by itself.
             images = images.add_column("temperature", [temperature] * images.num_rows)
         if not self.is_first:
             options["on_progress"] = None
@@ -83,9 +83,9 @@ def blank_images(dataset: Dataset) -> Dataset:
     from PIL import Image, ImageStat
 
     def replace_images(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        for place, image in enumerate(rows.get("image", ())):
+        for index, image in enumerate(rows.get("image", ())):
             grey = int(ImageStat.Stat(image.convert("L")).mean[0])
-            rows["image"][place] = Image.new("L", image.size, grey).convert(image.mode)
+            rows["image"][index] = Image.new("L", image.size, grey).convert(image.mode)
         return rows
 
     return dataset.with_transform(replace_images)
@@ -103,21 +103,21 @@ def prepare_asking(
     label_matching: str = "ignore",
     max_image_pixels: int | None = None,
 ) -> AskedModel:
-    """The model, which is not loaded yet, and the images of the dataset, as they fit each other.
+    """Check a model and a dataset, and return both ready for :meth:`AskedModel.answer`; the model is not loaded yet.
 
     Args:
         model_path: folder or name of a checkpoint or adapter.
         dataset: images with the package's columns.
         reward: reads the answers.
-        source: what errors call the dataset.
-        backend: one of :data:`grounding_rewards.models.load.BACKENDS`, or `auto`.
-        vllm_options: how vLLM holds the model.
+        source: the name of the dataset in errors.
+        backend: one of :data:`grounding_rewards.models.load.BACKENDS`.
+        vllm_options: options of vLLM.
         bad_rows: `refuse` images that cannot be right, or `drop` them.
         label_matching: as the answers will be judged.
         max_image_pixels: largest image that the model sees; None for what its processor was saved with.
 
     Raises:
-        ValueError: model and images do not fit each other, which is seen before the model is loaded where it can be.
+        ValueError: the model does not exist or cannot be asked, or the images are faulty or do not fit it.
     """
     from grounding_rewards.data.checks import without_bad_rows
     from grounding_rewards.data.dataset_columns import add_columns, add_prompts, light_rows
@@ -131,14 +131,16 @@ def prepare_asking(
     rows = light_rows(dataset)
     problems = image_problems(rows, label_matching=label_matching)
     dataset = without_bad_rows(dataset, problems, expected, source, bad_rows)
-    reference_images([row for k, row in enumerate(rows) if k not in problems])
+    reference_images([row for number, row in enumerate(rows) if number not in problems])
     box_format = None
     if reward.box_format is None and "box_format" not in dataset.column_names:
         box_format = box_format_for_model_type(model_type_of(model_path))
-    state, backend = process_state(), choose_backend(backend)
+    state = process_state()
+    backend = choose_backend(backend)
     model, processor = load_later(model_path, backend=backend, vllm_options=vllm_options)
-    notes = [*set_image_size(processor, max_image_pixels), *tool_notes(model_path)]
-    dataset = add_prompts(add_columns(dataset, processor, box_format, bad_rows=bad_rows), reward.box_format)
+    notes = set_image_size(processor, max_image_pixels) + tool_notes(model_path)
+    dataset = add_columns(dataset, processor, box_format, bad_rows=bad_rows)
+    dataset = add_prompts(dataset, reward.box_format)
     image_size = largest_image(dataset, processor)
     if state.is_main_process:
         print(*notes, image_size, sep="\n", file=sys.stderr)
@@ -147,7 +149,7 @@ def prepare_asking(
     check_processor(processor, fitted_images, source)
     if completion_begins_in_thinking(processor, dataset[0]["prompt"]):
         reward = replace(reward, prompt_opens_thinking=True)
-    # With the box format and the sizes that the model sees.
+    # Again, now that the rows have the box format and the sizes that the model sees.
     rows = light_rows(dataset)
     without_bad_rows(dataset, image_problems(rows, reward), expected, source, "refuse")
     return AskedModel(

@@ -25,15 +25,14 @@ from grounding_rewards.common.atomic_files import check_settings, write_whole
 from grounding_rewards.common.validation import Interval, check_number
 from grounding_rewards.images.decoding import rows_without_images
 from grounding_rewards.images.resize import image_pixel_limit
-from grounding_rewards.models.load import UnloadedModel, digest_of_weights, process_state
-from grounding_rewards.models.vllm import VllmModel
+from grounding_rewards.models.load import UnloadedModel, VllmModel, digest_of_weights, process_state
 from grounding_rewards.parsing import box_formats_of
 from grounding_rewards.parsing.answer_span import marks_thinking, opens_thinking
 from grounding_rewards.rewards.grounding import GroundingReward
 
-#: Called with the images answered, of how many, and the tokens generated for them.
+#: Called with three counts: images answered, images in all, tokens generated.
 OnProgress = Callable[[int, int, int], None]
-# The id of an image and the number of the sample.
+# The id of an image, and the number of the sample among the answers to it.
 _Key = tuple[str, int]
 
 
@@ -79,7 +78,7 @@ NEVER = -100.0
 _COPIED_COLUMNS = ("patient_id", *BOX_COLUMNS, "box_format", *SIZE_COLUMNS, "temperature")
 
 
-#: The answers to some images, those to one image next to each other, and their total number of tokens.
+#: The answers to a batch of images, all samples of an image next to each other; and the total number of tokens.
 Generated = tuple[list[str], int]
 
 
@@ -104,16 +103,16 @@ def generate(
         sampling: how the answers are decoded, and how many there are per image.
         batch_size: answers generated at the same time; samples depend on it.
         seed: of the sampling; the random state of the caller is left as it was.
-        on_progress: called after every batch with the images answered, of how many, and the tokens generated for them.
+        on_progress: called after every batch, see :data:`OnProgress`.
 
     Returns:
         For each row its ``sampling.samples`` answers.
     """
     batches = _list_batches(len(dataset), sampling, batch_size)
-    answers: list[list[str]] = []
-    for _, texts in _generate_batches(model, processor, dataset, sampling, batches, seed, on_progress):
-        answers += [texts[start : start + sampling.samples] for start in range(0, len(texts), sampling.samples)]
-    return answers
+    texts: list[str] = []
+    for _, batch_texts in _generate_batches(model, processor, dataset, sampling, batches, seed, on_progress):
+        texts += batch_texts
+    return [texts[start : start + sampling.samples] for start in range(0, len(texts), sampling.samples)]
 
 
 def generate_to_file(
@@ -130,17 +129,18 @@ def generate_to_file(
 ) -> list[list[str]]:
     """Generate answers into a file as :func:`generate` does, and continue after a stop.
 
-    `completions.jsonl` is written once all answers are there. Until then `completions.part-0.jsonl` has those of the
-    first process, one per line, and `completions.settings.json` has how they are generated. When the same command is
-    given again, a line that was cut off is dropped and the missing batches are generated. Batches and their seeds
-    follow from the settings alone, so the answers are those of an uninterrupted run, whatever the number of processes.
+    The file, such as `completions.jsonl`, is written when all answers are generated. Until then
+    `completions.part-0.jsonl` has those of the first process, one per line, and `completions.settings.json` has the
+    settings. A second call with the same settings drops a line that was cut off and generates the missing batches.
+    Batches and their seeds follow from the settings alone, so the answers are those of an uninterrupted run, whatever
+    the number of processes.
 
     Under `accelerate launch` or `torchrun` every process generates its share of the batches, and the first one merges
     them. A line of the file has ``id``, ``sample`` (from 0), ``completion``, the patient, and the columns that rewards
     read.
 
     Args:
-        model: from :func:`grounding_rewards.models.load.load_later`; it is loaded if answers are missing.
+        model: from :func:`grounding_rewards.models.load.load_later`; it is loaded only if answers are missing.
         processor: its processor.
         dataset: rows with ``prompt`` (conversational), ``image`` and ``id``; without ``id``, the row's number from 0.
         path: a file that ends in .jsonl.
@@ -160,7 +160,7 @@ def generate_to_file(
     check_number("batch_size", batch_size, Interval(1), "Give what fits into memory.")
     rows = rows_without_images(dataset)
     file = AnswerFile(Path(path), _image_ids(rows), sampling.samples)
-    settings = _settings_of(model, processor, rows, sampling, batch_size, seed)
+    settings = _answer_settings(model, processor, rows, sampling, batch_size, seed)
     state = process_state()
     problem: ValueError | None = None
     try:
@@ -174,11 +174,14 @@ def generate_to_file(
     if problem and state.is_main_process:
         file.drop()
     state.wait_for_everyone()
-    lines, row_by_id = file.read(), dict(zip(file.ids, rows, strict=True))
-    batches = _list_batches(len(rows), sampling, batch_size)
-    pending_batches = [batch for batch in batches if not lines.keys() >= {*file.keys_of(batch[1])}]
+    lines = file.read()
+    row_by_id = dict(zip(file.ids, rows, strict=True))
+    pending_batches = []
+    for number, batch in _list_batches(len(rows), sampling, batch_size):
+        if any(key not in lines for key in file.keys_of(batch)):
+            pending_batches.append((number, batch))
     my_batches = pending_batches[state.process_index :: state.num_processes]
-    # Before anything is written: if the model cannot be loaded, nothing has begun.
+    # Loaded before anything is written: if that fails, no file is left.
     loaded: Any = model.load() if my_batches else None
     # No process may write before all have read.
     state.wait_for_everyone()
@@ -190,9 +193,10 @@ def generate_to_file(
             for batch, texts in _generate_batches(loaded, processor, dataset, sampling, my_batches, seed, on_progress):
                 for key, text in zip(file.keys_of(batch), texts, strict=True):
                     if key not in lines:
-                        row = row_by_id[key[0]]
+                        image_id, sample = key
+                        row = row_by_id[image_id]
                         columns = {name: row[name] for name in _COPIED_COLUMNS if row.get(name) is not None}
-                        line = {"id": key[0], "sample": key[1], "completion": text, **columns}
+                        line = {"id": image_id, "sample": sample, "completion": text, **columns}
                         # ASCII escapes can hold the lone surrogates of a text that was cut off.
                         part.write(json.dumps(line) + "\n")
                 part.flush()
@@ -201,13 +205,16 @@ def generate_to_file(
             file.merge()
         state.wait_for_everyone()
         lines = file.read()
-    return [[json.loads(lines[key])["completion"] for key in file.keys_of([row])] for row in range(len(rows))]
+    answers = []
+    for number in range(len(rows)):
+        answers.append([json.loads(lines[key])["completion"] for key in file.keys_of([number])])
+    return answers
 
 
 def generate_batch(
     model: Any, processor: Any, rows: Sequence[Mapping[str, Any]], sampling: Sampling, *, seed: int
 ) -> Generated:
-    """Generate the answers to some images at once; see :func:`generate`.
+    """Generate the answers to one batch of images with transformers; see :func:`generate`.
 
     Args:
         model: a transformers vision-language model, whose mode is kept.
@@ -217,7 +224,6 @@ def generate_batch(
         seed: of the sampling; the random state of the caller is left as it was.
     """
     tokenizer = getattr(processor, "tokenizer", processor)
-    ends, forbidden = _end_tokens(model, tokenizer)
     decoding: dict[str, Any] = {"do_sample": False}
     if sampling.temperature > 0:
         decoding = {"do_sample": True, "temperature": sampling.temperature, "top_p": 1.0, "top_k": 0}
@@ -225,8 +231,8 @@ def generate_batch(
         max_new_tokens=sampling.max_new_tokens,
         num_return_sequences=sampling.samples,
         pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=ends,
-        suppress_tokens=forbidden or None,
+        eos_token_id=_end_tokens(model, tokenizer),
+        suppress_tokens=_forbidden_tokens(model) or None,
         disable_compile=True,
         **decoding,
     )
@@ -240,30 +246,31 @@ def generate_batch(
     ).to(model.device)
     was_training = model.training
     model.eval()
-    with torch.random.fork_rng(devices=[model.device] if model.device.type == "cuda" else []), torch.no_grad():
+    cuda_devices = [model.device] if model.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=cuda_devices), torch.no_grad():
         torch.manual_seed(seed)
         generated = model.generate(**inputs, generation_config=config)
     model.train(was_training)
     prompt_length = inputs["input_ids"].shape[1]
-    return _decoded(processor, generated[:, prompt_length:].tolist(), ends, sampling)
+    return _decode(processor, generated[:, prompt_length:].tolist(), _end_tokens(model, tokenizer), sampling)
 
 
 def generate_with_vllm(
     model: VllmModel, processor: Any, rows: Sequence[Mapping[str, Any]], sampling: Sampling, *, seed: int
 ) -> Generated:
-    """As :func:`generate_batch`, from the same prompts and with the same settings.
+    """Generate the answers to one batch of images with vLLM, from the same prompts as :func:`generate_batch`.
 
     Args:
-        model: what :func:`grounding_rewards.models.vllm.load_vllm` gave.
+        model: from :func:`grounding_rewards.models.load.load_model` with vLLM.
         processor: the model's processor, which writes the prompt and decodes the answer.
         rows: with ``prompt`` (conversational) and ``image``.
         sampling: how the answers are decoded.
-        seed: of the sampling; every image has a separate seed, derived from it: images with the same prompt would
-            get the same draws.
+        seed: of the sampling; every image has its own seed, derived from this one, since images with the same prompt
+            would get the same draws.
     """
     from vllm import SamplingParams
 
-    ends, forbidden = _end_tokens(model, processor.tokenizer)
+    end_tokens = _end_tokens(model, processor.tokenizer)
     prompts = []
     for row in rows:
         conversation = _conversation(row["prompt"], [row["image"]])
@@ -278,44 +285,56 @@ def generate_with_vllm(
             top_p=1.0,
             top_k=-1,
             max_tokens=sampling.max_new_tokens,
-            stop_token_ids=ends,
-            logit_bias=dict.fromkeys(forbidden, NEVER) or None,
+            stop_token_ids=end_tokens,
+            logit_bias=dict.fromkeys(_forbidden_tokens(model), NEVER) or None,
             detokenize=False,
             seed=int(image_seed),
         )
         for image_seed in np.random.SeedSequence(seed).generate_state(len(rows), np.uint32)
     ]
-    outputs = model.llm.generate(prompts, parameters, use_tqdm=False)
-    return _decoded(processor, (answer.token_ids for output in outputs for answer in output.outputs), ends, sampling)
+    answers: list[Sequence[int]] = []
+    for output in model.llm.generate(prompts, parameters, use_tqdm=False):
+        answers += [answer.token_ids for answer in output.outputs]
+    return _decode(processor, answers, end_tokens, sampling)
 
 
 def _conversation(prompt: Any, images: Sequence[Any]) -> list[dict[str, Any]]:
-    """A prompt with its images in place, as chat templates expect it; in RGB, as some processors need them."""
-    conversation: list[dict[str, Any]] = prepare_multimodal_messages(
-        prompt, images=[image.convert("RGB") for image in images]
-    )
+    """The messages of a prompt with its images in them, as chat templates expect it."""
+    # Some processors need RGB.
+    rgb_images = [image.convert("RGB") for image in images]
+    conversation: list[dict[str, Any]] = prepare_multimodal_messages(prompt, images=rgb_images)
     return conversation
 
 
-def _end_tokens(model: Any, tokenizer: Any) -> tuple[list[int], list[int]]:
-    """The tokens that end an answer, and those that must not be generated.
-
-    There is no image for a generated image token; TRL forbids it as well.
-    """
-    ends = getattr(model.generation_config, "eos_token_id", None) or tokenizer.eos_token_id
-    image = getattr(model.config, "image_token_id", None)
-    return list(ends) if isinstance(ends, list | tuple) else [ends], [] if image is None else [image]
+def _end_tokens(model: Any, tokenizer: Any) -> list[int]:
+    """The tokens that end an answer."""
+    tokens = getattr(model.generation_config, "eos_token_id", None) or tokenizer.eos_token_id
+    return list(tokens) if isinstance(tokens, list | tuple) else [tokens]
 
 
-def _decoded(processor: Any, answers: Iterable[Sequence[int]], ends: Collection[int], sampling: Sampling) -> Generated:
-    """Answers in words, without the token that ends one and the padding behind it."""
-    ids = [list(takewhile(lambda token: token not in ends, answer)) for answer in answers]
+def _forbidden_tokens(model: Any) -> list[int]:
+    """The tokens that must not be generated: an image token would have no image. TRL forbids it too."""
+    image_token = getattr(model.config, "image_token_id", None)
+    return [] if image_token is None else [image_token]
+
+
+def _decode(
+    processor: Any, answers: Iterable[Sequence[int]], end_tokens: Collection[int], sampling: Sampling
+) -> Generated:
+    """Turn the tokens of answers into texts, up to the first end token; also return the number of these tokens."""
+    ids = [list(takewhile(lambda token: token not in end_tokens, answer)) for answer in answers]
     texts = processor.batch_decode(ids, skip_special_tokens=sampling.skip_special_tokens)
     return texts, sum(map(len, ids))
 
 
 def reads_special_tokens(dataset: Any, reward: GroundingReward, tokenizer: Any) -> bool:
-    """Whether special tokens carry the boxes of some answer or mark thinking: then they must stay in its text."""
+    """Whether special tokens carry boxes or mark thinking, so that decoding must not skip them.
+
+    Args:
+        dataset: with the column `box_format` if the reward has no box format.
+        reward: reads the answers.
+        tokenizer: the model's.
+    """
     if marks_thinking(getattr(tokenizer, "all_special_tokens", ())):
         return True
     column = dataset["box_format"] if reward.box_format is None else ()
@@ -330,7 +349,8 @@ def completion_begins_in_thinking(processor: Any, prompt: Any, **template: Any) 
         prompt: conversational.
         **template: further arguments of its chat template.
     """
-    return opens_thinking(processor.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False, **template))
+    text = processor.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False, **template)
+    return opens_thinking(text)
 
 
 def check_processor(processor: Any, dataset: Any, name: str) -> None:
@@ -342,14 +362,14 @@ def check_processor(processor: Any, dataset: Any, name: str) -> None:
         name: what to call the dataset.
 
     Raises:
-        ValueError: it fails, in whatever way.
+        ValueError: the processor or its chat template raised an error.
     """
     row = dataset[0]
     images = [row["image"]] if row.get("image") is not None else row["images"]
     try:
         conversation = _conversation(row["prompt"], images)
         processor.apply_chat_template([conversation], add_generation_prompt=True, tokenize=True, return_dict=True)
-    # Processors and chat templates of all families raise nearly everything.
+    # Processors and chat templates of the families raise errors of all types.
     except Exception as error:
         reason = " ".join(str(error).split()).rstrip(".")
         raise ValueError(
@@ -360,9 +380,10 @@ def check_processor(processor: Any, dataset: Any, name: str) -> None:
 
 
 def _list_batches(count: int, sampling: Sampling, batch_size: int) -> list[tuple[int, range]]:
-    """The number and the rows of each batch: as many images as give at most `batch_size` answers."""
+    """Split `count` rows into batches of at most `batch_size` answers: the number of each batch, and its rows."""
     size = max(1, batch_size // sampling.samples)
-    return list(enumerate(range(start, min(start + size, count)) for start in range(0, count, size)))
+    batches = [range(start, min(start + size, count)) for start in range(0, count, size)]
+    return list(enumerate(batches))
 
 
 def _generate_batches(
@@ -374,19 +395,22 @@ def _generate_batches(
     seed: int,
     on_progress: OnProgress | None,
 ) -> Iterator[tuple[range, list[str]]]:
-    """The answers to each batch, whose seed depends on its number alone, not on what was generated before."""
+    """Yield the rows and the answers of each batch, one batch after another."""
     ask = generate_with_vllm if isinstance(model, VllmModel) else generate_batch
-    images, tokens, total = 0, 0, sum(len(batch) for _, batch in batches)
+    images = tokens = 0
+    total = sum(len(batch) for _, batch in batches)
     for number, batch in batches:
+        # From the number of the batch alone: a continued run gives the same answers.
         batch_seed = int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint32)[0])
         texts, batch_tokens = ask(model, processor, [dataset[row] for row in batch], sampling, seed=batch_seed)
         yield batch, texts
-        images, tokens = images + len(batch), tokens + batch_tokens
+        images += len(batch)
+        tokens += batch_tokens
         if on_progress is not None:
             on_progress(images, total, tokens)
 
 
-def _settings_of(
+def _answer_settings(
     model: UnloadedModel,
     processor: Any,
     rows: Sequence[Mapping[str, Any]],
@@ -394,7 +418,7 @@ def _settings_of(
     batch_size: int,
     seed: int,
 ) -> dict[str, Any]:
-    """All that the answers depend on, by which a file of answers is compared with a command."""
+    """Everything on which the answers depend, as plain values: a file is continued only with the same settings."""
     content = "".join(json.dumps(row, sort_keys=True, default=str) for row in rows)
     settings = {
         "model": digest_of_weights(model.path),
@@ -431,7 +455,7 @@ class AnswerFile:
         self.settings_path = path.with_suffix(".settings.json")
 
     def keys_of(self, rows: Iterable[int]) -> list[_Key]:
-        """The keys of the answers to these rows."""
+        """The keys of all answers to these rows, by their numbers."""
         return [(self.ids[row], sample) for row in rows for sample in range(self.samples)]
 
     def check(self, settings: Mapping[str, Any]) -> None:
@@ -457,7 +481,7 @@ class AnswerFile:
             path.unlink(missing_ok=True)
 
     def read(self) -> dict[_Key, str]:
-        """The complete lines, by key."""
+        """The complete lines of the file and its parts, by the key of their answer."""
         lines = {}
         for path in self.files():
             with path.open(encoding="utf-8", newline="\n") as file:
@@ -469,11 +493,12 @@ class AnswerFile:
 
     @contextmanager
     def part(self, process: int) -> Iterator[TextIO]:
-        """The part of one process, open for appending, without a line that was cut off."""
+        """Open the part of one process for appending, after removing a last line that was cut off."""
         path = self.path.with_suffix(f".part-{process}.jsonl")
         with path.open("ab+") as file:
             file.seek(0)
-            file.truncate(sum(len(line) for line in file if line.endswith(b"\n")))
+            whole_bytes = sum(len(line) for line in file if line.endswith(b"\n"))
+            file.truncate(whole_bytes)
         with path.open("a", encoding="utf-8", newline="\n") as text_file:
             yield text_file
 
@@ -501,6 +526,7 @@ class AnswerFile:
 
 
 def _key_of(line: str, number: int, path: Path) -> _Key:
+    """The key of the answer in a line; the number and the path are for the error."""
     try:
         row = json.loads(line)
         return str(row["id"]), int(row["sample"])
@@ -511,6 +537,7 @@ def _key_of(line: str, number: int, path: Path) -> _Key:
 
 
 def _image_ids(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The id of each row, else its number from 0; refuse an id that two rows share."""
     ids = [str(row.get("id", number)) for number, row in enumerate(rows)]
     first_rows: dict[str, int] = {}
     for number, name in enumerate(ids):

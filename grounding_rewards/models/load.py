@@ -1,6 +1,6 @@
 """Load a checkpoint, or an adapter with its base model, with transformers or vLLM.
 
-The content of a path, and whether it is the same model again, is known before anything is loaded.
+What a path holds, and whether it is the same model as an earlier one, is checked without loading it.
 """
 
 from __future__ import annotations
@@ -11,23 +11,24 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from grounding_rewards.common.config_files import find_shipped
-from grounding_rewards.common.validation import check_word
-from grounding_rewards.models.vllm import VllmOptions, load_vllm
+from grounding_rewards.common.validation import check_keys, check_word
 
-#: What can generate answers; `auto` is vLLM where it is installed and there is a GPU, else transformers.
+#: The libraries that can generate answers; `auto` is vLLM if it is installed and there is a GPU, else transformers.
 BACKENDS = ("transformers", "vllm", "auto")
 
+# Parameters; on the CPU a smaller model gets one thread.
 _SMALL_MODEL = 20_000_000
 # How long a process waits for one that has more to generate; the default of some minutes is too short.
 _PATIENCE = timedelta(days=7)
-_PROCESSORS = ("processor_config.json", "preprocessor_config.json")
+# By one of these files a folder holds a processor.
+_PROCESSOR_FILES = ("processor_config.json", "preprocessor_config.json")
 
 CONFIG = "config.json"
 """The file that makes a folder a checkpoint."""
@@ -35,19 +36,69 @@ CONFIG = "config.json"
 ADAPTER = "adapter_config.json"
 """The file that makes a folder an adapter that PEFT saved."""
 
-# Weights as transformers and PEFT wrote them before safetensors, and what is read in their place where it is there.
+# Files of weights before safetensors, and the files that transformers and PEFT read in their place if they exist.
 _PICKLED = {"pytorch_model*.bin": "*.safetensors", "adapter_model.bin": "adapter_model.safetensors"}
 _NAME_ON_HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
+@dataclass(frozen=True)
+class VllmOptions:
+    """Options with which vLLM loads a model; the names are vLLM's.
+
+    Attributes:
+        max_model_len: most tokens of prompt, image and answer; None for the model's own, which may not fit a small GPU.
+        dtype: of the weights: `float32`, `float16`, `bfloat16`, or `auto`: that of the checkpoint, of float32 16 bits.
+        gpu_memory_utilization: share of the GPU's memory that vLLM takes.
+        tensor_parallel_size: GPUs that share the weights.
+
+    Example:
+        >>> VllmOptions(max_model_len=4096).dtype
+        'auto'
+    """
+
+    max_model_len: int | None = None
+    dtype: str = "auto"
+    gpu_memory_utilization: float = 0.9
+    tensor_parallel_size: int = 1
+
+    @classmethod
+    def of(cls, mapping: Any) -> VllmOptions:
+        """Make the options from a mapping of their names to values.
+
+        Raises:
+            ValueError: an unknown name; wrong values are refused by vLLM.
+
+        Example:
+            >>> VllmOptions.of({"max_model_len": 4096, "dtype": "bfloat16"}).max_model_len
+            4096
+        """
+        check_keys("vllm_options", mapping, [option.name for option in fields(cls)])
+        return cls(**mapping)
+
+
+@dataclass(frozen=True)
+class VllmModel:
+    """A model in vLLM, with the same configurations as a transformers model.
+
+    Attributes:
+        llm: the ``vllm.LLM``.
+        config: the model's configuration.
+        generation_config: has the tokens that end an answer.
+    """
+
+    llm: Any
+    config: Any
+    generation_config: Any
+
+
 @dataclass
 class UnloadedModel:
-    """A model that is loaded when it is asked.
+    """A model that is loaded at the first call of :meth:`load`.
 
     Attributes:
         path: folder or name on the hub.
-        backend: that runs it, `transformers` or `vllm`.
-        vllm_options: how vLLM holds it.
+        backend: `transformers` or `vllm`.
+        vllm_options: options of vLLM, unused with transformers.
     """
 
     path: str
@@ -59,16 +110,16 @@ class UnloadedModel:
         """The model, in this process; it is loaded once."""
         if self._loaded is None:
             adapter = adapter_config(self.path)
-            with _in_plain_words(self.path, adapter):
+            with _clear_errors(self.path, adapter):
                 if self.backend == "vllm":
-                    self._loaded = load_vllm(self.path, self.vllm_options)
+                    self._loaded = _load_with_vllm(self.path, self.vllm_options)
                 else:
                     self._loaded = _load_with_transformers(self.path, adapter)
         return self._loaded
 
 
 def check_place(path: str | Path, argument: str = "path") -> None:
-    """Refuse a path that is no folder with a model and no name on the hub, in plainer words than the libraries.
+    """Refuse a path that is neither a folder with a model nor a possible name on the hub.
 
     Args:
         path: folder, or name on the hub.
@@ -97,9 +148,9 @@ def check_place(path: str | Path, argument: str = "path") -> None:
             f"Expected {CONFIG} or {ADAPTER} in the folder of a model, got neither in {str(path)!r}. "
             "Give the folder that the weights were saved in, such as run/checkpoint."
         )
-    for name, instead in _PICKLED.items():
+    for name, safe_name in _PICKLED.items():
         pickled = sorted(folder.glob(name))
-        if pickled and not any(folder.glob(instead)):
+        if pickled and not any(folder.glob(safe_name)):
             raise ValueError(
                 f"Expected weights as *.safetensors in {str(path)!r}, got {pickled[0].name}, which may hold a program. "
                 "Where you trust it, load it with transformers and save_pretrained it again."
@@ -107,7 +158,7 @@ def check_place(path: str | Path, argument: str = "path") -> None:
 
 
 def check_weights(path: str | Path) -> None:
-    """Refuse files of weights that a copy or a download left unfinished, by their headers and sizes alone.
+    """Refuse files of weights that a copy or a download left unfinished; only headers and sizes are read.
 
     Args:
         path: folder; a name on the hub is not checked.
@@ -137,14 +188,14 @@ def check_weights(path: str | Path) -> None:
 
 
 def adapter_config(path: str | Path) -> dict[str, Any] | None:
-    """The configuration that PEFT wrote next to an adapter; None for a checkpoint.
+    """The configuration of an adapter that PEFT saved; None for a checkpoint.
 
     Args:
         path: folder, or name on the hub.
     """
     from transformers.utils import find_adapter_config_file
 
-    # With a configuration of its own it is a checkpoint, and transformers itself loads an adapter that lies beside it.
+    # With config.json it is a checkpoint, even next to an adapter, which transformers then loads itself.
     if Path(path, CONFIG).is_file():
         return None
     file = find_adapter_config_file(str(path))
@@ -152,10 +203,10 @@ def adapter_config(path: str | Path) -> dict[str, Any] | None:
 
 
 def digest_of_weights(path: str | Path) -> str:
-    """A digest by which a model is known again without loading it: of all of its weights.
+    """A digest of all weights of a model, which is not loaded: models with the same digest are the same.
 
-    Of an adapter it is made of the adapter's weights and settings, and of the model under it; of a name on the hub, of
-    the version that is asked for there. Where the files lie, and when they were written, does not matter.
+    The digest of an adapter is made of its weights, its settings and its base model; that of a name on the hub, of the
+    name and the version in the cache. Paths and times of files do not matter.
 
     Args:
         path: folder, or name on the hub, that :func:`check_place` lets pass.
@@ -167,7 +218,8 @@ def digest_of_weights(path: str | Path) -> str:
     adapter = adapter_config(path)
     if adapter is not None:
         digest.update(json.dumps(adapter, sort_keys=True).encode())
-        if base := adapter.get("base_model_name_or_path"):
+        base = adapter.get("base_model_name_or_path")
+        if base:
             digest.update(digest_of_weights(base).encode())
     if not Path(path).is_dir():
         from transformers.utils import cached_file
@@ -177,13 +229,13 @@ def digest_of_weights(path: str | Path) -> str:
         digest.update(f"{path} {version}".encode())
     for file in sorted(Path(path).glob("*.safetensors")):
         with file.open("rb") as content:
-            # Whole: a few rows of one weight make another model. It takes less than loading what it names.
+            # The whole file: two models may differ in a few rows of one weight. It takes less time than loading.
             digest.update(hashlib.file_digest(content, "sha256").digest())
     return digest.hexdigest()[:16]
 
 
 def choose_backend(backend: str) -> str:
-    """`transformers` or `vllm`, where `auto` may be given.
+    """Turn the name of a backend, also `auto`, into `transformers` or `vllm`.
 
     Raises:
         ValueError: an unknown name, or vLLM that is not installed.
@@ -209,15 +261,15 @@ def choose_backend(backend: str) -> str:
 def load_model(
     path: str | Path, *, backend: str = "transformers", vllm_options: VllmOptions | None = None
 ) -> tuple[Any, Any]:
-    """A model and its processor: bfloat16 on a GPU where there is one, else float32 on the CPU.
+    """Load a model and its processor: in bfloat16 on a GPU if there is one, else in float32 on the CPU.
 
-    Each of several processes on one machine takes its own GPU. For a small model on the CPU the whole process is
-    limited to one thread. An adapter is merged into its base model if its kind can be merged.
+    Each of several processes on one machine takes its own GPU. A small model on the CPU limits the whole process to
+    one thread. An adapter is merged into its base model if its kind can be merged.
 
     Args:
         path: folder or name on the hub of a checkpoint, or of an adapter that PEFT saved.
-        backend: one of :data:`BACKENDS`; for vLLM the model is a ``VllmModel``, see ``vllm.py``.
-        vllm_options: how vLLM holds the model.
+        backend: one of :data:`BACKENDS`; for vLLM the model is a :class:`VllmModel`.
+        vllm_options: options of vLLM.
 
     Raises:
         ValueError: there is no such folder or no model in it, the base model of an adapter is not where the adapter
@@ -232,7 +284,7 @@ def load_model(
 def load_later(
     path: str | Path, *, backend: str = "transformers", vllm_options: VllmOptions | None = None
 ) -> tuple[UnloadedModel, Any]:
-    """A model that is not loaded before it is asked, and its processor, which is.
+    """Check a model and load its processor; the model itself is loaded when it is needed.
 
     Args:
         path: as for :func:`load_model`.
@@ -263,14 +315,14 @@ def load_later(
     from transformers import AutoConfig, AutoProcessor
     from transformers.utils import has_file
 
-    place = _under(path, adapter)
-    with _in_plain_words(path, adapter):
-        # A model that brings its own code is refused for that, whatever its processor lacks.
+    place = _base_path(path, adapter)
+    with _clear_errors(path, adapter):
+        # Before the processor: a model that brings its own code is refused for that, whatever its processor lacks.
         AutoConfig.from_pretrained(place, trust_remote_code=False)
     # Trainers save the processor next to the adapter; PEFT alone does not.
-    if adapter is not None and any(has_file(path, name) for name in _PROCESSORS):
+    if adapter is not None and any(has_file(path, name) for name in _PROCESSOR_FILES):
         place = str(path)
-    with _in_plain_words(path, adapter):
+    with _clear_errors(path, adapter):
         processor = AutoProcessor.from_pretrained(place, trust_remote_code=False)
     return UnloadedModel(str(path), backend, vllm_options or VllmOptions()), processor
 
@@ -307,12 +359,12 @@ def model_type_of(path: str | Path) -> str:
     path = find_shipped(path)
     check_place(path)
     adapter = adapter_config(path)
-    with _in_plain_words(path, adapter):
-        return AutoConfig.from_pretrained(_under(path, adapter), trust_remote_code=False).model_type
+    with _clear_errors(path, adapter):
+        return AutoConfig.from_pretrained(_base_path(path, adapter), trust_remote_code=False).model_type
 
 
 def process_state() -> Any:
-    """Accelerate's ``PartialState``: the number of this process and how many there are; over gloo without a GPU.
+    """Accelerate's ``PartialState``, with the index of this process and their number; it needs no GPU.
 
     Example:
         >>> state = process_state()
@@ -334,12 +386,12 @@ def process_state() -> Any:
 
 
 @contextmanager
-def _in_plain_words(path: str | Path, adapter: dict[str, Any] | None) -> Iterator[None]:
-    """Name the option and the place, which the errors of the libraries do not."""
+def _clear_errors(path: str | Path, adapter: dict[str, Any] | None) -> Iterator[None]:
+    """A context in which errors of transformers about a model name its path and what to do."""
     try:
         yield
     except ValueError as error:
-        # transformers' advice is an argument that no command has; left out, it asks.
+        # transformers advises to set an argument that no command here has.
         if "trust_remote_code" not in str(error):
             raise
         raise ValueError(
@@ -350,18 +402,33 @@ def _in_plain_words(path: str | Path, adapter: dict[str, Any] | None) -> Iterato
         if adapter is None:
             raise
         raise ValueError(
-            f"Expected the model under the adapter {str(path)!r} at {_under(path, adapter)!r}, got none. Put it there, "
-            f"or correct `base_model_name_or_path` in {ADAPTER}."
+            f"Expected the model under the adapter {str(path)!r} at {_base_path(path, adapter)!r}, got none. Put it "
+            f"there, or correct `base_model_name_or_path` in {ADAPTER}."
         ) from error
 
 
+def _load_with_vllm(path: str, options: VllmOptions) -> VllmModel:
+    """Start vLLM with a checkpoint."""
+    from transformers import AutoConfig, GenerationConfig
+    from vllm import LLM
+
+    config = AutoConfig.from_pretrained(path, trust_remote_code=False)
+    try:
+        generation = GenerationConfig.from_pretrained(path)
+    except OSError:
+        generation = GenerationConfig.from_model_config(config)
+    llm = LLM(model=path, limit_mm_per_prompt={"image": 1}, **asdict(options))
+    return VllmModel(llm, config, generation)
+
+
 def _load_with_transformers(path: str, adapter: dict[str, Any] | None) -> Any:
+    """Load a checkpoint, or an adapter with its base model, onto the device of this process."""
     import torch
     from transformers import AutoModelForImageTextToText
 
     gpu = torch.cuda.is_available()
     model = AutoModelForImageTextToText.from_pretrained(
-        _under(path, adapter),
+        _base_path(path, adapter),
         dtype=torch.bfloat16 if gpu else torch.float32,
         use_safetensors=True,
         trust_remote_code=False,
@@ -376,9 +443,11 @@ def _load_with_transformers(path: str, adapter: dict[str, Any] | None) -> Any:
     if not gpu and model.num_parameters() < _SMALL_MODEL:
         # Its operations are too short to parallelise: several threads make it slower, on a busy machine much slower.
         torch.set_num_threads(1)
-    return model.to(torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if gpu else torch.device("cpu"))
+    # Launchers number the processes of a machine.
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if gpu else torch.device("cpu")
+    return model.to(device)
 
 
-def _under(path: str | Path, adapter: dict[str, Any] | None) -> str:
-    """The place of the weights: the path itself, or the one that its adapter names."""
+def _base_path(path: str | Path, adapter: dict[str, Any] | None) -> str:
+    """The folder or name of the whole weights: the path itself, or for an adapter its base model."""
     return str(path if adapter is None else adapter.get("base_model_name_or_path"))

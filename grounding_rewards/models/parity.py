@@ -1,4 +1,4 @@
-"""Does the trainer see what the model saw? Log-probabilities of the same tokens, while generating and while training.
+"""Check that the trainer sees what the model saw, by log-probabilities of the same tokens in generation and training.
 
 Padding that zeroed image tokens (TRL#5785), images that the rollout resized in another way (ms-swift#9668) and image
 tokens that were written out twice (TRL#6294) let runs learn from noise in silence. TRL itself builds all inputs here.
@@ -29,30 +29,30 @@ from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.rewards.grounding import RolloutWarning
 
-# Mean differences of the tokens of an answer, with transformers. Measured on the shipped model and on two layers of
-# each family of scripts/checks/model_families.py: 3e-6 in float32, 9e-4 in float16, 3e-3 in bfloat16; deeper models
-# round more often. With the image of one row blackened, or taken for text, the shipped model is off by 0.5 to
-# 2.6 in each of them. The largest difference of a token tells less: in bfloat16 one is off by ten times the mean.
+# Largest mean difference over the tokens of an answer with transformers. Measured on the shipped model and on two
+# layers of each family of scripts/checks/model_families.py: 3e-6 in float32, 9e-4 in float16, 3e-3 in bfloat16; deeper
+# models round more often. With the image of one row blackened, or taken for text, the shipped model differs by 0.5 to
+# 2.6 in each of them. The largest difference of a single token is a weaker sign: in bfloat16 it is ten times the mean.
 _TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.03, torch.bfloat16: 0.1}
-#: Mean differences of the tokens of a step that vLLM has sampled, above which there is a warning. Measured by
+#: Mean difference over the tokens of a step that vLLM sampled, above which there is a warning. Measured by
 #: scripts/checks/check_vllm.py on the shipped model: up to 0.002 in float32 (vLLM in float16), up to 0.007 in bfloat16.
 VLLM_TOLERANCE = {torch.float32: 0.02, torch.float16: 0.05, torch.bfloat16: 0.05}
-#: The same, above which the first step is refused: with the tokens of images written out twice it is 3.6 there.
+#: The same difference, above which the first step is refused: it is 3.6 if tokens of images are written out twice.
 MAX_VLLM_DIFFERENCE = 0.5
 _CAUSES = (
     "dropout, which vLLM does not have (lora_dropout: 0); top_p, top_k, min_p or repetition_penalty, which change what "
     "is sampled and not what is trained; or a pair of vllm and transformers that was not tested, see "
     "`grounding-rewards env`"
 )
-# The parts of a collated batch, besides the tokens, that TRL passes to the model.
+# The keys of a collated batch, besides the tokens, that TRL passes to the model.
 FORWARDED = (
     *("pixel_values", "image_grid_thw", "num_images", "pixel_attention_mask", "spatial_shapes", "num_tiles"),
     *("image_sizes", "token_type_ids", "mm_token_type_ids", "image_position_ids"),
 )
-# Rows among which images of different sizes are searched; no image is opened for it.
+# The first rows, among which images of different sizes are searched; only headers of images are read.
 _SEARCHED_ROWS = 500
 
-# The log-probabilities of the tokens of an answer, by all tokens from the prompt to its end.
+# The log-probabilities of the tokens of each answer; its key is all tokens of prompt and answer.
 _LogpsByTokens = dict[tuple[int, ...], NDArray[np.float64]]
 
 
@@ -68,7 +68,7 @@ class Parity(NamedTuple):
     difference: float
 
     def sentence(self) -> str:
-        """The result in words.
+        """The result in one sentence.
 
         Example:
             >>> print(Parity(((112, 168), (64, 64)), 3e-6).sentence())
@@ -82,10 +82,10 @@ answers while generating and while training differ by 3e-06 a token at most.
 
 
 def check_parity(trainer: Any, dataset: Any, box_format: str | Mapping[str, Any] | BoxFormat | None = None) -> Parity:
-    """Refuse a training whose inputs are not those of its rollout: by answers to three images.
+    """Refuse a training whose inputs differ from those of its rollout, by answers to three images.
 
-    They are the smallest, a middle and the largest one. Random state, modes and logs stay as they are. A rollout of
-    one's own (`rollout_func`) is not seen.
+    They are the smallest, a middle and the largest one. Random state, modes and logs stay as they are. A custom
+    `rollout_func` is not checked.
 
     Args:
         trainer: TRL's `GRPOTrainer`, with transformers or vLLM.
@@ -94,7 +94,7 @@ def check_parity(trainer: Any, dataset: Any, box_format: str | Mapping[str, Any]
             answer is the size of the image.
 
     Returns:
-        The largest difference.
+        The sizes of the images, and the largest difference.
 
     Raises:
         ValueError: log-probabilities differ by more than rounding, with vLLM by more than
@@ -104,14 +104,14 @@ def check_parity(trainer: Any, dataset: Any, box_format: str | Mapping[str, Any]
         RolloutWarning: those of vLLM differ by more than rounding.
     """
     rows, answers = _select_rows(dataset, box_format)
-    sizes = tuple((row["images"][0] if row.get("image") is None else row["image"]).size for row in rows)
+    images = [row["images"][0] if row.get("image") is None else row["image"] for row in rows]
+    sizes = tuple(image.size for image in images)
     with _state_kept(trainer.model), torch.no_grad():
         if trainer.use_vllm:
             return _check_vllm_parity(trainer, rows, sizes)
         tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
-        ids = [
-            [*tokens, trainer.eos_token_ids[0]] for tokens in tokenizer(answers, add_special_tokens=False)["input_ids"]
-        ]
+        ids = tokenizer(answers, add_special_tokens=False)["input_ids"]
+        ids = [[*tokens, trainer.eos_token_ids[0]] for tokens in ids]
         alone: list[NDArray[np.float64]] = []
         for row, tokens in zip(rows, ids, strict=True):
             alone += _generate_forced(trainer, [row], [tokens])[0].values()
@@ -127,9 +127,11 @@ def check_parity(trainer: Any, dataset: Any, box_format: str | Mapping[str, Any]
     tolerance = _TOLERANCE[compute_dtype(trainer)]
     max_difference = 0.0
     for place, logps in (("in a batch", in_batch), ("in training", in_training)):
+        # One array for each answer, in the order of `alone`, which is that of `in_batch` too.
         differences = [np.abs(answer - logps[tokens]) for answer, tokens in zip(alone, in_batch, strict=True)]
         means = [difference.mean() for difference in differences]
         worst = int(np.argmax(means))
+        # Written so that NaN is refused too.
         if not means[worst] <= tolerance:
             raise _parity_error(
                 sizes,
@@ -141,18 +143,18 @@ def check_parity(trainer: Any, dataset: Any, box_format: str | Mapping[str, Any]
 
 
 def check_rollout(trainer: Any, difference: float, *, refuse: bool) -> str | None:
-    """Judge how far the probabilities of sampled tokens lie apart, in vLLM and while training.
+    """Judge the difference between the probabilities of sampled tokens in vLLM and in training.
 
     Args:
         trainer: TRL's `GRPOTrainer` with vLLM.
         difference: mean over tokens of |log p while training - log p while sampling|.
-        refuse: whether noise is an error, as it is before a weight has moved.
+        refuse: whether a large difference is an error, as before the first step; else it is a warning too.
 
     Returns:
         A warning with likely causes; None where rounding explains the difference.
 
     Raises:
-        ValueError: the difference is above :data:`MAX_VLLM_DIFFERENCE`.
+        ValueError: with `refuse`, the difference is above :data:`MAX_VLLM_DIFFERENCE`.
     """
     tolerance = VLLM_TOLERANCE[compute_dtype(trainer)]
     if difference <= tolerance:
@@ -161,6 +163,7 @@ def check_rollout(trainer: Any, difference: float, *, refuse: bool) -> str | Non
         f"log-probabilities of sampled tokens that differ by {difference:.2g} a token between vLLM and training, where "
         f"rounding explains {tolerance:g}"
     )
+    # Written so that NaN is refused too.
     if refuse and not difference <= MAX_VLLM_DIFFERENCE:
         raise ValueError(
             f"Expected the rollout to be what is trained on, got {message}. The training would learn from noise. "
@@ -172,7 +175,7 @@ def check_rollout(trainer: Any, difference: float, *, refuse: bool) -> str | Non
 def parity_of_model(
     model: Any, processor: Any, dataset: Any, box_format: str | Mapping[str, Any] | BoxFormat | None = None
 ) -> Parity:
-    """The same for a model that no trainer has yet: with TRL's own, which takes no step.
+    """Check a model without a trainer as :func:`check_parity` does, with a trainer of TRL that takes no step.
 
     Args:
         model: a transformers vision-language model.
@@ -183,7 +186,7 @@ def parity_of_model(
     Raises:
         ValueError: as :func:`check_parity`.
     """
-    # As TRL loads it.
+    # TRL loads processors with padding on the left.
     processor = copy.deepcopy(processor)
     getattr(processor, "tokenizer", processor).padding_side = "left"
     with tempfile.TemporaryDirectory() as folder, _state_kept(model):
@@ -196,33 +199,38 @@ def parity_of_model(
             bf16=False,
             gradient_checkpointing=False,
         )
-        trainer = GRPOTrainer(
-            model, lambda completions, **_: [0.0] * len(completions), config, dataset, processing_class=processor
-        )
+        trainer = GRPOTrainer(model, _zero_reward, config, dataset, processing_class=processor)
         return check_parity(trainer, dataset, box_format)
 
 
+def _zero_reward(completions: Sequence[Any], **columns: Any) -> list[float]:
+    """A reward function of TRL that gives 0 to each completion."""
+    return [0.0] * len(completions)
+
+
 def _select_rows(dataset: Any, box_format: Any) -> tuple[list[dict[str, Any]], list[str]]:
-    """Rows with small, middle and large images, and different answers, by which they are known again in a batch."""
+    """Up to three rows, with a small, a middle and a large image, and a different answer to each."""
+    # The area of the image and the number of the row, by the answer.
     by_answer: dict[str, tuple[int, int]] = {}
-    first = dataset.select(range(min(_SEARCHED_ROWS, dataset.num_rows)))
-    for number, row in enumerate(rows_with_sizes(first)):
+    first_rows = dataset.select(range(min(_SEARCHED_ROWS, dataset.num_rows)))
+    for number, row in enumerate(rows_with_sizes(first_rows)):
         if "image" in dataset.column_names and row["image_size"] is None:
             continue
         width, height = row.get("image_size") or (row.get("width") or 0, row.get("height") or 0)
         row_format = box_format or row.get("box_format")
-        # Any words would do; right ones are likely, so that rounding matters least.
+        # Any words would do. A right answer is likely, so that rounding matters least.
         answer = f"{width} x {height}"
         if row_format is not None and row.get("boxes") is not None:
             answer = gold_answer(row, row_format)
         by_answer.setdefault(answer, (width * height, number))
-    order = sorted(by_answer, key=lambda answer: by_answer[answer])
-    answers = list(dict.fromkeys(order[k] for k in (0, len(order) // 2, -1)))
+    by_area = sorted(by_answer, key=lambda answer: by_answer[answer])
+    # Of fewer than three answers none is taken twice.
+    answers = list(dict.fromkeys([by_area[0], by_area[len(by_area) // 2], by_area[-1]]))
     return [dataset[by_answer[answer][1]] for answer in answers], answers
 
 
 def _check_vllm_parity(trainer: Any, rows: Sequence[Mapping[str, Any]], sizes: tuple[tuple[int, int], ...]) -> Parity:
-    """Let vLLM answer, and compare the probabilities that it gave with those of the training."""
+    """Let vLLM answer, and compare its log-probabilities with those of the training."""
     collated = _collate(trainer, rows)
     sampled = collated["sampling_per_token_logps"].double()
     _, _, trained = _training_logps(trainer, collated)
@@ -238,10 +246,20 @@ def _check_vllm_parity(trainer: Any, rows: Sequence[Mapping[str, Any]], sizes: t
 def _generate_forced(
     trainer: Any, rows: Sequence[Mapping[str, Any]], ids: Sequence[Sequence[int]]
 ) -> tuple[_LogpsByTokens, dict[str, Any]]:
-    """Make the model generate these tokens, as TRL lets it; their log-probabilities, and what TRL trains on then."""
+    """Let TRL generate and collate a batch while the model is made to write the given answers.
+
+    Args:
+        trainer: TRL's `GRPOTrainer`.
+        rows: of the batch.
+        ids: the tokens of the answer to each row, with the token that ends it.
+
+    Returns:
+        The log-probabilities of the answers while they were generated, and the batch that TRL would train on.
+    """
     model = trainer.accelerator.unwrap_model(trainer.model)
-    # FSDP2 has a method of its own here.
-    generate, registered = model.generate, vars(model).get("generate")
+    generate = model.generate
+    # FSDP2 sets a method on the object itself, which has to be there again afterwards.
+    registered = vars(model).get("generate")
     logps: _LogpsByTokens = {}
 
     def generate_answers(generation_config: Any = None, **inputs: torch.Tensor) -> torch.Tensor:
@@ -262,7 +280,7 @@ def _generate_forced(
             return_dict_in_generate=True,
             disable_compile=True,
         )
-        # Dropout is noise, and no matter of inputs.
+        # Without dropout, whose noise is no sign of other inputs.
         trainer.model.eval()
         output = generate(**inputs, generation_config=config, logits_processor=[force])
         trainer.model.train()
@@ -287,20 +305,29 @@ def _collate(trainer: Any, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The batch that TRL trains on for these rows, answers included; leaves the model in evaluation mode."""
     # A copy, so that nothing is logged, counted or kept.
     probe = copy.copy(trainer)
-    probe.args, probe.state = copy.copy(trainer.args), copy.copy(trainer.state)
+    probe.args = copy.copy(trainer.args)
+    probe.state = copy.copy(trainer.state)
     probe.args.steps_per_generation = probe.args.gradient_accumulation_steps = 1
     probe.num_iterations = probe.num_generations = 1
     probe.args.report_to = []
-    probe._step, probe._buffered_inputs, probe.beta, probe.mask_truncated_completions = 0, None, 0.0, False
+    probe._step = 0
+    probe._buffered_inputs = None
+    probe.beta = 0.0
+    probe.mask_truncated_completions = False
+    # TRL's own method: those of our trainer would check and log the batch.
     probe._generate_and_score_completions = partial(GRPOTrainer._generate_and_score_completions, probe)
     if not trainer.use_vllm:
-        # Without a rollout of one's own, which may write answers by itself.
-        probe.rollout_func, probe._generate_single_turn = None, partial(GRPOTrainer._generate_single_turn, probe)
-        probe.generation_config, probe.generation_kwargs = None, {}
-    probe._metrics, probe._logs = {mode: defaultdict(list) for mode in ("train", "eval")}, copy.deepcopy(trainer._logs)
-    probe._pending_extra_logs, probe._pending_metrics = defaultdict(list), defaultdict(list)
-    count = len(rows) * trainer.accelerator.num_processes, len(trainer.reward_funcs)
-    probe._calculate_rewards = lambda *_: torch.zeros(count, device=trainer.accelerator.device)
+        # Without a custom rollout, which may write answers by itself.
+        probe.rollout_func = None
+        probe._generate_single_turn = partial(GRPOTrainer._generate_single_turn, probe)
+        probe.generation_config = None
+        probe.generation_kwargs = {}
+    probe._metrics = {"train": defaultdict(list), "eval": defaultdict(list)}
+    probe._logs = copy.deepcopy(trainer._logs)
+    probe._pending_extra_logs = defaultdict(list)
+    probe._pending_metrics = defaultdict(list)
+    shape = (len(rows) * trainer.accelerator.num_processes, len(trainer.reward_funcs))
+    probe._calculate_rewards = lambda *_: torch.zeros(shape, device=trainer.accelerator.device)
     trainer.model.train()
     collated = probe._prepare_inputs([dict(row) for row in rows])
     trainer.model.eval()
@@ -308,7 +335,7 @@ def _collate(trainer: Any, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _training_logps(trainer: Any, collated: Mapping[str, Any]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Prompts with answers, their mask, and the log-probabilities of answers by TRL's own method."""
+    """The tokens of prompts with answers, their mask, and the log-probabilities of the answers by TRL's own method."""
     tokens = torch.cat([collated["prompt_ids"], collated["completion_ids"]], dim=1)
     mask = torch.cat([collated["prompt_mask"], collated["completion_mask"]], dim=1)
     images = {name: collated[name] for name in FORWARDED if name in collated}
@@ -320,47 +347,61 @@ def _training_logps(trainer: Any, collated: Mapping[str, Any]) -> tuple[torch.Te
 def _by_tokens(
     tokens: torch.Tensor, whole_mask: torch.Tensor, logps: torch.Tensor, answer_mask: torch.Tensor
 ) -> _LogpsByTokens:
-    return {
-        tuple(row[row_mask.bool()].tolist()): values[value_mask.bool()].double().cpu().numpy()
-        for row, row_mask, values, value_mask in zip(tokens, whole_mask, logps, answer_mask, strict=True)
-    }
+    """The log-probabilities of each answer by its tokens, without padding.
+
+    Args:
+        tokens: `(answers, length)`, of prompts with answers.
+        whole_mask: of the same shape, 0 for padding.
+        logps: `(answers, tokens of the longest answer)`.
+        answer_mask: of the same shape, 0 for padding.
+    """
+    logps_by_tokens = {}
+    for row, row_mask, values, value_mask in zip(tokens, whole_mask, logps, answer_mask, strict=True):
+        key = tuple(row[row_mask.bool()].tolist())
+        logps_by_tokens[key] = values[value_mask.bool()].double().cpu().numpy()
+    return logps_by_tokens
 
 
 def _pad(ids: Sequence[Sequence[int]], padding: int, device: torch.device) -> torch.Tensor:
+    """Lists of different lengths as the rows of one tensor, padded on the right."""
     rows = [torch.tensor(tokens) for tokens in ids]
     return pad_sequence(rows, batch_first=True, padding_value=padding).to(device)
 
 
 def compute_dtype(trainer: Any) -> torch.dtype:
-    """The type in which the model computes while training, of as many digits as it has in effect."""
+    """The type whose precision the model has while training: float16 for float32 computed in TF32."""
     mixed = {"bf16": torch.bfloat16, "fp16": torch.float16}
     dtype = mixed.get(trainer.accelerator.mixed_precision, trainer.model.dtype)
     # TF32 has as many digits as float16.
-    fast = trainer.accelerator.device.type == "cuda" and torch.get_float32_matmul_precision() != "highest"
-    return torch.float16 if dtype == torch.float32 and fast else dtype
+    uses_tf32 = trainer.accelerator.device.type == "cuda" and torch.get_float32_matmul_precision() != "highest"
+    return torch.float16 if dtype == torch.float32 and uses_tf32 else dtype
 
 
 @contextmanager
 def _state_kept(model: Any) -> Iterator[None]:
-    """Random states and modes afterwards as they were before."""
-    modes = [(part, part.training) for part in model.modules()]
-    python_state, numpy_state = random.getstate(), np.random.get_state()
+    """A context after which random states and the modes of the model's modules are as they were before."""
+    modes = [(module, module.training) for module in model.modules()]
+    python_state = random.getstate()
+    numpy_state = np.random.get_state()
+    cuda_devices = [model.device] if model.device.type == "cuda" else []
     try:
-        with torch.random.fork_rng(devices=[model.device] if model.device.type == "cuda" else []):
+        with torch.random.fork_rng(devices=cuda_devices):
             yield
     finally:
         random.setstate(python_state)
         np.random.set_state(numpy_state)
-        for part, training in modes:
-            part.training = training
+        for module, training in modes:
+            module.training = training
 
 
 def _size_list(sizes: Sequence[tuple[int, int]]) -> str:
+    """Sizes in words, each once, such as "64 x 64 and 112 x 168"."""
     words = [f"{width} x {height}" for width, height in dict.fromkeys(sizes)]
     return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
 
 
 def _parity_error(sizes: Sequence[tuple[int, int]], got: str) -> ValueError:
+    """The error to raise for a difference, in words, on images of these sizes."""
     return ValueError(
         f"Expected the same log-probabilities of an answer alone, in a batch and in training for images of "
         f'{_size_list(sizes)}, got {got}. The training would learn from noise: give the processor padding_side="left", '

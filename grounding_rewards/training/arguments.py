@@ -70,35 +70,41 @@ class _Parser(TrlParser):
     command: str
 
     @cached_property
-    def with_an_off(self) -> frozenset[str]:
-        """Optional options of neither a word nor a switch, for which `false` means None."""
+    def switched_off_by_false(self) -> frozenset[str]:
+        """Names of the options for which `false` and `null` mean None, as they take neither a text nor a switch."""
         names = set()
         for dataclass_type in self.dataclass_types:
             for name, hint in get_type_hints(dataclass_type).items():
                 types = get_args(hint)
-                if type(None) in types and (dict in types or not {str, bool}.intersection(types)):
+                # A text in the place of a mapping is JSON.
+                takes_text = {str, bool}.intersection(types) and dict not in types
+                if type(None) in types and not takes_text:
                     names.add(name)
         return frozenset(names)
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
-        # All words that stand behind one option; argparse would turn each of them into a number, or keep it as text.
-        if action.dest in self.with_an_off and " ".join(arg_strings).lower() in ("false", "null"):
+        """The value of one option from the words behind it, as argparse reads them; None where they switch it off."""
+        if action.dest in self.switched_off_by_false and " ".join(arg_strings).lower() in ("false", "null"):
             return None
         return super()._get_values(action, arg_strings)
 
     def parse_args_into_dataclasses(self, args: Any = None, **rest: Any) -> Any:
-        # TRL would build the configuration first, and then print the unknown words as a list.
+        """As TRL does; refuse an unknown option first, with the names that are near it."""
         _, unknown = self.parse_known_args(args)
         if unknown:
+            # --name=value is one word.
             check_known([unknown[0].partition("=")[0]], self._option_string_actions, self.command)
         return super().parse_args_into_dataclasses(args=args, **rest)
 
     def error(self, message: str) -> NoReturn:
+        """Raise ValueError where argparse would print a message and exit."""
         raise ValueError(f"{capitalised(message)}. --help lists the options and their values.")
 
 
 @dataclass
 class _ImageArguments(run_options.ImageOptions):
+    """The checks that the options of both commands need."""
+
     def __post_init__(self) -> None:
         self.box_format = box_format_from_option(self.box_format)
         run_options.check_options(self, NUMBERS, choices={"bad_rows": BAD_ROWS, "save_dtype": run_options.SAVE_DTYPES})
@@ -121,13 +127,13 @@ class GroundingArguments(run_options.GroundingOptions, _ImageArguments):
     def __post_init__(self) -> None:
         if isinstance(self.reward, str):
             self.reward = [self.reward]
-        examples = {"reward_kwargs": '{"beta": 1.5}', "look_closer": '{"looks": 3}'}
-        for name, example in examples.items():
-            if isinstance(getattr(self, name), str):
-                setattr(self, name, _from_json(name, getattr(self, name), example))
+        if isinstance(self.reward_kwargs, str):
+            self.reward_kwargs = _from_json("reward_kwargs", self.reward_kwargs, '{"beta": 1.5}')
+        if isinstance(self.look_closer, str):
+            self.look_closer = _from_json("look_closer", self.look_closer, '{"looks": 3}')
         look_closer = LookCloser.of(self.look_closer)
         super().__post_init__()
-        # Built here, once: no fields, so that they are in no saved configuration.
+        # Attributes, not fields: fields are saved in the configuration.
         self.extras = [] if look_closer is None else [look_closer]
         self.rewards = build_rewards(self.reward, self.reward_kwargs, self.box_format)
 
@@ -145,7 +151,7 @@ class SupervisedArguments(run_options.SupervisedOptions, _ImageArguments):
 
 @dataclass
 class GRPOArguments(GRPOConfig):
-    """TRL's `GRPOConfig`, checked; completions are not printed, and logged without their images by default."""
+    """TRL's `GRPOConfig`, checked; completions are not printed, and by default logged without their images."""
 
     _argument_group_name: ClassVar[str] = "options of TRL's GRPOConfig"
 
@@ -177,7 +183,7 @@ class GRPOArguments(GRPOConfig):
 
 @dataclass
 class SupervisedConfig(SFTConfig):
-    """TRL's `SFTConfig`, checked; answers are not truncated, and columns that they need are kept."""
+    """TRL's `SFTConfig`, checked; answers are not truncated, and columns from which they are written are kept."""
 
     _argument_group_name: ClassVar[str] = "options of TRL's SFTConfig"
 
@@ -203,7 +209,7 @@ class ModelArguments(ModelConfig):
     _argument_group_name: ClassVar[str] = "model and adapters, options of TRL's ModelConfig"
 
     def __post_init__(self) -> None:
-        # TRL writes a list of one as a string, which it would not read again.
+        # TRL saves a list of one as a text, which it would not read again.
         for name in ("lora_target_modules", "lora_target_parameters", "lora_modules_to_save"):
             if isinstance(getattr(self, name), str):
                 setattr(self, name, [getattr(self, name)])
@@ -217,22 +223,25 @@ class ModelArguments(ModelConfig):
         self.model_name_or_path: str = find_shipped(self.model_name_or_path)
         for name in ("lora_target_modules", "load_in_4bit", "load_in_8bit"):
             if getattr(self, name) and not self.use_peft:
-                raise _adapter_alone(self, name)
+                raise _no_peft_error(self, name)
         super().__post_init__()
-        # TRL makes the only one of a list a pattern for whole paths, which a plain name never matches.
-        only = self.lora_target_modules
-        if isinstance(only, str) and only != "all-linear" and only.replace(".", "_").isidentifier():
-            self.lora_target_modules: list[str] | str | None = [only]
+        # TRL turns a list of one into a text, which PEFT reads as a pattern for whole paths; no path is a plain name.
+        targets = self.lora_target_modules
+        if isinstance(targets, str) and targets != "all-linear" and targets.replace(".", "_").isidentifier():
+            self.lora_target_modules: list[str] | str | None = [targets]
 
 
 def parse_grpo_arguments(
     args: Sequence[str] | None = None, options: Mapping[str, Any] | None = None
 ) -> tuple[GroundingArguments, GRPOArguments, ModelArguments]:
-    """Read the files of `--config` and the options after them, which override them.
+    """Read the options of `train` from the files of `--config` and the command line, which overrides the files.
 
     Args:
         args: the command line without the program's name; that of the process when left out.
-        options: what a file would say, in its place; the files of `--config` override it.
+        options: values by name, as if they stood in a first file; the files of `--config` override them.
+
+    Returns:
+        Our options, TRL's configuration, and the model.
 
     Raises:
         ValueError: a file cannot be read; an option is unknown, or has the wrong type or is none of the legal ones.
@@ -251,13 +260,14 @@ def parse_grpo_arguments(
 def parse_sft_arguments(
     args: Sequence[str] | None = None, options: Mapping[str, Any] | None = None
 ) -> tuple[SupervisedArguments, SupervisedConfig, ModelArguments]:
-    """As :func:`parse_grpo_arguments`."""
+    """Read the options of `sft`, as :func:`parse_grpo_arguments` those of `train`."""
     return _parse((SupervisedArguments, SupervisedConfig, ModelArguments), "sft", args, options)
 
 
 def _parse(
     types: Iterable[type], command: str, args: Sequence[str] | None, options: Mapping[str, Any] | None
 ) -> tuple[Any, Any, Any]:
+    """Return an object of each of three types, see :func:`parse_grpo_arguments`; set the variables under `env`."""
     parser = _Parser(
         types,
         prog=f"grounding-rewards {command}",
@@ -266,40 +276,43 @@ def _parse(
         formatter_class=_HelpFormatter,
     )
     parser.command = command
-    files_alone = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    files_alone.add_argument("--config", action="append", default=[])
+    file_parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    file_parser.add_argument("--config", action="append", default=[])
     try:
-        files, words = files_alone.parse_known_args(args)
+        files, words = file_parser.parse_known_args(args)
     except argparse.ArgumentError as error:
         raise ValueError("Expected a file after --config, got none. Name the YAML file of the run.") from error
-    # `env` is no option: as in TRL's own files it names environment variables.
+    # In a file `env` holds environment variables, as in TRL's own.
     names = {"env", *(action.dest for action in parser._actions)}
     check_known(options or {}, names, command)
-    values = {**(options or {}), **read_config(files.config, option_names=names, command=command)}
+    values = dict(options or {})
+    values |= read_config(files.config, option_names=names, command=command)
     environment = values.pop("env", {})
     if not isinstance(environment, Mapping):
         raise ValueError(f"Expected a mapping for env, got {environment!r}. Write NAME: value below it.")
     os.environ.update({name: str(value) for name, value in environment.items()})
-    for name in parser.with_an_off.intersection(values):
+    for name in parser.switched_off_by_false.intersection(values):
         if values[name] is False:
             values[name] = None
     parser.set_defaults_with_config(**values)
     arguments, config, model = parser.parse_args_into_dataclasses(args=words)
     _check_evaluation(arguments, config)
-    if "use_peft" not in values and not any(word.startswith("--use_peft") for word in words):
-        _refuse_adapter_alone(model)
+    is_peft_stated = "use_peft" in values or any(word.startswith("--use_peft") for word in words)
+    if not is_peft_stated:
+        _refuse_adapter_options(model)
     return arguments, config, model
 
 
-def _refuse_adapter_alone(model: ModelArguments) -> None:
-    """Refuse options of an adapter if `use_peft` was not set at all."""
+def _refuse_adapter_options(model: ModelArguments) -> None:
+    """Refuse options of an adapter that differ from their defaults; for a run that states no `use_peft`."""
     for option in fields(ModelConfig):
-        is_adapters = option.name.startswith(("lora_", "use_rslora", "use_dora"))
-        if is_adapters and getattr(model, option.name) != option.default:
-            raise _adapter_alone(model, option.name)
+        is_of_adapter = option.name.startswith(("lora_", "use_rslora", "use_dora"))
+        if is_of_adapter and getattr(model, option.name) != option.default:
+            raise _no_peft_error(model, option.name)
 
 
-def _adapter_alone(model: ModelArguments, name: str) -> ValueError:
+def _no_peft_error(model: ModelArguments, name: str) -> ValueError:
+    """The error to raise for an option that needs `use_peft`, in a run without it."""
     return ValueError(
         f"Expected use_peft: true beside {name}, got {getattr(model, name)!r} alone, which would train all weights, "
         f"and quantised ones cannot be. Set use_peft, or leave {name} out."
@@ -307,7 +320,7 @@ def _adapter_alone(model: ModelArguments, name: str) -> ValueError:
 
 
 def _check_training(config: Any) -> None:
-    """Check what transformers checks during the run, in obscure words, or not at all."""
+    """Refuse options that transformers would refuse during the run, in obscure words, or not at all."""
     for name, legal in MAPPING_KEYS.items():
         mapping = getattr(config, name, None)
         if isinstance(mapping, str) and mapping[:1] == "{":
@@ -332,7 +345,7 @@ def _check_training(config: Any) -> None:
 
 
 def _check_generation(config: Any) -> None:
-    """Refuse what would override an option where answers are generated, and not where the loss is computed."""
+    """Refuse keys of `generation_kwargs` that are options of TRL: only the generation, not the loss, would use them."""
     settings = config.generation_kwargs or {}
     for key, option in GENERATION_OPTIONS.items():
         if key in settings:
@@ -346,14 +359,17 @@ def _check_generation(config: Any) -> None:
 
 
 def _check_precision(config: Any) -> None:
-    """transformers asks for use_cpu alone, and then refuses tf32, and only then is vLLM missing."""
+    """Refuse bfloat16 without a GPU for it, and name all options to change, which transformers names one by one."""
+    bf16_options = []
     # TRL takes bf16 by default.
-    bf16 = not config.fp16 if config.bf16 is None else config.bf16
-    bf16_options = [name for name, is_on in (("bf16", bf16), ("bf16_full_eval", config.bf16_full_eval)) if is_on]
+    if config.bf16 or (config.bf16 is None and not config.fp16):
+        bf16_options.append("bf16")
+    if config.bf16_full_eval:
+        bf16_options.append("bf16_full_eval")
     has_bf16 = training_args.is_torch_bf16_gpu_available() or training_args.is_torch_xla_available()
     if not bf16_options or config.use_cpu or has_bf16:
         return
-    gpu_options = [*bf16_options, *(name for name in ("tf32", "use_vllm") if getattr(config, name, False))]
+    gpu_options = bf16_options + [name for name in ("tf32", "use_vllm") if getattr(config, name, False)]
     switches = " ".join(f"--{name} false" for name in gpu_options)
     raise ValueError(
         f"Expected a GPU that computes in bfloat16 for {bf16_options[0]}, got none that torch can use. "
@@ -363,6 +379,7 @@ def _check_precision(config: Any) -> None:
 
 
 def _check_weights(arguments: GroundingArguments, config: GRPOArguments) -> None:
+    """Refuse another number of weights than of rewards."""
     weights = config.reward_weights
     if weights is not None and len(weights) != len(arguments.reward):
         raise ValueError(
@@ -372,6 +389,7 @@ def _check_weights(arguments: GroundingArguments, config: GRPOArguments) -> None
 
 
 def _check_evaluation(arguments: _ImageArguments, config: Any) -> None:
+    """Refuse an evaluation on the images of the training, and early stopping that would not keep the best model."""
     if config.eval_strategy != "no" and arguments.eval_split == arguments.train_split:
         raise ValueError(
             f"Expected another split than that of training for eval_split, got {arguments.eval_split!r}. "
@@ -385,6 +403,7 @@ def _check_evaluation(arguments: _ImageArguments, config: Any) -> None:
 
 
 def _from_json(name: str, text: str, example: str) -> Any:
+    """Parse the JSON of an option; the error for anything else shows the example."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:

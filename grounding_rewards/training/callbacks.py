@@ -1,4 +1,4 @@
-"""Callbacks of a run: its log, its progress bar, a warning when it learns nothing, an orderly stop."""
+"""Callbacks of a run: its log, its progress bar, a warning when it learns nothing, a stop with a checkpoint."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LogFile(TrainerCallback):
         self.path = path
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Begin with what a resumed run had logged up to its checkpoint."""
+        """Write the file anew, with what a resumed run had logged up to its checkpoint."""
         if state.is_world_process_zero:
             write_whole(self.path, "".join(json.dumps(logs) + "\n" for logs in state.log_history))
 
@@ -50,7 +50,7 @@ class LogFile(TrainerCallback):
 
 
 class ParityCheck(TrainerCallback):
-    """Refuses, before the first step, a training whose inputs are not those that the model answered.
+    """Refuses, before the first step, a training that computes its gradient on other inputs than the model answered.
 
     Args:
         trainer: TRL's GRPO trainer.
@@ -66,9 +66,9 @@ class ParityCheck(TrainerCallback):
 
 
 class LogEntry(TrainerCallback):
-    """Keeps keys without a value, and counts by name, in the run's log alone. It has to be the first callback.
+    """Hides keys without a value from the trackers, and adds counts of rejected boxes to the log of the run.
 
-    TensorBoard's callback would warn of each key without a value at each step.
+    It has to be the first callback. TensorBoard's would warn of each key without a value at each step.
 
     Args:
         trainer: `GroundingGRPOTrainer`.
@@ -78,10 +78,11 @@ class LogEntry(TrainerCallback):
         self.trainer = trainer
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        """Take out what has no value, and count in the log."""
+        """Add the counts to the latest entry, and remove keys without a value from what the trackers get."""
         state.log_history[-1] |= self.trainer.rejected_reasons
         self.trainer.rejected_reasons = {}
-        for key in [key for key, value in (logs or {}).items() if value is None]:
+        keys_without_value = [key for key, value in (logs or {}).items() if value is None]
+        for key in keys_without_value:
             del logs[key]
 
 
@@ -97,7 +98,7 @@ class Progress(ProgressCallback):
         self.labels = labels
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        """Show the latest values behind the bar instead of printing dozens of them."""
+        """Show the latest values of the few keys next to the bar; transformers would print all."""
         if self.training_bar is not None and logs is not None and self.labels.keys() & logs.keys():
             self.training_bar.set_postfix_str(_line_of(logs, self.labels))
 
@@ -113,27 +114,33 @@ class EvaluationLine(TrainerCallback):
         self.labels = {f"eval_{key}": label for key, label in labels.items()}
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
-        """Print it above the progress bar."""
+        """Print the line above the progress bar."""
         if state.is_world_process_zero and metrics is not None:
             line = f"evaluation at step {state.global_step}: {_line_of(metrics, self.labels)}"
             tqdm.write(line, file=sys.stderr)
 
 
 def _line_of(logs: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """The numbers of a step in one line, each in its place, also if another one has no value.
+    """One line with a label and a number for each key; a missing number keeps its place by a dash.
 
     >>> _line_of({"reward": 0.25, "loss": -1}, {"reward": "reward", "rate": "rate", "loss": "loss"})
     'reward  0.250, rate      –, loss -1.000'
     """
-    values = {label: logs.get(key) for key, label in labels.items()}
-    return ", ".join(f"{label} {NO_VALUE if value is None else f'{value:.3f}':>6}" for label, value in values.items())
+    cells = []
+    for key, label in labels.items():
+        number = NO_VALUE if logs.get(key) is None else f"{logs[key]:.3f}"
+        cells.append(f"{label} {number:>6}")
+    return ", ".join(cells)
 
 
 def bar_labels(names: Sequence[str]) -> dict[str, str]:
-    """The numbers next to the progress bar of a GRPO run: their keys in the log, and short names.
+    """Labels of the numbers next to the progress bar of a GRPO run, by their keys in the log.
 
-    Each of several rewards has its mean. The statistics of the answers hardly depend on the reward: they are the
-    first one's.
+    Each of several rewards has its mean. The statistics of the answers are those of the first reward: they hardly
+    depend on it.
+
+    Args:
+        names: of the grounding rewards.
 
     >>> list(bar_labels(["R4"]).values())
     ['reward', 'mean iou', 'hallucination rate', 'unparseable', 'cut off']
@@ -164,7 +171,7 @@ class SignalWatch(TrainerCallback):
         self.warned = False
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Look at the metrics of the completions that were generated for this step."""
+        """Keep the metrics of this step, and warn if the latest steps have a problem in common."""
         metrics: dict[str, Any] = {key: values[-1] for key, values in self.trainer._metrics["train"].items() if values}
         # A step that reuses the completions of the one before has no metrics of its own.
         if "frac_reward_zero_std" in metrics:
@@ -177,7 +184,7 @@ class SignalWatch(TrainerCallback):
             warnings.warn(message, SignalWarning, stacklevel=2)
 
     def _message(self) -> str | None:
-        """The sentence of the first problem that all of the latest steps have."""
+        """The warning for the first problem that all of the latest steps have; None if they have none."""
         for name in self.functions:
             if all(math.isnan(metrics[f"rewards/{name}/mean"]) for metrics in self.latest):
                 return (
@@ -186,11 +193,13 @@ class SignalWatch(TrainerCallback):
                 )
         for name in self.rewards:
             shares = [sum(metrics[f"{name}/signal/{cause}"] for cause in CAUSES) for metrics in self.latest]
+            # The causes cover the groups without spread.
             if min(shares) < 1.0 - SAME:
                 continue
-            # As `grounding-rewards signal` says it.
-            keys = {key: f"{name}/signal/{key}" for key in SIGNAL_KEYS}
-            means = {key: sum(metrics[full] for metrics in self.latest) / PATIENCE for key, full in keys.items()}
+            means = {}
+            for key in SIGNAL_KEYS:
+                means[key] = sum(metrics[f"{name}/signal/{key}"] for metrics in self.latest) / PATIENCE
+            # The cause that `grounding-rewards signal` would name.
             cause_name = main_cause(means) or "all_equal"
             cause = CAUSES[cause_name]
             return (
@@ -206,8 +215,8 @@ class SignalWatch(TrainerCallback):
 class StopOnSigterm(TrainerCallback):
     """Ends a run after its current step, with a checkpoint, when it gets SIGTERM.
 
-    Batch systems send SIGTERM some time before they kill. If one of several processes gets it, all stop. (What
-    transformers has for it, `enable_jit_checkpoint`, saves amid a step, and each process for itself.)
+    Batch systems send SIGTERM some time before they kill. If one of several processes gets it, all stop. (The option
+    of transformers for this, `enable_jit_checkpoint`, saves amid a step, and each process for itself.)
 
     Args:
         trainer: the trainer, whose processes agree to stop.
@@ -220,7 +229,7 @@ class StopOnSigterm(TrainerCallback):
         self._handler: Any = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Handle the signal from now on; before, there is nothing to save."""
+        """Handle the signal from now on; before the training there is nothing to save."""
         # Python allows handlers in the main thread only.
         if threading.current_thread() is threading.main_thread():
             self._handler = signal.signal(signal.SIGTERM, self._on_signal)

@@ -1,4 +1,4 @@
-"""The model card of a run: what was trained on what, and how, written next to every saved model."""
+"""Write the model card of a run next to every saved model: what was trained, on what, and how."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Trainer: Any = object
 
 
 class RunCard(_Trainer):
-    """Mix-in for TRL's trainers: our card of the run instead of TRL's template.
+    """Mix-in for TRL's trainers that writes our card of the run instead of TRL's.
 
     Attributes:
         run_config: the resolved configuration of the run; empty without one.
@@ -58,15 +58,18 @@ def model_card(trainer: Any) -> str:
         base_model=None if Path(base_model).is_dir() else base_model,
         tags=["grounding_rewards", "radiology", "visual-grounding", *trainer._tag_names],
     )
-    # A line end or a bar in a value would end its cell of the table.
-    cells = {name: " ".join(value.split()).replace("|", "\\|") for name, value in _facts(trainer).items()}
+    cells = {}
+    for name, value in _facts(trainer).items():
+        if value:
+            # A line end or a bar in a value would end its cell of the table.
+            cells[name] = " ".join(value.split()).replace("|", "\\|")
     # A declared format has no name that a reader of the card could write.
     has_named_format = trainer.box_format_name in list_box_formats()
     template = Path(__file__).with_name("card.md.jinja").read_text(encoding="utf-8")
     text = Template(template, trim_blocks=True, keep_trailing_newline=True).render(
         name=model_name(trainer.args.hub_model_id or trainer.args.output_dir),
         method=trainer.method,
-        facts={name: cell for name, cell in cells.items() if cell},
+        facts=cells,
         place=trainer.args.hub_model_id or "path/to/checkpoint",
         box_format=repr(trainer.box_format_name) if has_named_format else "...",
         has_resized_size=has_resized_size(trainer.processing_class),
@@ -75,7 +78,7 @@ def model_card(trainer: Any) -> str:
 
 
 def _facts(trainer: Any) -> dict[str, str]:
-    """The rows of the card's table; an empty one is left out."""
+    """The rows of the card's table, as name and value; an empty value leaves the row out."""
     config, state = trainer.run_config, trainer.state
     images = f"{len(trainer.train_dataset)} images"
     if config.get("dataset"):

@@ -31,7 +31,7 @@ def prepare_examples(
     image_columns: Sequence[str] = ("image", "images"),
     keep_full: bool = False,
 ) -> Dataset:
-    """Add prompts where there are none and the columns that rewards need, check every row, shrink images to RGB ones.
+    """Return a dataset that is ready for a trainer: with prompts and the rewards' columns, checked, its images shrunk.
 
     Args:
         dataset: rows with the package's columns.
@@ -39,11 +39,14 @@ def prepare_examples(
         processor: the model's; decides the sizes.
         box_format: a name, for the column `box_format`; None leaves it to the dataset and the model. A declared format
             has no name for the column: the rewards carry it.
-        model_format: names the format that the model writes; asked where a reward has none, nor has the dataset.
+        model_format: returns the name of the model's own format; called if a reward and the dataset have none.
         name: the name of the dataset in errors.
         bad_rows: `refuse` rows that fail their check, or `drop` them, which a warning says.
         image_columns: columns that may have the images; `image` alone with `keep_full`.
         keep_full: add the column `full_image`, the images as they are stored.
+
+    Returns:
+        The good rows, with images in RGB.
 
     Raises:
         ValueError: a stream, a dataset without images, or rows that fail their check (number, `id` and reason of each).
@@ -56,16 +59,19 @@ def prepare_examples(
     dataset = with_image_column(dataset)
     grounding_rewards = [reward for reward in rewards if isinstance(reward, GroundingReward)]
     stated_formats = [reward.box_format for reward in grounding_rewards if reward.box_format is not None]
-    # What the column `box_format` is set to; with None it stays as it is.
+    # The new value of the column `box_format`; None leaves the column as it is.
     column_value = box_format if isinstance(box_format, str) else None
     if "box_format" not in dataset.column_names and len(stated_formats) < len(grounding_rewards):
         column_value = column_value or model_format()
     # Prompts come first: a prompt is one of the things that are checked.
-    dataset = add_prompts(dataset, stated_formats[0] if stated_formats else column_value)
+    prompt_format = stated_formats[0] if stated_formats else column_value
+    dataset = add_prompts(dataset, prompt_format)
     dataset = check_rows(dataset, name=name, bad_rows=bad_rows)
     # Only now has every row a prompt whose words can be read.
-    dataset = _without_marks(dataset, processor, name, bad_rows)
-    if not {*(("image",) if keep_full else image_columns)}.intersection(dataset.column_names):
+    dataset = _drop_image_tokens(dataset, processor, name, bad_rows)
+    if keep_full:
+        image_columns = ("image",)
+    if not set(image_columns).intersection(dataset.column_names):
         raise ValueError(
             f"Expected a column image for {name}, got {', '.join(sorted(dataset.column_names))}. A model that is shown "
             "no image learns to guess where findings usually are: add the images."
@@ -81,16 +87,15 @@ def prepare_examples(
     return with_full_image(fitted, dataset) if keep_full else fitted
 
 
-def _without_marks(dataset: Dataset, processor: Any, name: str, bad_rows: str) -> Dataset:
-    """The dataset without prompts that hold the model's own marks of images in their words."""
-    tokens = [getattr(processor, token, None) for token in ("image_token", "boi_token")]
-    marks = [token for token in tokens if token]
+def _drop_image_tokens(dataset: Dataset, processor: Any, name: str, bad_rows: str) -> Dataset:
+    """Refuse or drop rows whose prompt has the model's token of an image in its words."""
+    tokens = [getattr(processor, attribute, None) for attribute in ("image_token", "boi_token")]
 
     def check(row: Mapping[str, Any]) -> None:
         words = prompt_words(row["prompt"])
-        for mark in marks:
-            if mark in words:
-                raise ValueError(f"prompt has {mark} in its words: leave it out, the chat template adds it")
+        for token in tokens:
+            if token and token in words:
+                raise ValueError(f"prompt has {token} in its words: leave it out, the chat template adds it")
 
     # Without the format and the images, so that no image is decoded.
     prompts = dataset.with_format(None).select_columns("prompt")
@@ -98,11 +103,11 @@ def _without_marks(dataset: Dataset, processor: Any, name: str, bad_rows: str) -
 
 
 def format_name(box_format: str | BoxFormat | None, images: Dataset) -> str:
-    """The name of the box format, or the names in the column `box_format`.
+    """The name of a reward's box format, or the names in the column `box_format`, joined by commas.
 
     Args:
         box_format: of a reward; None takes the column.
-        images: the dataset.
+        images: the dataset, with or without the column.
 
     >>> format_name("qwen3-vl", Dataset.from_dict({"id": ["a"]}))
     'qwen3-vl'
@@ -112,10 +117,10 @@ def format_name(box_format: str | BoxFormat | None, images: Dataset) -> str:
 
 
 def refuse_no_step(dataset: Dataset, args: Any) -> None:
-    """Refuse too few images: TRL drops an incomplete batch, and a run without any ends as if it had trained.
+    """Refuse too few images for one step: TRL drops an incomplete batch, and a run without steps ends as if it trained.
 
     Args:
-        dataset: for the training.
+        dataset: the images to train on.
         args: TRL's configuration of GRPO.
     """
     needed = args.generation_batch_size // args.num_generations
@@ -128,28 +133,30 @@ def refuse_no_step(dataset: Dataset, args: Any) -> None:
 
 
 def warn_of_long_answers(dataset: Dataset, rewards: Sequence[Any], processor: Any, limit: int | None) -> None:
-    """Warn of right answers that would be cut off: they earn less, and teach the model to write less.
+    """Warn of right answers longer than the limit: cut off they earn less, and teach the model to write less.
 
     Args:
         dataset: from :func:`prepare_examples`.
-        rewards: of the run; the first grounding one says the box format, or the column `box_format`.
+        rewards: of the run; the first grounding reward has the box format of all, else the column `box_format`.
         processor: the model's, whose tokens are counted.
         limit: `max_completion_length`; None for no limit.
     """
-    box_format = next((reward.box_format for reward in rewards if isinstance(reward, GroundingReward)), None)
+    stated_formats = [reward.box_format for reward in rewards if isinstance(reward, GroundingReward)]
+    box_format = stated_formats[0] if stated_formats else None
     if limit is None or (box_format is None and "box_format" not in dataset.column_names):
         return
-    answers = []
-    for row in rows_with_sizes(dataset):
-        # With boxes of several readers alone there is no single right answer, and none that would be too long.
-        answers.append("" if row.get("boxes") is None else gold_answer(row, box_format or row["box_format"]))
-    ids = getattr(processor, "tokenizer", processor)(answers, add_special_tokens=False)["input_ids"]
-    # With the token that ends an answer.
-    lengths = np.array([len(tokens) + 1 if answer else 0 for tokens, answer in zip(ids, answers, strict=True)])
+    # Boxes of several readers alone have no single right answer.
+    rows = [row for row in rows_with_sizes(dataset) if row.get("boxes") is not None]
+    answers = [gold_answer(row, box_format or row["box_format"]) for row in rows]
+    if not answers:
+        return
+    tokenizer = getattr(processor, "tokenizer", processor)
+    # One more for the token that ends an answer.
+    lengths = np.array([len(ids) + 1 for ids in tokenizer(answers, add_special_tokens=False)["input_ids"]])
     too_long = int((lengths > limit).sum())
     if too_long:
         warnings.warn(
-            f"The right answer has more than max_completion_length {limit} tokens on {too_long} of {len(lengths)} "
+            f"The right answer has more than max_completion_length {limit} tokens on {too_long} of {len(dataset)} "
             f"images of train_dataset, {lengths.max()} at most: it would be cut off. Raise max_completion_length.",
             stacklevel=4,
         )

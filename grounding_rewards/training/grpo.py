@@ -45,15 +45,19 @@ from grounding_rewards.training.rewards import (
 from grounding_rewards.training.rollout import VllmRollout, refuse_other_rollouts
 from grounding_rewards.training.sharding import SharedWeights
 
-# By these variables trackers upload checkpoints, or the whole folder of the run.
-_UPLOADS = (
-    *("WANDB_LOG_MODEL", "HF_MLFLOW_LOG_ARTIFACTS", "HF_DAGSHUB_LOG_ARTIFACTS", "HF_DVCLIVE_LOG_MODEL"),
-    *("CLEARML_LOG_MODEL", "COMET_LOG_ASSETS"),
+# Environment variables with which trackers upload checkpoints, or the whole folder of the run.
+_UPLOAD_VARIABLES = (
+    "WANDB_LOG_MODEL",
+    "HF_MLFLOW_LOG_ARTIFACTS",
+    "HF_DAGSHUB_LOG_ARTIFACTS",
+    "HF_DVCLIVE_LOG_MODEL",
+    "CLEARML_LOG_MODEL",
+    "COMET_LOG_ASSETS",
 )
-# How the key ends under which the log of a run counts why something was rejected.
-_REASONS = "rejected_reasons"
-# What says that they do not, or only the weights at the end.
+# Their values with which nothing is uploaded, or only the weights at the end.
 _NO_UPLOAD = ("", "0", "false", "no", "none", "off", "end")
+# In the log of a run, the counts of why something was rejected stand under `<reward>/rejected_reasons`.
+_REASONS = "rejected_reasons"
 
 
 class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRPOTrainer):
@@ -126,7 +130,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
     ) -> None:
         rewards = build_rewards(reward if reward_funcs is None else reward_funcs, reward_kwargs, box_format)
         path = model if isinstance(model, str) else model.config._name_or_path
-        # As TRL names the folder if none is given.
+        # Without args the folder has the name that TRL would give it.
         args = GRPOConfig(f"{Path(path).name}-GRPO") if args is None else copy.copy(args)
         _refuse_uploads(args)
         if reward_weights is not None:
@@ -179,9 +183,19 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         extras: Sequence[Extra],
         options: dict[str, Any],
     ) -> Setup:
-        """Wrap the rewards for the steps, apply the extras, and refuse what TRL could not run."""
-        functions = [StepReward(reward, self) if isinstance(reward, GroundingReward) else reward for reward in rewards]
-        self.step_rewards = [function for function in functions if isinstance(function, StepReward)]
+        """Return the set-up of the trainer after the extras changed it; refuse one that TRL could not run.
+
+        Every grounding reward becomes a :class:`StepReward`, which is also listed in `step_rewards`.
+        """
+        self.step_rewards = []
+        functions: list[Any] = []
+        for reward in rewards:
+            if isinstance(reward, GroundingReward):
+                step_reward = StepReward(reward, self)
+                self.step_rewards.append(step_reward)
+                functions.append(step_reward)
+            else:
+                functions.append(reward)
         setup = Setup(args, functions, processor, train_dataset, options)
         for extra in extras:
             extra.begin(setup)
@@ -194,7 +208,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         return setup
 
     def _tell_rewards(self, train_dataset: Dataset | None) -> None:
-        """Give the rewards what only the loaded model and TRL's trainer know, and prepare the counts of a step."""
+        """Tell the rewards the tokenizer and whether prompts open thinking, and set the attributes of logging."""
         is_thinking = train_dataset is not None and completion_begins_in_thinking(
             self.processing_class,
             train_dataset[0]["prompt"],
@@ -208,40 +222,41 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
                 stop_ids=frozenset(self.eos_token_ids),
                 prompt_opens_thinking=is_thinking or step_reward.reward.prompt_opens_thinking,
             )
-        self.paces = {
-            step_reward.__name__: step_reward.pace for step_reward in self.step_rewards if step_reward.pace is not None
-        }
-        columns: dict[str, Any] = {}
+        self.paces = {reward.__name__: reward.pace for reward in self.step_rewards if reward.pace is not None}
+        columns: dict[str, Any] = {"source": (), "labels": ()}
         if train_dataset is not None:
-            columns = {name: train_dataset[name] for name in ("source", "labels") if name in train_dataset.column_names}
-        self.image_groups = ImageGroups.of(columns.get("source", ()), columns.get("labels", ()))
+            columns |= {name: train_dataset[name] for name in columns if name in train_dataset.column_names}
+        self.image_groups = ImageGroups.of(columns["source"], columns["labels"])
         self._evaluated_images = []
         self.rejected_reasons: dict[str, dict[str, int]] = {}
-        self.reward_lines = tuple(map(reward_with_parameters, self.reward_funcs))
+        self.reward_lines = tuple(reward_with_parameters(reward) for reward in self.reward_funcs)
         if self.step_rewards and train_dataset is not None:
             self.box_format_name = format_name(self.step_rewards[0].reward.box_format, train_dataset)
 
     def _add_callbacks(self) -> None:
+        """Add the callbacks that watch the signal, check parity before the first step, and complete the log."""
         box_format = self.step_rewards[0].reward.box_format if self.step_rewards else None
         names = [step_reward.__name__ for step_reward in self.step_rewards]
         self.add_callback(SignalWatch(self, names, self.reward_func_names))
         self.add_callback(ParityCheck(self, box_format))
-        # Before the callbacks of trackers.
+        # First, so that it changes the log before the callbacks of trackers read it.
         self.callback_handler.callbacks.insert(0, LogEntry(self))
 
     def _forbid_image_tokens(self) -> None:
-        """Let no answer hold the token of an image: there is no image for it, and the step would fail.
+        """Forbid the token of an image in answers: there would be no image for it, and the step would fail.
 
-        With transformers TRL's newer versions do so themselves.
+        TRL's newer versions forbid it themselves where transformers generates.
         """
         token = getattr(self.model.config, "image_token_id", None)
-        if self.use_vllm and token is not None:
+        if token is None:
+            return
+        if self.use_vllm:
             # Its server reads JSON, whose keys are texts.
             key = token if self.vllm_mode == "colocate" else str(token)
             options = self.vllm_generation.generation_kwargs
             options["logit_bias"] = {key: NEVER, **options.get("logit_bias", {})}
         generation = getattr(self, "generation_config", None)
-        if token is not None and generation is not None and generation.suppress_tokens is None:
+        if generation is not None and generation.suppress_tokens is None:
             generation.suppress_tokens = self.generation_kwargs["suppress_tokens"] = [token]
 
     def start_epoch(self, epoch: int) -> None:
@@ -249,8 +264,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         set_epoch(self._sampler, epoch)
 
     def unfinished(self) -> dict[str, Any]:
-        """Adds the completions that the next steps still use."""
-        # At each multiple of this TRL generates anew: the completions in its buffer are never used again.
+        """Add the completions that the next steps still use, and the state of self-paced parameters."""
+        # At each multiple of this number of steps TRL generates anew, and the completions in its buffer are used up.
         generate_every = self.args.steps_per_generation * self.num_iterations
         is_used_up = self._step % generate_every == 0
         return {
@@ -261,18 +276,18 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         }
 
     def restore(self, unfinished: Mapping[str, Any]) -> None:
-        """Restores also the completions that the next steps still use."""
+        """Restore also the completions that the next steps still use."""
         super().restore(unfinished)
         self._step, self._buffered_inputs = unfinished["step"], unfinished["completions"]
 
     def restore_common(self, unfinished: Mapping[str, Any]) -> None:
-        """Restores also the state of self-paced parameters."""
+        """Restore also the state of self-paced parameters."""
         super().restore_common(unfinished)
         for name, pace in self.paces.items():
             pace.restore(unfinished["paces"].get(name, {}))
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
-        """As TRL does; and log metrics of the groups, which may span two processes."""
+        """As TRL does; refuse rewards that teach nothing, and add the metrics of each grounding reward to the log."""
         with _no_printed_row():
             rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         self._check_numbers(rewards)
@@ -282,19 +297,21 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         for column, reward in enumerate(self.reward_funcs):
             if not isinstance(reward, StepReward):
                 continue
-            for key, value in reward.metrics(inputs, rewards[:, column], group_size, self.image_groups).items():
+            metrics = reward.metrics(inputs, rewards[:, column], group_size, self.image_groups)
+            for key, value in metrics.items():
                 self._metrics[mode][key].append(value)
             self._metrics[mode][f"{reward.__name__}/{_REASONS}"].append(reward.rejected)
             if mode == "train":
                 reward.end_step()
         if mode == "eval" and self.step_rewards:
-            # The first answer to each image, as the first grounding reward reads it.
+            # One answer for each image: the first of its group, as the first grounding reward reads it. This process
+            # has the answers from process_index * len(inputs) on, which may be amid a group.
             first = -self.accelerator.process_index * len(inputs) % group_size
-            self._evaluated_images += self.step_rewards[0].answered(inputs)[first::group_size]
+            self._evaluated_images += self.step_rewards[0].predictions(inputs)[first::group_size]
         return rewards
 
     def _check_numbers(self, rewards: torch.Tensor) -> None:
-        """Refuse rewards of a step, `(answers, functions)`, that teach nothing, and name the function."""
+        """Refuse rewards of a step, `(answers, functions)`, that are all NaN or not all finite; warn of some NaN."""
         if rewards.isnan().all():
             raise ValueError(
                 f"Expected a number for each answer from {', '.join(self.reward_func_names)}, got NaN or None for all "
@@ -316,7 +333,12 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
             )
 
     def _share_of_zero_spread(self, rewards: torch.Tensor, group_size: int) -> float:
-        """The share of the groups in which all answers earn the same."""
+        """The share of the groups in which all answers with a reward earn the same.
+
+        Args:
+            rewards: of a step, `(answers, functions)`; the answers of a group stand side by side.
+            group_size: answers of a group.
+        """
         total = (rewards * self.reward_weights.to(rewards.device)).nansum(dim=1)
         unscored = rewards.isnan().all(dim=1)
         highest = total.masked_fill(unscored, -math.inf).view(-1, group_size).amax(dim=1)
@@ -330,23 +352,25 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         """
         output = super()._generate_and_score_completions(inputs)
         if self.multi_objective_aggregation == "sum_then_normalize":
-            self._metrics["train" if self.model.training else "eval"]["frac_reward_zero_std"][-1] = (
-                self._zero_spread_share
-            )
+            metrics = self._metrics["train" if self.model.training else "eval"]
+            metrics["frac_reward_zero_std"][-1] = self._zero_spread_share
         return output
 
     def _get_train_sampler(self, dataset: Dataset | None = None) -> Any:
+        """As TRL does; keep the sampler for :meth:`start_epoch`."""
         self._sampler = super()._get_train_sampler(dataset)
         return self._sampler
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log as TRL does, with hallucination rates that are exact over all processes and steps.
 
-        Completions go into the folder of the run alone: the rows that rewards log with them name images and patients.
+        Completions go only into the folder of the run: the rows that rewards log with them name images and patients.
         """
         self._complete_metrics(self._metrics["train" if self.model.training else "eval"])
         completions = self._logs["completion"]
-        completions.extend([_of_one_type(completions.popleft()) for _ in range(len(completions))])
+        # In place: TRL keeps a deque of limited length.
+        for index, completion in enumerate(completions):
+            completions[index] = _uniform_completion(completion)
         # TRL would send the table to the trackers in `report_to`; their curves come from callbacks.
         trackers, self.args.report_to = self.args.report_to, []
         try:
@@ -355,35 +379,50 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
             self.args.report_to = trackers
 
     def _complete_metrics(self, metrics: dict[str, list[Any]]) -> None:
-        """Replace the means of the steps by what all images of these steps say, and take out the counts by name."""
-        prefix = "" if self.model.training else "eval_"
-        if not self.model.training and (images := gather_object(self._evaluated_images)):
-            dependence = image_dependence(images)
-            metrics["image_dependence"] = [dependence.dependence.value]
-            metrics["image_dependence_p"] = [dependence.p]
-            self._evaluated_images = []
+        """Add image dependence and exact hallucination rates to the metrics, and take the counts of reasons out.
+
+        Args:
+            metrics: by key, a value for each step since the last log; TRL logs their mean. Changed in place.
+        """
+        if not self.model.training:
+            images = gather_object(self._evaluated_images)
+            if images:
+                dependence = image_dependence(images)
+                metrics["image_dependence"] = [dependence.dependence.value]
+                metrics["image_dependence_p"] = [dependence.p]
+                self._evaluated_images = []
         for name in self.reward_func_names:
-            # If one process has no negative image, its rate is NaN, and TRL would drop the step for all.
-            if negatives := metrics.get(f"{name}/negatives"):
-                rate = sum(metrics[f"{name}/hallucinated"]) / sum(negatives) if sum(negatives) else math.nan
+            # TRL's mean over the steps would weigh a step with one negative image like one with twenty.
+            if metrics.get(f"{name}/negatives"):
+                negatives = sum(metrics[f"{name}/negatives"])
+                rate = sum(metrics[f"{name}/hallucinated"]) / negatives if negatives else math.nan
                 metrics[f"{name}/hallucination_rate"] = [rate]
-            # Counts by name are no curves: only the log of the run has them.
             if f"{name}/{_REASONS}" in metrics:
-                counts: Counter[str] = sum(map(Counter, metrics.pop(f"{name}/{_REASONS}")), Counter())
-                self.rejected_reasons[f"{prefix}{name}/{_REASONS}"] = dict(counts)
+                counts: Counter[str] = Counter()
+                for step_counts in metrics.pop(f"{name}/{_REASONS}"):
+                    counts.update(step_counts)
+                # A mapping cannot be drawn as a curve: only the log of the run gets it.
+                key = f"{name}/{_REASONS}" if self.model.training else f"eval_{name}/{_REASONS}"
+                self.rejected_reasons[key] = dict(counts)
 
 
 def _prepare_datasets(
     prepare: Callable[..., Dataset], train_dataset: Any, eval_dataset: Any, args: GRPOConfig
 ) -> tuple[Any, Any]:
-    """Prepare and check the images, the first process before the others; several evaluation sets keep their names."""
+    """Return both datasets prepared and checked; a mapping of evaluation datasets stays one.
+
+    Args:
+        prepare: takes a dataset and its `name` in errors.
+        train_dataset: None if there is none, like the next.
+        eval_dataset: one dataset, or several by name.
+        args: TRL's configuration. The first process prepares before the others, which find its results in the cache.
+    """
     with args.main_process_first(desc="checking images"):
         if train_dataset is not None:
             train_dataset = prepare(train_dataset, name="train_dataset")
         if isinstance(eval_dataset, Mapping):
-            eval_dataset = {
-                name: prepare(dataset, name=f"eval_dataset[{name!r}]") for name, dataset in eval_dataset.items()
-            }
+            eval_datasets = eval_dataset.items()
+            eval_dataset = {name: prepare(images, name=f"eval_dataset[{name!r}]") for name, images in eval_datasets}
         elif eval_dataset is not None:
             eval_dataset = prepare(eval_dataset, name="eval_dataset")
     if train_dataset is not None:
@@ -394,20 +433,20 @@ def _prepare_datasets(
 @contextmanager
 def _no_printed_row() -> Iterator[None]:
     """Keep TRL from printing the row of an answer without a reward: it names images, and patients."""
+
+    def keep(record: logging.LogRecord) -> bool:
+        return "All reward functions returned None" not in str(record.msg)
+
     logger = logging.getLogger(GRPOTrainer.__module__)
-    logger.addFilter(_is_no_row)
+    logger.addFilter(keep)
     try:
         yield
     finally:
-        logger.removeFilter(_is_no_row)
-
-
-def _is_no_row(record: logging.LogRecord) -> bool:
-    return "All reward functions returned None" not in str(record.msg)
+        logger.removeFilter(keep)
 
 
 def _refuse_uploads(args: GRPOConfig) -> None:
-    """Refuse what would upload the rows that name patients, or the images of answers that a checkpoint keeps."""
+    """Refuse options and variables that would upload rows that name patients, or checkpoints, which keep images."""
     if args.log_completions and (args.push_to_hub or getattr(args, "log_completions_hub_repo", None)):
         raise ValueError(
             "Expected neither push_to_hub nor log_completions_hub_repo beside log_completions, got one of them. "
@@ -418,7 +457,7 @@ def _refuse_uploads(args: GRPOConfig) -> None:
     if "clearml" in args.report_to:
         # Its callback would upload checkpoints unasked.
         os.environ.setdefault("CLEARML_LOG_MODEL", "false")
-    for name in _UPLOADS:
+    for name in _UPLOAD_VARIABLES:
         value = os.environ.get(name, "")
         if value.lower() not in _NO_UPLOAD:
             raise ValueError(
@@ -427,12 +466,13 @@ def _refuse_uploads(args: GRPOConfig) -> None:
             )
 
 
-def _of_one_type(completion: Any) -> Any:
-    """A logged completion whose messages fit one column of a table, whatever the calls and results of its tools."""
+def _uniform_completion(completion: Any) -> Any:
+    """A completion whose contents and arguments of tools are texts, so that all completions fit one table column."""
     if not isinstance(completion, list):
         return completion
-    messages = [{**message, "content": completion_text(message.get("content"))} for message in completion]
-    for message in messages:
+    messages = []
+    for message in completion:
+        messages.append({**message, "content": completion_text(message.get("content"))})
         calls = []
         for call in message.get("tool_calls") or ():
             function = call.get("function", call)
@@ -443,5 +483,5 @@ def _of_one_type(completion: Any) -> Any:
             named_call = {"name": str(function.get("name")), "arguments": arguments}
             calls.append({"type": "function", "function": named_call})
         if calls:
-            message["tool_calls"] = calls
+            messages[-1]["tool_calls"] = calls
     return messages

@@ -1,4 +1,4 @@
-"""Hooks for extras of a GRPO training: each is a separate module, which the trainer does not know."""
+"""What an extra of a GRPO training, such as `look_closer`, gets and may change; the trainer knows no extra."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ class Extra:
     full_images: ClassVar[bool] = False
 
     def begin(self, setup: Setup) -> None:
-        """Refuse what cannot work before the model is loaded, and change the set-up."""
+        """Change the set-up in place, before the model is loaded; raise ValueError if the extra cannot work with it."""
         raise NotImplementedError

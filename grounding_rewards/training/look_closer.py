@@ -33,10 +33,10 @@ from grounding_rewards.training.rewards import StepReward
 from grounding_rewards.training.run_options import check_options
 
 _TOOLS = ("zoom", "window")
-# A side that is a whole number of pixels but for rounding stays that number.
+# Pixels: an edge this near to a whole number is that number, moved by rounding.
 _SLACK = 1e-6
-# How many times as long as the other a side may be; processors of the Qwen2-VL kind refuse 200.
-_RATIO = 100
+# Longest side of a part, divided by its shortest; processors of the Qwen2-VL kind refuse 200.
+_MAX_SIDE_RATIO = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,12 +70,18 @@ class LookCloser(Extra):
     bonus: float = 0.0
 
     def __post_init__(self) -> None:
-        counts = {"looks": Interval(1), "min_side": Interval(1), "max_pixels": Interval(LookCloser.min_side**2)}
-        check_options(self, {**counts, "cost": Interval(), "bonus": Interval()}, owner_name="look_closer")
+        ranges = {
+            "looks": Interval(1),
+            "min_side": Interval(1),
+            "max_pixels": Interval(LookCloser.min_side**2),
+            "cost": Interval(),
+            "bonus": Interval(),
+        }
+        check_options(self, ranges, owner_name="look_closer")
 
     @classmethod
     def of(cls, settings: Any) -> LookCloser | None:
-        """The extra that the option describes: a mapping of its settings, or true for its defaults; None for none.
+        """The settings from the option `look_closer`: a mapping of them, or true for the defaults; None if it is off.
 
         Raises:
             ValueError: it is no mapping, has an unknown key, or a value is not legal.
@@ -94,20 +100,25 @@ class LookCloser(Extra):
         return cls(**settings)
 
     def begin(self, setup: Setup) -> None:
-        """Give the model its tools, and pay for looking; TRL refuses a chat template that renders no tools."""
+        """Add the tools and the reward for looking to the set-up of a trainer."""
         step_rewards = [reward for reward in setup.rewards if isinstance(reward, StepReward)]
-        # Says when an answer is right, for the bonus.
-        judge = next((step for step in step_rewards if step.reward.judges_boxes), None)
-        setup.rewards.append(LookReward(self, judge))
+        box_rewards = [reward for reward in step_rewards if reward.reward.judges_boxes]
+        # The first one says when an answer earns the bonus.
+        setup.rewards.append(LookReward(self, box_rewards[0] if box_rewards else None))
         if setup.args.reward_weights is not None:
             setup.args.reward_weights = [*setup.args.reward_weights, 1.0]
         if setup.args.max_tool_calling_iterations is None:
-            # One more, for the answer that there are no more pictures.
+            # One more: a call too many is answered in words.
             setup.args.max_tool_calling_iterations = self.looks + 1
         box_format = step_rewards[0].reward.box_format if step_rewards else None
         setup.options["environment_factory"] = functools.partial(LookEnvironment, self, setup.processor, box_format)
         # There are no videos: if a model wrote their token, TRL would look for one, and the run would end.
-        setup.afterwards.append(lambda trainer: setattr(trainer, "_video_pad_token_id", None))
+        setup.afterwards.append(_ignore_videos)
+
+
+def _ignore_videos(trainer: Any) -> None:
+    """Let a trainer treat the token of a video as any other token."""
+    trainer._video_pad_token_id = None
 
 
 class View(NamedTuple):
@@ -140,7 +151,7 @@ class View(NamedTuple):
     resized_height: int | None = None
 
     def to_image(self, boxes: Any, space: CoordinateSpace) -> Boxes:
-        """Boxes that a model names on this picture, `(n, 4)` xyxy in `space`, in pixels of the image."""
+        """Convert boxes `(n, 4)` on this picture, in the order xyxy and a model's `space`, to pixels of the image."""
         return to_pixel(np.asarray(boxes, dtype=np.float64), space, **self._sizes()) + np.tile((self.x, self.y), 2)
 
     def from_image(self, boxes: Any, space: CoordinateSpace) -> Boxes:
@@ -152,18 +163,18 @@ class View(NamedTuple):
         return from_pixel(np.asarray(boxes, dtype=np.float64) - np.tile((self.x, self.y), 2), space, **self._sizes())
 
     def _sizes(self) -> dict[str, Any]:
+        """The keyword arguments of `to_pixel` and `from_pixel`."""
         return {side: getattr(self, side) for side in ("width", "height", "resized_width", "resized_height")}
 
 
 class _RefusedError(Exception):
-    """A request of the model that is refused; the argument tells it why."""
+    """A tool refuses a call; the model gets the message as its answer."""
 
 
 def _tool(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A tool of a method that takes finite numbers alone.
+    """Decorate a method that takes finite numbers, so that a wrong call or one too many never raises.
 
-    A model calls it with whatever it has written: called wrongly, or once too often, the tool answers in words, and
-    counts a refusal.
+    The tool then returns a sentence for the model instead of a picture, and counts a refusal.
     """
     signature = inspect.signature(method)
 
@@ -175,8 +186,8 @@ def _tool(method: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 bound = signature.bind(self, *args, **arguments).arguments
             except TypeError:
-                # The first parameter is self.
-                raise _RefusedError(f"{method.__name__} takes {', '.join(list(signature.parameters)[1:])}") from None
+                names = [name for name in signature.parameters if name != "self"]
+                raise _RefusedError(f"{method.__name__} takes {', '.join(names)}") from None
             numbers = {name: _number(name, value) for name, value in bound.items() if name != "self"}
             return method(self, **numbers)
         except _RefusedError as error:
@@ -268,8 +279,9 @@ class LookEnvironment:
             part = self.views[int(image) - 1].to_image([[x1, y1, x2, y2]], self.space)[0].tolist()
         if reference_defect(part, (self.views[0].width, self.views[0].height)) not in (None, "partly-off-image"):
             raise _RefusedError("x1 is left of x2 and y1 above y2, and the part lies on the image")
-        # Read again: kept for all answers of a step, values of 64 bits would take gigabytes.
-        return self._show("zoom", self._rectangle(part), None if self._window is None else grey_values(self.source))
+        # Read anew at each call: kept for all answers of a step, values of 64 bits would take gigabytes.
+        greys = None if self._window is None else grey_values(self.source)
+        return self._show("zoom", self._pixels_under(part), greys)
 
     @_tool
     def window(self, center: float, width: float) -> list:
@@ -295,58 +307,75 @@ class LookEnvironment:
         self._window = low, high
         values = greys.values if greys.padding is None else greys.values[~greys.padding]
         values = values[np.isfinite(values)]
-        ends = f" The image has grey values from {values.min():.6g} to {values.max():.6g}." if values.size else ""
+        range_words = ""
+        if values.size:
+            range_words = f" The image has grey values from {values.min():.6g} to {values.max():.6g}."
         view = self.views[-1]
-        rectangle = self._rectangle([view.x, view.y, view.x + view.width, view.y + view.height])
-        return self._show("window", rectangle, greys, ends)
+        rectangle = self._pixels_under([view.x, view.y, view.x + view.width, view.y + view.height])
+        return self._show("window", rectangle, greys, range_words)
 
     def _whole_image(self) -> Image.Image:
+        """The image at full resolution, opened at the first call."""
         if self._image is None:
             self._image = shown_image(self.source) if isinstance(self.source, Image.Image) else open_image(self.source)
         return self._image
 
     def _resized(self, width: int, height: int) -> tuple[int | None, int | None]:
+        """Width and height to which the processor resizes an image; None for both if that is not known."""
         return resized_size(self.processor, width, height) if has_resized_size(self.processor) else (None, None)
 
-    def _rectangle(self, part: Sequence[float]) -> list[int]:
-        """The pixels of the image file under a part of the image: whole ones, and at least `min_side`."""
-        view, size = self.views[0], np.array(self._whole_image().size)
+    def _pixels_under(self, part: Sequence[float]) -> list[int]:
+        """Whole pixels x1, y1, x2, y2 of the image file under a part of the image, widened to `min_side` if smaller."""
+        size = np.array(self._whole_image().size)
+        # The image's boxes may be in pixels of another size than the file's.
+        scale = size / (self.views[0].width, self.views[0].height)
         # A part may reach far off the image.
         with np.errstate(over="ignore"):
-            low, high = np.reshape(part, (2, 2)) * (size / (view.width, view.height))
-            longest = min((high - low).max(), size.max())
-        first, last = np.maximum(np.floor(low + _SLACK), 0), np.minimum(np.ceil(high - _SLACK), size)
-        min_side = np.minimum(max(self.settings.min_side, math.ceil(longest / _RATIO)), size)
-        # A smaller part is widened around its middle.
+            top_left, bottom_right = np.reshape(part, (2, 2)) * scale
+            longest = min((bottom_right - top_left).max(), size.max())
+        first = np.maximum(np.floor(top_left + _SLACK), 0)
+        last = np.minimum(np.ceil(bottom_right - _SLACK), size)
+        min_side = np.minimum(max(self.settings.min_side, math.ceil(longest / _MAX_SIDE_RATIO)), size)
+        # Widen around the middle.
         missing = np.maximum(min_side - (last - first), 0)
         first = np.where(missing > 0, np.clip(first - missing // 2, 0, size - min_side), first)
         last = np.where(missing > 0, first + min_side, last)
         return np.concatenate([first, last]).astype(int).tolist()
 
     def _show(self, tool: str, rectangle: Sequence[int], greys: GreyValues | None, words: str = "") -> list:
-        """A new picture of these pixels, as content blocks of a message."""
+        """Cut out pixels of the image file, add the view of them, and return them as content blocks of a message.
+
+        Args:
+            tool: which tool was called.
+            rectangle: x1, y1, x2, y2 in pixels of the image file.
+            greys: the image's grey values, shown in the current window; None shows the pixels as they are.
+            words: before the text that the model gets with the picture.
+        """
         image, whole_view = self._whole_image(), self.views[0]
         x1, y1, x2, y2 = rectangle
         picture = image.crop((x1, y1, x2, y2)) if greys is None else greys.shown((x1, y1, x2, y2), self._window)
         picture = picture.resize(shrunken_size(*picture.size, self.settings.max_pixels), Image.Resampling.BICUBIC)
-        # From pixels of the file to those of the image's boxes.
-        across, down = whole_view.width / image.width, whole_view.height / image.height
-        view = View(x1 * across, y1 * down, (x2 - x1) * across, (y2 - y1) * down, *self._resized(*picture.size))
-        self.views.append(view)
-        box = whole_view.from_image([[x1 * across, y1 * down, x2 * across, y2 * down]], self.space)[0]
-        place = ", ".join(f"{value:.6g}" for value in box + 0.0)
+        # From pixels of the file to pixels of the image's boxes.
+        scale_x, scale_y = whole_view.width / image.width, whole_view.height / image.height
+        width, height = (x2 - x1) * scale_x, (y2 - y1) * scale_y
+        self.views.append(View(x1 * scale_x, y1 * scale_y, width, height, *self._resized(*picture.size)))
         self.pictures[tool] += 1
-        words = f"{words} Answer with boxes on image 1. {self._looks_left()}"
-        text = f"Image {len(self.views)} shows {place} of image 1.{words}"
+        part = [[x1 * scale_x, y1 * scale_y, x2 * scale_x, y2 * scale_y]]
+        box = whole_view.from_image(part, self.space)[0]
+        # + 0.0 turns -0 into 0.
+        place = ", ".join(f"{value:.6g}" for value in box + 0.0)
+        text = f"Image {len(self.views)} shows {place} of image 1.{words} Answer with boxes on image 1. "
+        text += self._looks_left()
         return [{"type": "image", "image": picture.convert("RGB")}, {"type": "text", "text": text}]
 
     def _looks_left(self) -> str:
+        """A sentence for the model: how many pictures it may still ask for."""
         count = self.settings.looks - sum(self.pictures.values())
         return "No more pictures: answer now." if count <= 0 else f"Pictures left: {count}."
 
 
 def _number(name: str, value: Any) -> float:
-    """A number that a model wrote, also in quotes."""
+    """Read a finite number that a model wrote, also one in quotes; refuse anything else by its parameter's name."""
     try:
         number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
@@ -412,13 +441,15 @@ class LookReward:
             n numbers.
         """
         pictures = np.array([sum(environment.pictures.values()) for environment in environments], dtype=np.int64)
+        # 0.0 - 0.0 is 0, where -(0.0) would be logged as -0.
         values = 0.0 - self.settings.cost * pictures
         if self.settings.bonus and self.reward is not None:
-            for place, scored in enumerate(self.reward.details(completions, **columns)):
-                # Every finding and nothing else, or rightly that there is nothing.
-                is_right = not scored.fp and not scored.fn and (scored.tp > 0 or scored.parsed.status == "empty")
-                if is_right and pictures[place]:
-                    values[place] += self.settings.bonus
+            for index, explanation in enumerate(self.reward.details(completions, **columns)):
+                has_no_error = explanation.fp == 0 and explanation.fn == 0
+                # Without any box only a stated "no finding" is right.
+                is_answer = explanation.tp > 0 or explanation.parsed.status == "empty"
+                if has_no_error and is_answer and pictures[index]:
+                    values[index] += self.settings.bonus
         if log_metric is not None:
             n = max(len(environments), 1)
             for name in _TOOLS:

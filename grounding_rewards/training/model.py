@@ -27,7 +27,7 @@ from transformers.integrations import get_available_reporting_integrations
 from trl import get_peft_config, get_quantization_config
 
 from grounding_rewards.models.load import adapter_config, check_place, check_weights
-from grounding_rewards.parsing import box_format_for_model_type, box_formats_of, get_box_format
+from grounding_rewards.parsing import BoxFormat, box_format_for_model_type, box_formats_of, get_box_format
 from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.training.arguments import ModelArguments
 from grounding_rewards.training.sharding import without_zero3
@@ -52,7 +52,7 @@ def load_run_processor(model: ModelArguments, *, trust_remote_code: bool = False
             padding_side="left",
         )
     except (OSError, ValueError) as error:
-        raise _not_loaded("a processor", model, error) from error
+        raise _loading_error("a processor", model, error) from error
     tokenizer = getattr(processor, "tokenizer", processor)
     # transformers makes an empty tokenizer where a folder has none.
     if not tokenizer("boxes")["input_ids"]:
@@ -63,16 +63,19 @@ def load_run_processor(model: ModelArguments, *, trust_remote_code: bool = False
     return processor
 
 
-def is_here(model: ModelArguments) -> bool:
+def is_local(model: ModelArguments) -> bool:
     """Whether the configuration of a model is on this machine, so that nothing is downloaded to look at its layers."""
     path = str(model.model_name_or_path)
-    return Path(path).is_dir() or isinstance(
-        try_to_load_from_cache(path, "config.json", revision=model.model_revision), str
-    )
+    cached_file = try_to_load_from_cache(path, "config.json", revision=model.model_revision)
+    # In place of a path, None says that the file was never asked for, and an object that the hub has none.
+    return Path(path).is_dir() or isinstance(cached_file, str)
 
 
 def training_obstacle(config: Any) -> str | None:
-    """Why TRL's trainers cannot train the models of a configuration; None where nothing is known against it.
+    """Return why TRL cannot train models with this configuration; None if no obstacle is known.
+
+    Args:
+        config: of transformers.
 
     Example:
         >>> training_obstacle(AutoConfig.for_model("qwen3_vl")) is None
@@ -102,7 +105,7 @@ def training_obstacle(config: Any) -> str | None:
 
 
 def check_model(model: ModelArguments, *, trust_remote_code: bool = False) -> Any:
-    """Refuse a model, an attention or an adapter that cannot be built, by building it without weights.
+    """Build a model and its adapter without weights, and refuse what cannot be built.
 
     Args:
         model: the model, its attention and its adapter. The matrices of experts that a pattern of
@@ -128,9 +131,11 @@ def check_model(model: ModelArguments, *, trust_remote_code: bool = False) -> An
     try:
         config = AutoConfig.from_pretrained(path, revision=model.model_revision, trust_remote_code=trust_remote_code)
     except (OSError, ValueError) as error:
-        raise _not_loaded("a configuration", model, error) from error
-    obstacle, brings_code = training_obstacle(config), type(config) not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
-    if obstacle is not None and not (brings_code and trust_remote_code):
+        raise _loading_error("a configuration", model, error) from error
+    obstacle = training_obstacle(config)
+    # Only the model's own code knows the class of such a configuration.
+    runs_own_code = trust_remote_code and type(config) not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
+    if obstacle is not None and not runs_own_code:
         raise ValueError(
             f"Expected a vision-language model that TRL can train for model_name_or_path, got {path!r} of model_type "
             f"{config.model_type!r}: {obstacle}. Name another model."
@@ -151,7 +156,7 @@ def check_model(model: ModelArguments, *, trust_remote_code: bool = False) -> An
 
 
 def check_optimization(config: Any, empty: Any) -> None:
-    """Refuse options of the optimizer and its schedule by building these.
+    """Build the optimizer and the schedule that the options describe, and refuse what cannot be built.
 
     Args:
         config: TRL's configuration.
@@ -162,15 +167,15 @@ def check_optimization(config: Any, empty: Any) -> None:
     """
     steps = config.max_steps if config.max_steps > 0 else 100
     try:
-        kind, options = Trainer.get_optimizer_cls_and_kwargs(config, empty)
+        optimizer_class, options = Trainer.get_optimizer_cls_and_kwargs(config, empty)
         # One number with a value, because fused optimizers refuse the weights of a model without any.
         weights = [torch.nn.Parameter(torch.zeros(1))]
-        is_optimizer = isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)
+        is_class = isinstance(optimizer_class, type) and issubclass(optimizer_class, torch.optim.Optimizer)
         needs_model = not {"params", "model", "optimizer_dict"}.isdisjoint(options)
-        if is_optimizer and not needs_model:
-            optimizer = kind(weights, **options)
+        if is_class and not needs_model:
+            optimizer = optimizer_class(weights, **options)
         else:
-            # Any will do for the schedule.
+            # This one cannot be built here. The schedule takes any other in its place.
             optimizer = torch.optim.SGD(weights, config.learning_rate)
         get_scheduler(
             config.lr_scheduler_type,
@@ -197,15 +202,20 @@ def check_installed(config: Any, model: ModelArguments) -> None:
     Raises:
         ValueError: a library is missing; says which option needs it.
     """
-    needs = {
-        "use_vllm": ("vllm", getattr(config, "use_vllm", False)),
-        "use_liger_kernel": ("liger_kernel", config.use_liger_kernel),
-        "load_in_4bit": ("bitsandbytes", model.load_in_4bit),
-        "load_in_8bit": ("bitsandbytes", model.load_in_8bit),
-    }
-    missing = [(library, name) for name, (library, is_on) in needs.items() if is_on and find_spec(library) is None]
-    missing += [(name, "report_to") for name in config.report_to if name not in get_available_reporting_integrations()]
-    for library, option in missing:
+    requirements = (
+        ("use_vllm", getattr(config, "use_vllm", False), "vllm"),
+        ("use_liger_kernel", config.use_liger_kernel, "liger_kernel"),
+        ("load_in_4bit", model.load_in_4bit, "bitsandbytes"),
+        ("load_in_8bit", model.load_in_8bit, "bitsandbytes"),
+    )
+    missing = []
+    for option, is_on, library in requirements:
+        if is_on and find_spec(library) is None:
+            missing.append((option, library))
+    for tracker in config.report_to:
+        if tracker not in get_available_reporting_integrations():
+            missing.append(("report_to", tracker))
+    for option, library in missing:
         raise ValueError(
             f"Expected {library} to be installed for {option}, got none. Install it with `pip install {library}`, or "
             f"leave {option} out."
@@ -213,7 +223,7 @@ def check_installed(config: Any, model: ModelArguments) -> None:
 
 
 def check_hub(config: Any) -> None:
-    """Refuse to push to a hub that does not answer or does not know the user; asked by the first process alone.
+    """Refuse push_to_hub if the hub does not answer or does not know the user; only the first process asks.
 
     Args:
         config: TRL's configuration.
@@ -234,29 +244,39 @@ def check_hub(config: Any) -> None:
 
 
 def model_init_kwargs(model: ModelArguments, init_kwargs: dict[str, Any] | str | None) -> dict[str, Any]:
-    """The arguments that TRL's trainers pass to `from_pretrained`."""
-    return {
+    """The arguments of `from_pretrained` for a model.
+
+    Args:
+        model: the model and its precision.
+        init_kwargs: the option `model_init_kwargs`, which overrides these; TRL has read a text into a mapping.
+    """
+    kwargs = {
         "revision": model.model_revision,
         "attn_implementation": model.attn_implementation,
         "dtype": model.dtype,
         # A pickled checkpoint may hold a program.
         "use_safetensors": True,
-        **(init_kwargs if isinstance(init_kwargs, dict) else {}),
     }
+    if isinstance(init_kwargs, dict):
+        kwargs |= init_kwargs
+    return kwargs
 
 
 def loading_kwargs(args: Any) -> dict[str, Any]:
-    """The arguments with which TRL's trainers load the configuration and the processor of a model.
+    """The arguments of `from_pretrained` for the configuration and the processor of a model.
 
     Args:
         args: TRL's configuration.
     """
+    kwargs = {"trust_remote_code": args.trust_remote_code}
     revision = (args.model_init_kwargs or {}).get("revision")
-    return {"trust_remote_code": args.trust_remote_code, **({"revision": revision} if revision else {})}
+    if revision:
+        kwargs["revision"] = revision
+    return kwargs
 
 
 def model_format(model: Any, loading: Mapping[str, Any]) -> str:
-    """The name of the box format that models of this `model_type` write.
+    """The name of the box format that a model writes, by its `model_type`.
 
     Args:
         model: name or folder of a model, or the model itself.
@@ -270,19 +290,17 @@ def model_format(model: Any, loading: Mapping[str, Any]) -> str:
 
 
 def warn_of_another_family(dataset: Dataset, rewards: Sequence[Any], model: Any, loading: Mapping[str, Any]) -> None:
-    """Warn of a box format that means or writes its numbers in another way than the model's own."""
+    """Warn if the rewards read boxes in another space, order or syntax than the model writes."""
     try:
         native = get_box_format(model_format(model, loading))
     except ValueError:
         return
     column = dataset["box_format"] if "box_format" in dataset.column_names else ()
-    declared = [
-        box_format
-        for reward in rewards
-        if isinstance(reward, GroundingReward)
-        for box_format in box_formats_of(reward.box_format, column)
-    ]
-    for box_format in declared:
+    reward_formats: list[BoxFormat] = []
+    for reward in rewards:
+        if isinstance(reward, GroundingReward):
+            reward_formats += box_formats_of(reward.box_format, column)
+    for box_format in reward_formats:
         contract = (box_format.space, box_format.order, box_format.syntax)
         if contract != (native.space, native.order, native.syntax):
             warnings.warn(
@@ -305,27 +323,27 @@ def adapter_note(empty: Any) -> str:
     Args:
         empty: from :func:`check_model`.
     """
-    adapted = [name for name, layer in empty.named_modules() if isinstance(layer, BaseTunerLayer)]
-    inside = tuple(f"{name}." for name in adapted)
-    adapted_linear, plain_linear = 0, 0
-    for name, layer in empty.named_modules():
-        if isinstance(layer, BaseTunerLayer):
-            adapted_linear += isinstance(layer.get_base_layer(), torch.nn.Linear)
-        elif isinstance(layer, torch.nn.Linear):
-            plain_linear += not name.startswith(inside)
-    others = len(adapted) - adapted_linear
+    adapters = {name: layer for name, layer in empty.named_modules() if isinstance(layer, BaseTunerLayer)}
+    linear = [name for name, layer in adapters.items() if isinstance(layer.get_base_layer(), torch.nn.Linear)]
+    # An adapter is made of linear layers itself.
+    inside_adapters = tuple(f"{name}." for name in adapters)
+    plain = [name for name, layer in empty.named_modules() if isinstance(layer, torch.nn.Linear)]
+    plain = [name for name in plain if name not in adapters and not name.startswith(inside_adapters)]
+    others = len(adapters) - len(linear)
     other_weights = f" and {others} other weights" if others else ""
-    return f"Adapters on {adapted_linear} of {adapted_linear + plain_linear} linear layers{other_weights}."
+    return f"Adapters on {len(linear)} of {len(linear) + len(plain)} linear layers{other_weights}."
 
 
 def _check_adapter(empty: Any, model: ModelArguments) -> None:
-    """Refuse names of the adapter's options that fit no part of the model, by adding the adapter to it."""
+    """Add the adapter to the model without weights, and refuse names in its options that fit no part of the model."""
     targets = model.lora_target_modules
-    modules, parameters = dict(empty.named_modules()), dict(empty.named_parameters())
+    modules = dict(empty.named_modules())
+    parameters = dict(empty.named_parameters())
     try:
         if isinstance(targets, str) and targets != "all-linear":
             experts = [name for name, weight in parameters.items() if weight.ndim == 3 and re.fullmatch(targets, name)]
-            model.lora_target_parameters = [*dict.fromkeys([*(model.lora_target_parameters or ()), *experts])] or None
+            named_parameters = list(model.lora_target_parameters or ())
+            model.lora_target_parameters = list(dict.fromkeys(named_parameters + experts)) or None
         adapter = get_peft_config(model)
         inject_adapter_in_model(adapter, empty, low_cpu_mem_usage=True)
     except (ValueError, re.error) as error:
@@ -338,12 +356,14 @@ def _check_adapter(empty: Any, model: ModelArguments) -> None:
             f"Expected names or a pattern of layers of this model for lora_target_modules, got {targets!r} "
             f"({_short(error)}). Use all-linear, or names such as q_proj v_proj."
         ) from error
-    # peft passes over a name that fits nothing as long as another one fits. It renames some layers of experts itself.
-    layers = [name for name in targets if name in adapter.target_modules] if isinstance(targets, list) else []
-    _check_parts("lora_target_modules", layers, modules)
-    _check_parts("lora_target_parameters", model.lora_target_parameters or (), parameters)
-    # These PEFT finds by the end of their names.
-    _check_parts("lora_modules_to_save", model.lora_modules_to_save or (), modules, separator="")
+    # PEFT ignores a name that fits nothing as long as another one fits.
+    if isinstance(targets, list):
+        # It renames some layers of experts itself: their names are no longer among its own.
+        layers = [name for name in targets if name in adapter.target_modules]
+        _check_path_ends("lora_target_modules", layers, modules)
+    _check_path_ends("lora_target_parameters", model.lora_target_parameters or (), parameters)
+    # PEFT finds these by any end of their paths, also amid a name.
+    _check_path_ends("lora_modules_to_save", model.lora_modules_to_save or (), modules, separator="")
     if isinstance(empty.get_output_embeddings(), BaseTunerLayer):
         raise ValueError(
             f"Expected layers other than lm_head for lora_target_modules, got {targets!r}. TRL reads that layer's own "
@@ -351,12 +371,16 @@ def _check_adapter(empty: Any, model: ModelArguments) -> None:
         )
 
 
-def _check_parts(option: str, names: Iterable[str], paths: Iterable[str], separator: str = ".") -> None:
-    """Refuse names that are the end of no path."""
-    ends = [f".{path}" for path in paths]
-    unknown = [name for name in names if not any(end.endswith(f"{separator}{name}") for end in ends)]
+def _check_path_ends(option: str, names: Iterable[str], paths: Iterable[str], separator: str = ".") -> None:
+    """Refuse names of an option with which, behind the separator, no path of the model ends."""
+    dotted_paths = [f".{path}" for path in paths]
+    unknown = []
+    for name in names:
+        if not any(path.endswith(f"{separator}{name}") for path in dotted_paths):
+            unknown.append(name)
     if unknown:
-        close_names = get_close_matches(unknown[0], sorted({end.rpartition(".")[2] for end in ends}), n=1)
+        last_names = sorted({path.rpartition(".")[2] for path in dotted_paths})
+        close_names = get_close_matches(unknown[0], last_names, n=1)
         remedy = f"Did you mean {close_names[0]}?" if close_names else "Correct it, or leave it out."
         raise ValueError(
             f"Expected names of parts of this model for {option}, got {', '.join(map(repr, unknown))}, which fits "
@@ -364,7 +388,8 @@ def _check_parts(option: str, names: Iterable[str], paths: Iterable[str], separa
         )
 
 
-def _not_loaded(part: str, model: ModelArguments, error: Exception) -> ValueError:
+def _loading_error(part: str, model: ModelArguments, error: Exception) -> ValueError:
+    """The error to raise where a part of a model, such as "a processor", could not be loaded."""
     return ValueError(
         f"Expected {part} of a model for model_name_or_path, got {model.model_name_or_path!r} ({_short(error)}). "
         "Check the path and the spelling."
@@ -372,5 +397,6 @@ def _not_loaded(part: str, model: ModelArguments, error: Exception) -> ValueErro
 
 
 def _short(error: Exception) -> str:
+    """The message of an error in one line of at most 200 characters."""
     text = " ".join(str(error).split())
     return f"{text[:200]}…" if len(text) > 200 else text

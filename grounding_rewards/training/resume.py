@@ -8,8 +8,8 @@ Five things prevent this in transformers and TRL (seen in transformers 5.18 to 5
     same. Here `from_pretrained`, which knows both names, loads the weights, and every key must match.
   * GRPO's sampler draws the order of an epoch from the current state of its generator, which a resumed run resets.
   * Completions that are reused for several steps, and metrics that are not logged yet, are lost; so is the loss of the
-    steps before, which belongs to the `train_loss` of the last line.
-  * A run of `max_steps` that has made them all makes one more before `Trainer` looks how many there were.
+    steps before the checkpoint, which belongs to the `train_loss` of the last line.
+  * A run that has made all its `max_steps` makes one more before `Trainer` compares the numbers.
   * The first process may mark a checkpoint as complete before the others have written their part.
 """
 
@@ -49,19 +49,22 @@ class ExactResume(_Trainer):
         self.add_callback(_Restore(self))
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
-        """As `Trainer.train`; restores everything of a checkpoint that the next steps depend on."""
+        """As `Trainer.train`; a resumed run equals an uninterrupted one, and a finished run makes no step."""
         if resume_from_checkpoint is True:
+            # Without any checkpoint True stays, which `Trainer` refuses.
             resume_from_checkpoint = get_last_checkpoint(self.args.output_dir) or True
-        self._resumed_from = None if isinstance(resume_from_checkpoint, bool | None) else Path(resume_from_checkpoint)
+        self._resumed_from = None
+        if resume_from_checkpoint not in (None, True, False):
+            self._resumed_from = Path(resume_from_checkpoint)
         if self._resumed_from is not None and not (self.is_fsdp_enabled or self.is_deepspeed_enabled):
             state = TrainerState.load_from_json(str(self._resumed_from / "trainer_state.json"))
             if 0 < self.args.max_steps <= state.global_step:
-                self._finished(state)
+                self._restore_finished(state)
                 return None
         return super().train(resume_from_checkpoint, *args, **kwargs)
 
-    def _finished(self, state: TrainerState) -> None:
-        """Be what the trainer was after the last step."""
+    def _restore_finished(self, state: TrainerState) -> None:
+        """Load the model and the state of a run that has made all its steps."""
         self._load_from_checkpoint(str(self._resumed_from))
         self.state = state
         if self.args.load_best_model_at_end and state.best_model_checkpoint is not None:
@@ -71,7 +74,7 @@ class ExactResume(_Trainer):
         """Called at the start of every epoch, and after resuming, with its number from 0."""
 
     def unfinished(self) -> dict[str, Any]:
-        """The state of this process between two steps that no checkpoint has: plain values and tensors."""
+        """What the next steps of this process need and no checkpoint of TRL holds, as plain values and tensors."""
         return {
             "processes": self.args.world_size,
             "metrics": dict(self._metrics["train"]),
@@ -82,14 +85,14 @@ class ExactResume(_Trainer):
         }
 
     def restore(self, unfinished: Mapping[str, Any]) -> None:
-        """Restore the state from :meth:`unfinished`."""
+        """Restore what belongs to this process in the state from :meth:`unfinished`."""
         self._metrics["train"] = defaultdict(list, unfinished["metrics"])
         self._total_train_tokens = unfinished["tokens"]
         self._tr_loss = torch.tensor(unfinished["loss"], device=self.args.device)
         self._globalstep_last_logged = unfinished["last_logged"]
 
     def restore_common(self, unfinished: Mapping[str, Any]) -> None:
-        """Restore what is the same on every process, however many there were."""
+        """Restore what every process has alike in the state from :meth:`unfinished`."""
         self._total_loss_scalar, self._has_whole_loss = unfinished["logged_loss"], True
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
@@ -99,6 +102,7 @@ class ExactResume(_Trainer):
         super().log(logs, *args, **kwargs)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        """As `Trainer`, with names of weights that must match."""
         if self.is_fsdp_enabled or self.is_deepspeed_enabled:
             # These use the names in memory throughout.
             super()._load_from_checkpoint(resume_from_checkpoint, model)
@@ -106,24 +110,28 @@ class ExactResume(_Trainer):
             load_weights(self.model if model is None else model, Path(resume_from_checkpoint))
 
     def _load_best_model(self) -> None:
+        """As `Trainer`, with names of weights that must match."""
         if self.is_fsdp_enabled or self.is_deepspeed_enabled:
             super()._load_best_model()
         else:
             load_weights(self.model, Path(str(self.state.best_model_checkpoint)))
 
-    # Called on every process before the first one marks the checkpoint as complete.
     def _save_rng_state(self, output_dir: str) -> None:
+        """As `Trainer`; save also the state from :meth:`unfinished`, on every process.
+
+        `Trainer` calls this before the first process marks the checkpoint as complete.
+        """
         super()._save_rng_state(output_dir)
         torch.save(self.unfinished(), _unfinished_file(Path(output_dir), self.args.process_index))
         self.accelerator.wait_for_everyone()
 
     def restore_unfinished(self) -> None:
-        """Restore the state of this process from the checkpoint."""
+        """Restore the state from :meth:`unfinished` that the checkpoint holds; warn if it holds none."""
         if self._resumed_from is None:
             return
         file = _unfinished_file(self._resumed_from, self.args.process_index)
         if not file.is_file():
-            # There were fewer processes.
+            # The earlier run had fewer processes.
             file = _unfinished_file(self._resumed_from, 0)
         if not file.is_file():
             if self.is_world_process_zero():
@@ -136,7 +144,7 @@ class ExactResume(_Trainer):
             return
         unfinished = torch.load(file, map_location=self.args.device, weights_only=True)
         self.restore_common(unfinished)
-        # All processes or none: one that generates would wait forever for those that do not.
+        # All processes or none: a process that generates would wait forever for those that do not.
         if unfinished["processes"] == self.args.world_size:
             self.restore(unfinished)
 
@@ -156,7 +164,7 @@ class _Restore(TrainerCallback):
 
 
 def set_epoch(sampler: RepeatSampler, epoch: int) -> None:
-    """Let the order of images depend on the epoch alone: the state of its generator at its start, counted from 0."""
+    """Set the generator of a sampler to the state that it has at the start of this epoch, counted from 0."""
     if sampler.shuffle:
         sampler.generator.manual_seed(sampler.seed)
         for _ in range(epoch):
@@ -180,16 +188,17 @@ def load_weights(model: Any, folder: Path) -> None:
 
 
 def _load_model(model: PreTrainedModel, folder: Path) -> None:
+    """Load the weights of a whole model; see :func:`load_weights`."""
     # Load all weights in the widest of their types, from which each converts back to its own without loss.
     widest = max({weight.dtype for weight in model.parameters()}, key=lambda dtype: dtype.itemsize)
     verbosity = logging.get_verbosity()
-    # transformers would print a table of what the error below says.
+    # transformers would print a table of the keys that the error below names.
     logging.set_verbosity_error()
     try:
         loaded, report = type(model).from_pretrained(
             folder, dtype=widest, output_loading_info=True, ignore_mismatched_sizes=True, use_safetensors=True
         )
-    except Exception as error:  # OSError, SafetensorError and others, which do not say what was looked for
+    except Exception as error:  # OSError, SafetensorError and others, which do not name the folder
         raise _unreadable(folder, error) from error
     finally:
         logging.set_verbosity(verbosity)
@@ -199,13 +208,14 @@ def _load_model(model: PreTrainedModel, folder: Path) -> None:
 
 
 def _load_adapter(model: Any, folder: Path) -> None:
+    """Load the weights of the adapter of a PEFT model; see :func:`load_weights`."""
     from peft import get_peft_model_state_dict, set_peft_model_state_dict
     from peft.utils import load_peft_weights
 
     adapter = model.active_adapter
     try:
         weights = load_peft_weights(str(folder), device="cpu")
-    except Exception as error:  # as above; and a folder without an adapter is looked for on the hub
+    except Exception as error:  # as above; PEFT also looks on the hub for a folder without an adapter
         raise _unreadable(folder, error) from error
     expected = get_peft_model_state_dict(model, adapter_name=adapter)
     _refuse_other_keys(folder, expected.keys() - weights.keys(), weights.keys() - expected.keys())
@@ -216,6 +226,7 @@ def _load_adapter(model: Any, folder: Path) -> None:
 
 
 def _unreadable(folder: Path, error: Exception) -> ValueError:
+    """The error to raise for a checkpoint whose weights could not be loaded."""
     return ValueError(
         f"Expected the weights of this model in the checkpoint {str(folder)!r}, got {type(error).__name__}: "
         f"{' '.join(str(error).split()):.300}. Resume from another checkpoint, or start again with --overwrite."
@@ -225,6 +236,7 @@ def _unreadable(folder: Path, error: Exception) -> ValueError:
 def _refuse_other_keys(
     folder: Path, missing: Collection[str], unknown: Collection[str], reshaped: Collection[str] = ()
 ) -> None:
+    """Refuse a checkpoint if it lacks weights of the model, or has unknown ones or ones of another shape."""
     differences = []
     for kind, keys in (("missing", missing), ("unknown", unknown), ("reshaped", reshaped)):
         if keys:
@@ -232,10 +244,11 @@ def _refuse_other_keys(
     if differences:
         raise ValueError(
             f"Expected the weights of this model in the checkpoint {str(folder)!r}, got one with "
-            f"{', '.join(differences)}. "
-            "It belongs to another model or adapter, or is damaged. Resume from another, or start with --overwrite."
+            f"{', '.join(differences)}. It belongs to another model or adapter, or is damaged. Resume from another, or "
+            "start with --overwrite."
         )
 
 
 def _unfinished_file(folder: Path, process: int) -> Path:
+    """Where a checkpoint holds the state from :meth:`ExactResume.unfinished` of one process."""
     return folder / f"unfinished_{process}.pt"

@@ -1,4 +1,4 @@
-"""The rewards of a run from its configuration, ours by name and others by dotted path; and as its steps call them."""
+"""Build the rewards of a run from its configuration, and wrap them as the steps of a trainer call them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def build_rewards(
     reward_kwargs: Any = None,
     box_format: str | Mapping[str, Any] | BoxFormat | None = None,
 ) -> list[Callable[..., list[float]]]:
-    """Turn names into rewards and set their box format; other reward functions are left as they are.
+    """Return one reward function for each name or function, with the box format set in those that read boxes.
 
     A dotted path is a reward on boxes (with `score(pred, gt)`, or a class or factory of one), a reward function as TRL
     takes it (its first argument that is not `prompts` is `completions`), or a class whose objects are such functions.
@@ -50,34 +50,35 @@ def build_rewards(
     >>> [reward.__name__ for reward in build_rewards(["R4", "R1"], [{"beta": 2.0}, None])]
     ['R4', 'R1']
     """
-    rewards: list[Any] = list(reward) if isinstance(reward, (list, tuple)) else [reward]
-    if not rewards:
+    names_or_functions: list[Any] = list(reward) if isinstance(reward, (list, tuple)) else [reward]
+    if not names_or_functions:
         raise ValueError("Expected at least one reward for reward, got none. Name one, for example R4.")
-    built: list[Any] = []
-    for ready_or_name, parameters in zip(rewards, registry.spread_kwargs(rewards, reward_kwargs), strict=True):
-        function = ready_or_name
-        if isinstance(ready_or_name, str):
-            function = _build_reward(ready_or_name, parameters)
+    functions: list[Any] = []
+    mappings = registry.spread_kwargs(names_or_functions, reward_kwargs)
+    for name_or_function, parameters in zip(names_or_functions, mappings, strict=True):
+        function = name_or_function
+        if isinstance(name_or_function, str):
+            function = _build_reward(name_or_function, parameters)
         elif parameters:
-            raise _not_for_ready(ready_or_name, parameters)
+            raise _parameters_error(name_or_function, parameters)
         if box_format is not None and isinstance(function, GroundingReward):
             function = _with_format(function, box_format)
-        built.append(function)
-    names = [reward_name(function) for function in built]
+        functions.append(function)
+    names = [reward_name(function) for function in functions]
     if len(set(names)) < len(names):
         raise ValueError(
             f"Expected different names for reward, got {', '.join(names)}. TRL logs rewards by name; "
             "give the second one a name of its own in its reward_kwargs, such as log_as: R3_low."
         )
-    return built
+    return functions
 
 
 def check_reward_functions(rewards: Sequence[Any], columns: Sequence[str]) -> None:
-    """Refuse reward functions that TRL could not call with these columns, as it would only at the first step.
+    """Refuse reward functions that do not take the keyword arguments that TRL will pass.
 
     Args:
-        rewards: grounding rewards, which take any column, among them.
-        columns: of the dataset, and `environments` where there are some.
+        rewards: reward functions of any kind; grounding rewards take any column.
+        columns: of the dataset, and `environments` if the model has tools.
 
     Raises:
         ValueError: one needs another argument, or does not take all.
@@ -92,11 +93,13 @@ def check_reward_functions(rewards: Sequence[Any], columns: Sequence[str]) -> No
         if isinstance(reward, torch.nn.Module) or registry.takes(reward, **dict.fromkeys(passed)):
             continue
         parameters = inspect.signature(reward, follow_wrapped=False).parameters.values()
-        keywords = [part for part in parameters if part.kind in (part.POSITIONAL_OR_KEYWORD, part.KEYWORD_ONLY)]
-        lacking = [part.name for part in keywords if part.default is part.empty and part.name not in passed]
-        fault = f"one that takes {', '.join(part.name for part in keywords)} alone"
-        if lacking:
-            fault = f"one that needs {', '.join(lacking)}"
+        keywords = [each for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+        required = [keyword.name for keyword in keywords if keyword.default is keyword.empty]
+        not_passed = [name for name in required if name not in passed]
+        if not_passed:
+            fault = f"one that needs {', '.join(not_passed)}"
+        else:
+            fault = f"one that takes {', '.join(keyword.name for keyword in keywords)} alone"
         raise ValueError(
             f"Expected a function that takes what TRL passes for reward {reward_name(reward)}, got {fault}. TRL passes "
             f"{', '.join(sorted(passed))}, all by name: write `(completions, **columns)`, with those that it needs."
@@ -113,7 +116,7 @@ def reward_name(reward: Any) -> str:
 
 
 def reward_with_parameters(reward: Any) -> str:
-    """A reward with its parameters, for a model card.
+    """The name of a reward with its parameters and schedules, for a model card.
 
     >>> reward_with_parameters(get_reward("R3", beta=2))[:31]
     'R3: MeanIoUReward(no_box_bonus='
@@ -126,20 +129,21 @@ def reward_with_parameters(reward: Any) -> str:
 
 
 class StepReward:
-    """A grounding reward as a trainer calls it: once for each draw of completions, on every process.
+    """A grounding reward as a trainer calls it: on every process, once for each batch of completions.
 
-    Scheduled parameters follow the steps, or what all processes have found together. In an evaluation they have their
-    final values, so that evaluations can be compared. What the last call found is kept for the metrics of the step.
+    Scheduled parameters follow the steps, self-paced ones the rewards of all processes. In an evaluation they have
+    their final values, so that evaluations can be compared. The results of the last call are kept for the metrics of
+    the step.
 
     Args:
-        reward: which.
-        trainer: TRL's, of which only the mode and the processes are asked.
+        reward: the reward.
+        trainer: TRL's; only its mode and its processes are read.
 
     Attributes:
         reward: as it is called in training.
         final: as it is called in an evaluation.
-        pace: where its self-paced parameters stand, if there are any.
-        rejected: of the last call on all processes: why something was rejected, and how often; set by :meth:`metrics`.
+        pace: the state of its self-paced parameters; None if it has none.
+        rejected: how often something was rejected in the last call on all processes, by reason; set by :meth:`metrics`.
     """
 
     def __init__(self, reward: GroundingReward, trainer: Any) -> None:
@@ -153,41 +157,40 @@ class StepReward:
     def __name__(self) -> str:
         return self.reward.name
 
-    def tell(self, **known: Any) -> None:
-        """Set what only the trainer knows, such as the tokenizer, by the names of :class:`GroundingReward`."""
-        self.reward = replace(self.reward, **known)
+    def tell(self, **fields: Any) -> None:
+        """Set fields of the :class:`GroundingReward` that only the trainer knows, such as the tokenizer."""
+        self.reward = replace(self.reward, **fields)
         self.final = _with_final_values(self.reward)
 
     def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float]:
-        """As :class:`GroundingReward`."""
+        """Score completions as :class:`GroundingReward` does; in an evaluation with the final values of parameters."""
         if not self._trainer.model.training:
             return self.final(completions, on_scored=self._keep, **columns)
         return self.reward(completions, on_scored=self._keep, pace=self.pace, **columns)
 
     def details(self, completions: Sequence[Any], **columns: Any) -> list[Explanation]:
-        """As :class:`GroundingReward`."""
+        """Explain completions as :class:`GroundingReward` does, with the final values of parameters."""
         return self.final.details(completions, **columns)
 
     def _keep(self, scored: Scored) -> None:
         self._scored = scored
 
     def end_step(self) -> None:
-        """Move self-paced parameters by what all processes have found."""
+        """Update self-paced parameters with the rewards of all processes."""
         if self.pace is not None:
             # The same list in the same order on every process.
             notes_by_process = gather_object([self.pace.noted])
             self.pace.update([note for notes in notes_by_process for note in notes])
 
-    def answered(self, rows: Sequence[Mapping[str, Any]]) -> list[Prediction]:
-        """Rows of the last call with the boxes read in their answers; boxes of several readers are left out."""
+    def predictions(self, rows: Sequence[Mapping[str, Any]]) -> list[Prediction]:
+        """Predictions of the last call, one for each of its rows; boxes of several readers are left out."""
         assert self._scored is not None
-        pred = self._scored.pred
-        return [_answered_image(row, boxes) for row, boxes in zip(rows, pred.split(), strict=True)]
+        return [_prediction(row, pred) for row, pred in zip(rows, self._scored.pred.split(), strict=True)]
 
     def metrics(
         self, rows: Sequence[Mapping[str, Any]], rewards: torch.Tensor, group_size: int, image_groups: ImageGroups
     ) -> dict[str, float]:
-        """The metrics of the last call over all processes: no process sees whole groups of completions.
+        """The metrics of the last call over all processes, by their keys in the log.
 
         Args:
             rows: of this process.
@@ -197,19 +200,24 @@ class StepReward:
         """
         assert self._scored is not None
         accelerator, scored = self._trainer.accelerator, self._scored
+        # One row for each completion of this process: status, predicted boxes, reference boxes, counts by reason.
         columns = [[STATUSES.index(raw.status) for raw in scored.raws], scored.outcomes.n, scored.outcomes.m]
-        columns += [[raw.rejected.get(reason, 0) for raw in scored.raws] for reason in REJECT_REASONS]
-        gathered = accelerator.gather(torch.tensor(np.array(columns).T, device=rewards.device).contiguous())
-        statuses, predictions, findings, *rejected = gathered.T.cpu().numpy()
-        counts = zip(REJECT_REASONS, rejected, strict=True)
-        self.rejected = {reason: int(count.sum()) for reason, count in counts if count.any()}
+        for reason in REJECT_REASONS:
+            columns.append([raw.rejected.get(reason, 0) for raw in scored.raws])
+        local_counts = torch.tensor(np.array(columns).T, device=rewards.device).contiguous()
+        # A group may span two processes.
+        statuses, predictions, findings, *rejected = accelerator.gather(local_counts).T.cpu().numpy()
+        self.rejected = {}
+        for reason, counts in zip(REJECT_REASONS, rejected, strict=True):
+            if counts.any():
+                self.rejected[reason] = int(counts.sum())
         values = rewards.double().cpu().numpy()
         groups = Groups(np.full(len(values) // group_size, group_size), values, statuses, predictions, findings)
         metrics = {f"{self.reward.name}/signal/{key}": value for key, value in groups.metrics().items()}
         if image_groups.keys:
-            # The place of this process's rows among all.
+            # The index of this process's first row among those of all.
             first = accelerator.process_index * len(rows)
-            sums = image_groups.sums(self.answered(rows), values[first : first + len(rows)])
+            sums = image_groups.sums(self.predictions(rows), values[first : first + len(rows)])
             local = torch.tensor(sums, dtype=torch.float32, device=rewards.device)[None]
             totals = accelerator.gather(local).sum(dim=0).cpu().tolist()
             for key, (total, n) in zip(image_groups.keys, totals, strict=True):
@@ -218,12 +226,13 @@ class StepReward:
 
 
 def _with_final_values(reward: GroundingReward) -> GroundingReward:
-    """A reward as it is called in an evaluation: the same object where nothing is scheduled, so that it warns once."""
+    """The reward with the final values of its scheduled parameters."""
+    # Without schedules the same object, so that its warnings come once.
     return reward.final() if reward.schedules else reward
 
 
-def _answered_image(row: Mapping[str, Any], pred: Any) -> Prediction:
-    """A row of a dataset with the boxes that were read in an answer to it, xyxy in pixels of its image."""
+def _prediction(row: Mapping[str, Any], pred: Any) -> Prediction:
+    """The prediction for a row of a dataset, from the boxes that an answer to it has, xyxy in pixels of its image."""
     boxes = as_box_array(row.get("boxes") or [], "boxes")
     labels = row.get("labels") or [None] * len(boxes)
     return Prediction(
@@ -240,6 +249,7 @@ def _answered_image(row: Mapping[str, Any], pred: Any) -> Prediction:
 
 
 def _build_reward(name: str, parameters: Mapping[str, Any]) -> Any:
+    """The reward function of a registered name or a dotted path, with its parameters."""
     if name in registry.REGISTRY or "." not in name:
         return get_reward(name, **parameters)
     target = registry.look_up(name)
@@ -247,7 +257,7 @@ def _build_reward(name: str, parameters: Mapping[str, Any]) -> Any:
         return target
     if registry.takes_completions(target) and not isinstance(target, GroundingReward):
         if parameters:
-            raise _not_for_ready(name, parameters)
+            raise _parameters_error(name, parameters)
         return target
     if inspect.isclass(target) and registry.takes_completions(target.__call__):
         registry.check_parameters(name, target, parameters)
@@ -255,7 +265,8 @@ def _build_reward(name: str, parameters: Mapping[str, Any]) -> Any:
     return get_reward(name, **parameters)
 
 
-def _not_for_ready(reward: object, parameters: Mapping[str, Any]) -> ValueError:
+def _parameters_error(reward: object, parameters: Mapping[str, Any]) -> ValueError:
+    """The error to raise for parameters of a reward function that is already made."""
     return ValueError(
         f"Expected no reward_kwargs for the ready reward {reward!r}, got {dict(parameters)!r}. "
         "Give its name, or set the parameters when making it."
@@ -263,6 +274,7 @@ def _not_for_ready(reward: object, parameters: Mapping[str, Any]) -> ValueError:
 
 
 def _with_format(reward: GroundingReward, box_format: str | Mapping[str, Any] | BoxFormat) -> GroundingReward:
+    """The reward with this box format; refuse one that has another already."""
     run_format = get_box_format(box_format)
     reward_format = run_format if reward.box_format is None else get_box_format(reward.box_format)
     if reward_format != run_format:

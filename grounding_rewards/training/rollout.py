@@ -1,4 +1,4 @@
-"""vLLM answers the same prompts and images that the trainer computes its gradient on.
+"""A mix-in that makes vLLM answer the same prompts and images that the trainer computes its gradient on.
 
 Two faults of TRL (seen in 1.16) let it learn from noise in silence, and are mended here:
 
@@ -7,8 +7,8 @@ Two faults of TRL (seen in 1.16) let it learn from noise in silence, and are men
   * vLLM remembers what the vision tower made of an image. Once the tower is trained, and the image comes again, it
     answers from features of old weights (huggingface/trl#7198).
 
-Whatever the cause, a rollout of other tokens than the gradient's is refused, and of other probabilities there is a
-warning.
+Whatever the cause, prompts of other lengths than the gradient's are refused, and other probabilities are refused at the
+first step if the difference is large; otherwise they cause a warning.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class VllmRollout(_Trainer):
         if self.use_vllm:
             # TRL builds the engine itself, so that its class can only be exchanged afterwards.
             self.vllm_generation.__class__ = WatchedGeneration
-            self.vllm_generation.forgets_images = trains_images(self.model)
+            self.vllm_generation.forgets_images = trains_vision(self.model)
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
-        """As TRL does; refuse a first rollout that is noise, before a weight has moved; warn once of a later one."""
+        """As TRL does, then check the probabilities: a first rollout that is noise is refused, a later one warns."""
         collated = super()._generate_and_score_completions(inputs)
-        differences = self._metrics["train"].get(LOGP_DIFFERENCE) if self.model.training else None
-        if differences:
+        differences = self._metrics["train"].get(LOGP_DIFFERENCE)
+        if self.model.training and differences:
             warning = check_rollout(self, differences[-1], refuse=self.is_first_rollout)
             self.is_first_rollout = False
             if warning and not self.has_warned and self.accelerator.is_main_process:
@@ -61,12 +61,12 @@ class VllmRollout(_Trainer):
         return collated
 
     def _tokenize_prompts(self, prompts: list[Any]) -> Any:
+        """As TRL does; for vLLM in this process, also keep the prompts with one token for each image."""
         tokenized = super()._tokenize_prompts(prompts)
-        # The token ids, the images, and what else the processor makes of them.
-        _, images, *others = tokenized
-        # With huggingface/trl#6718 TRL makes such prompts itself, and returns them as a fourth value.
-        is_missing = len(others) == 1 and images is not None
-        if self.use_vllm and self.vllm_mode == "colocate" and is_missing:
+        # Token ids, images, processor outputs. huggingface/trl#6718 adds a fourth value: the prompts made below.
+        has_compact_prompts = len(tokenized) > 3
+        images = tokenized[1]
+        if self.use_vllm and self.vllm_mode == "colocate" and images is not None and not has_compact_prompts:
             texts = self.processing_class.apply_chat_template(
                 [prepare_multimodal_messages(prompt) for prompt in prompts],
                 tools=self.tools or None,
@@ -79,8 +79,11 @@ class VllmRollout(_Trainer):
         return tokenized
 
     def _generate_single_turn(self, prompt_ids: list[list[int]], *args: Any, **kwargs: Any) -> Any:
-        compact, self._compact_prompt_ids = self._compact_prompt_ids, None
-        generated = super()._generate_single_turn(compact or prompt_ids, *args, **kwargs)
+        """As TRL does; vLLM gets the prompts in the form that it expects, and has to answer as many tokens."""
+        vllm_prompt_ids = self._compact_prompt_ids or prompt_ids
+        # A later turn of the same rollout has another prompt.
+        self._compact_prompt_ids = None
+        generated = super()._generate_single_turn(vllm_prompt_ids, *args, **kwargs)
         if self.use_vllm:
             check_prompt_lengths(prompt_ids, self.vllm_generation.prompt_ids)
         return generated
@@ -98,12 +101,14 @@ class WatchedGeneration(VLLMGeneration):
     prompt_ids: list[list[int]]
 
     def generate(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """As TRL does."""
+        """As TRL does; keep the prompts that vLLM answered."""
         generated = super().generate(*args, **kwargs)
+        # TRL returns a tuple that begins with the prompts, completions and log-probabilities.
         self.prompt_ids = generated[0]
         return generated
 
     def _fix_param_name_to_vllm(self, name: str, *args: Any, **kwargs: Any) -> str:
+        """The name of a weight in vLLM: TRL's, with the level that vLLM has in SigLIP."""
         name = super()._fix_param_name_to_vllm(name, *args, **kwargs)
         vision = getattr(self.model.config, "vision_config", None)
         if getattr(vision, "model_type", None) == "siglip_vision_model" and ".vision_model." not in name:
@@ -112,7 +117,7 @@ class WatchedGeneration(VLLMGeneration):
         return name
 
     def sync_weights(self) -> None:
-        """As TRL does; and vLLM forgets the image features of older weights."""
+        """As TRL does; then make vLLM forget the image features of older weights."""
         super().sync_weights()
         if not self.forgets_images:
             return
@@ -123,7 +128,7 @@ class WatchedGeneration(VLLMGeneration):
 
 
 def refuse_other_rollouts(args: GRPOConfig, options: Mapping[str, Any]) -> None:
-    """Refuse rollouts that TRL makes of other inputs than the gradient, and that nothing here mends.
+    """Refuse options with which TRL generates from other inputs than it trains on, and which nothing here mends.
 
     Args:
         args: TRL's configuration.
@@ -145,8 +150,8 @@ def refuse_other_rollouts(args: GRPOConfig, options: Mapping[str, Any]) -> None:
         )
 
 
-def trains_images(model: Any) -> bool:
-    """Whether any weight is trained that an image passes through before it is a token of the language model.
+def trains_vision(model: Any) -> bool:
+    """Whether any weight outside the language model is trained, such as those of the vision tower or the projector.
 
     Args:
         model: a transformers vision-language model, or a PEFT model of one.
@@ -158,7 +163,7 @@ def trains_images(model: Any) -> bool:
 
 
 def check_prompt_lengths(trained: Sequence[Sequence[int]], sampled: Sequence[Sequence[int]]) -> None:
-    """Refuse prompts that are longer or shorter in vLLM than in the trainer.
+    """Refuse prompts that have more or fewer tokens in vLLM than in the trainer.
 
     Args:
         trained: token ids of the prompts that the trainer computes its gradient on.

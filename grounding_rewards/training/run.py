@@ -1,4 +1,4 @@
-"""Run a training, GRPO or the warm start before it, and leave a folder from which it can be repeated."""
+"""Run a training, GRPO or the warm start before it, in a folder that keeps what is needed to repeat it."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ _FALLING_KEYS = ("loss", "hallucination_rate", "/unparseable", "/truncated", "fr
 
 
 def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: ModelArguments) -> GroundingGRPOTrainer:
-    """Train, and leave `checkpoint/`, `config.yaml`, `README.md`, `versions.json` and `log.jsonl` in `output_dir`.
+    """Train, and write `checkpoint/`, `config.yaml`, `README.md`, `versions.json` and `log.jsonl` into `output_dir`.
 
-    Errors that can be found without the weights are raised before these are loaded. A run that SIGTERM stops leaves a
+    Errors that can be found without the weights are raised before these are loaded. A run that SIGTERM stops has a
     checkpoint to resume from instead of `checkpoint/`; see :func:`was_stopped`.
 
     Args:
@@ -72,13 +72,15 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
     """
     rewards = arguments.rewards
     names = [reward.name for reward in rewards if isinstance(reward, GroundingReward)]
-    keys = [*_GRPO_KEYS]
+    evaluation_keys: list[str] | None = list(_GRPO_KEYS)
     for name in names:
-        keys += [f"{name}/{key}" for key in METRIC_KEYS] + [f"{name}/signal/{key}" for key in SIGNAL_KEYS]
-    keys += [f"rewards/{reward_name(reward)}/{part}" for reward in rewards for part in ("mean", "std")]
-    # The keys of other reward functions are not known.
-    known_keys = keys if len(names) == len(rewards) else None
-    resolved, checkpoint, trainer_arguments = _prepare(arguments, config, model, known_keys)
+        evaluation_keys += [f"{name}/{key}" for key in METRIC_KEYS] + [f"{name}/signal/{key}" for key in SIGNAL_KEYS]
+    for reward in rewards:
+        evaluation_keys += [f"rewards/{reward_name(reward)}/mean", f"rewards/{reward_name(reward)}/std"]
+    if len(names) < len(rewards):
+        # The other reward functions may log keys of their own.
+        evaluation_keys = None
+    resolved, checkpoint, trainer_arguments = _prepare(arguments, config, model, evaluation_keys)
     with _unknown_key_named(config):
         trainer = GroundingGRPOTrainer(**trainer_arguments, reward=list(rewards), extras=arguments.extras)
     if not arguments.parity_check:
@@ -94,7 +96,7 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
 def train_supervised(
     arguments: SupervisedArguments, config: SupervisedConfig, model: ModelArguments
 ) -> GroundingSFTTrainer:
-    """Train, and leave what :func:`train_grpo` leaves; with LoRA `adapter/` too, which is merged into `checkpoint/`.
+    """Train, and write what :func:`train_grpo` writes; with LoRA also `adapter/`, which is merged into `checkpoint/`.
 
     Args:
         arguments: images and augmentation.
@@ -133,7 +135,7 @@ def _prepare(
     model: ModelArguments,
     evaluation_keys: Sequence[str] | None,
 ) -> tuple[dict[str, Any], Path | None, dict[str, Any]]:
-    """Check folder, options and model, then load the processor and the images of a run; prints notes about them.
+    """Check folder, options and model, load the processor and the images of a run, and print notes about them.
 
     Args:
         arguments: images.
@@ -162,9 +164,10 @@ def _prepare(
         if config.eval_strategy != "no":
             eval_dataset = load(arguments.eval_split, max_images=arguments.eval_images)
             check_patients_apart(train_dataset, eval_dataset)
-    if getattr(config, "use_vllm", False) and (note := untested_vllm()):
-        notes.append(note)
-    _say(config, *notes)
+    vllm_note = untested_vllm() if getattr(config, "use_vllm", False) else None
+    if vllm_note:
+        notes.append(vllm_note)
+    _print_notes(config, *notes)
     config.model_init_kwargs = run_model.model_init_kwargs(model, config.model_init_kwargs)
     trainer_arguments = {
         "model": str(model.model_name_or_path),
@@ -182,12 +185,24 @@ def _prepare(
 def _train(
     trainer: Any, resolved: Mapping[str, Any], checkpoint: Path | None, labels: Mapping[str, str], patience: int | None
 ) -> None:
-    """Add callbacks, claim the folder of the run, and train."""
+    """Add the callbacks, claim the folder of the run, and train.
+
+    Args:
+        trainer: ours, of either kind.
+        resolved: the configuration of the run, for its folder and its card.
+        checkpoint: from which it resumes; None for the beginning.
+        labels: for :class:`callbacks.Progress`.
+        patience: evaluations without improvement before it stops; None for no limit.
+
+    Raises:
+        ValueError: no step was made, or an error of the package.
+        RuntimeError: any other error during the training; names the step and how to go on.
+    """
     config = trainer.args
     folder = Path(config.output_dir)
     trainer.run_config = resolved
-    for callback in (callbacks.LogFile(folder / run_folder.LOG), callbacks.StopOnSigterm(trainer)):
-        trainer.add_callback(callback)
+    trainer.add_callback(callbacks.LogFile(folder / run_folder.LOG))
+    trainer.add_callback(callbacks.StopOnSigterm(trainer))
     if patience is not None:
         trainer.add_callback(EarlyStoppingCallback(patience))
         # The checkpoint keeps the count of evaluations without improvement.
@@ -195,7 +210,7 @@ def _train(
     if not config.disable_tqdm:
         trainer.remove_callback(ProgressCallback)
         trainer.add_callback(callbacks.Progress(labels))
-    _say(config, largest_image(trainer.train_dataset, trainer.processing_class))
+    _print_notes(config, largest_image(trainer.train_dataset, trainer.processing_class))
     if trainer.is_world_process_zero():
         run_folder.claim(resolved)
     trainer.accelerator.wait_for_everyone()
@@ -203,21 +218,21 @@ def _train(
     try:
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     except (ValueError, OSError, ImportError, RuntimeError) as error:
-        # torch has errors that begin so too.
+        # An error of ours is complete. torch has RuntimeErrors that begin like ours.
         if re.match(r"Expected .*, got ", str(error), re.DOTALL) and not isinstance(error, RuntimeError):
             raise
-        # torch does not say why it could write a part of a file alone.
+        # torch names its writer where only a part of a file could be written, and no reason.
         full = " The disk is full, or a quota used up." if "inline_container" in str(error) else ""
         saved = run_folder.last_complete_checkpoint(folder)
         next_run = "starts again: no checkpoint was saved yet" if saved is None else f"continues from {saved.name}"
-        # Not an error of ours: keep the traceback.
+        # RuntimeError, so that the traceback is printed.
         raise RuntimeError(
             f"the run failed at step {trainer.state.global_step}.{full} Fix the cause, then resume with "
             f"--resume_from_checkpoint last, which {next_run}"
         ) from error
     if was_stopped(trainer):
         step = trainer.state.global_step
-        _say(config, f"Stopped by SIGTERM after step {step}: resume with --resume_from_checkpoint last.")
+        _print_notes(config, f"Stopped by SIGTERM after step {step}: resume with --resume_from_checkpoint last.")
     if trainer.state.global_step == 0:
         raise ValueError(
             "Expected at least one step, got none: nothing was trained. Add images, or make batches smaller."
@@ -225,10 +240,9 @@ def _train(
 
 
 def _open_curves(trainer: Any, folder: Path, checkpoint: Path | None) -> None:
-    """Let TensorBoard show one curve for a run, however often it is resumed.
+    """Write the curves for TensorBoard into one folder, however often the run is resumed.
 
-    transformers makes another folder whenever it trains. A resumed run takes the place of what was logged after
-    its checkpoint.
+    transformers makes another folder at each start. Here a resumed run replaces the values after its checkpoint.
     """
     if not trainer.is_world_process_zero() or "TENSORBOARD_LOGGING_DIR" in os.environ:
         return
@@ -241,43 +255,51 @@ def _open_curves(trainer: Any, folder: Path, checkpoint: Path | None) -> None:
 
 
 def _finish(trainer: Any, arguments: GroundingArguments | SupervisedArguments, key: str) -> None:
-    """Write the card of the saved model, unless SIGTERM stopped the run, and end all processes together.
+    """Write the card and print the last line of a run, unless SIGTERM stopped it; then end all processes together.
 
     Args:
         trainer: after the training.
         arguments: images.
-        key: of the log, for the last line of the run.
+        key: of the log; the last line has its first and last value.
     """
     if not was_stopped(trainer):
         folder = Path(trainer.args.output_dir)
         trainer.create_model_card()
         if trainer.is_world_process_zero():
             shutil.copyfile(folder / run_folder.CARD, folder / run_folder.CHECKPOINT / run_folder.CARD)
-        _say(trainer.args, _closing_line(trainer, arguments, key))
+        _print_notes(trainer.args, _closing_line(trainer, arguments, key))
     trainer.accelerator.wait_for_everyone()
     trainer.end()
 
 
 def _closing_line(trainer: Any, arguments: GroundingArguments | SupervisedArguments, key: str) -> str:
-    """The last line of a run: the place of the model, the course of the run, and the next command."""
+    """The last line of a run: where the model is, the first and last value of a key, and the next command."""
     checkpoint = Path(trainer.args.output_dir, run_folder.CHECKPOINT)
     values = [entry[key] for entry in trainer.state.log_history if entry.get(key) is not None]
-    course = f"; {key} {first_and_last(values)}" if values else ""
+    change = f"; {key} {first_and_last(values)}" if values else ""
     words = ["evaluate", "--model", checkpoint, "--dataset", arguments.dataset]
     if arguments.box_format is not None:
-        is_name = isinstance(arguments.box_format, str)
-        words += ["--box-format", arguments.box_format if is_name else json.dumps(arguments.box_format)]
+        box_format = arguments.box_format
+        if not isinstance(box_format, str):
+            box_format = json.dumps(box_format)
+        words += ["--box-format", box_format]
     limit = getattr(trainer.args, "max_completion_length", None)
     if limit:
         words += ["--max-new-tokens", limit]
     words += ["--out", checkpoint.with_name("evaluation")]
-    return f"The model is in {checkpoint}{course}. Next: grounding-rewards {shlex.join(map(str, words))}"
+    return f"The model is in {checkpoint}{change}. Next: grounding-rewards {shlex.join(map(str, words))}"
 
 
 def _save_whole(trainer: Any, checkpoint: Path, model: ModelArguments, save_dtype: str | None) -> None:
-    """Save the trained model and its processor as one complete checkpoint, with LoRA next to its adapter.
+    """Save the trained model and its processor as one complete checkpoint, and an adapter next to it.
 
-    An adapter is merged into the base model in full precision, however that was trained.
+    The adapter is merged into base weights of `save_dtype` or `dtype`, even if it was trained on quantised ones.
+
+    Args:
+        trainer: after the training.
+        checkpoint: the folder to write.
+        model: the model and its adapter.
+        save_dtype: the type of the saved weights; None for that of training.
     """
     trained = checkpoint.with_name(run_folder.ADAPTER) if model.use_peft else checkpoint
     trainer.save_model(str(trained))
@@ -302,21 +324,25 @@ def _save_whole(trainer: Any, checkpoint: Path, model: ModelArguments, save_dtyp
 
 @contextmanager
 def _unknown_key_named(config: GRPOArguments | SupervisedConfig) -> Iterator[None]:
-    """Name the option of an "unexpected keyword argument"; only the model's code knows the legal ones."""
+    """A context in which an unknown key of `model_init_kwargs` raises ValueError: only the model knows its keys."""
     try:
         yield
     except TypeError as error:
-        unknown = re.findall(r"unexpected keyword argument '(\w+)'", str(error))
-        if {*unknown}.intersection(config.model_init_kwargs or ()):
-            raise ValueError(
-                f"Expected keywords that exist in model_init_kwargs, got {unknown[0]}. Remove it, or correct its "
-                "spelling."
-            ) from error
-        raise
+        match = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if match is None or match[1] not in (config.model_init_kwargs or ()):
+            raise
+        raise ValueError(
+            f"Expected keywords that exist in model_init_kwargs, got {match[1]}. Remove it, or correct its spelling."
+        ) from error
 
 
 def _check_best(config: GRPOArguments | SupervisedConfig, evaluation_keys: Sequence[str] | None) -> None:
-    """Refuse a metric that no evaluation has, and a direction that would silently keep the worst model."""
+    """Refuse a `metric_for_best_model` that no evaluation logs, and the wrong `greater_is_better` for it.
+
+    Args:
+        config: TRL's configuration.
+        evaluation_keys: the keys that an evaluation logs; None if they are not known.
+    """
     metric = config.metric_for_best_model
     if metric is None:
         return
@@ -333,8 +359,8 @@ def _check_best(config: GRPOArguments | SupervisedConfig, evaluation_keys: Seque
         raise ValueError(f"Expected one of {keys} for metric_for_best_model, got {metric!r}. Choose one of these.")
 
 
-def _say(config: Any, *lines: str) -> None:
-    """Print to the standard error, on the first process alone."""
+def _print_notes(config: Any, *lines: str) -> None:
+    """Print lines to the standard error, only on the first process."""
     if config.process_index == 0:
         for line in lines:
             print(line, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""The folder of a run: which run it holds, where that resumes, and what is needed to repeat it."""
+"""Claim the folder of a run, find the checkpoint from which it resumes, and keep what is needed to repeat it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PACKAGES = (
     *("transformers", "trl", "vllm"),
 )
 
-# Derived from other fields, which they would contradict when read back.
+# Fields that are computed from others: read back, they would contradict changed ones.
 _DERIVED = ("generation_batch_size", "hub_token", "accelerator_config")
 
 # Options that may change when a run is resumed: where and how often it writes, how long it trains, and how its work is
@@ -48,7 +48,7 @@ _CHECKPOINT_FILES = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
 
 
 def resolved_config(*parts: Any) -> dict[str, Any]:
-    """All values of the run as one mapping that `--config` reads back; None where an option is off, as it stays so.
+    """All options of a run as one mapping, which `--config` reads back; an option that is off is None.
 
     Args:
         *parts: dataclasses whose fields do not share names.
@@ -57,13 +57,13 @@ def resolved_config(*parts: Any) -> dict[str, Any]:
     >>> resolved_config(GroundingArguments(reward="R2"))["reward"]
     ['R2']
     """
-    # Through JSON: words of choices are texts, tuples lists.
-    return {
-        option.name: json.loads(json.dumps(getattr(part, option.name)))
-        for part in parts
-        for option in fields(part)
-        if option.init and option.name not in _DERIVED
-    }
+    config = {}
+    for part in parts:
+        for option in fields(part):
+            if option.init and option.name not in _DERIVED:
+                # JSON turns members of an Enum into texts, and tuples into lists.
+                config[option.name] = json.loads(json.dumps(getattr(part, option.name)))
+    return config
 
 
 def versions() -> dict[str, str | None]:
@@ -81,12 +81,12 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> tuple[Path |
     Nothing is changed; see :func:`claim`.
 
     Args:
-        config: what :func:`resolved_config` gave, with `output_dir`, and maybe `resume_from_checkpoint` (`last`, or the
+        config: from :func:`resolved_config`, with `output_dir`, and maybe `resume_from_checkpoint` (`last`, or the
             folder of a checkpoint) and `overwrite`.
         processes: how many processes the run has.
 
     Returns:
-        The checkpoint, None for the beginning, and notes to print about it.
+        The checkpoint, None for the beginning, and lines to print: how the resumed run differs from the earlier one.
 
     Raises:
         ValueError: the folder cannot be written; it holds files of something else; it holds a run and is neither to be
@@ -102,7 +102,8 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> tuple[Path |
     resume_from = config.get("resume_from_checkpoint")
     resume_from = {"false": None, "true": "last"}.get(str(resume_from).lower(), resume_from)
     _check_writable(folder)
-    _refuse_foreign(folder, _parts(folder) if overwrite else [folder / CARD, folder / CONFIG])
+    replaced = _run_files(folder) if overwrite else [folder / CARD, folder / CONFIG]
+    _refuse_foreign(folder, replaced)
     if resume_from is not None and overwrite:
         raise ValueError(
             f"Expected resume_from_checkpoint or overwrite, got both, {resume_from!r} and true. The one keeps what the "
@@ -124,7 +125,7 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> tuple[Path |
 
 
 def _check_resume(folder: Path, checkpoint: Path, config: Mapping[str, Any], processes: int) -> list[str]:
-    """Refuse a checkpoint from which this run cannot be resumed; returns notes on the differences that may be."""
+    """Refuse a checkpoint from which this run cannot be resumed; return lines on the differences that are allowed."""
     _refuse_incomplete(checkpoint)
     if config.get("sync_ref_model"):
         raise ValueError(
@@ -140,20 +141,20 @@ def _check_resume(folder: Path, checkpoint: Path, config: Mapping[str, Any], pro
             f"Goes on in {processes} processes instead of {earlier_processes}: samples differ from those of a run that "
             "was never stopped."
         )
-    return notes + _compare_later(folder, checkpoint)
+    return notes + _refuse_later(folder, checkpoint)
 
 
 def claim(config: Mapping[str, Any]) -> None:
-    """Take over the folder: remove what another run left, and write the configuration and versions of this one.
+    """Write the configuration and the versions of a run into its folder; with `overwrite` remove the old run first.
 
     Args:
         config: as for :func:`find_start`.
     """
     folder = Path(config["output_dir"])
     if config.get("overwrite"):
-        for path in _parts(folder):
+        for path in _run_files(folder):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    # A run that is started from this file with --config is a new one.
+    # Started with --config from this file, a run is a new one.
     saved_config = {**config, "resume_from_checkpoint": None, "overwrite": False}
     # The file that marks the folder as a run's comes first.
     write_whole(folder / VERSIONS, json.dumps(versions(), indent=2) + "\n")
@@ -171,12 +172,14 @@ def last_complete_checkpoint(folder: Path) -> Path | None:
     >>> last_complete_checkpoint(Path("no/such/run")) is None
     True
     """
-    complete_checkpoints = [path for path in _checkpoints(folder) if _is_complete(path)]
-    return complete_checkpoints[-1] if complete_checkpoints else None
+    for path in reversed(_checkpoints(folder)):
+        if _is_complete(path):
+            return path
+    return None
 
 
 def _refuse_run(folder: Path, remedy: str) -> None:
-    """Refuse a folder with parts of a run that are worth keeping; a run that logged no step has none."""
+    """Refuse a folder that holds checkpoints, a model or a log of a run."""
     names = [path.name for path in _checkpoints(folder)]
     names += [name for name in (ADAPTER, CHECKPOINT) if (folder / name).is_dir()]
     log = folder / LOG
@@ -190,13 +193,12 @@ def _refuse_run(folder: Path, remedy: str) -> None:
 
 
 def _refuse_foreign(folder: Path, paths: Sequence[Path]) -> None:
-    """Refuse a folder if a run would replace or remove files in it that no run wrote."""
+    """Refuse a folder in which one of these paths exists although no run wrote there."""
     foreign_names = [path.name for path in paths if path.exists()]
     if foreign_names and not (folder / VERSIONS).exists():
         raise ValueError(
             f"Expected a folder of its own for output_dir, got {str(folder)!r}, which holds "
-            f"{' and '.join(foreign_names)} "
-            f"without a run's {VERSIONS}. Give another folder, or move them away."
+            f"{' and '.join(foreign_names)} without a run's {VERSIONS}. Give another folder, or move them away."
         )
 
 
@@ -208,8 +210,9 @@ def _refuse_incomplete(checkpoint: Path) -> None:
             "Check the path."
         )
     missing = [name for name in _CHECKPOINT_FILES if not (checkpoint / name).is_file()]
-    # FSDP calls a whole optimizer optimizer.bin; shared out ones are in folders of their own.
-    sharded = any(any(checkpoint.glob(name)) for name in ("optimizer.bin", "optimizer_*", "global_step*"))
+    # FSDP names the file of an optimizer optimizer.bin; FSDP and DeepSpeed write the shards of one into folders.
+    optimizer_names = ("optimizer.bin", "optimizer_*", "global_step*")
+    sharded = any(any(checkpoint.glob(name)) for name in optimizer_names)
     if missing and not (sharded and (checkpoint / _CHECKPOINT_FILES[0]).is_file()):
         raise ValueError(
             f"Expected a whole checkpoint for resume_from_checkpoint, got {str(checkpoint)!r} without "
@@ -218,22 +221,25 @@ def _refuse_incomplete(checkpoint: Path) -> None:
 
 
 def _checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints in a folder, complete or not, in the order of their steps."""
     return sorted((path for path in folder.glob("checkpoint-*") if _step(path) >= 0), key=_step)
 
 
 def _step(path: Path) -> int:
+    """The step in the name of a checkpoint; -1 if the name is none of a checkpoint."""
     match = re.fullmatch(r"checkpoint-(\d+)", path.name)
     return int(match[1]) if match else -1
 
 
-def _parts(folder: Path) -> list[Path]:
-    """Everything that a run writes into its folder."""
+def _run_files(folder: Path) -> list[Path]:
+    """The files and folders in a folder that bear names of a run's own."""
     names = (ADAPTER, CHECKPOINT, CURVES, LOG, CONFIG, VERSIONS, CARD, "training_args.bin")
     paths = [folder / name for name in names if (folder / name).exists()]
     return paths + _checkpoints(folder) + list((folder / "completions").glob("completions_*.parquet"))
 
 
 def _check_writable(folder: Path) -> None:
+    """Make the folder, and refuse one in which no file can be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -246,25 +252,33 @@ def _check_writable(folder: Path) -> None:
 
 
 def _compare(folder: Path, config: Mapping[str, Any]) -> list[str]:
-    """Notes on allowed differences from the resumed run; every other one is refused."""
+    """Refuse a configuration that differs from that of the earlier run; return lines on the allowed differences.
+
+    Args:
+        folder: the run to resume, with its configuration and versions.
+        config: of the run that resumes it.
+    """
     if not (folder / CONFIG).is_file():
         return []
     before = _read(folder / CONFIG, parse_yaml) or {}
-    old_versions, new_versions = _read(folder / VERSIONS, json.loads) or {}, versions()
+    old_versions = _read(folder / VERSIONS, json.loads) or {}
+    new_versions = versions()
     updated = [name for name in new_versions if old_versions and old_versions.get(name) != new_versions[name]]
-    # A newer library has options that the older one did not know.
-    free = [name for name in {*before, *config} if _FREE.fullmatch(name) or (updated and name not in before)]
+    free = [name for name in {*before, *config} if _FREE.fullmatch(name)]
+    if updated:
+        # A newer library has options that the older one did not know.
+        free += [name for name in config if name not in before]
     remedy = "Give the same again, or start another run from its checkpoint, as model_name_or_path."
     changed = check_settings(folder, before, config, remedy, may_change=free)
     ignored = ("resume_from_checkpoint", "overwrite", "output_dir")
     notes = [f"Goes on with {changed[name]}." for name in changed if name in before and name not in ignored]
-    return notes + [
-        f"Goes on with {name} {new_versions[name]} instead of {old_versions.get(name)}." for name in updated
-    ]
+    for name in updated:
+        notes.append(f"Goes on with {name} {new_versions[name]} instead of {old_versions.get(name)}.")
+    return notes
 
 
-def _compare_later(folder: Path, checkpoint: Path) -> list[str]:
-    """Notes on incomplete checkpoints after the one to resume from; complete ones are refused."""
+def _refuse_later(folder: Path, checkpoint: Path) -> list[str]:
+    """Refuse complete checkpoints after the one to resume from; return a line for each incomplete one."""
     later = [path for path in _checkpoints(folder) if _step(path) > _step(checkpoint)]
     complete_names = [path.name for path in later if _is_complete(path)]
     if complete_names:
@@ -277,6 +291,7 @@ def _compare_later(folder: Path, checkpoint: Path) -> list[str]:
 
 
 def _is_complete(checkpoint: Path) -> bool:
+    """Whether the file that the trainer writes last can be read."""
     return _read(checkpoint / _CHECKPOINT_FILES[0], json.loads) is not None
 
 

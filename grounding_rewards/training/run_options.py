@@ -1,6 +1,6 @@
-"""Options of a training that are ours, and TRL's that matter most: their defaults and help, without loading TRL.
+"""The options of a training that `--help` shows, with defaults and help: ours, and the most important ones of TRL.
 
-`arguments` reads and checks them. `--help` shows these, `--help-all` every option.
+Nothing here loads TRL. `grounding_rewards.training.arguments` reads and checks the options.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ AUGMENTATION = ("crop", "contrast", "box_margin", "box_noise")
 
 
 def documented(default: Any, text: str) -> Any:
-    """A field of a dataclass with a text for `--help`."""
+    """Make a field of a dataclass with its default and its text for `--help`."""
     return field(default=default, metadata={"help": text})
 
 
@@ -118,7 +118,7 @@ class SupervisedOptions(ImageOptions):
     )
 
 
-#: By command: TRL's options that most runs set, each with its default here, and what it is.
+#: TRL's options that most runs set: by command and name, the default that they have here, and the text for `--help`.
 COMMON_OPTIONS: dict[str, dict[str, tuple[Any, str]]] = {}
 for _command in DESCRIPTIONS:
     _options = TABLES["common"]["both"] | TABLES["common"][_command]
@@ -158,11 +158,18 @@ def check_options(
             raise ValueError(f"Expected {expected} for {full_name}, got {value!r}. Correct the value.")
 
 
-def _mismatch(value: Any, hint: Any, interval: Interval | None, words: Iterable[object] | None) -> str | None:
-    """The legal values, in words, if this one is not among them."""
-    if words is not None:
-        listed = ", ".join(word for word in words if isinstance(word, str))
-        return None if value in words else f"one of {listed}"
+def _mismatch(value: Any, hint: Any, interval: Interval | None, choices: Iterable[object] | None) -> str | None:
+    """Return the legal values in words if the value is not among them; None if it is.
+
+    Args:
+        value: of an option.
+        hint: the type of the option.
+        interval: its legal range, if it has one.
+        choices: its legal values, if they are listed: then neither type nor range matter.
+    """
+    if choices is not None:
+        words = ", ".join(choice for choice in choices if isinstance(choice, str))
+        return None if value in choices else f"one of {words}"
     if not _has_type(value, hint):
         return str(hint).replace("<class '", "").replace("'>", "").replace("typing.", "")
     if interval is not None:
@@ -174,6 +181,7 @@ def _mismatch(value: Any, hint: Any, interval: Interval | None, words: Iterable[
 
 
 def _has_type(value: object, hint: Any) -> bool:
+    """Whether a value has the type of an option; types other than those of `check_options` take any value."""
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         return any(_has_type(value, option) for option in typing.get_args(hint))

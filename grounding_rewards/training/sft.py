@@ -1,4 +1,4 @@
-"""TRL's `SFTTrainer` for models that learn to write boxes: the warm start before GRPO sharpens them.
+"""TRL's `SFTTrainer` for models that learn to write boxes: the warm start before GRPO.
 
 The completion is the row's own ground truth in the model's box format, so a model that learns it earns the full reward.
 Images and answers are augmented again in every epoch; the augmentation of an image depends on the seed, the epoch and
@@ -67,13 +67,13 @@ class GoldAnswers:
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
 
     def of(self, dataset: Dataset) -> Dataset:
-        """The images with their answers, as TRL's SFTTrainer expects them.
+        """The dataset that TRL's SFTTrainer expects: rows are augmented and answered when they are read.
 
         Args:
             dataset: columns prompt, image, boxes and labels; width and height, or those of the image.
 
         Returns:
-            Rows with prompt, image and completion, made when they are read.
+            A dataset with prompt, image and completion.
 
         Raises:
             ValueError: a row has boxes of readers alone.
@@ -92,12 +92,16 @@ class GoldAnswers:
         self._epoch.fill_(epoch)
 
     def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        """The transform of a dataset: rows column by column."""
-        rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
-        examples = [self._example(row) for row in rows]
-        return {name: [example[name] for example in examples] for name in ("prompt", "image", "completion")}
+        """Turn a batch of rows, column by column, into the columns prompt, image and completion."""
+        columns: dict[str, list[Any]] = {"prompt": [], "image": [], "completion": []}
+        for values in zip(*batch.values(), strict=True):
+            example = self._example(dict(zip(batch, values, strict=True)))
+            for name, column in columns.items():
+                column.append(example[name])
+        return columns
 
     def _example(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Augment one row and return its prompt, image and completion."""
         rng = np.random.default_rng([self.seed, int(self._epoch), row[_ROW]])
         if row.get("width") is None or row.get("height") is None:
             row = {**row, "width": row["image"].width, "height": row["image"].height}
@@ -112,7 +116,7 @@ class GoldAnswers:
         if self.box_margin or self.box_noise:
             row = {**row, "boxes": _draw_loosely(row, rng, self.box_margin, self.box_noise)}
         if has_resized_size(self.processor):
-            # Of the image that the model is fed, which may be smaller than the original image.
+            # From the size of the stored image, which may be smaller than the original image.
             resized_width, resized_height = resized_size(self.processor, *row["image"].size)
             row = {**row, "resized_width": resized_width, "resized_height": resized_height}
         answer = gold_answer(row, self.box_format or row["box_format"])
@@ -121,8 +125,7 @@ class GoldAnswers:
 
 
 def crop_row(row: dict[str, Any], window: tuple[int, int, int, int]) -> dict[str, Any]:
-    """Cut a window out of an image; boxes move along and are clipped, those of which less than half is left are
-    dropped.
+    """Cut a window out of a row's image; boxes are moved and clipped, or dropped if less than half of one is left.
 
     Args:
         row: image, boxes, labels, width and height. The image may be smaller than width × height (shrunken).
@@ -155,6 +158,7 @@ def crop_row(row: dict[str, Any], window: tuple[int, int, int, int]) -> dict[str
 
 
 def _draw_loosely(row: dict[str, Any], rng: np.random.Generator, margin: float, noise: float) -> list[list[float]]:
+    """The boxes of a row with each side moved outwards by `margin` plus a normal error, as fractions of the box."""
     boxes = as_box_array(row["boxes"])
     # At most a third inwards from either side, so that x1 < x2 and y1 < y2.
     outwards = np.maximum(margin + rng.normal(0.0, noise, boxes.shape), -1 / 3)
@@ -164,6 +168,7 @@ def _draw_loosely(row: dict[str, Any], rng: np.random.Generator, margin: float, 
 
 
 def _change_contrast(image: Image, rng: np.random.Generator, contrast: float) -> Image:
+    """Scale brightness and contrast of an image by two random factors from 1 - contrast to 1 + contrast."""
     brightness, spread = rng.uniform(1.0 - contrast, 1.0 + contrast, 2)
     mean = np.mean(ImageStat.Stat(image).mean)
     # p' = mean * brightness + (p - mean) * spread
@@ -171,8 +176,8 @@ def _change_contrast(image: Image, rng: np.random.Generator, contrast: float) ->
     return image.point(np.clip(np.rint(table), 0, 255).astype(int).tolist() * len(image.getbands()))
 
 
-# The checks need any reward that gives full marks to boxes that are read back.
-_REWARD = "R3"
+# A warm start has no reward, but the check of a row demands the full reward for its own answer; any of ours will do.
+_CHECKING_REWARD = "R3"
 
 
 class GroundingSFTTrainer(RunCard, ExactResume, SharedWeights, SFTTrainer):
@@ -213,7 +218,7 @@ class GroundingSFTTrainer(RunCard, ExactResume, SharedWeights, SFTTrainer):
         bad_rows: str = "refuse",
         **kwargs: Any,
     ) -> None:
-        reward = get_reward(_REWARD, box_format=box_format)
+        reward = get_reward(_CHECKING_REWARD, box_format=box_format)
         args = copy.copy(args)
         # TRL would cut the end of longer texts, which is the answer.
         args.max_length = None
@@ -244,5 +249,5 @@ class GroundingSFTTrainer(RunCard, ExactResume, SharedWeights, SFTTrainer):
         self.box_format_name = format_name(reward.box_format, images)
 
     def start_epoch(self, epoch: int) -> None:
-        """Augment with the numbers of this epoch."""
+        """Augment with the random numbers of this epoch."""
         self._answers.start_epoch(epoch)

@@ -1,9 +1,9 @@
-"""Weights that several processes share (ZeRO, FSDP2): what TRL and transformers leave to do.
+"""Save, generate and build with weights that several processes share (ZeRO, FSDP2), where TRL and transformers fail.
 
 Seen in transformers 5.24 and TRL 1.16:
 
   * While ZeRO-3 is configured, transformers spreads every model over the processes as it is built. A model without
-    weights cannot be spread, and one that a single process builds waits for the others for ever.
+    weights cannot be spread, and a process that builds one alone waits for the others for ever.
   * ZeRO-3 saves names that the original checkpoint does not have (`model.model.layers…`), which transformers reads and
     vLLM refuses. ZeRO-2 and FSDP2 save tied weights twice.
   * FSDP2 gathers the weights outside of layers (of image patches, of the projector) in `forward` alone, and `generate`
@@ -33,9 +33,11 @@ class SharedWeights(_Trainer):
         self.add_callback(GatherToGenerate())
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        """As TRL does; with the published names of the weights, and tied weights only once."""
         if state_dict is not None and not is_peft_model(self.model):
-            # Saving reverses the renamings of loading: those that renamed something, as without ZeRO-3.
-            if (conversions := getattr(self.model, "_weight_conversions", None)) is not None:
+            conversions = getattr(self.model, "_weight_conversions", None)
+            if conversions is not None:
+                # Saving reverses the renamings of loading, with ZeRO-3 also those that renamed nothing.
                 self.model._weight_conversions = [conversion for conversion in conversions if conversion.was_used()]
             tied = self.model.all_tied_weights_keys
             state_dict = {name: weight for name, weight in state_dict.items() if name not in tied}
@@ -52,7 +54,7 @@ class GatherToGenerate(TrainerCallback):
 
 @contextmanager
 def without_zero3() -> Iterator[None]:
-    """Build and load models whole in this process, also where ZeRO-3 is configured."""
+    """A context in which models are built and loaded whole in this process, even if ZeRO-3 is configured."""
     config_reference = deepspeed._hf_deepspeed_config_weak_ref
     deepspeed._hf_deepspeed_config_weak_ref = None
     try:

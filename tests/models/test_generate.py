@@ -14,8 +14,7 @@ import torch
 
 from grounding_rewards.models import load
 from grounding_rewards.models.generate import Sampling, generate, generate_to_file, generate_with_vllm
-from grounding_rewards.models.load import load_later, load_model
-from grounding_rewards.models.vllm import VllmModel, VllmOptions
+from grounding_rewards.models.load import VllmModel, VllmOptions, load_later, load_model
 from grounding_rewards.synthetic import synthetic_dataset
 
 SHORT = Sampling(max_new_tokens=6)

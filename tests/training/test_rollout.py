@@ -24,7 +24,7 @@ from grounding_rewards.rewards import grounding
 from grounding_rewards.rewards.grounding import RolloutWarning
 from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training import GroundingGRPOTrainer
-from grounding_rewards.training.rollout import LOGP_DIFFERENCE, WatchedGeneration, trains_images
+from grounding_rewards.training.rollout import LOGP_DIFFERENCE, WatchedGeneration, trains_vision
 from scripts.checks.model_families import FAMILIES, save_family
 from tests.training.runs import ASSET, config
 
@@ -212,14 +212,14 @@ class TestImageFeatures:
     def test_change_with_the_tower_and_its_projector_alone(self, name, tmp_path):
         save_family(name, tmp_path, layers=1, narrow=True)
         model = AutoModelForImageTextToText.from_pretrained(tmp_path)
-        assert trains_images(model)
+        assert trains_vision(model)
         outer = [*model.get_decoder().parameters(), *model.get_output_embeddings().parameters()]
         for weight in model.parameters():
             weight.requires_grad = any(weight is other for other in outer)
-        assert not trains_images(model)
+        assert not trains_vision(model)
         projector = next(name for name, _ in model.named_parameters() if "merger" in name or "projector" in name)
         model.get_parameter(projector).requires_grad = True
-        assert trains_images(model)
+        assert trains_vision(model)
 
 
 class TestWatch:

@@ -1,4 +1,4 @@
-"""The answers of a model to changed images: corruptions, and attacks that use its gradients.
+"""Measure the answers of a model to changed images: corruptions, and attacks that use its gradients.
 
 Source: spec/evaluation_metrics.md §4.
 """

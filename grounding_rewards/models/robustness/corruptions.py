@@ -1,11 +1,11 @@
-"""Corruptions that images suffer on their way to a model: eight kinds, in five strengths each.
+"""Corruptions of images, as they happen on the way to a model: eight kinds, in five strengths each.
 
 A change is random only through its seed, in the same way at every strength: an image that is turned to the left at
 strength 1 is turned to the left at strength 5. All sizes are fractions of the image, so that a smaller copy is changed
 in the same way. The image keeps its size.
 
 Where a change moves the image, one affine matrix moves the pixels and the boxes. A moved box is the smallest upright
-rectangle around its four moved corners, clipped to the image. Where less than half of it is left, the finding counts as
+rectangle around its four moved corners, clipped to the image. If less than half of it is left, the finding counts as
 no longer visible: its entry of ``kept`` is False.
 
 Labels stay with their boxes: on a mirrored image the right lung is still called right, in the half of the image where
@@ -35,17 +35,17 @@ STRENGTHS = (1, 2, 3, 4, 5)
 Seed = int | Sequence[int]
 Matrix = NDArray[np.float64]
 
-#: A finding of whose box a smaller share is left inside the image counts as no longer visible.
+#: Smallest share of a box inside the image for which its finding counts as visible.
 MIN_VISIBLE = 0.5
 
 
 class Corrupted(NamedTuple):
-    """A changed image.
+    """A changed image with its boxes.
 
     Attributes:
-        image: of the size that it had.
-        boxes: ``(n, 4)`` xyxy in pixels of the image, in the order of the given ones.
-        kept: ``(n,)`` bool: False for a box of which the change has left less than half inside the image.
+        image: of the same size as before.
+        boxes: ``(n, 4)`` xyxy in pixels of the image, in the same order as before.
+        kept: ``(n,)`` bool: False for a box of which less than half is left inside the image.
     """
 
     image: Image
@@ -57,8 +57,8 @@ class Corruption(NamedTuple):
     """One kind of change.
 
     Attributes:
-        meaning: what it does, and what the five numbers are.
-        amounts: the number that each strength stands for.
+        meaning: what it does to an image, and what the five amounts are.
+        amounts: the amount at each strength.
         pixels: ``(image, amount, generator) → image`` for a change that leaves everything in its place.
         matrix: ``(amount, width, height, generator) → (2, 3)`` affine matrix for a change that moves the image: it
             takes a point of the image to its place on the changed image.
@@ -106,9 +106,10 @@ def corrupt(image: Image, boxes: ArrayLike, name: str, strength: int, *, seed: S
         return Corrupted(changed, moved_boxes, is_visible)
     from PIL.Image import Resampling, Transform
 
-    # Pillow wants the matrix from the result to the source; uncovered parts are black.
-    back = np.linalg.inv(np.vstack([_matrix(name, strength, width, height, seed), [0.0, 0.0, 1.0]]))[:2]
-    warped = image.transform(image.size, Transform.AFFINE, back.ravel().tolist(), Resampling.BILINEAR)
+    matrix = np.vstack([_matrix(name, strength, width, height, seed), [0.0, 0.0, 1.0]])
+    # Pillow takes the matrix from the result to the source; uncovered parts become black.
+    inverse = np.linalg.inv(matrix)[:2]
+    warped = image.transform(image.size, Transform.AFFINE, inverse.ravel().tolist(), Resampling.BILINEAR)
     return Corrupted(warped, moved_boxes, is_visible)
 
 
@@ -146,19 +147,20 @@ def corrupt_boxes(
             f"Expected a whole number from 0 to {STRENGTHS[-1]} for `strength`, got {strength!r}. "
             "Use 0 for the image as it is."
         )
-    still = np.eye(2, 3)
-    matrix = still
+    identity = np.eye(2, 3)
+    matrix = identity
     if strength > 0 and CORRUPTIONS[name].matrix is not None:
         matrix = _matrix(name, strength, width, height, seed)
-    if np.array_equal(matrix, still):
+    if np.array_equal(matrix, identity):
         return box_array.copy(), np.ones(len(box_array), dtype=bool)
     moved_boxes = _move(box_array, matrix)
     image = (width, height, width, height)
     clipped = np.clip(moved_boxes, 0.0, image)
     # A part that was outside the image before the change is not lost through it.
-    visible_before, visible_after = box_area(np.clip(box_array, 0.0, image)), box_area(clipped)
-    # By how much the change enlarges a box: so much more of it has to be visible.
+    visible_before = box_area(np.clip(box_array, 0.0, image))
+    visible_after = box_area(clipped)
     area = box_area(box_array)
+    # If the change enlarges a box, the same share of the larger box has to be visible.
     growth = box_area(moved_boxes) / np.where(area > 0, area, 1.0)
     valid = valid_boxes(box_array)
     is_visible = ~valid | ((visible_after > 0) & (visible_after >= MIN_VISIBLE * visible_before * growth))
@@ -166,13 +168,15 @@ def corrupt_boxes(
 
 
 def _matrix(name: str, strength: int, width: float, height: float, seed: Seed) -> Matrix:
+    """The affine matrix of a corruption that moves the image, see :class:`Corruption`."""
     kind = CORRUPTIONS[name]
     assert kind.matrix is not None
     return kind.matrix(kind.amounts[strength - 1], width, height, np.random.default_rng(seed))
 
 
 def _move(boxes: Boxes, matrix: Matrix) -> Boxes:
-    """The upright rectangles around the moved corners."""
+    """The smallest upright rectangles around the corners of boxes, moved by an affine matrix."""
+    # The corners: top left, top right, bottom right, bottom left.
     x, y = boxes[:, [0, 2, 2, 0]], boxes[:, [1, 1, 3, 3]]
     with np.errstate(all="ignore"):
         moved_x = matrix[0, 0] * x + matrix[0, 1] * y + matrix[0, 2]
@@ -181,26 +185,31 @@ def _move(boxes: Boxes, matrix: Matrix) -> Boxes:
 
 
 def _intensities(image: Image) -> NDArray[np.float64]:
+    """The pixels of an image as numbers in [0, 1]."""
     return np.asarray(image, dtype=np.float64) / 255
 
 
 def _image(intensities: NDArray[np.float64]) -> Image:
+    """The image of intensities, which are clipped to [0, 1]."""
     from PIL.Image import fromarray
 
     return fromarray(np.rint(np.clip(intensities, 0.0, 1.0) * 255).astype(np.uint8))
 
 
 def _window_level(image: Image, amount: float, rng: np.random.Generator) -> Image:
-    # y = (x - level) / width + 1/2: the level moves by the amount, the window narrows by 2.5 times as much
-    level, width = 0.5 + amount * rng.choice([-1.0, 1.0]), 1.0 - 2.5 * amount
+    # y = (x - level) / width + 1/2: the level moves by the amount, the window narrows by 2.5 times as much.
+    level = 0.5 + amount * rng.choice([-1.0, 1.0])
+    width = 1.0 - 2.5 * amount
     return _image((_intensities(image) - level) / width + 0.5)
 
 
 def _noise(image: Image, amount: float, rng: np.random.Generator) -> Image:
     grain = rng.normal(0.0, amount, (image.height, image.width))
     clean = _intensities(image)
-    # A radiograph is grey: all channels of a copy in colour get the same grain
-    return _image(clean + (grain if clean.ndim == 2 else grain[..., None]))
+    # A radiograph is grey: all channels of a copy in colour get the same grain.
+    if clean.ndim == 3:
+        grain = grain[..., None]
+    return _image(clean + grain)
 
 
 def _blur(image: Image, amount: float, rng: np.random.Generator) -> Image:
@@ -210,22 +219,23 @@ def _blur(image: Image, amount: float, rng: np.random.Generator) -> Image:
 
 
 def _jpeg(image: Image, amount: float, rng: np.random.Generator) -> Image:
-    from PIL import Image as Images
+    from PIL.Image import open as open_image
 
     file = io.BytesIO()
     image.save(file, "JPEG", quality=int(amount))
-    return Images.open(file).convert(image.mode)
+    return open_image(file).convert(image.mode)
 
 
 def _burned_in_marker(image: Image, amount: float, rng: np.random.Generator) -> Image:
     from PIL.ImageDraw import Draw
 
     marked = image.copy()
-    strokes = LETTERS["LR"[rng.integers(2)]]
+    letter = "LR"[rng.integers(2)]
     side = amount * min(image.size)
     inset = 0.03 * min(image.size)
+    # The left or right, upper or lower inset.
     corner = np.where(rng.integers(2, size=2), inset, np.array(image.size) - inset - side)
-    for stroke in strokes:
+    for stroke in LETTERS[letter]:
         points = [tuple(point) for point in (corner + side * np.array(stroke)).tolist()]
         Draw(marked).line(points, fill="white", width=max(1, round(0.16 * side)), joint="curve")
     return marked
@@ -233,11 +243,14 @@ def _burned_in_marker(image: Image, amount: float, rng: np.random.Generator) -> 
 
 def _rotation(amount: float, width: float, height: float, rng: np.random.Generator) -> Matrix:
     angle = math.radians(amount) * rng.choice([-1.0, 1.0])
-    cos, sin, x, y = math.cos(angle), math.sin(angle), width / 2, height / 2
+    cos, sin = math.cos(angle), math.sin(angle)
+    # The middle of the image stays in its place.
+    x, y = width / 2, height / 2
     return np.array([[cos, -sin, x - cos * x + sin * y], [sin, cos, y - sin * x - cos * y]])
 
 
 def _crop(amount: float, width: float, height: float, rng: np.random.Generator) -> Matrix:
+    # The fractions that are cut off at the left and at the top.
     x, y = rng.uniform(0.0, amount, 2)
     scale = 1.0 / (1.0 - amount)
     return np.array([[scale, 0.0, -scale * x * width], [0.0, scale, -scale * y * height]])

@@ -30,7 +30,7 @@ _CHANNELS = 3
 
 @dataclass(frozen=True)
 class PGD:
-    """An attack.
+    """The settings of an attack.
 
     Attributes:
         epsilon: largest change of an intensity, as a fraction of the range, in [0, 1]; 0 changes nothing.
@@ -62,12 +62,12 @@ class PGD:
 
 
 class PixelScale(NamedTuple):
-    """The scale of ``pixel_values``: ``value = low + span · intensity``, for intensities in [0, 1].
+    """The units of ``pixel_values``: ``value = low + span · intensity``, for intensities in [0, 1].
 
     Attributes:
         low: value of black; broadcasts to the pixel values.
         span: value of white minus that of black, likewise; 0 where there is no pixel of the image, as in padding.
-        copies: how often a still image is repeated in time, in patches whose axes are channel, copy and pixel.
+        copies: how often a patch repeats a still image in time; its axes are channel, copy and pixel.
     """
 
     low: Tensor
@@ -114,22 +114,23 @@ def project_gradient(
     if attack.epsilon == 0:
         return pixel_values
     rng = np.random.default_rng(attack.seed) if rng is None else rng
+    # With copies each row is a patch: channel, copy, pixel.
     view = pixel_values.shape if scale.copies == 1 else (len(pixel_values), _CHANNELS, scale.copies, -1)
-    tensors = [
-        tensor.float().expand(pixel_values.shape).reshape(view)
-        for tensor in (pixel_values.detach(), scale.low, scale.span)
-    ]
-    full_shape = tensors[0].shape
-    if scale.copies > 1:
-        # Attack one of the equal copies.
-        tensors = [tensor[:, :, :1] for tensor in tensors]
-    image, low, span = tensors
+    full_shape = pixel_values.reshape(view).shape
+
+    def one_copy(tensor: Tensor) -> Tensor:
+        """Values in the view, of the first of the equal copies."""
+        tensor = tensor.float().expand(pixel_values.shape).reshape(view)
+        return tensor[:, :, :1] if scale.copies > 1 else tensor
+
+    image, low, span = one_copy(pixel_values.detach()), one_copy(scale.low), one_copy(scale.span)
     radius, step = attack.epsilon * span, attack.step * span
     # Resizing with negative weights can leave a value just outside the range; it may stay there.
     lowest = torch.minimum(torch.maximum(image - radius, low), image)
     highest = torch.maximum(torch.minimum(image + radius, low + span), image)
-    # Values of the given type: rounded to it, nothing leaves the ball.
-    lowest, highest = _rounded_up(lowest, pixel_values.dtype), -_rounded_up(-highest, pixel_values.dtype)
+    # Bounds that the given type can hold: rounded to it, no value leaves the ball.
+    lowest = _round_up(lowest, pixel_values.dtype)
+    highest = -_round_up(-highest, pixel_values.dtype)
     start = torch.from_numpy(rng.uniform(-1.0, 1.0, image.shape).astype(np.float32)).to(image.device)
     x = torch.clamp(image + radius * start, lowest, highest)
     for _ in range(attack.steps):
@@ -137,7 +138,9 @@ def project_gradient(
             x.requires_grad_(True)
             values = x.expand(full_shape).reshape(pixel_values.shape).to(pixel_values.dtype)
             value = loss(values)
-            gradient = torch.autograd.grad(value, x, allow_unused=True)[0] if value.requires_grad else None
+            gradient = None
+            if value.requires_grad:
+                (gradient,) = torch.autograd.grad(value, x, allow_unused=True)
         if gradient is None:
             raise ValueError(
                 "Expected a model that passes gradients on to its pixel values, got none. Load it in a floating-point "
@@ -152,17 +155,17 @@ def project_gradient(
     return x.expand(full_shape).reshape(pixel_values.shape).to(pixel_values.dtype)
 
 
-def _rounded_up(values: Tensor, dtype: Any) -> Tensor:
-    """The smallest values of a coarser type that are not below the given ones, as the type of these.
+def _round_up(values: Tensor, dtype: Any) -> Tensor:
+    """Round values up to ones that a coarser type can hold; the result has the type of the values.
 
     Example:
         >>> import torch
-        >>> _rounded_up(torch.tensor([1.001, -1.001]), torch.bfloat16)
+        >>> _round_up(torch.tensor([1.001, -1.001]), torch.bfloat16)
         tensor([ 1.0078, -1.0000])
     """
     import torch
 
-    # On the CPU, which knows the next value of every type.
+    # On the CPU, where `nextafter` takes every type.
     cpu_values = values.cpu()
     nearest = cpu_values.to(dtype)
     above = torch.nextafter(nearest, torch.full_like(nearest, torch.inf))
@@ -196,9 +199,11 @@ def answer_loss(model: Any, inputs: Any, answers: Sequence[Sequence[int]], pad_t
             f"{sorted(map(len, answers))} tokens. Give the gold answer of every image."
         )
     longest = max(map(len, answers))
-    rows = [[*answer, *[pad_token_id] * (longest - len(answer))] for answer in answers]
-    ids = torch.tensor(rows, device=prompt.device)
-    counts = torch.tensor([[n < len(answer) for n in range(longest)] for answer in answers], device=prompt.device)
+    ids = torch.full((len(answers), longest), pad_token_id, device=prompt.device)
+    is_answer = torch.zeros_like(ids, dtype=torch.bool)
+    for number, answer in enumerate(answers):
+        ids[number, : len(answer)] = torch.tensor(answer, device=prompt.device)
+        is_answer[number, : len(answer)] = True
     extended = {key: value for key, value in inputs.items() if key != "pixel_values"}
     for key, value in extended.items():
         # Inputs per token, such as token types, are 0 (text) for the tokens of the answer.
@@ -206,13 +211,13 @@ def answer_loss(model: Any, inputs: Any, answers: Sequence[Sequence[int]], pad_t
             extended[key] = torch.cat([value, torch.zeros_like(ids, dtype=value.dtype)], dim=1)
     extended["input_ids"] = torch.cat([prompt, ids], dim=1)
     mask = inputs.get("attention_mask", torch.ones_like(prompt))
-    extended["attention_mask"] = torch.cat([mask, counts.to(mask.dtype)], dim=1)
+    extended["attention_mask"] = torch.cat([mask, is_answer.to(mask.dtype)], dim=1)
 
     def loss(pixel_values: Tensor) -> Tensor:
         logits = model(**extended, pixel_values=pixel_values, use_cache=False).logits
         # The token at position t is predicted at t - 1.
         log_p = logits[:, prompt.shape[1] - 1 : -1].float().log_softmax(dim=-1)
-        return -log_p.gather(-1, ids[..., None])[..., 0][counts].sum()
+        return -log_p.gather(-1, ids[..., None])[..., 0][is_answer].sum()
 
     return loss
 
@@ -220,8 +225,8 @@ def answer_loss(model: Any, inputs: Any, answers: Sequence[Sequence[int]], pad_t
 class AttackingProcessor:
     """A processor that attacks its pixel values before the model gets them.
 
-    With it :func:`grounding_rewards.models.generate.generate` asks about attacked images; prompts, batches and decoding
-    are unchanged.
+    :func:`grounding_rewards.models.generate.generate` with this processor asks about attacked images; prompts, batches
+    and decoding are unchanged.
 
     Args:
         processor: the model's own.
@@ -241,7 +246,7 @@ class AttackingProcessor:
         return getattr(self._processor, name)
 
     def apply_chat_template(self, conversations: Sequence[Any], **kwargs: Any) -> Any:
-        """The inputs for the model, with attacked pixel values."""
+        """The inputs of the model for the next images, with attacked pixel values."""
         import torch
 
         inputs = self._processor.apply_chat_template(conversations, **kwargs).to(self._model.device)
@@ -251,21 +256,26 @@ class AttackingProcessor:
                 f"Expected one array of numbers for the processor's `pixel_values`, got {type(pixel_values).__name__}. "
                 "The attack needs a model that takes its images as one tensor."
             )
-        # The bound holds for what the model sees.
+        # In the type that the model sees, in which the bound has to hold.
         pixel_values = pixel_values.to(self._model.dtype)
-        black, white = (
-            self._processor.apply_chat_template(_of_one_colour(conversations, colour), **kwargs)["pixel_values"]
-            for colour in ("black", "white")
-        )
-        low, high = (colour.to(pixel_values.device, torch.float32) for colour in (black, white))
+
+        def values_of(colour: str) -> Tensor:
+            """The pixel values of images of the same sizes in one colour."""
+            one_colour = _of_one_colour(conversations, colour)
+            values = self._processor.apply_chat_template(one_colour, **kwargs)["pixel_values"]
+            return values.to(pixel_values.device, torch.float32)
+
+        low, high = values_of("black"), values_of("white")
+        copies = 1
         # Patches of the Qwen2-VL kind have two axes.
-        image_processor = getattr(self._processor, "image_processor", self._processor)
-        copies = getattr(image_processor, "temporal_patch_size", 1) if pixel_values.dim() == 2 else 1
+        if pixel_values.dim() == 2:
+            image_processor = getattr(self._processor, "image_processor", self._processor)
+            copies = getattr(image_processor, "temporal_patch_size", 1)
         tokenizer = getattr(self._processor, "tokenizer", self._processor)
         end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
-        answers = [
-            [*tokenizer(next(self._answers), add_special_tokens=False)["input_ids"], *end] for _ in conversations
-        ]
+        answers = []
+        for _ in conversations:
+            answers.append(tokenizer(next(self._answers), add_special_tokens=False)["input_ids"] + end)
         inputs["pixel_values"] = project_gradient(
             answer_loss(self._model, inputs, answers, tokenizer.pad_token_id),
             pixel_values,
@@ -280,8 +290,16 @@ def _of_one_colour(conversations: Sequence[Any], colour: str) -> list[Any]:
     """The same conversations about images of the same sizes in one colour."""
     from PIL.Image import new
 
-    def part_of(part: dict[str, Any]) -> dict[str, Any]:
-        image = part.get("image")
-        return part if image is None else {**part, "image": new(image.mode, image.size, colour)}
-
-    return [[{**turn, "content": list(map(part_of, turn["content"]))} for turn in turns] for turns in conversations]
+    changed_conversations = []
+    for turns in conversations:
+        changed_turns = []
+        for turn in turns:
+            blocks = []
+            for block in turn["content"]:
+                image = block.get("image")
+                if image is not None:
+                    block = {**block, "image": new(image.mode, image.size, colour)}
+                blocks.append(block)
+            changed_turns.append({**turn, "content": blocks})
+        changed_conversations.append(changed_turns)
+    return changed_conversations

@@ -1,4 +1,4 @@
-"""Ask a model about unchanged and changed images, and measure what the changes cost."""
+"""Ask a model about unchanged and changed images, and compare the answers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ class Changes:
         for family in self.families:
             check_word("families", family, FAMILIES)
         for name, strength in product(self.corruptions, self.strengths):
+            # Refuses unknown names and strengths.
             corrupt_boxes([], name, strength, width=1, height=1)
+        # Checks epsilons and steps.
         self.attacks()
 
     def __str__(self) -> str:
@@ -63,14 +65,15 @@ class Changes:
         >>> str(Changes(families=("pgd",)))
         'projected gradient, 10 steps of 2.5·ε/10, against the gold answer, seed 0'
         """
-        words = {
-            "corruptions": f"corruptions of strengths {min(self.strengths)} to {max(self.strengths)}",
-            "pgd": f"projected gradient, {self.steps} steps of 2.5·ε/{self.steps}, against the gold answer",
-        }
-        return ", ".join([*(words[family] for family in FAMILIES if family in self.families), f"seed {self.seed}"])
+        words = []
+        if "corruptions" in self.families:
+            words.append(f"corruptions of strengths {min(self.strengths)} to {max(self.strengths)}")
+        if "pgd" in self.families:
+            words.append(f"projected gradient, {self.steps} steps of 2.5·ε/{self.steps}, against the gold answer")
+        return ", ".join([*words, f"seed {self.seed}"])
 
     def attacks(self) -> list[PGD]:
-        """The attack of each ε."""
+        """One attack for each ε."""
         return [PGD(epsilon, self.steps, seed=self.seed) for epsilon in self.epsilons]
 
 
@@ -86,10 +89,10 @@ def robustness(
     batch_size: int = 16,
     on_progress: Callable[[str, int, int], None] | None = None,
 ) -> list[RobustnessPoint]:
-    """Robust accuracy, attack success rate and mean IoU of greedy answers to changed images.
+    """Measure robust accuracy, attack success rate and mean IoU of greedy answers to changed images.
 
-    The change of an image depends on ``changes.seed`` and its row number. Intervals are over patients where the dataset
-    knows them, else over images.
+    The change of an image depends on ``changes.seed`` and its row number. Intervals are over patients if the dataset
+    has them, else over images.
 
     Args:
         model: a transformers vision-language model; for ``pgd`` one that passes gradients on to its pixel values.
@@ -97,20 +100,20 @@ def robustness(
         dataset: rows with the package's columns, among them ``box_format`` unless the reward has one. The reference is
             the column ``boxes``.
         reward: reads the answers; its threshold, matcher and comparison of labels decide what is right.
-        changes: which ones; all without it.
+        changes: the corruptions and attacks; None for all.
         label_matching: of mean IoU, as in :mod:`grounding_rewards.metrics.detection`.
         max_new_tokens: where an answer is cut off.
         batch_size: images answered, and attacked, at the same time.
         on_progress: called with the change, the images answered under it, and of how many.
 
     Returns:
-        For each corruption the image as it is (strength 0) and each strength; then a point for each ε.
+        For each corruption a point for the unchanged images (strength 0) and for each strength; then one for each ε.
 
     Raises:
         ValueError: the processor's pixel values cannot be attacked, or the model has no gradients, or is run by vLLM.
     """
     from grounding_rewards.models.generate import Sampling, generate, reads_special_tokens
-    from grounding_rewards.models.vllm import VllmModel
+    from grounding_rewards.models.load import VllmModel
 
     if isinstance(model, VllmModel):
         raise ValueError(
@@ -126,35 +129,40 @@ def robustness(
     )
 
     def ask(images: Any, asked_processor: Any, change: str) -> list[Prediction]:
-        def count(image_count: int, total: int, _: int) -> None:
+        """The predictions for images under a change, whose name is for the progress."""
+
+        def report_progress(image_count: int, total: int, _: int) -> None:
             if on_progress is not None:
                 on_progress(change, image_count, total)
 
-        texts = generate(model, asked_processor, images, greedy, batch_size=batch_size, on_progress=count)
+        texts = generate(model, asked_processor, images, greedy, batch_size=batch_size, on_progress=report_progress)
         return read_predictions(rows, texts, reward)
 
-    def point(family: str, name: str, strength: float, pairs: Sequence[AnswerPair]) -> RobustnessPoint:
+    def measure(family: str, name: str, strength: float, pairs: Sequence[AnswerPair]) -> RobustnessPoint:
+        """The metrics of the answers before and after a change."""
         metrics = robustness_estimates(pairs, reward, label_matching=label_matching, groups=groups)
         return RobustnessPoint(family, name, strength, **metrics)
 
     before = ask(dataset, processor, "images as they are")
     groups = patients_of(before)
     points = []
-    for name in changes.corruptions if "corruptions" in changes.families else ():
-        points.append(point("corruptions", name, 0, list(map(AnswerPair.unmoved, before, before))))
-        for strength in changes.strengths:
-            images = CorruptedImages(dataset, name, strength, changes.seed)
-            after = ask(images, processor, f"{name} {strength}")
-            points.append(point("corruptions", name, strength, list(images.pairs(before, after))))
-    for attack in changes.attacks() if "pgd" in changes.families else ():
-        attacking = AttackingProcessor(processor, model, gold, attack)
-        after = ask(dataset, attacking, f"attack with ε = {attack.epsilon:.4f}")
-        points.append(point("pgd", "pgd", attack.epsilon, list(map(AnswerPair.unmoved, before, after))))
+    if "corruptions" in changes.families:
+        for name in changes.corruptions:
+            points.append(measure("corruptions", name, 0, list(map(AnswerPair.unmoved, before, before))))
+            for strength in changes.strengths:
+                images = CorruptedImages(dataset, name, strength, changes.seed)
+                after = ask(images, processor, f"{name} {strength}")
+                points.append(measure("corruptions", name, strength, list(images.pairs(before, after))))
+    if "pgd" in changes.families:
+        for attack in changes.attacks():
+            attacking_processor = AttackingProcessor(processor, model, gold, attack)
+            after = ask(dataset, attacking_processor, f"attack with ε = {attack.epsilon:.4f}")
+            points.append(measure("pgd", "pgd", attack.epsilon, list(map(AnswerPair.unmoved, before, after))))
     return points
 
 
 class CorruptedImages:
-    """The rows of a dataset, each image corrupted when it is read; :meth:`pairs` moves the boxes.
+    """The rows of a dataset with images that are corrupted when they are read; boxes stay as they are.
 
     Args:
         dataset: rows with ``image``.
@@ -175,9 +183,13 @@ class CorruptedImages:
         return {**row, "image": image}
 
     def pairs(self, before: Sequence[Prediction], after: Sequence[Prediction]) -> Iterator[AnswerPair]:
-        """Each image with both answers, its boxes moved along with the corruption.
+        """Yield each image's answers before and after the corruption, with boxes moved as the corruption moves them.
 
         The remaining part of a reference box that is no longer visible becomes an ignored region.
+
+        Args:
+            before: the predictions on the unchanged images.
+            after: those on the corrupted ones, in the same order.
         """
         for i, (old, new) in enumerate(zip(before, after, strict=True)):
             move = partial(
@@ -190,7 +202,8 @@ class CorruptedImages:
             )
             gt, is_visible = move(old.gt)
             pred, pred_is_visible = move(old.pred)
+            ignore, _ = move(old.ignore)
             labels = tuple(label for label, visible in zip(old.gt_labels, is_visible, strict=True) if visible)
-            ignore = np.concatenate([move(old.ignore)[0], gt[~is_visible]])
+            ignore = np.concatenate([ignore, gt[~is_visible]])
             changed = replace(new, gt=gt[is_visible], gt_labels=labels, ignore=ignore)
             yield AnswerPair(old, changed, pred, pred_is_visible)

@@ -14,12 +14,11 @@ from grounding_rewards import get_reward
 from grounding_rewards.data.dataset_columns import add_columns
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.models.generate import Sampling, generate
-from grounding_rewards.models.load import load_model
+from grounding_rewards.models.load import VllmModel, load_model
 from grounding_rewards.models.robustness import pgd
 from grounding_rewards.models.robustness.corruptions import corrupt
 from grounding_rewards.models.robustness.pgd import PGD, AttackingProcessor
 from grounding_rewards.models.robustness.run import Changes, CorruptedImages, robustness
-from grounding_rewards.models.vllm import VllmModel
 from grounding_rewards.prepare.load import load_split
 from tests.conftest import REPOSITORY
 
