@@ -21,8 +21,8 @@ from grounding_rewards.common.environment import package_version
 if TYPE_CHECKING:
     from cyclopts import App, CycloptsError
 
-#: Commands and what each is for. Each has a module in `commands`, with a docstring for the help, whose last part is
-#: examples, and `run`, whose signature and docstring are the options. `command_app` makes the parser.
+#: The purpose of each command. The module of its name in `commands` has the help as its docstring, which ends with
+#: examples, and the function `run`, whose signature and docstring are the options.
 COMMANDS = {
     "demo": "evaluate a small model, train it, evaluate it again: what changed, on drawn images",
     "inspect": "what a log of completions says, and whether its coordinate space is right",
@@ -43,8 +43,8 @@ COMMANDS = {
     "export": "an evaluation for other tools: COCO, DICOM SR",
 }
 
-#: Commands of `commands/train.py`, which takes the words after them: their options are all of TRL's, whose own parser
-#: reads them, from YAML files too, and is slow to load.
+#: The purpose of each command of `commands/train.py`. That reads the words after them itself: its options are TRL's,
+#: whose parser also reads YAML files, and is slow to load.
 TRAINING = {
     "train": "train a model with GRPO and a reward on its boxes",
     "sft": "teach a model to write boxes, before GRPO",
@@ -53,26 +53,30 @@ TRAINING = {
 # Seconds that other processes wait before they print an error and end, so that the first one has printed it.
 _PATIENCE = 3.0
 
-_GOES_ON = {
+# After Ctrl-C: how a command continues; the others begin again.
+_CONTINUATIONS = {
     **dict.fromkeys(("prepare", "evaluate", "study"), "; the same command goes on"),
     **dict.fromkeys(("demo", *TRAINING), "; --resume_from_checkpoint last goes on from the last checkpoint, if any"),
 }
 
-#: The extra that brings a library; the others come with `train`.
+# The extra of the package that installs a library; libraries that are not listed come with `train`.
 _EXTRAS = {
     **dict.fromkeys(("jinja2", "matplotlib"), "eval"),
     **dict.fromkeys(("PIL", "datasets", "pyarrow", "pandas", "yaml"), "data"),
     **dict.fromkeys(("highdicom", "pydicom"), "dicom"),
     "vllm": "vllm",
 }
-#: What the command line cannot do without comes with the package itself.
-_CORE = ("cyclopts", "numpy", "rich", "scipy")
+# Libraries that come with the package without any extra.
+_CORE_LIBRARIES = ("cyclopts", "numpy", "rich", "scipy")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0, 1 where `--strict` finds something, 2 for a wrong argument or file.
+    """Run a command and return its exit code.
 
-    It is 130 after Ctrl-C.
+    It is 0 for success, 1 if `--strict` finds something, 2 for a wrong argument or file, and 130 after Ctrl-C.
+
+    Args:
+        arguments: the command and its options; those of the process when left out.
 
     Example:
         >>> main(["inspect", "nowhere.jsonl", "--box-format", "qwen3-vl"])
@@ -83,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     # The user's own rewards are found in the working directory; an installed package of that name goes first.
     sys.path.append(str(Path.cwd()))
-    # Spell out what the terminal's encoding cannot write.
+    # Escape characters that the terminal's encoding cannot write, instead of failing.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -92,10 +96,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
             return code
     except KeyboardInterrupt:
-        print(f"interrupted{_GOES_ON.get(words[0] if words else '', '')}", file=sys.stderr)
+        continuation = _CONTINUATIONS.get(words[0], "") if words else ""
+        print(f"interrupted{continuation}", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # Who reads the output, such as `head`, has enough. What is left must not be written at the end either.
+        # The reader of the output, such as `head`, has closed it. Python must not write the rest at its end either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except ModuleNotFoundError as error:
@@ -105,8 +110,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str]) -> int:
-    """Run the command that the words ask for; of all commands, only its module is imported."""
-    name, options = (words[0], words[1:]) if words else ("--help", [])
+    """Run the command that the first word names, and return its exit code; no other command's module is imported."""
+    name, *options = words or ["--help"]
     if name == "--version":
         print(f"grounding-rewards {package_version('grounding_rewards')}")
         return 0
@@ -120,10 +125,13 @@ def _run(words: list[str]) -> int:
         matches = difflib.get_close_matches(name, [*COMMANDS, *TRAINING], 1) or ["--help"]
         raise ValueError(f"Expected a command, got {name}. Try grounding-rewards {matches[0]}.")
     with sign_of_life(f"{name}: loading libraries …"):
-        return int(_module("train").run(name, options)) if name in TRAINING else _run_command(name, options)
+        if name in TRAINING:
+            return int(_module("train").run(name, options))
+        return _run_command(name, options)
 
 
 def _run_command(name: str, words: list[str]) -> int:
+    """Run a command of :data:`COMMANDS` with its options, or print its help."""
     from cyclopts import CycloptsError
 
     app = command_app(name)
@@ -132,10 +140,11 @@ def _run_command(name: str, words: list[str]) -> int:
 
         description, heading, examples = _module(name).__doc__.partition("examples:\n")
         print(description)
-        # It folds lines without regard to what stands before them on the line: they are folded here.
-        app.help_print([], console=Console(file=(options := io.StringIO()), width=10_000))
-        for line in options.getvalue().splitlines():
-            width = shutil.get_terminal_size((120, 24)).columns
+        # On lines without end, which are folded below: cyclopts would fold them without an indent.
+        option_text = io.StringIO()
+        app.help_print([], console=Console(file=option_text, width=10_000))
+        width = shutil.get_terminal_size((120, 24)).columns
+        for line in option_text.getvalue().splitlines():
             print(textwrap.fill(line, width, subsequent_indent=" " * 6, break_on_hyphens=False))
         print(f"{heading}{examples}")
         return 0
@@ -147,7 +156,7 @@ def _run_command(name: str, words: list[str]) -> int:
 
 
 def command_app(name: str) -> App:
-    """The parser of a command: its `run`, whose signature and docstring say the options, types, defaults and help."""
+    """The parser of a command, made from the signature and the docstring of its `run`."""
     from cyclopts import App, Parameter
 
     app = App(
@@ -166,13 +175,14 @@ def command_app(name: str) -> App:
 
 
 def _shown_default(value: Any) -> str | None:
+    """The default of an option as its help shows it; None if the help shows none."""
     if value is None or value is False or value == ():
         return None
     return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _sentence(error: CycloptsError) -> str:
-    """What is wrong with the words of a command line, as all errors are written here."""
+    """The message of an error of the parser, in the form of all errors of the package."""
     from cyclopts import CoercionError, MissingArgumentError, ValidationError
 
     option = error.argument.name if error.argument is not None else ""
@@ -183,47 +193,58 @@ def _sentence(error: CycloptsError) -> str:
         return error.exception_message.replace(", got", f" for {option}, got", 1)
     if isinstance(error, CoercionError) and error.token is not None and error.argument is not None:
         choices = error.argument.get_choices()
-        kinds = str(error.target_type)
-        kind = "a whole number" if "int" in kinds else "a number" if "float" in kinds else "a value"
-        return f"Expected {' or '.join(choices) if choices else kind} for {option}, got {error.token.value!r}."
+        type_name = str(error.target_type)
+        if choices:
+            legal = " or ".join(choices)
+        elif "int" in type_name:
+            legal = "a whole number"
+        else:
+            legal = "a number" if "float" in type_name else "a value"
+        return f"Expected {legal} for {option}, got {error.token.value!r}."
     unknown = str(error).removeprefix("Unknown option: ").removeprefix("Unused Tokens: ")
     return f"Expected options of the command, got {unknown}"
 
 
 def _as_typed(message: str, words: Sequence[str]) -> str:
-    """A message about a parameter names the option instead whose value it quotes.
+    """A message about a parameter, with the name of the option that has the value quoted in it instead.
 
     >>> _as_typed("Expected a known name for `reward`, got 'R6'.", ["audit", "--rewards", "R1", "R6"])
     "Expected a known name for --rewards, got 'R6'."
     """
-    quoted = re.search(r" for `\w+`, got (?:'([^']*)'|([\w.+-]*\w))", message)
-    if quoted is None:
+    match = re.search(r" for `\w+`, got (?:'([^']*)'|([\w.+-]*\w))", message)
+    if match is None:
         return message
     option = ""
     for word in words:
-        name, equals, value = word.partition("=")
-        option = name if word.startswith("--") else option
-        if option and (value if equals and word.startswith("--") else word) in quoted.groups():
+        value = word
+        if word.startswith("--"):
+            # --name value, or --name=value.
+            option, equals, value = word.partition("=")
+            value = value if equals else word
+        if option and value in match.groups():
             return re.sub(r" for `\w+`, got", f" for {option}, got", message, count=1)
     return message
 
 
 def _module(name: str) -> Any:
+    """The module of a command."""
     return importlib.import_module(f"grounding_rewards.commands.{name.replace('-', '_')}")
 
 
 def _refuse(message: str) -> int:
-    """Print an error once: where several processes met it, the first one does."""
+    """Print an error, in several processes only once, and return the exit code."""
     rank = int(os.environ.get("RANK", 0))
+    process = ""
     if rank > 0:
-        # A launcher ends all processes as soon as one of them ends: who still lives has met this error alone.
+        # If the first process has the error too, it prints and ends, and the launcher then ends this one.
         time.sleep(_PATIENCE)
-    say(f"grounding-rewards: {f'process {rank}: ' * (rank > 0)}{message}", error=True)
+        process = f"process {rank}: "
+    say(f"grounding-rewards: {process}{message}", error=True)
     return 2
 
 
 def _how_to_install(error: ModuleNotFoundError) -> str:
-    """Which extra brings a missing library; an error in other words is left as it is.
+    """The message for a missing library, with the command that installs it; other messages stay as they are.
 
     >>> _how_to_install(ModuleNotFoundError("No module named 'datasets'", name="datasets"))
     "Expected the library datasets for this command, got none. Install it with pip install 'grounding_rewards[data]'."
@@ -231,8 +252,10 @@ def _how_to_install(error: ModuleNotFoundError) -> str:
     if error.name is None or not str(error).startswith("No module named"):
         return str(error)
     library = error.name.partition(".")[0]
-    brought = library if library in _CORE else f"'grounding_rewards[{_EXTRAS.get(library, 'train')}]'"
-    return f"Expected the library {library} for this command, got none. Install it with pip install {brought}."
+    package = f"'grounding_rewards[{_EXTRAS.get(library, 'train')}]'"
+    if library in _CORE_LIBRARIES:
+        package = library
+    return f"Expected the library {library} for this command, got none. Install it with pip install {package}."
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def run(*, out: Path | None = None) -> int:
 
 
 def _first_sentence(path: Path) -> str:
-    """The first sentence of a configuration: its purpose."""
+    """The first sentence of the comment at the top of a configuration, which says its purpose."""
     lines = []
     for line in path.read_text(encoding="utf-8").splitlines():
         # Commands stand indented below the sentence.

@@ -1,4 +1,4 @@
-"""What the commands share: the console they print on, and progress bars."""
+"""Print what commands print: text without control characters, warnings in plain words, progress bars, JSON files."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 
-#: Characters of a terminal that shows all columns of a table.
+#: Width in characters from which a terminal shows all columns of a table.
 WIDE = 100
-# Seconds before a progress bar appears: a shorter one only flickers.
+# Seconds before a progress bar appears: a bar of shorter work would only flicker.
 _PATIENCE = 2.0
-# Seconds between lines where there is no terminal for a bar.
+# Seconds between lines of progress where there is no terminal for a bar.
 _BETWEEN_LINES = 60.0
-# Seconds over which the bar takes the speed: a batch of answers takes minutes.
+# Seconds over which the bar averages the speed: a batch of answers takes minutes.
 _SPEED_PERIOD = 600.0
 
 
 def output_console(width: int) -> Console:
-    """A ``rich.console.Console`` on the standard output that prints what :func:`printable` leaves of every text.
+    """A ``rich.console.Console`` on the standard output that escapes every text by :func:`printable`.
 
     Args:
-        width: in characters, where the output is not a terminal: a log has no edge to fold tables at.
+        width: in characters, used only if the output is not a terminal and so has no width.
     """
     from rich.console import Console
     from rich.segment import Segment
@@ -44,13 +44,13 @@ def output_console(width: int) -> Console:
             # Before cells are measured, so that the columns of a table stay in line.
             return super().render_str(printable(text), **options)
 
-        def render(self, *given: Any, **options: Any) -> Iterator[Segment]:
-            for text, style, control in super().render(*given, **options):
-                # The console's own codes are no text.
+        def render(self, *args: Any, **options: Any) -> Iterator[Segment]:
+            for text, style, control in super().render(*args, **options):
+                # Codes of the console itself stay.
                 yield Segment(text if control else printable(text), style, control)
 
         def on_broken_pipe(self) -> None:
-            # It would end the command with 1; the command line knows what this means.
+            # rich would end the command with exit code 1; `cli.main` ends it with 0.
             raise BrokenPipeError
 
     console = PrintableConsole()
@@ -58,24 +58,26 @@ def output_console(width: int) -> Console:
 
 
 def printable(text: str, *, lines: bool = True) -> str:
-    """Text of a dataset, a model or an error as a terminal may have it: what it would interpret is escaped.
+    """Escape the characters of a text that a terminal would interpret instead of showing them.
 
-    Control characters could move the cursor, write into the clipboard or hide what was printed before; signs that turn
-    the direction of writing show a text in another order.
+    Control characters could move the cursor, write into the clipboard or hide what was printed before; characters that
+    change the direction of writing show a text in another order.
 
     Args:
-        text: any, with half surrogates too.
+        text: of a dataset, a model or an error; may have lone surrogates.
         lines: whether line ends stay as they are.
 
     Example:
         >>> printable("a\\x1b[31m\\n"), printable("a\\tb\\nc", lines=False), printable("\\u202emass é")
         ('a\\\\x1b[31m\\n', 'a\\\\tb\\\\nc', '\\\\u202emass é')
     """
-    signs = (
-        sign if sign.isprintable() or (lines and sign == "\n") else sign.encode("unicode_escape").decode()
-        for sign in text
-    )
-    return text if text.isprintable() else "".join(signs)
+    if text.isprintable():
+        return text
+    characters = []
+    for character in text:
+        is_kept = character.isprintable() or (lines and character == "\n")
+        characters.append(character if is_kept else character.encode("unicode_escape").decode())
+    return "".join(characters)
 
 
 def say(text: str, *, error: bool = False) -> None:
@@ -83,21 +85,23 @@ def say(text: str, *, error: bool = False) -> None:
     print(printable(text), file=sys.stderr if error else sys.stdout)
 
 
-# The modules of libraries, as a pattern.
+# A pattern of the modules whose warnings about future changes are hidden.
 _LIBRARIES = r"(accelerate|datasets|huggingface_hub|peft|torch|transformers|trl)\b"
 
 
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Print warnings without path and line of code, which do not help who types a command; those of libraries are
-    told by their category. What a library will call otherwise one day is for its developers, and hidden, unless Python
-    was told what to show (`-W`).
+    """A context in which warnings are printed without path and line of code.
+
+    A warning of ours begins with "warning", one of a library with its category. FutureWarnings of libraries are for
+    developers and hidden, unless `python -W` says what to show.
     """
     default_format = warnings.formatwarning
 
     def format_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> str:
-        is_own = category is UserWarning or category.__module__.startswith("grounding_rewards.")
-        return f"{'warning' if is_own else category.__name__}: {printable(str(message))}\n"
+        is_ours = category is UserWarning or category.__module__.startswith("grounding_rewards.")
+        title = "warning" if is_ours else category.__name__
+        return f"{title}: {printable(str(message))}\n"
 
     warnings.formatwarning = format_warning
     try:
@@ -111,13 +115,13 @@ def plain_warnings() -> Iterator[None]:
 
 @contextmanager
 def sign_of_life(text: str, *, patience: float = _PATIENCE) -> Iterator[None]:
-    """Say once on the standard error that a command works, if it takes a while: libraries load before any bar is shown.
+    """A context that prints a line on the standard error if it lasts long; of several processes the first prints.
 
-    Of several processes the first says it.
+    Libraries take seconds to load, before any progress bar is shown.
 
     Args:
-        text: what works.
-        patience: seconds before it is said.
+        text: the line.
+        patience: seconds before it is printed.
     """
     timer = threading.Timer(patience, say, (text,), {"error": True})
     timer.daemon = True
@@ -133,15 +137,15 @@ def sign_of_life(text: str, *, patience: float = _PATIENCE) -> Iterator[None]:
 def stage_progress(
     first: str = "", *, patience: float = _PATIENCE, transient: bool = False
 ) -> Iterator[Callable[..., None]]:
-    """A progress bar on the standard error, when the work takes a while; where that is a file, a line now and then.
+    """A context with a progress bar on the standard error, or a line a minute if that is not a terminal.
 
     Args:
-        first: what is being done at first.
-        patience: seconds before it appears.
-        transient: whether it goes away at the end.
+        first: the first stage of the work, in words.
+        patience: seconds before the bar appears.
+        transient: whether the bar goes away at the end.
 
     Returns:
-        An ``on_progress`` that takes what is being done, the count, and the total where it is known.
+        A function ``on_progress(stage, count, total)``; the total is None if it is not known.
 
     Example:
         >>> with stage_progress() as on_progress:
@@ -162,7 +166,7 @@ def stage_progress(
         nonlocal last_count, next_line_time
         description = printable(stage, lines=False)
         if last_count is None or count < last_count:
-            # The count of another stage, or of a run before this one, is no measure of the speed.
+            # The speed is measured anew: the earlier count is that of another stage, or of an earlier run.
             bar.reset(task, completed=count, total=total, description=description)
         else:
             bar.update(task, description=description, completed=count, total=total)
@@ -171,7 +175,8 @@ def stage_progress(
             if not bar.live.is_started and time.monotonic() > start_time:
                 bar.start()
         elif time.monotonic() > next_line_time:
-            say(f"{description}: {count:,}{'' if total is None else f' of {total:,}'}", error=True)
+            of_total = "" if total is None else f" of {total:,}"
+            say(f"{description}: {count:,}{of_total}", error=True)
             next_line_time = time.monotonic() + _BETWEEN_LINES
 
     try:
@@ -184,7 +189,12 @@ def stage_progress(
 
 
 def track(title: str, items: Iterable[Item], total: int | None = None) -> Iterator[Item]:
-    """Go through the items, with a progress bar where it takes a while; their number is their length, if they have one.
+    """Yield the items, with a progress bar if that takes long.
+
+    Args:
+        title: of the bar.
+        items: any.
+        total: their number; if left out, their length, if they have one.
 
     Example:
         >>> list(track("counting", [1, 2]))
@@ -198,5 +208,5 @@ def track(title: str, items: Iterable[Item], total: int | None = None) -> Iterat
 
 
 def write_numbers(path: Path, content: Any) -> None:
-    """Write the file of an option `--json`: indented, in UTF-8."""
+    """Write the file of an option `--json`: indented JSON in UTF-8."""
     write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")

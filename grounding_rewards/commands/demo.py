@@ -34,7 +34,7 @@ _METRICS = (
     "sampled_unparseable_share", "label_accuracy",
 )  # fmt: skip
 
-# What --smoke makes of the training; images and samples of the evaluations are in `run`.
+# The options of the training with --smoke; images and samples of the evaluations are in `run`.
 _SMOKE = (
     *("--max_steps", "1", "--train_images", "8", "--per_device_train_batch_size", "4", "--num_generations", "4"),
     *("--max_completion_length", "24", "--save_strategy", "no"),
@@ -71,7 +71,7 @@ def run(
         max_images, samples, train_options = 4, 2, (*_SMOKE, *train_options)
     warm_start_folder = output_dir / "warm_start"
     training_words = ["--config", config, "--output_dir", str(output_dir), *train_options]
-    training_words += _bonus_of_another_reward(train_options, read_config(config))
+    training_words += _kept_reward_kwargs(train_options, read_config(config))
     if warm_start is not None:
         training_words += ["--model_name_or_path", str(warm_start_folder / CHECKPOINT)]
     # Wrong values are refused here, before the first evaluation.
@@ -85,9 +85,9 @@ def run(
         *("--samples", samples, "--temperature", training.temperature, "--batch-size", 256),
         *("--max-new-tokens", training.max_completion_length),
     ]
-    if arguments.box_format is not None:
-        is_name = isinstance(arguments.box_format, str)
-        evaluation_words += ["--box-format", arguments.box_format if is_name else json.dumps(arguments.box_format)]
+    box_format = arguments.box_format
+    if box_format is not None:
+        evaluation_words += ["--box-format", box_format if isinstance(box_format, str) else json.dumps(box_format)]
     try:
         if warm_start is not None:
             say(f"demo: supervised warm start with {warm_start}", error=True)
@@ -111,21 +111,29 @@ def run(
 
 
 def _evaluate(checkpoint: str | Path, out: Path, words: Sequence[object]) -> None:
+    """Evaluate a checkpoint into a folder, with the other options of `evaluate` in words."""
     say(f"demo: evaluating {checkpoint}", error=True)
-    # Evaluate would refuse to continue the answers of another checkpoint.
+    # `evaluate` would refuse to continue the answers of another checkpoint.
     shutil.rmtree(out, ignore_errors=True)
     _call("evaluate", "--model", checkpoint, "--out", out, *words)
 
 
-def _bonus_of_another_reward(words: Sequence[str], configured: Mapping[str, Any]) -> list[str]:
-    """Where `words` name another reward than the configuration, and no parameters: the option that keeps of the
-    configured ones the bonus alone, which every reward has."""
+def _kept_reward_kwargs(words: Sequence[str], configured: Mapping[str, Any]) -> list[str]:
+    """The option `--reward_kwargs` for a reward that replaces the configured one; empty if none is needed.
+
+    It keeps only the bonus of the configured parameters, since every reward has that one.
+
+    Args:
+        words: the options of the command line.
+        configured: the options of the configuration.
+    """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--reward")
     parser.add_argument("--reward_kwargs")
     options, _ = parser.parse_known_args(words)
     kwargs = configured.get("reward_kwargs")
-    if options.reward in (None, configured.get("reward")) or options.reward_kwargs or not isinstance(kwargs, Mapping):
+    is_same_reward = options.reward in (None, configured.get("reward"))
+    if is_same_reward or options.reward_kwargs or not isinstance(kwargs, Mapping):
         return []
     bonus = {name: value for name, value in kwargs.items() if name == "no_box_bonus"}
     return ["--reward_kwargs", json.dumps(bonus)]
@@ -135,12 +143,12 @@ def _call(*words: object, launcher: Sequence[str] = ()) -> None:
     """Run a command of `grounding-rewards` in a process of its own.
 
     Raises:
-        subprocess.CalledProcessError: it failed, and has said why.
+        subprocess.CalledProcessError: the command failed, and has printed why.
     """
     # The two tables of the evaluations are in their report.html; the one of the comparison is printed.
     output = subprocess.DEVNULL if words[0] == "evaluate" else None
     command = [sys.executable, *launcher, "-m", "grounding_rewards.cli", *map(str, words)]
-    # A launcher warns of names that TRL still uses, and tokenizers of processes that they do not start.
+    # The launcher would warn of old names that TRL uses, and tokenizers of processes that they do not start.
     quiet = {"PYTHONWARNINGS": "ignore::FutureWarning", "TOKENIZERS_PARALLELISM": "false"}
     code = subprocess.call(command, stdout=output, env={**quiet, **os.environ})
     if code:

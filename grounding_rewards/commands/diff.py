@@ -100,33 +100,50 @@ def run(
 def _image_loader(
     images: Sequence[Prediction], facts: Mapping[str, Any], run: Path, allow_outside: bool
 ) -> Callable[[Prediction], Image | None]:
-    """A function that opens the image: its row in the dataset that was evaluated on, else the file that the log names.
+    """Return a function that opens the image of a prediction, or returns None if it cannot be shown.
 
-    A run from elsewhere may name any file of this machine: only those in its folder are opened.
+    Images come from the dataset of the evaluation, or from the files that its log names. A log from elsewhere may name
+    any file of this machine, so only files inside the folder of the run are opened, unless `allow_outside` is true.
+
+    Args:
+        images: the predictions of the run.
+        facts: of the evaluation: its dataset, split and number of images.
+        run: folder of the run, or a file in it.
+        allow_outside: open any file that the log names.
     """
     from grounding_rewards.data.dataset_columns import load_dataset_image
     from grounding_rewards.images.decoding import is_below, open_image
     from grounding_rewards.prepare.load import SYNTHETIC, load_split
 
-    # The images of a log have no split.
-    if split := facts.get("split"):
+    split = facts.get("split")
+    # A log without a dataset has no split.
+    if split:
         name = str(facts.get("dataset"))
-        # The images of the run need not be the first ones; synthetic images have no end.
+        # All images of a dataset are loaded, as those of the run need not be the first. Synthetic ones have no end.
         count = facts.get("images") if name.partition(":")[0] == SYNTHETIC else None
         try:
             dataset = load_split(name, str(split), max_images=count, allow_outside=allow_outside, bad_rows="drop")
-            numbers = {name: k for k, name in enumerate(map(str, dataset["id"]))}
+            row_numbers = {str(image_id): number for number, image_id in enumerate(dataset["id"])}
         except (ValueError, KeyError, OSError, ImportError) as error:
             say(f"grounding-rewards: images are shown without their pixels: {error}", error=True)
             return lambda image: None
-        return lambda image: load_dataset_image(dataset, numbers[image.id]) if image.id in numbers else None
+
+        def load_row(image: Prediction) -> Image | None:
+            return load_dataset_image(dataset, row_numbers[image.id]) if image.id in row_numbers else None
+
+        return load_row
     folder = run if run.is_dir() else run.parent
     files = {image.id: image.image for image in images if image.image is not None and Path(image.image).is_file()}
-    files_inside = {name: file for name, file in files.items() if allow_outside or is_below([folder], file)}
-    if hidden := len(files) - len(files_inside):
+    shown_files = {name: file for name, file in files.items() if allow_outside or is_below([folder], file)}
+    hidden = len(files) - len(shown_files)
+    if hidden:
         say(
             f"grounding-rewards: {hidden} images are shown without their pixels, which lie outside {str(folder)!r}. "
             "Give --allow-outside if these images are meant.",
             error=True,
         )
-    return lambda image: open_image(files_inside[image.id]) if image.id in files_inside else None
+
+    def open_file(image: Prediction) -> Image | None:
+        return open_image(shown_files[image.id]) if image.id in shown_files else None
+
+    return open_file

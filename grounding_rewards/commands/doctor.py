@@ -84,14 +84,15 @@ def run(
         ValueError: the dataset, a split, the box format or the model cannot be found.
         OSError: a file cannot be read or written.
     """
+    target_model = Model(
+        None if box_format is None else get_box_format(box_format_from_option(box_format)),
+        None if model is None else load_processor(model),
+        max_completion_length,
+        model or "",
+    )
     checkup = examine(
         dataset,
-        Model(
-            None if box_format is None else get_box_format(box_format_from_option(box_format)),
-            None if model is None else load_processor(model),
-            max_completion_length,
-            model or "",
-        ),
+        target_model,
         splits=split,
         allow_outside=allow_outside,
         thumbnails=LONGEST_SIDE if html is not None and not no_images else 0,
@@ -112,7 +113,7 @@ def run(
 
 
 def print_checkup(checkup: Checkup, console: Console) -> None:
-    """Print the defects, the worst first, and what could not be looked for.
+    """Print the defects, the worst first, then the checks that could not be made, and a verdict.
 
     Args:
         checkup: from :func:`grounding_rewards.doctor.examine.examine`.
@@ -140,6 +141,7 @@ def print_checkup(checkup: Checkup, console: Console) -> None:
 
 
 def _defect_table(defect: Defect) -> Any:
+    """A ``rich.table.Table`` of one defect: title and extent, examples, why it matters and how to fix it."""
     from rich.table import Table
     from rich.text import Text
 
@@ -153,7 +155,9 @@ def _defect_table(defect: Defect) -> Any:
     if defect.found:
         table.add_row("found", Text(defect.found))
     for number, example in enumerate(defect.examples):
-        table.add_row("" if number else "examples", Text(": ".join(filter(None, (place(example), example.detail)))))
+        heading = "examples" if number == 0 else ""
+        text = ": ".join(words for words in (place(example), example.detail) if words)
+        table.add_row(heading, Text(text))
     table.add_row("why", Text(defect.why))
     table.add_row("fix", Text(defect.fix))
     table.add_row("", "")

@@ -16,14 +16,15 @@ from grounding_rewards.common.environment import environment, untested_vllm
 
 def run(*, json: Json = None) -> int:
     """Print what is installed."""
-    parts = environment()
+    sections = environment()
     if json is not None:
-        write_numbers(json, parts)
-    for title, part in parts.items():
+        write_numbers(json, sections)
+    for title, values in sections.items():
         say(f"{title}:")
-        width = max((len(name) for name in part), default=0)
-        for name, value in part.items():
+        width = max(map(len, values), default=0)
+        for name, value in values.items():
             say(f"  {name:<{width}}  {value}")
-    if note := untested_vllm():
-        say(note)
+    vllm_note = untested_vllm()
+    if vllm_note:
+        say(vllm_note)
     return 0

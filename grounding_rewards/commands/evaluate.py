@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from grounding_rewards.report.evaluation_page import EvaluationPage
     from grounding_rewards.rewards.grounding import GroundingReward
 
-#: As --train-split: no images for the constant box.
+#: The value of --train-split for which the constant box is fitted on the other patients of the images themselves.
 NO_SPLIT = "none"
 _PACKAGES = ("grounding_rewards", "numpy", "torch", "transformers", "vllm")
 _BASELINES = (
@@ -129,17 +129,17 @@ class EvaluateOptions(AnswerOptions):
                 "Expected transformers for --backend beside --robustness, got vllm. Attacks need gradients, and "
                 "changed images are asked about by transformers: leave --backend out."
             )
-        # Raises for wrong values now, not after hours of generation.
+        # Refuses wrong values now, not after hours of generation.
         self.measures(self.reward)
         if not self.overwrite:
             check_evaluation_folder(self.out, self.command())
 
     def command(self) -> str:
-        """The options that are not at their defaults, without those of the output."""
+        """The options that differ from their defaults, as they are typed, without those of the output."""
         return self.words(hidden=("out", "overwrite", "all_metrics"))
 
     def measures(self, reward: str) -> Measures:
-        """The settings of the metrics.
+        """The settings of the metrics, with a reward by its name.
 
         Raises:
             ValueError: a value is out of range.
@@ -174,7 +174,8 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
         texts, blank_texts = _ask_model(options, asked_model)
         if not asked_model.is_first:
             return 0
-        name, reward, images = model_name(options.model), asked_model.reward, asked_model.dataset
+        name = model_name(options.model)
+        reward, images = asked_model.reward, asked_model.dataset
         answers = ImageAnswers(asked_model.rows, texts, numbers=list(range(images.num_rows)))
         facts = _facts_of_model(options, asked_model)
         if options.robustness:
@@ -220,6 +221,7 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
 
 
 def _training_images(options: EvaluateOptions) -> list[dict[str, Any]] | None:
+    """The rows on which the constant box is fitted; None if there are none."""
     from grounding_rewards.data.dataset_columns import light_rows
 
     if options.train_split == NO_SPLIT:
@@ -232,6 +234,7 @@ def _training_images(options: EvaluateOptions) -> list[dict[str, Any]] | None:
 
 
 def _prepare_model(options: EvaluateOptions, images: Dataset, reward: GroundingReward) -> AskedModel:
+    """The model, ready to be asked; make the folder of the evaluation."""
     from grounding_rewards.models.robustness import corrupt
 
     # Only transformers can be asked about changed images, and both must be asked in the same way.
@@ -245,7 +248,7 @@ def _prepare_model(options: EvaluateOptions, images: Dataset, reward: GroundingR
 
 
 def _ask_model(options: EvaluateOptions, asked_model: AskedModel) -> tuple[list[list[str]], list[list[str]] | None]:
-    """The answers of the model to each image, the greedy one first, and those to blank images where they are wanted."""
+    """The answers of the model to each image, the greedy one first; and those to blank images, if `--blank` is given."""
     from grounding_rewards.models.ask import blank_images
 
     texts = options.ask(asked_model, options.out / "completions.jsonl", "greedy answers", overwrite=options.overwrite)
@@ -260,6 +263,7 @@ def _ask_model(options: EvaluateOptions, asked_model: AskedModel) -> tuple[list[
 
 
 def _facts_of_model(options: EvaluateOptions, asked_model: AskedModel) -> dict[str, Any]:
+    """The facts on the page about a model: its name, the size of images, the decoding."""
     decoding = f"greedy, at most {options.max_new_tokens} new tokens, {asked_model.model.backend}"
     if options.samples:
         decoding += f"; {options.samples} samples at temperature {options.temperature:g}"
@@ -268,10 +272,11 @@ def _facts_of_model(options: EvaluateOptions, asked_model: AskedModel) -> dict[s
 
 
 def _change_images(options: EvaluateOptions, asked_model: AskedModel) -> tuple[list[RobustnessPoint], str]:
-    """The metrics of the model on changed images, and how they were changed."""
+    """The metrics of the model on changed images, and the changes in words."""
     from grounding_rewards.models.robustness import Changes, robustness
 
-    images = asked_model.fitted_images.select(range(min(options.robustness_images, asked_model.fitted_images.num_rows)))
+    images = asked_model.fitted_images
+    images = images.select(range(min(options.robustness_images, images.num_rows)))
     changes = Changes(tuple(options.robustness), seed=options.seed)
     with stage_progress() as on_progress:
         points = robustness(
@@ -289,6 +294,7 @@ def _change_images(options: EvaluateOptions, asked_model: AskedModel) -> tuple[l
 
 
 def _facts(options: EvaluateOptions, reward: GroundingReward, rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The facts on the page about any evaluation: its images, its reward, and versions of libraries."""
     formats = box_formats_of(reward.box_format, (row.get("box_format") for row in rows))
     versions = {name: version for name, version in package_versions(_PACKAGES).items() if version is not None}
     return {
@@ -304,6 +310,7 @@ def _facts(options: EvaluateOptions, reward: GroundingReward, rows: Iterable[Map
 
 
 def _page(options: EvaluateOptions, evaluation: Evaluation, reward: str, systems: Mapping[str, Any]) -> EvaluationPage:
+    """The content of the page, with the images of the first system."""
     from grounding_rewards.report.evaluation_folder import evaluated_images
     from grounding_rewards.report.evaluation_page import EvaluationPage
 
@@ -320,6 +327,7 @@ def _page(options: EvaluateOptions, evaluation: Evaluation, reward: str, systems
 
 
 def _print(options: EvaluateOptions, evaluation: Evaluation, reward: str) -> None:
+    """Print the tables of an evaluation, and where its page is."""
     from grounding_rewards.report.evaluation_folder import evaluated_images
 
     console = output_console(160)
@@ -330,12 +338,15 @@ def _print(options: EvaluateOptions, evaluation: Evaluation, reward: str) -> Non
     else:
         table = core_table(evaluation, reward, title=title)
         if console.width < WIDE:
-            # The model, and how far it is above the constant box: the baselines do not fit beside them.
+            # Without the baselines: names, the model, and how far it is above the constant box.
             table = table._replace(header=table.header[:3], rows=[row[:3] for row in table.rows])
         hidden = len(evaluation.metrics) - len(table.rows)
-        console.print(table.rich(caption=f"{hidden} more metrics with --all and on the page." if hidden else None))
-    if points := robustness_rows(evaluation.robustness):
+        caption = f"{hidden} more metrics with --all and on the page." if hidden else None
+        console.print(table.rich(caption=caption))
+    points = robustness_rows(evaluation.robustness)
+    if points:
         console.print(metrics_table(points, ROBUSTNESS_METRICS, title="Changed images").rich())
-    if sources := rows_of_groups(evaluation.per_source):
+    sources = rows_of_groups(evaluation.per_source)
+    if sources:
         console.print(metrics_table(sources, evaluation.headings, title="By source").rich())
     console.print(f"Page: {(options.out / 'report.html').resolve().as_uri()}", soft_wrap=True, markup=False)

@@ -86,7 +86,8 @@ def print_inspection(inspection: Inspection, console: Any, *, examples: int = 0)
     """
     from rich.text import Text
 
-    n, width = len(inspection.texts), min(_EXCERPT, console.width - _OTHER_COLUMNS)
+    n = len(inspection.texts)
+    width = min(_EXCERPT, console.width - _OTHER_COLUMNS)
     console.print(f"{n} completions, box format {', '.join(inspection.space_checks)}", markup=False)
     statuses: list[list[str | Cell]] = [
         [status, str(count), _share(count, n), Cell("", _excerpt(inspection, status, width), "words")]
@@ -122,11 +123,13 @@ def print_inspection(inspection: Inspection, console: Any, *, examples: int = 0)
     for note in inspection.notes:
         console.print(Text(f"Note: {note}"))
     for key, numbers in inspection.examples.items():
-        for k in numbers[:examples]:
-            _print_example(console, f"{key}, row {k}", inspection.texts[k], inspection.answers[k].strip())
+        for number in numbers[:examples]:
+            title = f"{key}, row {number}"
+            _print_example(console, title, inspection.texts[number], inspection.answers[number].strip())
 
 
 def _print_example(console: Any, title: str, text: str, answer: str) -> None:
+    """Print a completion, and below it the part that was read as the answer, if that is not the whole."""
     from rich.text import Text
 
     console.print(Text(f"\n{title}", style="bold"))
@@ -138,23 +141,31 @@ def _print_example(console: Any, title: str, text: str, answer: str) -> None:
 
 
 def _share(count: int, total: int) -> str:
+    """A count as a percentage of a total; a dash if that is 0."""
     return f"{count / total:.0%}" if total else NO_VALUE
 
 
 def _excerpt(inspection: Inspection, key: str, width: int) -> str:
-    """One line of the first completion with this status or reason: the end of one that was cut off, else the start."""
+    """One line of the first completion with a status or reason: its end if it was cut off, else its start.
+
+    Args:
+        inspection: with the completions.
+        key: a status or a reason.
+        width: of the line, in characters.
+    """
     if key not in inspection.examples:
         return ""
     answer = inspection.answers[inspection.examples[key][0]].strip()
     if key in ("truncated", "unclosed"):
         ending = printable(answer[-width:], lines=False)
+        # Escapes make the line longer than the answer.
         return ending if len(answer) == len(ending) <= width else f"…{ending[1 - width :]}"
     start = printable(answer[:width], lines=False)
     return start if len(answer) == len(start) <= width else f"{start[: width - 1]}…"
 
 
 def _printable_start(text: str) -> str:
-    """The beginning of a text, without characters that a terminal would interpret."""
+    """The start of a text of any length, as :func:`printable` makes it, with the number of hidden characters."""
     start = printable(text[:_FULL_TEXT])
     hidden = len(text) - _FULL_TEXT
     return start if hidden <= 0 else f"{start}… ({hidden} more characters)"

@@ -27,16 +27,23 @@ if TYPE_CHECKING:
 
 
 def option(help: str, name: str | None = None, repeated: bool = False) -> Parameter:
-    """The help of an option, its name where that is no name in Python, and whether it is given once for each value."""
+    """Describe an option of a command line.
+
+    Args:
+        help: its text.
+        name: its name, if that is not the parameter's.
+        repeated: whether it is given once for each of several values, not once before all of them.
+    """
     return Parameter(help=help, name=name, consume_multiple=not repeated)
 
 
 def in_range(low: float = 0, high: float = math.inf, *, above: bool = False) -> Parameter:
-    """The range of an option's number, or of every number where it takes several."""
+    """Describe the legal range of an option's number, or of each of its numbers; see :class:`Interval`."""
     legal = Interval(low, high, above=above)
 
     def check(_: Any, option_value: Any) -> None:
-        for value in option_value if isinstance(option_value, tuple | list) else [option_value]:
+        values = option_value if isinstance(option_value, tuple | list) else [option_value]
+        for value in values:
             if value is not None and value not in legal:
                 raise ValueError(f"Expected {legal}, got {value:g}.")
 
@@ -90,7 +97,10 @@ ResizedPixels = Annotated[
 
 
 def stated_sizes(*sizes: float | None) -> dict[str, float | None]:
-    """Sizes of images that state none, by column: width and height, and those of the image that the model saw.
+    """Sizes for images that state none, by the name of their column.
+
+    Args:
+        *sizes: width and height of the image, and maybe those of the image that the model saw.
 
     Example:
         >>> stated_sizes(640.0, 480.0)
@@ -115,12 +125,12 @@ class AnswerOptions:
         seed: of the samples
     """
 
-    # What a log, and what a model has no use for.
+    # Options that have no effect on a log, and those that have none on a model.
     only_model: ClassVar[tuple[str, ...]] = (
         *("max_new_tokens", "batch_size", "max_image_pixels", "backend", "vllm_options", "samples"),
     )
     only_log: ClassVar[tuple[str, ...]] = ("text_column", "by_order", "width", "height")
-    # What has an effect only beside another option.
+    # Pairs of an option, and another one without which it has no effect.
     needed_options: ClassVar[tuple[tuple[str, str], ...]] = (("by_order", "dataset"),)
 
     model: str | None = None
@@ -143,7 +153,7 @@ class AnswerOptions:
     seed: Annotated[int, in_range(0)] = 0
 
     def check_subject(self, logs: Sequence[Path]) -> None:
-        """Refuse a command that is given no answers, answers twice, a model without images, or what has no effect.
+        """Refuse a command without answers, with answers from two places, or with an option that has no effect.
 
         Args:
             logs: the log of completions.
@@ -157,9 +167,10 @@ class AnswerOptions:
             raise ValueError(f"Expected a log of completions or --model, got {subjects}. Name one of them.")
         if self.model is not None and self.dataset is None:
             raise ValueError("Expected images for --dataset, got none. A model needs images to look at; name some.")
-        subject, other_subject, useless_options = "a model", "a log of completions", self.only_log
         if self.model is None:
             subject, other_subject, useless_options = "a log of completions", "a model", self.only_model
+        else:
+            subject, other_subject, useless_options = "a model", "a log of completions", self.only_log
         for field in fields(self):
             option = f"--{field.name.replace('_', '-')}"
             is_given = getattr(self, field.name) != field.default
@@ -174,26 +185,29 @@ class AnswerOptions:
                 )
         for path in logs:
             if not path.exists():
-                # Said before the images are loaded, which takes longer.
+                # Before the images are loaded, which takes longer.
                 raise ValueError(
                     f"Expected a file or folder with completions, got {str(path)!r}, which is not there. Check the "
                     "path."
                 )
 
     def words(self, hidden: Sequence[str] = ()) -> str:
-        """The options that are not at their defaults, as they are typed, but for some of them."""
+        """The options that differ from their defaults, as they are typed, except the hidden ones."""
         words = []
         for option in fields(self):
             value: Any = getattr(self, option.name)
-            if option.name in hidden or value == (None if option.default is MISSING else option.default):
+            default = None if option.default is MISSING else option.default
+            if option.name in hidden or value == default:
                 continue
-            values = value if isinstance(value, list | tuple) else [value]
             words.append(f"--{option.name.replace('_', '-')}")
-            words += [str(part) for part in values if part is not True]
+            # A switch has no value.
+            if value is not True:
+                values = value if isinstance(value, list | tuple) else [value]
+                words += map(str, values)
         return shlex.join(words)
 
     def images(self, split: str, max_images: int | None = None) -> "Dataset | None":
-        """The images that `--dataset` names; None where a log has them itself."""
+        """Load the images that `--dataset` names; None without it, as a log may have them itself."""
         from grounding_rewards.prepare.load import load_split
 
         if self.dataset is None:
@@ -232,8 +246,16 @@ class AnswerOptions:
         )
 
     def ask(self, asked_model: "AskedModel", file: Path, title: str, **sampling: Any) -> list[list[str]]:
-        """The answers of the model to each image, which are kept in a file; a bar shows how far it is."""
-        title, started = f"{model_name(str(self.model))}, {title}", time.monotonic()
+        """Generate the answers of the model to each image into a file, with a progress bar.
+
+        Args:
+            asked_model: the model and the images.
+            file: the file of the answers.
+            title: of the bar.
+            **sampling: further arguments of :meth:`AskedModel.answer`.
+        """
+        title = f"{model_name(str(self.model))}, {title}"
+        started = time.monotonic()
         with stage_progress(title, patience=0.0) as on_stage:
 
             def on_progress(images: int, total: int, tokens: int) -> None:
@@ -250,7 +272,7 @@ class AnswerOptions:
 
 
 def parameters_from_option(text: str | None) -> dict[str, Any]:
-    """The parameters of a reward that --reward-kwargs gives; errors as :func:`object_from_option`.
+    """Read the parameters of a reward from --reward-kwargs; errors as :func:`object_from_option`.
 
     Example:
         >>> parameters_from_option('{"iou_threshold": 0.4}')
@@ -260,7 +282,12 @@ def parameters_from_option(text: str | None) -> dict[str, Any]:
 
 
 def object_from_option(name: str, text: str, example: str = '{"max_model_len": 4096}') -> dict[str, Any]:
-    """The mapping that an option gives in JSON.
+    """Read the mapping that an option has in JSON.
+
+    Args:
+        name: of the option, for the error.
+        text: its value.
+        example: for the error.
 
     Raises:
         ValueError: it is no JSON object.
@@ -269,22 +296,22 @@ def object_from_option(name: str, text: str, example: str = '{"max_model_len": 4
         >>> object_from_option("--vllm-options", '{"dtype": "float32"}')
         {'dtype': 'float32'}
     """
-    parsed = _plain_value(text)
+    parsed = _from_json_or_text(text)
     if not isinstance(parsed, dict):
         raise ValueError(f"Expected a JSON object for {name}, got {text!r}. Write it as '{example}'.")
     return parsed
 
 
 def rewards_from_words(words: Sequence[str], box_format: Any = None, *, functions: bool = False) -> dict[str, Any]:
-    """Rewards as a command line names them: by name, and after a colon their parameters.
+    """Build the rewards that a command line names, each with parameters after a colon.
 
     Args:
         words: `R3`, `R3:iou_threshold=0.3,matching=greedy`, where a value is JSON or a word, or `R3:{"beta": 2}`.
-        box_format: how the model writes boxes, where the rows do not say it.
-        functions: whether a function as TRL takes it may stand among them.
+        box_format: how the model writes boxes; None leaves it to the rows.
+        functions: whether a reward function of TRL may be among them.
 
     Returns:
-        By name the rewards, scheduled parameters at their final values. One with parameters is named as it was given.
+        The rewards by name, with scheduled parameters at their final values. The name includes the parameters.
 
     Raises:
         ValueError: an unknown name or parameter, parameters that are written in another way, or a reward twice.
@@ -309,6 +336,7 @@ def rewards_from_words(words: Sequence[str], box_format: Any = None, *, function
             )
         reward = look_up(name)
         is_function = functions and name not in REGISTRY and takes_completions(reward)
+        # A grounding reward takes completions too, but has parameters and a box format.
         if not is_function or isinstance(reward, GroundingReward):
             reward = final_reward(replace(get_reward(name, **{"box_format": box_format, **parameters}), name=key))
         elif parameters:
@@ -320,6 +348,7 @@ def rewards_from_words(words: Sequence[str], box_format: Any = None, *, function
 
 
 def _parameters_of_reward(name: str, text: str) -> dict[str, Any]:
+    """Read the parameters behind the colon of a reward, as JSON or as name=value,…"""
     if text.startswith("{"):
         return object_from_option(f"the reward {name!r}", text, 'R3:{"iou_threshold": 0.3}')
     parameters = {}
@@ -330,11 +359,12 @@ def _parameters_of_reward(name: str, text: str) -> dict[str, Any]:
                 f"Expected parameters as name=value, with commas between them, for the reward {name!r}, got {text!r}. "
                 "Write it as R3:iou_threshold=0.3,beta=1."
             )
-        parameters[key] = _plain_value(value)
+        parameters[key] = _from_json_or_text(value)
     return parameters
 
 
-def _plain_value(text: str) -> Any:
+def _from_json_or_text(text: str) -> Any:
+    """The value that a text has as JSON; the text itself if it is none."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:
@@ -342,7 +372,7 @@ def _plain_value(text: str) -> Any:
 
 
 def final_reward(reward: "GroundingReward") -> "GroundingReward":
-    """The reward with every scheduled parameter at its final value, which a line on the standard error says."""
+    """The reward with every scheduled parameter at its final value; a line on the standard error reports each."""
     for name, schedule in reward.schedules:
         say(f"{reward.name}: {name} is {schedule.to:g}, where its schedule ends: nothing is trained here.", error=True)
     return reward.final()

@@ -134,13 +134,13 @@ class PrepareOptions:
     shard_megabytes: float = 256.0
 
     def settings(self, dataset: str) -> PrepareSettings:
-        """What decides the content of the folder, read from the texts of the command line."""
-        values: dict[str, Any] = {
-            setting.name: getattr(self, setting.name, None) for setting in fields(PrepareSettings)
-        }
+        """The options that decide the content of the folder, parsed from the texts of the command line."""
+        values: dict[str, Any] = {}
+        for setting in fields(PrepareSettings):
+            values[setting.name] = getattr(self, setting.name, None)
         values |= {
             "dataset": dataset,
-            "split": self.split and split_name(self.split),
+            "split": None if self.split is None else split_name(self.split),
             "box_format": box_format_from_option(self.box_format),
             "template": None if self.prompt_file is None else read_text(self.prompt_file).strip(),
             "labels": None if self.labels is None else tuple(self.labels),
@@ -170,6 +170,7 @@ def run(dataset: str, /, *, options: PrepareOptions) -> int:
 
 
 def _prepare(name: str, options: PrepareOptions) -> dict[str, Any]:
+    """Read a source and prepare its images; returns the manifest, or its counts for `--dry-run`."""
     check_workers(options.processes)
     settings = options.settings(name)
     read = get_source(name).read
@@ -196,7 +197,7 @@ def _prepare(name: str, options: PrepareOptions) -> dict[str, Any]:
 
 @contextmanager
 def read_as(option: str, form: str, text: str, example: str) -> Iterator[None]:
-    """Say how the text of an option is written where it cannot be read."""
+    """A context in which a ValueError becomes one that says how the text of an option is written."""
     try:
         yield
     except ValueError:
@@ -204,11 +205,17 @@ def read_as(option: str, form: str, text: str, example: str) -> Iterator[None]:
 
 
 def _shares(text: str) -> tuple[tuple[str, float], ...]:
+    """Read NAME=SHARE,… into names and shares."""
+    shares = []
     with read_as("--split-shares", "NAME=SHARE,…", text, "train=0.8,validation=0.1,test=0.1"):
-        return tuple((name.strip(), float(share)) for name, share in (part.split("=") for part in text.split(",")))
+        for part in text.split(","):
+            name, share = part.split("=")
+            shares.append((name.strip(), float(share)))
+    return tuple(shares)
 
 
 def _window(text: str | None) -> tuple[float, float] | None:
+    """Read LOW,HIGH into two numbers."""
     if text is None:
         return None
     with read_as("--window", "LOW,HIGH", text, "31768,33168, for example"):
@@ -217,38 +224,56 @@ def _window(text: str | None) -> tuple[float, float] | None:
 
 
 def print_summary(out: Path, manifest: Mapping[str, Any]) -> None:
-    """Print what a prepared folder holds."""
+    """Print the counts of a prepared folder, and where its card is.
+
+    Args:
+        out: the folder.
+        manifest: of the folder.
+    """
     _print_counts(manifest)
-    if left_out := len(manifest["skipped"]) + len(manifest.get("unreadable", ())):
+    left_out = len(manifest["skipped"]) + len(manifest.get("unreadable", ()))
+    if left_out:
         print(f"{left_out} images left out; the card lists them")
-    if copies := manifest["images_with_copies"]:
+    copies = manifest["images_with_copies"]
+    if copies:
         print(f"{copies} images are copies of one another; patients who share one are in one split")
-    if note := manifest["source"]["note"]:
-        say(f"note: {note}")
+    _print_source_note(manifest)
     say(f"card: {out / 'README.md'}")
 
 
-def _print_counts(counts_by_split: Mapping[str, Any]) -> None:
-    for split, counts in counts_by_split["splits"].items():
+def _print_counts(manifest: Mapping[str, Any]) -> None:
+    """Print a line of counts for each split, and sentences about what was left out."""
+    for split, counts in manifest["splits"].items():
+        # A dry run has no shards.
         shards = f", {len(counts['shards'])} shards" if "shards" in counts else ""
+        share = counts["negatives"] / max(counts["rows"], 1)
         print(
             f"{split}: {counts['images_with_rows']} images, {counts['rows']} rows, {counts['negatives']} without boxes"
-            f" ({counts['negatives'] / max(counts['rows'], 1):.1%}), {sum(counts['boxes'].values())} boxes{shards}"
+            f" ({share:.1%}), {sum(counts['boxes'].values())} boxes{shards}"
         )
-    for sentence in left_out_sentences(counts_by_split):
+    for sentence in left_out_sentences(manifest):
         say(sentence)
 
 
-def _print_dry_run(counts: Mapping[str, Any]) -> None:
-    _print_counts(counts)
-    splits = counts["splits"]
-    rows = []
-    for label in counts["vocabulary"]:
-        cells = [f"{part['rows_with'].get(label, 0)}, {part['boxes'].get(label, 0)}" for part in splits.values()]
-        rows.append([label, *cells])
-    output_console(120).print(Table(["finding", *(f"{split}: rows, boxes" for split in splits)], rows).rich())
-    if faults := counts["unreadable"]:
-        print(f"{len(faults)} images cannot be read and would be left out")
-    if note := counts["source"]["note"]:
+def _print_source_note(manifest: Mapping[str, Any]) -> None:
+    """Print what the source says about its images, if anything."""
+    note = manifest["source"]["note"]
+    if note:
         say(f"note: {note}")
+
+
+def _print_dry_run(manifest: Mapping[str, Any]) -> None:
+    """Print what a folder would hold: counts by split, and a table of rows and boxes by finding."""
+    _print_counts(manifest)
+    splits = manifest["splits"]
+    rows = []
+    for label in manifest["vocabulary"]:
+        cells = [f"{counts['rows_with'].get(label, 0)}, {counts['boxes'].get(label, 0)}" for counts in splits.values()]
+        rows.append([label, *cells])
+    headings = ["finding", *(f"{split}: rows, boxes" for split in splits)]
+    output_console(120).print(Table(headings, rows).rich())
+    faults = manifest["unreadable"]
+    if faults:
+        print(f"{len(faults)} images cannot be read and would be left out")
+    _print_source_note(manifest)
     print("Nothing was written. Copies among the images are looked for when they are prepared.")

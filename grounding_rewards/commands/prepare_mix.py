@@ -34,11 +34,13 @@ def run(
     Raises:
         ValueError: the folders do not fit together, see `mix_folders`.
     """
-    print_summary(out, mix_folders([_part(text) for text in folders], out, seed=seed, bad_rows=bad_rows))
+    parts = [_part(text) for text in folders]
+    print_summary(out, mix_folders(parts, out, seed=seed, bad_rows=bad_rows))
     return 0
 
 
 def _part(text: str) -> Part:
+    """Read FOLDER or FOLDER=WEIGHT; a folder's name may itself have an equals sign."""
     folder, equals, weight = text.rpartition("=")
     if not equals or Path(text).is_dir():
         return Part(Path(text))

@@ -21,5 +21,6 @@ def run(folder: Path, /) -> int:
     problems = verify_images(folder)
     for problem in problems:
         say(problem)
-    print(f"{folder}: {len(problems)} problems" if problems else f"{folder}: every file is as it was written")
+    verdict = f"{len(problems)} problems" if problems else "every file is as it was written"
+    print(f"{folder}: {verdict}")
     return int(bool(problems))

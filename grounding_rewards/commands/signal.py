@@ -58,9 +58,9 @@ if TYPE_CHECKING:
     from grounding_rewards.models.ask import AskedModel
     from grounding_rewards.rewards.grounding import GroundingReward
 
-# What is enough to see whether there is a signal, where a model has to answer first.
+# Images about which a model is asked by default: enough to see whether there is a signal.
 _IMAGES_TO_ASK_ABOUT = 32
-#: Rewards that are printed, beside the one that is recommended.
+#: Rewards that are printed, besides the recommended one.
 MOST_ROWS = 12
 
 
@@ -117,22 +117,28 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
 
     options = options or SignalOptions()
     options.check_subject(log)
-    reward, parameters = options.reward, parameters_from_option(options.reward_kwargs)
+    reward = options.reward
+    parameters = parameters_from_option(options.reward_kwargs)
     if reward is None:
-        reward, run_parameters = (trained_reward(log[0]) if log else None) or ("R4", {})
+        reward_of_run = trained_reward(log[0]) if log else None
+        reward, run_parameters = reward_of_run or ("R4", {})
         parameters = {**run_parameters, **parameters}
     if options.box_format is not None:
         parameters["box_format"] = box_format_from_option(options.box_format)
     judge = final_reward(get_reward(reward, **parameters))
-    few = None if options.model is None else _IMAGES_TO_ASK_ABOUT
-    images = options.images(options.split, options.max_images or few)
+    max_images = options.max_images
+    if options.model is not None and max_images is None:
+        max_images = _IMAGES_TO_ASK_ABOUT
+    images = options.images(options.split, max_images)
     if options.model is not None and images is not None:
         asked_model = _prepare_model(options, images, judge)
         texts = _ask(options, asked_model)
         if not asked_model.is_first:
-            # Of several processes the first has the answers of all, and reports alone.
+            # Only the first of several processes reports; it has the answers of all.
             return 0
-        rows, judge, title = asked_model.rows, asked_model.reward, model_name(options.model)
+        rows = asked_model.rows
+        judge = asked_model.reward
+        title = model_name(options.model)
     else:
         answers = read_log(
             log,
@@ -145,7 +151,8 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
             sizes=stated_sizes(options.width, options.height, options.resized_width, options.resized_height),
             bad_rows=options.bad_rows,
         )
-        rows, texts, title = answers.rows, answers.texts, ", ".join(path.name for path in log)
+        rows, texts = answers.rows, answers.texts
+        title = ", ".join(path.name for path in log)
         for note in answers.notes:
             say(f"note: {note}", error=True)
     report = measure_signal(rows, texts, judge, tried=options.tried, track=partial(track, "scoring"))
@@ -154,12 +161,12 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
     if options.html is not None:
         write_whole(options.html, render_signal_page(report, title=f"Signal of {reward}: {title}"))
     print_signal(report, output_console(120), every=options.every)
-    # Up to this share of groups without spread the others teach enough.
-    is_flat = report.configured.no_spread.value > ENOUGH
-    return int(options.strict and (bool(report.misreading) or is_flat))
+    has_no_signal = report.configured.no_spread.value > ENOUGH
+    return int(options.strict and (bool(report.misreading) or has_no_signal))
 
 
 def _prepare_model(options: SignalOptions, images: Dataset, judge: GroundingReward) -> AskedModel:
+    """The model, ready to be asked; check first that a trainer would see what the model sees."""
     from grounding_rewards.models.parity import parity_of_model
 
     if options.keep is None and int(os.environ.get("WORLD_SIZE", 1)) > 1:
@@ -178,7 +185,7 @@ def _prepare_model(options: SignalOptions, images: Dataset, judge: GroundingRewa
 
 
 def _ask(options: SignalOptions, asked_model: AskedModel) -> list[list[str]]:
-    """The answers of the model to the images."""
+    """The sampled answers of the model to each image, from the folder of `--keep` if they are there."""
     with tempfile.TemporaryDirectory() as temporary_folder:
         folder = options.keep or Path(temporary_folder)
         folder.mkdir(parents=True, exist_ok=True)
@@ -188,7 +195,7 @@ def _ask(options: SignalOptions, asked_model: AskedModel) -> list[list[str]]:
 
 
 def print_signal(report: SignalReport, console: Console, *, every: bool = False) -> None:
-    """Print the table and the recommendation; the recommendation alone where nothing is wrong, or all is misread.
+    """Print the table and the recommendation; only the recommendation if nothing is wrong or the answers are misread.
 
     Args:
         report: from :func:`grounding_rewards.metrics.signal.measure_signal`.
@@ -204,15 +211,20 @@ def print_signal(report: SignalReport, console: Console, *, every: bool = False)
     share, low, high = map(percent, reward.no_spread)
     counts = f"{counted(report.groups, 'group')}, {report.completions:,} completions, {report.size} in most groups."
     console.print(Text(f"{counts} Without spread under {reward.name}: {share} [{low}, {high}]"))
-    table, more = signal_table(report), list[str]()
-    if console.width < WIDE and not every:
-        # The share without spread, and why: the rest does not fit beside them.
-        more.append(f"{len(table.header) - 3} more columns")
-        table = table._replace(header=table.header[:3], rows=[row[:3] for row in table.rows])
-    rows = [row for k, row in enumerate(table.rows) if every or k < MOST_ROWS or row[0] == report.best]
-    if hidden := len(table.rows) - len(rows):
-        more.insert(0, f"{hidden} more rewards")
-    console.print(table._replace(rows=rows).rich(caption=f"{' and '.join(more)} with --all." if more else None))
+    table = signal_table(report)
+    hidden_parts = []
+    if not every:
+        rows = [row for number, row in enumerate(table.rows) if number < MOST_ROWS or row[0] == report.best]
+        if len(rows) < len(table.rows):
+            hidden_parts.append(f"{len(table.rows) - len(rows)} more rewards")
+        table = table._replace(rows=rows)
+        if console.width < WIDE:
+            # A narrow terminal has room for the name, the share without spread and its cause.
+            hidden_parts.append(f"{len(table.header) - 3} more columns")
+            table = table._replace(header=table.header[:3], rows=[row[:3] for row in rows])
+    caption = f"{' and '.join(hidden_parts)} with --all." if hidden_parts else None
+    console.print(table.rich(caption=caption))
     console.print(Text(report.recommendation, style="bold"))
-    for sentence in filter(None, (report.best_of_k, report.looking)):
-        console.print(Text(sentence))
+    for sentence in (report.best_of_k, report.looking):
+        if sentence:
+            console.print(Text(sentence))

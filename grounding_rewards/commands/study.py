@@ -28,6 +28,7 @@ exit code:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -87,7 +88,7 @@ def run(
     folder = Folder(out)
     runs = _selected_runs(plan, only, seeds, index)
     if dry_run:
-        _list(plan, runs, folder)
+        _print_runs(plan, runs, folder)
         return 0
     if starts_only:
         runs = []
@@ -104,23 +105,25 @@ def run(
 
         def end(status: RunStatus) -> None:
             nonlocal finished
-            # Initial checkpoints are not runs.
-            finished += not status.name.startswith("start ")
+            # Initial checkpoints are not counted: they are not runs.
+            if not status.name.startswith("start "):
+                finished += 1
             if status.seconds:
                 progress = f"{finished} of {len(runs)}"
                 say(f"{status.name}: {status.state} in {status.seconds:.0f} s ({progress})", error=True)
 
         statuses = make_runs(plan, folder, runs, jobs=jobs, on_begin=begin, on_end=end)
-    _sum_up(statuses)
+    _print_statuses(statuses)
     if any(status.state == FAILED for status in statuses):
         return 1
-    # Jobs of an array and chosen arms are parts of a study; the whole is reported.
+    # A job of an array is a part of a study; only a finished study is reported.
     if index is None and all(folder.result(run.name).is_file() for run in plan.runs):
         _report(out, report)
     return 0
 
 
 def _report(study: Path, out: Path) -> None:
+    """Write the report of a study into a folder, and print its tables and sentences."""
     from rich.text import Text
 
     from grounding_rewards.study.report import arms_tables, sentences, write_report
@@ -135,15 +138,20 @@ def _report(study: Path, out: Path) -> None:
 
 
 def _selected_runs(plan: Plan, only: Sequence[str], seeds: Sequence[int], index: int | None) -> list[Run]:
+    """The runs of a plan that the options `--only`, `--seeds` and `--index` choose; refuse unknown ones."""
     arms = list(dict.fromkeys(run.arm for run in plan.runs))
     unknown = [name for name in only if name not in arms]
     if unknown:
         raise ValueError(f"Expected arms of the study for --only, got {', '.join(unknown)}. It has {', '.join(arms)}.")
     for seed in seeds:
         if seed not in plan.seeds:
-            known = ", ".join(map(str, plan.seeds))
-            raise ValueError(f"Expected seeds of the study for --seeds, got {seed}. It has {known}.")
-    runs = [run for run in plan.runs if (not only or run.arm in only) and (not seeds or run.seed in seeds)]
+            plan_seeds = ", ".join(map(str, plan.seeds))
+            raise ValueError(f"Expected seeds of the study for --seeds, got {seed}. It has {plan_seeds}.")
+    runs = list(plan.runs)
+    if only:
+        runs = [run for run in runs if run.arm in only]
+    if seeds:
+        runs = [run for run in runs if run.seed in seeds]
     if index is None:
         return runs
     if not 0 <= index < len(runs):
@@ -151,29 +159,35 @@ def _selected_runs(plan: Plan, only: Sequence[str], seeds: Sequence[int], index:
     return [runs[index]]
 
 
-def _list(plan: Plan, runs: Sequence[Run], folder: Folder) -> None:
+def _print_runs(plan: Plan, runs: Sequence[Run], folder: Folder) -> None:
+    """Print a table of runs, each with its state, and their cost."""
     from grounding_rewards.report.tables import Cell, Table
     from grounding_rewards.study.report import reward_text
     from grounding_rewards.study.runs import estimated_cost
 
-    words = [Cell(name, kind="words") for name in ("run", "role", "reward")]
+    headings = ["", *(Cell(name, kind="words") for name in ("run", "role", "reward")), "steps", "state"]
     rows = []
     for number, run in enumerate(runs):
         state = "finished" if folder.result(run.name).is_file() else "to be made"
         rows.append([str(number), run.name, run.role, reward_text(run.reward), str(run.config["max_steps"]), state])
     title = f"{plan.name}: {len(runs)} runs from {len(plan.starts)} initial checkpoints"
-    output_console(140).print(Table(["", *words, "steps", "state"], rows, title).rich())
+    output_console(140).print(Table(headings, rows, title).rich())
     say(estimated_cost(runs, folder))
 
 
-def _sum_up(statuses: Sequence[RunStatus]) -> None:
+def _print_statuses(statuses: Sequence[RunStatus]) -> None:
+    """Print how many runs or initial checkpoints ended in which state, and each error with the names of its runs."""
     from grounding_rewards.study.runs import FAILED, FINISHED, FINISHED_BEFORE
 
-    counts = {state: sum(status.state == state for status in statuses) for state in (FINISHED, FINISHED_BEFORE, FAILED)}
-    summary = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    counts = Counter(status.state for status in statuses)
+    states = [state for state in (FINISHED, FINISHED_BEFORE, FAILED) if counts[state]]
+    summary = ", ".join(f"{counts[state]} {state}" for state in states)
     noun = "initial checkpoints" if any(status.name.startswith("start ") for status in statuses) else "runs"
     say(f"{len(statuses)} {noun}: {summary or 'none'}")
-    for error in dict.fromkeys(status.error for status in statuses if status.state == FAILED):
-        # Runs whose start failed have failed for one reason.
-        names = ", ".join(status.name for status in statuses if status.error == error)
-        say(f"failed: {names}: {error}", error=True)
+    # All runs from a checkpoint that failed have the same error.
+    names_by_error: dict[str, list[str]] = {}
+    for status in statuses:
+        if status.state == FAILED:
+            names_by_error.setdefault(status.error, []).append(status.name)
+    for error, names in names_by_error.items():
+        say(f"failed: {', '.join(names)}: {error}", error=True)

@@ -21,7 +21,7 @@ HELP_ALL = ("--help-all", "--help_all")
 
 
 def run(command: str, words: Sequence[str]) -> int:
-    """Train with the options after the command; 143 if SIGTERM stopped the run before its end.
+    """Train with the options after the command, and return the exit code: 143 if SIGTERM stopped the run.
 
     Args:
         command: `train` or `sft`.
@@ -35,19 +35,23 @@ def run(command: str, words: Sequence[str]) -> int:
     _check_files(words)
     from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
 
+    is_dry_run = not {*DRY_RUN}.isdisjoint(words)
+    # TRL's parser prints all options for --help.
     option_words = [HELP[0] if word in HELP_ALL else word for word in words if word not in DRY_RUN]
-    parts: Any = (parse_sft_arguments if command == "sft" else parse_grpo_arguments)(option_words)
-    if len(option_words) == len(words):
+    parse: Any = parse_sft_arguments if command == "sft" else parse_grpo_arguments
+    arguments, config, model = parse(option_words)
+    if not is_dry_run:
         from grounding_rewards.training.run import train_grpo, train_supervised, was_stopped
 
-        trainer = train_supervised(*parts) if command == "sft" else train_grpo(*parts)
+        train: Any = train_supervised if command == "sft" else train_grpo
+        trainer = train(arguments, config, model)
         return STOPPED if was_stopped(trainer) else 0
     import yaml
 
     from grounding_rewards.training.run_folder import resolved_config
 
-    _, config, model = parts
-    resolved = resolved_config(*parts)
+    # Before `check_model`, which changes options of the adapter.
+    resolved = resolved_config(arguments, config, model)
     if model.use_peft:
         from grounding_rewards.training.model import adapter_note, check_model, is_local
 
@@ -58,7 +62,7 @@ def run(command: str, words: Sequence[str]) -> int:
 
 
 def _check_files(words: Sequence[str]) -> None:
-    """Refuse files that are not there before TRL is loaded, which takes many times as long."""
+    """Refuse missing files of `--config` now: loading TRL takes many times as long."""
     names = [word.removeprefix("--config=") for word in words if word.startswith("--config=")]
     names += [word for option, word in pairwise(words) if option == "--config"]
     for name in names:
@@ -87,16 +91,17 @@ def short_help(command: str, width: int) -> str:
     lines = [f"usage: {USAGE.format(command=command)}", ""]
     names = f"  {', '.join(list_rewards())}: --help-all has their parameters"
     for paragraph in DESCRIPTIONS[command].format(rewards=names).split("\n\n"):
-        # Sentences are folded to the width; examples and lists keep their lines.
-        is_prose = "\n  " not in f"\n{paragraph}"
-        lines += [*([" ".join(paragraph.split())] if is_prose else paragraph.splitlines()), ""]
-    for title, options in (
-        ("ours", our_options),
-        ("TRL's, of which --help-all shows the rest", COMMON_OPTIONS[command]),
-    ):
-        lines += [f"{title}:"]
+        if "\n  " in f"\n{paragraph}":
+            # Examples and lists are indented, and keep their lines.
+            lines += paragraph.splitlines()
+        else:
+            lines.append(" ".join(paragraph.split()))
+        lines.append("")
+    sections = {"ours": our_options, "TRL's, of which --help-all shows the rest": COMMON_OPTIONS[command]}
+    for title, options in sections.items():
+        lines.append(f"{title}:")
         for name, (default, text) in options.items():
-            # The rest of a longer text is for those who look the option up.
+            # --help-all has the rest of a longer text.
             sentence = text.partition(". ")[0].rstrip(".")
             lines.append(f"  --{name}{_shown_default(default)}  {sentence}")
         lines.append("")
@@ -104,13 +109,17 @@ def short_help(command: str, width: int) -> str:
 
 
 def _shown_default(default: Any) -> str:
+    """The default of an option in brackets, as a YAML file has it; empty for None."""
     if default is None:
         return ""
     if isinstance(default, bool):
         return f" [{str(default).lower()}]"
-    return f" [{', '.join(default) if isinstance(default, list) else default}]"
+    if isinstance(default, list):
+        return f" [{', '.join(default)}]"
+    return f" [{default}]"
 
 
 def _folded(line: str, width: int) -> str:
+    """A line folded to a width; the further lines of an indented one are indented more."""
     indent = " " * 6 if line.startswith(" ") else ""
     return textwrap.fill(line, width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
