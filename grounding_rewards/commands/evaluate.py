@@ -248,7 +248,7 @@ def _prepare_model(options: EvaluateOptions, images: Dataset, reward: GroundingR
 
 
 def _ask_model(options: EvaluateOptions, asked_model: AskedModel) -> tuple[list[list[str]], list[list[str]] | None]:
-    """The answers of the model to each image, the greedy one first; and those to blank images, if `--blank` is given."""
+    """The answers of the model to each image, the greedy one first; and those to blank images, with `--blank`."""
     from grounding_rewards.models.ask import blank_images
 
     texts = options.ask(asked_model, options.out / "completions.jsonl", "greedy answers", overwrite=options.overwrite)

@@ -55,7 +55,7 @@ from grounding_rewards.common.workers import check_workers
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.splits import SHARES
 from grounding_rewards.parsing.formats import box_format_from_option
-from grounding_rewards.prepare.card import left_out_sentences
+from grounding_rewards.prepare.manifest import left_out_sentences
 from grounding_rewards.prepare.pipeline import prepare_images
 from grounding_rewards.prepare.settings import PrepareSettings
 from grounding_rewards.report.tables import Table

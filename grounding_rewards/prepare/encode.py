@@ -38,17 +38,18 @@ class StoredImage(NamedTuple):
 def store_image(
     path: str | Path, *, side: int | None = None, image_format: str = "png", window: tuple[float, float] | None = None
 ) -> StoredImage:
-    """Read, shrink and encode an image.
+    """Read an image, shrink it and encode it again.
 
-    Images are read as everywhere in the package, see `grounding_rewards.images.decoding`; those of more than 8 bits are
-    spread between the two values of the window where there is one. Colours stay where there are any; what looks grey is
-    stored grey. Nothing but pixels is stored, unless `image_format` is `keep` and the file needs no change.
+    Images are read as everywhere in the package, see `grounding_rewards.images.decoding`. An image in colour whose
+    channels are equal is stored grey. Only pixels are stored, unless `image_format` is `keep` and the file needs no
+    change: then the file is stored as it is.
 
     Args:
         path: A DICOM file, or whatever Pillow reads.
-        side: As `PrepareSettings` takes it, and so are the other arguments.
-        image_format: How to encode it.
-        window: What becomes black and white of more than 8 bits.
+        side: Longest side in pixels; None leaves the size.
+        image_format: `png`, `jpeg`, `webp` or `keep`.
+        window: The values of an image of more than 8 bits that become black and white; None for its smallest and
+            largest.
 
     Raises:
         ValueError: The file cannot be read; the message says why.
@@ -59,11 +60,11 @@ def store_image(
     if is_dicom(path):
         return _encode(fromarray(read_dicom(path)), side, image_format)
     loaded = load_image(path)
-    keep = image_format == "keep" and loaded.format in _KEPT_FORMATS and loaded.mode in _KEPT_MODES
+    may_keep = image_format == "keep" and loaded.format in _KEPT_FORMATS and loaded.mode in _KEPT_MODES
     is_small = side is None or max(loaded.size) <= side
     image = shown_image(loaded, window)
-    # An image that needs no change is handed back as it is.
-    if keep and is_small and image is loaded:
+    # `shown_image` returns the same object if it changes nothing.
+    if may_keep and is_small and image is loaded:
         return StoredImage(path.read_bytes(), *image.size, *image.size)
     return _encode(_grey_if_colourless(image), side, image_format)
 
@@ -80,16 +81,17 @@ def _grey_if_colourless(image: Image) -> Image:
 
 
 def _encode(image: Image, side: int | None, image_format: str) -> StoredImage:
+    """Shrink an image to the side and encode it; `keep` is PNG here, as the file is not kept."""
     from PIL.Image import Resampling
 
-    original = image.size
-    if side is not None and max(original) > side:
-        scale = side / max(original)
-        size = (max(1, round(original[0] * scale)), max(1, round(original[1] * scale)))
+    original_width, original_height = image.size
+    if side is not None and max(image.size) > side:
+        scale = side / max(image.size)
+        size = (max(1, round(original_width * scale)), max(1, round(original_height * scale)))
         image = image.resize(size, Resampling.BICUBIC, reducing_gap=3.0)
-    kind = "png" if image_format == "keep" else image_format
+    file_format = "png" if image_format == "keep" else image_format
     # Otherwise Pillow copies comments and profiles of the source.
     image.info = {}
     buffer = io.BytesIO()
-    image.save(buffer, kind, **_SAVE_OPTIONS[kind])
-    return StoredImage(buffer.getvalue(), *image.size, *original)
+    image.save(buffer, file_format, **_SAVE_OPTIONS[file_format])
+    return StoredImage(buffer.getvalue(), *image.size, original_width, original_height)

@@ -1,9 +1,8 @@
-"""From the annotated images of a source to examples: what is asked of each image, and the boxes that answer it.
+"""Turn the annotated images of a source into examples: what is asked about each image, and the boxes that answer it.
 
-`make_plan` checks the images and counts what their examples depend on. `planned_images` makes the examples that the
-tables alone give: `id`, `looked_for`, `boxes`, `labels` and `ignore_boxes`; `phrase` in the task `phrase`;
-`reader_boxes` and `reader_labels` where readers stay apart. `completed_examples` adds what needs the pixels, and the
-prompt.
+`make_plan` checks the images together and settles vocabulary and splits. `planned_images` makes examples with the
+columns that need no pixels: `id`, `looked_for`, `boxes`, `labels` and `ignore_boxes`; `phrase` in the task `phrase`;
+`reader_boxes` and `reader_labels` if readers stay apart. `completed_examples` adds the image, its sizes and the prompt.
 """
 
 from __future__ import annotations
@@ -28,24 +27,24 @@ from grounding_rewards.prepare.settings import PrepareSettings, check_split_name
 from grounding_rewards.prepare.split_duplicates import NO_DUPLICATES, DuplicateGroups
 
 Example = dict[str, Any]
-"""The columns of an example that are known so far."""
+"""The columns of an example, or some of them."""
 
-# Columns in pixels of the image that boxes were drawn on, until the image is stored.
+# Columns that `completed_examples` scales from the image that boxes were drawn on to the stored one.
 _BOX_COLUMNS = ("boxes", "ignore_boxes")
 
 
 @dataclass(frozen=True)
 class FolderPlan:
-    """All that the examples of a source depend on.
+    """Everything on which the examples of a source depend.
 
     Attributes:
         images: Of the source, in its order.
         settings: Of the preparation.
         vocabulary: The findings of interest, in the order of the prompt.
-        rule: Whether the dataset's own splits count, and the shares in which other images are drawn.
-        patient_splits: The dataset's own split of each patient; empty if they don't count.
+        rule: Whether the dataset's own splits are used, and the shares in which other images are drawn.
+        patient_splits: The dataset's own split of each patient; empty if they are not used.
         extra: The columns that are not the package's own.
-        facts: What the manifest says besides, under its keys; later steps add to it.
+        facts: Counts and notes for the manifest, by its keys; later steps add to them.
     """
 
     images: Sequence[AnnotatedImage]
@@ -66,7 +65,7 @@ class PlannedImage(NamedTuple):
 
 
 def make_plan(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> FolderPlan:
-    """Check the images of a source together, and count what their examples depend on.
+    """Check the images of a source together, and settle vocabulary, splits and counts.
 
     Raises:
         ValueError: No images, an id twice, a patient in two splits, several readers and no merging strategy, a finding
@@ -82,20 +81,21 @@ def make_plan(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Fo
         splits.check_one_split(patient_splits)
     split_names = {image.split for image in images if image.split is not None}
     rule = _split_rule(split_names, len({*patients} - {None}) + unknown_patients, settings)
+    own_splits = {patient: names[0] for patient, names in patient_splits.items()} if rule.own else {}
     if settings.splits_from == "dataset" and not rule.own:
         sentence = splits.drawn_sentence(settings.dataset, rule.shares, len(images), unknown_patients)
         # Only a dataset that names the split can be asked for it, so that nothing is drawn.
         remedy = f", --split {splits.TRAIN} draws none" if split_names else ""
         warnings.warn(f"{sentence} --split-shares draws others{remedy}.", stacklevel=3)
-    boxes = Counter(label for image in images for label in without_small_boxes(image, settings).labels)
-    undecided = sum(image.split is None for image in images) if rule.own else len(images)
+    boxes, small_boxes = _count_boxes(images, settings)
+    images_without_split = sum(image.split is None for image in images) if rule.own else len(images)
     is_drawn = sum(share > 0 for share in rule.shares.values()) > 1
     facts = {
         "boxes_drawn": dict(sorted(boxes.items())),
-        "small_boxes": _count_small_boxes(images, settings),
+        "small_boxes": small_boxes,
         "images_without_patient": unknown_patients,
-        "images_without_own_split": undecided,
-        "images_drawn": undecided if is_drawn else 0,
+        "images_without_own_split": images_without_split,
+        "images_drawn": images_without_split if is_drawn else 0,
         "images_with_copies": 0,
         "negatives_left_out": 0,
         "agreement": None,
@@ -106,13 +106,14 @@ def make_plan(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Fo
         settings=settings,
         vocabulary=_vocabulary(boxes, settings.labels),
         rule=rule,
-        patient_splits={patient: names[0] for patient, names in patient_splits.items()} if rule.own else {},
+        patient_splits=own_splits,
         extra=ExtraColumns(image.extra for image in images),
         facts=facts,
     )
 
 
 def _check_images(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> None:
+    """Refuse images that no task can be made of, see :func:`make_plan`."""
     if not images:
         raise ValueError("Expected at least one image, got none. Check the root and the split.")
     for image_id, count in Counter(image.id for image in images).items():
@@ -142,25 +143,25 @@ def _check_images(images: Sequence[AnnotatedImage], settings: PrepareSettings) -
 
 
 def _with_suggested_patients(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Sequence[AnnotatedImage]:
-    """The images with the patients that the names of their files suggest, which a warning says."""
-    unknown = [image.file for image in images if splits.patient_of_image(image) is None]
-    suggested = splits.patients_in_names(unknown)
+    """The images with patients from the names of their files, where no column has them; a warning reports it."""
+    files = [image.file for image in images if splits.patient_of_image(image) is None]
+    suggested = splits.patients_in_names(files)
     if not suggested:
         return images
-    example = unknown[0]
+    example = files[0]
     warnings.warn(
         f"No column of {settings.dataset} names the patients of {len(suggested)} images, and names of files suggest "
         f"{len({*suggested.values()})}, such as {suggested[example]} for {example}: their images stay together. Give "
         "patient_id if that is wrong.",
         stacklevel=4,
     )
-    return [image._replace(patient_id=suggested[image.file]) if image.file in suggested else image for image in images]
+    return [image._replace(patient_id=suggested.get(image.file, image.patient_id)) for image in images]
 
 
 def _warn_of_patients(
     images: Sequence[AnnotatedImage], patients: Sequence[str | None], settings: PrepareSettings
 ) -> None:
-    """Warn of patients that are the numbers of rows, and of a column that looks like the patient and is not read."""
+    """Warn if every patient is the number of a row, and of a column that looks like the patient and is not read."""
     if splits.is_row_number([image.patient_id for image in images]):
         warnings.warn(
             f"The patient_id of every image of {settings.dataset} is the number of its row: images of one patient may "
@@ -168,7 +169,9 @@ def _warn_of_patients(
             stacklevel=4,
         )
     for image, patient in zip(images, patients, strict=True):
-        column = splits.patient_column(image.extra) if patient is None else None
+        if patient is not None:
+            continue
+        column = splits.patient_column(image.extra)
         if column is not None:
             warnings.warn(
                 f"The column {column!r} of {settings.dataset} looks like the patient, but is not read: images of one "
@@ -179,19 +182,26 @@ def _warn_of_patients(
 
 
 def _split_rule(names: set[str], patients: int, settings: PrepareSettings) -> splits.SplitRule:
-    """As where images are used without `prepare`, unless a draw, one split or other shares were asked for."""
+    """Which splits are used and how patients are drawn, as the settings ask; else as anywhere in the package.
+
+    Args:
+        names: Of the splits in the dataset.
+        patients: How many there are.
+        settings: Of the preparation.
+    """
     shares = dict(settings.shares)
     if settings.splits_from == "hash":
         return splits.SplitRule(False, shares)
     if settings.split is not None:
         return splits.SplitRule(True, {settings.split: 1.0})
     rule = splits.split_rule(names, patients, shares)
-    # Shares that were asked for are drawn of a few patients too; those with a split keep it.
+    # With too few patients the rule draws none, but shares that were asked for are drawn all the same.
     is_asked = shares != splits.SHARES and not splits.holds_out(names)
     return splits.SplitRule(True, shares) if rule.own and is_asked else rule
 
 
 def _vocabulary(boxes: Mapping[str, int], labels: tuple[str, ...] | None) -> tuple[str, ...]:
+    """The findings of interest in the order of the prompt: the labels that are asked for, else all that have a box."""
     findings = prompt_order(boxes)
     if not findings:
         raise ValueError("Expected at least one box in the dataset, got none. Check the root and the split.")
@@ -205,20 +215,32 @@ def _vocabulary(boxes: Mapping[str, int], labels: tuple[str, ...] | None) -> tup
     return tuple(dict.fromkeys(labels))
 
 
-def _count_small_boxes(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> dict[str, int]:
-    """Small boxes of the findings of interest, images that have any, and those of them without another box."""
-    counts = Counter(boxes=0, images=0, without_other=0)
+def _count_boxes(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> tuple[Counter[str], dict[str, int]]:
+    """Count the boxes of a source.
+
+    Returns:
+        The boxes of each label that are not too small; and of the findings of interest: the boxes that are, the images
+        with such a box, and those of them without any other box.
+    """
+    boxes = Counter[str]()
+    small_boxes = {"boxes": 0, "images": 0, "without_other": 0}
     for image in images:
+        remaining = without_small_boxes(image, settings)
+        boxes.update(remaining.labels)
+        counted, large = image, remaining
         if settings.labels is not None:
-            image = image_of_interest(image, settings.labels)
-        small = len(image.boxes) - len(without_small_boxes(image, settings).boxes)
+            counted = image_of_interest(image, settings.labels)
+            large = image_of_interest(remaining, settings.labels)
+        small = len(counted.boxes) - len(large.boxes)
         if small:
-            counts.update(boxes=small, images=1, without_other=small == len(image.boxes))
-    return dict(counts)
+            small_boxes["boxes"] += small
+            small_boxes["images"] += 1
+            small_boxes["without_other"] += int(not large.boxes)
+    return boxes, small_boxes
 
 
 def planned_images(plan: FolderPlan, duplicates: DuplicateGroups = NO_DUPLICATES) -> list[PlannedImage]:
-    """The images that the task asks about, in their order, with the share of negatives that is asked for.
+    """The images that the task asks about, in their order, with their splits, examples and share of negatives.
 
     Raises:
         ValueError: A share of negatives is given for the task `detection`, and there is no split `train`; or as
@@ -240,12 +262,16 @@ def _kept_negatives(plan: FolderPlan) -> dict[str, float]:
 
     An image with ignored regions is a negative of no finding.
     """
-    present, unusable = Counter[str](), Counter[str]()
+    present = Counter[str]()
+    # Images without ignored regions that are still no negatives of a label.
+    unusable = Counter[str]()
     for image in plan.images:
         for label in set(image.labels):
             state = is_present(finding_example(image, label, plan.settings))
-            present[label] += state is True
-            unusable[label] += state is not False and not image.ignored
+            if state is True:
+                present[label] += 1
+            if state is not False and not image.ignored:
+                unusable[label] += 1
     candidates = sum(not image.ignored for image in plan.images)
     share = 0.5 if plan.settings.negatives is None else plan.settings.negatives
     fractions = {}
@@ -260,7 +286,7 @@ def _kept_negatives(plan: FolderPlan) -> dict[str, float]:
 def _with_share_of_negatives(
     planned: list[PlannedImage], plan: FolderPlan, share: float, duplicates: DuplicateGroups
 ) -> list[PlannedImage]:
-    """The images without those of `train` that are too many of them without findings; other splits keep all.
+    """The planned images without surplus images of `train` that have no finding; other splits keep all.
 
     Those with the smallest hashes stay: exactly as many as the share needs, or all if there are fewer.
     """
@@ -283,10 +309,12 @@ def _with_share_of_negatives(
     if kept_count >= len(negatives):
         return planned
     plan.facts["negatives_left_out"] = len(negatives) - kept_count
-    return [entry for entry in planned if hashes.get(entry.image.id, -1.0) < negatives[kept_count]]
+    # Other images have no hash, and stay.
+    return [each for each in planned if hashes.get(each.image.id, -1.0) < negatives[kept_count]]
 
 
 def _split_of(image: AnnotatedImage, plan: FolderPlan, duplicates: DuplicateGroups) -> str:
+    """The split of an image: its own, else that of its patient or of the group of near-duplicates, else a drawn one."""
     patient = splits.patient_of_image(image)
     name = patient or image.id
     own_split = plan.patient_splits.get(patient or "")
@@ -297,11 +325,15 @@ def _split_of(image: AnnotatedImage, plan: FolderPlan, duplicates: DuplicateGrou
 
 
 def task_examples(image: AnnotatedImage, plan: FolderPlan, kept_negatives: Mapping[str, float]) -> Iterator[Example]:
-    """The examples of one image; none if the task has nothing to ask, or if all boxes that answer it are too small.
+    """Yield the examples of one image: none if the task asks nothing about it, or if all boxes are too small.
 
-    Boxes of other findings, and small ones, are dropped before several readers' boxes are merged. An `id` is that of
-    the image, followed by the finding or the number of the phrase if an image may have several examples. Of the images
-    without a finding the fraction `kept_negatives` is asked for it.
+    Boxes of other findings, and small ones, are dropped before the boxes of several readers are merged. The `id` is
+    that of the image, followed by the finding or the number of the phrase if an image may have several examples.
+
+    Args:
+        image: From the plan.
+        plan: With settings and vocabulary.
+        kept_negatives: For each finding, the fraction of the images without it that are asked for it.
 
     Raises:
         ValueError: Boxes, labels, phrases and readers of the image differ in number.
@@ -328,7 +360,7 @@ def task_examples(image: AnnotatedImage, plan: FolderPlan, kept_negatives: Mappi
 
 
 def finding_example(image: AnnotatedImage, label: str, settings: PrepareSettings) -> Example | None:
-    """The example that asks an image for one finding, present or not; None if its boxes are all too small.
+    """The example that asks for one finding in an image, present or not; None if all its boxes are too small.
 
     >>> image = AnnotatedImage("a", "a.png", [[0, 0, 9, 9]], ["mass"])
     >>> finding_example(image, "mass", PrepareSettings("coco", "qwen3-vl", task="finding"))["id"]
@@ -340,6 +372,7 @@ def finding_example(image: AnnotatedImage, label: str, settings: PrepareSettings
 def _example(
     image: AnnotatedImage, settings: PrepareSettings, example_id: str, looked_for: str | tuple[str, ...]
 ) -> Example | None:
+    """The example of an image with the boxes of interest; None if all of them are too small."""
     remaining = without_small_boxes(image, settings)
     if image.boxes and not remaining.boxes:
         return None
@@ -347,7 +380,7 @@ def _example(
 
 
 def is_present(example: Example | None) -> bool | None:
-    """Whether any reader found the finding; None if it may be in an ignored region, or is too small to be asked."""
+    """Whether any reader found the finding of an example; None if it may be in an ignored region, or is too small."""
     if example is None:
         return None
     if example["boxes"] or any(example.get("reader_boxes", ())):
@@ -356,7 +389,7 @@ def is_present(example: Example | None) -> bool | None:
 
 
 def image_of_interest(image: AnnotatedImage, labels: Collection[str], phrase: str | None = None) -> AnnotatedImage:
-    """The image with the boxes of these findings only, and of a phrase, if one is given; its readers stay.
+    """The image with only the boxes of these findings, and of a phrase, if one is given; its readers stay.
 
     >>> image_of_interest(AnnotatedImage("a", "a.png", [[0, 0, 9, 9]], ["mass"], readers=("R1",)), ("nodule",)).read_by
     ('R1',)
@@ -378,12 +411,16 @@ def without_small_boxes(image: AnnotatedImage, settings: PrepareSettings) -> Ann
     """
     if not settings.smallest_box:
         return image
-    shorter_sides = [min(x2 - x1, y2 - y1) for x1, y1, x2, y2 in image.boxes]
-    return _with_boxes(image, [k for k, side in enumerate(shorter_sides) if not 0 < side < settings.smallest_box])
+    indices = []
+    for index, (x1, y1, x2, y2) in enumerate(image.boxes):
+        side = min(x2 - x1, y2 - y1)
+        if side <= 0 or side >= settings.smallest_box:
+            indices.append(index)
+    return _with_boxes(image, indices)
 
 
 def _with_boxes(image: AnnotatedImage, indices: Sequence[int]) -> AnnotatedImage:
-    """The image with these of its boxes; its readers stay."""
+    """The image with only the boxes at these indices; its readers stay."""
     return image._replace(
         boxes=[image.boxes[i] for i in indices],
         labels=[image.labels[i] for i in indices],
@@ -404,14 +441,19 @@ def prompt_of(example: Example, settings: PrepareSettings) -> list[dict[str, Any
 
 
 def completed_examples(planned: PlannedImage, stored: StoredImage, plan: FolderPlan, processor: Any) -> list[Example]:
-    """The examples of an image as they are written.
+    """The examples of an image as they are written, with image, sizes and prompt.
 
-    They have resized sizes if `processor` is of a kind that `has_resized_size` knows.
+    Args:
+        planned: The image with its examples.
+        stored: The image as it is stored.
+        plan: Of the folder.
+        processor: Of the model; gives resized sizes if it is of a kind that `has_resized_size` knows.
 
     Raises:
         ValueError: The image cannot be used; the message says why.
     """
     settings, image = plan.settings, planned.image
+    # The size of the image that boxes were drawn on.
     width, height = image.width or stored.original_width, image.height or stored.original_height
     if not (settings.squeezed or has_shape((stored.original_width, stored.original_height), (width, height))):
         raise ValueError(
@@ -434,8 +476,12 @@ def completed_examples(planned: PlannedImage, stored: StoredImage, plan: FolderP
         common["resized_width"], common["resized_height"] = resized_size(processor, stored.width, stored.height)
 
     def scale_boxes(boxes: Sequence[Sequence[float]]) -> list[list[float]]:
-        sizes = (stored.width, stored.height) * 2, (width, height) * 2
-        return [[value * to / of for value, to, of in zip(box, *sizes, strict=True)] for box in boxes]
+        scaled = []
+        for x1, y1, x2, y2 in boxes:
+            left, right = x1 * stored.width / width, x2 * stored.width / width
+            top, bottom = y1 * stored.height / height, y2 * stored.height / height
+            scaled.append([left, top, right, bottom])
+        return scaled
 
     completed = []
     for example in planned.examples:
@@ -443,16 +489,18 @@ def completed_examples(planned: PlannedImage, stored: StoredImage, plan: FolderP
         row["prompt"] = prompt_of(example, settings)
         if "reader_boxes" in example:
             row["reader_boxes"] = [scale_boxes(boxes) for boxes in example["reader_boxes"]]
-        if problem := "; ".join(row_problems(row)):
-            # In the numbers of the table, which a person can look up.
+        problems = list(row_problems(row))
+        if problems:
+            # If possible in the numbers of the table, which a person can look up.
             table_boxes = {name: boxes for name, boxes in example.items() if name in (*_BOX_COLUMNS, "reader_boxes")}
-            raise ValueError("; ".join(row_problems(row | table_boxes | {"width": width, "height": height})) or problem)
+            table_row = row | table_boxes | {"width": width, "height": height}
+            raise ValueError("; ".join(list(row_problems(table_row)) or problems))
         completed.append(row)
     return completed
 
 
 def column_types() -> dict[str, Any]:
-    """The types, as `datasets` has them, of the columns that the package knows, in their order."""
+    """The type, as `datasets` has it, of each column of the package, in the order of the columns."""
     from datasets import Image, List, Value
 
     number, word, boxes = Value("int64"), Value("string"), List(List(Value("float64")))
@@ -474,7 +522,7 @@ def column_types() -> dict[str, Any]:
 
 
 def dataset_features(plan: FolderPlan, *, with_resized: bool) -> Any:
-    """The columns as `datasets.Features`, without those that settings or images make needless."""
+    """The columns of a folder as `datasets.Features`, without those that its settings or images leave empty."""
     from datasets import Features
 
     settings = plan.settings

@@ -51,16 +51,16 @@ def load_images(
 
     Args:
         root: the folder that holds `annotations.jsonl`.
-        split: only images of this split; None and `all` take every image. An image without a split is one of its
-            patient's, else of `train`; where no image is held out, patients are drawn (`data.splits`), which a
-            warning says.
+        split: only images of this split; None and `all` take every image. An image without a split has that of its
+            patient, else `train`; if no image is held out, patients are drawn (`data.splits`), which a warning
+            reports.
         allow_outside: whether images may lie outside the folder.
         bad_rows: `refuse` lines that are no images, or `drop` them, which a warning says.
 
     Returns:
-        Columns image, boxes (xyxy pixels), labels, width, height, id and split; where any image has them patient_id,
+        Columns image, boxes (xyxy pixels), labels, width, height, id and split; if any image has them patient_id,
         prompt (conversational), box_format, resized_width, resized_height, ignore_boxes, phrases, reader_boxes and
-        reader_labels; what else the lines hold, as `ExtraColumns` holds it; and `looked_for` where an image has no
+        reader_labels; other keys of the lines, as `ExtraColumns` holds them; and `looked_for` if an image has no
         prompt.
 
     Raises:
@@ -71,28 +71,39 @@ def load_images(
 
     root = Path(root)
     rows = folder_rows(root, allow_outside, bad_rows)
-    # As the lines are read: `val` is `validation`.
-    split = split and split_name(split)
+    if split:
+        # `val` is `validation`, as in the lines.
+        split = split_name(split)
     remedy = f'To choose yourself, give every image in {ANNOTATIONS} its "split", the images of a patient on one side.'
     images = [(row["split"], patient, row["id"]) for row, patient in zip(rows, patients_of_rows(rows), strict=True)]
-    splits = _own_or_drawn(images, split, str(root), remedy)
-    unknown = [{name: value for name, value in row.items() if name not in KNOWN_KEYS} for row in rows]
-    extra = ExtraColumns(unknown)
+    splits = _assigned_splits(images, split, str(root), remedy)
+    extra_values = []
+    for row in rows:
+        extra_values.append({name: value for name, value in row.items() if name not in KNOWN_KEYS})
+    extra = ExtraColumns(extra_values)
     vocabulary = None if all(row.get("prompt") for row in rows) else vocabulary_of(rows, root)
     columns = {*_ALWAYS} if vocabulary is None else {*_ALWAYS, LOOKED_FOR}
-    for row, row_split, values in zip(rows, splits, unknown, strict=True):
+    for row, row_split, values in zip(rows, splits, extra_values, strict=True):
         row |= {"image": str(root / row["file"]), "split": row_split, **extra.values(values)}
         row[LOOKED_FOR] = None if row.get("prompt") else vocabulary
         columns.update(name for name in KNOWN_KEYS if row.get(name) is not None)
     features = {name: kind for name, kind in column_types().items() if name in columns} | extra.features()
     chosen_rows = [row for row in rows if split in (None, ALL, row["split"])]
-    return Dataset.from_dict({name: [row.get(name) for row in chosen_rows] for name in features}, Features(features))
+    table = {name: [row.get(name) for row in chosen_rows] for name in features}
+    return Dataset.from_dict(table, Features(features))
 
 
-def _own_or_drawn(
+def _assigned_splits(
     images: Iterable[tuple[str | None, str | None, str]], split: str | None, name: str, remedy: str
 ) -> list[str]:
-    """The splits of images, as `assign_splits` takes them; one that is asked for has to exist, and a draw is said."""
+    """The split of each image: its own, or a drawn one, which a warning reports.
+
+    Args:
+        images: split, patient and id of each, as `assign_splits` takes them.
+        split: the one that is asked for, which has to exist.
+        name: of the dataset, for messages.
+        remedy: how to choose the splits instead, for messages.
+    """
     assigned = assign_splits(images, name)
     if split not in (None, ALL):
         check_split_exists(split, assigned.names, name, remedy)
@@ -102,8 +113,11 @@ def _own_or_drawn(
 
 
 def vocabulary_of(rows: list[dict[str, Any]], root: Path) -> tuple[str, ...]:
-    """Every label of a folder, in the order of prompts."""
-    vocabulary = prompt_order(label for row in rows for label in annotated_image(row).labels)
+    """Every label of the rows of a folder, in the order of prompts; refuse rows without any."""
+    labels: list[str] = []
+    for row in rows:
+        labels += annotated_image(row).labels
+    vocabulary = prompt_order(labels)
     if not vocabulary:
         raise ValueError(
             f"Expected at least one labelled box in {root / ANNOTATIONS}, got none. "
@@ -113,9 +127,9 @@ def vocabulary_of(rows: list[dict[str, Any]], root: Path) -> tuple[str, ...]:
 
 
 def folder_rows(root: Path, allow_outside: bool = False, bad_rows: str = "refuse") -> list[dict[str, Any]]:
-    """The rows of a folder with `annotations.jsonl` whose images are there.
+    """The rows of a folder with `annotations.jsonl`, with the sizes of their images, and prompts as conversations.
 
-    Sizes that a row does not state are those of its image, and its prompt is a conversation.
+    A row without an image is refused or dropped, see :func:`load_images`.
     """
     path = root / ANNOTATIONS
     if not path.is_file():
@@ -125,13 +139,14 @@ def folder_rows(root: Path, allow_outside: bool = False, bad_rows: str = "refuse
         )
     check_word("bad_rows", bad_rows, BAD_ROWS)
 
-    # All lines that are bad are named at once.
+    # All faulty lines are named at once.
     rows, faults = [], []
     for line in sound_rows(path):
         try:
             if isinstance(line, ValueError):
                 raise line
-            rows.append(_usable_row(root, *line, allow_outside))
+            place, row = line
+            rows.append(_usable_row(root, place, row, allow_outside))
         except ValueError as error:
             faults.append(" ".join(str(error).split()))
     count = len(rows) + len(faults)
@@ -146,7 +161,7 @@ def folder_rows(root: Path, allow_outside: bool = False, bad_rows: str = "refuse
 
 
 def _usable_row(root: Path, place: RowPlace, row: dict[str, Any], allow_outside: bool) -> dict[str, Any]:
-    """The row with sizes and a conversation, if its image is there and its boxes are one person's."""
+    """The row with the size of its image and a conversation; refuse one without an image, or of several readers."""
     try:
         file = image_path(root, row["file"], allow_outside=allow_outside)
     except ValueError as error:
@@ -190,8 +205,8 @@ def load_split(
             `train`, its patients are drawn (`grounding_rewards.data.splits`), and a warning says so.
         max_images: take the first so many images; None takes all (of drawn images, 1024).
         allow_outside: whether the images that `annotations.jsonl` names may lie outside its folder.
-        bad_rows: `refuse` lines of `annotations.jsonl` that are no images, or `drop` them, which a warning says. What
-            is wrong with the values of rows is found later, by `grounding_rewards.data.checks`.
+        bad_rows: `refuse` lines of `annotations.jsonl` that are no images, or `drop` them, which a warning reports.
+            Wrong values of rows are found later, by `grounding_rewards.data.checks`.
 
     Returns:
         A map-style dataset.
@@ -226,7 +241,7 @@ def load_split(
 
 
 def parquet_shards(path: str | Path) -> dict[str, list[str]]:
-    """The parquet files of every split, below a folder or one file; `train-00000.parquet` is of the split train.
+    """The parquet files of a folder, or a single one, by split; `train-00000.parquet` is of the split train.
 
     Raises:
         ValueError: a file is cut, or one of `train-00000-of-00002.parquet` and its like is missing; it is named.
@@ -238,23 +253,24 @@ def parquet_shards(path: str | Path) -> dict[str, list[str]]:
     path = Path(path)
     files = [path] if path.is_file() and path.suffix == ".parquet" else sorted(path.glob("**/*.parquet"))
     shards: dict[str, list[str]] = {}
-    stated_files = {*map(str, files)}
+    expected_files = {*map(str, files)}
     for file in files:
-        name = _SHARD.fullmatch(file.stem)
-        if name is None:
+        match = _SHARD.fullmatch(file.stem)
+        if match is None:
             shards.setdefault(file.stem, []).append(str(file))
             continue
-        shards.setdefault(name["split"], []).append(str(file))
-        # Names that state how many shards there are tell which one is missing.
-        for k in range(int(name["total"] or 0)):
-            shard = f"{name['split']}-{k:0{len(name['number'])}}-of-{name['total']}"
-            stated_files.add(str(file.with_stem(shard)))
-    _check_whole(sorted(stated_files))
+        split, number, total = match["split"], match["number"], match["total"]
+        shards.setdefault(split, []).append(str(file))
+        # A name with the number of shards says which files there have to be.
+        for index in range(int(total or 0)):
+            shard = f"{split}-{index:0{len(number)}}-of-{total}"
+            expected_files.add(str(file.with_stem(shard)))
+    _check_whole(sorted(expected_files))
     return shards
 
 
 def _check_whole(files: Sequence[str]) -> None:
-    """Refuse files of which one is missing or cut: what reads them later would not say which one is."""
+    """Refuse a missing or cut parquet file by its name, which a later error of `datasets` would not have."""
     import pyarrow
     import pyarrow.parquet as pq
 
@@ -269,11 +285,11 @@ def _check_whole(files: Sequence[str]) -> None:
 
 
 def dataset_parts(dataset: str, splits: Sequence[str] = (), *, streaming: bool = False) -> dict[str, Any]:
-    """The splits of a dataset as it holds them: drawn images, parquet files, a saved dataset, or one on the hub.
+    """The splits that a dataset itself has, by name: drawn images, parquet files, a saved dataset, or one on the hub.
 
     Args:
         dataset: as for :func:`load_split`.
-        splits: which of them are wanted; where images are drawn the others are left out, as that takes time.
+        splits: the wanted ones; others of drawn images are left out, as drawing takes time.
         streaming: whether a dataset on the hub is read row by row instead of downloaded.
 
     Raises:
@@ -293,7 +309,8 @@ def dataset_parts(dataset: str, splits: Sequence[str] = (), *, streaming: bool =
         synthetic_splits = (TRAIN, "validation", "test")
         chosen_splits = splits if splits and {*splits} <= {*synthetic_splits} else synthetic_splits
         return {split: load_split(dataset, split) for split in chosen_splits}
-    if shards := parquet_shards(dataset):
+    shards = parquet_shards(dataset)
+    if shards:
         return {split: Dataset.from_parquet(files) for split, files in shards.items()}
     path = Path(dataset)
     if path.is_file():
@@ -315,8 +332,9 @@ def dataset_parts(dataset: str, splits: Sequence[str] = (), *, streaming: bool =
             ) from None
     else:
         try:
-            loaded = load_dataset(dataset, **({"streaming": True} if streaming else {}))
-        # `datasets` says by RuntimeError that it runs no scripts.
+            options = {"streaming": True} if streaming else {}
+            loaded = load_dataset(dataset, **options)
+        # `datasets` raises RuntimeError for a dataset with a script.
         except (FileNotFoundError, ConnectionError, ValueError, RuntimeError) as error:
             raise ValueError(
                 f"Expected {SYNTHETIC!r}, an existing folder or the name of a dataset on the hub for dataset, got "
@@ -326,7 +344,13 @@ def dataset_parts(dataset: str, splits: Sequence[str] = (), *, streaming: bool =
 
 
 def _split_of(parts: Mapping[str, Dataset], split: str, name: str) -> Dataset:
-    """A split of a dataset; where it holds nothing out its images are drawn, as those of any other source."""
+    """One split of a dataset; if the dataset has only one, patients are drawn into splits.
+
+    Args:
+        parts: the splits of the dataset by name.
+        split: the one that is asked for, or `all`.
+        name: of the dataset, for messages.
+    """
     from datasets import concatenate_datasets
 
     if split == ALL:
@@ -334,24 +358,26 @@ def _split_of(parts: Mapping[str, Dataset], split: str, name: str) -> Dataset:
     if split not in parts:
         # `validation` is found where the dataset says `val`, unless it says both `valid` and `dev`.
         spellings = [part_name for part_name in parts if split_name(part_name) == split_name(split)]
-        split = spellings[0] if len(spellings) == 1 else split
+        if len(spellings) == 1:
+            split = spellings[0]
     if len(parts) > 1:
         check_split_exists(split, in_usual_order(parts), name, "Choose one of the dataset's own splits.")
         return parts[split]
     ((part_name, images),) = parts.items()
-    # In a format such as torch's, ids that are numbers would be tensors.
+    # In a format such as torch's, numbers would be tensors.
     unformatted = images.with_format(None)
     unknown = [None] * images.num_rows
     patients = unformatted["patient_id"][:] if "patient_id" in images.column_names else unknown
     ids = unformatted["id"][:] if "id" in images.column_names else unknown
-    # The split, the patient and the name of each image.
-    known_of_images = []
-    for row, (patient, image_id) in enumerate(zip(patients, ids, strict=True)):
-        known_of_images.append((part_name, patient_of({"patient_id": patient}), stated_name(image_id) or str(row)))
+    # Split, patient and name of each image.
+    described_images = []
+    for row_number, (patient, image_id) in enumerate(zip(patients, ids, strict=True)):
+        image_name = stated_name(image_id) or str(row_number)
+        described_images.append((part_name, patient_of({"patient_id": patient}), image_name))
     remedy = (
         "To choose yourself, save it with splits, the images of a patient in one of them: "
         'DatasetDict({"train": train, "validation": validation, "test": test}).save_to_disk(path).'
     )
-    splits = _own_or_drawn(known_of_images, split, name, remedy)
-    numbers = [number for number, assigned in enumerate(splits) if assigned == split]
-    return images if len(numbers) == images.num_rows else images.select(numbers)
+    splits = _assigned_splits(described_images, split, name, remedy)
+    row_numbers = [number for number, image_split in enumerate(splits) if image_split == split]
+    return images if len(row_numbers) == images.num_rows else images.select(row_numbers)

@@ -1,12 +1,11 @@
-"""`manifest.json` of a prepared folder: written, read, and compared with the files."""
+"""Write and read `manifest.json` of a prepared folder and its card `README.md`, and compare them with the files."""
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
-import operator
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from grounding_rewards.common.environment import package_versions
 from grounding_rewards.common.text_files import parse_json, read_text
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.splits import ALL, check_split_exists, in_usual_order
-from grounding_rewards.prepare.card import card_text
 from grounding_rewards.prepare.examples import FolderPlan
 from grounding_rewards.prepare.shards import FOLDER, ShardCounts, file_checksum, read_footer, shard_files
 from grounding_rewards.sources import source_of
@@ -39,20 +37,20 @@ def find_finished(out: Path, plan: FolderPlan) -> dict[str, Any] | None:
         return None
     manifest = read_manifest(out)
     if not manifest["complete"] and not _has_shards(out):
-        # An attempt that was refused: nothing of it is worth keeping.
+        # An attempt that stopped before the first shard: nothing of it is worth keeping.
         return None
     # Other versions may write other bytes, which matters only while work is left.
-    decisive = ("settings", "images") if manifest["complete"] else ("settings", "images", "versions")
+    compared_keys = ("settings", "images") if manifest["complete"] else ("settings", "images", "versions")
     identity = _identity_of(plan)
-    for part in decisive:
-        remedy = "Name another folder, or remove this one."
+    remedy = "Name another folder, or remove this one."
+    for key in compared_keys:
         # A run that stopped at a bad image may continue and skip it.
-        check_settings(out, manifest.get(part, {}), identity[part], remedy, may_change=["bad_rows"], kind=part)
+        check_settings(out, manifest.get(key, {}), identity[key], remedy, may_change=["bad_rows"], kind=key)
     return manifest if manifest["complete"] else None
 
 
 def begin_folder(out: Path, plan: FolderPlan) -> None:
-    """Prepare a new or unfinished folder for writing, after `find_finished`."""
+    """Write the first manifest of a new folder, and remove unfinished files of an older one; after `find_finished`."""
     if not (out / MANIFEST).is_file() or not _has_shards(out):
         out.mkdir(parents=True, exist_ok=True)
         write_whole(out / MANIFEST, _as_json({"complete": False, **_identity_of(plan)}))
@@ -61,6 +59,7 @@ def begin_folder(out: Path, plan: FolderPlan) -> None:
 
 
 def _has_shards(out: Path) -> bool:
+    """Whether the folder has a finished shard."""
     return any((out / FOLDER).glob("*.parquet"))
 
 
@@ -73,35 +72,90 @@ def finish_folder(out: Path, plan: FolderPlan) -> dict[str, Any]:
 
 def write_manifest(out: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     """Write the card of a finished folder and its manifest, and return the manifest with the checksum of the card."""
-    write_whole(out / CARD, card_text(manifest))
+    write_whole(out / CARD, _card_text(manifest))
     manifest["card"] = {"file": CARD, "sha256": file_checksum(out / CARD)}
     write_whole(out / MANIFEST, _as_json(manifest))
     return manifest
 
 
+def _card_text(manifest: Mapping[str, Any]) -> str:
+    """The dataset card in Markdown, with a head from which `datasets.load_dataset` reads the splits."""
+    from jinja2 import Environment, StrictUndefined
+
+    # Texts of datasets stay as they are: this is Markdown, not HTML.
+    environment = Environment(
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    # Texts in the YAML of the head are written as JSON, which is YAML whatever they hold.
+    environment.filters["json"] = lambda value: json.dumps(value, ensure_ascii=False)
+    # A bar would end the cell of a table.
+    environment.filters["cell"] = lambda value: str(value).replace("|", "&#124;")
+    template = environment.from_string(Path(__file__).with_name("card.md.jinja").read_text(encoding="utf-8"))
+    # The number of rows in all splits, by source and licence.
+    origins = Counter[tuple[str | None, str | None]]()
+    for counts in manifest["splits"].values():
+        for source, licence, rows in counts["origins"]:
+            origins[source, licence] += rows
+    skipped = [f"{image} ({split}): {reason}" for split, image, reason in manifest["skipped"]]
+    return template.render(
+        # Manifests of a mix have no agreement of readers.
+        **{"agreement": None, **manifest},
+        origins=origins,
+        left_out=list(left_out_sentences(manifest)),
+        lists_of_images={
+            "were left out because they cannot be used": skipped,
+            "could not be read and were left out": manifest.get("unreadable", ()),
+        },
+    )
+
+
+def left_out_sentences(manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Sentences about what `negatives`, `smallest_box` and the weights of a mix left out of a folder.
+
+    >>> small = {"boxes": 3, "images": 2, "without_other": 1}
+    >>> list(left_out_sentences({"small_boxes": small}))
+    ['3 boxes on 2 images are too small (--smallest-box) and left out; 1 of these images has no other box, and is no \
+negative.']
+    """
+    images = manifest.get("negatives_left_out")
+    if images:
+        yield f"{images} images without findings are left out of train, for the wanted share of negatives."
+    for folder, rows in manifest.get("rows_left_out", {}).items():
+        yield f"{rows} rows of {folder} are left out of train, for the weights of the mix."
+    small_boxes = manifest.get("small_boxes")
+    if small_boxes and small_boxes["boxes"]:
+        emptied = small_boxes["without_other"]
+        verb = "has no other box, and is no negative" if emptied == 1 else "have no other box, and are no negatives"
+        yield (
+            f"{small_boxes['boxes']} boxes on {small_boxes['images']} images are too small (--smallest-box) and left "
+            f"out; {emptied} of these images {verb}."
+        )
+
+
 def written_splits(out: Path) -> tuple[dict[str, Any], list[list[str]]]:
-    """ShardCounts and shards of each split of a folder, and split, id and reason of each image that was left out."""
+    """Read the shards of a folder.
+
+    Returns:
+        The counts and shards of each split by its name, and split, id and reason of each image that was left out.
+    """
     splits, skipped = {}, []
-    for split in in_usual_order(path.stem.rpartition("-")[0] for path in (out / FOLDER).glob("*.parquet")):
-        files = shard_files(out, split)
-        footers = [ShardCounts(read_footer(path)) for path in files]
-        counts = functools.reduce(operator.add, footers).as_json()
-        skipped += [[split, *image] for image in counts.pop("skipped")]
-        shards = [
-            {
-                "file": path.relative_to(out).as_posix(),
-                "rows": footer.rows,
-                "bytes": path.stat().st_size,
-                "sha256": file_checksum(path),
-            }
-            for path, footer in zip(files, footers, strict=True)
-        ]
-        splits[split] = {**counts, "shards": shards}
+    split_names = [path.stem.rpartition("-")[0] for path in (out / FOLDER).glob("*.parquet")]
+    for split in in_usual_order(split_names):
+        total = ShardCounts()
+        shards = []
+        for path in shard_files(out, split):
+            counts = ShardCounts(read_footer(path))
+            total += counts
+            shard = {"file": path.relative_to(out).as_posix(), "rows": counts.rows}
+            shards.append({**shard, "bytes": path.stat().st_size, "sha256": file_checksum(path)})
+        split_counts = total.as_json()
+        skipped += [[split, *image] for image in split_counts.pop("skipped")]
+        splits[split] = {**split_counts, "shards": shards}
     return splits, skipped
 
 
 def known_facts(plan: FolderPlan) -> dict[str, Any]:
-    """The part of the manifest that is known before any image is opened."""
+    """The part of the manifest that is known before any image is opened: source, vocabulary and facts of the plan."""
     settings = plan.settings
     source = source_of(settings.dataset, settings.licence, settings.source)
     return {"source": source, "vocabulary": list(plan.vocabulary), **plan.facts}
@@ -125,7 +179,7 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
 
 
 def readers_agreement(dataset: str | Path) -> dict[str, Any] | None:
-    """How well the readers of a prepared dataset agree; None where the dataset is another one, or doesn't say.
+    """The agreement of the readers, from the manifest of a prepared dataset; None for any other dataset.
 
     >>> readers_agreement("synthetic") is None
     True
@@ -134,7 +188,7 @@ def readers_agreement(dataset: str | Path) -> dict[str, Any] | None:
 
 
 def split_shards(folder: str | Path, split: str) -> list[str]:
-    """The shards of a split of a prepared folder; those of every split for `all`.
+    """The paths of the shards of a split of a prepared folder; those of every split for `all`.
 
     Raises:
         ValueError: The folder is not finished, or has no such split.
@@ -146,14 +200,18 @@ def split_shards(folder: str | Path, split: str) -> list[str]:
             "command again: it goes on."
         )
     splits = manifest["splits"]
-    split = split if split in splits else split_name(split)
+    if split not in splits:
+        # `val` is `validation`.
+        split = split_name(split)
     check_split_exists(split, list(splits), str(folder), "Choose one of these.")
-    split_names = splits if split == ALL else [split]
-    return [str(Path(folder) / shard["file"]) for name in split_names for shard in splits[name]["shards"]]
+    paths = []
+    for name in splits if split == ALL else [split]:
+        paths += [str(Path(folder) / shard["file"]) for shard in splits[name]["shards"]]
+    return paths
 
 
 def verify_images(folder: str | Path) -> list[str]:
-    """Problems of the shards and the card of a prepared folder, one sentence each.
+    """Compare the shards and the card of a prepared folder with their checksums; returns a sentence for each problem.
 
     Raises:
         ValueError: There is no manifest.
@@ -162,22 +220,26 @@ def verify_images(folder: str | Path) -> list[str]:
     manifest = read_manifest(folder)
     if not manifest["complete"]:
         return ["the preparation was interrupted; run the same command again"]
-    shards = [shard for counts in manifest["splits"].values() for shard in counts["shards"]]
+    files = []
+    for counts in manifest["splits"].values():
+        files += counts["shards"]
+    files.append(manifest["card"])
     problems = []
-    for entry in (*shards, manifest["card"]):
-        path = folder / entry["file"]
+    for file in files:
+        path = folder / file["file"]
         if not path.is_file():
-            problems.append(f"{entry['file']} is missing")
-        elif file_checksum(path) != entry["sha256"]:
-            problems.append(f"{entry['file']} was changed: its checksum is another one")
-    listed = {shard["file"] for shard in shards}
+            problems.append(f"{file['file']} is missing")
+        elif file_checksum(path) != file["sha256"]:
+            problems.append(f"{file['file']} was changed: its checksum is another one")
+    listed_files = {file["file"] for file in files}
     present_files = {path.relative_to(folder).as_posix() for path in (folder / FOLDER).glob("*")}
-    return problems + [f"{name} is not part of the dataset" for name in sorted(present_files - listed)]
+    return problems + [f"{name} is not part of the dataset" for name in sorted(present_files - listed_files)]
 
 
 def _identity_of(plan: FolderPlan) -> dict[str, Any]:
-    """What must be equal to continue a preparation, see `find_finished`."""
+    """The parts of the manifest that must be equal to continue a preparation, see `find_finished`."""
     return {
+        # Through JSON, as they are read again: tuples are lists.
         "settings": json.loads(json.dumps(asdict(plan.settings))),
         "images": {"count": len(plan.images), "digest": _digest(plan.images)},
         "versions": package_versions(PACKAGES),
@@ -193,4 +255,5 @@ def _digest(images: Iterable[AnnotatedImage]) -> str:
 
 
 def _as_json(value: Any) -> str:
+    """The content of the file of a manifest."""
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

@@ -24,8 +24,9 @@ _MOST_BYTES = 256e6
 class Part(NamedTuple):
     """A prepared folder in a mix.
 
-    folder: what `prepare_images` wrote.
-    weight: its part of the training rows, beside the weights of the others; None takes all its rows.
+    Attributes:
+        folder: what `prepare_images` wrote.
+        weight: its share of the training rows, relative to the other weights; None takes all its rows.
     """
 
     folder: Path
@@ -33,23 +34,22 @@ class Part(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What stands before the ids of its rows."""
+        """The name of the folder, with which the ids of its rows begin in the mix."""
         return self.folder.resolve().name
 
 
 def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_rows: str = "refuse") -> dict[str, Any]:
     """Write the rows of prepared folders as one, each with its source.
 
-    Splits stay. With weights, rows of `train` are left out by a hash, until each folder has its share of as many rows
-    as there can be without one twice; other splits keep all. Ids begin with the name of the folder; patients of
-    different sources are different, whatever they are called. A source is the column `source`, else the folder's name.
+    Splits stay. With weights, rows of `train` are left out by a hash, as few as give each folder its share; no row is
+    taken twice, and other splits keep all rows. Ids begin with the name of the folder. Patients of different sources
+    are different, even if they have the same name. A source is the column `source`, else the folder's name.
 
     Args:
         parts: At least two folders for one box format, with different names; all or none with a weight.
         out: The folder to write, new or empty.
         seed: Of the rows that are left out.
-        bad_rows: `drop` leaves out an image that has a copy in another split, of the two the one in the larger
-            split; else it is an error.
+        bad_rows: `drop` leaves out an image with a copy in another, smaller split; `refuse` raises an error.
 
     Returns:
         The contents of `manifest.json`.
@@ -85,7 +85,13 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_ro
 
 
 def _left_out_rows(parts: Sequence[Part], train_rows: Mapping[str, list[str]], seed: int) -> dict[str, list[str]]:
-    """The ids of the rows of each folder that its weight leaves out."""
+    """The ids of the training rows to leave out, by the name of the folder; empty without weights.
+
+    Args:
+        parts: The folders.
+        train_rows: The ids of the rows of `train`, by the name of the folder.
+        seed: Of the choice.
+    """
     if parts[0].weight is None:
         return {}
     for name, rows in train_rows.items():
@@ -95,7 +101,7 @@ def _left_out_rows(parts: Sequence[Part], train_rows: Mapping[str, list[str]], s
                 "training alone: leave them out, or mix the folders that have such rows."
             )
     weights = {part.name: part.weight or 1.0 for part in parts}
-    # rows of a folder = weight * unit; the largest unit for which no folder lacks rows
+    # A folder gives weight * unit rows. This is the largest unit for which every folder has enough.
     unit = min(len(rows) / weights[name] for name, rows in train_rows.items())
     left_out = {}
     for name, rows in train_rows.items():
@@ -107,6 +113,7 @@ def _left_out_rows(parts: Sequence[Part], train_rows: Mapping[str, list[str]], s
 def _write_rows(
     parts: Sequence[Part], out: Path, features: Any, left_out: Mapping[str, list[str]], duplicates: DuplicateGroups
 ) -> None:
+    """Write the rows of all folders, without those left out, into shards by split."""
     writers: dict[str, ShardWriter] = {}
     for part in parts:
         left_out_ids = {*left_out.get(part.name, ())}
@@ -114,21 +121,31 @@ def _write_rows(
             split, image_id = rows[0]["split"], rows[0]["id"]
             if split not in writers:
                 writers[split] = ShardWriter(out, split, features, _MOST_BYTES)
-            kept_rows = [{name: row.get(name) for name in features} for row in rows if row["id"] not in left_out_ids]
+            mixed_rows = []
+            for row in rows:
+                if row["id"] not in left_out_ids:
+                    mixed_rows.append({name: row.get(name) for name in features})
             if image_id in duplicates.left_out:
                 writers[split].skip(image_id, duplicates.left_out[image_id])
-            elif kept_rows:
-                writers[split].add(kept_rows, len(rows[0]["image"]["bytes"]))
+            elif mixed_rows:
+                writers[split].add(mixed_rows, len(rows[0]["image"]["bytes"]))
     for writer in writers.values():
         writer.close()
 
 
 def _manifest(parts: Sequence[Part], manifests: Sequence[dict[str, Any]], out: Path, seed: int) -> dict[str, Any]:
-    """What the manifests of the parts say together."""
+    """The manifest of the mix, from those of its parts and from the shards that are written."""
     splits, skipped = written_splits(out)
     sources = [manifest["source"] for manifest in manifests]
-    titles = [", ".join(filter(None, (source["title"], source["url"]))) for source in sources]
-    counts = ("images_without_patient", "images_without_own_split", "images_drawn")
+    titles = [", ".join(text for text in (source["title"], source["url"]) if text) for source in sources]
+    vocabulary: list[str] = []
+    part_settings = []
+    for part, manifest in zip(parts, manifests, strict=True):
+        vocabulary += [label for label in manifest["vocabulary"] if label not in vocabulary]
+        part_settings.append({"folder": part.name, "weight": part.weight, "settings": manifest["settings"]})
+    sums = {}
+    for name in ("images_without_patient", "images_without_own_split", "images_drawn"):
+        sums[name] = sum(manifest[name] for manifest in manifests)
     return {
         "complete": True,
         "settings": {
@@ -136,32 +153,30 @@ def _manifest(parts: Sequence[Part], manifests: Sequence[dict[str, Any]], out: P
             "task": ", ".join(dict.fromkeys(manifest["settings"]["task"] for manifest in manifests)),
             "box_format": manifests[0]["settings"]["box_format"],
             "seed": seed,
-            "parts": [
-                {"folder": part.name, "weight": part.weight, "settings": manifest["settings"]}
-                for part, manifest in zip(parts, manifests, strict=True)
-            ],
+            "parts": part_settings,
         },
         "images": {"count": sum(manifest["images"]["count"] for manifest in manifests)},
         "versions": package_versions(PACKAGES),
         "source": {
             "title": " and ".join(part.name for part in parts),
-            "url": _by_part(parts, titles),
-            "licence": _by_part(parts, [source["licence"] for source in sources]),
-            "note": _by_part(parts, [source["note"] for source in sources]),
+            "url": _join_texts(parts, titles),
+            "licence": _join_texts(parts, [source["licence"] for source in sources]),
+            "note": _join_texts(parts, [source["note"] for source in sources]),
         },
-        "vocabulary": list(dict.fromkeys(label for manifest in manifests for label in manifest["vocabulary"])),
-        **{name: sum(manifest[name] for manifest in manifests) for name in counts},
+        "vocabulary": vocabulary,
+        **sums,
         "splits": splits,
         "skipped": skipped,
     }
 
 
-def _by_part(parts: Sequence[Part], words: Sequence[str]) -> str:
-    return "; ".join(f"{part.name}: {word}" for part, word in zip(parts, words, strict=True) if word)
+def _join_texts(parts: Sequence[Part], texts: Sequence[str]) -> str:
+    """One text for each part as "name: text; name: text", without empty ones."""
+    return "; ".join(f"{part.name}: {text}" for part, text in zip(parts, texts, strict=True) if text)
 
 
 def _checked_manifests(parts: Sequence[Part], out: Path) -> list[dict[str, Any]]:
-    """The manifests of folders that can be mixed."""
+    """The manifest of each folder; refuse names, weights, formats or an output folder that do not fit together."""
     names = [part.name for part in parts]
     if len(set(names)) < max(2, len(names)):
         raise ValueError(
@@ -184,7 +199,7 @@ def _checked_manifests(parts: Sequence[Part], out: Path) -> list[dict[str, Any]]
 
 
 def _features(parts: Sequence[Part]) -> Any:
-    """The columns of all folders, and `source`."""
+    """The columns of all folders together with `source`, as `datasets.Features`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
     from datasets import Features
@@ -201,7 +216,8 @@ def _features(parts: Sequence[Part]) -> Any:
 
 
 def _rows_of_images(part: Part) -> Iterator[list[dict[str, Any]]]:
-    """The rows of each image of a folder, which share it and stand together, with ids that are the folder's own."""
+    """Yield the rows of each image of a folder, with the ids, sources and patients that they have in the mix."""
+    # The rows of an image stand one after another.
     rows = parquet_rows(split_shards(part.folder, "all"))
     for _, group in groupby(rows, key=lambda row: (row["split"], row["image"]["bytes"])):
         image_rows = list(group)

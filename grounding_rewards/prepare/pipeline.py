@@ -1,4 +1,4 @@
-"""Prepare a dataset: from the annotated images of a source, by examples, to a folder of parquet shards."""
+"""Prepare a dataset: turn the annotated images of a source into examples in a folder of parquet shards."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ def prepare_images(
     allow_outside: bool = False,
     on_progress: Progress = lambda stage, done, total: None,
 ) -> dict[str, Any]:
-    """Write the images of a source as parquet shards with a card.
+    """Write the images of a source as parquet shards with a card, or only count them.
 
-    The same images and settings give the same bytes, whatever the number of processes and interruptions:
-    finished shards are kept, the rest is written again.
+    The same images and settings give the same bytes, whatever the number of processes and interruptions: a second call
+    keeps finished shards and writes the rest.
 
     Args:
         images: All images, in an order that a resumed call repeats.
         root: The folder that file names are relative to.
-        out: The folder to write: new, empty, or left unfinished by the same call. None only counts, from the tables
-            alone: near-duplicates are not looked for, and what is wrong with images or boxes is not found.
+        out: The folder to write: new, empty, or left unfinished by the same call. None only counts, without opening an
+            image: near-duplicates and faulty images are not found.
         settings: What to write.
         unreadable: Why other images of the source could not be read, for the card.
         processes: That read, shrink and encode images, as `map_in_workers` of `common.workers` takes them.
@@ -65,8 +65,8 @@ def prepare_images(
         on_progress: Called after every image.
 
     Returns:
-        The contents of `manifest.json`; if nothing is written, the counts of it: `splits` (without shards),
-        `vocabulary`, `source` and the facts of the plan.
+        The contents of `manifest.json`; without `out` only its counts: `splits` (without shards), `vocabulary`,
+        `source` and the facts of the plan.
 
     Raises:
         ValueError: As `make_plan`; the folder holds something else; or an image cannot be used, because its file
@@ -96,58 +96,61 @@ def prepare_images(
             counts.setdefault(split, ShardCounts()).add(examples)
         return {"splits": {name: counts[name].as_json() for name in in_usual_order(counts)}, **known_facts(plan)}
     out = Path(out)
-    if finished := find_finished(out, plan):
-        return finished
+    finished_manifest = find_finished(out, plan)
+    if finished_manifest is not None:
+        return finished_manifest
     files = _Files(root, allow_outside, settings)
     duplicates = _find_duplicates(plan, files, processes, on_progress)
     planned = planned_images(plan, duplicates)
     # Fail before the folder is begun: it would refuse corrected settings.
     processor = None if settings.model is None else load_processor(settings.model)
     if any(len(image_readers(image)) > 1 for image in plan.images):
-        read_images = [
-            without_small_boxes(image_of_interest(image, plan.vocabulary), settings) for image in plan.images
-        ]
-        plan.facts["agreement"] = measure_agreement(read_images).to_dict()
+        images_of_interest = [image_of_interest(image, plan.vocabulary) for image in plan.images]
+        compared_images = [without_small_boxes(image, settings) for image in images_of_interest]
+        plan.facts["agreement"] = measure_agreement(compared_images).to_dict()
     begin_folder(out, plan)
     features = dataset_features(plan, with_resized=has_resized_size(processor))
     writers = {}
-    for split in dict.fromkeys(entry.split for entry in planned):
+    for split in dict.fromkeys(planned_image.split for planned_image in planned):
         writers[split] = ShardWriter(out, split, features, settings.shard_megabytes * 1e6)
     pending = _pending_images(planned, writers)
     finished_images = len(planned) - len(pending)
     for number in range(1, finished_images + 1):
         on_progress("writing images", number, len(planned))
-    with map_in_workers(files.store, [entry.image.file for entry in pending], processes=processes) as stored_images:
-        for number, (entry, stored) in enumerate(zip(pending, stored_images, strict=True), start=finished_images + 1):
-            writer = writers[entry.split]
-            if entry.image.id in duplicates.left_out:
-                writer.skip(entry.image.id, duplicates.left_out[entry.image.id])
+    names = [planned_image.image.file for planned_image in pending]
+    with map_in_workers(files.store, names, processes=processes) as stored_images:
+        pairs = zip(pending, stored_images, strict=True)
+        for number, (planned_image, stored) in enumerate(pairs, start=finished_images + 1):
+            writer = writers[planned_image.split]
+            image_id = planned_image.image.id
+            if image_id in duplicates.left_out:
+                writer.skip(image_id, duplicates.left_out[image_id])
             else:
-                _write_image(entry, stored, plan, processor, writer)
+                _write_image(planned_image, stored, plan, processor, writer)
             on_progress("writing images", number, len(planned))
     if all(writer.is_empty for writer in writers.values()):
-        raise _nothing_written(writers)
+        raise _no_image_error(writers)
     for writer in writers.values():
         writer.close()
     return finish_folder(out, plan)
 
 
 class _Files(NamedTuple):
-    """How the files of images are read; pickled for other processes."""
+    """The files of images below a root; a tuple, as worker processes get a pickled copy."""
 
     root: str | Path
     allow_outside: bool
     settings: PrepareSettings
 
     def sign(self, file: str) -> bytes | None:
-        """The signature of an image; None if it cannot be read, which is reported when it is to be stored."""
+        """The signature of an image; None if it cannot be read, which :meth:`store` reports later."""
         try:
             return image_signature(open_image(image_path(self.root, file, allow_outside=self.allow_outside)))
         except ValueError:
             return None
 
     def store(self, file: str) -> StoredImage | str:
-        """The stored image, or why there is none."""
+        """The image as it is stored; or why it cannot be, in words."""
         side, image_format, window = self.settings.side, self.settings.image_format, self.settings.window
         try:
             path = image_path(self.root, file, allow_outside=self.allow_outside)
@@ -157,7 +160,7 @@ class _Files(NamedTuple):
 
 
 def _with_origin(image: AnnotatedImage, settings: PrepareSettings) -> AnnotatedImage:
-    """The image with the labels that are asked for, and with its source and licence if it names none."""
+    """The image with the dataset's source and licence, if it has none itself, and with the labels that are wanted."""
     origin = {"source": settings.source, "licence": settings.licence}
     source = SOURCES.get(settings.dataset)
     if source is not None and source.title:
@@ -169,13 +172,13 @@ def _with_origin(image: AnnotatedImage, settings: PrepareSettings) -> AnnotatedI
 
 
 def with_shared_labels(image: AnnotatedImage, dataset: str | None = None) -> AnnotatedImage:
-    """The image with labels of the shared vocabulary, sides included; unknown labels are put in lower case.
+    """The image with labels in the words of the shared vocabulary; unknown labels are put in lower case.
 
     In a label such as `effusion|atelectasis` each part is looked up.
 
     Args:
         image: from a source.
-        dataset: the name of the source, for words with a meaning of their own in this dataset.
+        dataset: the name of the source, for words that have another meaning in this dataset.
 
     Example:
         >>> image = AnnotatedImage("1", "1.png", [[0, 0, 9, 9], [0, 0, 5, 5]], ["Effusion", "Left Lung"])
@@ -191,7 +194,9 @@ def with_shared_labels(image: AnnotatedImage, dataset: str | None = None) -> Ann
 
 def _find_duplicates(plan: FolderPlan, files: _Files, processes: int | None, on_progress: Progress) -> DuplicateGroups:
     """The near-duplicates among the images; nothing is compared if all images go into one split."""
-    splits = {image.split for image in plan.images if image.split is not None} if plan.rule.own else set()
+    splits = set()
+    if plan.rule.own:
+        splits = {image.split for image in plan.images if image.split is not None}
     if plan.facts["images_without_own_split"]:
         splits |= {name for name, share in plan.rule.shares.items() if share}
     if len(splits) < 2:
@@ -213,37 +218,51 @@ def _find_duplicates(plan: FolderPlan, files: _Files, processes: int | None, on_
 
 
 def _pending_images(planned: Sequence[PlannedImage], writers: Mapping[str, ShardWriter]) -> list[PlannedImage]:
-    """The images that no finished shard has: these have the first images of their split."""
+    """The images that are in no finished shard; finished shards have the first images of their split."""
     counts = Counter[str]()
     pending = []
-    for entry in planned:
-        counts[entry.split] += 1
-        if counts[entry.split] > writers[entry.split].images:
-            pending.append(entry)
+    for planned_image in planned:
+        split = planned_image.split
+        counts[split] += 1
+        if counts[split] > writers[split].images:
+            pending.append(planned_image)
     return pending
 
 
 def _write_image(
-    entry: PlannedImage, stored: StoredImage | str, plan: FolderPlan, processor: Any, writer: ShardWriter
+    planned_image: PlannedImage, stored: StoredImage | str, plan: FolderPlan, processor: Any, writer: ShardWriter
 ) -> None:
+    """Write the examples of an image; refuse or skip one that cannot be used.
+
+    Args:
+        planned_image: The image with its examples.
+        stored: From `_Files.store`.
+        plan: Of the folder.
+        processor: For resized sizes; None for none.
+        writer: Of the split.
+    """
+    image = planned_image.image
     try:
         if isinstance(stored, str):
             raise ValueError(stored)
-        examples = completed_examples(entry, stored, plan, processor)
+        examples = completed_examples(planned_image, stored, plan, processor)
     except ValueError as error:
         if plan.settings.bad_rows == "refuse":
             raise ValueError(
-                f"Expected an image that can be used, got {entry.image.id} ({entry.image.file}): "
+                f"Expected an image that can be used, got {image.id} ({image.file}): "
                 f'{str(error).rstrip(".")}. Correct it, or leave out such images with bad_rows="drop" '
                 "(--bad-rows drop). What is done is kept."
             ) from None
-        writer.skip(entry.image.id, str(error))
+        writer.skip(image.id, str(error))
     else:
         writer.add(examples, len(stored.data))
 
 
-def _nothing_written(writers: dict[str, ShardWriter]) -> ValueError:
-    skipped = [image for writer in writers.values() for image in writer.skipped]
+def _no_image_error(writers: dict[str, ShardWriter]) -> ValueError:
+    """The error to raise if no image was written: it names the first one that was left out."""
+    skipped: list[Sequence[str]] = []
+    for writer in writers.values():
+        skipped += writer.skipped
     if not skipped:
         return ValueError("Expected an image that answers to the task, got none. Check the task and the labels.")
     name, reason = skipped[0]

@@ -120,9 +120,11 @@ class PrepareSettings:
             raise ValueError(f"Expected low < high for window, got {self.window}. Give two stored values.")
         if not self.shard_megabytes > 0:
             raise ValueError(f"Expected more than 0 for shard_megabytes, got {self.shard_megabytes}. 256 is usual.")
+        source = SOURCES.get(self.dataset)
         for name in ("licence", "source"):
-            source = SOURCES.get(self.dataset)
-            if (value := getattr(self, name)) is not None and source is not None and source.title:
+            value = getattr(self, name)
+            # A general format has no title.
+            if value is not None and source is not None and source.title:
                 raise ValueError(
                     f"Expected no {name} for {self.dataset}, whose own is written, got {value!r}. "
                     "Leave it out; it is for images in a general format."
@@ -143,7 +145,7 @@ def check_split_name(name: str) -> None:
 
 
 def check_shares(shares: Mapping[str, float]) -> None:
-    """Refuse shares that are not in [0, 1] or do not sum to 1."""
+    """Refuse shares of splits that are not in [0, 1] or do not sum to 1, and illegal names of splits."""
     for name in shares:
         check_split_name(name)
     if not shares or min(shares.values()) < 0 or abs(sum(shares.values()) - 1) > 1e-9:

@@ -15,17 +15,25 @@ FOLDER = "data"
 """The folder of the shards in a prepared dataset."""
 
 FOOTER = b"grounding_rewards"
-"""The key of what the package writes into the footer of a parquet file."""
+"""The key of the package's counts in the footer of a parquet file."""
 
+# A row group is written when it has as many rows, or images of as many bytes.
 _ROWS_PER_GROUP = 1000
-_ROWS_AT_ONCE = 16
 _BYTES_PER_GROUP = 32e6
-# Rows of one image share its image: dictionary encoding stores it once per row group.
+# Rows that are read at once; they may all have large images.
+_ROWS_AT_ONCE = 16
+# The rows of an image share it: dictionary encoding stores it once per row group, if the dictionary is large enough.
 _DICTIONARY_BYTES = 2**30
 
 
 class ShardWriter:
-    """Writes the rows of one split image by image, after the shards that are already there.
+    """Writes the rows of one split image by image, into new shards after the finished ones.
+
+    Args:
+        folder: of the prepared dataset.
+        split: its name.
+        features: the columns, as `datasets` has them.
+        max_bytes: size of its images at which a shard is closed.
 
     Attributes:
         images: Images of the split in finished shards, skipped ones included.
@@ -33,7 +41,8 @@ class ShardWriter:
 
     def __init__(self, folder: Path, split: str, features: Any, max_bytes: float) -> None:
         self._folder = folder / FOLDER
-        self._split, self._max_bytes = split, max_bytes
+        self._split = split
+        self._max_bytes = max_bytes
         self._schema = features.arrow_schema
         finished = shard_files(folder, split)
         self._number = len(finished)
@@ -45,7 +54,7 @@ class ShardWriter:
         self._counts = ShardCounts()
 
     def add(self, rows: Sequence[Mapping[str, Any]], image_bytes: int) -> None:
-        """Add all rows of one image."""
+        """Add all rows of one image, whose file has `image_bytes`."""
         self._rows += map(dict, rows)
         self._seen += 1
         self._shard_bytes += image_bytes
@@ -85,13 +94,17 @@ class ShardWriter:
         self._writer.close()
         publish(unfinished_name(self._path), self._path)
         self._number += 1
-        self._writer, self._shard_bytes, self._counts = None, 0, ShardCounts()
+        self._writer = None
+        self._shard_bytes = 0
+        self._counts = ShardCounts()
 
     @property
     def _path(self) -> Path:
+        """Where the open shard will be when it is finished."""
         return self._folder / f"{self._split}-{self._number:05d}.parquet"
 
     def _open(self) -> None:
+        """Begin a shard under a name that says that it is unfinished."""
         import pyarrow.parquet as pq
 
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -100,16 +113,21 @@ class ShardWriter:
         )
 
     def _write_group(self) -> None:
+        """Write the collected rows as one row group of the open shard."""
         import pyarrow as pa
 
         if self._writer is None:
             self._open()
         self._writer.write_table(pa.Table.from_pylist(self._rows, schema=self._schema))
-        self._rows, self._group_bytes = [], 0
+        self._rows = []
+        self._group_bytes = 0
 
 
 class ShardCounts:
-    """What is counted in a shard or in a split.
+    """The counts of a shard or of a split.
+
+    Args:
+        counts: From :meth:`as_json`; zero without them.
 
     Attributes:
         images: Images with rows.
@@ -117,13 +135,14 @@ class ShardCounts:
         negatives: Rows on which no reader drew a box.
         boxes: Boxes of each label, of all readers.
         rows_with: Rows with at least one box of each label.
-        origins: Rows of each source and licence, where they name either.
+        origins: Rows of each pair of source and licence; rows that have neither are not counted.
         skipped: Id and reason of each image left out.
     """
 
     def __init__(self, counts: Mapping[str, Any] | None = None) -> None:
         counts = counts or {}
-        self.images, self.rows = counts.get("images_with_rows", 0), counts.get("rows", 0)
+        self.images = counts.get("images_with_rows", 0)
+        self.rows = counts.get("rows", 0)
         self.negatives = counts.get("negatives", 0)
         self.boxes = Counter(counts.get("boxes", {}))
         self.rows_with = Counter(counts.get("rows_with", {}))
@@ -135,11 +154,11 @@ class ShardCounts:
         self.images += 1
         self.rows += len(rows)
         for row in rows:
-            # With several readers, `labels` holds those of one.
-            labels = [label for reader_labels in row.get("reader_labels", ()) for label in reader_labels] or row[
-                "labels"
-            ]
-            self.negatives += not labels
+            labels = [label for reader_labels in row.get("reader_labels", ()) for label in reader_labels]
+            # With several readers, `labels` has those of one of them.
+            labels = labels or row["labels"]
+            if not labels:
+                self.negatives += 1
             self.boxes.update(labels)
             self.rows_with.update(set(labels))
             origin = (row.get("source"), row.get("licence"))
@@ -168,20 +187,22 @@ class ShardCounts:
 def shard_files(folder: Path, split: str) -> list[Path]:
     """The finished shards of a split in order, up to the first gap in their numbers."""
     files: list[Path] = []
-    while (path := folder / FOLDER / f"{split}-{len(files):05d}.parquet").is_file():
+    while True:
+        path = folder / FOLDER / f"{split}-{len(files):05d}.parquet"
+        if not path.is_file():
+            return files
         files.append(path)
-    return files
 
 
 def read_footer(path: Path) -> dict[str, Any]:
-    """What stands in the footer of a shard: its counts, and `images`, those of the split up to its end."""
+    """The counts in the footer of a shard; `images` is the number of images of the split up to its end."""
     import pyarrow.parquet as pq
 
     return json.loads(pq.read_metadata(path).metadata[FOOTER])
 
 
 def parquet_rows(paths: Sequence[str | Path]) -> Iterator[dict[str, Any]]:
-    """The rows of parquet files with images, a few at a time."""
+    """Yield the rows of parquet files with images; only a few are in memory."""
     import pyarrow.parquet as pq
 
     for path in paths:

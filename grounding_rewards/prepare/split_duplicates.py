@@ -1,4 +1,4 @@
-"""Copies of an image, under other names, of other sizes or encoded again, end in one split."""
+"""Group near-duplicate images, so that an image and its copy never end in two splits."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ _SHOWN = 5
 
 
 class DuplicateGroups(NamedTuple):
-    """What the copies among the images mean for their splits.
+    """Patients who share a near-duplicate image, and must be in one split.
 
-    groups: Of every patient, or image whose patient is not known, that shares an image with others: the name of all of
-        them together, which is drawn instead.
-    splits: The dataset's own split of such a group, where it has one.
-    left_out: Images that have a copy in another split of the dataset's own, and why they are left out.
-    images: How many images are copies of others.
+    Attributes:
+        groups: The name of the group of each such patient, or of an image whose patient is not known; splits are drawn
+            by this name.
+        splits: The dataset's own split of each group that has one.
+        left_out: For each image to leave out, as its copy is in another split of the dataset's own, the reason.
+        images: How many images are copies of others.
     """
 
     groups: Mapping[str, str]
@@ -34,7 +35,7 @@ NO_DUPLICATES = DuplicateGroups({}, {}, {}, 0)
 
 
 class _Place(NamedTuple):
-    """The id of an image, its patient (the image itself if that is not known), and its own split."""
+    """The id of an image, its patient (the image itself if that is not known), and its split in the dataset."""
 
     image: str
     patient: str
@@ -48,13 +49,13 @@ def group_duplicates(
     own: bool,
     bad_rows: str,
 ) -> DuplicateGroups:
-    """Join patients, and images whose patient is not known, that share an image.
+    """Find near-duplicates among images, and group the patients who share one.
 
     Args:
-        images: With the signatures of their files.
+        images: Each with the signature of its file; None for a file that cannot be read.
         patient_splits: The dataset's own split of each patient.
-        own: Whether the dataset's own splits count.
-        bad_rows: `drop` leaves out an image that has a copy in another split of the dataset's own; else it is an error.
+        own: Whether the dataset's own splits are used.
+        bad_rows: `drop` leaves out an image with a copy in another split of the dataset's own; `refuse` raises.
 
     Raises:
         ValueError: An image and its copy are in two splits of the dataset's own.
@@ -75,10 +76,12 @@ def group_duplicates(
     pairs = [(places[a], places[b]) for a, b in find_near_duplicates(signatures)]
     left_out = _left_out(pairs, Counter(place.split for place in places))
     if left_out and bad_rows == "refuse":
-        sentences = [f"{image} is {reason}" for image, reason in left_out.items()]
+        sentences = [f"{image} is {reason}" for image, reason in left_out.items()][:_SHOWN]
+        if len(left_out) > _SHOWN:
+            sentences.append("…")
         raise ValueError(
             f"Expected no image in two splits of the dataset, got {len(left_out)} with a copy in another one: "
-            f"{'; '.join(sentences[:_SHOWN])}{'; …' if len(left_out) > _SHOWN else ''}. Draw the splits anew with "
+            f"{'; '.join(sentences)}. Draw the splits anew with "
             'splits_from="hash" (--splits-from hash), or leave these images out with bad_rows="drop" (--bad-rows drop).'
         )
     patients = DisjointSet()
@@ -89,17 +92,21 @@ def group_duplicates(
             patients.merge(a.patient, b.patient)
     groups: dict[str, str] = {}
     for group in patients.subsets():
-        # The smallest name, whatever the order of the images.
+        # The first name in the alphabet, whatever the order of the images.
         groups |= dict.fromkeys(sorted(group), min(group))
     splits = {groups[place.patient]: place.split for place in places if place.patient in groups and place.split}
-    return DuplicateGroups(groups, splits, left_out, len({place.image for pair in pairs for place in pair}))
+    copies = {a.image for a, _ in pairs} | {b.image for _, b in pairs}
+    return DuplicateGroups(groups, splits, left_out, len(copies))
 
 
-def _left_out(pairs: Iterable[tuple[_Place, _Place]], images: Mapping[str | None, int]) -> dict[str, str]:
-    """The images to leave out: of two copies in two splits, the one in the larger split, which is that of training."""
+def _left_out(pairs: Iterable[tuple[_Place, _Place]], split_sizes: Mapping[str | None, int]) -> dict[str, str]:
+    """The reason for each image to leave out: of two copies in two splits, the one in the larger split.
+
+    That is usually the split of training, which loses least by it.
+    """
     reasons: dict[str, str] = {}
     for pair in pairs:
-        place, duplicate = sorted(pair, key=lambda place: (-images[place.split], place.image))
+        place, duplicate = sorted(pair, key=lambda place: (-split_sizes[place.split], place.image))
         if place.split and duplicate.split and place.split != duplicate.split:
             reasons.setdefault(place.image, f"in {place.split} and a copy of {duplicate.image} in {duplicate.split}")
     return reasons

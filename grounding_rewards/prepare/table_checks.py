@@ -1,4 +1,4 @@
-"""What only all images of a source together show: boxes in another order, and images that no row names."""
+"""Check all images of a source together: boxes in another order, and images that no row names."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from grounding_rewards.boxes import ORDERS, reference_defect
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.tables import IMAGE_SUFFIXES
 
-# Images with a bad box, at least, before another order is looked for; and as a fraction of those with boxes.
-_FEWEST_BAD, _LEAST_SHARE = 3, 0.05
-# From this fraction on rows are not bad one by one, whether or not an order fits.
-_MOST_BAD = 0.5
-# The order in which formats have their numbers; tables may have any.
-_ORDER_OF_FORMAT = {"coco": ("xywh",), "csv": ("xyxy", "xywh", "cxcywh")}
+# Fewest images with a bad box for which another order is tried, and their smallest share of the images with boxes.
+_MIN_BAD_IMAGES = 3
+_MIN_BAD_SHARE = 0.05
+# From this share of bad images on all are refused, even if no order fits.
+_MAX_BAD_SHARE = 0.5
+# The orders that a format's numbers may have had; those of other formats are xyxy.
+_ORDERS_OF_FORMAT = {"coco": ("xywh",), "csv": ("xyxy", "xywh", "cxcywh")}
 
 
 def check_box_order(images: Sequence[AnnotatedImage], dataset: str) -> None:
     """Refuse boxes that do not fit their images because their numbers have another order or frame.
 
     Args:
-        images: of a source; those without a stated size are passed over.
+        images: of a source; those without a stated size are not checked.
         dataset: name of the source.
 
     Raises:
@@ -37,19 +38,18 @@ def check_box_order(images: Sequence[AnnotatedImage], dataset: str) -> None:
     """
     sized = [image for image in images if image.boxes and image.width and image.height]
     misfits = [image for image in sized if not _are_inside(image.boxes, image)]
-    if len(misfits) < max(_FEWEST_BAD, _LEAST_SHARE * len(sized)):
+    if len(misfits) < max(_MIN_BAD_IMAGES, _MIN_BAD_SHARE * len(sized)):
         return
-    orders = _fitting_orders(sized, _ORDER_OF_FORMAT.get(dataset, ("xyxy",)))
-    if not orders and len(misfits) < _MOST_BAD * len(sized):
+    orders = _fitting_orders(sized, _ORDERS_OF_FORMAT.get(dataset, ("xyxy",)))
+    if not orders and len(misfits) < _MAX_BAD_SHARE * len(sized):
         return
     image = misfits[0]
     box = next(box for box in image.boxes if not _are_inside([box], image))
-    words = " or ".join(orders)
     fix = "Check the sizes of the images, and what the numbers count from where."
     if orders:
         option = " or ".join(f"order={order}" for order in orders)
         advice = f"give --option {option}" if dataset == "csv" else "write them in the order of the format"
-        fix = f"Their numbers fit all images as {words}: {advice}."
+        fix = f"Their numbers fit all images as {' or '.join(orders)}: {advice}."
     raise ValueError(
         f"Expected boxes inside their images, got {len(misfits)} of {len(sized)} images with a box that is not, such "
         f"as {image.id} ({list(box)} on {image.width} x {image.height}). {fix}"
@@ -57,28 +57,35 @@ def check_box_order(images: Sequence[AnnotatedImage], dataset: str) -> None:
 
 
 def _are_inside(boxes: Sequence[Sequence[float]], image: AnnotatedImage) -> bool:
+    """Whether all boxes are valid and inside an image, whose size is stated."""
     size = (float(image.width or 0), float(image.height or 0))
     return all(reference_defect(box, size) is None for box in boxes)
 
 
 def _fitting_orders(images: Sequence[AnnotatedImage], source_orders: Sequence[str]) -> list[str]:
-    """The orders in which the numbers, taken from the boxes by the order that they may have, fit all images."""
-    fitting: dict[str, None] = {}
+    """The orders in which the numbers of the source would be boxes inside all images.
+
+    Args:
+        images: with boxes, which were made from the numbers of the source.
+        source_orders: the orders by which they may have been made.
+    """
+    fitting: list[str] = []
     for source_order in source_orders:
         for order in ORDERS:
-            if order != source_order and all(
-                _are_inside(_reread(image.boxes, source_order, order), image) for image in images
-            ):
-                fitting[order] = None
-    return list(fitting)
+            if order in (source_order, *fitting):
+                continue
+            if all(_are_inside(_reread(image.boxes, source_order, order), image) for image in images):
+                fitting.append(order)
+    return fitting
 
 
 def _reread(boxes: Sequence[Sequence[float]], source_order: str, order: str) -> list[list[float]]:
+    """The boxes that the same numbers give in another order than that of the source."""
     return [list(ORDERS[order].to_xyxy(*ORDERS[source_order].from_xyxy(*box))) for box in boxes]
 
 
 def warn_of_unnamed_images(images: Sequence[AnnotatedImage], root: str | Path) -> None:
-    """Count the images below the root that no row names: those without a finding, if rows are boxes.
+    """Warn of images below the root that no row names; if rows are boxes, these are the images without a finding.
 
     Example:
         >>> import tempfile
