@@ -1,4 +1,4 @@
-"""Checks of prompts and answers: does the prompt ask for what is rewarded, and can the model write the right answer?"""
+"""Check whether prompts ask for what is rewarded, and whether the model can write the right answers."""
 
 from __future__ import annotations
 
@@ -18,85 +18,111 @@ from grounding_rewards.doctor.rows import Drawing, ImageRow, texts
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.rewards.grounding import get_reward
 
-# Of fewer images nothing is said about their share with boxes.
+# Fewest images of which the share without boxes is judged.
 _MIN_IMAGES = 10
-# With a larger part of images without boxes, never answering earns most.
+# Largest share of images without boxes: above it, a model that never draws a box earns nearly everything.
 _MAX_NEGATIVES = 0.95
-# Words of the assistant at the end of a prompt that only begin an answer.
+# Words of the assistant at the end of a prompt that may begin an answer without telling it.
 _MAX_BEGUN = 2
 # Right answers that are scored at once.
 _BATCH = 256
 
 
 def check_negatives(context: Context) -> Iterator[Defect]:
-    """Sets without negative images, and sets with hardly any other."""
-    images, negatives = len(context.rows), context.counts.count(0)
+    """Find datasets without negative images, and datasets with hardly any positive ones."""
+    images = len(context.rows)
+    negatives = context.counts.count(0)
     if images >= _MIN_IMAGES and not 0 < negatives <= _MAX_NEGATIVES * images:
         summary = f"{negatives} of {images} images have no box."
         yield context.defect("negatives", count=negatives, of=images, found=summary)
 
 
 def check_prompts(context: Context) -> Iterator[Defect]:
-    """Unknown box formats, and prompts that ask nothing, ask for another format than the parser reads, or tell the
-    answer.
-    """
+    """Find unknown and several box formats, and prompts that ask nothing or for another format, or tell the answer."""
     yield from context.collect(_prompt_problems(context))
-    formats = Counter(fmt.name for row in context.rows if (fmt := context.model.format_of(row)) is not None)
+    formats = Counter[str]()
+    for row in context.rows:
+        box_format = context.model.format_of(row)
+        if box_format is not None:
+            formats[box_format.name] += 1
     if len(formats) > 1:
-        summary = f"{', '.join(f'{name}: {count} rows' for name, count in formats.most_common())}."
-        count = len(context.rows) - formats.most_common(1)[0][1]
-        yield replace(context.defect("box-format", count=count, found=summary), severity="warning")
+        counts = formats.most_common()
+        _, most = counts[0]
+        summary = f"{', '.join(f'{name}: {count} rows' for name, count in counts)}."
+        defect = context.defect("box-format", count=len(context.rows) - most, found=summary)
+        yield replace(defect, severity="warning")
 
 
 def _prompt_problems(context: Context) -> Iterator[Problem]:
+    """Yield the problems of the box format and the prompt of each row."""
+    # By the number of the row.
     boxes: defaultdict[int, list[Any]] = defaultdict(list)
-    for k in np.flatnonzero(context.table.sound & context.table.answers).tolist():
-        boxes[context.table.rows[k]].append(context.table.places[k].box)
-    for number, (row, count) in enumerate(zip(context.rows, context.counts, strict=True)):
-        box_format, format_name = context.model.format_of(row), row.columns.get("box_format")
+    for index in np.flatnonzero(context.table.sound & context.table.answers).tolist():
+        boxes[context.table.rows[index]].append(context.table.places[index].box)
+    for number, row in enumerate(context.rows):
+        box_format = context.model.format_of(row)
+        format_name = row.columns.get("box_format")
         if box_format is None and format_name is not None:
             yield Problem("box-format", row, f"box_format is {str(format_name)!r:.60}")
-        if problem := prompt_problem(row.columns.get("prompt")):
+        problem = prompt_problem(row.columns.get("prompt"))
+        if problem:
             yield Problem("prompt-missing", row, problem)
             continue
-        prompt = row.prompt
-        if not prompt:
+        if not row.prompt:
             continue
-        if box_format is not None and (contradictions := _contradictions(prompt, box_format)):
+        contradictions = () if box_format is None else _contradictions(row.prompt, box_format)
+        if contradictions:
             yield Problem("prompt-format", row, "; ".join(contradictions))
-        beginning = _last_of_assistant(row.columns["prompt"])
-        if row.size is not None and (leak := told_box(prompt, boxes[number], row.size, row.resized_size)):
-            yield Problem("answer-in-prompt", row, f"the prompt says {leak}")
-        elif len(beginning.split()) > _MAX_BEGUN:
-            yield Problem(
-                "answer-in-prompt", row, f"the prompt ends with an answer of the assistant: {beginning!r:.80}"
-            )
-        elif leak := told_nothing(prompt):
-            yield Problem("answer-in-prompt", row, f"the prompt says {leak!r:.80}, the image has {count} boxes")
+        leak = _leaked_answer(row, boxes[number], context.counts[number])
+        if leak:
+            yield Problem("answer-in-prompt", row, leak)
+
+
+def _leaked_answer(row: ImageRow, boxes: list[Any], count: int) -> str | None:
+    """How the prompt of a row tells the answer, in words; None if it does not.
+
+    Args:
+        row: with a prompt.
+        boxes: its boxes without a defect.
+        count: the number of all its boxes.
+    """
+    prompt = row.prompt or ""
+    if row.size is not None:
+        box = told_box(prompt, boxes, row.size, row.resized_size)
+        if box:
+            return f"the prompt says {box}"
+    beginning = _last_of_assistant(row.columns["prompt"])
+    if len(beginning.split()) > _MAX_BEGUN:
+        return f"the prompt ends with an answer of the assistant: {beginning!r:.80}"
+    denial = told_nothing(prompt)
+    return f"the prompt says {denial!r:.80}, the image has {count} boxes" if denial else None
 
 
 @lru_cache(maxsize=4096)
 def _contradictions(prompt: str, box_format: BoxFormat) -> tuple[str, ...]:
+    """Sentences about what a prompt asks for and the box format contradicts; most prompts of a dataset are equal."""
     return tuple(prompt_contradictions(prompt, box_format))
 
 
 def _last_of_assistant(prompt: Any) -> str:
-    """The text of the prompt's last message, if it is the assistant's."""
-    last = prompt[-1] if isinstance(prompt, list | tuple) and prompt else None
-    return " ".join(texts(last)) if isinstance(last, Mapping) and last.get("role") == "assistant" else ""
+    """The text of the prompt's last message if it is the assistant's; else empty."""
+    last_message = prompt[-1] if isinstance(prompt, list | tuple) and prompt else None
+    is_assistants = isinstance(last_message, Mapping) and last_message.get("role") == "assistant"
+    return " ".join(texts(last_message)) if is_assistants else ""
 
 
 def check_gold(context: Context) -> Iterator[Defect]:
-    """Length and reward of right answers, of rows in which nothing else is wrong."""
+    """Find right answers that are too long or earn less than the full reward, among rows without another problem."""
     model, table = context.model, context.table
-    bad_keys = {table.places[k].row.key for k, defect in enumerate(table.defects) if defect is not None}
+    boxes = zip(table.places, table.defects, strict=True)
+    bad_keys = {place.row.key for place, defect in boxes if defect is not None}
     by_format: defaultdict[BoxFormat, list[tuple[ImageRow, Drawing]]] = defaultdict(list)
     for row in context.rows:
         box_format = model.format_of(row)
         is_whole = row.key not in bad_keys and row.trusted_size is not None
         if box_format is not None and is_whole and not any(row_problems(row.columns, parts=["labels"])):
             by_format[box_format] += [(row, drawing) for drawing in row.answers]
-    # By row: it counts once, not once per reader.
+    # By the key of the row, which counts once, not once for each reader.
     length_problems: dict[tuple[str, int], Problem] = {}
     reward_problems: dict[tuple[str, int], Problem] = {}
     for box_format, answers in by_format.items():
@@ -115,12 +141,14 @@ def check_gold(context: Context) -> Iterator[Defect]:
     for defect in context.collect(length_problems.values()):
         hedge = "" if model.counts_tokens else "about "
         summary = f"The longest takes {hedge}{context.longest_gold} tokens."
-        # An estimate is no error.
-        yield replace(defect, severity=defect.severity if model.counts_tokens else "warning", found=summary)
+        # A number of tokens that is only estimated makes no error.
+        severity = defect.severity if model.counts_tokens else "warning"
+        yield replace(defect, severity=severity, found=summary)
     yield from context.collect(reward_problems.values())
 
 
 def _gold_columns(row: ImageRow, drawing: Drawing, seen_size: tuple[float, float]) -> dict[str, Any]:
+    """The columns that a right answer with these boxes is written and scored from."""
     width, height = row.size or (None, None)
     return {
         "boxes": [list(box) for box in drawing.boxes],

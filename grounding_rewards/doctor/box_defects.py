@@ -1,8 +1,8 @@
-"""Defects of single reference boxes, and conventions other than x1, y1, x2, y2 in pixels that boxes of a split follow.
+"""Find defects of single reference boxes, and the convention of boxes that are not x1, y1, x2, y2 in pixels.
 
 A single box is compared with its image. Another convention (another order of the four numbers, another frame) shows
-over the boxes of a split, by numbers alone: read as xyxy many are not on their images, and read in the other convention
-nearly all of these are.
+only over all boxes of a split: read as xyxy, many are not on their images, and read in the other convention nearly all
+of these are.
 """
 
 from __future__ import annotations
@@ -17,26 +17,28 @@ import numpy as np
 from grounding_rewards.boxes import Boxes, from_xyxy, inside_image, is_box, reference_defect, to_xyxy
 from grounding_rewards.parsing.no_finding import states_nothing
 
-#: What stands for an image without findings in files where every row has a box.
+#: Boxes that mean "no finding" in files where every row has a box.
 PLACEHOLDERS = ((0, 0, 1, 1), (0, 0, 0, 0), (-1, -1, -1, -1))
-#: A box of at least this part of its image says nothing of a place.
+#: Share of its image from which a box covers the whole, and marks no place.
 WHOLE_IMAGE = 0.95
-# Texts that a program writes for a missing value.
+# Texts that programs write for a missing value.
 _NULLS = ("nan", "none", "null", "nil", "n/a", "na", "#n/a", "<na>", "undefined", "-", "?")
-# On images with shorter sides a box within the first pixel may be right.
+# Shortest side, in pixels, of an image on which a box inside the first pixel is taken for a normalised one.
 _MIN_SIDE = 16
 
-# Images that have to show another convention, and their part of all images of the split.
-_MIN_IMAGES, _MIN_SHARE = 6, 0.01
-# The part of the boxes or images that show another convention which has to follow it.
+# Fewest images that have to show another convention, and their smallest share of the images of the split.
+_MIN_IMAGES = 6
+_MIN_SHARE = 0.01
+# Smallest share, of the boxes or images that show another convention, that has to follow the same one.
 _MIN_AGREEMENT = 0.95
-# Boxes may reach over the edge by this part of the side when it is asked whether they fit: annotators slip.
+# Fraction of a side by which a fitting box may reach over the edge: annotators slip.
 _TOLERANCE = 0.01
-# Boxes that reach further over the edge than this are no slips.
+# Fraction of a side from which a box that reaches over the edge is no slip.
 _FAR = 0.1
-# Boxes of a split that lie in the upper left corner of their images, and the part of both sides that they keep to.
-_MIN_CORNER_BOXES, _CORNER = 20, 0.6
-# A frame is that of the boxes if this part of them lies in each of its quarters.
+# Fewest boxes that show a corner, and the fraction of both sides to which the corner reaches.
+_MIN_CORNER_BOXES = 20
+_CORNER = 0.6
+# Smallest share of the boxes in each quarter of a frame that they fill.
 _MIN_QUARTER = 0.05
 #: Sides of coordinate grids and of usual resized copies.
 FRAMES = (100, 224, 256, 336, 384, 448, 512, 640, 768, 896, 1000, 1024, 2048)
@@ -52,14 +54,14 @@ def is_null_label(label: Any) -> bool:
 
 
 def is_placeholder(box: Any, label: Any, size: tuple[float, float] | None = None) -> bool:
-    """Whether a box stands for an image without findings: it encloses nothing or everything, and its label says so.
+    """Whether a box means "no finding": it encloses nothing or everything, and its label does not name a finding.
 
-    A box of a class called Normal that stands tight around something is none.
+    A box of a class called Normal that is tight around something is a real one.
 
     Args:
-        box: what the dataset gives for a box.
-        label: what it gives for its label; None where there is none.
-        size: width and height of the image in pixels; None where they are not known.
+        box: as the dataset has it.
+        label: as the dataset has it; None without one.
+        size: width and height of the image in pixels; None if they are not known.
 
     Example:
         >>> [is_placeholder([0, 0, 1, 1], label) for label in ("No finding", None, "mass")]
@@ -70,7 +72,8 @@ def is_placeholder(box: Any, label: Any, size: tuple[float, float] | None = None
     if isinstance(label, str) and label.strip() and not label.strip().isdecimal():
         if not _names_nothing(label):
             return False
-        if not is_box(box) or max(box) <= 1 or reference_defect(box) == "no-area":
+        encloses_nothing = not is_box(box) or max(box) <= 1 or reference_defect(box) == "no-area"
+        if encloses_nothing:
             return True
         return size is not None and image_share(box, size) >= WHOLE_IMAGE
     return isinstance(box, list | tuple) and len(box) == 4 and tuple(box) in PLACEHOLDERS
@@ -78,29 +81,34 @@ def is_placeholder(box: Any, label: Any, size: tuple[float, float] | None = None
 
 @lru_cache(maxsize=4096)
 def _names_nothing(label: str) -> bool:
+    """Whether a label says that there is no finding, such as "No finding", "absence of mass" or "mass: none"."""
     words = " ".join(label.replace("_", " ").split()).casefold()
     words = re.sub(
         r"^(?:without|absence of|negative for) (?:an? |any )?|^(.*): (?:absent|negative|none|no)$", r"no \1", words
     )
-    # "Normal lung" may name a place.
-    return not is_null_label(label) and (words.startswith("no ") or " " not in words) and states_nothing(f"{words}.")
+    # "Normal lung" may name a place: without "no" only a single word counts.
+    is_denial = words.startswith("no ") or " " not in words
+    return is_denial and not is_null_label(label) and states_nothing(f"{words}.")
 
 
 def image_share(box: Any, size: tuple[float, float]) -> float:
-    """The part of an image that a valid box covers."""
-    width, height = min(box[2], size[0]) - max(box[0], 0), min(box[3], size[1]) - max(box[1], 0)
-    return float(max(0, width) * max(0, height) / (size[0] * size[1]))
+    """The fraction of an image's area that a valid box covers."""
+    x1, y1, x2, y2 = box
+    width, height = size
+    covered_width = max(0, min(x2, width) - max(x1, 0))
+    covered_height = max(0, min(y2, height) - max(y1, 0))
+    return float(covered_width * covered_height / (width * height))
 
 
 def box_defect(box: Any, size: tuple[float, float] | None) -> str | None:
-    """The first thing that is wrong with a box, or None.
+    """The name of the first defect of a box, or None.
 
     Args:
-        box: what the dataset gives for a box.
-        size: width and height of the image in pixels; None leaves aside what needs it.
+        box: as the dataset has it.
+        size: width and height of the image in pixels; with None no defect is found that needs it.
 
     Returns:
-        What :func:`grounding_rewards.boxes.reference_defect` finds, `normalised-boxes`, or None.
+        A defect of :func:`grounding_rewards.boxes.reference_defect`, `normalised-boxes`, or None.
 
     Example:
         >>> image = (100, 200)
@@ -110,16 +118,18 @@ def box_defect(box: Any, size: tuple[float, float] | None) -> str | None:
     defect = reference_defect(box, size)
     if defect == "not-finite" or size is None or min(size) < _MIN_SIDE:
         return defect
-    return "normalised-boxes" if min(box) >= 0 and 0 < max(box) <= 1 else defect
+    is_normalised = min(box) >= 0 and 0 < max(box) <= 1
+    return "normalised-boxes" if is_normalised else defect
 
 
 class MistakenOrder(NamedTuple):
     """A meaning of the four numbers other than x1, y1, x2, y2.
 
-    name: in words.
-    to_xyxy: how such boxes become corners.
-    numbers: what the four numbers are called.
-    corners: the corners by these names.
+    Attributes:
+        name: in words.
+        to_xyxy: converts such boxes to corners.
+        numbers: names of the four numbers, for code.
+        corners: x1, y1, x2, y2 in terms of these names.
     """
 
     name: str
@@ -129,7 +139,7 @@ class MistakenOrder(NamedTuple):
 
     @property
     def fix(self) -> str:
-        """How to correct such boxes, in code."""
+        """A line of Python that corrects such boxes."""
         return f"boxes = [[{self.corners}] for {self.numbers} in boxes]."
 
 
@@ -155,12 +165,13 @@ MISTAKEN_ORDERS = (
 
 
 class MistakenConvention(NamedTuple):
-    """How the boxes of a split are written, if not as x1, y1, x2, y2 in pixels of the image.
+    """The convention of boxes that are not x1, y1, x2, y2 in pixels of the image.
 
-    check: `box-order` or `wrong-frame`.
-    words: what was found, a sentence.
-    fix: what to do.
-    order: of `box-order`.
+    Attributes:
+        check: `box-order` or `wrong-frame`.
+        words: how the boxes show it, in a sentence.
+        fix: what to do.
+        order: of `box-order`; None for `wrong-frame`.
     """
 
     check: str
@@ -172,14 +183,14 @@ class MistakenConvention(NamedTuple):
 def find_convention(
     boxes: Boxes, image: np.ndarray, sizes: np.ndarray, resized: np.ndarray | None = None, min_images: int = _MIN_IMAGES
 ) -> MistakenConvention | None:
-    """The convention other than x1, y1, x2, y2 in pixels that boxes follow, or None.
+    """Find the convention of boxes that are not x1, y1, x2, y2 in pixels; None if they are, or follow none.
 
     Args:
-        boxes: (n, 4), four finite numbers each; those of an image stand together.
-        image: (n,), the number of the image of each, rising.
-        sizes: (n, 2), width and height of its image.
-        resized: (n, 2), width and height at which the model sees it; nan where that is not known.
-        min_images: how many images have to show it.
+        boxes: (n, 4), four finite numbers each.
+        image: (n,), the number of the image of each box, rising.
+        sizes: (n, 2), width and height of the image.
+        resized: (n, 2), width and height at which the model sees it; nan if that is not known.
+        min_images: fewest images that have to show it.
 
     Example:
         >>> boxes = np.array([[300 + k, 200 + 2 * k, 60, 40] for k in range(30)], dtype=float)
@@ -188,37 +199,62 @@ def find_convention(
     """
     if not len(boxes):
         return None
-    # Where the boxes of each image begin.
+    # The index of the first box of each image.
     first = np.flatnonzero(np.diff(image, prepend=-1))
-    images, sides = len(first), np.tile(sizes, 2)
-    parts = boxes / sides
+    images = len(first)
+    fractions = boxes / np.tile(sizes, 2)
     is_turned = (boxes[:, 0] > boxes[:, 2]) | (boxes[:, 1] > boxes[:, 3])
-    is_far_off = np.maximum(-parts.min(axis=1), parts.max(axis=1) - 1) > _FAR
-    showing_images = np.logical_or.reduceat(is_turned | is_far_off, first)
-    count = int(showing_images.sum())
-    if count >= max(min_images, _MIN_SHARE * images):
-        fitting_images = [
-            np.logical_and.reduceat(inside_image(order.to_xyxy(boxes) / sides, _TOLERANCE), first)
-            for order in MISTAKEN_ORDERS
-        ]
-        k = int(np.argmax([fit[showing_images].sum() for fit in fitting_images]))
-        fitting, order = int(fitting_images[k][showing_images].sum()), MISTAKEN_ORDERS[k]
-        if fitting >= _MIN_AGREEMENT * count:
-            words = (
-                f"As x1, y1, x2, y2, the boxes of {count} of {images} images do not fit; of {fitting} they do as "
-                f"{order.name}."
-            )
-            is_whole = fitting_images[k].mean() >= _MIN_AGREEMENT
-            return MistakenConvention("box-order", words, f"{_WHOLE if is_whole else _PART}: {order.fix}", order)
-        if frame := _frame(boxes, sizes, resized):
-            words = f"The boxes of {count} of {images} images reach far over the edge; the numbers fit {frame.name}."
-            return MistakenConvention("wrong-frame", words, f"{_WHOLE}, or if only some are drawn so: {frame.fix}")
+    is_far_off = np.maximum(-fractions.min(axis=1), fractions.max(axis=1) - 1) > _FAR
+    # Images with a box that is no box of xyxy.
+    is_misfit = np.logical_or.reduceat(is_turned | is_far_off, first)
+    misfits = int(is_misfit.sum())
+    if misfits >= max(min_images, _MIN_SHARE * images):
+        return _order_of(boxes, sizes, first, is_misfit) or _frame_of_misfits(boxes, sizes, resized, misfits, images)
+    is_cornered = len(boxes) >= _MIN_CORNER_BOXES and (fractions <= _CORNER).all(axis=1).mean() >= _MIN_AGREEMENT
+    frame = _find_frame(boxes, sizes, resized) if is_cornered else None
+    if frame is None:
         return None
-    is_cornered = len(boxes) >= _MIN_CORNER_BOXES and (parts <= _CORNER).all(axis=1).mean() >= _MIN_AGREEMENT
-    if is_cornered and (frame := _frame(boxes, sizes, resized)):
-        words = f"All boxes lie in the upper left corner of their images; the numbers fit {frame.name}."
-        return MistakenConvention("wrong-frame", words, f"{_WHOLE}: {frame.fix}")
-    return None
+    words = f"All boxes lie in the upper left corner of their images; the numbers fit {frame.name}."
+    return MistakenConvention("wrong-frame", words, f"{_WHOLE}: {frame.fix}")
+
+
+def _order_of(boxes: Boxes, sizes: np.ndarray, first: np.ndarray, is_misfit: np.ndarray) -> MistakenConvention | None:
+    """The order in which the boxes of most misfitting images are on their images; None if nearly all fit in none.
+
+    Args:
+        boxes: as for :func:`find_convention`.
+        sizes: likewise.
+        first: (images,), the index of the first box of each image.
+        is_misfit: (images,), whether the image has a box that does not fit as xyxy.
+    """
+    best_order, best_fit, most = MISTAKEN_ORDERS[0], is_misfit, -1
+    for order in MISTAKEN_ORDERS:
+        is_inside = inside_image(order.to_xyxy(boxes) / np.tile(sizes, 2), _TOLERANCE)
+        fit = np.logical_and.reduceat(is_inside, first)
+        fitting = int(fit[is_misfit].sum())
+        # The first of equal ones stays: it is the likeliest mistake.
+        if fitting > most:
+            best_order, best_fit, most = order, fit, fitting
+    misfits = int(is_misfit.sum())
+    if most < _MIN_AGREEMENT * misfits:
+        return None
+    words = (
+        f"As x1, y1, x2, y2, the boxes of {misfits} of {len(first)} images do not fit; of {most} they do as "
+        f"{best_order.name}."
+    )
+    advice = _WHOLE if best_fit.mean() >= _MIN_AGREEMENT else _PART
+    return MistakenConvention("box-order", words, f"{advice}: {best_order.fix}", best_order)
+
+
+def _frame_of_misfits(
+    boxes: Boxes, sizes: np.ndarray, resized: np.ndarray | None, misfits: int, images: int
+) -> MistakenConvention | None:
+    """The convention of boxes in another frame, for `misfits` of `images` that do not fit; None if no frame fits."""
+    frame = _find_frame(boxes, sizes, resized)
+    if frame is None:
+        return None
+    words = f"The boxes of {misfits} of {images} images reach far over the edge; the numbers fit {frame.name}."
+    return MistakenConvention("wrong-frame", words, f"{_WHOLE}, or if only some are drawn so: {frame.fix}")
 
 
 _WHOLE = "Convert them once, where the annotations are read"
@@ -226,18 +262,20 @@ _PART = "Find out which source these rows come from, and convert it alone"
 
 
 class _Frame(NamedTuple):
+    """A frame in which boxes may be: its name, its sides (n, 2) for each box, and a line of Python that corrects it."""
+
     name: str
     sides: np.ndarray
     fix: str
 
 
-def _frame(boxes: Boxes, sizes: np.ndarray, resized: np.ndarray | None) -> _Frame | None:
-    """The frame over which boxes are spread, of those that hold most the smallest; None where none is unlike the image.
+def _find_frame(boxes: Boxes, sizes: np.ndarray, resized: np.ndarray | None) -> _Frame | None:
+    """The smallest frame that has most boxes inside and some in each quarter; None if none has nearly all.
 
     Args:
         boxes: (n, 4).
         sizes: (n, 2), width and height of the image of each.
-        resized: (n, 2), width and height at which the model sees it; nan where that is not known.
+        resized: (n, 2), width and height at which the model sees it; nan if that is not known.
     """
     frames = []
     for side in FRAMES:
@@ -245,14 +283,15 @@ def _frame(boxes: Boxes, sizes: np.ndarray, resized: np.ndarray | None) -> _Fram
         frames.append(_Frame(name, np.full_like(sizes, side), _SCALED.format(side, side)))
     if resized is not None and not np.isnan(resized).any():
         frames.append(_Frame("the resized image", resized, _SCALED.format("resized_width", "resized_height")))
-    best, best_count = None, (_MIN_AGREEMENT * len(boxes), -np.inf)
+    # Ranked by the number of boxes inside, then by the smaller area.
+    best, best_rank = None, (_MIN_AGREEMENT * len(boxes), -np.inf)
     for frame in frames:
         inside = inside_image(boxes / np.tile(frame.sides, 2), _TOLERANCE).sum()
-        right_half, lower_half = ((boxes[:, :2] + boxes[:, 2:]) / 2 >= frame.sides / 2).T
-        is_filled = np.bincount(2 * right_half + lower_half, minlength=4).min() >= _MIN_QUARTER * len(boxes)
-        count = (float(inside), -float(frame.sides.prod(axis=1).mean()))
-        if is_filled and count > best_count:
-            best, best_count = frame, count
+        is_right, is_lower = ((boxes[:, :2] + boxes[:, 2:]) / 2 >= frame.sides / 2).T
+        boxes_in_quarters = np.bincount(2 * is_right + is_lower, minlength=4)
+        rank = (float(inside), -float(frame.sides.prod(axis=1).mean()))
+        if boxes_in_quarters.min() >= _MIN_QUARTER * len(boxes) and rank > best_rank:
+            best, best_rank = frame, rank
     return best
 
 

@@ -1,4 +1,4 @@
-"""What the checks look at: all rows without their images, all boxes side by side, and how a defect is made."""
+"""The context of the checks: all rows without their images, all boxes side by side; and how a defect is made."""
 
 from __future__ import annotations
 
@@ -24,8 +24,16 @@ EXAMPLES = 3
 
 
 class ImagePicture(NamedTuple):
-    """An image to show: a small JPEG (empty if unreadable), its size, its boxes as the dataset gives them, and as they
-    are proposed to be where the dataset gives them in another order.
+    """An image to show.
+
+    Attributes:
+        jpeg: a small copy; empty if the image cannot be read.
+        width: in pixels of the boxes.
+        height: likewise.
+        boxes: as the dataset has them.
+        labels: one for each box.
+        title: the split, the row and its id.
+        proposed: the boxes in the order that the dataset probably uses, if that is not x1, y1, x2, y2.
     """
 
     jpeg: bytes
@@ -38,9 +46,15 @@ class ImagePicture(NamedTuple):
 
 
 class Example(NamedTuple):
-    """One place of a defect: split, row number in the split, id, what is there, and the image if images are kept.
+    """One row that shows a defect.
 
-    Of a leak `partner` is the row of the other split.
+    Attributes:
+        split: of the row.
+        row: its number in the split; -1 for a defect that no row shows.
+        id: of the row.
+        detail: what is wrong, in words.
+        image: of the row, if images are kept.
+        partner: for a leak, the row of the other split.
     """
 
     split: str
@@ -53,7 +67,7 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True)
 class Defect:
-    """What one check found in the dataset.
+    """The result of one check that found something.
 
     Attributes:
         name: a key of :data:`CHECKS`.
@@ -83,27 +97,30 @@ class Defect:
 
     @property
     def share(self) -> float | None:
-        """`count` through `of`; None if `of` is 0."""
+        """`count` divided by `of`; None if `of` is 0."""
         return self.count / self.of if self.of else None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, without images."""
         values = {name: value for name, value in vars(self).items() if name != "rows"}
-        examples = [dict(zip(Example._fields[:4], example, strict=False)) for example in self.examples]
+        examples = []
+        for example in self.examples:
+            examples.append({name: getattr(example, name) for name in ("split", "row", "id", "detail")})
         return {**values, "of": self.of or None, "share": self.share, "examples": examples}
 
 
 class Check(NamedTuple):
-    """A mistake to look for.
+    """A kind of mistake, from `checks.ini`.
 
-    name: its key in :data:`CHECKS` and in JSON.
-    title: a short description.
-    why: why it matters.
-    fix: what to do; empty if it depends on what is found.
-    severity: one of :data:`SEVERITIES`.
-    unit: what is counted: boxes, images, labels, …
-    follows: whether boxes in another order or frame cause it; it is then not reported beside that mistake.
-    needs: what it takes: `pixels`, several `splits`, a box `format`.
+    Attributes:
+        name: its key in :data:`CHECKS` and in JSON.
+        title: a short description.
+        why: why it matters.
+        fix: what to do; empty if it depends on the dataset.
+        severity: one of :data:`SEVERITIES`.
+        unit: what is counted: boxes, images, labels, …
+        follows: whether boxes in another order or frame cause it; with these it is not reported.
+        needs: what the check needs: `pixels`, several `splits`, a box `format`.
     """
 
     name: str
@@ -117,6 +134,7 @@ class Check(NamedTuple):
 
 
 def _read_checks() -> dict[str, Check]:
+    """The checks of `checks.ini` by name."""
     table = ConfigParser(interpolation=None)
     table.read_string((files("grounding_rewards.doctor") / "checks.ini").read_text(encoding="utf-8"))
     checks = {}
@@ -137,7 +155,7 @@ LEAKS = ("image-leak", "copy-leak")
 
 
 class Problem(NamedTuple):
-    """A problem of one row: the name of the check, and what is there."""
+    """A problem of one row: the name of the check, the row, and what is wrong in words."""
 
     name: str
     row: ImageRow
@@ -145,7 +163,7 @@ class Problem(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a box stands: the row, the drawing, and its place in it."""
+    """The place of a box: its row, its drawing, and its number in that."""
 
     row: ImageRow
     drawing: Drawing
@@ -153,12 +171,12 @@ class Place(NamedTuple):
 
     @property
     def box(self) -> Any:
-        """The box as it is given."""
+        """The box as the dataset has it."""
         return self.drawing.boxes[self.number]
 
     @property
     def label(self) -> Any:
-        """Its label; None where it has none."""
+        """The label of the box; None if it has none."""
         return self.drawing.label(self.number)
 
     def problem(self, name: str, words: str) -> Problem:
@@ -168,17 +186,17 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class BoxTable:
-    """All boxes of all rows side by side; arrays have a row for each.
+    """All n boxes of all rows side by side.
 
     Attributes:
-        places: where each stands.
-        defects: the first thing that is wrong with each; None where nothing is.
-        rows: (n,), the number of the row of each, rising.
-        numbers: (n, 4), nan where a box is not four finite numbers.
-        sizes: (n, 2), width and height of the image; nan where they are unknown or not of the image's shape.
+        places: of each box.
+        defects: the name of the first defect of each box; None for a box without any.
+        rows: (n,), the index of the row of each box, rising.
+        numbers: (n, 4), the box; nan if it is not four finite numbers.
+        sizes: (n, 2), width and height of the image; nan if they are unknown or not of the image's shape.
         seen: (n, 2), width and height at which the model sees the image.
-        resized: as `seen`, nan where it is an assumption.
-        answers: whether it is part of a right answer.
+        resized: as `seen`, but nan if that is an assumption.
+        answers: (n,), whether the box is part of a right answer.
     """
 
     places: list[Place]
@@ -192,7 +210,7 @@ class BoxTable:
 
     @classmethod
     def of(cls, rows: Sequence[ImageRow], model: Model) -> BoxTable:
-        """The boxes of these rows."""
+        """The table of the boxes of these rows, for a model to be trained."""
         places: list[Place] = []
         defects: list[str | None] = []
         numbers, sizes, seen, resized = array("d"), array("d"), array("d"), array("d")
@@ -229,16 +247,16 @@ class BoxTable:
 
     @cached_property
     def sound(self) -> np.ndarray:
-        """Which boxes nothing is wrong with, on an image of known size."""
+        """(n,), whether a box has no defect and its image a known size."""
         return np.array([defect is None for defect in self.defects], dtype=bool) & ~np.isnan(self.sizes[:, 0])
 
     @property
-    def parts(self) -> np.ndarray:
-        """The boxes in parts of the image, (n, 4)."""
+    def fractions(self) -> np.ndarray:
+        """(n, 4), the boxes as fractions of width and height of the image."""
         return self.numbers / np.tile(self.sizes, 2)
 
     def convention(self, selection: np.ndarray, **limits: int) -> MistakenConvention | None:
-        """The convention that the chosen boxes follow, as :func:`find_convention`."""
+        """The result of :func:`find_convention` for the boxes where `selection`, (n,), is true."""
         selection = selection & ~np.isnan(self.numbers[:, 0] + self.sizes[:, 0])
         sizes, resized = self.sizes[selection], self.resized[selection]
         return find_convention(self.numbers[selection], self.rows[selection], sizes, resized, **limits)
@@ -246,17 +264,17 @@ class BoxTable:
 
 @dataclass
 class Context:
-    """What the checks share.
+    """Everything that the checks share.
 
     Attributes:
         source: where the rows come from.
-        model: what is known of the model.
+        model: the model to be trained, as far as it is known.
         rows: those that could be read, without their images.
-        damaged: those that could not.
+        damaged: a problem for each row that could not be read.
         images: images by split, of all rows.
         is_quick: whether only the headers of images were read.
         has_pictures: whether examples have images.
-        partners: by key of a row whose image leaks, the row of the other split.
+        partners: for the key of each row whose image leaks, the row of the other split.
         longest_gold: tokens of the longest right answer; 0 without a box format.
     """
 
@@ -277,19 +295,22 @@ class Context:
 
     @cached_property
     def counts(self) -> list[int]:
-        """Boxes of each row, of the reader with most; a box that stands for an image without findings is none."""
+        """The number of boxes of each row; of several readers that of the one with most.
+
+        A box that stands for "no finding" does not count.
+        """
         counts = []
         for row in self.rows:
             size = row.trusted_size
-            for_readers = []
+            most = 0
             for drawing in row.answers:
-                stand_ins = [is_placeholder(box, drawing.label(k), size) for k, box in enumerate(drawing.boxes)]
-                for_readers.append(stand_ins.count(False))
-            counts.append(max(for_readers))
+                placeholders = [is_placeholder(box, drawing.label(k), size) for k, box in enumerate(drawing.boxes)]
+                most = max(most, placeholders.count(False))
+            counts.append(most)
         return counts
 
     def labelled(self) -> Iterator[Place]:
-        """The boxes of right answers that have a label and do not stand for an image without findings."""
+        """Yield the places of boxes of right answers that have a label and do not stand for "no finding"."""
         table = self.table
         for place, defect, is_answer in zip(table.places, table.defects, table.answers, strict=True):
             if is_answer and defect != "negative-placeholder" and isinstance(place.label, str):
@@ -297,37 +318,43 @@ class Context:
 
     @cached_property
     def labels(self) -> Counter[str]:
-        """Boxes of right answers by label."""
+        """The number of boxes of right answers by label."""
         return Counter(place.label for place in self.labelled())
 
     @cached_property
     def conventions(self) -> dict[str, MistakenConvention]:
-        """Conventions other than x1, y1, x2, y2 in pixels, by split."""
+        """The convention of each split whose boxes are not x1, y1, x2, y2 in pixels."""
         exceptions = ("normalised-boxes", "negative-placeholder")
-        splits = np.array(
-            [
-                "" if defect in exceptions or place.drawing.name == IGNORED else place.row.split
-                for place, defect in zip(self.table.places, self.table.defects, strict=True)
-            ],
-            dtype=np.str_,
-        )
+        # The split of each box; empty for a box that plays no part.
+        box_splits = []
+        for place, defect in zip(self.table.places, self.table.defects, strict=True):
+            is_excluded = defect in exceptions or place.drawing.name == IGNORED
+            box_splits.append("" if is_excluded else place.row.split)
+        splits = np.array(box_splits, dtype=np.str_)
         conventions = {}
         for split in self.images:
-            if convention := self.table.convention(splits == split):
+            convention = self.table.convention(splits == split)
+            if convention is not None:
                 conventions[split] = convention
+        if not conventions:
+            # Each split may be too small to show a convention that all splits together show.
+            convention = self.table.convention(splits != "")
+            return {} if convention is None else dict.fromkeys(self.images, convention)
         orders = {convention.order for convention in conventions.values()}
-        for split in self.images if orders else ():
-            # What other splits show needs fewer images.
+        for split in self.images:
+            # A single image is enough for an order that another split shows.
             convention = self.table.convention(splits == split, min_images=1)
-            if convention and convention.order in orders:
+            if convention is not None and convention.order in orders:
                 conventions[split] = convention
-        if not conventions and (convention := self.table.convention(splits != "")):
-            # Each split is too small to show it.
-            conventions = dict.fromkeys(self.images, convention)
         return conventions
 
     def collect(self, problems: Iterable[Problem], **about: Any) -> Iterator[Defect]:
-        """The problems of rows by :meth:`defect`, without those that a convention of their split explains."""
+        """Yield a defect for each check that has problems, without those that a convention of their split explains.
+
+        Args:
+            problems: of rows, of any checks.
+            **about: further arguments of :meth:`defect`.
+        """
         by_check: dict[str, list[tuple[ImageRow | None, str]]] = {}
         for problem in problems:
             if not (CHECKS[problem.name].follows and problem.row.split in self.conventions):
@@ -346,36 +373,49 @@ class Context:
         fix: str = "",
         order: Any = None,
     ) -> Defect:
-        """A defect.
+        """Make a defect of a check.
 
         Args:
             name: of the check.
-            rows: that show it, each with what is there; None for what is no row's.
-            count: of units affected; the rows without it.
-            of: how many there are; all of the check's unit without it.
+            rows: that show it, each with what is wrong in words; None for something that no row shows.
+            count: number of units affected; None for the number of rows.
+            of: number of units in the dataset; None for all of the check's unit.
             found: details in a sentence.
-            fix: what to do, where it depends on what is found.
+            fix: what to do; empty for the words of the check.
             order: a :class:`MistakenOrder`, in which pictures propose the boxes.
         """
-        check, entries = CHECKS[name], list(rows)
-        examples = [_example(row, detail) for row, detail in entries]
+        check = CHECKS[name]
+        rows = list(rows)
+        examples = [_example(row, detail) for row, detail in rows]
         first = examples[:EXAMPLES]
         if self.has_pictures:
-            for k, (row, _) in enumerate(entries[:EXAMPLES]):
-                if row is not None:
-                    first[k] = first[k]._replace(image=picture(row, order))
-                    if name in LEAKS:
-                        partner = self.partners[row.key]
-                        shown_partner = _example(partner, "the same image")._replace(image=picture(partner))
-                        first[k] = first[k]._replace(partner=shown_partner)
+            for number, (row, _) in enumerate(rows[:EXAMPLES]):
+                if row is None:
+                    continue
+                first[number] = first[number]._replace(image=picture(row, order))
+                if name in LEAKS:
+                    other_row = self.partners[row.key]
+                    partner = _example(other_row, "the same image")._replace(image=picture(other_row))
+                    first[number] = first[number]._replace(partner=partner)
         if of is None:
             of = {"images": self.images.total(), "boxes": len(self.table.places)}.get(check.unit, 0)
-        count = len(examples) if count is None else count
-        texts = check.title, count, of, check.unit, found, check.why, fix or check.fix
-        return Defect(name, check.severity, *texts, tuple(first), tuple(examples))
+        return Defect(
+            name,
+            check.severity,
+            check.title,
+            count=len(examples) if count is None else count,
+            of=of,
+            unit=check.unit,
+            found=found,
+            why=check.why,
+            fix=fix or check.fix,
+            examples=tuple(first),
+            rows=tuple(examples),
+        )
 
 
 def _example(row: ImageRow | None, detail: str) -> Example:
+    """An example of a row, without names that no report may have."""
     if row is None:
         return Example("", -1, "", detail)
     for name in row.hidden:
@@ -384,21 +424,21 @@ def _example(row: ImageRow | None, detail: str) -> Example:
 
 
 def picture(row: ImageRow, order: Any = None) -> ImagePicture:
-    """A row's image, still without its pixels, with all its boxes.
+    """The picture of a row, with all its boxes and still without pixels.
 
     Args:
         row: of the dataset.
-        order: a :class:`MistakenOrder`, by which the same boxes are proposed beside those of the dataset.
+        order: a :class:`MistakenOrder`, in which the boxes are proposed; None for no proposal.
     """
     # Boxes are in pixels of the stated size; without any size the page can still show the picture.
     width, height = row.size or row.image_size or (1, 1)
     boxes, labels = [], []
     for drawing in row.drawings:
-        for k, box in enumerate(drawing.boxes):
-            label = drawing.label(k)
+        for index, box in enumerate(drawing.boxes):
             boxes.append(box)
-            parts = drawing.name, "" if label is None else str(label)
-            labels.append(": ".join(part for part in parts if part))
+            label = drawing.label(index)
+            words = [drawing.name, "" if label is None else str(label)]
+            labels.append(": ".join(word for word in words if word))
     proposed: Sequence[Any] = ()
     if order is not None:
         numbers = np.array([box for box in boxes if is_box(box)], dtype=np.float64).reshape(-1, 4)

@@ -1,11 +1,12 @@
-"""Make all checks in one pass over the rows of a dataset."""
+"""Make all checks in one pass over the rows of a dataset, and count its boxes and labels."""
 
 from __future__ import annotations
 
 import random
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from typing import Any
 
@@ -29,18 +30,114 @@ from grounding_rewards.doctor.image_checks import check_images, check_readabilit
 from grounding_rewards.doctor.label_checks import check_labels
 from grounding_rewards.doctor.rows import ImageRow, RowSource, numbered, open_rows
 from grounding_rewards.doctor.split_checks import check_repeats, check_splits
-from grounding_rewards.doctor.summary import Metrics
 from grounding_rewards.doctor.target_model import ASSUMED_MAX_PIXELS, Model
 from grounding_rewards.images.decoding import load_image, small_image
 
-#: What is looked for: each takes the context, and yields defects of :data:`CHECKS`.
+#: The functions that check; each takes the context, and yields defects of :data:`CHECKS`.
 ALL_CHECKS: tuple[Callable[[Context], Iterator[Defect]], ...] = (
     *(check_readability, check_images, check_boxes, check_pairs, check_labels, check_splits, check_repeats),
     *(check_negatives, check_prompts, check_gold),
 )
-#: Images of the contact sheet, of each split at random, and of all splits together at random.
+#: Images of the contact sheet.
 SHEET = 24
-_SPLIT_SHARE, _RANDOM_SHARE = 6, 16
+# Those of them that are drawn at random: at most of each split, and of all splits together.
+_MAX_RANDOM_OF_SPLIT = 6
+_MAX_RANDOM = 16
+
+#: Edges of the histograms: share of the image's area, width / height, shorter side in pixels that the model sees.
+AREA_EDGES = np.logspace(-6, 0, 25)
+ASPECT_EDGES = np.logspace(-4, 4, 17, base=2)
+SIDE_EDGES = np.logspace(0, 11, 23, base=2)
+#: Images with this many boxes or more share one bin.
+MOST_BOXES = 20
+
+# Cells on a side of a map of box centres.
+_CELLS = 32
+# The most frequent labels have maps; more of them are listed.
+_MAX_MAPS = 64
+_MAX_LABELS = 5000
+
+
+@dataclass
+class Metrics:
+    """Counts over all images. Histograms and centres have only boxes without a defect.
+
+    Attributes:
+        images: images by split.
+        negatives: images without a box of any reader; a box that stands for "no finding" does not count.
+        boxes: boxes of all right answers: those of each reader, or else `boxes`.
+        per_image: images by number of boxes, at most :data:`MOST_BOXES`; of the reader with most boxes.
+        areas: histogram of the share of the image, edges :data:`AREA_EDGES`.
+        aspects: histogram of width / height, edges :data:`ASPECT_EDGES`.
+        sides: histogram of the shorter side in pixels that the model sees, edges :data:`SIDE_EDGES`.
+        labels: boxes by label.
+        label_images: images by split and label.
+        centres: counts of box centres by label, and of all boxes under None; (32, 32), rows from the top.
+        longest_gold: tokens of the longest right answer; 0 without a box format.
+    """
+
+    images: Counter[str] = field(default_factory=Counter)
+    negatives: int = 0
+    boxes: int = 0
+    per_image: Counter[int] = field(default_factory=Counter)
+    areas: np.ndarray = field(default_factory=lambda: np.zeros(len(AREA_EDGES) - 1, dtype=np.int64))
+    aspects: np.ndarray = field(default_factory=lambda: np.zeros(len(ASPECT_EDGES) - 1, dtype=np.int64))
+    sides: np.ndarray = field(default_factory=lambda: np.zeros(len(SIDE_EDGES) - 1, dtype=np.int64))
+    labels: Counter[str] = field(default_factory=Counter)
+    label_images: Counter[tuple[str, str]] = field(default_factory=Counter)
+    centres: dict[str | None, np.ndarray] = field(default_factory=dict)
+    longest_gold: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Images of all splits."""
+        return sum(self.images.values())
+
+    @classmethod
+    def of(cls, context: Context) -> Metrics:
+        """The counts of a dataset."""
+        table = context.table
+        metrics = cls(context.images, longest_gold=context.longest_gold)
+        metrics.labels = Counter(dict(context.labels.most_common(_MAX_LABELS)))
+        metrics.negatives = context.counts.count(0)
+        metrics.per_image.update(min(count, MOST_BOXES) for count in context.counts)
+        # An image counts once for each of its labels.
+        images_of_labels = {(place.row.key, place.label) for place in context.labelled()}
+        for (split, _), label in images_of_labels:
+            if label in metrics.labels:
+                metrics.label_images[split, label] += 1
+        is_placeholder = np.array([defect == "negative-placeholder" for defect in table.defects], dtype=bool)
+        metrics.boxes = int((table.answers & ~is_placeholder).sum())
+        is_sound = table.sound & table.answers
+        # Width and height, as fractions of the image and in pixels.
+        fractions = table.fractions[is_sound]
+        sides = fractions[:, 2:] - fractions[:, :2]
+        pixels = table.numbers[is_sound, 2:] - table.numbers[is_sound, :2]
+        metrics.areas = _histogram(sides.prod(axis=1), AREA_EDGES)
+        metrics.aspects = _histogram(pixels[:, 0] / pixels[:, 1], ASPECT_EDGES)
+        metrics.sides = _histogram((sides * table.seen[is_sound]).min(axis=1), SIDE_EDGES)
+        centres = fractions[:, :2] + sides / 2
+        if len(centres):
+            metrics.centres[None] = _count_in_cells(centres)
+        labels = np.array([str(table.places[index].label) for index in np.flatnonzero(is_sound)], dtype=np.str_)
+        for label, _ in metrics.labels.most_common(_MAX_MAPS):
+            if (labels == label).any():
+                metrics.centres[label] = _count_in_cells(centres[labels == label])
+        return metrics
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "images": dict(self.images),
+            "negatives": self.negatives,
+            "boxes": self.boxes,
+            "boxes_per_image": {str(n): count for n, count in sorted(self.per_image.items())},
+            "box_area_share": {"edges": AREA_EDGES.tolist(), "counts": self.areas.tolist()},
+            "box_aspect": {"edges": ASPECT_EDGES.tolist(), "counts": self.aspects.tolist()},
+            "shorter_side_seen": {"edges": SIDE_EDGES.tolist(), "counts": self.sides.tolist()},
+            "labels": dict(self.labels.most_common()),
+            "longest_gold_answer_tokens": self.longest_gold or None,
+        }
 
 
 @dataclass(frozen=True)
@@ -86,14 +183,14 @@ class Checkup:
         }
 
     def to_dataframe(self) -> Any:
-        """A ``pandas.DataFrame`` with a line for each row of each defect; what no row shows has no number."""
+        """A ``pandas.DataFrame`` with a line for each row of each defect; a defect of no row has an empty number."""
         import pandas
 
-        lines = [
-            (defect.name, row.split, str(row.row) if row.row >= 0 else "", row.id, row.detail)
-            for defect in self.defects
-            for row in defect.rows or (Example("", -1, "", defect.found),)
-        ]
+        lines = []
+        for defect in self.defects:
+            for row in defect.rows or (Example("", -1, "", defect.found),):
+                number = str(row.row) if row.row >= 0 else ""
+                lines.append((defect.name, row.split, number, row.id, row.detail))
         return pandas.DataFrame(lines, columns=["check", "split", "row", "id", "detail"])
 
 
@@ -113,10 +210,10 @@ def examine(
     """Make all of :data:`CHECKS` in one pass over the rows.
 
     Args:
-        dataset: its name, as for :func:`grounding_rewards.doctor.raw_rows.open_rows`, or its rows.
-        splits: only these; all without.
+        dataset: its name, as for :func:`grounding_rewards.doctor.rows.open_rows`, or its rows.
+        splits: only these; empty for all.
         allow_outside: whether the images that `annotations.jsonl` names may lie outside its folder.
-        model: what is known of the model to be trained.
+        model: the model to be trained, as far as it is known.
         thumbnails: longer side in pixels of the images that are kept for a page; 0 keeps none.
         names: whether ids, patients and files are named; else they have numbers.
         seed: of the images of the contact sheet that are drawn.
@@ -139,25 +236,30 @@ def examine(
     source = dataset if isinstance(dataset, RowSource) else open_rows(dataset, splits, allow_outside=allow_outside)
     context = Context(source, model or Model(), is_quick=quick, has_pictures=thumbnails > 0)
     rows = rows_with_facts(source.open(), source.total, processes, quick=quick)
-    rows = rows if names else numbered(rows)
-    # Most prompts and labels are the same words: one copy of them is kept.
-    words: dict[str, Any] = {}
-    for row in track(rows, source.total) if track else rows:
+    if not names:
+        rows = numbered(rows)
+    if track is not None:
+        rows = iter(track(rows, source.total))
+    # Most prompts and labels are equal: one object is kept for all equal ones.
+    distinct_values: dict[str, Any] = {}
+    for row in rows:
         context.images[row.split] += 1
-        if damage := row.damage or "; ".join(row_problems(row.columns, parts=["lists"])):
+        damage = row.damage or "; ".join(row_problems(row.columns, parts=["lists"]))
+        if damage:
             context.damaged.append(Problem("unreadable-row", row, damage))
             continue
         for column in ("prompt", "labels", "box_format"):
-            if (value := row.columns.get(column)) is not None:
-                row.columns[column] = words.setdefault(repr(value), value)
+            value = row.columns.get(column)
+            if value is not None:
+                row.columns[column] = distinct_values.setdefault(repr(value), value)
         context.rows.append(row)
-    order = list(CHECKS)
-    # Numbers near the largest are wrong, and named.
+    defects: list[Defect] = []
+    # Numbers that overflow are wrong, and a check names them.
     with np.errstate(all="ignore"):
-        defects = sorted(
-            (defect for check in ALL_CHECKS for defect in check(context)),
-            key=lambda defect: (SEVERITIES.index(defect.severity), order.index(defect.name)),
-        )
+        for check in ALL_CHECKS:
+            defects += check(context)
+        order = list(CHECKS)
+        defects.sort(key=lambda defect: (SEVERITIES.index(defect.severity), order.index(defect.name)))
         metrics = Metrics.of(context)
         sheet = contact_sheet(context, seed) if thumbnails else []
     pictures: list[ImagePicture] = []
@@ -173,29 +275,44 @@ def examine(
     return Checkup(source.name, tuple(defects), _unchecked(context), _assumptions(context), metrics, tuple(pictures))
 
 
+def _count_in_cells(points: np.ndarray) -> np.ndarray:
+    """Count points (x, y) in [0, 1] in the cells of a map, whose rows begin at the top."""
+    x, y = np.clip((points * _CELLS).astype(int), 0, _CELLS - 1).T
+    return np.bincount(y * _CELLS + x, minlength=_CELLS**2).reshape(_CELLS, _CELLS)
+
+
+def _histogram(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Count values in bins; values beyond the ends count in the first or last bin."""
+    return np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0]
+
+
 def contact_sheet(context: Context, seed: int) -> list[tuple[ImageRow, str]]:
-    """Images for a person to look at, each with why: some of each split at random, then those with the largest and the
-    smallest box, most boxes and the rarest labels, in turn.
+    """Choose images for a person to look at; returns the row of each and the reason in words.
+
+    Some of each split are drawn at random. Then come those with the largest and the smallest box, most boxes and the
+    rarest labels, one of each kind in turn.
     """
     by_split: dict[str, list[ImageRow]] = {}
     for row in context.rows:
         by_split.setdefault(row.split, []).append(row)
     rng = random.Random(seed)
-    of_each = min(_SPLIT_SHARE, _RANDOM_SHARE // max(1, len(by_split)))
+    of_each = min(_MAX_RANDOM_OF_SPLIT, _MAX_RANDOM // max(1, len(by_split)))
     sheet: dict[tuple[str, int], tuple[ImageRow, str]] = {}
     for rows in by_split.values():
         for row in rng.sample(rows, min(of_each, len(rows))):
             sheet[row.key] = row, "at random"
     table = context.table
     indices = np.flatnonzero(table.sound & table.answers)
-    sides = table.parts[indices, 2:] - table.parts[indices, :2]
-    by_area = [table.places[k].row for k in indices[np.argsort(sides.prod(axis=1))[::-1]].tolist()]
+    sides = table.fractions[indices, 2:] - table.fractions[indices, :2]
+    # The largest first.
+    indices_by_area = indices[np.argsort(sides.prod(axis=1))[::-1]]
+    by_area = [table.places[index].row for index in indices_by_area.tolist()]
     crowded = np.argsort([-count for count in context.counts], kind="stable")[:SHEET].tolist()
     rarest = sorted(context.labelled(), key=lambda place: context.labels[place.label])
     lists = {
         "largest box": by_area[:SHEET],
         "smallest box": by_area[: -SHEET - 1 : -1],
-        "most boxes": [context.rows[k] for k in crowded if context.counts[k]],
+        "most boxes": [context.rows[number] for number in crowded if context.counts[number]],
         "rarest label": [place.row for place in rarest[:SHEET]],
     }
     for turn in range(SHEET):
@@ -206,9 +323,9 @@ def contact_sheet(context: Context, seed: int) -> list[tuple[ImageRow, str]]:
 
 
 def _thumbnails(source: RowSource, keys: set[tuple[str, int]], side: int) -> dict[tuple[str, int], bytes]:
-    """Small copies of the images of rows as JPEG, by key; empty where one cannot be read.
+    """Small copies of the images of rows as JPEG, by the key of the row; empty for an image that cannot be read.
 
-    The rows are read once more: which images are shown is known only after the last one.
+    The rows are read a second time: only after the last one it is known which images are shown.
     """
     jpegs = dict.fromkeys(keys, b"")
     for row in source.open():
@@ -223,15 +340,21 @@ def _thumbnails(source: RowSource, keys: set[tuple[str, int]], side: int) -> dic
 
 
 def _with_thumbnails(defect: Defect, jpegs: dict[tuple[str, int], bytes]) -> Defect:
+    """The defect whose examples, and their partners, have the pixels of their images."""
+
     def with_thumbnail(example: Example) -> Example:
-        image = example.image and example.image._replace(jpeg=jpegs[example.split, example.row])
-        return example._replace(image=image, partner=example.partner and with_thumbnail(example.partner))
+        if example.image is not None:
+            example = example._replace(image=example.image._replace(jpeg=jpegs[example.split, example.row]))
+        if example.partner is not None:
+            example = example._replace(partner=with_thumbnail(example.partner))
+        return example
 
     return replace(defect, examples=tuple(map(with_thumbnail, defect.examples)))
 
 
 def _unchecked(context: Context) -> dict[str, str]:
-    """Names of checks that could not be made, and why."""
+    """The reason for each check that could not be made, by its name."""
+    # By what a check needs.
     reasons: dict[str, str] = {}
     if len(context.images) < 2:
         reasons["splits"] = "there is one split only"
@@ -241,22 +364,26 @@ def _unchecked(context: Context) -> dict[str, str]:
         reasons["pixels"] = "--quick reads the headers of images, not their pixels"
     if not any(context.model.format_of(row) for row in context.rows):
         reasons["format"] = "no box format: give --box-format, or add the column box_format"
-    unchecked = {
-        name: reasons[need] for name, check in CHECKS.items() for need in reversed(check.needs) if need in reasons
-    }
+    unchecked = {}
+    for name, check in CHECKS.items():
+        missing_needs = [need for need in check.needs if need in reasons]
+        if missing_needs:
+            unchecked[name] = reasons[missing_needs[0]]
     # Only the model's own answers say whether a reward tells them apart; another command asks for them.
     words = ("grounding-rewards", "signal", "--model", context.model.name or "MODEL", "--dataset", context.source.name)
     return unchecked | {"no-signal": f"it takes answers of the model: {shlex.join(words)}"}
 
 
 def _assumptions(context: Context) -> tuple[str, ...]:
+    """A sentence for each thing that the checks assume, as neither dataset nor model say it."""
     assumptions = []
     if any(row.size is not None and context.model.resized(row) is None for row in context.rows):
         assumptions.append(
             f"Images reach the model with at most {ASSUMED_MAX_PIXELS:,} pixels (1280 patches of 28 x 28); give "
             "--model, or the columns resized_width and resized_height, for the real size."
         )
-    if count := sum(row.prompt is None for row in context.rows):
+    count = sum(row.prompt is None for row in context.rows)
+    if count:
         assumptions.append(
             f"{count} of {context.images.total()} rows have no prompt: training and evaluation ask for every label "
             "of the dataset, in the words of `grounding-rewards prepare`."

@@ -1,7 +1,7 @@
-"""Checks of rows and images: can they be read, and do the declared sizes agree with the images?
+"""Check whether rows and images can be read, and whether the declared sizes are those of the images.
 
-The pixels are decoded once, by several processes (:func:`rows_with_facts`). They are compared with no other image but
-for copies: `cleanvision` and `fastdup` find blurred, dark and odd images.
+The pixels are decoded once, by several processes (:func:`rows_with_facts`). Blurred, dark and odd images are left to
+`cleanvision` and `fastdup`.
 """
 
 from __future__ import annotations
@@ -22,32 +22,33 @@ from grounding_rewards.images.decoding import has_shape, image_size, load_image,
 from grounding_rewards.images.dicom import is_burned_in, is_dicom
 from grounding_rewards.images.near_duplicates import image_signature
 
-# An image with fewer greys, but for one in a hundred pixels at either end, shows nothing.
+# Fewest greys between the first and the last hundredth of the pixels for an image that shows something.
 _MIN_GREYS = 8
-# Fewer images are decoded before a process has started.
-_FEW = 200
-# Models see sides that are multiples of this.
+# Fewer images are decoded sooner than other processes start.
+_MIN_FOR_PROCESSES = 200
+# Pixels: models resize sides to multiples of this.
 _PATCH = 28
 
 
 def rows_with_facts(
     rows: Iterable[ImageRow], total: int | None, processes: int, *, quick: bool = False
 ) -> Iterator[ImageRow]:
-    """The rows in their order, each with what its image says in place of the image's bytes.
+    """Yield the rows in their order, with the facts about their images instead of the images' bytes.
 
     Args:
         rows: as they are read.
-        total: how many they are; None where that is not known.
+        total: their number; None if it is not known.
         processes: how many decode; 1 decodes in this process.
-        quick: whether to read the headers alone.
+        quick: whether to read only the headers of images.
     """
-    alone = quick or processes == 1 or (total is not None and total < _FEW)
-    look = partial(_with_facts, quick=quick)
-    with map_in_workers(look, rows, processes=1 if alone else processes) as looked_at:
-        yield from looked_at
+    if quick or (total is not None and total < _MIN_FOR_PROCESSES):
+        processes = 1
+    with map_in_workers(partial(_with_facts, quick=quick), rows, processes=processes) as rows_in_order:
+        yield from rows_in_order
 
 
 def _with_facts(row: ImageRow, quick: bool) -> ImageRow:
+    """The row with the facts about its image instead of the image's bytes."""
     if row.image is None:
         return row
     encoded, facts = _read_header(row.image)
@@ -57,54 +58,67 @@ def _with_facts(row: ImageRow, quick: bool) -> ImageRow:
 
 
 def _read_header(image: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, ImageFacts]:
-    """The image with its bytes, unless it is a DICOM file, and what its header says; None for it if it is missing."""
+    """Read the file and the header of an image.
+
+    Returns:
+        The image with its bytes, or without them for a DICOM file; None if the header cannot be read. And the facts
+        from the header.
+    """
     path = image.get("path")
     try:
         data = Path(path or "").read_bytes() if image.get("bytes") is None else image["bytes"]
     except (OSError, TypeError, ValueError):
         data = None
-    is_file = data is None or (image.get("bytes") is None and is_dicom(path or ""))
-    encoded = image if is_file else {"bytes": data, "path": path}
+    # DICOM files are read from their path; a missing file too, for the error.
+    is_read_by_path = data is None or (image.get("bytes") is None and is_dicom(path or ""))
+    encoded = image if is_read_by_path else {"bytes": data, "path": path}
     digest = None if data is None else hashlib.blake2b(data, digest_size=8).digest()
     try:
         size = image_size(encoded)
-        burned_in = is_file and is_burned_in(path or "")
+        burned_in = is_read_by_path and is_burned_in(path or "")
     except (ValueError, TypeError, KeyError) as error:
         return None, ImageFacts(None, " ".join(str(error).split()), digest)
     return encoded, ImageFacts(size, "", digest, burned_in)
 
 
 def look_at_pixels(image: Mapping[str, Any], facts: ImageFacts) -> ImageFacts:
-    """What an image says, its pixels too.
+    """Add the facts from the pixels of an image to those from its header.
 
     Args:
         image: `{"bytes": ..., "path": ...}`; a DICOM file has no bytes.
-        facts: what its header says.
+        facts: from the header.
     """
     try:
         opened = open_image(image["path"]) if image["bytes"] is None else shown_image(load_image(image))
     except ValueError as error:
         return facts._replace(problem=" ".join(str(error).split()))
+    # The number of pixels up to each grey.
     counts = np.cumsum(opened.convert("L").histogram())
-    low, high = (int(np.searchsorted(counts, share * counts[-1])) for share in (0.01, 0.99))
-    blank = f"nearly every pixel is {low} to {high} of 255" if high - low < _MIN_GREYS else ""
-    return facts._replace(blank=blank, signature=None if blank else image_signature(opened))
+    low, high = np.searchsorted(counts, (0.01 * counts[-1], 0.99 * counts[-1])).tolist()
+    if high - low < _MIN_GREYS:
+        return facts._replace(blank=f"nearly every pixel is {low} to {high} of 255")
+    return facts._replace(signature=image_signature(opened))
 
 
 def check_readability(context: Context) -> Iterator[Defect]:
-    """Missing and unreadable rows."""
-    if unfinished := context.source.unfinished:
-        yield context.defect("unfinished-folder", count=1, found=unfinished)
+    """Find unfinished folders and rows that cannot be read."""
+    if context.source.unfinished:
+        yield context.defect("unfinished-folder", count=1, found=context.source.unfinished)
     yield from context.collect(context.damaged)
 
 
 def check_images(context: Context) -> Iterator[Defect]:
-    """Missing and broken images, and sizes that contradict the image. A smaller copy of the image does not."""
-    yield from context.collect(problem for row in context.rows for problem in _image_problems(row))
+    """Find missing and broken images, and sizes of another shape than the image."""
+    problems: list[Problem] = []
+    for row in context.rows:
+        problems += _image_problems(row)
+    yield from context.collect(problems)
 
 
 def _image_problems(row: ImageRow) -> Iterator[Problem]:
-    facts, size = row.facts or ImageFacts(), row.size
+    """Yield the problems of the image and the sizes of one row."""
+    facts = row.facts or ImageFacts()
+    size = row.size
     if row.outside:
         yield Problem("outside-image", row, row.outside)
     elif row.expects_image and facts.size is None:

@@ -1,4 +1,4 @@
-"""Checks of labels: one for each box, and one name for each finding."""
+"""Check that each box has a label, and each finding a single name."""
 
 from __future__ import annotations
 
@@ -13,36 +13,41 @@ from grounding_rewards.doctor.box_defects import is_null_label
 from grounding_rewards.doctor.context import Context, Defect, Problem
 from grounding_rewards.labels import normalize_label, vocabulary
 
-# With more distinct labels than this they are free phrases, and slips are not looked for.
+# Most distinct labels that are compared letter by letter; more of them are free phrases.
 _MAX_LABELS = 500
-# One letter in a shorter word may make another word of it.
+# Fewest letters of a misspelt word: in a shorter one, another letter may make another word.
 _MIN_LETTERS = 7
-# The number of a class in the place of its name.
+# The number of a class instead of its name.
 _NUMBER = re.compile(r"(?:class|label|category|cat|id)?[ _#-]*\d+(?:\.0)?", re.IGNORECASE)
-# Prefixes that mean opposites or other places, by one letter.
+# Pairs of prefixes that differ by a letter or two and have different meanings.
 _OPPOSITES = ({"hyper", "hypo"}, {"inter", "intra"}, {"ante", "anti"})
 
 
 def check_labels(context: Context) -> Iterator[Defect]:
-    """Missing and blank labels, several labels for one finding, and numbers of classes."""
+    """Find missing and blank labels, several labels for one finding, and numbers of classes."""
     yield from context.collect(_label_problems(context))
     labels = context.labels
-    if variants := label_variants(labels):
+    variants = label_variants(labels)
+    if variants:
         rows = []
         for variant in variants:
             names = ", ".join(f"{label!r} × {labels[label]}" for label in variant.labels)
             rows.append((None, f"{names}: {variant.why}"))
-        count = len({label for variant in variants for label in variant.labels})
-        summary = f"{len(variants)} {'group' if len(variants) == 1 else 'groups'} of labels are probably one each."
-        yield context.defect("label-spelling", rows, count=count, of=len(labels), found=summary)
-    if numbers := [label for label in labels if _NUMBER.fullmatch(label.strip())]:
+        affected_labels = {label for variant in variants for label in variant.labels}
+        noun = "group" if len(variants) == 1 else "groups"
+        summary = f"{len(variants)} {noun} of labels are probably one each."
+        yield context.defect("label-spelling", rows, count=len(affected_labels), of=len(labels), found=summary)
+    numbers = [label for label in labels if _NUMBER.fullmatch(label.strip())]
+    if numbers:
         rows = [(None, f"{label!r:.80} × {labels[label]}") for label in numbers]
         yield context.defect("label-number", rows, of=len(labels))
 
 
 def _label_problems(context: Context) -> Iterator[Problem]:
+    """Yield rows with another number of labels than of boxes, and boxes with a blank label."""
     for row in context.rows:
-        if problems := list(row_problems(row.columns, parts=["labels"])):
+        problems = list(row_problems(row.columns, parts=["labels"]))
+        if problems:
             yield Problem("label-count", row, "; ".join(problems))
     table = context.table
     for place, defect in zip(table.places, table.defects, strict=True):
@@ -54,8 +59,9 @@ def _label_problems(context: Context) -> Iterator[Problem]:
 class Variants(NamedTuple):
     """Labels that probably mean the same.
 
-    labels: as the dataset writes them, the most frequent first.
-    why: how they differ: `case, spacing or plural`, `spelling`, or `words`.
+    Attributes:
+        labels: as the dataset writes them, the most frequent first.
+        why: how they differ: `case, spacing or plural`, `spelling`, or `words`.
     """
 
     labels: tuple[str, ...]
@@ -63,7 +69,7 @@ class Variants(NamedTuple):
 
 
 def label_variants(counts: Mapping[str, int]) -> list[Variants]:
-    """Groups of labels that probably mean the same.
+    """Find groups of labels that probably mean the same.
 
     Args:
         counts: how often each label occurs.
@@ -86,14 +92,17 @@ def label_variants(counts: Mapping[str, int]) -> list[Variants]:
     variants = [Variants(tuple(labels), "case, spacing or plural") for labels in by_key.values() if len(labels) > 1]
     keys = list(by_key) if len(by_key) <= _MAX_LABELS else []
     misspelt = set()
-    for k, rare in enumerate(keys):
-        common = next((key for key in keys[:k] if is_slip(key, rare)), None)
-        if common is not None:
-            misspelt.add(rare)
-            variants.append(Variants((by_key[common][0], by_key[rare][0]), "spelling"))
+    # The more frequent keys come first.
+    for number, rare in enumerate(keys):
+        for common in keys[:number]:
+            if is_slip(common, rare):
+                misspelt.add(rare)
+                variants.append(Variants((by_key[common][0], by_key[rare][0]), "spelling"))
+                break
     by_name: dict[str, list[str]] = {}
     for key, labels in by_key.items():
-        if key not in misspelt and (name := _vocabulary_name(key)) is not None:
+        name = _vocabulary_name(key)
+        if name is not None and key not in misspelt:
             by_name.setdefault(name, []).append(labels[0])
     return variants + [Variants(tuple(labels), "words") for labels in by_name.values() if len(labels) > 1]
 
@@ -110,6 +119,7 @@ def spelling_key(label: str) -> str:
 
 
 def _singular(word: str) -> str:
+    """An English word without the ending of its plural, if it has one."""
     if word.endswith("ies") and len(word) > 4:
         return word[:-3] + "y"
     if word.endswith(("sses", "xes", "ches", "shes")):
@@ -122,7 +132,7 @@ def _singular(word: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _vocabulary_name(key: str) -> str | None:
-    """The shared name of a label that is a name or synonym; None if it also states a place or a degree."""
+    """The name in the shared vocabulary of a label that is a name or a synonym there; None for any other label."""
     label = normalize_label(key)
     if not label.known:
         return None
@@ -131,7 +141,7 @@ def _vocabulary_name(key: str) -> str | None:
 
 
 def is_slip(label: str, second: str) -> bool:
-    """Whether two labels differ in one word by one letter or two that are exchanged, and not in a known meaning.
+    """Whether one label is the other misspelt: with one letter more, less or another, or with two exchanged.
 
     Example:
         >>> [is_slip("pleural effusion", other) for other in ("plural effusion", "pleural effusoin", "pleural lesion")]
@@ -141,11 +151,12 @@ def is_slip(label: str, second: str) -> bool:
     """
     words, second_words = label.split(" "), second.split(" ")
     if len(words) != len(second_words):
-        # The space is missing.
+        # One of them may lack a space.
         words, second_words = [label.replace(" ", "")], [second.replace(" ", "")]
     differing = [pair for pair in zip(words, second_words, strict=True) if pair[0] != pair[1]]
     if not differing:
         return True
+    # Two known labels are two findings, however near they are.
     if len(differing) > 1 or (normalize_label(label).known and normalize_label(second).known):
         return False
     short, long = sorted(differing[0], key=len)
@@ -154,8 +165,13 @@ def is_slip(label: str, second: str) -> bool:
     for pair in _OPPOSITES:
         if {prefix for prefix in pair if short.startswith(prefix) or long.startswith(prefix)} == pair:
             return False
-    start = next((k for k, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
-    ending, longer = short[start:], long[start:]
+    start = 0
+    while start < len(short) and short[start] == long[start]:
+        start += 1
+    ending, other_ending = short[start:], long[start:]
     if len(short) < len(long):
-        return ending == longer[1:]
-    return ending[1:] == longer[1:] or (ending[:2] == longer[1::-1] and ending[2:] == longer[2:])
+        # A letter is missing.
+        return ending == other_ending[1:]
+    is_replaced = ending[1:] == other_ending[1:]
+    is_exchanged = ending[:2] == other_ending[1::-1] and ending[2:] == other_ending[2:]
+    return is_replaced or is_exchanged

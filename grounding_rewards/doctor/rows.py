@@ -1,6 +1,6 @@
-"""The rows of any dataset, one at a time and as they are: unchecked, uncorrected.
+"""Read the rows of any dataset one at a time, without checking or correcting them.
 
-Training loads its images with `grounding_rewards.prepare.load`, which refuses what is passed on here.
+Training loads its images with `grounding_rewards.prepare.load`, which refuses faulty rows.
 """
 
 from __future__ import annotations
@@ -35,18 +35,19 @@ from grounding_rewards.sources.jsonl import ANNOTATIONS, image_row, word_faults
 #: The name of the drawing that holds the regions to ignore.
 IGNORED = "ignore_boxes"
 
-# Rows that are read from a parquet file at once: some 64 MB of images of a megabyte each.
+# Rows that are read from a parquet file at once: 64 MB with images of a megabyte each.
 _BATCH = 64
-# Columns that name a study, without marks.
-_STUDIES = {"study", "studyid", "studyinstanceuid", "exam", "examid", "accession", "accessionnumber"}
+# Names of columns with the study, in lower case without marks.
+_STUDY_COLUMNS = {"study", "studyid", "studyinstanceuid", "exam", "examid", "accession", "accessionnumber"}
 
 
 class Drawing(NamedTuple):
-    """Boxes of an image that belong together.
+    """The boxes of one column, or of one reader.
 
-    name: empty for the column `boxes`; `reader 0` and so on for `reader_boxes`; :data:`IGNORED` for `ignore_boxes`.
-    boxes: as they are given.
-    labels: as they are given; empty where there are none.
+    Attributes:
+        name: empty for the column `boxes`; `reader 0` and so on for `reader_boxes`; :data:`IGNORED` for `ignore_boxes`.
+        boxes: as the dataset has them.
+        labels: as the dataset has them; empty without labels.
     """
 
     name: str
@@ -55,24 +56,25 @@ class Drawing(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        """How a message about these boxes begins."""
+        """The beginning of a message about these boxes."""
         return f"{self.name}: " if self.name else ""
 
     def label(self, index: int) -> Any:
-        """The label of a box; None where it has none."""
+        """The label of the box at an index; None if it has none."""
         return self.labels[index] if index < len(self.labels) else None
 
 
 class ImageFacts(NamedTuple):
-    """What the image of a row says; the last three only where its pixels were decoded.
+    """Facts about the image of a row; the last three are empty if its pixels were not decoded.
 
-    size: width and height by its header, upright; None where that cannot be read.
-    fault: why it cannot be read.
-    digest: a hash of the file, 8 bytes; the same image encoded again has another.
-    burned_in: whether a DICOM file says that names may be written into its pixels.
-    problem: why it cannot be decoded; empty where it can.
-    blank: its greys in words, where hardly more than one; else empty.
-    signature: from :func:`grounding_rewards.images.near_duplicates.image_signature`.
+    Attributes:
+        size: width and height from its header, upright; None if that cannot be read.
+        fault: why the header cannot be read; else empty.
+        digest: a hash of the file, 8 bytes; another encoding of the same image has another one.
+        burned_in: whether a DICOM file says that names may be written into its pixels.
+        problem: why the pixels cannot be decoded; else empty.
+        blank: the greys of an image that has hardly more than one, in words; else empty.
+        signature: from :func:`grounding_rewards.images.near_duplicates.image_signature`.
     """
 
     size: tuple[int, int] | None = None
@@ -91,13 +93,13 @@ class ImageRow:
     Attributes:
         split: the name of its split.
         number: of the row in its split, from 0.
-        columns: everything else, without the image.
-        image: an encoded image as `datasets` stores it, `{"bytes": ..., "path": ...}`; None where the row has none.
-        damage: why the row could not be read at all; empty where it could.
-        expects_image: whether other rows of the dataset have images.
-        outside: why the image that the row names may not be opened; empty where it may.
-        facts: what its image says; None where it has none, or nobody looked at it yet.
-        hidden: names that no report may hold.
+        columns: its values by column, without the image.
+        image: an encoded image as `datasets` stores it, `{"bytes": ..., "path": ...}`; None if the row has none.
+        damage: why the row could not be read at all; else empty.
+        expects_image: whether the dataset has images.
+        outside: why the image that the row names may not be opened; else empty.
+        facts: about its image; None without an image, or before it is read.
+        hidden: names that no report may have.
     """
 
     split: str
@@ -112,25 +114,25 @@ class ImageRow:
 
     @property
     def id(self) -> str:
-        """The row's `id`, or its file; `-` where it has neither."""
+        """The row's `id`, or its file; `-` if it has neither."""
         value = self.columns.get("id", self.columns.get("file"))
         return "-" if value is None else str(value)
 
     @property
     def file(self) -> str:
-        """The name of the row's image, as its table gives it; empty where it has none."""
+        """The name of the row's image file, as its table has it; empty without one."""
         value = self.columns.get("file", (self.image or {}).get("path"))
         return value if isinstance(value, str) else ""
 
     @property
     def patient_name(self) -> str | None:
-        """The row's patient as it is written, by `patient_id`, else by a column that looks like it; None without."""
+        """The row's patient as it is written in `patient_id`, or in a column that looks like it; None without."""
         values = {name: value for name, value in self.columns.items() if value is not None}
         return stated_name(values.get(patient_column(values) or "patient_id"))
 
     @property
     def patient_id(self) -> str | None:
-        """The row's patient as :func:`grounding_rewards.columns.patient_key`; None where it has none."""
+        """The key of the row's patient, from :func:`grounding_rewards.columns.patient_key`; None without a patient."""
         name = self.patient_name
         return None if name is None else patient_key(name)
 
@@ -141,12 +143,12 @@ class ImageRow:
 
     @property
     def image_size(self) -> tuple[int, int] | None:
-        """Width and height out of the image's header, upright; None where there is no image or it cannot be read."""
+        """Width and height from the header of the image, upright; None without an image that can be read."""
         return None if self.facts is None else self.facts.size
 
     @property
     def size(self) -> tuple[float, float] | None:
-        """Width and height by the columns, else by the image; None where neither says."""
+        """Width and height from the columns, or from the image if the row has neither column; else None."""
         width, height = self.columns.get("width"), self.columns.get("height")
         if is_size(width) and is_size(height):
             return width, height
@@ -154,50 +156,53 @@ class ImageRow:
 
     @property
     def trusted_size(self) -> tuple[float, float] | None:
-        """As `size`, but None where the image has another shape."""
+        """As `size`, but None if the image has another shape."""
         if self.size is None or (self.image_size is not None and not has_shape(self.image_size, self.size)):
             return None
         return self.size
 
     @property
     def resized_size(self) -> tuple[float, float] | None:
-        """The columns `resized_width` and `resized_height`; None where they hold no size."""
+        """The columns `resized_width` and `resized_height`; None if they are no size."""
         size = self.columns.get("resized_width"), self.columns.get("resized_height")
         return size if all(map(is_size, size)) else None  # type: ignore[return-value]
 
     @property
     def readers(self) -> tuple[Drawing, ...]:
-        """What each reader drew; empty where the column `reader_boxes` is no list of lists."""
-        boxes, labels = self._list("reader_boxes"), self._list("reader_labels")
-        label_lists = labels if len(labels) == len(boxes) else [()] * len(boxes)
-        return tuple(
-            Drawing(f"reader {k}", own_boxes, names if isinstance(names, list | tuple) else ())
-            for k, (own_boxes, names) in enumerate(zip(boxes, label_lists, strict=True))
-            if isinstance(own_boxes, list | tuple)
-        )
+        """The boxes of each reader; empty if the column `reader_boxes` is no list of lists."""
+        box_lists = self._list("reader_boxes")
+        label_lists = self._list("reader_labels")
+        if len(label_lists) != len(box_lists):
+            label_lists = [()] * len(box_lists)
+        drawings = []
+        for number, (boxes, labels) in enumerate(zip(box_lists, label_lists, strict=True)):
+            if isinstance(boxes, list | tuple):
+                drawings.append(Drawing(f"reader {number}", boxes, labels if isinstance(labels, list | tuple) else ()))
+        return tuple(drawings)
 
     @property
     def answers(self) -> tuple[Drawing, ...]:
-        """The drawings that a right answer may equal: that of any reader, or else `boxes`."""
-        return self.readers or (self._own_drawing,)
+        """The drawings of which a right answer equals one: those of the readers, or else `boxes`."""
+        return self.readers or (self._boxes_column,)
 
     @property
     def drawings(self) -> tuple[Drawing, ...]:
         """All boxes of the row: `boxes`, those of each reader, and regions that are ignored."""
-        return (self._own_drawing, *self.readers, Drawing(IGNORED, self._list("ignore_boxes")))
+        return (self._boxes_column, *self.readers, Drawing(IGNORED, self._list("ignore_boxes")))
 
     @property
-    def _own_drawing(self) -> Drawing:
+    def _boxes_column(self) -> Drawing:
+        """The boxes and labels of the columns of these names."""
         return Drawing("", self._list("boxes"), self._list("labels"))
 
     def _list(self, column: str) -> Sequence[Any]:
-        """A column as it is given; empty where it is no list."""
+        """The list of a column; empty if it is no list."""
         value = self.columns.get(column)
         return value if isinstance(value, list | tuple) else ()
 
     @property
     def prompt(self) -> str | None:
-        """The text of the prompt, of all its messages; None where the row has no prompt, and training writes one."""
+        """The text of all messages of the prompt; None without a prompt, for which training writes one."""
         value = self.columns.get("prompt")
         return None if value is None else " ".join(texts(value)).strip()
 
@@ -207,11 +212,11 @@ class RowSource:
     """Where rows come from.
 
     Attributes:
-        name: as the user gave it.
-        open: starts to go through the rows, split after split.
-        total: how many rows there are; None where that is not known beforehand.
-        unfinished: why a prepared folder is not finished; empty where it is.
-        draw_note: how training draws images into splits where the dataset holds none out; else empty.
+        name: as the user typed it.
+        open: returns a new iterator over the rows, split after split.
+        total: the number of rows; None if that is not known beforehand.
+        unfinished: why a prepared folder is not finished; else empty.
+        draw_note: how training draws patients into splits, if the dataset holds none out; else empty.
     """
 
     name: str
@@ -226,7 +231,7 @@ def open_rows(dataset: str, splits: Sequence[str] = (), *, allow_outside: bool =
 
     Args:
         dataset: what :func:`grounding_rewards.prepare.load.load_split` takes.
-        splits: only these; all without.
+        splits: only these; empty for all.
         allow_outside: whether the images that `annotations.jsonl` names may lie outside its folder.
 
     Raises:
@@ -245,58 +250,68 @@ def open_rows(dataset: str, splits: Sequence[str] = (), *, allow_outside: bool =
     if (path / ANNOTATIONS).is_file():
         return _jsonl_source(path, splits, allow_outside)
     unfinished = _why_unfinished(path)
-    if shards := parquet_shards(path):
-        source = _parquet_source(dataset, shards, splits)
-        return replace(source, unfinished=unfinished) if unfinished else source
-    return RowSource(dataset, lambda: iter(()), 0, unfinished) if unfinished else _datasets_source(dataset, splits)
+    shards = parquet_shards(path)
+    if shards:
+        return replace(_parquet_source(dataset, shards, splits), unfinished=unfinished)
+    if unfinished:
+        return RowSource(dataset, lambda: iter(()), 0, unfinished)
+    return _datasets_source(dataset, splits)
 
 
 def numbered(rows: Iterable[ImageRow]) -> Iterator[ImageRow]:
-    """The rows with numbers in the place of ids, patients, studies and names of files, the same for the same name.
+    """Yield the rows with numbers instead of ids, patients, studies and names of files; equal names get one number.
 
     Example:
         >>> rows = [ImageRow("train", n, {"id": f"DOE^JANE {n}", "patient_id": "DOE^JANE"}) for n in (0, 1)]
         >>> [(row.id, row.patient_id) for row in numbered(rows)]
         [('image 1', '1'), ('image 2', '1')]
     """
-    of_patient, of_id, of_file, of_study = (defaultdict[str, int](partial(next, count(1))) for _ in range(4))
+
+    def counter() -> defaultdict[str, int]:
+        """A mapping that gives each new name the next number, from 1."""
+        return defaultdict(partial(next, count(1)))
+
+    patient_numbers, id_numbers, file_numbers, study_numbers = counter(), counter(), counter(), counter()
     for row in rows:
         columns = dict(row.columns)
         column = patient_column([name for name, value in columns.items() if value is not None]) or "patient_id"
-        patient, path = columns.get(column), (row.image or {}).get("path")
-        by_name = patient_in_name(row.file)
-        files = row.file, str(path)
-        hidden = {str(columns.get("id", "")), str(patient), *files, *(Path(file).name for file in files)}
+        path = str((row.image or {}).get("path"))
+        names = {str(columns.get("id", "")), str(columns.get(column)), row.file, path}
+        names |= {Path(row.file).name, Path(path).name}
         if row.id != "-":
-            columns["id"] = f"image {of_id[row.id]}"
+            columns["id"] = f"image {id_numbers[row.id]}"
         if row.patient_id is not None:
-            columns[column] = str(of_patient[row.patient_id])
+            columns[column] = str(patient_numbers[row.patient_id])
         for name, study in row.columns.items():
             if is_study(name) and study not in (None, ""):
-                hidden.add(str(study))
-                columns[name] = str(of_study[str(study)])
+                names.add(str(study))
+                columns[name] = str(study_numbers[str(study)])
         if row.file:
-            # A name that tells the patient still does.
-            prefix = f"patient{of_patient[by_name]}_" if by_name is not None else ""
-            columns["file"] = f"{prefix}{of_file[row.file]}.image"
-        # Numbers of boxes are no names.
-        names = sorted((name for name in hidden if len(name) > (5 if name.isdigit() else 3)), key=len, reverse=True)
-        yield replace(row, columns=columns, hidden=tuple(names))
+            prefix = ""
+            patient = patient_in_name(row.file)
+            if patient is not None:
+                # The checks read the patient from the name of the file here too.
+                prefix = f"patient{patient_numbers[patient]}_"
+            columns["file"] = f"{prefix}{file_numbers[row.file]}.image"
+        # Short texts and numbers also stand in details for other reasons.
+        hidden = [name for name in names if len(name) > (5 if name.isdigit() else 3)]
+        hidden.sort(key=len, reverse=True)
+        yield replace(row, columns=columns, hidden=tuple(hidden))
 
 
-# Asked of every row.
+# Cached, as it is called for every row.
 @lru_cache(maxsize=1024)
 def is_study(column: str) -> bool:
-    """Whether a column names the study, whose images are of one patient.
+    """Whether a column has the name of a study, whose images are of one patient.
 
     >>> [is_study(column) for column in ("StudyInstanceUID", "accession_number", "study_type")]
     [True, True, False]
     """
-    return re.sub(r"[\W_]", "", column).casefold() in _STUDIES
+    return re.sub(r"[\W_]", "", column).casefold() in _STUDY_COLUMNS
 
 
 def texts(content: Any) -> Iterator[str]:
-    """The texts of a prompt: of a text, a message or several."""
+    """Yield the texts in a prompt, which may be a text, a message or a list of these."""
     if isinstance(content, str):
         yield content
     elif isinstance(content, Mapping):
@@ -307,42 +322,45 @@ def texts(content: Any) -> Iterator[str]:
 
 
 def _jsonl_source(root: Path, splits: Sequence[str], allow_outside: bool) -> RowSource:
-    lines = [
-        (line, {} if no_object else image_row(content), no_object)
-        for line, content, no_object in json_lines(root / ANNOTATIONS)
+    """The rows of a folder with `annotations.jsonl`."""
+    # The number of a line, its columns, and what it is if it is no JSON object.
+    lines: list[tuple[int, dict[str, Any], str]] = []
+    for line, content, no_object in json_lines(root / ANNOTATIONS):
+        lines.append((line, {} if no_object else image_row(content), no_object))
+    rows_of_lines = [columns for _, columns, _ in lines]
+    patients = patients_of_rows(rows_of_lines)
+    images = [
+        (columns.get("split"), patient, columns.get("id", "-"))
+        for columns, patient in zip(rows_of_lines, patients, strict=True)
     ]
-    rows_of_lines = [row for _, row, _ in lines]
-    names = (
-        (row.get("split"), patient, row.get("id", "-"))
-        for row, patient in zip(rows_of_lines, patients_of_rows(rows_of_lines), strict=True)
-    )
-    assigned = assign_splits(names, str(root))
-    # Images that training draws come from one source: what is wrong with them is clearest together.
-    of_images = [TRAIN] * len(assigned.splits) if assigned.drawn else assigned.splits
-    wanted_splits = _choose_splits(splits, of_images, str(root))
+    assigned = assign_splits(images, str(root))
+    # Images that training draws into splits come from one source, and are examined together.
+    line_splits = [TRAIN] * len(assigned.splits) if assigned.drawn else assigned.splits
+    wanted_splits = _choose_splits(splits, line_splits, str(root))
 
     def rows() -> Iterator[ImageRow]:
         # The file may mix splits; as with shards, one split is finished before the next.
         for split in wanted_splits:
-            split_lines = (line for line, of_image in zip(lines, of_images, strict=True) if of_image == split)
-            for number, (line, columns, no_object) in enumerate(split_lines):
+            lines_of_split = [line for line, line_split in zip(lines, line_splits, strict=True) if line_split == split]
+            for number, (line, columns, no_object) in enumerate(lines_of_split):
                 image, outside = None, ""
-                if isinstance(file := columns.get("file"), str):
+                file = columns.get("file")
+                if isinstance(file, str):
                     try:
                         image = {"bytes": None, "path": str(image_path(root, file, allow_outside=allow_outside))}
                     except ValueError as error:
                         outside = str(error)
-                # Faults of boxes, sizes, images and prompts are found by checks of their own.
+                # Checks find the faults of boxes, sizes, images and prompts.
                 faults = [f"expected {expected}, got {got!r:.80}" for expected, got in word_faults(columns)]
                 damage = f"line {line} is {no_object}" if no_object else "; ".join(faults)
                 yield ImageRow(split, number, columns, image, damage, True, outside)
 
     draw_note = assigned.said if assigned.drawn else ""
-    return RowSource(str(root), rows, sum(map(of_images.count, wanted_splits)), draw_note=draw_note)
+    return RowSource(str(root), rows, sum(map(line_splits.count, wanted_splits)), draw_note=draw_note)
 
 
 def _why_unfinished(folder: Path) -> str:
-    """Why training would refuse a prepared folder; empty where it would not, or the folder was not prepared."""
+    """Why training would refuse a prepared folder, in words; empty if it would not, or the folder is not prepared."""
     try:
         manifest = read_manifest(folder) if (folder / MANIFEST).is_file() else None
     except ValueError:
@@ -351,7 +369,9 @@ def _why_unfinished(folder: Path) -> str:
         return ""
     if not manifest["complete"]:
         return f"{MANIFEST} says that the preparation was not completed."
-    files = [shard["file"] for counts in manifest["splits"].values() for shard in counts["shards"]]
+    files = []
+    for counts in manifest["splits"].values():
+        files += [shard["file"] for shard in counts["shards"]]
     missing_files = [file for file in files if not (folder / file).is_file()]
     if not missing_files:
         return ""
@@ -359,16 +379,17 @@ def _why_unfinished(folder: Path) -> str:
 
 
 def _parquet_source(name: str, shards: Mapping[str, Sequence[str]], splits: Sequence[str]) -> RowSource:
-    """The rows straight from the files: nothing is unpacked into a cache, as training does."""
+    """The rows of parquet files by split, read from the files; training unpacks them into a cache first."""
     import pyarrow.parquet as pq
     from pyarrow import ArrowException
 
     wanted_splits = {split: shards[split] for split in _choose_splits(splits, shards, name)}
     total = 0
-    for file in (file for files in wanted_splits.values() for file in files):
-        metadata = pq.ParquetFile(file)
-        _check_columns(metadata.schema_arrow.names, file)
-        total += metadata.metadata.num_rows
+    for files in wanted_splits.values():
+        for file in files:
+            parquet_file = pq.ParquetFile(file)
+            _check_columns(parquet_file.schema_arrow.names, file)
+            total += parquet_file.metadata.num_rows
 
     def rows_of(files: Sequence[str]) -> Iterator[dict[str, Any]]:
         for file in files:
@@ -376,17 +397,20 @@ def _parquet_source(name: str, shards: Mapping[str, Sequence[str]], splits: Sequ
                 for batch in pq.ParquetFile(file).iter_batches(batch_size=_BATCH):
                     yield from batch.to_pylist()
             except (ArrowException, OSError) as error:
-                # Its ends could be read.
+                # Its header and footer are whole: `parquet_shards` has read them.
                 raise ValueError(
                     f"Expected a whole parquet file, got {file!r} ({error}). Download or write it again."
                 ) from error
 
-    return RowSource(
-        name, lambda: _image_rows((split, rows_of(files)) for split, files in wanted_splits.items()), total
-    )
+    def rows() -> Iterator[ImageRow]:
+        for split, files in wanted_splits.items():
+            yield from _image_rows(split, rows_of(files))
+
+    return RowSource(name, rows, total)
 
 
 def _datasets_source(name: str, splits: Sequence[str]) -> RowSource:
+    """The rows of a saved dataset, of drawn images, or of a dataset on the hub."""
     from datasets import Image, IterableDataset
 
     parts = dataset_parts(name, splits, streaming=True)
@@ -396,31 +420,44 @@ def _datasets_source(name: str, splits: Sequence[str]) -> RowSource:
             _check_columns(part.column_names, f"{name}, split {split}")
         if part.features is not None and isinstance(part.features.get("image"), Image):
             wanted_splits[split] = part.cast_column("image", Image(decode=False))
-    streams = any(isinstance(part, IterableDataset) for part in wanted_splits.values())
-    total = None if streams else sum(part.num_rows for part in wanted_splits.values())
-    return RowSource(name, lambda: _image_rows(wanted_splits.items()), total)
+    total = None
+    if not any(isinstance(part, IterableDataset) for part in wanted_splits.values()):
+        total = sum(part.num_rows for part in wanted_splits.values())
+
+    def rows() -> Iterator[ImageRow]:
+        for split, part in wanted_splits.items():
+            yield from _image_rows(split, part)
+
+    return RowSource(name, rows, total)
 
 
-def _image_rows(parts: Iterable[tuple[str, Iterable[Mapping[str, Any]]]]) -> Iterator[ImageRow]:
-    for split, rows in parts:
-        for number, columns in enumerate(rows):
-            image = columns.get("image")
-            values = {name: value for name, value in columns.items() if name != "image"}
-            stored = image if isinstance(image, Mapping) else None
-            yield ImageRow(split, number, values, stored, expects_image="image" in columns)
+def _image_rows(split: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[ImageRow]:
+    """Yield the rows of a split, from mappings of all their columns."""
+    for number, row in enumerate(rows):
+        columns = {name: value for name, value in row.items() if name != "image"}
+        image = row.get("image")
+        stored_image = image if isinstance(image, Mapping) else None
+        yield ImageRow(split, number, columns, stored_image, expects_image="image" in row)
 
 
 def _choose_splits(names: Sequence[str], splits: Iterable[str], name: str) -> list[str]:
-    """The splits to go through: those that are named, or all."""
-    known_splits = in_usual_order(splits)
-    if not known_splits:
+    """The splits to read: those that are named, or all that the dataset has; refuse unknown names.
+
+    Args:
+        names: of the wanted splits; empty for all.
+        splits: that the dataset has; a name may occur several times.
+        name: of the dataset, for messages.
+    """
+    existing_splits = in_usual_order(splits)
+    if not existing_splits:
         raise ValueError(f"Expected at least one row in {name!r}, got none. Check the path.")
     for split in names:
-        check_split_exists(split, known_splits, name, "Choose one of the dataset's own splits.")
-    return known_splits if not names or ALL in names else list(names)
+        check_split_exists(split, existing_splits, name, "Choose one of the dataset's own splits.")
+    return existing_splits if not names or ALL in names else list(names)
 
 
 def _check_columns(columns: Sequence[str], name: str) -> None:
+    """Refuse a dataset without a column `boxes`."""
     if "boxes" not in columns:
         raise ValueError(
             f"Expected the columns prompt, image, boxes, labels, width and height in {name}, got "

@@ -1,4 +1,4 @@
-"""What is known of the model to be trained: its box format, the size at which it sees images, its tokenizer."""
+"""The model to be trained, as far as it is known: its box format, the size at which it sees images, its tokenizer."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from grounding_rewards.parsing import BoxFormat, get_box_format
 #: Largest area of an image in pixels, assumed without a processor: 1280 patches of 28 x 28, a usual limit.
 ASSUMED_MAX_PIXELS = 1280 * 28 * 28
 
-# The pieces into which Qwen2's tokenizer cuts a text before it merges anything (`pre_tokenizer` in tokenizer.json): a
-# word with the mark or space before it, a single digit, a run of marks, line ends, spaces. Gemma and Llama 2 cut digits
-# one by one too. A piece other than a word is one token.
+# The pieces into which Qwen2's tokenizer first cuts a text (`pre_tokenizer` in tokenizer.json): a word with the mark or
+# space before it, which is the group of the pattern; a single digit, a run of marks, line ends, spaces. Gemma and
+# Llama 2 cut digits one by one too. A piece other than a word is one token.
 _PIECES = re.compile(r"([^\r\n\w]?[^\W\d_]+)|\d| ?[^\s\w]+[\r\n]*|_+|\s*[\r\n]+|\s")
-# Letters of a word that are a token: medical words are cut finely, "pleural" into three. Rather too few.
+# Letters of a word in a token. Medical words are cut finely, "pleural" into three tokens; this is rather too few.
 _LETTERS_PER_TOKEN = 3
-# Tags that are tokens of their own where decoding without special tokens loses them.
+# Tags such as <|box_start|>, which are single tokens in families whose special tokens decoding removes.
 _TAG = re.compile(r"<\|?/?[a-z_]+\|?>")
 
 
 @dataclass(frozen=True)
 class Model:
-    """What is known of the model to be trained.
+    """The model to be trained, as far as it is known.
 
     Attributes:
         box_format: how it writes boxes; None takes the column `box_format`.
         processor: its `transformers` processor, for sizes and tokens; without it both are estimated.
         max_completion_length: tokens that a completion may have.
-        name: its path or id; empty where it is not known.
+        name: its path or id; empty if it is not known.
     """
 
     box_format: BoxFormat | None = None
@@ -43,23 +43,25 @@ class Model:
 
     def format_of(self, row: ImageRow) -> BoxFormat | None:
         """The box format for the answer to a row; None if it is missing or unknown."""
+        if self.box_format is not None:
+            return self.box_format
         name = row.columns.get("box_format")
-        return self.box_format or (None if name is None else _known_format(str(name)))
+        return None if name is None else _known_format(str(name))
 
     def resized(self, row: ImageRow) -> tuple[float, float] | None:
-        """Width and height at which the model sees the image, by the row or the processor; None if neither says."""
+        """Width and height at which the model sees the image, by the row or the processor; None if neither says it."""
         if row.resized_size:
             return row.resized_size
-        fed = row.image_size or row.size
-        if self.processor is None or fed is None:
+        size = row.image_size or row.size
+        if self.processor is None or size is None:
             return None
         try:
-            return resized_size(self.processor, int(fed[0]), int(fed[1]))
+            return resized_size(self.processor, int(size[0]), int(size[1]))
         except ValueError:
             return None
 
     def seen_size(self, row: ImageRow) -> tuple[float, float]:
-        """As :meth:`resized`, but an assumption in place of None; for images of known size."""
+        """As :meth:`resized`, but with an assumed size instead of None; the size of the image must be known."""
         size = self.resized(row)
         if size is None:
             width, height = row.image_size or row.size or (1, 1)
@@ -81,6 +83,7 @@ class Model:
 
 @lru_cache(maxsize=64)
 def _known_format(name: str) -> BoxFormat | None:
+    """The box format of a name; None if there is none."""
     try:
         return get_box_format(name)
     except ValueError:
@@ -88,7 +91,7 @@ def _known_format(name: str) -> BoxFormat | None:
 
 
 def estimated_tokens(answer: str, box_format: BoxFormat) -> int:
-    """How many tokens an answer takes for a tokenizer that cuts digits one by one; rather too many than too few.
+    """Estimate the tokens of an answer for a tokenizer that cuts digits one by one; rather too many than too few.
 
     Coordinate tokens, and tags that are special tokens of the family, count as one each. Tokenizers that keep up to
     three digits together, such as Llama 3's, need about two thirds: scripts/docs/measure_answer_tokens.py.
@@ -103,10 +106,11 @@ def estimated_tokens(answer: str, box_format: BoxFormat) -> int:
     specials = [rf"<{re.escape(token)}\d+>" for token in box_format.syntax.tokens]
     if box_format.stripped != "nothing":
         specials.append(_TAG.pattern)
-    parts = re.split("|".join(specials), answer) if specials else [answer]
-    return len(parts) - 1 + sum(map(_pieces, parts))
-
-
-def _pieces(text: str) -> int:
-    # A word, or an empty text for any other piece.
-    return sum(math.ceil(len(word.lstrip(" ")) / _LETTERS_PER_TOKEN) if word else 1 for word in _PIECES.findall(text))
+    # The texts between special tokens: one more than there are special tokens.
+    texts = re.split("|".join(specials), answer) if specials else [answer]
+    tokens = len(texts) - 1
+    for text in texts:
+        # `findall` gives the word, or an empty text for a piece that is no word.
+        for word in _PIECES.findall(text):
+            tokens += math.ceil(len(word.lstrip(" ")) / _LETTERS_PER_TOKEN) if word else 1
+    return tokens

@@ -15,8 +15,7 @@ from grounding_rewards.boxes import is_box
 from grounding_rewards.common.formatting import percent
 from grounding_rewards.doctor.box_defects import box_defect
 from grounding_rewards.doctor.context import CHECKS, SEVERITIES, Defect, Example, ImagePicture
-from grounding_rewards.doctor.examine import Checkup
-from grounding_rewards.doctor.summary import Metrics
+from grounding_rewards.doctor.examine import Checkup, Metrics
 from grounding_rewards.report.page import GUARD, Card, Cards, Page, Panel, Section, Tile, data_uri
 from grounding_rewards.report.plots import Plot, panels_of, short
 from grounding_rewards.report.tables import Cell, Table
