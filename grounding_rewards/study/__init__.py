@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def run(
     plan: str | Path | Mapping[str, Any], *, out: str | Path, dataset: str | None = None, jobs: int = 1
 ) -> StudyResult:
-    """Make all runs of a study that are missing, write its report into `report/` of ``out``, and return the result.
+    """Make the missing runs of a study, write its report into `report/` of ``out``, and return the result.
 
     Args:
         plan: path of the YAML of the study, or its content; docs/run_a_study.md has the keys.
@@ -29,7 +29,8 @@ def run(
     from grounding_rewards.study.results import Folder
     from grounding_rewards.study.runs import FAILED, make_runs
 
-    resolved, folder = read_plan(plan, dataset=dataset), Folder(out)
+    resolved = read_plan(plan, dataset=dataset)
+    folder = Folder(out)
     statuses = make_runs(resolved, folder, resolved.runs, jobs=jobs)
     errors = [f"{status.name}: {status.error}" for status in statuses if status.state == FAILED]
     if errors:

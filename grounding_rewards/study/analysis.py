@@ -1,4 +1,4 @@
-"""Metrics of every model of a study, and how much arms differ.
+"""Measure every model of a study by every metric, and compare the arms.
 
 The unit is the initial checkpoint: if a kind has several, the runs from one checkpoint are averaged; from a single
 checkpoint each run is a unit. A run is compared with its initial checkpoint, or with the run of the reference arm from
@@ -7,8 +7,7 @@ the same checkpoint with the same seed. So a difference has one value ``d_k`` fo
     mean ± t_{n-1} · s(d) / √n
 
 is its 95 % interval, with Student's p. The interval over patients says how much another test set would change the
-difference of these very models, see :mod:`grounding_rewards.metrics.intervals`; it stands in for the first one where
-there is a single unit.
+difference of the same models, see :mod:`grounding_rewards.metrics.intervals`; with a single unit it is the only one.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
 
 #: Curve of the training log: fraction of groups whose completions all have the same reward and so teach nothing.
 NO_SPREAD = "frac_reward_zero_std"
-#: What an arm is compared with: the reference arm, and its initial checkpoint.
+#: The partners that an arm is compared with: the reference arm, and its initial checkpoint.
 REFERENCE, START = "reference", "start"
 #: The reward without a threshold, a metric next to R1 … R5.
 SOFT = "soft_f1"
@@ -81,15 +80,15 @@ METRICS = {
 
 
 def model_predictions(rows: Sequence[Mapping[str, Any]], texts: Sequence[str], box_format: Any) -> list[Prediction]:
-    """A model's predictions on the images of a set, scored by every reward that is a metric.
+    """Read the predictions of a model on the images of a set, scored by every reward that is a metric.
 
     Args:
         rows: of the images, with boxes, width and height.
         texts: the completion to each.
-        box_format: how the model writes boxes; None where the rows say.
+        box_format: how the model writes boxes; None if the rows say it.
 
     Raises:
-        ValueError: a row lacks what metrics are made of.
+        ValueError: a row lacks boxes or sizes.
     """
     reward = get_reward(SOFT, box_format=box_format)
     with warnings.catch_warnings():
@@ -99,7 +98,7 @@ def model_predictions(rows: Sequence[Mapping[str, Any]], texts: Sequence[str], b
 
 
 def metric_sums(images: Sequence[Prediction]) -> dict[str, Array]:
-    """Numerators and denominators of every metric by key, ``(images, 2)``; recall also of each finding.
+    """Numerator and denominator of every metric for each image, ``(images, 2)`` by key; recall also of each finding.
 
     Example:
         >>> image = Prediction("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2]], rewards={})
@@ -120,10 +119,14 @@ def metric_sums(images: Sequence[Prediction]) -> dict[str, Array]:
 class ModelMetric(NamedTuple):
     """A row of the table of a study: one metric of one model.
 
-    start: kind of its initial checkpoint.
-    checkpoint: name of its initial checkpoint.
-    arm, seed: of the run; None for the initial checkpoint itself.
-    step: of the training; 0 for the initial checkpoint.
+    Attributes:
+        start: kind of its initial checkpoint.
+        checkpoint: name of its initial checkpoint.
+        arm: of the run; None for the initial checkpoint itself.
+        seed: likewise.
+        step: of the training; 0 for the initial checkpoint.
+        measure: the metric and its set.
+        metric: its value, with those without each patient.
     """
 
     start: str
@@ -136,9 +139,10 @@ class ModelMetric(NamedTuple):
 
 
 def model_table(study: Study, on_progress: Callable[[str], None] = lambda step: None) -> list[ModelMetric]:
-    """Measure every model of a study by every metric.
+    """Measure every model of a study by every metric; returns a row for each model, set and metric.
 
-    Trained models and initial checkpoints on all sets; checkpoints in between on the set of the first primary metric.
+    Trained models and initial checkpoints are measured on all sets, checkpoints in between only on the set of the
+    first primary metric.
     """
     table: list[ModelMetric] = []
     for start, checkpoints in study.starts.items():
@@ -148,16 +152,17 @@ def model_table(study: Study, on_progress: Callable[[str], None] = lambda step: 
                 table.append(ModelMetric(start, name, None, None, 0, measure, metric))
     for (start, arm), runs in study.arms.items():
         on_progress(f"{start}, {arm}")
-        leading = study.primary_of(start)[0].on
+        primary_set = study.primary_of(start)[0].on
         for run in runs:
             for step, completions in run.checkpoints.items():
-                sets = study.sets if step == run.last_step else [leading]
+                sets = study.sets if step == run.last_step else [primary_set]
                 for measure, metric in _measure(study, completions, sets):
                     table.append(ModelMetric(start, run.start, arm, run.seed, step, measure, metric))
     return table
 
 
 def _measure(study: Study, completions: Completions, sets: Iterable[str]) -> Iterator[tuple[Measure, Jackknifed]]:
+    """Yield every metric of a model on some sets, with its value."""
     for on in sets:
         images = model_predictions(study.sets[on], completions[on], study.box_format)
         patients = patients_of(images) or range(len(images))
@@ -167,11 +172,14 @@ def _measure(study: Study, completions: Completions, sets: Iterable[str]) -> Ite
 
 
 class Difference(NamedTuple):
-    """The mean of one arm's runs less that of another's, or less its initial checkpoint.
+    """The mean of an arm's runs less that of the reference arm, or less that of its initial checkpoints.
 
-    value, low, high: with its 95 % interval over units.
-    p: two-sided; NaN where nothing varies, or nothing can be measured.
-    patients: with its 95 % interval over patients.
+    Attributes:
+        value: the difference.
+        low: of its 95 % interval over units.
+        high: likewise.
+        p: two-sided; NaN if the units do not vary, or there are none.
+        patients: the same difference with its 95 % interval over patients.
     """
 
     value: float
@@ -187,10 +195,10 @@ class Difference(NamedTuple):
 
 
 def student_difference(units: Sequence[Jackknifed]) -> Difference:
-    """Student's test of the mean of some values against 0.
+    """Test the mean of some values against 0 by Student's t.
 
     Args:
-        units: a value for each unit, with those without each patient.
+        units: the value of each unit, with those without each patient; a single unit is tested over patients.
 
     Example:
         >>> units = [Jackknifed(value, np.array([value, value]), 2) for value in (0.1, 0.2, 0.3)]
@@ -220,6 +228,7 @@ def student_difference(units: Sequence[Jackknifed]) -> Difference:
 
 
 def _mean(metrics: Sequence[Jackknifed]) -> Jackknifed:
+    """The mean of metrics over the same patients."""
     return metrics[0]._replace(
         value=float(np.mean([metric.value for metric in metrics])),
         left_out=np.mean([metric.left_out for metric in metrics], axis=0),
@@ -228,7 +237,7 @@ def _mean(metrics: Sequence[Jackknifed]) -> Jackknifed:
 
 
 def compare_rows(rows: Sequence[ModelMetric], partner_rows: Sequence[ModelMetric]) -> Difference:
-    """The difference of a metric between some runs and their partners.
+    """The mean difference of a metric between runs and their partners.
 
     Args:
         rows: one metric of the runs of an arm.
@@ -245,18 +254,19 @@ def compare_rows(rows: Sequence[ModelMetric], partner_rows: Sequence[ModelMetric
 
 
 def mean_of_rows(rows: Sequence[ModelMetric]) -> Estimate:
-    """The mean of a metric over units; of a single model with its interval over patients."""
+    """The mean of a metric over units, with its interval over them; with a single unit, over patients."""
     units = _units([(row, row.metric) for row in rows])
     return units[0].estimate if len(units) == 1 else student_difference(units).estimate
 
 
 def _units(metrics: Sequence[tuple[ModelMetric, Jackknifed]]) -> list[Jackknifed]:
-    """The mean of each checkpoint's runs; each run, if all have the same checkpoint."""
+    """The mean metric of each unit: of the runs from one checkpoint; with a single checkpoint, of each run."""
     has_several_checkpoints = len({row.checkpoint for row, _ in metrics}) > 1
-    of_unit: dict[Any, list[Jackknifed]] = defaultdict(list)
+    metrics_by_unit: dict[Any, list[Jackknifed]] = defaultdict(list)
     for row, metric in metrics:
-        of_unit[row.checkpoint if has_several_checkpoints else row.seed].append(metric)
-    return [_mean(unit) for unit in of_unit.values()]
+        unit = row.checkpoint if has_several_checkpoints else row.seed
+        metrics_by_unit[unit].append(metric)
+    return [_mean(unit_metrics) for unit_metrics in metrics_by_unit.values()]
 
 
 @dataclass(frozen=True)
@@ -287,11 +297,11 @@ class ArmResult:
     compute: Mapping[str, float]
 
     def difference(self, measure: Measure, partner: str) -> Difference | None:
-        """None for the reference against itself."""
+        """The difference from a partner by a metric; None for the reference against itself."""
         return self.differences[partner][measure] if partner in self.differences else None
 
     def direction(self, primary: Measure, partner: str) -> int:
-        """1 if the arm is better, -1 if it is worse, 0 if neither is shown, by a primary metric."""
+        """1 if the arm is better than a partner by a primary metric, -1 if it is worse, 0 if neither is shown."""
         adjusted = self.holm[partner][primary]
         lower_is_better = METRICS[primary.metric].lower_is_better
         return direction(self.differences[partner][primary].estimate, adjusted, lower_is_better=lower_is_better)
@@ -332,11 +342,11 @@ class StudyResult:
         The row of an initial checkpoint has no `arm`; `holm` is the adjusted p, of the primary metrics alone.
         """
         for start, metrics in self.starts.items():
-            for measure, of_start in metrics.items():
-                place = {"start": start, "set": measure.on, "metric": measure.metric}
-                yield {**place, "arm": None, **of_start._asdict()}
+            for measure, start_estimate in metrics.items():
+                key = {"start": start, "set": measure.on, "metric": measure.metric}
+                yield {**key, "arm": None, **start_estimate._asdict()}
                 for arm in self.of_start(start):
-                    row: dict[str, Any] = {**place, "arm": arm.key.arm, **arm.metrics[measure]._asdict()}
+                    row: dict[str, Any] = {**key, "arm": arm.key.arm, **arm.metrics[measure]._asdict()}
                     for partner in (REFERENCE, START):
                         difference = arm.difference(measure, partner)
                         for name in ("value", "low", "high", "p"):
@@ -354,21 +364,16 @@ class StudyResult:
         return pandas.DataFrame(list(self.rows()))
 
     def to_dict(self) -> dict[str, Any]:
-        """All numbers as plain values; null where there is nothing to measure."""
-        rows = [
-            {name: finite_or_none(value) if isinstance(value, float) else value for name, value in row.items()}
-            for row in self.rows()
-        ]
-        arms = [
-            {
-                **arm.key._asdict(),
-                "control": arm.is_control,
-                "reward": arm.reward,
-                "seeds": list(arm.seeds),
-                "compute": dict(arm.compute),
-            }
-            for arm in self.arms
-        ]
+        """All numbers as plain values; None for a number that is not finite."""
+        rows = list(self.rows())
+        for row in rows:
+            for name, value in row.items():
+                if isinstance(value, float):
+                    row[name] = finite_or_none(value)
+        arms = []
+        for arm in self.arms:
+            content = {**arm.key._asdict(), "control": arm.is_control, "reward": arm.reward}
+            arms.append({**content, "seeds": list(arm.seeds), "compute": dict(arm.compute)})
         return {
             "study": self.study.name,
             "primary": [{**primary.measure._asdict(), "start": primary.start} for primary in self.study.declared],
@@ -407,10 +412,10 @@ def analyse(study: Study, *, on_progress: Callable[[str], None] = lambda step: N
         partners = {START: initial[key.start]}
         if key.arm != study.reference:
             partners[REFERENCE] = trained[ArmKey(key.start, study.reference)]
-        differences[key] = {
-            name: {measure: compare_rows(rows, partner_rows[measure]) for measure, rows in metrics.items()}
-            for name, partner_rows in partners.items()
-        }
+        differences[key] = {}
+        for name, partner_rows in partners.items():
+            by_measure = {measure: compare_rows(rows, partner_rows[measure]) for measure, rows in metrics.items()}
+            differences[key][name] = by_measure
     adjusted = _adjusted(study, differences)
     arms = [
         ArmResult(
@@ -427,41 +432,50 @@ def analyse(study: Study, *, on_progress: Callable[[str], None] = lambda step: N
         for key, runs in study.arms.items()
     ]
     order = list(study.starts)
+    starts = {}
+    for start, metrics in initial.items():
+        starts[start] = {measure: mean_of_rows(rows) for measure, rows in metrics.items()}
+    patients = {}
+    for on, images in study.sets.items():
+        # An image without a patient counts as one.
+        patients[on] = len({patient_of(image) or number for number, image in enumerate(images)})
     return StudyResult(
         study=study,
         arms=tuple(sorted(arms, key=lambda arm: (order.index(arm.key.start), arm.is_control))),
-        starts={
-            start: {measure: mean_of_rows(rows) for measure, rows in metrics.items()}
-            for start, metrics in initial.items()
-        },
-        patients={
-            on: len({patient_of(row) or number for number, row in enumerate(rows)}) for on, rows in study.sets.items()
-        },
+        starts=starts,
+        patients=patients,
     )
 
 
 def _adjusted(
     study: Study, differences: Mapping[ArmKey, Mapping[str, Mapping[Measure, Difference]]]
 ) -> dict[ArmKey, dict[str, dict[Measure, float]]]:
-    """Holm's p of every arm and primary metric; the primary metrics of one kind of checkpoint are a family."""
-    adjusted: dict[ArmKey, dict[str, dict[Measure, float]]] = {
-        key: {name: {} for name in by_partner} for key, by_partner in differences.items()
-    }
+    """Holm's p of every arm by partner and primary metric; those that share a kind of checkpoint are a family."""
+    adjusted: dict[ArmKey, dict[str, dict[Measure, float]]] = {}
+    for key, by_partner in differences.items():
+        adjusted[key] = {name: {} for name in by_partner}
     for name in (REFERENCE, START):
         families: dict[str | None, list[tuple[ArmKey, Measure]]] = defaultdict(list)
         for key, by_partner in differences.items():
             for primary in study.declared:
                 if name in by_partner and primary.start in (None, key.start):
                     families[primary.start].append((key, primary.measure))
-        for places in families.values():
-            p_values = holm([differences[key][name][measure].p for key, measure in places])
-            for (key, measure), p in zip(places, p_values, strict=True):
+        for comparisons in families.values():
+            p_values = holm([differences[key][name][measure].p for key, measure in comparisons])
+            for (key, measure), p in zip(comparisons, p_values, strict=True):
                 adjusted[key][name][measure] = p
     return adjusted
 
 
 def _curves(key: ArmKey, runs: Sequence[StudyRun], table: Sequence[ModelMetric], primary: Measure) -> dict[str, Curve]:
-    """The first primary metric at the checkpoints, and groups without spread."""
+    """The curves of an arm by name: the first primary metric at its checkpoints, and groups without spread.
+
+    Args:
+        key: of the arm.
+        runs: of the arm.
+        table: of all models.
+        primary: the metric of the curve `learning`.
+    """
     learning: dict[float, list[float]] = defaultdict(list)
     for row in table:
         if row.start == key.start and row.arm in (None, key.arm) and row.measure == primary:
@@ -475,6 +489,8 @@ def _curves(key: ArmKey, runs: Sequence[StudyRun], table: Sequence[ModelMetric],
     for name, values in (("learning", learning), (NO_SPREAD, without_spread)):
         if values:
             steps = sorted(values)
-            edges = [np.array([edge(values[step]) for step in steps]) for edge in (np.mean, np.min, np.max)]
-            curves[name] = Curve("", np.array(steps, dtype=np.float64), *edges)
+            mean, low, high = (
+                np.array([summary(values[step]) for step in steps]) for summary in (np.mean, np.min, np.max)
+            )
+            curves[name] = Curve("", np.array(steps, dtype=np.float64), mean, low, high)
     return curves

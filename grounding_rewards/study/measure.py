@@ -20,17 +20,17 @@ from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.models.robustness import corrupt
 from grounding_rewards.study.plan import ImageSet
 
-# Columns that metrics are computed from, with `id` and `patient`.
+# Columns from which metrics are computed, besides `id` and `patient`.
 _REFERENCE = (*SIZE_COLUMNS, "box_format", *BOX_COLUMNS)
-# Columns of boxes, and of what belongs to each, that a change of the image would have to move along.
+# Columns with other boxes, or with a value for each box, which do not follow when the image is changed.
 _OTHER_BOXES = ("phrases", *BOX_COLUMNS[2:])
 
 
 def load_set(image_set: ImageSet) -> Dataset:
-    """The images of a set, changed as it says.
+    """Load the images of a set, and change them as the set says.
 
     Raises:
-        ValueError: there are no such images, or a row has a reference that no metric can be computed of.
+        ValueError: there are no such images, or no metric can be computed from the reference of a row.
     """
     from grounding_rewards.data.checks import without_bad_rows
     from grounding_rewards.data.dataset_columns import light_rows
@@ -48,7 +48,13 @@ def load_set(image_set: ImageSet) -> Dataset:
 
 
 def _corrupted_row(row: dict[str, Any], changes: Mapping[str, int], seed: int) -> dict[str, Any]:
-    """An image after some changes, with the boxes that still lie in it."""
+    """The row with a changed image, and with the boxes that are still visible in it.
+
+    Args:
+        row: image, boxes and labels.
+        changes: the strength of each change.
+        seed: of the changes.
+    """
     for kind, strength in changes.items():
         result = corrupt(row["image"], row["boxes"], kind, strength, seed=seed)
         labels = [label for label, is_kept in zip(row["labels"], result.kept, strict=True) if is_kept]
@@ -59,7 +65,7 @@ def _corrupted_row(row: dict[str, Any], changes: Mapping[str, int], seed: int) -
 
 
 def references(images: Dataset) -> list[dict[str, Any]]:
-    """The columns of each image that metrics need: no pixels, no prompt."""
+    """A row for each image with the columns that metrics need, without pixels and prompt."""
     from grounding_rewards.data.dataset_columns import light_rows
 
     rows = []
@@ -71,7 +77,7 @@ def references(images: Dataset) -> list[dict[str, Any]]:
 
 
 def measure(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Ask every checkpoint about every set, and write the references where they are not written yet.
+    """Ask every checkpoint of a job about every set; the first job also writes the references.
 
     Returns:
         `box_format`, and `checkpoints`: for each its `sets`, with `answers` in the order of the images.
@@ -113,6 +119,7 @@ def measure(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _keep_references(path: Path, sets: Mapping[str, Any]) -> None:
+    """Write the references of all sets, or refuse ones that differ from those that are written."""
     content = {"sets": dict(sets)}
     if not path.is_file():
         write_whole(path, json.dumps(content, ensure_ascii=True, separators=(",", ":")) + "\n")
@@ -124,13 +131,14 @@ def _keep_references(path: Path, sets: Mapping[str, Any]) -> None:
 
 
 def _rounded(value: Any) -> Any:
+    """A value with all its floats, also in lists, rounded to two digits."""
     if isinstance(value, float):
         return round(value, 2)
     return [_rounded(number) for number in value] if isinstance(value, list) else value
 
 
 def main() -> None:
-    """Do the job that is named on the command line."""
+    """Do the job whose file the command line names."""
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     try:
         measured = measure(job)

@@ -1,7 +1,7 @@
-"""The plan of a study, from its YAML: every run, with the configuration that `train` or `sft` gets.
+"""Read the YAML of a study into a plan: every run, with the configuration that `train` or `sft` gets.
 
-The files of configs/study/ show every key. All is checked here, before anything starts: each run's configuration is
-read by the parser that the training itself uses. A folder that holds another study is refused here too.
+The files of configs/study/ show every key. Everything is checked here, before any run starts: each run's configuration
+is read by the parser that the training itself uses. A folder that holds another study is refused here too.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ POINTS = 50
 _ARM_KEYS = ("starts", "control", SFT)
 # Options that the study itself decides.
 _STUDY_OPTIONS = (*("seed", "output_dir", "model_name_or_path", "save_strategy", "save_steps", "save_total_limit"),)
-# Settings that change nothing in what a run learns or is measured by.
+# Settings on which neither the trained model nor its metrics depend.
 _FREE = ("output_dir", "run_name", "logging_steps", "disable_tqdm", "report_to", "model_name_or_path")
-# Options with which transformers takes a configuration for GPUs on a machine without.
+# Options with which transformers accepts a configuration for GPUs on a machine without one.
 _WITHOUT_GPU = {"use_cpu": True, "bf16": False, "fp16": False, "tf32": False}
-# Files are called by names; two hyphens separate the parts of a run's name.
+# A legal name of a file; two hyphens separate the parts of a run's name.
 _FILE_NAME = re.compile(r"(?!.*--)\w[\w.-]*", re.ASCII)
-# Kinds of legal values beside intervals: a name of files, names with a mapping each.
+# Kinds of legal values besides intervals: a name of files, or a mapping for each of several names.
 _NAME, _MAPPINGS = "name", "mappings"
 
 _Form = TypeVar("_Form")
 
 
 def _option(legal: Interval | str, default: Any = MISSING) -> Any:
-    """A field whose value is checked when the YAML is read."""
+    """Make a field of a dataclass with its legal values, which :func:`_checked` reads."""
     return field(default=default, metadata={"legal": legal})
 
 
@@ -176,22 +176,23 @@ class Plan:
         return int(read_yaml(find_shipped(self.accelerate)).get("num_processes", 1))
 
     def with_parents(self, starts: Iterable[str]) -> list[str]:
-        """Initial checkpoints and those that they are taught from, parents first."""
-        names: dict[str, None] = {}
+        """Names of initial checkpoints and of those that they are taught from, each once, parents first."""
+        names: list[str] = []
         for start in starts:
             parent = self.starts[start].parent
-            names |= dict.fromkeys([*([] if parent is None else self.with_parents([parent])), start])
-        return list(names)
+            ancestors = [] if parent is None else self.with_parents([parent])
+            names += [name for name in dict.fromkeys([*ancestors, start]) if name not in names]
+        return names
 
 
 def read_plan(source: str | Path | Mapping[str, Any], *, dataset: str | None = None, elsewhere: bool = False) -> Plan:
-    """The plan of a study's YAML, every run checked.
+    """Read the YAML of a study into its plan, and check every run.
 
     Args:
-        source: path of the YAML, or its content; the paths that it names are found from the working directory, or are
-            those of files that come with the package.
-        dataset: instead of its `dataset`.
-        elsewhere: whether runs are made on another machine: that this one has no GPU is no reason to refuse them.
+        source: path of the YAML, or its content; paths in it are relative to the working directory, or name files that
+            come with the package.
+        dataset: replaces its `dataset`.
+        elsewhere: whether runs are made on another machine, so that they may need a GPU that this one lacks.
 
     Raises:
         ValueError: an unknown key, reward or parameter, an option of a wrong type, one seed alone, …; names where.
@@ -206,7 +207,7 @@ def read_plan(source: str | Path | Mapping[str, Any], *, dataset: str | None = N
 
 
 def _resolve(entries: Any, elsewhere: bool) -> Plan:
-    """The plan whose fields hold what the YAML says, checked and spelled out."""
+    """The plan from one whose fields still have the values of the YAML: check them, and list every run."""
     for name in (*entries.sets, *entries.starts, *entries.arms):
         _check_file_name(name)
     check_word("reference", entries.reference, entries.arms)
@@ -221,7 +222,9 @@ def _resolve(entries: Any, elsewhere: bool) -> Plan:
     )
     starts: dict[str, InitialCheckpoint] = {}
     for kind, start in entries.starts.items():
-        starts |= {checkpoint.name: checkpoint for checkpoint in _starts(kind, start, seeds, entries, starts)}
+        # A kind may be taught from an earlier one.
+        for checkpoint in list(_starts(kind, start, seeds, entries, starts)):
+            starts[checkpoint.name] = checkpoint
     plan: Plan = replace(
         entries,
         primary=_primary(entries.primary, entries.sets, entries.starts),
@@ -230,18 +233,21 @@ def _resolve(entries: Any, elsewhere: bool) -> Plan:
         train=train,
         starts=starts,
     )
-    runs = tuple(run for seed in seeds for name, arm in plan.arms.items() for run in _runs(name, arm, seed, plan))
+    runs: list[Run] = []
+    for seed in seeds:
+        for name, arm in plan.arms.items():
+            runs += _runs(name, arm, seed, plan)
     _check_configs(runs, plan, elsewhere)
     _check_splits(runs, plan)
-    return replace(plan, runs=runs)
+    return replace(plan, runs=tuple(runs))
 
 
 def _seeds(value: Any) -> list[int]:
+    """The seeds from their number or a list of them; refuse too few, or equal ones."""
     seeds = list(range(value)) if isinstance(value, int) else value
+    are_numbers = isinstance(seeds, list) and all(isinstance(seed, int) for seed in seeds)
     _expect(
-        isinstance(seeds, list)
-        and all(isinstance(seed, int) for seed in seeds)
-        and len(set(seeds)) == len(seeds) >= FEWEST_SEEDS,
+        are_numbers and len(set(seeds)) == len(seeds) >= FEWEST_SEEDS,
         f"at least {FEWEST_SEEDS} different seeds",
         value,
         "The unit of a study is the training run: one run of an arm cannot be told from chance. Reviewers want 5.",
@@ -250,6 +256,13 @@ def _seeds(value: Any) -> list[int]:
 
 
 def _primary(value: Any, sets: Collection[str], starts: Collection[str]) -> tuple[Primary, ...]:
+    """The primary metrics from the key `primary`; refuse unknown ones, and a kind of checkpoint without any.
+
+    Args:
+        value: of the key.
+        sets: names of the sets.
+        starts: kinds of initial checkpoints.
+    """
     metrics = [value] if isinstance(value, Mapping) else value
     _expect(
         isinstance(metrics, list) and all({*entry} - {"start"} == {"metric", "set"} for entry in metrics),
@@ -268,6 +281,7 @@ def _primary(value: Any, sets: Collection[str], starts: Collection[str]) -> tupl
 
 
 def _image_set(name: str, entry: Mapping[str, Any], dataset: str | None) -> ImageSet:
+    """A set of images from its mapping in the YAML; `dataset` is the default of its key."""
     image_set = _checked(ImageSet, {"name": name, "dataset": dataset, **entry}, place=f"set {name}")
     changes = image_set.changes
     _expect(
@@ -283,12 +297,20 @@ def _image_set(name: str, entry: Mapping[str, Any], dataset: str | None) -> Imag
 def _starts(
     kind: str, entry: Mapping[str, Any], seeds: Sequence[int], plan: Plan, earlier: Mapping[str, InitialCheckpoint]
 ) -> Iterator[InitialCheckpoint]:
-    """The initial checkpoints of a kind: one, or one for each of several seeds."""
-    number, sft = entry.get("checkpoints"), entry.get(SFT)
-    keys = {key: value for key, value in entry.items() if key != "checkpoints"}
-    start = _checked(
-        InitialCheckpoint, {SFT: None, **keys, "name": kind, "kind": kind}, "parent", place=f"start {kind}"
-    )
+    """Yield the initial checkpoints of a kind: one, or one for each of several seeds.
+
+    Args:
+        kind: its name in the YAML.
+        entry: its mapping in the YAML.
+        seeds: of the study.
+        plan: with the values of the YAML.
+        earlier: the checkpoints of the kinds before it, by name.
+    """
+    number = entry.get("checkpoints")
+    sft = entry.get(SFT)
+    values = {key: value for key, value in entry.items() if key != "checkpoints"}
+    values = {SFT: None, **values, "name": kind, "kind": kind}
+    start = _checked(InitialCheckpoint, values, "parent", place=f"start {kind}")
     if sft is not None:
         _refuse_options([key for key in sft if key != "seed"], f"start {kind}")
         start = replace(start, sft=_drop_none({**_settings(sft, plan), "save_strategy": "no"}))
@@ -301,36 +323,46 @@ def _starts(
     check_number(f"checkpoints of start {kind}", number, Interval(2, len(seeds)))
     advice = "Every checkpoint gets as many runs of an arm."
     _expect(len(seeds) % number == 0, f"a divisor of {len(seeds)} seeds for checkpoints of {kind}", number, advice)
-    for place, seed in enumerate(seeds[:number]):
-        parent = parents[place % len(parents)] if parents else None
+    for index, seed in enumerate(seeds[:number]):
+        parent = parents[index % len(parents)] if parents else None
         yield replace(start, name=f"{kind}.{seed}", sft={**(start.sft or {}), "seed": seed}, parent=parent)
 
 
 def _runs(name: str, arm: Mapping[str, Any], seed: int, plan: Plan) -> Iterator[Run]:
-    """The runs of an arm with a seed, from each kind of initial checkpoint.
+    """Yield the runs of an arm with a seed, one from each kind of initial checkpoint.
 
-    Supervised runs make as many steps as read as many answers as GRPO does. A step of GRPO learns from as many
-    sequences of prompt, image and answer as it has completions; a supervised one from as many as its batch. Sequences
-    are about equally long, so equal numbers are equal numbers of tokens learned from.
+    Supervised runs learn from as many sequences of prompt, image and answer as runs of GRPO: a step of GRPO learns from
+    all its completions, a supervised one from its batch. As sequences are about equally long, both learn from about
+    equally many tokens.
+
+    Args:
+        name: of the arm.
+        arm: its mapping in the YAML.
+        seed: of the runs.
+        plan: with everything but the runs.
     """
-    place, kind = f"arm {name}", SFT if SFT in arm else GRPO
+    place = f"arm {name}"
+    kind = SFT if SFT in arm else GRPO
     overrides = {key: value for key, value in arm.items() if key not in _ARM_KEYS}
     _refuse_options({**overrides, **arm.get(SFT, {})}, place, (*_STUDY_OPTIONS, "max_steps"))
     steps = plan.train["max_steps"]
     if kind == SFT:
         _expect(not overrides, f"nothing beside sft in {place}", list(overrides), "Write it into sft.")
         config = _settings(arm[SFT], plan)
-        per_step, budget = sequences_a_step(config, plan.processes), sequences_a_step(plan.train, plan.processes)
+        per_step = sequences_a_step(config, plan.processes)
+        budget = sequences_a_step(plan.train, plan.processes)
         total = round(steps * budget / per_step / plan.checkpoints) * plan.checkpoints
         advice = "Lower per_device_train_batch_size."
         _expect(total > 0, f"batches small enough for {plan.checkpoints} steps of {place}", per_step, advice)
-        # As many points of its curve as are kept.
+        # The log has as many points as the curve keeps.
         config["logging_steps"] = max(1, total // POINTS)
     else:
-        # Parameters of the file are of the file's reward.
-        is_other = "reward" in overrides
-        base = {key: value for key, value in plan.train.items() if not (is_other and key == "reward_kwargs")}
-        config, total = {**base, **overrides}, steps
+        base = dict(plan.train)
+        if "reward" in overrides:
+            # They are those of the other reward.
+            base.pop("reward_kwargs", None)
+        config = {**base, **overrides}
+        total = steps
     saving = {"save_strategy": "steps", "save_steps": total // plan.checkpoints}
     kinds = list(dict.fromkeys(start.kind for start in plan.starts.values()))
     stated_kinds = arm.get("starts", kinds)
@@ -339,7 +371,7 @@ def _runs(name: str, arm: Mapping[str, Any], seed: int, plan: Plan) -> Iterator[
         checkpoints = [start.name for start in plan.starts.values() if start.kind == start_kind]
         yield Run(
             arm=name,
-            # Several of a kind take turns.
+            # The seeds take the checkpoints of a kind in turn.
             start=checkpoints[list(plan.seeds).index(seed) % len(checkpoints)],
             seed=seed,
             role=CONTROL if arm.get("control", kind == SFT) else ARM,
@@ -350,27 +382,29 @@ def _runs(name: str, arm: Mapping[str, Any], seed: int, plan: Plan) -> Iterator[
 
 
 def _check_configs(runs: Sequence[Run], plan: Plan, elsewhere: bool) -> None:
-    """Read every configuration with the parser of its command, as the run itself will."""
+    """Refuse a configuration that the parser of its command would refuse when the run starts."""
     from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
 
-    # Seeds differ in nothing that could be wrong.
+    # One run of each arm is enough: the others differ only in the seed.
     configs = {f"arm {run.arm}": (run.kind, run.config) for run in runs}
     configs |= {f"start {start.name}": (SFT, start.sft) for start in plan.starts.values() if start.sft is not None}
     paths = {"output_dir": "runs/study", "model_name_or_path": "start"}
+    options_elsewhere = _WITHOUT_GPU if elsewhere else {}
     for place, (kind, config) in configs.items():
         parse = parse_sft_arguments if kind == SFT else parse_grpo_arguments
         try:
-            parse([], {**config, **paths, **(_WITHOUT_GPU if elsewhere else {})})
+            parse([], {**config, **paths, **options_elsewhere})
         except (ValueError, TypeError) as error:
             raise ValueError(f"{place}: {error}") from error
 
 
 def _check_splits(runs: Sequence[Run], plan: Plan) -> None:
-    """Refuse to measure on images that a run, or an initial checkpoint, is trained on."""
+    """Refuse sets of images on which a run, or an initial checkpoint, is trained."""
     configs = [run.config for run in runs] + [start.sft for start in plan.starts.values() if start.sft is not None]
-    for dataset, split in {(config.get("dataset"), config.get("train_split", TRAIN)) for config in configs}:
+    trained_on = {(config.get("dataset"), config.get("train_split", TRAIN)) for config in configs}
+    for dataset, split in trained_on:
         for image_set in plan.sets:
-            # However dataset and split are spelled.
+            # One dataset, and one split, may be spelled in several ways.
             is_other_dataset = Path(image_set.dataset).resolve() != Path(str(dataset)).resolve()
             splits = {split_name(split), split_name(image_set.split)}
             _expect(
@@ -382,20 +416,23 @@ def _check_splits(runs: Sequence[Run], plan: Plan) -> None:
 
 
 def _settings(entry: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
-    """The options of the file of `config`, overridden by the others."""
-    base = read_config(entry["config"]) if "config" in entry else {}
-    # The study saves what it measures, where it wants it.
-    base = {name: value for name, value in base.items() if name not in _STUDY_OPTIONS or name == "seed"}
-    dataset = {"dataset": plan.dataset} if plan.dataset is not None else {}
-    return {**base, **dataset, **{name: value for name, value in entry.items() if name != "config"}}
+    """The options of a training: those of the file under `config`, overridden by the others of the mapping."""
+    options = read_config(entry["config"]) if "config" in entry else {}
+    # The study decides what is saved, and where.
+    options = {name: value for name, value in options.items() if name not in _STUDY_OPTIONS or name == "seed"}
+    if plan.dataset is not None:
+        options["dataset"] = plan.dataset
+    options |= {name: value for name, value in entry.items() if name != "config"}
+    return options
 
 
 def _drop_none(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that are not None."""
     return {name: value for name, value in config.items() if value is not None}
 
 
 def sequences_a_step(config: Mapping[str, Any], processes: int) -> int:
-    """Sequences of prompt, image and answer that a step of a training learns from.
+    """The number of sequences of prompt, image and answer from which a step of a training learns.
 
     >>> sequences_a_step({"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}, 3)
     24
@@ -405,29 +442,41 @@ def sequences_a_step(config: Mapping[str, Any], processes: int) -> int:
 
 
 def _refuse_options(keys: Collection[str], place: str, options: Sequence[str] = _STUDY_OPTIONS) -> None:
+    """Refuse keys that are options which the study decides itself."""
     for name in options:
         _expect(name not in keys, f"no {name} in {place}", name, "The study decides it: leave it out.")
 
 
 def _expect(condition: bool, expected: str, value: object, advice: str) -> None:
+    """Raise the error of a wrong value unless the condition holds."""
     if not condition:
         raise ValueError(f"Expected {expected}, got {value!r:.200}. {advice}")
 
 
 def _check_file_name(name: object) -> None:
+    """Refuse a name that no file can have."""
     is_name = _FILE_NAME.fullmatch(str(name)) is not None
     _expect(is_name, "a name of letters, digits, `_`, `.` and single hyphens", name, "Files are called by it.")
 
 
 def _checked(form: type[_Form], entry: Mapping[str, Any], *internal: str, place: str = "the study") -> _Form:
-    """A part of the YAML, whose keys are the fields of its form, with the legal values beside them."""
+    """Make a dataclass from a mapping of the YAML; refuse unknown and missing keys, and illegal values.
+
+    Args:
+        form: the dataclass.
+        entry: the mapping.
+        *internal: fields that are no keys.
+        place: of the mapping in the YAML, for messages.
+    """
     options = [option for option in fields(form) if option.name not in internal]  # type: ignore[arg-type]
     keys = [option.name for option in options]
     unknown = [key for key in entry if key not in keys]
     _expect(not unknown, f"keys of {place}", ", ".join(map(str, unknown)), "docs/run_a_study.md has them.")
     for option in options:
-        legal, value = option.metadata.get("legal"), entry.get(option.name)
-        if legal is None or (option.name not in entry or (value is None and option.default is None)):
+        legal = option.metadata.get("legal")
+        value = entry.get(option.name)
+        is_left_out = option.name not in entry or (value is None and option.default is None)
+        if legal is None or is_left_out:
             continue
         if isinstance(legal, Interval):
             check_number(option.name if place == "the study" else f"{option.name} of {place}", value, legal)
@@ -464,7 +513,7 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fingerprint_of_start(start: InitialCheckpoint) -> str:
-    """A digest of the given weights, or of the recipe that makes them; of a name on the hub, the name."""
+    """A digest of an initial checkpoint: of its weights, or its name on the hub, and of the training that makes it."""
     from grounding_rewards.models.load import digest_of_weights
 
     place = find_shipped(start.model)
@@ -473,9 +522,9 @@ def fingerprint_of_start(start: InitialCheckpoint) -> str:
 
 
 def fingerprint_of_run(plan: Plan, run: Run) -> str:
-    """A digest of all that the result of a run depends on: its settings, its initial checkpoint and the sets.
+    """A digest of everything on which the result of a run depends: its settings, initial checkpoint and sets.
 
-    Neither other runs nor the metrics enter it, so that arms and seeds can be added.
+    It depends neither on other runs nor on the metrics, so that arms and seeds can be added.
     """
     sets = [vars(image_set) for image_set in plan.sets]
     start, *parents = (fingerprint_of_start(plan.starts[name]) for name in reversed(plan.with_parents([run.start])))
@@ -483,12 +532,12 @@ def fingerprint_of_run(plan: Plan, run: Run) -> str:
 
 
 def claim_folder(folder: Folder, plan: Plan) -> None:
-    """Write the plan into the folder, or refuse a folder that another study has begun.
+    """Write the plan into the folder; refuse a folder of another study.
 
     Arms, starts and seeds may be added to a study that has begun.
 
     Raises:
-        ValueError: the folder holds results that are not this plan's; says which, and what differs.
+        ValueError: the folder holds results of another plan; names the difference.
     """
     resolved = _as_yaml(plan)
     earlier = read_yaml(folder.plan) if folder.plan.is_file() else {}
@@ -509,38 +558,41 @@ def claim_folder(folder: Folder, plan: Plan) -> None:
 
 
 def _as_yaml(plan: Plan) -> dict[str, Any]:
-    """The plan as study.yaml holds it."""
+    """The content of study.yaml."""
     arms: dict[str, Any] = {}
     for run in plan.runs:
         arm = arms.setdefault(f"{run.start}--{run.arm}", {"arm": run.arm, "start": run.start, "role": run.role})
         arm |= {"kind": run.kind, "reward": run.reward}
         arm["settings"] = {key: value for key, value in settings_of(run.config).items() if key != "seed"}
-    primary = [
-        _drop_none({"metric": measure.metric, "set": measure.on, "start": start}) for measure, start in plan.primary
-    ]
+    primary = []
+    for measure, kind in plan.primary:
+        primary.append(_drop_none({"metric": measure.metric, "set": measure.on, "start": kind}))
+    sets = {}
+    for image_set in plan.sets:
+        sets[image_set.name] = {key: value for key, value in vars(image_set).items() if key != "name"}
+    starts = {}
+    for start in plan.starts.values():
+        starts[start.name] = {
+            "model": start.parent or start.model,
+            "sft": start.sft,
+            "kind": start.kind,
+            "fingerprint": fingerprint_of_start(start),
+        }
     content = {
         "schema": SCHEMA,
         "name": plan.name,
         "declared": {"primary": primary, "equivalence": plan.equivalence, "reference": plan.reference},
         "checkpoints": plan.checkpoints,
-        "sets": {
-            image_set.name: {key: value for key, value in vars(image_set).items() if key != "name"}
-            for image_set in plan.sets
-        },
-        "starts": {
-            start.name: {
-                **{"model": start.parent or start.model, "sft": start.sft, "kind": start.kind},
-                "fingerprint": fingerprint_of_start(start),
-            }
-            for start in plan.starts.values()
-        },
+        "sets": sets,
+        "starts": starts,
         "arms": list(arms.values()),
         "runs": {run.name: fingerprint_of_run(plan, run) for run in plan.runs},
     }
-    # As YAML will give it back.
+    # Through JSON, as it is read again: tuples are lists.
     return json.loads(json.dumps(content))
 
 
 def _settings_of_arm(run: str, content: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the arm of a run, from the content of study.yaml."""
     start, arm, _ = run.split("--")
     return next(entry["settings"] for entry in content["arms"] if (entry["start"], entry["arm"]) == (start, arm))

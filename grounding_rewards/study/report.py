@@ -1,4 +1,4 @@
-"""The report of a study, from the files of its runs alone: one page, and the numbers as CSV and JSON."""
+"""Write the report of a study from the files of its runs: one page, and the numbers as CSV and JSON."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def write_report(
 
 
 def render_page(result: StudyResult) -> str:
-    """The page: at most five sentences, the tables of arms, and plots."""
+    """The page of a study in HTML: at most five sentences, the tables of arms, and plots."""
     summary, *comparisons = sentences(result)
     return Page(
         title=f"Which reward? {result.study.name}",
@@ -74,21 +74,26 @@ def render_page(result: StudyResult) -> str:
 
 
 def sentences(result: StudyResult) -> list[str]:
-    """The result in at most five sentences for one primary metric, and two for each further one."""
+    """The result in words: the runs, two sentences for each primary metric, and the missing runs."""
     study = result.study
     names = " and ".join(f"{METRICS[measure.metric].heading} on the set {measure.on}" for measure in study.primary)
     on = study.primary[0].on
+    runs = counted(sum(map(len, study.arms.values())), "run")
+    images = counted(len(study.sets[on]), "image")
+    patients = counted(result.patients[on], "patient")
     lines = [
-        f"{counted(sum(map(len, study.arms.values())), 'run')} of {counted(len(result.arms), 'arm')}; declared before "
-        f"them: {names} ({counted(len(study.sets[on]), 'image')} of {counted(result.patients[on], 'patient')}, none "
+        f"{runs} of {counted(len(result.arms), 'arm')}; declared before them: {names} ({images} of {patients}, none "
         f"trained on), each arm against {study.reference}, p adjusted by Holm for "
         f"{counted(result.family, 'comparison')}."
     ]
     for measure in study.primary:
-        lines += [_comparison_sentence(result, measure, partner) for partner in (REFERENCE, START)]
+        for partner in (REFERENCE, START):
+            lines.append(_comparison_sentence(result, measure, partner))
     if study.missing:
-        names = ", ".join(study.missing[:_NAMED_RUNS])
-        lines.append(f"Not there yet: {names}{', …' if study.missing[_NAMED_RUNS:] else ''}.")
+        missing = list(study.missing[:_NAMED_RUNS])
+        if len(study.missing) > _NAMED_RUNS:
+            missing.append("…")
+        lines.append(f"Not there yet: {', '.join(missing)}.")
     return lines
 
 
@@ -98,35 +103,42 @@ def _starts_of(result: StudyResult, primary: Measure) -> list[str]:
 
 
 def _comparison_sentence(result: StudyResult, primary: Measure, partner: str) -> str:
-    """Which arms are shown to differ, and which to be equal within the margin; controls among them."""
+    """A sentence on the arms that are shown to differ, or to be equal within the margin.
+
+    Args:
+        result: of the study.
+        primary: the metric.
+        partner: what arms are compared with, :data:`REFERENCE` or :data:`START`.
+    """
     study, margin = result.study, result.study.equivalence
-    parts = []
+    start_clauses = []
     for start in _starts_of(result, primary):
         names: dict[str, list[str]] = {"better": [], "worse": [], f"equal within {margin:g}": []}
         for arm in result.of_start(start):
             difference = arm.difference(primary, partner)
             if difference is None:
                 continue
-            direction_shown = arm.direction(primary, partner)
-            if direction_shown:
-                word = "better" if direction_shown > 0 else "worse"
+            direction = arm.direction(primary, partner)
+            if direction != 0:
+                word = "better" if direction > 0 else "worse"
                 names[word].append(f"{_marked_name(arm)} ({format_value(difference.value, signed=True)})")
             if -margin < difference.low and difference.high < margin:
                 names[f"equal within {margin:g}"].append(_marked_name(arm))
         clauses = [f"{word} {', '.join(arms)}" for word, arms in names.items() if arms]
-        parts.append(f"from {result.start_name(start)} {'; '.join(clauses) or 'none'}")
+        start_clauses.append(f"from {result.start_name(start)} {'; '.join(clauses) or 'none'}")
     partner_name = "its initial checkpoint" if partner == START else study.reference
     metric = f" by {METRICS[primary.metric].heading}" if len(study.primary) > 1 else ""
     image_set = f" on {primary.on}" if len({measure.on for measure in study.primary}) > 1 else ""
-    return f"Shown to differ from {partner_name}{metric}{image_set}: {'; '.join(parts)}."
+    return f"Shown to differ from {partner_name}{metric}{image_set}: {'; '.join(start_clauses)}."
 
 
 def arms_tables(result: StudyResult) -> list[Table]:
-    """Initial checkpoints and arms, a table for each primary metric."""
+    """A table of initial checkpoints and arms for each primary metric."""
     return [_arms_table(result, measure) for measure in result.study.primary]
 
 
 def _arms_table(result: StudyResult, primary: Measure) -> Table:
+    """A row for each initial checkpoint, and one for each arm from it, with their values of a primary metric."""
     metric = METRICS[primary.metric].heading
     header: list[str | Cell] = [
         *("arm", Cell("reward", kind="words"), metric, f"less {result.study.reference}", "Holm"),
@@ -134,7 +146,8 @@ def _arms_table(result: StudyResult, primary: Measure) -> Table:
     ]
     rows: list[Sequence[str | Cell]] = []
     for start in _starts_of(result, primary):
-        rows.append([result.start_name(start), "", estimate_cell(result.starts[start][primary]), *[""] * 6])
+        empty_cells = [""] * (len(header) - 3)
+        rows.append([result.start_name(start), "", estimate_cell(result.starts[start][primary]), *empty_cells])
         for arm in result.of_start(start):
             row: list[str | Cell] = [_marked_name(arm), Cell(reward_text(arm.reward), kind="words")]
             row.append(estimate_cell(arm.metrics[primary]))
@@ -143,8 +156,7 @@ def _arms_table(result: StudyResult, primary: Measure) -> Table:
                 if difference is None:
                     row += ["reference", ""]
                 else:
-                    p = p_cell(arm.holm[partner][primary])
-                    row += [estimate_cell(difference.estimate, signed=True), p]
+                    row += [estimate_cell(difference.estimate, signed=True), p_cell(arm.holm[partner][primary])]
             spread = arm.curves.get(NO_SPREAD)
             row.append("" if spread is None else percent(float(spread.y.mean())))
             row.append(f"{arm.compute.get('seconds', math.nan) / 60:.1f}")
@@ -153,7 +165,7 @@ def _arms_table(result: StudyResult, primary: Measure) -> Table:
 
 
 def reward_text(reward: Mapping[str, Any] | None) -> str:
-    """A reward with its parameters, on one line; a supervised run has none.
+    """The name of a reward with its parameters, on one line; "supervised" for a run without a reward.
 
     >>> reward_text({"name": "R3", "kwargs": {"beta": 1}}), reward_text(None)
     ('R3 {"beta": 1}', 'supervised')
@@ -166,7 +178,7 @@ def reward_text(reward: Mapping[str, Any] | None) -> str:
 
 
 def plots(result: StudyResult) -> list[Plot]:
-    """Differences from the reference and from the initial checkpoint, learning curves, and groups without spread."""
+    """The plots: differences from reference and initial checkpoint, learning curves, groups without spread."""
     drawings = []
     partners = (("differences", REFERENCE, result.study.reference), ("changes", START, "the initial checkpoint"))
     for number, primary in enumerate(result.study.primary):
@@ -182,9 +194,10 @@ def plots(result: StudyResult) -> list[Plot]:
     for name, label in (("learning", learning_label), (NO_SPREAD, "groups without spread")):
         panels: dict[str, list[Curve]] = {}
         for start in result.starts:
-            curves_of_start = [
-                arm.curves[name]._replace(name=arm.key.arm) for arm in result.of_start(start) if name in arm.curves
-            ]
+            curves_of_start = []
+            for arm in result.of_start(start):
+                if name in arm.curves:
+                    curves_of_start.append(arm.curves[name]._replace(name=arm.key.arm))
             if curves_of_start:
                 panels[f"from {result.start_name(start)}"] = curves_of_start
         if panels:
@@ -194,6 +207,7 @@ def plots(result: StudyResult) -> list[Plot]:
 
 
 def _forest_rows(result: StudyResult, primary: Measure, partner: str) -> dict[str, list[ForestRow]]:
+    """The rows of a plot of differences from a partner, by initial checkpoint."""
     groups: dict[str, list[ForestRow]] = {}
     for start in _starts_of(result, primary):
         rows = groups.setdefault(f"from {result.start_name(start)}", [])
@@ -206,4 +220,5 @@ def _forest_rows(result: StudyResult, primary: Measure, partner: str) -> dict[st
 
 
 def _marked_name(arm: ArmResult) -> str:
+    """The name of an arm, with a mark behind that of a control."""
     return arm.key.arm + (" ◦" if arm.is_control else "")

@@ -1,4 +1,4 @@
-"""The folder of a study: where its files are, and reading them.
+"""Find and read the files in the folder of a study.
 
 study.yaml                  the study as it was resolved, with a fingerprint of each run
 images.json                 the references of the sets
@@ -71,6 +71,7 @@ class Folder:
 
 
 def _existing(path: Path) -> Path:
+    """The path without `.gz` if there is such a file, else the path itself."""
     uncompressed = path.with_suffix("")
     return uncompressed if uncompressed.is_file() else path
 
@@ -92,7 +93,10 @@ class Measure(NamedTuple):
 class Primary(NamedTuple):
     """A metric that decides, declared before the first run.
 
-    start: the kind of initial checkpoints for which it decides; None for all. p is adjusted over those that share it.
+    Attributes:
+        measure: the metric and its set.
+        start: the kind of initial checkpoints for which it decides; None for all. p is adjusted over the metrics that
+            share it.
     """
 
     measure: Measure
@@ -104,12 +108,12 @@ class StudyRun:
     """One training.
 
     Attributes:
-        arm: which, from which kind of initial checkpoint.
-        start: the checkpoint that it began from.
-        seed: of it.
+        arm: its arm and the kind of its initial checkpoint.
+        start: its initial checkpoint.
+        seed: of the training.
         role: :data:`ARM` or :data:`CONTROL`.
         reward: name, kwargs and weights of the reward; None for a supervised run.
-        box_format: in which the model writes boxes; None where the images say.
+        box_format: in which the model writes boxes; None if the rows of the images say it.
         compute: seconds, steps, completions, tokens.
         curve: metrics of the training log by name, with `step`.
         checkpoints: completions by step; the last is the trained model.
@@ -193,10 +197,10 @@ def read_study(root: str | Path, *, fewest: int = FEWEST_SEEDS) -> Study:
             "Make it with `grounding-rewards study PLAN.yaml`."
         )
     plan = read_yaml(folder.plan)
-    sets = {
-        name: tuple({**row, "patient_id": row.get("patient_id", row.get("patient"))} for row in rows)
-        for name, rows in read_json(folder.images)["sets"].items()
-    }
+    sets = {}
+    for name, rows in read_json(folder.images)["sets"].items():
+        # The column of patients has another name there than in datasets.
+        sets[name] = tuple({**row, "patient_id": row.get("patient_id", row.get("patient"))} for row in rows)
     declared = _declared(plan["declared"]["primary"], sets, folder.images)
     kinds = {name: start.get("kind", name) for name, start in plan["starts"].items()}
     runs_of_arm: dict[ArmKey, list[StudyRun]] = {ArmKey(kinds[arm["start"]], arm["arm"]): [] for arm in plan["arms"]}
@@ -204,9 +208,10 @@ def read_study(root: str | Path, *, fewest: int = FEWEST_SEEDS) -> Study:
     for path in results.values():
         run = _read_run(path, sets, plan["name"], kinds)
         runs_of_arm.setdefault(run.arm, []).append(run)
-    arms = {
-        key: tuple(sorted(runs, key=lambda run: run.seed)) for key, runs in runs_of_arm.items() if len(runs) >= fewest
-    }
+    arms = {}
+    for key, runs in runs_of_arm.items():
+        if len(runs) >= fewest:
+            arms[key] = tuple(sorted(runs, key=lambda run: run.seed))
     _check_reference(arms, plan["declared"]["reference"], fewest, root)
     starts: dict[str, dict[str, Completions]] = {}
     for key, runs in arms.items():
@@ -229,6 +234,7 @@ def read_study(root: str | Path, *, fewest: int = FEWEST_SEEDS) -> Study:
 
 
 def _declared(primary: Any, sets: Mapping[str, Any], images: Path) -> tuple[Primary, ...]:
+    """The primary metrics as study.yaml declares them; refuse one on a set without images."""
     # A study may declare one metric without a list.
     entries = primary if isinstance(primary, list) else [primary]
     for entry in entries:
@@ -241,6 +247,7 @@ def _declared(primary: Any, sets: Mapping[str, Any], images: Path) -> tuple[Prim
 
 
 def _check_reference(arms: Mapping[ArmKey, Any], reference: str, fewest: int, root: str | Path) -> None:
+    """Refuse arms without the reference arm from the same kind of initial checkpoint."""
     for kind in {key.start for key in arms} or {"every start"}:
         if ArmKey(kind, reference) not in arms:
             raise ValueError(
@@ -251,15 +258,23 @@ def _check_reference(arms: Mapping[ArmKey, Any], reference: str, fewest: int, ro
 
 
 def _read_run(path: Path, sets: Mapping[str, Sequence[Any]], study: str, kinds: Mapping[str, str]) -> StudyRun:
+    """Read the result of a run; refuse one of another study.
+
+    Args:
+        path: of the file.
+        sets: images by set.
+        study: its name.
+        kinds: the kind of each initial checkpoint.
+    """
     content = read_json(path)
     if (content.get("schema"), content.get("study")) != (SCHEMA, study):
         raise ValueError(
             f"Expected a result of the study {study!r} with schema {SCHEMA} in {str(path)!r}, got one of "
             f"{content.get('study')!r} with schema {content.get('schema')!r}. Move it away, and run the study again."
         )
-    checkpoints = {
-        checkpoint["step"]: _read_completions(checkpoint, sets, path) for checkpoint in content["checkpoints"]
-    }
+    checkpoints = {}
+    for checkpoint in content["checkpoints"]:
+        checkpoints[checkpoint["step"]] = _read_completions(checkpoint, sets, path)
     fields = ("start", "seed", "role", "reward", "box_format", "compute", "curve")
     return StudyRun(
         arm=ArmKey(kinds[content["start"]], content["arm"]),
@@ -269,6 +284,7 @@ def _read_run(path: Path, sets: Mapping[str, Sequence[Any]], study: str, kinds: 
 
 
 def _read_completions(content: Mapping[str, Any], sets: Mapping[str, Sequence[Any]], path: Path) -> Completions:
+    """The completions of a checkpoint by set; refuse another number than of images."""
     completions = {name: entry["answers"] for name, entry in content["sets"].items()}
     for name, images in sets.items():
         if len(completions.get(name, ())) != len(images):
@@ -280,10 +296,10 @@ def _read_completions(content: Mapping[str, Any], sets: Mapping[str, Sequence[An
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file of a study, compressed or not.
+    """Read a JSON file of a study, compressed or not.
 
     Raises:
-        ValueError: it is missing or broken.
+        ValueError: the file is missing or broken.
     """
     try:
         content = path.read_bytes()

@@ -1,7 +1,7 @@
-"""Make the runs of a study: each trained by `accelerate launch`, measured in one process, and kept as one small file.
+"""Make the runs of a study: train each by `accelerate launch`, measure it in one process, and write one small file.
 
-A finished run is never made again. An interrupted run continues exactly where its last checkpoint is
-(`training.resume`), so that the same files come out.
+A finished run is never made again. An interrupted run continues exactly at its last checkpoint (`training.resume`), so
+that its file is the same as without the interruption.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from grounding_rewards.study.plan import (
 )
 from grounding_rewards.study.results import SCHEMA, Folder, read_json, write_json
 
-# Written next to the checkpoints of a training that has ended well.
+# The file next to the checkpoints of a training that has ended without an error.
 _TRAINED = "trained.json"
 _CONFIG = "run.yaml"
 # Lines of a log that an error shows.
@@ -79,24 +79,27 @@ def make_runs(
     on_begin: Callable[[str], None] = lambda name: None,
     on_end: Callable[[RunStatus], None] = lambda status: None,
 ) -> list[RunStatus]:
-    """Make initial checkpoints and runs, those that are missing.
+    """Make the missing ones of some runs, and the initial checkpoints that they need.
 
     Args:
         plan: of the study.
         folder: of the study, which is claimed for it.
-        runs: of the plan, those to be made; without any, all initial checkpoints alone are made.
+        runs: of the plan; if empty, only initial checkpoints are made, all of them.
         jobs: runs at the same time.
         on_begin: called with the name of each initial checkpoint and run that is begun.
         on_end: called when each has ended.
 
     Returns:
-        How the runs ended, or without any the initial checkpoints. A run whose initial checkpoint failed has failed.
+        The outcome of each run; without runs, of each initial checkpoint. If an initial checkpoint fails, so do its
+        runs.
 
     Raises:
         ValueError: the folder holds another study.
     """
     claim_folder(folder, plan)
-    starts = [run.start for run in runs if not folder.result(run.name).is_file()] if runs else list(plan.starts)
+    starts = list(plan.starts)
+    if runs:
+        starts = [run.start for run in runs if not folder.result(run.name).is_file()]
     errors: dict[str, str] = {}
     start_statuses = []
     # One after the other: the first one writes the references that all others are compared with.
@@ -110,13 +113,15 @@ def make_runs(
         start_statuses.append(status)
         if status.state == FAILED:
             errors[start] = f"the start {start} failed: {status.error}"
-    statuses = {run.name: RunStatus(run.name, FAILED, error=errors[run.start]) for run in runs if run.start in errors}
+    statuses: dict[str, RunStatus] = {}
     with ThreadPoolExecutor(jobs) as pool:
-        futures = [
-            pool.submit(_attempt, run.name, partial(_make_run, plan, folder, run), on_begin)
-            for run in runs
-            if run.start not in errors
-        ]
+        futures = []
+        for run in runs:
+            if run.start in errors:
+                statuses[run.name] = RunStatus(run.name, FAILED, error=errors[run.start])
+            else:
+                make = partial(_make_run, plan, folder, run)
+                futures.append(pool.submit(_attempt, run.name, make, on_begin))
         try:
             for future in as_completed(futures):
                 status = future.result()
@@ -129,7 +134,7 @@ def make_runs(
 
 
 def _attempt(name: str, make: Callable[[], bool], on_begin: Callable[[str], None]) -> RunStatus:
-    """Make a run or an initial checkpoint; ``make`` returns whether there was something to do."""
+    """Make a run or an initial checkpoint and return its outcome; ``make`` returns whether there was work to do."""
     on_begin(name)
     start_time = time.monotonic()
     try:
@@ -140,13 +145,15 @@ def _attempt(name: str, make: Callable[[], bool], on_begin: Callable[[str], None
 
 
 def _make_start(plan: Plan, folder: Folder, start: InitialCheckpoint) -> bool:
-    """Teach an initial checkpoint if it has to be taught, and measure it."""
-    file, training = folder.start(start.name), folder.made(start.name)
+    """Train an initial checkpoint if the plan says so, and measure it; returns whether there was work to do."""
+    file = folder.start(start.name)
+    training = folder.made(start.name)
     fingerprint = fingerprint_of_start(start)
     is_taught = start.sft is None or (training / _TRAINED).is_file()
     if is_taught and file.is_file() and read_json(file)["fingerprint"] == fingerprint:
         return False
-    log, compute = folder.log(f"start-{start.name}"), {}
+    log = folder.log(f"start-{start.name}")
+    compute = {}
     if start.sft is not None:
         model = start.model
         if start.parent is not None:
@@ -156,7 +163,7 @@ def _make_start(plan: Plan, folder: Folder, start: InitialCheckpoint) -> bool:
 
             from grounding_rewards.models.load import save_untrained
 
-            # The study has a bar of its own on the screen.
+            # The study shows its own progress bar.
             disable_progress_bar()
             model = str(folder.made(f"{start.name}--untrained"))
             save_untrained("assets/tiny_vlm", model, seed=start.sft.get("seed", 0))
@@ -170,8 +177,10 @@ def _make_start(plan: Plan, folder: Folder, start: InitialCheckpoint) -> bool:
 
 
 def _make_run(plan: Plan, folder: Folder, run: Run) -> bool:
-    """Train and measure a run that is not finished."""
-    log, training, file = folder.log(run.name), folder.training(run.name), folder.result(run.name)
+    """Train and measure a run that is not finished; returns whether there was work to do."""
+    log = folder.log(run.name)
+    training = folder.training(run.name)
+    file = folder.result(run.name)
     is_missing = not file.is_file()
     if is_missing:
         weights = _weights(plan, folder, run.start)
@@ -182,6 +191,9 @@ def _make_run(plan: Plan, folder: Folder, run: Run) -> bool:
         checkpoints = [str(training / f"checkpoint-{step}") for step in steps]
         measured = _measure(plan, folder, training, checkpoints, run.config, log)
         entries = read_entries(training / LOG)
+        measured_checkpoints = []
+        for step, checkpoint in zip(steps, measured["checkpoints"], strict=True):
+            measured_checkpoints.append({"step": round(step * run.equivalent), **checkpoint})
         content = {
             "schema": SCHEMA,
             "study": plan.name,
@@ -189,10 +201,7 @@ def _make_run(plan: Plan, folder: Folder, run: Run) -> bool:
             "box_format": measured["box_format"],
             "compute": compute,
             "curve": thin_curve(entries, run.equivalent),
-            "checkpoints": [
-                {"step": round(step * run.equivalent), **checkpoint}
-                for step, checkpoint in zip(steps, measured["checkpoints"], strict=True)
-            ],
+            "checkpoints": measured_checkpoints,
             "log": entries,
             "versions": json.loads((training / VERSIONS).read_text(encoding="utf-8")),
             "fingerprint": fingerprint_of_run(plan, run),
@@ -210,14 +219,20 @@ def _weights(plan: Plan, folder: Folder, start: str) -> str:
 
 
 def _train(plan: Plan, kind: str, config: Mapping[str, Any], log: Path) -> dict[str, Any]:
-    """Train to the end, or continue; returns the compute.
+    """Train to the end, or continue an interrupted training; returns its cost, see :func:`compute_of`.
+
+    Args:
+        plan: of the study.
+        kind: the command, `train` or `sft`.
+        config: its options, with `output_dir`.
+        log: of the output.
 
     Raises:
         ValueError: the training failed, or was begun with other settings.
     """
     training = Path(config["output_dir"])
-    marker, file = training / _TRAINED, training / _CONFIG
-    # Of an interrupted study; finished runs never come here.
+    marker = training / _TRAINED
+    file = training / _CONFIG
     before = read_yaml(file) if file.is_file() else config
     check_settings(training, before, config, "Give the same again, or remove the folder.")
     if not marker.is_file():
@@ -238,8 +253,21 @@ def _train(plan: Plan, kind: str, config: Mapping[str, Any], log: Path) -> dict[
 def _measure(
     plan: Plan, folder: Folder, training: Path, checkpoints: Sequence[str], config: Mapping[str, Any], log: Path
 ) -> dict[str, Any]:
-    """The completions of checkpoints to all sets, and their metrics by set."""
-    output, job_file = training / "answers.json", training / "measure.json"
+    """Measure checkpoints on all sets.
+
+    Args:
+        plan: of the study.
+        folder: of the study.
+        training: folder for the files of the job.
+        checkpoints: folders or names of models.
+        config: options of the run; may have a `box_format`.
+        log: of the output.
+
+    Returns:
+        The result of :func:`grounding_rewards.study.measure.measure`, with `metrics` for each checkpoint and set.
+    """
+    output = training / "answers.json"
+    job_file = training / "measure.json"
     job = {
         "checkpoints": checkpoints,
         "sets": [vars(image_set) for image_set in plan.sets],
@@ -262,10 +290,10 @@ def _measure(
 
 
 def run_program(words: Sequence[str], log: Path) -> None:
-    """Run Python with these words, its output appended to a log.
+    """Run Python with arguments, and append its output to a log.
 
     Raises:
-        ValueError: it failed; with the last lines of its log.
+        ValueError: the program failed; the message has the last lines of the log.
     """
     # One thread each: several runs share the cores, and small models gain nothing from more.
     environment = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", **os.environ}
@@ -280,37 +308,37 @@ def run_program(words: Sequence[str], log: Path) -> None:
 
 
 def thin_curve(entries: Sequence[Mapping[str, Any]], equivalent: float = 1.0, points: int = POINTS) -> dict[str, Any]:
-    """The curves of a log: `step`, the last of those that a point is the mean of, and the metrics at it.
+    """Thin the curves of a log: each point is the mean over some entries, at the step of the last of them.
 
     Args:
-        entries: of the log; the closing one, of the whole run, is left out.
-        equivalent: steps of GRPO that a step costs as much as.
-        points: at most this many.
+        entries: of the log; the last one, which is about the whole run, is not used.
+        equivalent: the steps of GRPO that cost as much as one step.
+        points: most points of a curve.
 
     >>> thin_curve([{"step": 1, "reward": 0.2}, {"step": 2, "reward": 0.3}], points=1)
     {'step': [2], 'reward': [0.25]}
     """
     entries = [entry for entry in entries if CLOSING not in entry]
     size = max(1, math.ceil(len(entries) / points))
-    parts = [entries[i : i + size] for i in range(0, len(entries), size)]
-    curve: dict[str, Any] = {"step": [round(part[-1]["step"] * equivalent) for part in parts]}
+    chunks = [entries[first : first + size] for first in range(0, len(entries), size)]
+    curve: dict[str, Any] = {"step": [round(chunk[-1]["step"] * equivalent) for chunk in chunks]}
     for name in _CURVE_METRICS:
         if not any(name in entry for entry in entries):
             continue
         curve[name] = []
-        for part in parts:
-            values = [entry[name] for entry in part if entry.get(name) is not None and math.isfinite(entry[name])]
+        for chunk in chunks:
+            values = [entry[name] for entry in chunk if entry.get(name) is not None and math.isfinite(entry[name])]
             curve[name].append(round(sum(values) / len(values), 4) if values else None)
     return curve
 
 
 def compute_of(entries: Sequence[Mapping[str, Any]], sequences: int, from_step: int) -> dict[str, Any]:
-    """Cost of a run: seconds, steps, and the sequences and tokens that it learned from.
+    """The cost of a run: seconds, steps, and the sequences and tokens that it learned from.
 
     Args:
         entries: of the log.
-        sequences: that a step learns from.
-        from_step: at which the last attempt resumed; the runtime of a supervised run is known of that one alone.
+        sequences: from which a step learns.
+        from_step: at which the last attempt resumed; the log of a supervised run has the runtime of only that attempt.
     """
     steps = max(entry.get("step", 0) for entry in entries)
     times = [entry["step_time"] for entry in entries if entry.get("step_time") is not None]
@@ -330,7 +358,7 @@ def compute_of(entries: Sequence[Mapping[str, Any]], sequences: int, from_step: 
 
 
 def estimated_cost(runs: Sequence[Run], folder: Folder) -> str:
-    """The cost of the missing runs in a sentence; in hours, if runs of the study are finished."""
+    """A sentence with the steps of the missing runs, and with hours if a run of the study is finished."""
     missing = [run for run in runs if not folder.result(run.name).is_file()]
     steps = sum(run.config["max_steps"] * run.equivalent for run in missing)
     sentence = f"{len(missing)} of {len(runs)} runs are to be made, {steps:.0f} steps"

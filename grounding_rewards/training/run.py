@@ -72,15 +72,14 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
     """
     rewards = arguments.rewards
     names = [reward.name for reward in rewards if isinstance(reward, GroundingReward)]
-    evaluation_keys: list[str] | None = list(_GRPO_KEYS)
+    keys = list(_GRPO_KEYS)
     for name in names:
-        evaluation_keys += [f"{name}/{key}" for key in METRIC_KEYS] + [f"{name}/signal/{key}" for key in SIGNAL_KEYS]
+        keys += [f"{name}/{key}" for key in METRIC_KEYS] + [f"{name}/signal/{key}" for key in SIGNAL_KEYS]
     for reward in rewards:
-        evaluation_keys += [f"rewards/{reward_name(reward)}/mean", f"rewards/{reward_name(reward)}/std"]
-    if len(names) < len(rewards):
-        # The other reward functions may log keys of their own.
-        evaluation_keys = None
-    resolved, checkpoint, trainer_arguments = _prepare(arguments, config, model, evaluation_keys)
+        keys += [f"rewards/{reward_name(reward)}/mean", f"rewards/{reward_name(reward)}/std"]
+    # Reward functions that are not ours may log other keys.
+    known_keys = keys if len(names) == len(rewards) else None
+    resolved, checkpoint, trainer_arguments = _prepare(arguments, config, model, known_keys)
     with _unknown_key_named(config):
         trainer = GroundingGRPOTrainer(**trainer_arguments, reward=list(rewards), extras=arguments.extras)
     if not arguments.parity_check:
