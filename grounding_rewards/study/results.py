@@ -209,9 +209,9 @@ def read_study(root: str | Path, *, fewest: int = FEWEST_SEEDS) -> Study:
         run = _read_run(path, sets, plan["name"], kinds)
         runs_of_arm.setdefault(run.arm, []).append(run)
     arms = {}
-    for key, runs in runs_of_arm.items():
-        if len(runs) >= fewest:
-            arms[key] = tuple(sorted(runs, key=lambda run: run.seed))
+    for key, arm_runs in runs_of_arm.items():
+        if len(arm_runs) >= fewest:
+            arms[key] = tuple(sorted(arm_runs, key=lambda run: run.seed))
     _check_reference(arms, plan["declared"]["reference"], fewest, root)
     starts: dict[str, dict[str, Completions]] = {}
     for key, runs in arms.items():
