@@ -165,7 +165,12 @@ def _print_runs(plan: Plan, runs: Sequence[Run], folder: Folder) -> None:
     from grounding_rewards.study.report import reward_text
     from grounding_rewards.study.runs import estimated_cost
 
-    headings: list[str | Cell] = ["", *(Cell(name, kind="words") for name in ("run", "role", "reward")), "steps", "state"]
+    headings: list[str | Cell] = [
+        "",
+        *(Cell(name, kind="words") for name in ("run", "role", "reward")),
+        "steps",
+        "state",
+    ]
     rows = []
     for number, run in enumerate(runs):
         state = "finished" if folder.result(run.name).is_file() else "to be made"
