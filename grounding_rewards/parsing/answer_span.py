@@ -29,21 +29,23 @@ _MARKS: dict[str, Any] = packaged_tables("grounding_rewards.parsing", "answer_ma
 
 
 def _any_case(pattern: str) -> str:
-    """The pattern with each letter in both cases: unlike with `(?i:…)`, the search passes over others at once."""
-    return "".join(f"[{c}{c.upper()}]" if c.isalpha() else c for c in pattern)
+    """The pattern with each lower-case letter in both cases: `(?i:…)` matches the same, and is slower to search."""
+    return re.sub("[a-z]", lambda letter: f"[{letter[0]}{letter[0].upper()}]", pattern)
 
 
 _NAMES = {"names": _MARKS["tool_names"], "thinking": _any_case(_MARKS["thinking_names"]), "answer": _any_case("answer")}
 
 
 def _any_of(patterns: Iterable[str]) -> str:
+    """The patterns of `answer_marks.toml` as alternatives, with `_NAMES` in their slots, such as `%(thinking)s`."""
     return "|".join(patterns) % _NAMES
 
 
 def _turn_tokens(tokens: dict[str, Any]) -> str:
-    groups = "|".join(f"(?P<{group}>{_any_of(tokens[group])})" for group in ("open", "close"))
+    """The pattern of all special tokens that begin or end turns, calls and results; its groups say what each does."""
+    calls = f"(?P<open>{_any_of(tokens['open'])})|(?P<close>{_any_of(tokens['close'])})"
     ends = f"(?P<asked>{_any_of(tokens['asked'])})|(?P<end>{_any_of(tokens['end'])}){tokens['padding']}"
-    return f"<{tokens['first_letters']}(?:{groups}|{_any_of(tokens['turns'])}|{ends})"
+    return f"<{tokens['first_letters']}(?:{calls}|{_any_of(tokens['turns'])}|{ends})"
 
 
 _TURN_TOKENS = re.compile(_turn_tokens(_MARKS["tokens"]))
@@ -114,7 +116,7 @@ class AnswerSpan(NamedTuple):
 
 
 def find_answer(completion: str, scope: str = "answer", *, prompt_opens_thinking: bool = False) -> AnswerSpan:
-    """The part of a completion that counts.
+    """Find the part of a completion that is its answer, and tell whether it is whole.
 
     Args:
         completion: any text.
@@ -135,15 +137,15 @@ def find_answer(completion: str, scope: str = "answer", *, prompt_opens_thinking
         '[5, 6, 7, 8]'
     """
     completion = _without_middle(completion)
-    if bare := _BARE_CHANNEL.match(completion):
-        thinking, final, completion = completion.partition(_BARE_FINAL)
-        if not final and scope != "all":
-            return AnswerSpan("", cut_off=True, thought=True)
-        completion = completion if final else thinking
+    has_bare_channels = _BARE_CHANNEL.match(completion) is not None
+    if has_bare_channels and _BARE_FINAL in completion:
+        completion = completion.partition(_BARE_FINAL)[2]
+    elif has_bare_channels and scope != "all":
+        return AnswerSpan("", cut_off=True, thought=True)
     turn = last_turn(completion)
     if turn.loops:
         return AnswerSpan("", thought=True)
-    in_thinking = prompt_opens_thinking and not bare and not turn.begun
+    in_thinking = prompt_opens_thinking and not has_bare_channels and not turn.begun
     # The thinking that is open before drafts, or begins in one, may still be open behind the last.
     for draft in turn.drafts:
         marks = _find_marks(draft)
@@ -163,34 +165,34 @@ def find_answer(completion: str, scope: str = "answer", *, prompt_opens_thinking
 
 
 def _without_middle(text: str) -> str:
-    """An endless text without its middle: the marks at its beginning and at its end decide what counts.
+    """The text; one that is too long, as of a generation that loops, without its middle.
 
-    A generation that loops costs time in proportion to its length otherwise, and patterns of marks are slow. Thinking
-    that is open at the beginning stays open unless the end closes it, and an answer at the end is read.
+    Patterns of marks are slow. Thinking that is open at the beginning stays open unless the end closes it, and an
+    answer at the end is read.
     """
-    max_length = MAX_CHARACTERS + _MAX_END
-    return text if len(text) <= max_length else f"{text[:MAX_CHARACTERS]}\n{text[-_MAX_END:]}"
+    if len(text) <= MAX_CHARACTERS + _MAX_END:
+        return text
+    return f"{text[:MAX_CHARACTERS]}\n{text[-_MAX_END:]}"
 
 
 def _without_drafts(text: str) -> str:
-    """The text without the parts between tags of drafts; one that is not closed goes to the end."""
+    """The text without drafts: what stands between tags such as `<draft>`; one that is not closed goes to the end."""
     if "<" not in text:
         return text
-    pieces, start, open_tag = [], 0, None
+    outside = ""
+    outside_from, open_name = 0, None
     for tag in itertools.islice(_DRAFT.finditer(text), MAX_MARKS):
-        name = tag[2].casefold()
-        if open_tag is None and not tag[1]:
-            pieces.append(text[start : tag.start()])
-            open_tag = name
-        elif open_tag == name and tag[1]:
-            start, open_tag = tag.end(), None
-    if not pieces:
-        return text
-    return "".join(pieces) if open_tag else "".join(pieces) + text[start:]
+        name = tag["name"].casefold()
+        if open_name is None and not tag["slash"]:
+            outside += text[outside_from : tag.start()]
+            open_name = name
+        elif open_name == name and tag["slash"]:
+            outside_from, open_name = tag.end(), None
+    return outside if open_name else outside + text[outside_from:]
 
 
 def _find_in_turn(text: str, scope: str, in_thinking: bool, ended: bool) -> AnswerSpan:
-    """The answer in the words of one turn; `in_thinking`: it begins inside a thinking."""
+    """The answer in the words of one turn; `in_thinking`: they begin inside a thinking, `ended`: a mark ends them."""
     if scope == "all":
         return AnswerSpan(text, ended=ended)
     marks = _find_marks(text)
@@ -198,39 +200,50 @@ def _find_in_turn(text: str, scope: str, in_thinking: bool, ended: bool) -> Answ
         return AnswerSpan("", cut_off=True, thought=True)
     if marks is None:
         return AnswerSpan(text, ended=ended)
-    first, thinking_end = marks.first_thinking, marks.thinking_end
-    before = "" if first is None or first >= thinking_end else text[:first]
+    thinking_end = marks.thinking_end
+    before_thinking = ""
+    if marks.first_thinking is not None and marks.first_thinking < thinking_end:
+        before_thinking = text[: marks.first_thinking]
     end = len(text)
     if scope == "answer":
         if marks.answer and (marks.answer[0] >= thinking_end or not text[thinking_end:].strip()):
             tag_start, start = marks.answer
-            close, behind = marks.answer_close or (end, end)
-            content = text[start:close]
-            around = before + text[thinking_end:tag_start] + text[behind:]
+            close_start, close_end = marks.answer_close or (end, end)
+            content = text[start:close_start]
+            around = before_thinking + text[thinking_end:tag_start] + text[close_end:]
             closed = marks.answer_close is not None
-            return AnswerSpan(content, closed, not closed and not content.strip(), ended, around, thought=True)
-        end = end if marks.answer_end is None else marks.answer_end
-    start = end if marks.open_thinking is None else min(marks.open_thinking, end)
-    return AnswerSpan(text[thinking_end:start], False, start < end, ended, before, thought=True)
+            cut_off = not closed and not content.strip()
+            return AnswerSpan(content, closed=closed, cut_off=cut_off, ended=ended, around=around, thought=True)
+        if marks.answer_end is not None:
+            end = marks.answer_end
+    # Thinking that is open behind the answer ends it, and cuts it off.
+    cut_off = marks.open_thinking is not None and marks.open_thinking < end
+    if marks.open_thinking is not None and cut_off:
+        end = marks.open_thinking
+    return AnswerSpan(text[thinking_end:end], cut_off=cut_off, ended=ended, around=before_thinking, thought=True)
 
 
 def _behind_announcement(answer: AnswerSpan) -> AnswerSpan:
-    """The answer behind the words or the mark that announce it, if there are any."""
+    """The answer without what stands before "Final answer:", `<final_answer>` or `\\boxed{`; as it is without these."""
     text = answer.text
     # What all marks hold: a pattern without a fixed beginning is slow on an endless text.
     if "nal" not in text.lower() and "boxed" not in text:
         return answer
-    ends = deque((mark.end() for mark in itertools.islice(_ANNOUNCED.finditer(text), MAX_MARKS)), maxlen=8)
-    # Not within the braces of a label or a note.
-    start = next((end for end in reversed(ends) if text.count("{", 0, end) <= text.count("}", 0, end)), 0)
-    tags = [*itertools.islice(_FINAL_TAG.finditer(text, start), MAX_MARKS)]
-    opening = max((k for k, tag in enumerate(tags) if not tag[0].startswith("</")), default=None)
-    end = len(text)
-    if opening is not None:
-        start = tags[opening].end()
-        if opening + 1 < len(tags):
-            end = tags[opening + 1].start()
-    elif boxed := "boxed" in text and _BOXED.search(text, start):
+    start, end = 0, len(text)
+    announcements = deque(itertools.islice(_ANNOUNCED.finditer(text), MAX_MARKS), maxlen=8)
+    for announcement in announcements:
+        # Not within the braces of a label or a note.
+        position = announcement.end()
+        if text.count("{", 0, position) <= text.count("}", 0, position):
+            start = position
+    opening_tag = None
+    for tag in itertools.islice(_FINAL_TAG.finditer(text, start), MAX_MARKS):
+        if not tag[0].startswith("</"):
+            opening_tag, start, end = tag, tag.end(), len(text)
+        elif opening_tag is not None and end == len(text):
+            end = tag.start()
+    boxed = _BOXED.search(text, start) if opening_tag is None and "boxed" in text else None
+    if boxed is not None:
         start = boxed.start()
     if not start:
         return answer
@@ -265,13 +278,14 @@ class Marks(NamedTuple):
 
 
 def _find_marks(text: str) -> Marks | None:
-    """The marks in a text, None if it has none."""
-    rare = any(map(text.__contains__, _RARE_WORDS))
-    if not rare and "<" not in text:
+    """The marks of answers and of thinking in a text, None if it has none."""
+    has_rare = any(map(text.__contains__, _RARE_WORDS))
+    if not has_rare and "<" not in text:
         return None
     answer = answer_close = answer_end = first_thinking = open_thinking = group = None
     thinking_end, unopened = 0, False
-    for count, tag in enumerate((_TAG_OR_RARE if rare else _TAG).finditer(text)):
+    pattern = _TAG_OR_RARE if has_rare else _TAG
+    for count, tag in enumerate(pattern.finditer(text)):
         if count == MAX_MARKS:
             # A generation that loops over its marks has no answer.
             return Marks(None, None, None, None, None, len(text), False)
@@ -279,12 +293,17 @@ def _find_marks(text: str) -> Marks | None:
         if group == "answer":
             answer, answer_close = tag.span(), None
         elif group == "answer_end":
-            answer_close = answer_close or (tag.span() if answer else None)
-            answer_end = tag.start() if answer_end is None else answer_end
+            if answer and answer_close is None:
+                answer_close = tag.span()
+            if answer_end is None:
+                answer_end = tag.start()
         elif group in _OPENING:
-            first_thinking = tag.start() if first_thinking is None else first_thinking
-            open_thinking = tag.start() if open_thinking is None else open_thinking
+            if first_thinking is None:
+                first_thinking = tag.start()
+            if open_thinking is None:
+                open_thinking = tag.start()
         else:
+            # The end of thinking: marks of an answer before it count no more.
             unopened = unopened or (first_thinking is None and not thinking_end)
             thinking_end, open_thinking, answer_end = tag.end(), None, None
     if group is None:
@@ -299,8 +318,10 @@ def opens_thinking(prompt: str) -> bool:
         >>> opens_thinking("<|im_start|>assistant\\n<think>\\n"), opens_thinking("… <think>\\n\\n</think>\\n\\n")
         (True, False)
     """
-    last = deque(_TAG_OR_RARE.finditer(prompt), maxlen=1)
-    return any(mark.lastgroup in _OPENING and _PROMPT_END.fullmatch(prompt, mark.end()) for mark in last)
+    marks = list(_TAG_OR_RARE.finditer(prompt))
+    if not marks or marks[-1].lastgroup not in _OPENING:
+        return False
+    return _PROMPT_END.fullmatch(prompt, marks[-1].end()) is not None
 
 
 #: What the marks of thinking in a text tell: none are there; all in order; closed, but never opened; never closed.
@@ -331,7 +352,7 @@ def marks_thinking(tokens: Iterable[str]) -> bool:
 
 
 def moves_answer(words: str) -> bool:
-    """Whether words within an answer would be taken for a mark that begins or ends it, or a turn.
+    """Whether words, such as a label, hold a mark that begins or ends an answer or a turn.
 
     Example:
         >>> moves_answer("nodule <think>"), moves_answer("nodule <tool_call>"), moves_answer("nodule < 5 mm")
@@ -339,12 +360,13 @@ def moves_answer(words: str) -> bool:
     """
     if _TAG_OR_RARE.search(words):
         return True
-    every_mark = _turn_pattern((True,) * len(_WORD_PATTERNS))
-    return any(mark.lastgroup is not None for mark in every_mark.finditer(words))
+    marks_of_all_families = _turn_pattern((True,) * len(_WORD_PATTERNS))
+    # Without a group it is the end of a fence, which code has too.
+    return any(mark.lastgroup is not None for mark in marks_of_all_families.finditer(words))
 
 
 def may_have_marks(text: str) -> bool:
-    """Whether a text may have marks that do not begin with `<` and that move the answer.
+    """Whether a text may have marks of answers, turns or edits, apart from those that begin with `<`.
 
     Example:
         >>> may_have_marks("[INST] Where? [/INST] []"), may_have_marks("No nodule.")
@@ -363,16 +385,16 @@ def last_turn(text: str) -> Turn:
         >>> last_turn("A draft. <tool_response>a crop</tool_response> The answer.").words
         ' The answer.'
     """
-    may_have_words = any(map(text.__contains__, _TURN_WORDS)) or (
-        "{" in text and any(map(text.__contains__, _JSON_WORDS))
-    )
+    may_have_words = any(map(text.__contains__, _TURN_WORDS))
+    if not may_have_words and "{" in text:
+        may_have_words = any(map(text.__contains__, _JSON_WORDS))
     if "<" not in text and not may_have_words:
         return Turn(text)
     pattern = _TURN_TOKENS
     if may_have_words:
-        pattern = _turn_pattern(tuple(not words or any(word in text for word in words) for words, _ in _WORD_PATTERNS))
-    skipped = _START_OF_TEXT.match(text)
-    turn = Turn(text, skipped.end() if skipped else 0)
+        included = [not words or any(word in text for word in words) for words, _ in _WORD_PATTERNS]
+        pattern = _turn_pattern(tuple(included))
+    turn = Turn(text, _skip_start_tokens(text, 0))
     if pattern.search(text, turn.since):
         turn.read(pattern)
     return turn
@@ -380,18 +402,29 @@ def last_turn(text: str) -> Turn:
 
 @functools.cache
 def _turn_pattern(included: tuple[bool, ...]) -> re.Pattern[str]:
-    """Every mark of a text that has the words of the included entries of `_WORD_PATTERNS`."""
-    patterns = [pattern for (_, pattern), is_included in zip(_WORD_PATTERNS, included, strict=True) if is_included]
-    return re.compile("|".join([_TURN_TOKENS.pattern, *patterns]))
+    """The pattern of all special tokens of turns and of the words of the included families of `_WORD_PATTERNS`."""
+    patterns = [_TURN_TOKENS.pattern]
+    for (_, pattern), is_included in zip(_WORD_PATTERNS, included, strict=True):
+        if is_included:
+            patterns.append(pattern)
+    return re.compile("|".join(patterns))
+
+
+def _skip_start_tokens(text: str, position: int) -> int:
+    """The position behind the tokens with which a text begins, such as `<s>`, if there are any at this position."""
+    tokens = _START_OF_TEXT.match(text, position)
+    return tokens.end() if tokens else position
 
 
 @functools.lru_cache(maxsize=256)
 def _mark_name(mark: str) -> str:
-    """What a mark that opens and one that closes have in common: `toolcall` for `<tool_call>` and `<tool_call|>`."""
-    return _NOT_LETTERS.sub("", mark.lower().split("=")[0].split(" ")[0])
+    """The name that an opening and a closing mark share: `toolcall` for `<tool_call>` and `<tool_call|>`."""
+    without_attributes = re.split("[= ]", mark.lower(), maxsplit=1)[0]
+    return _NOT_LETTERS.sub("", without_attributes)
 
 
 def _is_result(name: str) -> bool:
+    """Whether a `_mark_name` is that of a tool's result, not of a call."""
     return any(word in name for word in _RESULT_WORDS)
 
 
@@ -425,6 +458,7 @@ class Turn:
         self.ended = self.asks = self.waits = self.breaks_off = self.marked = self.begun = self.loops = False
 
     def read(self, pattern: re.Pattern[str]) -> None:
+        """Go through the marks of the text, and set what the class says of its last turn."""
         # Without an input or an observation "Action:" is a word of reports, as is "Observation:".
         self.has_steps = "Action" in self.text and _has_steps(self.text)
         position = self.since
@@ -432,9 +466,11 @@ class Turn:
             mark = pattern.search(self.text, position)
             if mark is None:
                 break
-            # All other groups hold the role of a turn.
-            handle = getattr(self, f"take_{mark.lastgroup or 'fence'}", self.take_role)
-            position = max(handle(mark) or 0, mark.end())
+            group = mark.lastgroup or "fence"
+            # All groups without a method of their own hold the role of a turn.
+            take_mark = getattr(self, f"take_{group}", self.take_role)
+            # A method that reads further than its mark returns where it stopped.
+            position = max(take_mark(mark) or 0, mark.end())
         else:
             self.loops = True
             return
@@ -458,6 +494,7 @@ class Turn:
         self.pieces = []
 
     def begin_turn(self, role: str, start: int, end: int) -> None:
+        """Begin the turn of a role, whose mark stands from `start` to `end`."""
         self.keep(start)
         self.marked = True
         if role not in _ASSISTANT_ROLES:
@@ -468,11 +505,10 @@ class Turn:
         self.preamble, self.pieces, self.drafts = [], [], []
         self.ended = self.asks = self.waits = False
         self.begun = True
-        skipped = _START_OF_TEXT.match(self.text, end)
-        self.speaker, self.since = _ASSISTANT, skipped.end() if skipped else end
+        self.speaker, self.since = _ASSISTANT, _skip_start_tokens(self.text, end)
 
     def open_tool(self, name: str, start: int, closer: str) -> None:
-        """Begin a call of a tool, or its result."""
+        """Begin a tool's call or its result, as `_mark_name` says, at `start`; `closer` names the mark that ends it."""
         if _is_result(name):
             self.keep(start)
             self.waits = self.waits or self.speaker != _TOOL
@@ -484,10 +520,12 @@ class Turn:
             self.speaker, self.closer = _CALL, closer
 
     def close_tool(self, name: str, start: int, end: int) -> None:
-        """End a call or a result; if nothing opened it, that was left out, or part of the prompt."""
+        """End a call or a result at its closing mark; one that nothing opened may have begun in the prompt."""
         opened = self.speaker in (_CALL, _TOOL) and name == self.closer
-        is_result = self.speaker == _TOOL if opened else _is_result(name)
-        if not opened:
+        if opened:
+            is_result = self.speaker == _TOOL
+        else:
+            is_result = _is_result(name)
             speakers = (_ASSISTANT, _CALL, _ENDED) if is_result else (_ASSISTANT,)
             if not name.startswith(_SURE) or self.speaker not in speakers:
                 return
@@ -503,29 +541,42 @@ class Turn:
         self.speaker, self.since, self.closer = _ASSISTANT, end, ""
 
     def take_step(self, step: str, start: int, end: int) -> None:
-        """Take a step of an agent that writes each on a line of its own."""
+        """Take a step of an agent, "Action:", "Observation:" or "Final Answer:", each on a line of its own."""
         if step.endswith("Answer"):
             self.begin_turn("assistant", start, end)
             return
         self.keep(start)
         self.asks = True
-        self.waits = self.waits or step == "Observation"
-        self.speaker, self.closer = (_TOOL if step == "Observation" else _CALL), ""
+        self.closer = ""
+        if step == "Observation":
+            self.waits = True
+            self.speaker = _TOOL
+        else:
+            self.speaker = _CALL
 
     def take_role(self, mark: re.Match[str]) -> None:
-        self.begin_turn(mark[str(mark.lastgroup)].lower(), *mark.span())
+        """Take a mark that begins the turn of the role that it names."""
+        self.begin_turn(mark[str(mark.lastgroup)].lower(), mark.start(), mark.end())
 
     def take_open(self, mark: re.Match[str]) -> None:
+        """Take a mark that begins a call or a result, such as `<tool_call>`."""
         name = _mark_name(mark[0])
-        self.open_tool(name, mark.start(), "" if mark[0] in _TO_THE_END else name)
+        closer = "" if mark[0] in _TO_THE_END else name
+        self.open_tool(name, mark.start(), closer)
 
     def take_close(self, mark: re.Match[str]) -> None:
-        self.close_tool(_mark_name(mark[0]), *mark.span())
+        """Take a mark that ends a call or a result, such as `</tool_call>`."""
+        self.close_tool(_mark_name(mark[0]), mark.start(), mark.end())
 
     def take_bracket(self, mark: re.Match[str]) -> None:
-        (self.take_close if mark["bracket"] else self.take_open)(mark)
+        """Take `[TOOL_CALLS]` or `[/TOOL_CALLS]`, and the like."""
+        if mark["bracket"] == "/":
+            self.take_close(mark)
+        else:
+            self.take_open(mark)
 
     def take_end(self, mark: re.Match[str]) -> None:
+        """Take a token that ends the present turn; of the group `asked`, because a tool is called."""
         self.keep(mark.start())
         if self.speaker in (_ASSISTANT, _CALL):
             self.ended = True
@@ -535,22 +586,28 @@ class Turn:
     take_asked = take_minimax_end = take_exaone_end = take_end
 
     def take_inst(self, mark: re.Match[str]) -> None:
-        self.begin_turn("assistant" if mark["inst"] else "user", *mark.span())
+        """Take `[INST]`, behind which the user speaks, or `[/INST]`, behind which the assistant does."""
+        role = "assistant" if mark["inst"] == "/" else "user"
+        self.begin_turn(role, mark.start(), mark.end())
 
     def take_fence(self, mark: re.Match[str]) -> None:
+        """Take a fence, which begins a tool's code or result where it names one, and else ends it."""
         if mark["fence"]:
             self.open_tool(_mark_name(mark["fence"]), mark.start(), "```")
-            self.closer = self.closer and "```"
+            if self.closer:
+                self.closer = "```"
         elif self.closer == "```":
-            # The end of any code closes that of a tool alone.
-            self.close_tool("```", *mark.span())
+            self.close_tool("```", mark.start(), mark.end())
 
     def take_flower(self, mark: re.Match[str]) -> None:
-        self.take_step({"RESULT": "Observation", "RETURN": "Answer"}.get(mark["flower"], "Action"), *mark.span())
+        """Take a step between flowers, such as `✿FUNCTION✿`, which older Qwen models write."""
+        step = {"RESULT": "Observation", "RETURN": "Answer"}.get(mark["flower"], "Action")
+        self.take_step(step, mark.start(), mark.end())
 
     def take_react(self, mark: re.Match[str]) -> None:
+        """Take a step of ReAct, such as "Action:", where the text has steps at all."""
         if self.has_steps:
-            self.take_step(mark["react"], *mark.span())
+            self.take_step(mark["react"], mark.start(), mark.end())
 
     def take_python(self, mark: re.Match[str]) -> None:
         """Take a call in Python, with the list around it."""
@@ -586,20 +643,23 @@ class Turn:
         return position
 
     def end_of_braces(self, start: int) -> tuple[bool, int]:
-        """Whether and where the braces behind `start` are closed; if they never are, the next turn or the end."""
+        """Whether the braces behind `start` are closed, and where: if they never are, the next turn or the end."""
         depth = 0
-        for part in _BRACE.finditer(self.text, self.text.index("{", start)):
-            if part.lastgroup == "turn":
-                return False, part.start()
-            depth += (part.lastgroup == "up") - (part.lastgroup == "down")
-            if not depth:
-                return True, part.end()
+        for brace in _BRACE.finditer(self.text, self.text.index("{", start)):
+            if brace.lastgroup == "turn":
+                return False, brace.start()
+            if brace.lastgroup == "up":
+                depth += 1
+            elif brace.lastgroup == "down":
+                depth -= 1
+            if depth == 0:
+                return True, brace.end()
         return False, len(self.text)
 
 
 def _has_steps(text: str) -> bool:
     """Whether a text has the steps of an agent: an action and its input, or what was observed after it."""
+    if _ACTION_INPUT.search(text):
+        return True
     action = _ACTION.search(text)
-    return _ACTION_INPUT.search(text) is not None or (
-        action is not None and text.find("\nObservation", action.end()) >= 0
-    )
+    return action is not None and "\nObservation" in text[action.end() :]

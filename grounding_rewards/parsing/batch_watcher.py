@@ -30,7 +30,7 @@ _MAX_WATCHED = 4096
 
 
 def thinking_suspicion(states: Mapping[str, int], *, prompt_opens_thinking: bool) -> str | None:
-    """What is suspect about these counts, in two sentences with the remedy, or None.
+    """Say in two sentences what is suspect about how completions mark their thinking, and the remedy; None if nothing.
 
     Args:
         states: counts by `thinking_state`.
@@ -42,7 +42,8 @@ def thinking_suspicion(states: Mapping[str, int], *, prompt_opens_thinking: bool
 any mark were cut off inside it: their drafts count as answers. Set prompt_opens_thinking to true.
         >>> thinking_suspicion({"unopened": 7, "none": 3}, prompt_opens_thinking=True)
     """
-    unopened, paired, unclosed, unmarked = (states.get(name, 0) for name in ("unopened", "paired", "unclosed", "none"))
+    unopened, paired = states.get("unopened", 0), states.get("paired", 0)
+    unclosed, unmarked = states.get("unclosed", 0), states.get("none", 0)
     total = unopened + paired + unclosed + unmarked
     if prompt_opens_thinking:
         if total < _MIN_UNCLOSED or unopened or paired:
@@ -74,13 +75,17 @@ class _Evidence:
         return len(self.answers) == _MAX_WATCHED or len(self.images) == space_check.MAX_IMAGES
 
     def add(self, answer: space_check.ReadCompletion) -> None:
+        """Keep a completion for the checks, unless enough are kept."""
         if self.next_check is not None and not self.is_full:
             self.answers.append(answer)
             self.images.add(answer.image_key)
 
     def check(self, fmt: BoxFormat) -> space_check.SpaceCheck | None:
-        """What contradicts the format; asked after 4, 8, 16, … images, as a check takes as long as reading hundreds."""
-        if self.next_check is None or not (self.is_full or len(self.images) >= self.next_check):
+        """Check the kept completions against the format: the check where they contradict it, else None.
+
+        It runs after 4, 8, 16, … images, as it takes as long as reading hundreds of completions.
+        """
+        if self.next_check is None or (len(self.images) < self.next_check and not self.is_full):
             return None
         check = space_check.check_read_completions(self.answers, fmt)
         self.next_check = 2 * len(self.images)
@@ -88,7 +93,7 @@ class _Evidence:
             self.next_check = None
             self.answers.clear()
             self.images.clear()
-        return None if check.likely is None else check
+        return check if check.likely is not None else None
 
 
 class BatchWatcher:
@@ -124,7 +129,7 @@ class BatchWatcher:
         return BatchWatcher, ()
 
     def watch_thinking(self, texts: Iterable[str], *, prompt_opens_thinking: bool) -> str | None:
-        """Take the texts of a batch into account; returns what is suspect, the first time."""
+        """Count how the texts of a batch mark their thinking; return what is suspect, once, as `thinking_suspicion`."""
         with self._lock:
             if self._thinking_done:
                 return None
@@ -144,16 +149,13 @@ class BatchWatcher:
     def watch_boxes(
         self, raws: Sequence[RawBoxes], formats: Sequence[BoxFormat], gt: Sequence[Boxes], sizes: Array
     ) -> list[space_check.SpaceCheck]:
-        """Take the boxes of a batch into account.
+        """Keep the boxes of a batch, and return the checks that contradict a format, each format once.
 
         Args:
             raws: n completions.
             formats: the format of each.
             gt: the reference boxes of each, (m, 4) in original pixels; completions on images without any are left out.
             sizes: (n, 4), see :func:`grounding_rewards.boxes.original_and_resized_sizes`.
-
-        Returns:
-            What contradicts a declared space or order, each format once.
         """
         checks = []
         with self._lock:

@@ -104,7 +104,7 @@ class BoxFormat:
 
 
 def in_xyxy(coords: list[float], order: str) -> list[float]:
-    """Convert a flat list of boxes from an order of `ORDERS` to `x1, y1, x2, y2`; for a few boxes faster than numpy.
+    """Convert boxes in one flat list from an order of `ORDERS` to `x1, y1, x2, y2`; for a few boxes faster than numpy.
 
     Example:
         >>> in_xyxy([1, 2, 3, 4], "yxyx"), in_xyxy([1, 2, 3, 4], "xywh"), in_xyxy([4, 5, 2, 4], "cxcywh")

@@ -11,7 +11,6 @@ import functools
 import html
 import itertools
 import re
-import string
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -39,7 +38,7 @@ _COMMAS = (",", "，")
 
 
 def read_plain_lists(text: str, fmt: BoxFormat) -> RawBoxes | None:
-    """Comma-separated lists of four numbers, with or without the format's tags around; None for any other text.
+    """Read a text of lists of four numbers, with or without the format's tags around; None for any other text.
 
     Example:
         >>> from grounding_rewards.parsing import get_box_format
@@ -64,7 +63,7 @@ def read_plain_lists(text: str, fmt: BoxFormat) -> RawBoxes | None:
 
 
 def read_plain_sentences(text: str, fmt: BoxFormat) -> RawBoxes | None:
-    """Prose whose only brackets are lists of four numbers; None for any other text.
+    """Read prose whose only brackets are lists of four numbers; None for any other text.
 
     Example:
         >>> from grounding_rewards.parsing import get_box_format
@@ -76,7 +75,8 @@ def read_plain_sentences(text: str, fmt: BoxFormat) -> RawBoxes | None:
         return None
     if not _OTHER_MARKS.isdisjoint(text) or may_have_marks(text) or without_counts(text) != text:
         return None
-    return _without_labels(list(map(float, itertools.chain.from_iterable(boxes))), fmt)
+    coords = [float(number) for box in boxes for number in box]
+    return _without_labels(coords, fmt)
 
 
 # Four numbers that count something: right behind the word, or in round brackets where boxes stand in square ones.
@@ -94,7 +94,7 @@ _SMALL = re.compile(r"\(\s{0,2}\d\d?(?:\s{0,2}[,-]\s{0,2}\d\d?){3}\s{0,2}\)")
 
 
 def without_counts(text: str) -> str:
-    """The text without lists of four numbers that are no boxes: where another is left to be one, or they are small.
+    """The text without lists of four numbers that count something, such as ribs, and so are no boxes.
 
     Example:
         >>> without_counts("Fractures of ribs (4, 5, 6, 7): [412, 233, 598, 411]"), without_counts("Ribs (4, 5, 6, 7).")
@@ -107,42 +107,49 @@ def without_counts(text: str) -> str:
     boxes: list[re.Match[str]] = []
     for numbers in _LIST_OF_FOUR.finditer(text):
         start = numbers.start()
-        is_count = _COUNTED.search(text, max(0, start - _LONGEST_COUNTED), start)
-        kind = counts if is_count else boxes
-        kind.append(numbers)
+        if _COUNTED.search(text, max(0, start - _LONGEST_COUNTED), start):
+            counts.append(numbers)
+        else:
+            boxes.append(numbers)
     if not boxes:
         # Nothing else can be the box: only what is surely too small for one is none.
         counts = [numbers for numbers in counts if _SMALL.fullmatch(numbers[0])]
     elif any(numbers[0].startswith("[") for numbers in boxes):
         # Boxes stand in square brackets here, so that four numbers in round ones are none.
         counts += [numbers for numbers in boxes if numbers[0].startswith("(")]
-    starts = {numbers.start() for numbers in counts}
-    return _LIST_OF_FOUR.sub(lambda numbers: " " if numbers.start() in starts else numbers[0], text) if starts else text
+    for numbers in sorted(counts, key=lambda numbers: numbers.start(), reverse=True):
+        text = f"{text[: numbers.start()]} {text[numbers.end() :]}"
+    return text
 
 
 def _without_labels(coords: list[float], fmt: BoxFormat) -> RawBoxes:
-    nothing: list[None] = [None] * (len(coords) // 4)
-    return RawBoxes(in_xyxy(coords, fmt.order), [*nothing], [*nothing], "boxes", {})
+    """The boxes of a flat list, which stands in the format's order, without labels and confidences."""
+    n = len(coords) // 4
+    return RawBoxes(in_xyxy(coords, fmt.order), [None] * n, [None] * n, "boxes", {})
 
 
 def read_plain_items(text: str, fmt: BoxFormat) -> RawBoxes | None:
-    """The format's own item, tagged label and one box, over and over; None for any other text.
+    """Read a text of the format's own items, each a tagged label and one box; None for any other text.
 
     Example:
         >>> from grounding_rewards.parsing import get_box_format
         >>> read_plain_items("<ref>mass</ref><box>(1,2),(3,4)</box>", get_box_format("qwen-vl")).labels
         ['mass']
     """
-    pattern, marks, label_first = _plain_item(fmt.layout, bool(fmt.syntax.tokens))
-    items = pattern.findall(text)
+    plain = _plain_item(fmt.layout, bool(fmt.syntax.tokens))
+    items = plain.pattern.findall(text)
     count = len(items)
-    if not 0 < count <= MAX_BOXES or any(text.count(mark) != in_item * count for mark, in_item in marks):
+    if not 0 < count <= MAX_BOXES:
+        return None
+    # With more openers than in these items there is something else in the text.
+    if any(text.count(opener) != in_item * count for opener, in_item in plain.openers):
         return None
     if (not text.isascii() and not _WIDE_MARKS.isdisjoint(text)) or may_have_marks(text):
         return None
-    label_at, numbers_at = (0, slice(1, 5)) if label_first else (4, slice(0, 4))
-    coords = [float(number) for item in items for number in item[numbers_at]]
-    labels = [item[label_at].strip() or None for item in items]
+    # Of the five groups of an item four are numbers.
+    label_index, number_indices = (0, slice(1, 5)) if plain.label_first else (4, slice(0, 4))
+    coords = [float(number) for item in items for number in item[number_indices]]
+    labels = [item[label_index].strip() or None for item in items]
     if text.rstrip().endswith(_COMMAS) or not any(coords):
         return None
     if fmt.syntax.tokens and fmt.largest is not None and max(coords) > fmt.largest + 1:
@@ -154,18 +161,26 @@ _OTHER_MARKS = frozenset("<({（［｛")
 _WIDE_MARKS = frozenset("［（｛")
 
 
+class _PlainItem(NamedTuple):
+    """An item of a format as a pattern with groups for the label and the four numbers, in the order of the text.
+
+    openers: each of `<[({`, and how often it stands in an item; `label_first`: before the box.
+    """
+
+    pattern: re.Pattern[str]
+    openers: list[tuple[str, int]]
+    label_first: bool
+
+
 @functools.cache
-def _plain_item(layout: Layout, in_tokens: bool) -> tuple[re.Pattern[str], list[tuple[str, int]], bool]:
-    """The item as a pattern, how often each opener of a mark stands in it, and whether its label comes first."""
+def _plain_item(layout: Layout, in_tokens: bool) -> _PlainItem:
+    """What :func:`read_plain_items` looks for in texts of this layout; `in_tokens`: numbers are coordinate tokens."""
     number = r"(\d{1,9})" if in_tokens else _PLAIN
-    box = "".join(
-        re.escape(text) + (number if slot else "") for text, slot, _, _ in string.Formatter().parse(layout.box)
-    ).replace(r",\ ", r",\ ?")
-    label = r"([^<;\n]*)"
-    pattern = re.escape(layout.item).replace(r"\{label\}", label).replace(r"\{boxes\}", box)
-    filled = layout.item.format(label="", boxes=layout.box.format(*"0000"))
-    marks = [(opener, filled.count(opener)) for opener in "<[({"]
-    return re.compile(pattern), marks, layout.item.index("{label}") < layout.item.index("{boxes}")
+    box = re.sub(r"\\\{\d[^{}]*\\\}", lambda _: number, re.escape(layout.box)).replace(r",\ ", r",\ ?")
+    pattern = re.escape(layout.item).replace(r"\{label\}", r"([^<;\n]*)").replace(r"\{boxes\}", box)
+    example = layout.item.format(label="", boxes=layout.box.format(0, 0, 0, 0))
+    openers = [(opener, example.count(opener)) for opener in "<[({"]
+    return _PlainItem(re.compile(pattern), openers, layout.item.index("{label}") < layout.item.index("{boxes}"))
 
 
 #: The role of each tag, whatever the family: fine-tuned models and servers mix them.
@@ -199,17 +214,19 @@ class _Mark(NamedTuple):
 
 @functools.cache
 def _mark_pattern(tokens: tuple[str, ...]) -> re.Pattern[str]:
+    """The pattern of runs of the format's coordinate tokens, of tags and of groups in brackets."""
     # The content of a group holds no bracket and no `<`, and tags are short, so all matches together read each
     # character a bounded number of times.
     run = rf"(?:<(?:{'|'.join(map(re.escape, tokens))})\d+>[ \t\n]*)+" if tokens else "(?!)"
     return re.compile(
         rf"(?P<run>{run})|(?P<named></?(?:point_box|collection)\b(?:[^<>\"]|\"[^\"<]*\")*>)|(?P<tag><[^<>]{{1,80}}>)"
-        r"|(?P<group>([\[(［（])([^\[\]()［］（）<]*)(?:([\])］）])|(?=(</b?box>))|))"
+        r"|(?P<group>(?P<opening>[\[(［（])(?P<content>[^\[\]()［］（）<]*)"
+        r"(?:(?P<closing>[\])］）])|(?=(?P<box_end></b?box>))|))"
     )
 
 
 def scan_brackets(text: str, fmt: BoxFormat, collector: BoxCollector) -> None:
-    """Read every box outside JSON.
+    """Add every box in brackets, tags and coordinate tokens to the collector.
 
     Example:
         >>> from grounding_rewards.parsing import get_box_format
@@ -240,19 +257,22 @@ _SEPARATORS = " \t\r\n,，、;；"
 
 
 def _read_marks(places: Sequence[re.Match[str]]) -> Iterator[_Mark]:
+    """The marks at the matches of :func:`_mark_pattern`, without brackets around prose."""
     for match in places:
         start, end = match.span()
         kind = match.lastgroup
         tag = match[0]
         if kind == "group":
-            opening, content, closing = match[5], match[6], match[7]
+            opening, content, closing = match["opening"], match["content"], match["closing"]
             if not _MAY_BE_NUMBERS.search(content) and content.strip(_SEPARATORS):
                 continue
             lists = split_numbers(content)
-            # "[1, 2, 3, 4)" and "[1, 2, 3, 4</box>" are closed.
-            closed = closing is not None or (match[8] is not None and all(len(tokens) == 4 for tokens in lists))
-            # "[)" states nothing.
-            closed &= bool(lists) or closing in ("]", "］")
+            if closing is None:
+                # "[1, 2, 3, 4</box>"
+                closed = match["box_end"] is not None and bool(lists) and all(len(tokens) == 4 for tokens in lists)
+            else:
+                # "[1, 2, 3, 4)" is closed, while "[)" states nothing.
+                closed = bool(lists) or closing in ("]", "］")
             breaks_off = not closed and lists and looks_numeric(lists[0][0])
             # Anything else in brackets is prose.
             if not lists or breaks_off or any(_is_attempt(tokens, opening) for tokens in lists):
@@ -270,30 +290,37 @@ def _read_marks(places: Sequence[re.Match[str]]) -> Iterator[_Mark]:
 
 
 def _is_attempt(tokens: list[str], opening: str) -> bool:
-    """Whether tokens in brackets may be meant as a box; a single number is prose, "[3] nodules"."""
-    enough = all if opening in "(（" else any
-    return len(tokens) > 1 and enough(map(looks_numeric, tokens))
+    """Whether tokens in brackets may be meant as a box: all are numeric, or one of them in square brackets.
+
+    A single number is prose, "[3] nodules".
+    """
+    if len(tokens) < 2:
+        return False
+    are_numeric = map(looks_numeric, tokens)
+    return all(are_numeric) if opening in "(（" else any(are_numeric)
 
 
 def _with_labels(marks: Sequence[_Mark], text: str) -> list[_Mark]:
-    """Join the marks of each label into one: numbers in brackets are part of a label, coordinate tokens end it."""
+    """The marks, with each label as one mark that holds its words; a label without an end is an `open_label`.
+
+    Numbers in brackets are part of a label, coordinate tokens end it.
+    """
     joined = []
-    position = 0
-    while position < len(marks):
-        mark = marks[position]
-        position += 1
+    index = 0
+    while index < len(marks):
+        mark = marks[index]
+        index += 1
         if mark.kind == "label":
             # Up to the next meaningful tag, so an unclosed label costs no more than its own length.
-            after = position
-            while after < len(marks) and marks[after].kind in ("group", "other"):
-                after += 1
-            if after < len(marks) and marks[after].kind in ("label_end", "box", "run"):
-                joined.append(
-                    mark._replace(end=marks[after].start, text=text[mark.end : marks[after].start], opening=mark.text)
-                )
-                position = after
-                continue
-            mark = mark._replace(kind="open_label")
+            end_index = index
+            while end_index < len(marks) and marks[end_index].kind in ("group", "other"):
+                end_index += 1
+            if end_index < len(marks) and marks[end_index].kind in ("label_end", "box", "run"):
+                label_end = marks[end_index].start
+                mark = mark._replace(end=label_end, text=text[mark.end : label_end])
+                index = end_index
+            else:
+                mark = mark._replace(kind="open_label")
         joined.append(mark)
     return joined
 
@@ -320,13 +347,16 @@ class _Scan:
     numbers_end: int = -1
 
     def walk(self, marks: list[_Mark]) -> None:
+        """Add the boxes of these marks to the collector."""
         kinds = {mark.kind for mark in marks}
-        # Whoever writes tags around boxes where JSON was asked for names the finding before them, as MedMO does.
-        before = "label" not in kinds and (
-            self.fmt.untagged_label == "before" or (self.fmt.syntax.keyed and "box" in kinds)
-        )
-        after = self.fmt.untagged_label == "after"
-        next_numbers = _next_numbers(marks, len(self.text)) if after else []
+        label_is_before = self.fmt.untagged_label == "before"
+        if self.fmt.syntax.keyed and "box" in kinds:
+            # Whoever writes tags around boxes where JSON was asked for names the finding before them, as MedMO does.
+            label_is_before = True
+        if "label" in kinds:
+            label_is_before = False
+        label_is_after = self.fmt.untagged_label == "after"
+        next_numbers = _next_numbers(marks, len(self.text)) if label_is_after else []
         end = 0
         for index, mark in enumerate(marks):
             if self.collector.full:
@@ -334,8 +364,10 @@ class _Scan:
             gap = self.text[end : mark.start]
             end = mark.end
             is_tag = mark.kind not in _NUMBERS
+            words = ""
             # Bare text between box tags is a box or nothing, never a label.
-            words = _words(gap) if before and not (is_tag and self.box_tag is not None) else ""
+            if label_is_before and not (is_tag and self.box_tag is not None):
+                words = _words(gap)
             if words or is_tag:
                 self._end_corners()
             self.words = words or self.words
@@ -344,14 +376,15 @@ class _Scan:
             elif not self.in_relation and not self.in_shape:
                 self.box_tag_is_bare = False
                 self.numbers_end = mark.end
-                if after:
-                    words = self.text[mark.end : next_numbers[index]].lstrip()
-                    self.label = _clean(_LABEL_END.split(words, 1)[0])
+                if label_is_after:
+                    text_after = self.text[mark.end : next_numbers[index]].lstrip()
+                    self.label = _clean(_LABEL_END.split(text_after, 1)[0])
                 self._read_numbers(mark)
         self._end_corners()
         self._end_text()
 
     def _end_text(self) -> None:
+        """Read what an open box tag holds, and notice where the text breaks off."""
         if self.box_tag is not None:
             content, closed, _ = self.text[self.box_tag.end :].partition(">")
             if self.box_tag_is_bare and closed:
@@ -362,17 +395,20 @@ class _Scan:
         self.collector.cut_off |= after_numbers in _COMMAS or _ends_in_tag(self.text, self.fmt)
 
     def _read_tag(self, mark: _Mark) -> None:
+        """Keep what a tag says of the numbers behind it, and end the box tag that it closes."""
         in_box = self.box_tag is not None
         if mark.kind in _ENDS_BOX:
             self._close_box_tag(mark.start)
         if mark.kind == "label":
             self.label, self.in_relation = _clean(mark.text), False
         elif mark.kind == "label_end":
-            self.collector.stated_empty |= mark.text.casefold() == "</obj>" and "unboxed_label" in self.fmt.negatives
+            if mark.text.casefold() == "</obj>" and "unboxed_label" in self.fmt.negatives:
+                self.collector.stated_empty = True
         elif mark.kind == "named":
             self._read_named(mark.text)
         elif mark.kind == "named_end":
-            self.collection = None if mark.text.startswith("</collection") else self.collection
+            if mark.text.startswith("</collection"):
+                self.collection = None
             self.label = self.collection
         elif mark.kind == "shape":
             self.in_shape = True
@@ -386,12 +422,14 @@ class _Scan:
             self.box_tag_ends = in_box
 
     def _read_named(self, tag: str) -> None:
+        """Take the label in the attribute `mention` of a tag; a collection's holds for all boxes in it."""
         mention = _MENTION.search(tag)
         self.label = _clean(html.unescape(mention[1])) if mention else self.collection
         if tag.startswith("<collection"):
             self.collection = self.label
 
     def _close_box_tag(self, end: int) -> None:
+        """End the open box tag, if there is one, and read what it encloses unless its brackets were read already."""
         if self.box_tag is not None and not self.in_relation:
             content = self.text[self.box_tag.end : end]
             if self.box_tag_is_bare:
@@ -416,6 +454,7 @@ class _Scan:
             self.collector.note_words(self._own_label())
 
     def _read_numbers(self, mark: _Mark) -> None:
+        """Add the boxes of a run of tokens or of a group; keep a corner point for the one behind it."""
         if mark.kind == "run":
             self._end_corners()
             self._read_run(mark)
@@ -444,10 +483,10 @@ class _Scan:
 
     def _read_unclosed(self, mark: _Mark) -> None:
         """Read the complete lists of a group that breaks off."""
-        numeric = any(_is_attempt(tokens, mark.opening) for tokens in mark.lists)
-        in_corner = bool(self.corners) and looks_numeric(mark.lists[0][0])
-        square = mark.opening in "[［" and any(map(looks_numeric, mark.lists[0]))
-        if not (numeric or in_corner or square):
+        is_attempt = any(_is_attempt(tokens, mark.opening) for tokens in mark.lists)
+        is_after_corner = bool(self.corners) and looks_numeric(mark.lists[0][0])
+        is_square = mark.opening in "[［" and any(map(looks_numeric, mark.lists[0]))
+        if not (is_attempt or is_after_corner or is_square):
             return
         self._end_corners(mark if self._joins(mark) else None)
         for tokens in mark.lists[:-1]:
@@ -464,20 +503,24 @@ class _Scan:
         corners, self.corners = self.corners, []
         if not corners:
             return
-        joined = corners if cut is None else [*corners, cut]
-        gaps = [self.text[corner.end : after.start] for corner, after in itertools.pairwise(joined)]
+        points = corners if cut is None else [*corners, cut]
+        gaps = [self.text[point.end : next_point.start] for point, next_point in itertools.pairwise(points)]
+        # Within pairs the points are joined by other characters than pairs are.
+        are_pairs = len(points) > 2 and set(gaps[0::2]).isdisjoint(gaps[1::2])
         tokens = [token for corner in corners[:MAX_BOXES] for token in corner.lists[0]]
         if corners[0].opening in "[［" and not self._enclosed(corners):
             for _ in corners:
                 self._reject("point")
-        elif (len(corners) == 2 and cut is None) or (len(joined) > 2 and set(gaps[0::2]).isdisjoint(gaps[1::2])):
+        elif are_pairs or (len(corners) == 2 and cut is None):
             complete = len(tokens) // 4 * 4
             for start in range(0, complete, 4):
                 self._add(tokens[start : start + 4])
             if complete < len(tokens):
-                at_the_end = corners[-1].end == len(self.text)
-                self._reject("unclosed" if at_the_end else "point")
-                self.collector.cut_off |= at_the_end
+                if corners[-1].end == len(self.text):
+                    self._reject("unclosed")
+                    self.collector.cut_off = True
+                else:
+                    self._reject("point")
         elif cut is None:
             self._add(tokens[:MAX_LIST])
 
@@ -489,13 +532,14 @@ class _Scan:
         return before.endswith(("[", "［")) and after.startswith(("]", "］"))
 
     def _read_run(self, mark: _Mark) -> None:
-        """Coordinate tokens in a row: four are a box, or two cells of a grid."""
+        """Add the boxes of coordinate tokens in a row: four are a box, or two cells of a grid."""
         tokens = _TOKEN_NUMBER.findall(mark.text)
         patches = self.fmt.syntax.patches
         largest = patches**2 - 2 if patches else self.fmt.largest
         box_size = 2 if patches else 4
         complete = len(tokens) // box_size * box_size
-        cut_off = complete < len(tokens) and mark.end == len(self.text)
+        is_whole = complete == len(tokens)
+        cut_off = not is_whole and mark.end == len(self.text)
         too_long = max(map(len, tokens)) > MAX_LIST
         numbers = [] if too_long else list(map(int, tokens[:complete]))
         # One more than the largest is allowed, for the far edge of the image.
@@ -507,28 +551,30 @@ class _Scan:
                 self._add([repr(value) for value in patch_index_to_norm1(numbers[0], numbers[1], patches)])
             elif not cut_off:
                 self._reject("wrong_count")
-        elif (complete == len(tokens) and complete != 8) or (
+        else:
             # Eight may be a quadrilateral; its corners, listed around it, are no boxes with their corners in order: of
             # two sides that face each other one runs backwards.
-            (cut_off or complete == len(tokens))
-            and not too_long
-            and all(a <= c and b <= d for a, b, c, d in zip(*[iter(numbers)] * 4, strict=True))
-        ):
-            for start in range(0, complete, 4):
-                self._add(tokens[start : start + 4])
-        elif not cut_off:
-            self._add(tokens[:MAX_LIST])
+            boxes = [numbers[start : start + 4] for start in range(0, len(numbers), 4)]
+            in_order = not too_long and all(x1 <= x2 and y1 <= y2 for x1, y1, x2, y2 in boxes)
+            if (is_whole and complete != 8) or ((is_whole or cut_off) and in_order):
+                for start in range(0, complete, 4):
+                    self._add(tokens[start : start + 4])
+            elif not cut_off:
+                self._add(tokens[:MAX_LIST])
         if cut_off:
             self._reject("unclosed")
             self.collector.cut_off = True
 
     def _add(self, tokens: list[str]) -> None:
+        """Add the box of these tokens with its label, or the reason why they are none."""
         self.collector.take(ordered_box_or_reason(tokens, self.fmt.order), self._own_label())
 
     def _reject(self, reason: str) -> None:
+        """Add a broken box with its label."""
         self.collector.reject(reason, self._own_label())
 
     def _own_label(self) -> str | None:
+        """The label of the next box: the words before it, else that of the box before."""
         if self.words:
             self.label = self.words
             self.words = ""
@@ -554,13 +600,16 @@ _TOKEN_NUMBER = re.compile(r"(\d+)>")
 
 
 def _clean(label: str) -> str | None:
+    """The label without tags and blanks around it; None where nothing is left."""
     return _TAG.sub("", label).strip() or None
 
 
 def _words(gap: str) -> str:
     """The label in the text before a box: its last line, without an "and" or the like in front."""
-    words = gap.strip(_BEFORE_LABEL) and gap.lstrip(_BEFORE_LABEL).rstrip(_AFTER_LABEL).rpartition("\n")[2]
-    return _TAG.sub("", _JOINING.sub("", words)).strip()
+    if not gap.strip(_BEFORE_LABEL):
+        return ""
+    last_line = gap.lstrip(_BEFORE_LABEL).rstrip(_AFTER_LABEL).rpartition("\n")[2]
+    return _TAG.sub("", _JOINING.sub("", last_line)).strip()
 
 
 #: "nodules [..] and [..]", "\\boxed{[..]}"
@@ -580,10 +629,12 @@ def _ends_in_tag(text: str, fmt: BoxFormat) -> bool:
         return True
     if not tail or len(tail) > _LONGEST_TAG or ">" in tail:
         return False
-    token = tail[1:].rstrip("0123456789")
-    return tail.casefold() in _TAG_STARTS or any(
-        name.startswith(token) if tail[-1] not in "0123456789" else name == token for name in fmt.syntax.tokens
-    )
+    if tail.casefold() in _TAG_STARTS:
+        return True
+    token_name = tail[1:].rstrip("0123456789")
+    if tail[-1].isdecimal():
+        return token_name in fmt.syntax.tokens
+    return any(name.startswith(token_name) for name in fmt.syntax.tokens)
 
 
 _AROUND_LINE = _BEFORE_LABEL + "{}$"
@@ -591,7 +642,7 @@ _LINE = re.compile(r"(?:[^\n:：\d]{0,60}[:：])?([^\n:：]*)")
 
 
 def scan_lines(text: str, fmt: BoxFormat, collector: BoxCollector) -> None:
-    """Read lines of four numbers and nothing else but a name and a colon before them.
+    """Add the boxes on lines of their own, four numbers with at most a name and a colon before them, to the collector.
 
     Example:
         >>> from grounding_rewards.parsing import get_box_format
@@ -600,9 +651,12 @@ def scan_lines(text: str, fmt: BoxFormat, collector: BoxCollector) -> None:
         >>> collector.coords
         [120.0, 340.0, 900.0, 400.0]
     """
-    lines = itertools.islice(filter(None, text.splitlines()), MAX_BOXES)
-    for match in filter(None, map(_LINE.fullmatch, (line.strip(_AROUND_LINE) for line in lines))):
-        for tokens in split_numbers(match[1]):
+    lines = [line for line in text.splitlines() if line]
+    for line in lines[:MAX_BOXES]:
+        numbers = _LINE.fullmatch(line.strip(_AROUND_LINE))
+        if numbers is None:
+            continue
+        for tokens in split_numbers(numbers[1]):
             if len(tokens) == 4 and all(map(looks_numeric, tokens)):
                 collector.take(ordered_box_or_reason(tokens, fmt.order))
 
@@ -612,7 +666,7 @@ _HTML_BOX = re.compile(r"""data-bbox\s{0,8}=\s{0,8}["']([^"'<>]{0,200})["']""")
 
 
 def scan_attributes(text: str, fmt: BoxFormat, collector: BoxCollector) -> None:
-    """Read boxes in attributes of tags.
+    """Add the boxes in attributes of tags to the collector.
 
     In HTML they are `data-bbox`; `<boxes coords="…">label</boxes>` holds the number of the image, then for each box its
     own number and four more.
@@ -625,14 +679,18 @@ def scan_attributes(text: str, fmt: BoxFormat, collector: BoxCollector) -> None:
         >>> collector.coords, collector.labels
         ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], [None, 'mass'])
     """
-    for match in itertools.islice(_HTML_BOX.finditer(text), MAX_GROUPS) if "data-bbox" in text else ():
-        for tokens in split_numbers(match[1]):
-            collector.take(ordered_box_or_reason(tokens, fmt.order))
-    for match in itertools.islice(_COORDS.finditer(text), MAX_GROUPS) if "<boxes" in text else ():
+    if "data-bbox" in text:
+        for match in itertools.islice(_HTML_BOX.finditer(text), MAX_GROUPS):
+            for tokens in split_numbers(match[1]):
+                collector.take(ordered_box_or_reason(tokens, fmt.order))
+    if "<boxes" not in text:
+        return
+    for match in itertools.islice(_COORDS.finditer(text), MAX_GROUPS):
         numbers = match[1].replace(",", " ").split(maxsplit=5 * MAX_BOXES + 1)
+        label = _clean(match[2])
         if len(numbers) < 6 or len(numbers) % 5 != 1:
             collector.reject("wrong_count")
             continue
         for start in range(2, len(numbers), 5):
-            collector.take(ordered_box_or_reason(numbers[start : start + 4], fmt.order), _clean(match[2]))
-    collector.cut_off |= "<boxes" in text and _ends_in_tag(text, fmt)
+            collector.take(ordered_box_or_reason(numbers[start : start + 4], fmt.order), label)
+    collector.cut_off |= _ends_in_tag(text, fmt)

@@ -29,7 +29,7 @@ _WITHOUT_FORMAT: list[dict[str, Any]] = _TABLES.pop("without_format")
 
 
 def _make_format(name: str) -> BoxFormat:
-    """The format of one table, with what it takes from others."""
+    """Make the format of a table in `formats.toml`; fields that it leaves out are those of the table it is `like`."""
     fields: dict[str, Any] = {}
     table: str | None = name
     while table is not None:
@@ -42,12 +42,9 @@ def _make_format(name: str) -> BoxFormat:
     fields["quick"] = _QUICK.get(fields.get("quick", ""))
     if "key" in fields:
         fields["keys"] = (fields["key"], *(key for key in BOX_KEYS if key != fields["key"].casefold()))
-
-    def of(names: Iterable[str]) -> dict[str, Any]:
-        return {key: fields[key] for key in names if key in fields}
-
-    syntax, layout = Syntax(**of(Syntax._fields)), Layout(**of(Layout._fields))
-    return BoxFormat(name, syntax=syntax, layout=layout, **of(BoxFormat.__dataclass_fields__))
+    fields["syntax"] = Syntax(**{field: fields[field] for field in Syntax._fields if field in fields})
+    fields["layout"] = Layout(**{field: fields[field] for field in Layout._fields if field in fields})
+    return BoxFormat(name, **{field: fields[field] for field in BoxFormat.__dataclass_fields__ if field in fields})
 
 
 BOX_FORMATS = {name: _make_format(name) for name in _TABLES}
@@ -103,7 +100,7 @@ def get_box_format(box_format: str | Mapping[str, Any] | BoxFormat) -> BoxFormat
 
 
 def _guess(text: str) -> str:
-    """What an unknown name of a format may mean; of the name of a model on the hub what its family writes.
+    """Guess in a sentence which format an unknown name means: one that is spelt alike, or that of a model on the hub.
 
     >>> _guess("qwen25-vl"), _guess("Qwen/Qwen2.5-VL-3B-Instruct")
     ('Did you mean qwen2.5-vl? ', 'That is a model of the family qwen2.5-vl, which writes qwen2.5-vl. ')
@@ -123,12 +120,14 @@ def _guess(text: str) -> str:
 
 
 def _letters(name: str) -> str:
+    """The letters and digits of a name, in lower case."""
     return re.sub(r"[\W_]", "", name.casefold())
 
 
+# Cached, because a log has the text in each row.
 @functools.cache
 def _written_format(text: str) -> BoxFormat:
-    """The format that a text declares; a log has the text in each row."""
+    """The format that a text declares, as JSON or YAML."""
     return get_box_format(_read_mapping(text))
 
 
@@ -149,6 +148,7 @@ def box_formats_of(box_format: Any, column: Iterable[Any] = ()) -> list[BoxForma
 
 
 def _declared(declaration: Mapping[str, Any]) -> BoxFormat:
+    """The format that a mapping declares: the one that `syntax` names, with the other fields of the mapping."""
     unknown = [field for field in declaration if field not in ("syntax", *_DECLARABLE)]
     if unknown or "syntax" not in declaration:
         raise ValueError(
@@ -160,14 +160,13 @@ def _declared(declaration: Mapping[str, Any]) -> BoxFormat:
 
     for field, names in (("order", ORDERS), ("scope", SCOPES)):
         check_word(field, changes.get(field, getattr(base, field)), names)
-    for field in filter(changes.__contains__, ("keys", "no_finding")):
+    for field in ("keys", "no_finding"):
+        if field not in changes:
+            continue
         value = changes[field]
         texts = [value] if isinstance(value, str) else value
-        if (
-            not isinstance(texts, list | tuple)
-            or not texts
-            or not all(isinstance(text, str) and text for text in texts)
-        ):
+        is_list = isinstance(texts, list | tuple) and len(texts) > 0
+        if not is_list or not all(isinstance(text, str) and text for text in texts):
             raise ValueError(
                 f"Expected a list of texts for `{field}` of `box_format`, got {value!r:.200}. Give the JSON keys that "
                 "hold a box as `keys`, such as [bbox_2d], whole sentences as `no_finding`, such as [Kein Befund.]."
@@ -201,10 +200,13 @@ def _declared_space(base: BoxFormat, space: CoordinateSpace, changes: Mapping[st
             f"Expected a space of whole numbers with an end for `box_format` {base.name}, got {space.name}. "
             "Its coordinates are tokens, one for each number; start from another `syntax`."
         )
-    limited = base.largest is not None and not in_pixels
-    # The last of n bins is n - 1.
-    largest = int(space.unit) - space.name.startswith(("bin", "crop")) if limited else None
-    return {"space": space, "largest": largest, "decimals": changes.get("decimals", 3 if is_fraction else 0)}
+    largest = None
+    if base.largest is not None and not in_pixels:
+        # The last of n bins is n - 1.
+        is_bin = space.name.startswith(("bin", "crop"))
+        largest = int(space.unit) - 1 if is_bin else int(space.unit)
+    usual_decimals = 3 if is_fraction else 0
+    return {"space": space, "largest": largest, "decimals": changes.get("decimals", usual_decimals)}
 
 
 _LONGEST_MAPPING = 10_000
@@ -236,6 +238,7 @@ def box_format_from_option(given: Any) -> Any:
 
 
 def _read_mapping(text: str) -> Any:
+    """The value of a text in JSON or, with PyYAML, in YAML."""
     remedy = "Write it as {syntax: json, space: norm1000}, which needs pip install pyyaml, or as JSON."
     # It may be the cell of a table; a format of one's own takes a few hundred characters.
     if len(text) > _LONGEST_MAPPING:

@@ -37,6 +37,7 @@ _REASON_BY_KEY: dict[str, str] = {key: reason for reason, keys in _KEYS["rejecte
 
 
 def _refuse_constant(name: str) -> NoReturn:
+    """Make the decoder fail at NaN and Infinity."""
     raise ValueError(f"{name} is no coordinate")
 
 
@@ -46,17 +47,22 @@ _ENDINGS = frozenset({"", "\n", "```", "\n```", "\n```\n"})
 
 
 def decode_plain_json(text: str) -> object:
-    """The JSON value that makes up the whole text but for a markdown fence; None for any other text.
+    """Decode a text that is one JSON value, with or without a Markdown fence around; None for any other text.
 
-    Also None, to fall back to `scan_json`: with a backslash, which may hide an escaped key; with `<`, which may open a
-    tag that moves the answer; and with booleans, which Python counts among the numbers.
+    None, too, for what only `scan_json` reads rightly: a backslash may hide an escaped key, `<` may open a tag that
+    moves the answer, and Python counts booleans among the numbers.
 
     Example:
         >>> decode_plain_json("```json\\n[1, 2]\\n```"), decode_plain_json("Here: [1, 2]")
         ([1, 2], None)
     """
-    start = 0 if text[:1] in ("[", "{") else 8 if text.startswith(_FENCED) else -1
-    if start < 0 or text[-1] not in "]}`\n" or "<" in text or "\\" in text or "true" in text or "false" in text:
+    if text[:1] in ("[", "{"):
+        start = 0
+    elif text.startswith(_FENCED):
+        start = len("```json\n")
+    else:
+        return None
+    if text[-1] not in "]}`\n" or "<" in text or "\\" in text or "true" in text or "false" in text:
         return None
     try:
         value, end = _decode_prefix(text, start)
@@ -67,12 +73,12 @@ def decode_plain_json(text: str) -> object:
 
 @functools.lru_cache(maxsize=4096)
 def _is_plain_label(label: str | None) -> bool:
-    """Whether a label holds no mark that moves the answer; in JSON marks can stand nowhere else. Few are ever seen."""
+    """Whether a decoded label is None or a text without a mark that moves the answer."""
     return label is None or (isinstance(label, str) and not may_have_marks(label))
 
 
 def read_plain_json(text: str, fmt: BoxFormat) -> RawBoxes | None:
-    """Objects that hold a box and at most a label, or `[]`; None for any other text.
+    """Read JSON whose objects hold a box and at most a label, or `[]`; None for any other text.
 
     Example:
         >>> from grounding_rewards.parsing import get_box_format
@@ -131,6 +137,7 @@ class _Node:
         self.members: _Members = []
 
     def nodes(self) -> list[_Node]:
+        """The lists and objects among the members."""
         return [value for _, value in self.members if isinstance(value, _Node)]
 
     def tokens(self) -> list[str]:
@@ -165,11 +172,9 @@ _CONSTANTS = {"null": None, "None": None, "true": True, "True": True, "false": F
 
 
 def scan_json(text: str, fmt: BoxFormat, collector: BoxCollector) -> str:
-    """Read every box out of JSON that may be broken in any way.
+    """Add every box in JSON, however broken it may be, to the collector, and return the text outside of that JSON.
 
-    Returns:
-        The text without the JSON that was read; all of it where the family does not write JSON and no JSON in the text
-        holds a box.
+    Where the family does not write JSON, and no JSON in the text holds a box, the whole text is returned.
 
     Example:
         >>> from grounding_rewards.parsing import get_box_format
@@ -184,23 +189,25 @@ def scan_json(text: str, fmt: BoxFormat, collector: BoxCollector) -> str:
         if not any(word in lower for word in ("false", *keys, *_FIRST_CORNERS)):
             return text
     original, text = text, _without_escapes(text)
-    read = BoxCollector()
-    roots = _Reader(text, read).read()
+    reader = _Reader(text)
+    roots = reader.read()
     answers = [root for root in roots if _holds_key(root, fmt)]
     if not answers and not fmt.syntax.keyed:
         collector.stated_empty |= any(map(_denies, roots))
         return original
     # Beside the answer's own objects, numbers in brackets are prose: "[3] nodules", "near [1, 2, 3, 4]".
     answers = answers or roots
-    collector.cut_off |= read.cut_off
-    for reason in read.rejected:
-        collector.reject(reason)
+    collector.cut_off |= reader.cut_off
+    if reader.limit is not None:
+        collector.reject(reader.limit)
+    outside = []
+    end = 0
     for root in answers:
-        if collector.full:
-            break
-        _collect(root, None, fmt, collector)
-    starts, ends = [0, *(root.end for root in answers)], [*(root.start for root in answers), len(text)]
-    return "".join(text[start:end] for start, end in zip(starts, ends, strict=True))
+        outside.append(text[end : root.start])
+        end = root.end
+        if not collector.full:
+            _collect(root, None, fmt, collector)
+    return "".join([*outside, text[end:]])
 
 
 # ms-swift fills templates of JSON with boxes in Qwen2-VL's tags; others write <bbox> for a bracket.
@@ -224,19 +231,20 @@ def _without_escapes(text: str) -> str:
 
 @functools.cache
 def _folded(keys: tuple[str, ...]) -> frozenset[str]:
+    """The keys of a format as `_Node` has them."""
     return frozenset(map(numbers.folded, keys))
 
 
 def _holds_key(node: _Node, fmt: BoxFormat) -> bool:
     """Whether an object in the node has one of the format's keys, or corners as keys."""
     keys = _folded(fmt.keys)
-    return _corners(node, fmt) is not None or any(
-        key in keys or (isinstance(member, _Node) and _holds_key(member, fmt)) for key, member in node.members
-    )
+    if _corners(node, fmt) is not None or any(key in keys for key, _ in node.members):
+        return True
+    return any(_holds_key(inner, fmt) for inner in node.nodes())
 
 
 def _denies(node: _Node) -> bool:
-    """Whether an object in lists says that there is no finding."""
+    """Whether an object, or one in a list of objects, says that there is no finding, as in `{"present": false}`."""
     if not node.is_object:
         return any(map(_denies, node.nodes()))
     return any(member is False and key in _STATEMENT_KEYS for key, member in node.members)
@@ -252,12 +260,14 @@ class _Open(NamedTuple):
 class _Reader:
     """Reads the lists and objects at the top level of a text, with all that their brackets enclose.
 
-    frames: what is open, the innermost last; `key`: the key of the next member.
+    `roots`: these lists and objects; `frames`: what is open, the innermost last; `key`: the key of the next member.
+    `cut_off`: the text breaks off; `limit`: the reason why reading stopped before the end, `too_long` or `too_deep`.
     """
 
-    def __init__(self, text: str, collector: BoxCollector) -> None:
+    def __init__(self, text: str) -> None:
         self.text = text
-        self.collector = collector
+        self.cut_off = False
+        self.limit: str | None = None
         self.roots: list[_Node] = []
         self.frames: list[_Open] = []
         self.key: str | None = None
@@ -266,6 +276,7 @@ class _Reader:
         self.last = {"[": text.rfind("]"), "{": text.rfind("}")} if len(text) < MAX_TOKENS else {}
 
     def read(self) -> list[_Node]:
+        """Read the whole text, and return its `roots`."""
         position = 0
         for _ in range(MAX_TOKENS):
             if not self.frames:
@@ -276,19 +287,19 @@ class _Reader:
             token = _TOKEN.match(self.text, position)
             if token is None:
                 # Only braces around complete values may stay open, as in "{ [{...}, {...}]".
-                self.collector.cut_off = not all(_holds_nodes_only(frame.node) for frame in self.frames)
+                self.cut_off = not all(_holds_nodes_only(frame.node) for frame in self.frames)
                 break
             position = self.take(token, position)
             if position < 0:
                 break
         else:
-            self.collector.reject("too_long")
+            self.limit = "too_long"
         if self.frames:
             self.frames[0].node.end = len(self.text)
         return self.roots
 
     def take(self, token: re.Match[str], start: int) -> int:
-        """Take one token; returns where the next one begins, or -1 if reading stops."""
+        """Take one token, and return where the next one begins, or -1 if reading stops."""
         kind = token.lastgroup
         end = token.end()
         if kind == "comment":
@@ -297,9 +308,9 @@ class _Reader:
             self.take_colon()
             return end
         if kind == "open":
-            end = self.take_open(token["open"], start, token.end())
+            end = self.take_open(token["open"], start, end)
         elif kind == "close":
-            self.take_close(token["close"], token.end())
+            self.take_close(token["close"], end)
         elif kind != "comma" and self.frames:
             self.frames[-1].node.members.append((self.key, _scalar(token)))
         self.key = None
@@ -317,20 +328,20 @@ class _Reader:
 
     def take_close(self, bracket: str, end: int) -> None:
         """Close the innermost frame of this bracket, with everything open inside it; a stray bracket closes none."""
-        kinds = [_BRACKET[frame.bracket] for frame in self.frames]
-        if _BRACKET[bracket] not in kinds:
-            return
-        depth = len(kinds) - 1 - kinds[::-1].index(_BRACKET[bracket])
-        opening, node = self.frames[depth]
-        is_of_one_kind = (opening in "(（") == (bracket in ")）")
-        # "[)" states nothing, but "[1, 2, 3, 4)" is a box.
-        node.closed = bool(node.members) or is_of_one_kind
-        node.end = end
-        del self.frames[depth:]
+        for depth in reversed(range(len(self.frames))):
+            opening, node = self.frames[depth]
+            if _BRACKET[opening] == _BRACKET[bracket]:
+                is_of_one_kind = (opening in "(（") == (bracket in ")）")
+                # "[)" states nothing, but "[1, 2, 3, 4)" is a box.
+                node.closed = bool(node.members) or is_of_one_kind
+                node.end = end
+                del self.frames[depth:]
+                return
 
     def take_open(self, bracket: str, start: int, end: int) -> int:
+        """Begin a list or an object, and return where the next token begins: behind all of it where it is sound."""
         if len(self.frames) == MAX_DEPTH:
-            self.collector.reject("too_deep")
+            self.limit = "too_deep"
             return -1
         parent = self.frames[-1].node if self.frames else None
         may_be_whole = end <= self.last.get(bracket, -1)
@@ -369,14 +380,20 @@ def _decoded(text: str, start: int, room: int) -> _Node | None:
 
 
 def _node_of(value: Any, start: int, room: int) -> _Node:
+    """The node of a decoded list, or of an object, which is a tuple of pairs; `start` is where it stands in the text.
+
+    Raises:
+        RecursionError: it is more than `room` levels deep.
+    """
     if not room:
         raise RecursionError
     node = _Node(isinstance(value, tuple), start)
     node.closed = True
-    for member in value:
-        key, content = (numbers.folded(member[0]), member[1]) if node.is_object else (None, member)
-        is_node = isinstance(content, list | tuple)
-        node.members.append((key, _node_of(content, start, room - 1) if is_node else content))
+    pairs = value if node.is_object else [(None, member) for member in value]
+    for key, member in pairs:
+        if isinstance(member, list | tuple):
+            member = _node_of(member, start, room - 1)
+        node.members.append((None if key is None else numbers.folded(key), member))
     return node
 
 
@@ -385,6 +402,7 @@ class _Cut(str):
 
 
 def _scalar(token: re.Match[str]) -> str | bool | None:
+    """The value of a token that is a string, a number, a constant or a bare word; a `_Cut` at the end of the text."""
     kind = str(token.lastgroup)
     text: str = token[kind]
     if token.end(kind) == len(token.string):
@@ -408,19 +426,20 @@ def _collect(
     labelled: bool = False,
     boxed: bool = False,
 ) -> None:
-    """Take the boxes out of the node under this key; what a list holds counts as under the list's key.
+    """Add the boxes in a node, which stands under this key, to the collector.
 
-    `labelled` and `boxed`: the object that holds the node has a label, or a box of its own.
+    What a list holds counts as under the list's key. `labelled` and `boxed`: the object that holds the node has a
+    label, or a box of its own.
     """
     if node.is_object:
         _collect_object(node, fmt, collector, beside_box=boxed)
         return
     children = node.nodes()
-    for child in children:
-        if collector.full:
-            break
-        _collect(child, key, fmt, collector, labelled=labelled, boxed=boxed)
     if children:
+        for child in children:
+            if collector.full:
+                break
+            _collect(child, key, fmt, collector, labelled=labelled, boxed=boxed)
         return
     if key is None or key in _LIST_KEYS:
         for box in _read_box(node, fmt, collector, has_box_key=False):
@@ -433,16 +452,17 @@ def _collect(
 
 
 def _collect_object(node: _Node, fmt: BoxFormat, collector: BoxCollector, *, beside_box: bool = False) -> None:
-    """Take the boxes of an object and of what it holds, in the order of the text.
+    """Add the boxes of an object and of what it holds to the collector, in the order of the text.
 
     `beside_box`: an object around it has a box of its own, so that other keys with four numbers are no failed boxes.
     """
     keys = _folded(fmt.keys)
     corners = _corners(node, fmt)
-    if corners is None and not any(
+    says_something = corners is not None or any(
         key in keys or key in _REASON_BY_KEY or isinstance(member, bool | _Node) for key, member in node.members
-    ):
-        # It says nothing of boxes: '{"a": 1}' over and over is as quick to read as anything else.
+    )
+    if not says_something:
+        # So '{"a": 1}' over and over is as quick to read as anything else.
         return
     members = _joined_corners(node.members)
     boxes = _boxes_by_member(members, fmt, collector)
@@ -474,10 +494,10 @@ def _collect_object(node: _Node, fmt: BoxFormat, collector: BoxCollector, *, bes
             if not boxed:
                 collector.reject(_REASON_BY_KEY[key], last_label, score)
         elif isinstance(member, _Node):
-            # An object under a label key is a label in several languages.
-            if not (member.is_object and key in _LABEL_KEYS and not _holds_key(member, fmt)):
-                under = "" if is_object and key is None else key
-                _collect(member, under, fmt, collector, labelled=bool(labels), boxed=boxed)
+            is_label_in_languages = member.is_object and key in _LABEL_KEYS and not _holds_key(member, fmt)
+            if not is_label_in_languages:
+                key_or_empty = "" if is_object and key is None else key
+                _collect(member, key_or_empty, fmt, collector, labelled=bool(labels), boxed=boxed)
         elif isinstance(member, bool):
             collector.asserted |= _asserts_finding(key, member)
             collector.stated_empty |= key in _STATEMENT_KEYS and not member
@@ -511,10 +531,12 @@ def _denies_finding(key: str | None, value: _Value) -> bool:
 def _asserts_finding(key: str | None, value: _Value) -> bool:
     """Whether a member beside an empty box says that there is a finding: `"is_anomaly": true`, `"size": "3 cm"`."""
     if isinstance(value, _Node):
-        # Under "en" or "zh" stands a label in another language.
-        return any(
-            _asserts_finding(inner if inner and len(inner) > 2 else key, member) for inner, member in value.members
-        )
+        for inner_key, member in value.members:
+            # Under "en" or "zh" stands a label in another language.
+            is_language = not inner_key or len(inner_key) <= 2
+            if _asserts_finding(key if is_language else inner_key, member):
+                return True
+        return False
     if isinstance(value, bool):
         return value is not bool(key and _NORMAL_KEY.search(key))
     if value is None or _is_nothing(value) or numbers.read_number(value) == 0:
@@ -523,6 +545,7 @@ def _asserts_finding(key: str | None, value: _Value) -> bool:
 
 
 def _is_nothing(words: str) -> bool:
+    """Whether the words of a member say that there is nothing: `none`, `false`, `no finding`."""
     return words.strip().casefold() in numbers.NOTHING or words == "false" or states_nothing(words)
 
 
@@ -540,6 +563,7 @@ def _joined_corners(members: _Members) -> _Members:
 
 
 def _is_corner(value: _Value) -> bool:
+    """Whether a member is a list of two numbers or words."""
     if not isinstance(value, _Node) or value.is_object:
         return False
     return value.closed and len(value.members) == 2 and not value.nodes()
@@ -550,7 +574,10 @@ _BoxOrReason: TypeAlias = "list[float] | str"
 
 
 def _boxes_of(member: _Value, fmt: BoxFormat, collector: BoxCollector) -> list[_BoxOrReason]:
-    """The boxes under a box key: a list of numbers, two corner points, a list of either, or any of it in a string."""
+    """The boxes in a member under a box key, or the reasons why there are none.
+
+    It is a list of numbers, two corner points, a list of either, or any of these in a string.
+    """
     if member is None:
         collector.stated_empty = True
         return []
@@ -565,7 +592,8 @@ def _boxes_of(member: _Value, fmt: BoxFormat, collector: BoxCollector) -> list[_
     if isinstance(member, bool):
         return ["not_a_number"]
     if member.is_object:
-        if corners := _corners(member, fmt):
+        corners = _corners(member, fmt)
+        if corners is not None:
             return [_corner_box(member, *corners)]
         if _holds_key(member, fmt):
             _collect_object(member, fmt, collector)
@@ -585,15 +613,18 @@ _BRACKETS_TO_BLANKS = str.maketrans("[](){}<>", "        ")
 
 
 def _corners(node: _Node, fmt: BoxFormat) -> tuple[Sequence[str], str] | None:
-    """The names of the corners of an object that names them, and the order that they state."""
-    return numbers.find_corners([key for key, _ in node.members], fmt.order) if len(node.members) > 1 else None
+    """The keys of an object that name the numbers of a box, and the order of these; None where it names no box."""
+    if len(node.members) < 2:
+        return None
+    return numbers.find_corners([key for key, _ in node.members], fmt.order)
 
 
 def _corner_box(node: _Node, corners: Sequence[str], order: str) -> _BoxOrReason:
-    """The box of an object that names its corners, as :func:`_corners` found them."""
-    values = dict(node.members)
+    """The box of an object that names its corners, with the keys and the order of :func:`_corners`."""
+    value_of = dict(node.members)
     tokens: list[str] = []
-    for value in map(values.__getitem__, corners):
+    for corner in corners:
+        value = value_of[corner]
         if isinstance(value, _Cut):
             return "unclosed"
         if isinstance(value, _Node):
@@ -617,13 +648,19 @@ def _read_box(node: _Node, fmt: BoxFormat, collector: BoxCollector, *, has_box_k
 
 
 def _token(value: _Value) -> str:
-    return value.strip() if isinstance(value, str) else "{}" if isinstance(value, _Node) else str(value)
+    """A member of a list or an object as a token for `box_or_reason`: as it is written, `{}` for a node."""
+    if isinstance(value, str):
+        return value.strip()
+    return "{}" if isinstance(value, _Node) else str(value)
 
 
 def _labels_of(members: _Members) -> list[str | None]:
-    """The values of the first label key that the object has."""
-    for key in filter({name for name, _ in members}.__contains__, (*_LABEL_KEYS, "labels")):
-        values = [member for name, member in members if name == key]
+    """The labels of an object: the values of the first label key that it has, or of the list under it."""
+    keys = {key for key, _ in members}
+    for label_key in (*_LABEL_KEYS, "labels"):
+        if label_key not in keys:
+            continue
+        values = [member for key, member in members if key == label_key]
         if len(values) == 1 and isinstance(values[0], _Node) and not values[0].is_object:
             # One list of labels for a list of boxes.
             values = [member for _, member in values[0].members]
@@ -632,7 +669,12 @@ def _labels_of(members: _Members) -> list[str | None]:
 
 
 def _label(member: _Value) -> str | None:
+    """The label that a member under a label key is, or holds under a key such as `name`; None for anything else."""
+    if isinstance(member, str):
+        return member or None
     if isinstance(member, _Node) and member.is_object:
-        nested = {key: value for key, value in member.members if isinstance(value, str)}
-        return next((nested[key] for key in _NESTED_LABEL_KEYS if key in nested), None)
-    return member or None if isinstance(member, str) else None
+        words_by_key = {key: value for key, value in member.members if isinstance(value, str)}
+        for key in _NESTED_LABEL_KEYS:
+            if key in words_by_key:
+                return words_by_key[key]
+    return None

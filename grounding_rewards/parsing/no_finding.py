@@ -69,26 +69,29 @@ def states_nothing(answer: str, declared: Collection[str] = ()) -> bool:
     return len(answer) <= MAX_STATEMENT and not echoes_prompt(answer) and _says_nothing(answer, tuple(declared))
 
 
-# Models say the same over and over.
+# Cached, because models say the same over and over.
 @lru_cache(maxsize=4096)
 def _says_nothing(answer: str, declared: tuple[str, ...]) -> bool:
+    """Whether every sentence of an answer says that there is nothing, or only introduces one that does."""
     text = _normalize(answer)
     declared_sentences = frozenset(_normalize(sentence).strip(" .") for sentence in declared)
     if _REGEX["chinese"].fullmatch(text.strip(" .。")) or text.strip(" .") in declared_sentences:
         return True
-    sentences = [part.strip(" .,:") for part in re.split(r"[.;!\n]+(?:\s|$)", text)]
+    sentences = [sentence.strip(" .,:") for sentence in re.split(r"[.;!\n]+(?:\s|$)", text)]
     sentences = [sentence for sentence in sentences if sentence]
-    # A sentence that is said three times is a generation that got stuck.
-    stuck = any(sentences.count(sentence) > 2 for sentence in sentences)
+    if any(sentences.count(sentence) > 2 for sentence in sentences):
+        # A sentence that is said three times is a generation that got stuck.
+        return False
     verdicts = [sentence in declared_sentences or _judge(sentence) for sentence in sentences]
-    # What says nothing may come before a statement; behind it, it may be where something is.
-    first = next((k for k, verdict in enumerate(verdicts) if verdict is not None), 0)
-    return not stuck and bool(verdicts) and all(verdicts[first:])
+    while verdicts[:1] == [None] and any(verdict is not None for verdict in verdicts):
+        # What says neither may come before a statement; behind it, it may be where something is.
+        verdicts.pop(0)
+    return bool(verdicts) and all(verdicts)
 
 
 @lru_cache(maxsize=4096)
 def asserts_finding(text: str) -> bool:
-    """Whether words say that there is a finding, beyond naming it: by a verb, a side or a size.
+    """Whether words say that there is a finding, by a verb, a side or a size: its name alone does not.
 
     Example:
         >>> asserts_finding("There is a mass."), asserts_finding("large left effusion")
@@ -98,11 +101,14 @@ def asserts_finding(text: str) -> bool:
     """
     for clause in _REGEX["clause_end"].split(_normalize(text[:MAX_STATEMENT])):
         clause = clause.strip(" ,:")
-        if _REGEX["asserts"].search(clause) and not _REGEX["denies"].search(clause):
-            words = re.findall(r"[\w/-]+", clause)
-            phrases = (words[start : start + size] for start in range(len(words)) for size in range(1, 5))
-            if any(_is_named(phrase) and " ".join(phrase) not in _WORDS["headings"] for phrase in phrases):
-                return True
+        if not _REGEX["asserts"].search(clause) or _REGEX["denies"].search(clause):
+            continue
+        words = re.findall(r"[\w/-]+", clause)
+        for start in range(len(words)):
+            for end in range(start + 1, start + 5):
+                phrase = words[start:end]
+                if _is_named(phrase) and " ".join(phrase) not in _WORDS["headings"]:
+                    return True
     return False
 
 
@@ -118,6 +124,7 @@ def echoes_prompt(answer: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _instructs(words: str) -> bool:
+    """Whether words hold what prompts say and answers do not, such as "if there is no"."""
     return _REGEX["instruction"].search(words) is not None
 
 
@@ -142,28 +149,31 @@ def _normalize(answer: str) -> str:
 
 
 def _judge(sentence: str) -> bool | None:
-    """Whether a sentence says that there is nothing; None for one that says neither this nor anything else.
+    """Whether a sentence says that there is nothing; None for one that only introduces what follows.
 
-    It does if it can be cut into clauses each of which does or introduces one: "on this view, the lungs are clear, with
-    no effusion, edema or mass". A list of findings is one clause, of :data:`_LONGEST_LIST` joints at most.
+    It does if it can be cut into clauses that introduce or say so: "on this view, the lungs are clear, with no
+    effusion, edema or mass". A list of findings is one clause, of :data:`_LONGEST_LIST` joints at most.
     """
     if "?" in sentence or sentence.rpartition(" ")[2] in _WORDS["unfinished"]:
         return False
     joints = list(_REGEX["joint"].finditer(sentence))
     begins = [0, *(joint.end() for joint in joints)]
     ends = [*(joint.start() for joint in joints), len(sentence)]
-    # What the clauses up to each joint say; joints that no cut reaches are not there.
+    # What the clauses before each joint say; joints that no cut reaches are not there.
     verdicts: dict[int, bool | None] = {0: None}
     for first, begin in enumerate(begins):
-        for last in range(first, min(first + _LONGEST_LIST, len(ends))) if first in verdicts else ():
+        if first not in verdicts:
+            continue
+        for last in range(first, min(first + _LONGEST_LIST, len(ends))):
             verdict = _judge_clause(sentence[begin : ends[last]])
-            # What says nothing introduces a clause; behind one it may be a finding.
+            # An introduction stands before a clause that says so; behind one it may be where a finding is.
             if verdict or (verdict is None and verdicts[first] is None):
                 verdicts[last + 1] = verdicts.get(last + 1) or verdict or verdicts[first]
     return verdicts.get(len(ends), False)
 
 
 def _judge_clause(clause: str) -> bool | None:
+    """Whether a clause says that there is nothing; None for one that only introduces what follows."""
     words = clause.removeprefix("the ").removeprefix("json ")
     if words in SENTENCES or re.sub(rf" (?:{_ALTERNATIVES['seen']})$", "", words) in SENTENCES:
         return True
@@ -187,7 +197,9 @@ def _is_normal(words: str) -> bool:
 
 
 def _is_denial(words: str) -> bool:
-    if (absent := _REGEX["absent"].search(words)) and _PLACES.issuperset((absent["place"] or "").split()):
+    """Whether findings are denied, before or behind their names: "no effusion", "effusion is not seen"."""
+    absent = _REGEX["absent"].search(words)
+    if absent and _PLACES.issuperset((absent["place"] or "").split()):
         return _are_findings(words[: absent.start()])
     denied = _REGEX["denied"].match(words)
     if denied is None or re.match("(?:is|are|was|were) ", words):
@@ -198,13 +210,13 @@ def _is_denial(words: str) -> bool:
 
 
 def _are_findings(text: str) -> bool:
-    """Whether findings are listed, and nothing else but where they are not, and that they are not seen."""
+    """Whether a text is a list of findings, perhaps with places, or with "seen" and the like at its end."""
     text = _REGEX["seen_behind"].sub("", text)
-    listed = re.split(r",? (?:and|or|nor) (?:no )?|, no |/", text)
+    lists = re.split(r",? (?:and|or|nor) (?:no )?|, no |/", text)
     # "No effusion, edema" and "no effusion and a mass" assert the last; "no effusion, edema or mass" denies it.
-    if "," in listed[-1] or re.search(r",? and an? ", text):
+    if "," in lists[-1] or re.search(r",? and an? ", text):
         return False
-    return all(_is_finding(name) for part in listed for name in part.split(", "))
+    return all(_is_finding(name) for names in lists for name in names.split(", "))
 
 
 @cache
@@ -226,6 +238,7 @@ def _is_finding(text: str) -> bool:
 
 
 def _is_named(words: list[str]) -> bool:
+    """Whether words are the name of a finding, in the singular or the plural, and nothing else."""
     name = " ".join(words)
     if name.endswith("ies"):
         singular = name[:-3] + "y"
@@ -235,5 +248,7 @@ def _is_named(words: list[str]) -> bool:
         singular = name.removesuffix("s")
     if {name, singular} & _FINDINGS:
         return True
-    label = normalize_label(singular if normalize_label(singular).known else name)
+    label = normalize_label(singular)
+    if not label.known:
+        label = normalize_label(name)
     return label.known and label.name not in anatomy() and "normal" not in words and "clear" not in words

@@ -45,7 +45,9 @@ def folded(name: str) -> str:
 
 
 def find_corners(names: Collection[str | None], order: str) -> tuple[Sequence[str], str] | None:
-    """Those of the `folded` names that name a box, and the order that they state, where the format's is `order`.
+    """The names of a box's numbers among `folded` names, and the order of those numbers; None where they name no box.
+
+    Names of corners state their order themselves; `order` is that of the format, which names of sizes depend on.
 
     Example:
         >>> find_corners(["label", "ymin", "xmin", "ymax", "xmax"], "yxyx")
@@ -55,12 +57,13 @@ def find_corners(names: Collection[str | None], order: str) -> tuple[Sequence[st
     """
     if _FIRST_NAMES.isdisjoint(names):
         return None
-    for corners in CORNER_NAMES:
-        if all(name in names for name in corners):
-            return corners, "xyxy"
-    for corners in _SIZE_NAMES if order.endswith("wh") else ():
-        if all(name in names for name in corners):
-            return corners, "cxcywh" if "c" in corners[0] else order
+    for box_names in CORNER_NAMES:
+        if all(name in names for name in box_names):
+            return box_names, "xyxy"
+    if order.endswith("wh"):
+        for box_names in _SIZE_NAMES:
+            if all(name in names for name in box_names):
+                return box_names, "cxcywh" if "c" in box_names[0] else order
     return None
 
 
@@ -99,8 +102,9 @@ def split_numbers(content: str) -> list[list[str]]:
     if ";" not in content and "；" not in content:
         tokens = _tokens(content)
         return [tokens] if tokens else []
-    lists = [tokens for part in _SEMICOLON.split(content, MAX_BOXES) if (tokens := _tokens(part))]
+    lists = list(filter(None, map(_tokens, _SEMICOLON.split(content, MAX_BOXES))))
     if len(lists) > 1 and all(len(tokens) == 1 for tokens in lists):
+        # Semicolons in the place of commas.
         return [[tokens[0] for tokens in lists[: MAX_LIST + 1]]]
     return lists
 
@@ -111,20 +115,20 @@ _NOISE = re.compile(r"(?://|\#[ \t])[^\n]*|/\*[^*]*\*/|(?<=\d)\s?px\b|\\(?:right
 _MAY_BE_NOISE = re.compile(r"[/#p\\．]").search
 
 
-def _tokens(part: str) -> list[str]:
-    if _MAY_BE_NOISE(part):
-        part = _NOISE.sub("", part).replace("．", ".")
-    pieces = _COMMA.split(part, MAX_LIST)
-    if len(pieces) == 1:
-        return [piece.strip(_QUOTES) for piece in part.split(maxsplit=MAX_LIST)]
-    tokens = [piece.strip(_QUOTES) for piece in pieces]
+def _tokens(text: str) -> list[str]:
+    """Split a text at its commas, or at its blanks if it has no comma; quotes and units of the tokens are left out."""
+    if _MAY_BE_NOISE(text):
+        text = _NOISE.sub("", text).replace("．", ".")
+    between_commas = _COMMA.split(text, MAX_LIST)
+    if len(between_commas) == 1:
+        return [word.strip(_QUOTES) for word in text.split(maxsplit=MAX_LIST)]
+    tokens = [token.strip(_QUOTES) for token in between_commas]
     if " " in tokens[0] and tokens[0][-1].isdecimal():
         # "12 34, 56 78": corner points
-        split = [token.split(maxsplit=MAX_LIST) for token in tokens]
-        pairs = zip(tokens, split, strict=True)
-        tokens = [
-            word for token, words in pairs for word in (words if words and all(map(_is_number, words)) else [token])
-        ]
+        points, tokens = tokens, []
+        for point in points:
+            words = point.split(maxsplit=MAX_LIST)
+            tokens += words if words and all(map(_is_number, words)) else [point]
     return tokens if tokens[-1] else tokens[:-1]
 
 
@@ -143,9 +147,9 @@ def box_or_reason(tokens: Sequence[str]) -> list[float] | str:
         box = [float(token) for token in tokens]
         return box if max(map(abs, box)) < MAX_COORDINATE else "number_too_large"
     # Two corners in strings, numbers with a unit.
-    parts = [part for token in tokens for part in _tokens(token) or [token]]
-    if all(map(_is_number, parts)):
-        return box_or_reason(parts)
+    inner_tokens = [inner for token in tokens for inner in _tokens(token) or [token]]
+    if all(map(_is_number, inner_tokens)):
+        return box_or_reason(inner_tokens)
     if any(map(_is_placeholder, tokens)) or {token.casefold() for token in tokens} in _PLACEHOLDERS:
         return "placeholder"
     if any(map(_is_not_finite, tokens)):
@@ -156,7 +160,7 @@ def box_or_reason(tokens: Sequence[str]) -> list[float] | str:
 
 
 def ordered_box_or_reason(tokens: Sequence[str], order: str) -> list[float] | str:
-    """`box_or_reason` of numbers that are written in an order of `ORDERS`, as x1, y1, x2, y2.
+    """A box as x1, y1, x2, y2, of numbers in an order of `ORDERS`; or the reason why these tokens are no box.
 
     Example:
         >>> ordered_box_or_reason(["1", "2", "3", "4"], "yxyx"), ordered_box_or_reason(["1", "2"], "yxyx")
@@ -186,20 +190,25 @@ def named_boxes(text: str) -> list[list[float] | str]:
         >>> named_boxes("The mass: y0=200, x0=100, x1=300, y1=400. The heart: left: 1, top: 2, right:")
         [[100.0, 200.0, 300.0, 400.0]]
     """
+    # Fewer are no box, nor a broken one.
+    if sum(map(text.count, "=:：")) < 3:
+        return []
     boxes: list[list[float] | str] = []
     corners: dict[str, str] = {}
     end = 0
-    for match in itertools.islice(_NAMED_NUMBER.finditer(text), MAX_GROUPS) if sum(map(text.count, "=:：")) > 2 else ():
+    for match in itertools.islice(_NAMED_NUMBER.finditer(text), MAX_GROUPS):
         name = folded(match["name"])
         if name in corners or not any(corners.keys() | {name} <= names for names in _NAME_SETS):
             # Three corners of four are a broken box; fewer may be prose, "left: 2 nodules, right: 1".
-            boxes += ["wrong_count"] if len(corners) == 3 else []
+            if len(corners) == 3:
+                boxes.append("wrong_count")
             corners = {}
         corners[name] = match["number"]
         end = match.end()
         if len(corners) == 4:
-            names = next(names for names in CORNER_NAMES if corners.keys() == set(names))
-            boxes.append(box_or_reason([corners[name] for name in names]))
+            for names in CORNER_NAMES:
+                if corners.keys() == set(names):
+                    boxes.append(box_or_reason([corners[name] for name in names]))
             corners = {}
     if len(corners) == 3:
         boxes.append("wrong_count" if text[end:].strip(_AFTER_NUMBER) else "unclosed")
@@ -207,7 +216,7 @@ def named_boxes(text: str) -> list[list[float] | str]:
 
 
 def are_coordinates(values: list[float]) -> bool:
-    """Whether values from a JSON decoder that refuses NaN and booleans are all below `MAX_COORDINATE`, and by far.
+    """Whether all values, from a JSON decoder that refuses NaN and booleans, are clearly below `MAX_COORDINATE`.
 
     Raises:
         TypeError: one of them is no number.

@@ -127,7 +127,7 @@ def format_boxes(
 
 
 def read_boxes(text: str, fmt: BoxFormat, *, prompt_opens_thinking: bool = False) -> RawBoxes:
-    """What `parse_boxes` does before it converts coordinates; for scoring many completions at once.
+    """Read the boxes that a completion states, in the coordinate space of its format: `parse_boxes` then converts them.
 
     Never raises for a string, takes time linear in its length, and gives finite numbers only.
 
@@ -142,29 +142,33 @@ def read_boxes(text: str, fmt: BoxFormat, *, prompt_opens_thinking: bool = False
             return raw
     answer = find_answer(text, fmt.scope, prompt_opens_thinking=prompt_opens_thinking)
     if quick is not None and not answer.cut_off:
-        stripped = answer.text.strip()
-        # The scanner of JSON passes over all words before the first bracket.
+        stripped = content = answer.text.strip()
         bracket = OPENER.search(stripped) if fmt.syntax.keyed else None
-        words = "" if bracket is None else stripped[: bracket.start()]
-        # Unless a tag or a mark among the words changes what follows.
-        is_marked = words and ("<" in words or "#" in words or "~~" in words or "//" in words or "/*" in words)
-        content = stripped if is_marked else stripped[len(words) :]
-        raw = quick(content, fmt) if content != text and len(stripped) <= MAX_CHARACTERS else None
-        # A negative with words around it may be a quotation, which only the scanner can tell.
-        if raw is not None and (raw.coords or (content == stripped and not answer.around)):
-            return raw
+        if bracket is not None:
+            # Words before the first bracket say nothing, unless a tag or a mark among them changes what follows.
+            words = stripped[: bracket.start()]
+            if not ("<" in words or "#" in words or "~~" in words or "//" in words or "/*" in words):
+                content = stripped[bracket.start() :]
+        if content != text and len(stripped) <= MAX_CHARACTERS:
+            raw = quick(content, fmt)
+            # A negative with words around it may be a quotation, which only the scanner can tell.
+            if raw is not None and (raw.coords or (content == stripped and not answer.around)):
+                return raw
     return _scan_answer(answer, fmt)
 
 
 def _scan_answer(answer: AnswerSpan, fmt: BoxFormat) -> RawBoxes:
+    """Read the boxes of an answer in any spelling, and decide which of `STATUSES` the text has."""
     full_text = answer.text.strip()
     text = full_text[:MAX_CHARACTERS]
     collector = BoxCollector()
     outside = _scan(text, fmt, collector)
-    if collector.labels and "placeholder" in collector.rejected and (without_form := _FORM.sub(" ", text)) != text:
+    if collector.labels and "placeholder" in collector.rejected:
         # The prompt's own form beside an answer is no failed box.
-        collector = BoxCollector()
-        outside = _scan(without_form, fmt, collector)
+        without_form = _FORM.sub(" ", text)
+        if without_form != text:
+            collector = BoxCollector()
+            outside = _scan(without_form, fmt, collector)
     # Syntax left open before a closing tag, or where reading stopped, is broken rather than cut off.
     to_the_end = len(text) == len(full_text) and not (answer.closed or answer.ended)
     cut_off = answer.cut_off or (collector.cut_off and to_the_end)
@@ -208,13 +212,13 @@ _TAKEN_BACK = re.compile(
 
 
 def _scan(text: str, fmt: BoxFormat, collector: BoxCollector) -> str:
-    """Read all boxes in the answer: in JSON, in HTML, in brackets, tags and tokens, by names, or on lines of their own.
+    """Add all boxes in the text to the collector, and return the text outside JSON.
 
-    Returns:
-        The text outside JSON.
+    Boxes stand in JSON, in HTML, in brackets, tags and tokens, under names of corners, or on lines of their own; the
+    next syntax is tried only where the one before it met nothing.
     """
-    if any(map(text.__contains__, EDITS)):
-        text = _TAKEN_BACK.sub(lambda part: part["string"] or " ", text)
+    if any(mark in text for mark in EDITS):
+        text = _TAKEN_BACK.sub(lambda edit: edit["string"] or " ", text)
     if "boxed" in text or "\\" in text:
         text = _LATEX.sub("", text)
     outside = scan_json(text, fmt, collector) if "{" in text or "｛" in text else text
@@ -223,10 +227,10 @@ def _scan(text: str, fmt: BoxFormat, collector: BoxCollector) -> str:
         if collector.met_nothing or "<boxes" not in outside:
             scan_brackets(without_counts(outside), fmt, collector)
         if collector.met_nothing and not collector.cut_off:
-            corners = named_boxes(outside)
-            for box in corners:
-                collector.take(box)
-            collector.cut_off |= corners[-1:] == ["unclosed"]
+            for box_or_reason in named_boxes(outside):
+                collector.take(box_or_reason)
+                # Only the last one can be unclosed.
+                collector.cut_off = box_or_reason == "unclosed"
         if collector.met_nothing and not collector.cut_off:
             scan_lines(outside, fmt, collector)
     return outside

@@ -65,20 +65,20 @@ _Value = TypeVar("_Value")
 
 
 def with_broken(
-    values: Sequence[_Value], broken: Sequence[BrokenBox], of_broken: Callable[[BrokenBox], _Value]
+    values: Sequence[_Value], broken: Sequence[BrokenBox], value_of: Callable[[BrokenBox], _Value]
 ) -> Sequence[_Value]:
-    """The values of complete boxes with those of broken ones between them, where they stood.
+    """The values of complete boxes, such as their labels, with those of broken boxes inserted where these stood.
 
     Example:
-        >>> with_broken(["a", "b"], [BrokenBox(1, "x")], lambda one: one.label)
+        >>> with_broken(["a", "b"], [BrokenBox(1, "x")], lambda box: box.label)
         ['a', 'x', 'b']
     """
     if not broken:
         return values
     joined = list(values)
-    # From the back, so that places stay what they are.
-    for one in reversed(broken):
-        joined.insert(one.place, of_broken(one))
+    # From the back, so that no insertion moves a place that is still to be filled.
+    for box in reversed(broken):
+        joined.insert(box.place, value_of(box))
     return joined
 
 
@@ -191,6 +191,7 @@ class BoxCollector:
         return not self.labels and not self.rejected
 
     def _take_room(self) -> bool:
+        """Count one more box or reason against `MAX_BOXES`; False if that many are there already."""
         if self.room == 0:
             self.full = True
             self.rejected["too_many_boxes"] = 1

@@ -140,7 +140,7 @@ class ReadCompletion(NamedTuple):
 
 
 def check_read_completions(answers: Sequence[ReadCompletion], fmt: BoxFormat) -> SpaceCheck:
-    """`check_space` for completions of one format; those that show nothing are left out."""
+    """`check_space` for completions of one format; those without boxes, references or sizes are left out."""
     needed_sizes = 4 if fmt.space.frame == "resized" else 2
     images: dict[object, list[ReadCompletion]] = {}
     for answer in answers:
@@ -170,6 +170,7 @@ class _Sample:
 
     @staticmethod
     def of(images: Sequence[Sequence[ReadCompletion]], fmt: BoxFormat) -> _Sample:
+        """The answers to some images, a list for each, as arrays."""
         answers = [answer for of_image in images for answer in of_image]
         sizes = np.array([answer.sizes for answer in answers]).reshape(-1, 4).T[..., None]
         xyxy = [np.array(answer.raw.coords[: 4 * _MAX_BOXES]).reshape(-1, 4) for answer in answers]
@@ -183,7 +184,8 @@ class _Sample:
         )
 
     @property
-    def written_boxes(self) -> NDArray[np.bool_]:
+    def is_written(self) -> NDArray[np.bool_]:
+        """Which of the boxes are there, and no padding: (answers, boxes)."""
         return ~np.isnan(self.written[..., 0])
 
     def alternatives(self, declared: Convention) -> list[Convention]:
@@ -194,22 +196,25 @@ class _Sample:
         return [convention for convention in conventions if convention != declared]
 
     def read(self, convention: Convention) -> Boxes:
-        """The boxes in fractions of the image."""
+        """The written boxes in fractions of the image, if this convention is what their numbers mean."""
         frame = space_frame(SPACES[convention.space], *self.sizes)
         return frame_to_pixel(to_xyxy(self.written, convention.order), frame) / _corner(self.sizes)
 
     def mean_iou(self, boxes: Boxes, gt: Boxes) -> Array:
         """For each image the mean over its predicted boxes of the best IoU with a reference box: (images,)."""
-        best = np.where(self.written_boxes, pairwise_iou(boxes, gt).max(axis=-1), 0.0)
+        best = np.where(self.is_written, pairwise_iou(boxes, gt).max(axis=-1), 0.0)
         summed = np.bincount(self.image, best.sum(axis=1), self.images)
-        return summed / np.bincount(self.image, self.written_boxes.sum(axis=1), self.images)
+        return summed / np.bincount(self.image, self.is_written.sum(axis=1), self.images)
 
     def control_iou(self, boxes: Boxes) -> Array:
-        """As `mean_iou`, with the reference boxes of other images."""
-        # One answer represents its image: all answers of an image have the same reference boxes.
-        first = np.unique(self.image, return_index=True)[1]
-        shifts = range(1, min(_CONTROLS, self.images - 1) + 1)
-        return np.mean([self.mean_iou(boxes, self.gt[first[(self.image + k) % self.images]]) for k in shifts], axis=0)
+        """The mean over some other images of `mean_iou` with their reference boxes: (images,)."""
+        # All answers of an image have the same reference boxes: those of the first stand for it.
+        first_answer = np.unique(self.image, return_index=True)[1]
+        ious = []
+        for shift in range(1, min(_CONTROLS, self.images - 1) + 1):
+            other_image = (self.image + shift) % self.images
+            ious.append(self.mean_iou(boxes, self.gt[first_answer[other_image]]))
+        return np.mean(ious, axis=0)
 
 
 def _corner(sizes: Array) -> Array:
@@ -218,15 +223,15 @@ def _corner(sizes: Array) -> Array:
 
 
 def _check_sample(sample: _Sample, fmt: BoxFormat) -> SpaceCheck:
+    """Judge the format by its answers, and say so in a sentence."""
     declared = Convention(fmt.space.name, fmt.order)
-    box_count = int(sample.written_boxes.sum())
+    box_count = int(sample.is_written.sum())
     evidence = f"{counted(sample.images, 'image')} with {box_count} {'box' if box_count == 1 else 'boxes'}"
-    likely, declared_iou, likely_iou = None, np.nan, np.nan
-    if sample.images >= MIN_IMAGES:
-        likely, declared_iou, likely_iou = _fit_to_references(sample, declared)
     if sample.images < MIN_IMAGES:
         message = f"Too little to judge {declared} by: {evidence} of known size and with references."
-    elif likely is None:
+        return SpaceCheck(declared, None, np.nan, np.nan, sample.images, box_count, message)
+    likely, declared_iou, likely_iou = _fit_to_references(sample, declared)
+    if likely is None:
         message = f"Nothing contradicts {declared}: {evidence}, mean IoU {declared_iou:.2f}."
     else:
         message = (
@@ -238,49 +243,51 @@ def _check_sample(sample: _Sample, fmt: BoxFormat) -> SpaceCheck:
 
 
 def _declaration(fmt: BoxFormat, convention: Convention) -> str:
-    """What to write into YAML: the name of a format that differs in nothing else, or a mapping, as JSON."""
-
-    def as_read(fmt: BoxFormat) -> BoxFormat:
-        return replace(fmt, name="", family="", decimals=0, keys=tuple(sorted(fmt.keys)))
-
+    """How to declare this format with another convention: the name of a format like it, or else a mapping as JSON."""
     if fmt.name.startswith("{"):
         return json.dumps({**json.loads(fmt.name), **convention._asdict()}, ensure_ascii=False)
-    target = as_read(replace(fmt, space=SPACES[convention.space], order=convention.order))
+    wanted = _without_name(replace(fmt, space=SPACES[convention.space], order=convention.order))
     for name in list_box_formats():
-        if as_read(get_box_format(name)) == target:
+        if _without_name(get_box_format(name)) == wanted:
             return name
     return json.dumps({"syntax": fmt.name, **convention._asdict()})
 
 
+def _without_name(fmt: BoxFormat) -> BoxFormat:
+    """The format without what plays no part when it is read, so that formats that are read alike are equal."""
+    return replace(fmt, name="", family="", decimals=0, keys=tuple(sorted(fmt.keys)))
+
+
 def _fit_to_references(sample: _Sample, declared: Convention) -> tuple[Convention | None, float, float]:
-    """The convention that meets the reference boxes if the declared one does not; the mean IoU of both."""
+    """The convention that meets the reference boxes if the declared one does not, else None; the mean IoU of both."""
     declared_iou = float(sample.mean_iou(sample.read(declared), sample.gt).mean())
     baseline = _best_as_declared(sample, declared)
     if baseline.mean() > 1 - _MIN_GAIN:
         return None, declared_iou, np.nan
-    better = {}
+    # The IoU of each image under each convention that is better.
+    better: dict[Convention, Array] = {}
     for convention in sample.alternatives(declared):
         boxes = sample.read(convention)
         iou = sample.mean_iou(boxes, sample.gt)
         gain = iou - baseline
         is_better = iou.mean() >= _MIN_IOU and gain.mean() >= _MIN_GAIN and _is_certain(gain)
-        is_better &= sample.images >= _MANY_IMAGES or gain.min() >= _MIN_GAIN_OF_EACH
-        if is_better and _is_certain(iou - sample.control_iou(boxes)):
+        is_better_on_each = sample.images >= _MANY_IMAGES or gain.min() >= _MIN_GAIN_OF_EACH
+        if is_better and is_better_on_each and _is_certain(iou - sample.control_iou(boxes)):
             better[convention] = iou
     if not better:
         return None, declared_iou, np.nan
-    best = max(better.values(), key=np.mean)
-    equal = [
-        convention
-        for convention, iou in better.items()
-        if (best - iou).mean() <= _SAME_IOU or not _is_certain(best - iou)
-    ]
-    likely = min(equal, key=lambda convention: _changes(convention, declared))
+    best_iou = max(better.values(), key=np.mean)
+    best_conventions = []
+    for convention, iou in better.items():
+        loss = best_iou - iou
+        if loss.mean() <= _SAME_IOU or not _is_certain(loss):
+            best_conventions.append(convention)
+    likely = min(best_conventions, key=lambda convention: _changes(convention, declared))
     return likely, declared_iou, float(better[likely].mean())
 
 
 def _best_as_declared(sample: _Sample, declared: Convention) -> Array:
-    """The IoU of each image that a poor model could reach in the declared convention."""
+    """The IoU of each image in the declared convention, without what a poor model gets wrong: corners, shift, size."""
     boxes = sample.read(declared)
     upright = np.concatenate(
         [np.minimum(boxes[..., :2], boxes[..., 2:]), np.maximum(boxes[..., :2], boxes[..., 2:])], -1
@@ -308,12 +315,15 @@ def _without_bias(boxes: Boxes, gt: Boxes) -> Boxes:
 
 
 def _centre_and_size(boxes: Boxes) -> tuple[Array, Array]:
+    """The centre and the two sides of each box, (..., 2) both."""
     return (boxes[..., :2] + boxes[..., 2:]) / 2, boxes[..., 2:] - boxes[..., :2]
 
 
 def _changes(convention: Convention, declared: Convention) -> int:
-    return sum(a != b for a, b in zip(convention, declared, strict=True))
+    """In how many of its two parts a convention differs from the declared one."""
+    return (convention.space != declared.space) + (convention.order != declared.order)
 
 
 def _is_certain(differences: Array) -> bool:
+    """Whether the mean of the differences, one for each image, lies too far above 0 to be chance."""
     return float(differences.mean()) > _STANDARD_ERRORS * float(differences.std(ddof=1)) / np.sqrt(len(differences))

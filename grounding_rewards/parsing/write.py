@@ -62,7 +62,7 @@ def written_label(label: str, fmt: BoxFormat) -> str:
 def _grouped(
     boxes: Sequence[Sequence[float]], labels: Sequence[str | None], fmt: BoxFormat
 ) -> list[tuple[str | None, list[Sequence[float]]]]:
-    """Each label with its box, or with all that follow each other where the family writes a label once for them."""
+    """The items of an answer, each a label and its boxes: several where the family writes a label once for them."""
     if "{label}" not in fmt.layout.item:
         labels = [None] * len(labels)
     pairs = list(zip(labels, boxes, strict=True))
@@ -147,12 +147,13 @@ def box_format_regex(
     separated = layout.bare_item + layout.between_items != "{boxes}"
     if labels is None and layout.bare_item != layout.item and separated:
         items.append(_items(layout.bare_item, "", fmt, max_boxes))
-    answer = _fill(layout.answer, {"items": lambda _: items[0] if len(items) == 1 else f"(?:{'|'.join(items)})"})
+    any_item = items[0] if len(items) == 1 else f"(?:{'|'.join(items)})"
+    answer = _fill(layout.answer, {"items": lambda _: any_item})
     return f"(?:{answer}|{_escape(layout.negative)})" if layout.negative else f"(?:{answer})?"
 
 
 def _items(item: str, label: str, fmt: BoxFormat, count: int) -> str:
-    """Up to `count` boxes: each the next one of its label, or the first one of a new item."""
+    """Up to `count` boxes as a pattern: each the next one of its label, or the first one of a new item."""
     layout = fmt.layout
     quoted = f'"{label}"' if fmt.syntax.keyed else label
     slots = {"key": lambda _: _escape(fmt.keys[0]), "label": lambda _: quoted, "boxes": lambda _: _SPLIT}
@@ -175,16 +176,21 @@ def _fill(template: str, slots: Mapping[str, Callable[[str], str]]) -> str:
 
 
 def _escape(text: str) -> str:
+    """The text as a pattern that matches it alone."""
     return text.translate(_SPECIAL)
 
 
 def _number(fmt: BoxFormat, spec: str) -> str:
-    """One coordinate: in range, with the digits that the family writes. A `spec` of `0>4` pads to four digits."""
+    """One coordinate as a pattern: in range, with the family's digits. A `spec` of `0>4` pads to four digits."""
     width = int(spec.rpartition(">")[2] or 0)
     if fmt.syntax.patches:
         return _up_to(fmt.syntax.patches**2 - 1, width)
-    in_pixels = fmt.space.frame in ("original", "resized")
-    largest = fmt.largest if fmt.largest is not None else _LARGEST_PIXEL if in_pixels else int(fmt.space.unit)
+    if fmt.largest is not None:
+        largest = fmt.largest
+    elif fmt.space.frame in ("original", "resized"):
+        largest = _LARGEST_PIXEL
+    else:
+        largest = int(fmt.space.unit)
     if not fmt.decimals:
         return _up_to(largest, width)
     digits = f"{{{fmt.decimals}}}"
@@ -192,7 +198,7 @@ def _number(fmt: BoxFormat, spec: str) -> str:
 
 
 def _up_to(largest: int, width: int = 0) -> str:
-    """The integers from 0 to `largest`, padded with zeros to `width` digits.
+    """The integers from 0 to `largest` as a pattern, padded with zeros to `width` digits.
 
     Example:
         >>> _up_to(1023)
@@ -210,7 +216,8 @@ def _up_to(largest: int, width: int = 0) -> str:
         low = 1 if not width and index == 0 and not last else 0
         high = int(digit) if last else int(digit) - 1
         if low <= high:
+            digit_range = f"[{low}-{high}]" if low < high else str(low)
             digits_left = len(text) - 1 - index
-            tail = "" if not digits_left else "[0-9]" if digits_left == 1 else f"[0-9]{{{digits_left}}}"
-            options.append(text[:index] + (f"[{low}-{high}]" if low < high else str(low)) + tail)
+            any_digits = "[0-9]" if digits_left == 1 else f"[0-9]{{{digits_left}}}"
+            options.append(text[:index] + digit_range + (any_digits if digits_left else ""))
     return f"(?:{'|'.join(options)})"
