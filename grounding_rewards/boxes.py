@@ -63,7 +63,7 @@ def as_box_array(boxes: ArrayLike, argument: str = "boxes") -> Boxes:
 
 
 def valid_boxes(boxes: Boxes) -> NDArray[np.bool_]:
-    """Tell which boxes are finite and have a positive width and height.
+    """Which boxes are finite and have a positive width and height.
 
     Args:
         boxes: ``(..., n, 4)`` xyxy.
@@ -87,7 +87,7 @@ def valid_boxes(boxes: Boxes) -> NDArray[np.bool_]:
 
 
 def inside_image(boxes: Boxes, margin: float = 0.0) -> NDArray[np.bool_]:
-    """Tell which boxes are valid and on the image.
+    """Which boxes are valid and on the image.
 
     Args:
         boxes: ``(..., n, 4)`` xyxy, as fractions of the image.
@@ -151,7 +151,7 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def reference_defect(box: Any, size: tuple[float, float] | None = None) -> str | None:
-    """Why a box cannot be a reference box, or None: :func:`valid_boxes` for one box, by name, and the image's edges.
+    """Name what keeps a box from being a reference box: that it is not valid, or not on the image; None if nothing.
 
     Args:
         box: what a dataset gives for a box.
@@ -424,7 +424,11 @@ def space_frame(
 
 
 def _sizes(space: CoordinateSpace, **sides: ArrayLike | None) -> NDArray[np.float64]:
-    """Width, height, width, height in the last axis: for each coordinate of a box the side that it is measured on."""
+    """The side that each coordinate of a box is measured on: width, height, width, height in the last axis.
+
+    Raises:
+        ValueError: a size is missing or not a positive finite number.
+    """
     width, height = sizes = [_as_sizes(value) for value in sides.values()]
     if width.shape != height.shape:
         width, height = np.broadcast_arrays(width, height)
@@ -607,7 +611,7 @@ class BoxBatch:
 
 
 def positions(counts: NDArray[np.int64], rows: NDArray[np.intp]) -> NDArray[np.int64]:
-    """Where the values of the chosen rows stand among the values of all rows, one after the other.
+    """The indices of the values of the chosen rows in a flat array that holds the values of all rows.
 
     Example:
         >>> positions(np.array([2, 0, 1]), np.array([2, 0, 0]))
@@ -619,7 +623,7 @@ def positions(counts: NDArray[np.int64], rows: NDArray[np.intp]) -> NDArray[np.i
 
 
 def pad(flat: NDArray[np.float64], counts: NDArray[np.int64], rows: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Lay the values of the chosen rows side by side, NaN where a row has fewer than the longest.
+    """The values of the chosen rows as an array with a row for each, NaN where it has fewer than the longest.
 
     Example:
         >>> pad(np.array([1.0, 2.0, 3.0]), np.array([2, 0, 1]), np.array([0, 2]))

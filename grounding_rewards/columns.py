@@ -49,7 +49,7 @@ Sizes = dict[str, NDArray[np.float64]]
 def frame_of_boxes(
     formats: Sequence[BoxFormat], columns: Mapping[str, Any], counts: NDArray[np.int64], sizes: Sizes | None = None
 ) -> Frame:
-    """The frame of each box: that of its row's own format on the row's own image; the sizes of every row are checked.
+    """The frame of each box, by the format and the image of its row; sizes that are missing or illegal are refused.
 
     Args:
         formats: of each row.
@@ -64,26 +64,28 @@ def frame_of_boxes(
         Frame(offset=0.0, size=array([[640., 480., 640., 480.]]), unit=1000.0, origin=0.0)
     """
     n = len(formats)
-    distinct = list({id(fmt.space): fmt.space for fmt in formats}.values())
-    if all(space.frame == "original" for space in distinct):
+    spaces = list({id(fmt.space): fmt.space for fmt in formats}.values())
+    if all(space.frame == "original" for space in spaces):
         sizes = {}
     elif sizes is None:
+        # Refuses the columns with the reason why the sizes are not known.
         sizes = image_sizes(columns, n)
-    if len(distinct) == 1:
-        frame = space_frame(distinct[0], **sizes)
+    if len(spaces) == 1:
+        frame = space_frame(spaces[0], **sizes)
     else:
-        parts = np.empty((4, n, 4))
-        for space in distinct:
+        # Offset, size, unit and origin of each row.
+        numbers = np.empty((4, n, 4))
+        for space in spaces:
             in_space = np.array([fmt.space is space for fmt in formats], dtype=bool)
             # 1 in the rows of other spaces, so that only the sizes of this space's rows are checked
             checked_sizes = {side: np.where(in_space, values, 1.0) for side, values in sizes.items()}
-            for part, of_space in zip(parts, space_frame(space, **checked_sizes), strict=True):
-                part[in_space] = np.broadcast_to(of_space, (n, 4))[in_space]
-        frame = Frame(*parts)
+            for rows, rows_in_space in zip(numbers, space_frame(space, **checked_sizes), strict=True):
+                rows[in_space] = np.broadcast_to(rows_in_space, (n, 4))[in_space]
+        frame = Frame(*numbers)
     if n == 1:
         # One row for all boxes: numpy spreads it.
         return frame
-    return Frame(*(np.repeat(part, counts, axis=0) if isinstance(part, np.ndarray) else part for part in frame))
+    return Frame(*(np.repeat(rows, counts, axis=0) if isinstance(rows, np.ndarray) else rows for rows in frame))
 
 
 def image_sizes(columns: Mapping[str, Any], n: int) -> Sizes:
@@ -123,6 +125,7 @@ def known_sizes(columns: Mapping[str, Any], n: int) -> NDArray[np.float64]:
 
 
 def _size_of_image(image: Any) -> tuple[int, int]:
+    """Width and height of a PIL image."""
     size = getattr(image, "size", None)
     if not isinstance(size, tuple):
         raise ValueError(
@@ -132,6 +135,7 @@ def _size_of_image(image: Any) -> tuple[int, int]:
 
 
 def _numbers(argument: str, values: Sequence[Any]) -> NDArray[np.float64]:
+    """The values of a size column as numbers; refused where one is neither a number nor None."""
     try:
         # None becomes NaN.
         return np.array(values, dtype=np.float64)
@@ -258,7 +262,7 @@ class _Entry(NamedTuple):
 def _references_of_readers(
     columns: Mapping[str, Any], by_reader: Sequence[Any], box_lists: Sequence[Any] | None, labelled: bool
 ) -> References:
-    """One entry for each reader of a row, and one for a row without readers.
+    """The references of rows with several readers: an entry for each reader, and one for a row without readers.
 
     Args:
         columns: of the dataset.
@@ -281,14 +285,14 @@ def _references_of_readers(
                 f"Expected a list of box lists, one per reader, for `reader_boxes`, got {readers!r:.200} in row {k}. "
                 "A reader who drew nothing has an empty list; leave None where the row has no readers."
             )
-        of_readers = None if labels_by_reader is None else labels_by_reader[k]
-        if labelled and (of_readers is None or len(of_readers) != len(readers)):
+        label_lists = None if labels_by_reader is None else labels_by_reader[k]
+        if labelled and (label_lists is None or len(label_lists) != len(readers)):
             raise ValueError(
-                f"Expected one list of labels per reader ({len(readers)}) for `reader_labels`, got {of_readers!r:.200} "
-                f"in row {k}. Give every reader's labels in the order of `reader_boxes`."
+                f"Expected one list of labels per reader ({len(readers)}) for `reader_labels`, got "
+                f"{label_lists!r:.200} in row {k}. Give every reader's labels in the order of `reader_boxes`."
             )
         for reader, boxes in enumerate(readers):
-            entries.append(_Entry(k, reader, boxes, None if of_readers is None else of_readers[reader]))
+            entries.append(_Entry(k, reader, boxes, None if label_lists is None else label_lists[reader]))
 
     def place(column: str, k: int) -> tuple[str, int]:
         return column if entries[k].reader is None else f"reader_{column}", entries[k].row
@@ -340,17 +344,17 @@ def _checked_boxes(box_lists: Sequence[Any], place: _Place) -> BoxBatch:
     try:
         lengths = [len(boxes) for boxes in box_lists]
         boxes = list(chain.from_iterable(box_lists))
-        # A box is four numbers; a text of four letters or digits is none, although it has four parts too.
+        # A text of four letters or digits has the length of a box, and is none.
         if any(issubclass(kind, str) for kind in set(map(type, boxes))) or set(map(len, boxes)) - {4}:
             raise ValueError
         flat = np.fromiter(chain.from_iterable(boxes), dtype=np.float64, count=4 * sum(lengths)).reshape(-1, 4)
     except (TypeError, ValueError):
-        # Slower, and only now: which list it was.
+        # Which list it was is slow to find, and asked only now.
         raise ValueError(_sentence_of_bad_list(box_lists, place)) from None
     counts = np.array(lengths, dtype=np.int64)
     if not valid_boxes(flat).all():
         first_invalid = np.flatnonzero(~valid_boxes(flat))[0]
-        # The list that holds this box: the first whose boxes, with all before, are more.
+        # The list that holds this box.
         k = int(np.searchsorted(np.cumsum(counts), first_invalid, side="right"))
         column, number = place(k)
         raise ValueError(
@@ -364,10 +368,10 @@ def _sentence_of_bad_list(box_lists: Sequence[Any], place: _Place) -> str:
     """The sentence of the error for the first list that is no list of boxes."""
     for k, boxes in enumerate(box_lists):
         try:
-            is_box_list = all(not isinstance(box, str) and len([float(value) for value in box]) == 4 for box in boxes)
+            for box in boxes:
+                if isinstance(box, str) or len([float(value) for value in box]) != 4:
+                    raise ValueError
         except (TypeError, ValueError):
-            is_box_list = False
-        if not is_box_list:
             column, number = place(k)
             return (
                 f"Expected a list of [x1, y1, x2, y2] for `{column}`, got {boxes!r:.200} in row {number}. "
@@ -377,7 +381,7 @@ def _sentence_of_bad_list(box_lists: Sequence[Any], place: _Place) -> str:
 
 
 def column_of(columns: Mapping[str, Any], name: str, n: int) -> Sequence[Any] | None:
-    """A column with one entry per completion; None where it is missing or holds nothing but None.
+    """The column of this name, with an entry for each completion; None where it is missing or holds nothing but None.
 
     Raises:
         ValueError: it has another length.
@@ -389,8 +393,9 @@ def column_of(columns: Mapping[str, Any], name: str, n: int) -> Sequence[Any] | 
     values = columns.get(name)
     if values is None:
         return None
-    if isinstance(values, str) or not hasattr(values, "__len__") or len(values) != n:
-        got = len(values) if hasattr(values, "__len__") and not isinstance(values, str) else repr(values)
+    is_list = hasattr(values, "__len__") and not isinstance(values, str)
+    if not is_list or len(values) != n:
+        got = len(values) if is_list else repr(values)
         raise ValueError(
             f"Expected one entry per completion ({n}) for column `{name}`, got {got}. "
             "Repeat the row once per completion, as GRPOTrainer does."
@@ -408,7 +413,7 @@ _NUMBER = re.compile(r"0*([0-9]+)(\.0*)?")
 
 
 def stated_name(value: Any) -> str | None:
-    """The name of a patient, an image or a split as text; None for nothing, and for what programs write for nothing.
+    """The name of a patient, an image or a split as text; None where it is missing, or a word such as "nan" says so.
 
     A number that a table turned into a fraction, because another cell was empty, is the whole number that it was.
 
@@ -425,7 +430,7 @@ def stated_name(value: Any) -> str | None:
 
 
 def patient_key(patient: object) -> str:
-    """The id of a patient, the same for all spellings of a number and for capital and small letters.
+    """The id of a patient in one spelling: a number without zeros in front or behind its point, small letters.
 
     Tables lose the zeros in front of an id, or take it for a fraction; two patients whose ids differ in nothing else
     are rarer than one patient who would otherwise be in two splits.
@@ -439,7 +444,7 @@ def patient_key(patient: object) -> str:
 
 
 def patient_of(row: Mapping[str, Any]) -> str | None:
-    """Whose image a row is, by its column ``patient_id``, as `patient_key`; None where that is missing or empty.
+    """The patient of a row, by its column ``patient_id``, as `patient_key`; None where that is missing or empty.
 
     >>> patient_of({"patient_id": 7}), patient_of({"patient_id": "007"}), patient_of({"patient_id": ""})
     ('7', '7', None)
@@ -449,7 +454,7 @@ def patient_of(row: Mapping[str, Any]) -> str | None:
 
 
 def with_ground_truth(columns: Mapping[str, Any], n: int) -> Mapping[str, Any]:
-    """Unpack the column ``ground_truth``, for trainers that hand over one string a row.
+    """The columns with those that ``ground_truth`` holds, one string a row, for trainers that hand over that alone.
 
     Raises:
         ValueError: an entry is not a JSON object with `boxes`.
@@ -464,8 +469,10 @@ def with_ground_truth(columns: Mapping[str, Any], n: int) -> Mapping[str, Any]:
     rows = []
     for k, text in enumerate(packed):
         try:
-            text = text.decode() if isinstance(text, bytes) else text
+            if isinstance(text, bytes):
+                text = text.decode()
             row = parse_json(text, any_text=True) if isinstance(text, str) else dict(text)
+            # Raises where they are missing.
             row["boxes"]
         except (TypeError, ValueError, KeyError) as error:
             raise ValueError(

@@ -135,6 +135,7 @@ def match_batch(iou: ArrayLike, iou_threshold: float = 0.5, *, matching: str = "
 
 
 def _pairs(iou: ArrayLike, iou_threshold: float, matching: str) -> Pairs:
+    """The index pairs that the matcher of this name finds in one matrix of IoUs."""
     matrix = np.asarray(iou, dtype=np.float64)
     if matrix.ndim != 2:
         raise ValueError(
@@ -150,6 +151,7 @@ _FEW_PAIRS = 16
 
 
 def _match_greedily(iou: Array, iou_threshold: float) -> Indices:
+    """:func:`greedy_match` of many images, (b, n, m) to (b, n)."""
     b, n, m = iou.shape
     if b == 1 and 0 < n * m <= _FEW_PAIRS:
         return np.array([_match_few_greedily(iou[0].tolist(), iou_threshold)], dtype=np.int64)
@@ -158,8 +160,9 @@ def _match_greedily(iou: Array, iou_threshold: float) -> Indices:
     matched, best, contested = _preferences(iou, iou_threshold)
     if not len(contested):
         return matched
+    # The IoUs with ground truth that is free: where it is taken they become -1.
     free = iou[contested]
-    rows, pairs = np.arange(len(free)), np.full((len(free), n), -1, dtype=np.int64)
+    rows, contested_matched = np.arange(len(free)), np.full((len(free), n), -1, dtype=np.int64)
     order = np.argsort(-best[contested], axis=1, kind="stable")
     for rank in range(n):
         prediction = order[:, rank]
@@ -167,14 +170,16 @@ def _match_greedily(iou: Array, iou_threshold: float) -> Indices:
         best_gt = candidates.argmax(axis=1)
         reached = candidates[rows, best_gt]
         hit = (reached >= iou_threshold) & (reached > 0)
-        pairs[rows[hit], prediction[hit]] = best_gt[hit]
+        contested_matched[rows[hit], prediction[hit]] = best_gt[hit]
         free[rows[hit], :, best_gt[hit]] = -1.0
-    matched[contested] = pairs
+    matched[contested] = contested_matched
     return matched
 
 
 def _preferences(gain: Array, min_gain: float) -> tuple[Indices, Array, Indices]:
-    """Where no two predictions prefer the same ground truth, what each prefers is the answer of every matcher.
+    """The ground truth that each prediction prefers, its gain there, and the images where two prefer the same one.
+
+    Where no two predictions prefer the same ground truth, what each prefers is the answer of every matcher.
 
     Returns:
         ``(b, n)`` the ground truth that each prediction gains most with, -1 where that is 0 or below ``min_gain``;
@@ -184,16 +189,17 @@ def _preferences(gain: Array, min_gain: float) -> tuple[Indices, Array, Indices]
     best = np.asfortranarray(gain).max(axis=2)
     has_preference = (best >= min_gain) & (best > 0)
     preferred = np.where(has_preference, gain.argmax(axis=2), -1)
-    # Those that want nothing get numbers of their own.
+    # Predictions without a preference get numbers of their own, so that none of them are equal.
     sorted_preferences = np.sort(np.where(has_preference, preferred, -1 - np.arange(gain.shape[1])), axis=1)
-    return preferred, best, np.flatnonzero((sorted_preferences[:, 1:] == sorted_preferences[:, :-1]).any(axis=1))
+    is_contested = (sorted_preferences[:, 1:] == sorted_preferences[:, :-1]).any(axis=1)
+    return preferred, best, np.flatnonzero(is_contested)
 
 
 def _match_few_greedily(free: list[list[float]], iou_threshold: float) -> list[int]:
-    """`_match_greedily` of one image with a few boxes; writes into ``free``."""
+    """`_match_greedily` of one image with a few boxes; writes into ``free``, the IoUs with free ground truth."""
     matched = [-1] * len(free)
-    best = [-max(row) for row in free]
-    for prediction in sorted(range(len(free)), key=best.__getitem__):
+    negative_best = [-max(row) for row in free]
+    for prediction in sorted(range(len(free)), key=negative_best.__getitem__):
         reached = max(free[prediction])
         if reached >= iou_threshold and reached > 0:
             matched[prediction] = gt = free[prediction].index(reached)
@@ -249,7 +255,10 @@ def _assign_few(iou: list[list[float]], gain: list[list[float]], iou_threshold: 
         if preferred >= 0 and preferred in matched:
             return None
         matched.append(preferred)
-    return [j if j >= 0 and row[j] >= iou_threshold and row[j] > 0 else -1 for row, j in zip(iou, matched, strict=True)]
+    for i, j in enumerate(matched):
+        if j >= 0 and not (iou[i][j] >= iou_threshold and iou[i][j] > 0):
+            matched[i] = -1
+    return matched
 
 
 # Which predicted boxes an ignored region takes out of the count: the rules of rewards, metrics and pages.
@@ -335,7 +344,7 @@ def excused_boxes(
 
 
 def is_ignored(share: Array, matched: NDArray[np.bool_], iou_threshold: float | Array) -> NDArray[np.bool_]:
-    """Which predicted boxes do not count.
+    """Which predicted boxes an ignored region takes out of the count: unmatched ones with enough of their area in it.
 
     Args:
         share: ``(..., n)`` of :func:`covered_share`.

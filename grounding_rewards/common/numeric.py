@@ -31,27 +31,23 @@ def row_counts(flags: NDArray[np.bool_]) -> NDArray[np.int64]:
     return np.array([np.count_nonzero(flags)]) if len(flags) == 1 else flags.sum(axis=1)
 
 
-def ratio(numerators: ArrayLike, denominators: ArrayLike) -> Array:
-    """Divide elementwise; 0 where the whole is 0.
-
-    Example:
-        >>> ratio([1, 0], [2, 0])
-        array([0.5, 0. ])
-    """
-    return _divide(numerators, denominators, 0.0)
-
-
 def ratio_or_nan(numerators: ArrayLike, denominators: ArrayLike) -> Array:
-    """Divide elementwise; NaN, for "nothing to measure", where the whole is 0.
+    """Divide elementwise; NaN, for "nothing to measure", where the denominator is 0.
 
     Example:
         >>> ratio_or_nan([1, 0], [2, 0])
         array([0.5, nan])
     """
-    return _divide(numerators, denominators, np.nan)
+    return ratio(numerators, denominators, by_zero=np.nan)
 
 
-def _divide(numerators: ArrayLike, denominators: ArrayLike, if_zero: float) -> Array:
+def ratio(numerators: ArrayLike, denominators: ArrayLike, *, by_zero: float = 0.0) -> Array:
+    """Divide elementwise; `by_zero` where the denominator is 0.
+
+    Example:
+        >>> ratio([1, 0], [2, 0])
+        array([0.5, 0. ])
+    """
     if (
         isinstance(numerators, np.ndarray)
         and isinstance(denominators, np.ndarray)
@@ -59,7 +55,7 @@ def _divide(numerators: ArrayLike, denominators: ArrayLike, if_zero: float) -> A
     ):
         # One completion alone: the same number, four times as fast
         divisor = denominators.item()
-        return np.array([numerators.item() / divisor if divisor else if_zero], dtype=np.float64)
+        return np.array([numerators.item() / divisor if divisor else by_zero], dtype=np.float64)
     numerators, denominators = np.asarray(numerators, dtype=np.float64), np.asarray(denominators, dtype=np.float64)
     if denominators.ndim and denominators.all():
         # Nothing to leave out: the same numbers, in half the time
@@ -67,6 +63,6 @@ def _divide(numerators: ArrayLike, denominators: ArrayLike, if_zero: float) -> A
     return np.divide(
         numerators,
         denominators,
-        out=np.full(np.broadcast(numerators, denominators).shape, if_zero),
+        out=np.full(np.broadcast(numerators, denominators).shape, by_zero),
         where=denominators != 0,
     )

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from grounding_rewards.columns import SCORED_COLUMNS, refuse_outside, with_ground_truth
-from grounding_rewards.rewards.batch_log import TOLD
+from grounding_rewards.rewards.batch_log import LOGGED_VALUES
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward, score_batches
 
 #: Parameters of rewards as a JSON object, for trainers that hand none over. They go before those in a file.
 ENVIRONMENT_VARIABLE = "GROUNDING_REWARDS_KWARGS"
 #: Numbers of each sample next to its reward, 1 for true, in the words of TRL's log, which has their means. The rate of
 #: hallucinations is the mean of ``hallucinated`` by that of ``negatives``.
-COMPONENTS = tuple(TOLD)
+COMPONENTS = tuple(LOGGED_VALUES)
 
 _SAID: set[str] = set()
 
@@ -186,7 +186,7 @@ def scored(reward: GroundingReward, completions: Sequence[Any], columns: Mapping
         refuse_outside(batch.references, batch.sizes, batch.columns)
     except ValueError as error:
         raise _reported(error) from None
-    components = {f"{reward.__name__}/{part}": TOLD[part](batch).astype(float).tolist() for part in COMPONENTS}
+    components = {f"{reward.__name__}/{part}": LOGGED_VALUES[part](batch).astype(float).tolist() for part in COMPONENTS}
     return Scores(batch.reward.tolist(), components)
 
 

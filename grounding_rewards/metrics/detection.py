@@ -35,7 +35,7 @@ from grounding_rewards.metrics.segmentation import segmentation_areas
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing.results import with_broken
 from grounding_rewards.rewards import MeanIoUReward
-from grounding_rewards.rewards.box_reward import Matched
+from grounding_rewards.rewards.box_reward import Outcomes
 from grounding_rewards.rewards.label_matching import LabelCodes
 
 # Numerators and denominators, (images,) each.
@@ -192,7 +192,7 @@ class MatchedImages:
         pairs = self._outcomes(_ANY_OVERLAP, _FOR_IOU)
         return self._by_reference(pairs, pairs.iou)
 
-    def _by_reference(self, outcomes: Matched, values: Array) -> tuple[Array, Mask]:
+    def _by_reference(self, outcomes: Outcomes, values: Array) -> tuple[Array, Mask]:
         """Values of predicted boxes at the reference boxes that they are matched with, 0 elsewhere; and which there
         are."""
         _, is_box = self._countable(outcomes)
@@ -246,10 +246,10 @@ class MatchedImages:
         """The images with their arrays."""
         return PredictionBatch.of(self.images)
 
-    def _hits(self, iou_threshold: float) -> Matched:
+    def _hits(self, iou_threshold: float) -> Outcomes:
         return self._outcomes(iou_threshold, _FOR_HITS)
 
-    def _outcomes(self, iou_threshold: float, matching: str) -> Matched:
+    def _outcomes(self, iou_threshold: float, matching: str) -> Outcomes:
         reward = MeanIoUReward(iou_threshold=iou_threshold, matching=matching, label_matching=self.label_matching)
         if reward not in self._outcomes_by_reward:
             self._outcomes_by_reward[reward] = reward.score_flat(
@@ -260,7 +260,7 @@ class MatchedImages:
             )
         return self._outcomes_by_reward[reward]
 
-    def _countable(self, outcomes: Matched) -> tuple[Mask, Mask]:
+    def _countable(self, outcomes: Outcomes) -> tuple[Mask, Mask]:
         """Which predicted boxes, (images, n), and which reference boxes, (images, m), count for the label and size."""
         gt = _is_box(self.batch.gt)
         pred = _is_box(self.batch.pred) & ~outcomes.ignored

@@ -104,42 +104,52 @@ class AveragePrecisionReward(ThresholdReward):
         b = len(pred)
         counts = ~batch.ignored
         labelled = counts & ~np.isnan(pred)
-        # One number per label and completion; the last one of a completion stands for boxes without a label.
+        # A number for each label of each completion; the last of a completion's stands for boxes without a label.
         stride = int(max(np.nanmax(gt), np.nanmax(pred, initial=0.0))) + 2
         first = np.arange(b)[:, None] * stride
-        named_gt, m = np.unique((first + gt)[~np.isnan(gt)].astype(np.int64), return_counts=True)
+        gt_names, m = np.unique((first + gt)[~np.isnan(gt)].astype(np.int64), return_counts=True)
+        pred_names = (first + pred)[labelled].astype(np.int64)
         unlabelled = np.flatnonzero(batch.n > labelled.sum(axis=1)) * stride + stride - 1
-        label_codes = np.unique(np.concatenate([named_gt, (first + pred)[labelled].astype(np.int64), unlabelled]))
-        # Labels that are predicted only have AP 0: they count in |L| alone.
-        rows, codes = named_gt // stride, named_gt % stride
+        all_names = np.unique(np.concatenate([gt_names, pred_names, unlabelled]))
+        # The AP of each label of the reference; labels that are only predicted have AP 0, and count in |L| alone.
+        rows, codes = gt_names // stride, gt_names % stride
         order = _order(batch, self.ranking)
         is_label = _in_order(pred, order)[rows] == codes[:, None]
         hit = _in_order(batch.hit, order)[rows] & is_label
-        scored = _in_order(counts, order)[rows] & is_label
+        counted = _in_order(counts, order)[rows] & is_label
         if self.ranking == "tied":
             hits = hit.sum(axis=1)
-            ap = ratio(hits, scored.sum(axis=1)) * ratio(hits, m)
+            ap = ratio(hits, counted.sum(axis=1)) * ratio(hits, m)
         else:
-            ap = average_precision_of_hits(hit, scored, m, self.interpolation)
-        return np.bincount(rows, weights=ap, minlength=b) / np.bincount(label_codes // stride, minlength=b)
+            ap = average_precision_of_hits(hit, counted, m, self.interpolation)
+        return np.bincount(rows, weights=ap, minlength=b) / np.bincount(all_names // stride, minlength=b)
 
 
 def _order(batch: Matched, ranking: str) -> np.ndarray | None:
-    """The predictions, (b, n), ranked highest first; None where they are in that order already."""
-    keys = batch.every_iou.max(axis=2) if ranking == "iou" else batch.scores
-    if ranking in ("emission", "tied") or keys is None:
+    """The indices of the predictions, (b, n), the highest in rank first; None for the order of writing."""
+    if ranking == "iou":
+        keys = batch.every_iou.max(axis=2)
+    elif ranking == "score" and batch.scores is not None:
+        keys = batch.scores
+    else:
         return None
     return np.argsort(np.where(np.isnan(keys), np.inf, -keys), axis=1, kind="stable")
 
 
 def _in_order(values: np.ndarray, order: np.ndarray | None) -> np.ndarray:
+    """The values of the predictions, (b, n), in an order that :func:`_order` gives."""
     return values if order is None else np.take_along_axis(values, order, axis=1)
 
 
 def average_precision_of_hits(hit: np.ndarray, counted: np.ndarray, m: np.ndarray, interpolation: str) -> Array:
-    """AP of (b, n) hits in ranked order, of the predictions that count.
+    """Average precision of each row of ranked predictions, (b,).
 
-    Padding at the end does no harm: it only lowers precision at a recall that is already reached.
+    Args:
+        hit: ``(b, n)`` which predictions hit, the highest in rank first. Padding at the end does no harm: it only
+            lowers precision at a recall that is already reached.
+        counted: ``(b, n)`` which predictions count.
+        m: ``(b,)`` how many references there are.
+        interpolation: a key of :data:`INTERPOLATIONS`.
     """
     hits = hit.cumsum(axis=1)
     # P_k = Σ_{i ≤ k} hit_i / k

@@ -17,18 +17,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS, column_of, known_sizes
+from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS, column_of
 from grounding_rewards.parsing import STATUSES, is_silent
 from grounding_rewards.rewards.box_reward import PARTS
 from grounding_rewards.rewards.scoring import Scored
 
 
 def _has_status(batch: Scored, status: str) -> NDArray[np.bool_]:
+    """Which texts of the batch have this status, (n,)."""
     return np.array([raw.status == status for raw in batch.raws], dtype=np.bool_)
 
 
-#: A value of each completion, (n,), by metric: another metric is one line here.
-TOLD: dict[str, Callable[[Scored], NDArray[Any]]] = {
+#: The logged values by name, one of each completion, (n,): another one is a line here.
+LOGGED_VALUES: dict[str, Callable[[Scored], NDArray[Any]]] = {
     **{part: attrgetter(f"outcomes.{part}") for part in PARTS},
     "boxes": attrgetter("pred.counts"),
     **{f"status/{status}": partial(_has_status, status=status) for status in STATUSES},
@@ -38,14 +39,16 @@ TOLD: dict[str, Callable[[Scored], NDArray[Any]]] = {
 }
 #: The keys of what every call logs under the reward's name (``"R4/mean_iou"``): means over the call's completions, but
 #: ``hallucination_rate`` is the mean over those on images without findings, NaN where there are none.
-METRIC_KEYS: tuple[str, ...] = (*TOLD, "hallucination_rate")
+METRIC_KEYS: tuple[str, ...] = (*LOGGED_VALUES, "hallucination_rate")
 
 
 def metrics_of(batch: Scored) -> dict[str, float]:
-    """The value of each of :data:`METRIC_KEYS`."""
-    sums = {key: float(values(batch).sum()) for key, values in TOLD.items()}
-    rate = sums["hallucinated"] / sums["negatives"] if sums["negatives"] else math.nan
-    return {key: total / max(len(batch.raws), 1) for key, total in sums.items()} | {"hallucination_rate": rate}
+    """The value of each of :data:`METRIC_KEYS` in a batch; a mean is 0 where there are no completions."""
+    n = max(len(batch.raws), 1)
+    sums = {key: float(values_of(batch).sum()) for key, values_of in LOGGED_VALUES.items()}
+    metrics = {key: total / n for key, total in sums.items()}
+    metrics["hallucination_rate"] = sums["hallucinated"] / sums["negatives"] if sums["negatives"] else math.nan
+    return metrics
 
 
 def columns_of(batch: Scored, texts: Sequence[str], scheduled: Mapping[str, float]) -> dict[str, list[Any]]:
@@ -90,14 +93,14 @@ def logged_rows(batch: Scored, texts: Sequence[str], scheduled: Mapping[str, flo
         {"boxes":[[0,0,50,50]],"width":100,"height":100,"box_format":"qwen3-vl","pred":[[0.0,0.0,50.0,40.0]]}
     """
     columns, n = batch.columns, len(texts)
-    image = {name: values for name in _IMAGE if (values := column_of(columns, name, n)) is not None}
-    if "width" not in image:
-        sides = zip(SIZE_COLUMNS, known_sizes(columns, n).T.tolist(), strict=True)
-        image |= {side: [None if math.isnan(number) else number for number in sizes] for side, sizes in sides}
+    image_columns = {name: column_of(columns, name, n) for name in _IMAGE}
+    if image_columns["width"] is None:
+        for side, sizes in zip(SIZE_COLUMNS, batch.known_sizes.T.tolist(), strict=True):
+            image_columns[side] = [None if math.isnan(size) else size for size in sizes]
     rows = []
     for k, parsed in enumerate(batch.parsed()):
-        entries = {
-            **{name: values[k] for name, values in image.items()},
+        row = {
+            **{name: values[k] for name, values in image_columns.items() if values is not None},
             "box_format": batch.formats[k].name,
             "prompt_opens_thinking": batch.opened[k] or None,
             # Decoded anew where the trainer's text lacks special tokens.
@@ -107,15 +110,16 @@ def logged_rows(batch: Scored, texts: Sequence[str], scheduled: Mapping[str, flo
             "pred_labels": _if_any(parsed.labels),
             "pred_scores": _if_any(parsed.scores),
         }
-        stated_entries = {name: value for name, value in entries.items() if value is not None}
-        rows.append(json.dumps(stated_entries, separators=(",", ":"), default=_plain))
+        stated = {name: value for name, value in row.items() if value is not None}
+        rows.append(json.dumps(stated, separators=(",", ":"), default=_plain))
     return rows
 
 
 def _if_any(values: Sequence[Any]) -> list[Any] | None:
+    """The values as a list; None where all of them are None."""
     return None if all(value is None for value in values) else list(values)
 
 
 def _plain(value: Any) -> Any:
-    # Arrays and numbers of numpy; a name of any other type is its text.
+    """A value that JSON does not know: an array or a number of numpy as a list or a number, any other as its text."""
     return value.tolist() if hasattr(value, "tolist") else str(value)

@@ -67,24 +67,15 @@ class Explanation:
     reader: int | None = None
 
 
-# What a field of `Matched` holds before it is known.
-_LATER: Any = None
-
-
 @dataclass(kw_only=True, eq=False)
-class Matched:
-    """Matched completions, side by side, and their rewards; the first dimension of every array is the completion.
+class Matches:
+    """The matches of b completions, side by side; the first dimension of every array is the completion.
 
     ``n`` predictions count (ignored ones do not), ``m`` are the references, ``tp`` the matches, (b,) each. ``matched``
     is (b, n) with the index of the ground truth or -1, ``iou`` (b, n) the IoU of the match or 0, ``ignored`` (b, n) the
     predictions that do not count. ``gt_labels`` (b, m) are codes of ``label_texts`` and ``pred_labels`` (b, n) those
     for which the predictions count: the label of the finding that it matches, else the first of the image that agrees
     with its own, else its own; NaN without a label, None where labels play no part.
-
-    Where a reward combines them, every completion has both boxes, ``pred`` (b, n, 4) and ``gt`` (b, m, 4); ``overlap``
-    (b, n) is what the matcher saw of each match or 0: the IoU, unless the reward says otherwise, ``every_iou``
-    (b, n, m) that with each ground truth, 0 for boxes whose labels do not agree, and ``scores`` (b, n) the stated
-    confidences or NaN; None where none is stated. ``reward``, ``f_beta`` and ``quality``, (b,) each, come of that.
     """
 
     n: NDArray[np.int64]
@@ -96,75 +87,101 @@ class Matched:
     pred_labels: Array | None = None
     gt_labels: Array | None = None
     label_texts: tuple[str, ...] = ()
-    pred: Boxes = _LATER
-    gt: Boxes = _LATER
-    overlap: Array = _LATER
-    every_iou: Array = _LATER
-    scores: Array | None = None
-    reward: Array = _LATER
-    f_beta: Array = _LATER
-    quality: Array = _LATER
 
     # Cached: they are read once for each completion of the batch.
     @cached_property
     def precision(self) -> Array:
+        """The share of predictions that match, (b,); 0 without predictions."""
         return ratio(self.tp, self.n)
 
     @cached_property
     def recall(self) -> Array:
+        """The share of references that are matched, (b,); 0 without references."""
         return ratio(self.tp, self.m)
 
     @cached_property
     def mean_iou(self) -> Array:
-        """Mean IoU of the matches of each completion, 0 without one."""
+        """Mean IoU of the matches of each completion, (b,); 0 without a match."""
         return ratio(row_sums(self.iou), self.tp)
 
     @property
     def fp(self) -> NDArray[np.int64]:
+        """How many predictions count and match nothing, (b,)."""
         return self.n - self.tp
 
     @property
     def fn(self) -> NDArray[np.int64]:
+        """How many references nothing matches, (b,)."""
         return self.m - self.tp
 
     @property
     def hit(self) -> NDArray[np.bool_]:
+        """Which predictions match a reference, (b, n)."""
         return self.matched >= 0
+
+
+@dataclass(kw_only=True, eq=False)
+class Matched(Matches):
+    """What a reward combines: the matches of completions that have boxes of both kinds, and these boxes.
+
+    ``pred`` (b, n, 4) and ``gt`` (b, m, 4) are padded with NaN. ``overlap`` (b, n) is what the matcher saw of each
+    match or 0: the IoU, unless the reward says otherwise. ``every_iou`` (b, n, m) is the IoU with each ground truth, 0
+    for boxes whose labels do not agree. ``scores`` (b, n) are the stated confidences, NaN without; None where none is
+    stated.
+    """
+
+    pred: Boxes
+    gt: Boxes
+    overlap: Array
+    every_iou: Array
+    scores: Array | None = None
 
     def mean_over_matches(self, values: Array) -> Array:
         """Mean of a (b, n) array over the matched predictions; 0 without a match."""
         return ratio(row_sums(np.where(self.hit, values, 0.0)), self.tp)
 
-    def take(self, rows: NDArray[np.intp]) -> Matched:
-        """The chosen completions."""
-        parts: dict[str, Any] = {part.name: getattr(self, part.name) for part in fields(self)}
-        parts |= {name: values[rows] for name, values in parts.items() if isinstance(values, np.ndarray)}
-        return Matched(**parts)
 
-    def explanations(self, *texts: Sequence[Any]) -> list[Explanation]:
-        """Each completion as an :class:`Explanation`.
+@dataclass(kw_only=True, eq=False)
+class Outcomes(Matches):
+    """The matches of b completions with their rewards: ``reward``, ``f_beta`` and ``quality``, (b,) each."""
+
+    reward: Array
+    f_beta: Array
+    quality: Array
+
+    def take(self, rows: NDArray[np.intp]) -> Outcomes:
+        """The outcomes of the chosen completions."""
+        chosen: dict[str, Any] = {}
+        for attribute in fields(self):
+            values = getattr(self, attribute.name)
+            chosen[attribute.name] = values[rows] if isinstance(values, np.ndarray) else values
+        return Outcomes(**chosen)
+
+    def explanations(self, *columns: Sequence[Any]) -> list[Explanation]:
+        """An :class:`Explanation` of each completion.
 
         Args:
-            *texts: where texts were scored, their reasons, what was parsed and the readers, each with an entry for each
-                completion; nothing where boxes were.
+            *columns: where texts were scored, their reasons, what was parsed and the readers, each with an entry for
+                each completion; nothing where boxes were.
         """
         # From arrays to lists all at once: asking numpy for a number costs as much as reading a box.
-        parts = [getattr(self, part).tolist() for part in EXPLAINED]
+        numbers = [getattr(self, name).tolist() for name in EXPLAINED]
+        b = len(self.tp)
+        matches: list[tuple[tuple[int, int], ...]] = [()] * b
+        ious: list[tuple[float, ...]] = [()] * b
         rows, places = np.nonzero(self.hit)
-        pairs = list(zip(places.tolist(), self.matched[rows, places].tolist(), strict=True))
-        ious = self.iou[rows, places].tolist()
-        ends = self.tp.cumsum().tolist()
-        spans = [slice(end - tp, end) for tp, end in zip(self.tp.tolist(), ends, strict=True)]
-        ignored: list[tuple[int, ...]] = [()] * len(spans)
+        gt_indices, match_ious = self.matched[rows, places].tolist(), self.iou[rows, places].tolist()
+        for row, place, gt, iou in zip(rows.tolist(), places.tolist(), gt_indices, match_ious, strict=True):
+            matches[row] += ((place, gt),)
+            ious[row] += (iou,)
+        ignored: list[tuple[int, ...]] = [()] * b
         for row, place in np.argwhere(self.ignored).tolist():
             ignored[row] += (place,)
-        matches = [tuple(pairs[span]) for span in spans]
-        ious_of_matches = [tuple(ious[span]) for span in spans]
-        return list(map(Explanation, *parts, matches, ious_of_matches, ignored, *texts))
+        return list(map(Explanation, *numbers, matches, ious, ignored, *columns))
 
 
 def parameter(default: Any, legal: Interval | Collection[str] | type[bool]) -> Any:
-    """A field of a :class:`BoxReward` whose value is checked when it is made: a number, a word, or true or false."""
+    """A field of a :class:`BoxReward`; its value must be legal, which is checked when the reward is made."""
     return field(default=default, metadata={"legal": legal})
 
 
@@ -176,7 +193,7 @@ class BoxScorer(ABC):
     """`score`, `score_many` and `explain` of boxes, the same for rewards on boxes and for rewards on text."""
 
     @abstractmethod
-    def _score_images(self, pred: BoxBatch, gt: BoxBatch, ignore: BoxBatch | None, *labels: Labels) -> Matched:
+    def _score_images(self, pred: BoxBatch, gt: BoxBatch, ignore: BoxBatch | None, *labels: Labels) -> Outcomes:
         """Score many images; the labels are those of all predicted and of all reference boxes."""
 
     def score(
@@ -215,7 +232,7 @@ class BoxScorer(ABC):
             >>> MeanIoUReward(label_matching="exact").score([[0, 0, 10, 8]], [[0, 0, 10, 10]], **labels)
             0.0
         """
-        return float(self._match_images(*_one_image(pred, gt, ignore, pred_labels, gt_labels)).reward[0])
+        return float(self._score_arrays(*_one_image(pred, gt, ignore, pred_labels, gt_labels)).reward[0])
 
     def score_many(
         self,
@@ -236,7 +253,7 @@ class BoxScorer(ABC):
             >>> get_reward("R3").score_many([[[0, 0, 10, 8]], []], [[[0, 0, 10, 10]], []])
             [0.8, 0.2]
         """
-        return self._match_images(pred, gt, ignore, pred_labels, gt_labels).reward.tolist()
+        return self._score_arrays(pred, gt, ignore, pred_labels, gt_labels).reward.tolist()
 
     def explain(
         self,
@@ -255,9 +272,10 @@ class BoxScorer(ABC):
             >>> explained.matches, explained.ious, explained.fp
             (((0, 0),), (0.8,), 1)
         """
-        return self._match_images(*_one_image(pred, gt, ignore, pred_labels, gt_labels)).explanations()[0]
+        return self._score_arrays(*_one_image(pred, gt, ignore, pred_labels, gt_labels)).explanations()[0]
 
-    def _match_images(self, pred: Sequence[ArrayLike], gt: Sequence[ArrayLike], ignore: Any, *labels: Any) -> Matched:
+    def _score_arrays(self, pred: Sequence[ArrayLike], gt: Sequence[ArrayLike], ignore: Any, *labels: Any) -> Outcomes:
+        """Score images whose boxes and labels come as a list for each image."""
         if len(pred) != len(gt):
             raise ValueError(
                 f"Expected as many images for `gt` as for `pred`, got {len(gt)} and {len(pred)}. "
@@ -313,6 +331,7 @@ class BoxReward(BoxScorer):
     graded_negatives: float = parameter(0.0, Interval(0, 1, below=True))
 
     def __post_init__(self) -> None:
+        """Refuse a parameter whose value is not among the legal ones of its field."""
         for option in fields(self):
             name, legal = option.name, option.metadata.get("legal")
             value = getattr(self, name)
@@ -332,7 +351,7 @@ class BoxReward(BoxScorer):
     def _pair_up(self, overlap: Array) -> Indices:
         """Return the ground truth of each prediction or -1, (b, n), from overlaps (b, n, m)."""
 
-    def reader_weights(self, batch: Matched) -> Array:
+    def reader_weights(self, batch: Outcomes) -> Array:
         """Weight of each entry of ``batch``, (b,) from 0 up: each entry is one reader's reference of an image.
 
         Called only if ``supports_reader_weights``.
@@ -371,7 +390,7 @@ class BoxReward(BoxScorer):
         return np.where(n == 0, 1.0, self.graded_negatives / (1 + n)) * self.no_box_bonus
 
     def _ceiling(self, precision: Array, recall: Array) -> Array:
-        """The most under this precision and recall; 1, the most of all, for a reward that states no less."""
+        """The most that a reward of this class pays at this precision and recall: 1, unless it states less."""
         return np.ones_like(precision)
 
     def label_codes(self, pred_labels: Labels, gt_labels: Labels) -> LabelCodes | None:
@@ -389,7 +408,7 @@ class BoxReward(BoxScorer):
             )
         return LabelCodes.of(pred_labels, gt_labels, self.label_matching)
 
-    def _score_images(self, pred: BoxBatch, gt: BoxBatch, ignore: BoxBatch | None, *labels: Labels) -> Matched:
+    def _score_images(self, pred: BoxBatch, gt: BoxBatch, ignore: BoxBatch | None, *labels: Labels) -> Outcomes:
         return self.score_flat(pred, gt, ignore=ignore, labels=self.label_codes(*labels))
 
     def score_flat(
@@ -400,7 +419,7 @@ class BoxReward(BoxScorer):
         *,
         ignore: BoxBatch | None = None,
         labels: LabelCodes | None = None,
-    ) -> Matched:
+    ) -> Outcomes:
         """Score many completions at once, each against its own ground truth.
 
         Args:
@@ -430,11 +449,23 @@ class BoxReward(BoxScorer):
         if b == 1 and len(pred.flat) and len(gt.flat):
             # One completion that has both kinds of boxes: nothing to cut up, and to put together again.
             batch = self._match(pred, gt, scores, all_rows, ignore, labels)
-            batch.f_beta, batch.quality, reward = self._combine(batch)
-            batch.reward = np.minimum(np.maximum(reward, 0.0), 1.0)
-            return batch
+            f_beta, quality, reward = self._combine(batch)
+            return Outcomes(
+                n=batch.n,
+                m=batch.m,
+                tp=batch.tp,
+                matched=batch.matched,
+                iou=batch.iou,
+                ignored=batch.ignored,
+                pred_labels=batch.pred_labels,
+                gt_labels=batch.gt_labels,
+                label_texts=batch.label_texts,
+                reward=np.minimum(np.maximum(reward, 0.0), 1.0),
+                f_beta=f_beta,
+                quality=quality,
+            )
         longest = int(pred.counts.max(initial=0))
-        scored = Matched(
+        scored = Outcomes(
             n=pred.counts,
             m=gt.counts,
             tp=np.zeros(b, dtype=np.int64),
@@ -445,7 +476,7 @@ class BoxReward(BoxScorer):
             f_beta=np.zeros(b),
             quality=np.zeros(b),
         )
-        # Arrays of `Matched` with a number for each box, filled up to the longest completion.
+        # Arrays with a number for each box, filled up to the longest completion.
         of_boxes = ["matched", "iou", "ignored"]
         if labels is not None:
             scored.pred_labels = pad(labels.pred, pred.counts, all_rows)
@@ -469,6 +500,7 @@ class BoxReward(BoxScorer):
         return scored
 
     def _checked_labels(self, labels: LabelCodes | None, pred: BoxBatch, gt: BoxBatch) -> LabelCodes | None:
+        """The labels if they are one for each box; None where labels play no part."""
         if self.label_matching == "ignore":
             return None
         if labels is None:
@@ -496,7 +528,7 @@ class BoxReward(BoxScorer):
         ignore: BoxBatch | None,
         labels: LabelCodes | None,
     ) -> Matched:
-        """Match the boxes of some completions; reward, F-beta and quality are still missing.
+        """Match the boxes of some completions.
 
         Args:
             pred: the predictions of all completions, as the next arguments but `rows`.

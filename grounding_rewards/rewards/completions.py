@@ -12,7 +12,7 @@ from grounding_rewards.parsing import BoxFormat
 # What the call of a tool reads as, where a trainer keeps it beside the text.
 _CALL = "<tool_call></tool_call>"
 # What the words of a tool behind the last message of the assistant read as.
-_TOLD = "<tool_response></tool_response>"
+_TOOL_RESULT = "<tool_response></tool_response>"
 # One of these is in every message and content block.
 _KEYS = frozenset({"content", "text", "type", "role", "tool_calls", "function_call"})
 _SPEAKERS = ("assistant", "model")
@@ -82,7 +82,7 @@ def check_completion_texts(completions: Sequence[Any]) -> None:
 
 
 def answer_defect(completion: Any, depth: int = 0) -> str:
-    """The part of a completion that is neither text nor message, in words; empty if there is none.
+    """Name the part of a completion that is neither text nor message; empty if there is none.
 
     Args:
         completion: the whole one, or a part of it.
@@ -111,12 +111,13 @@ def answer_defect(completion: Any, depth: int = 0) -> str:
 
 def _last_message(messages: Sequence[Mapping[str, Any]]) -> str:
     """The text of the last message of the assistant, marked where a tool has spoken behind it."""
-    answers = [k for k, message in enumerate(messages) if message["role"] in _SPEAKERS]
-    if not answers:
-        return ""
-    last = answers[-1]
-    has_told = any(message["role"] in ("tool", "function") for message in messages[last + 1 :])
-    return completion_text(messages[last]) + (_TOLD if has_told else "")
+    after_answer = ""
+    for message in reversed(messages):
+        if message["role"] in _SPEAKERS:
+            return completion_text(message) + after_answer
+        if message["role"] in ("tool", "function"):
+            after_answer = _TOOL_RESULT
+    return ""
 
 
 def tokenizer_of(processor: Any) -> Any:
@@ -136,8 +137,9 @@ def tokenizer_of(processor: Any) -> Any:
 
 def decoded(tokenizer: Any, stop_ids: frozenset[int], ids: Any) -> str:
     """The text of token ids with its special tokens, but without those that end or pad it."""
-    stops = stop_ids | {getattr(tokenizer, "eos_token_id", None), getattr(tokenizer, "pad_token_id", None)}
-    return tokenizer.decode([token for token in map(int, ids) if token not in stops], skip_special_tokens=False)
+    left_out = stop_ids | {getattr(tokenizer, "eos_token_id", None), getattr(tokenizer, "pad_token_id", None)}
+    kept_ids = [token for token in map(int, ids) if token not in left_out]
+    return tokenizer.decode(kept_ids, skip_special_tokens=False)
 
 
 @functools.cache

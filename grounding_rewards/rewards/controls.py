@@ -52,11 +52,15 @@ class PointingReward(BetaReward):
     """
 
     def _overlap(self, pred: Boxes, gt: Boxes, iou: Array) -> Array:
+        """Of each pair, (b, n, m): 0.5 to 1, by its IoU, where the predicted centre lies in the finding; else 0.
+
+        Every pair counts alike in F-beta; the IoU only decides between equally many pairs.
+        """
         with np.errstate(all="ignore"):
             centre = (pred[..., :2] + (pred[..., 2:] - pred[..., :2]) / 2)[..., :, None, :]
-            lies_in = ((gt[..., None, :, :2] <= centre) & (centre <= gt[..., None, :, 2:])).all(axis=-1)
+            upper_left, lower_right = gt[..., None, :, :2], gt[..., None, :, 2:]
+            lies_in = ((upper_left <= centre) & (centre <= lower_right)).all(axis=-1)
         lies_in &= valid_boxes(pred)[..., :, None] & valid_boxes(gt)[..., None, :]
-        # In [0.5, 1]: every pair counts alike in F-beta, the IoU only decides between equally many.
         return np.where(lies_in, 0.5 + 0.5 * iou, 0.0)
 
     def _pair_up(self, overlap: Array) -> Indices:
@@ -168,15 +172,18 @@ class Consensus(TextReward):
 
     def __call__(self, read: Batch) -> list[float]:
         boxes = read.pred.split()
-        groups: dict[str, list[int]] = defaultdict(list)
+        answers_by_row: dict[str, list[int]] = defaultdict(list)
         for k, name in enumerate(_row_names(read)):
-            groups[name].append(k)
+            answers_by_row[name].append(k)
         rewards = [0.0] * len(boxes)
-        for members in groups.values():
-            for i in members:
-                others = [j for j in members if j != i]
-                if _is_readable(read.raws[i]) and others:
-                    agreements = [_agreement(boxes[i], boxes[j]) * _is_readable(read.raws[j]) for j in others]
+        for answers in answers_by_row.values():
+            for i in answers:
+                agreements = []
+                for j in answers:
+                    if j != i:
+                        is_readable = _is_readable(read.raws[i]) and _is_readable(read.raws[j])
+                        agreements.append(_agreement(boxes[i], boxes[j]) if is_readable else 0.0)
+                if agreements:
                     rewards[i] = float(np.mean(agreements))
         return rewards
 
@@ -185,11 +192,13 @@ _SOFT_F1 = SoftF1Reward(no_box_bonus=1.0)
 
 
 def _agreement(answer: Boxes, other_answer: Boxes) -> float:
+    """How well an answer's boxes agree with another's, in [0, 1]."""
     # A broken or impossible box of the other answer is not one that could be found.
     return _SOFT_F1.score(answer, other_answer[valid_boxes(other_answer)])
 
 
 def _is_readable(raw: RawBoxes) -> bool:
+    """Whether a text has boxes or says that there are none, and was not cut off."""
     return raw.status in ("boxes", "empty")
 
 
@@ -200,5 +209,7 @@ def _row_names(read: Batch) -> list[str]:
     boxes_of_rows: list[list[Any]] = [[] for _ in range(n)]
     for row, boxes in zip(rows, references.boxes.split(), strict=True):
         boxes_of_rows[row].append(boxes.tolist())
-    ids = column_of(read.columns, "id", n) or [None] * n
-    return [str(boxes if name is None else name) for boxes, name in zip(boxes_of_rows, ids, strict=True)]
+    ids = column_of(read.columns, "id", n)
+    if ids is None:
+        return [str(boxes) for boxes in boxes_of_rows]
+    return [str(boxes if row_id is None else row_id) for boxes, row_id in zip(boxes_of_rows, ids, strict=True)]

@@ -16,7 +16,7 @@ from grounding_rewards.common.numeric import Array, ratio, row_sums
 from grounding_rewards.common.validation import SHARE, Interval
 from grounding_rewards.matching import MATCHERS, Indices, match_batch
 from grounding_rewards.overlap import pairwise_ciou, pairwise_diou, pairwise_giou, pairwise_nwd
-from grounding_rewards.rewards.box_reward import BoxReward, Matched, ThresholdReward, parameter
+from grounding_rewards.rewards.box_reward import BoxReward, Matched, Outcomes, ThresholdReward, parameter
 from grounding_rewards.rewards.quality import HermiteSpline, Linear, PiecewiseLinear
 
 
@@ -204,9 +204,11 @@ class PiecewiseIoUReward(FBetaReward):
         super().__post_init__()
         try:
             for name in ("iou_breakpoints", "quality_breakpoints"):
-                value = getattr(self, name)
-                # The digits of a word are no breakpoints.
-                object.__setattr__(self, name, tuple(map(float, [value] if isinstance(value, str) else value)))
+                numbers = getattr(self, name)
+                if isinstance(numbers, str):
+                    # Its digits are no breakpoints.
+                    numbers = [numbers]
+                object.__setattr__(self, name, tuple(map(float, numbers)))
             _piecewise(self.iou_breakpoints, self.quality_breakpoints)
         except (TypeError, ValueError):
             raise ValueError(
@@ -226,8 +228,10 @@ _spline = functools.lru_cache(maxsize=64)(HermiteSpline)
 
 @functools.lru_cache(maxsize=64)
 def _piecewise(iou_breakpoints: tuple[float, ...], quality_breakpoints: tuple[float, ...]) -> PiecewiseLinear:
-    first, *last_credits = quality_breakpoints
-    return PiecewiseLinear(tuple(zip((0.0, *iou_breakpoints, 1.0), (first, first, *last_credits), strict=True)))
+    """The curve through these points, from IoU 0, with the credit of the first point, to IoU 1."""
+    ious = (0.0, *iou_breakpoints, 1.0)
+    credits = (quality_breakpoints[0], *quality_breakpoints)
+    return PiecewiseLinear(tuple(zip(ious, credits, strict=True)))
 
 
 def _center_closeness(batch: Matched) -> Array:
@@ -305,17 +309,19 @@ class SoftF1Reward(BetaReward):
     quality: str = parameter("linear", QUALITIES)
 
     def _overlap(self, pred: Boxes, gt: Boxes, iou: Array) -> Array:
+        """The credit of each pair, (b, n, m): `quality` of its IoU, to which other overlaps add their closeness."""
+        overlap = iou
         if self.overlap != "iou":
             closeness = np.clip(_CLOSENESS[self.overlap](pred, gt), 0.0, 1.0)
             if self.overlap != "nwd":
-                closeness = np.where(iou > 0, 1.0, closeness) * _alike_in_size(pred, gt)
-            iou = (1 - APART) * iou + APART * closeness
-        return QUALITIES[self.quality](iou)
+                closeness = np.where(iou > 0, 1.0, closeness) * _size_ratio(pred, gt)
+            overlap = (1 - APART) * iou + APART * closeness
+        return QUALITIES[self.quality](overlap)
 
     def _pair_up(self, overlap: Array) -> Indices:
         return match_batch(overlap, 0.0, matching="hungarian")
 
-    def reader_weights(self, batch: Matched) -> Array:
+    def reader_weights(self, batch: Outcomes) -> Array:
         """Weights of the rewards by several readers, such that the mean is one F-beta over all their findings.
 
         With mass_k by reader k, ``F_k = (1 + β²) mass_k / (β² m_k + n_k)``. Weighted by the denominators the F_k become
@@ -347,10 +353,11 @@ class SoftF1Reward(BetaReward):
         return f_beta, ratio(mass, batch.tp), f_beta
 
 
-def _alike_in_size(pred: Boxes, gt: Boxes) -> Array:
-    """The smaller area over the larger one, of every pair; 0 for a box without area."""
-    sides = [boxes[..., 2:] - boxes[..., :2] for boxes in (pred, gt)]
+def _size_ratio(pred: Boxes, gt: Boxes) -> Array:
+    """The smaller area over the larger one, of every pair, (b, n, m); 0 for a box without area."""
+    pred_sides = (pred[..., 2:] - pred[..., :2])[..., :, None, :]
+    gt_sides = (gt[..., 2:] - gt[..., :2])[..., None, :, :]
     with np.errstate(all="ignore"):
-        # Side by side, so that areas neither overflow nor vanish.
-        larger = np.prod(sides[0][..., :, None, :] / sides[1][..., None, :, :], axis=-1)
-        return np.clip(np.nan_to_num(np.minimum(larger, 1 / larger)), 0.0, 1.0)
+        # Sides are divided, not areas, which may overflow or vanish.
+        area_ratio = np.prod(pred_sides / gt_sides, axis=-1)
+        return np.clip(np.nan_to_num(np.minimum(area_ratio, 1 / area_ratio)), 0.0, 1.0)

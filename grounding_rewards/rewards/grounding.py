@@ -21,7 +21,6 @@ from grounding_rewards.columns import (
     column_of,
     ignore_regions,
     image_sizes,
-    known_sizes,
     read_references,
     refuse_outside,
     with_ground_truth,
@@ -32,7 +31,7 @@ from grounding_rewards.parsing.answer_span import marks_thinking
 from grounding_rewards.parsing.batch_watcher import BatchWatcher
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards.batch_log import columns_of, metrics_of
-from grounding_rewards.rewards.box_reward import COUNTS, PARTS, BoxReward, BoxScorer, Explanation, Labels, Matched
+from grounding_rewards.rewards.box_reward import COUNTS, PARTS, BoxReward, BoxScorer, Explanation, Labels, Outcomes
 from grounding_rewards.rewards.completions import (
     box_tokens,
     check_completion_texts,
@@ -103,6 +102,7 @@ class GroundingReward(BoxScorer):
     _keeps_tokens: set[str] = field(default_factory=set, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        """Refuse options that are not legal, and keep the format and the tokenizer in the form that reading needs."""
         if self.box_format is not None:
             declared_format = get_box_format(self.box_format)
             if not isinstance(self.box_format, str):
@@ -130,6 +130,7 @@ class GroundingReward(BoxScorer):
 
     @property
     def __name__(self) -> str:
+        """The name under which TRL logs it."""
         return self.name
 
     @property
@@ -152,7 +153,8 @@ class GroundingReward(BoxScorer):
         """Whether boxes and references decide, and not the text or the other answers alone, as with most controls."""
         return self.text_reward is None
 
-    def _score_images(self, pred: BoxBatch, gt: BoxBatch, ignore: BoxBatch | None, *labels: Labels) -> Matched:
+    def _score_images(self, pred: BoxBatch, gt: BoxBatch, ignore: BoxBatch | None, *labels: Labels) -> Outcomes:
+        """Score boxes instead of texts, by the reward on boxes; refused for a control that judges texts."""
         if not self.judges_boxes:
             raise ValueError(
                 f"Expected a reward on boxes for `score`, got {self.name}, which scores texts. "
@@ -225,14 +227,16 @@ class GroundingReward(BoxScorer):
             >>> [reward(texts[:1], **image, step=step, max_steps=2) for step in (0, 1)]
             [[0.8], [0.0]]
         """
-        values: dict[str, float] = {}
-        judge = self
+        scheduled_values: dict[str, float] = {}
+        present_reward = self
         if self.schedules:
-            values = present_values(self.name, self.schedules, training_progress(trainer_state, step, max_steps), pace)
-            # It shares what this one has seen.
-            judge = copy.copy(self)
-            object.__setattr__(judge, "box_reward", with_values(self.box_reward, values))
-        batch = scoring.score_batch(judge._read(completions, columns, labelled=self.compares_labels), judge)
+            progress = training_progress(trainer_state, step, max_steps)
+            scheduled_values = present_values(self.name, self.schedules, progress, pace)
+            # A copy shares what the watcher has seen.
+            present_reward = copy.copy(self)
+            object.__setattr__(present_reward, "box_reward", with_values(self.box_reward, scheduled_values))
+        read = self._read(completions, columns, labelled=self.compares_labels)
+        batch = scoring.score_batch(read, present_reward)
         refuse_outside(batch.references, batch.sizes, batch.columns)
         self._notice_wrong_reading(batch)
         if pace is not None:
@@ -240,20 +244,20 @@ class GroundingReward(BoxScorer):
         if on_scored is not None:
             on_scored(batch)
         elif "vllm" in sys.modules and not columns.keys().isdisjoint(("image", "images")):
-            # Our own trainer, which mends it, is the one that takes what was scored.
+            # Our own trainer, which mends it, gives `on_scored`.
             _warn_of_doubled_images()
         if log_metric is not None:
-            for key, value in (metrics_of(batch) | values).items():
+            for key, value in (metrics_of(batch) | scheduled_values).items():
                 log_metric(f"{self.name}/{key}", value)
         if log_extra is not None:
             texts = [completion_text(completion) for completion in completions]
-            scheduled = {f"{self.name}/{parameter}": value for parameter, value in values.items()}
+            scheduled = {f"{self.name}/{parameter}": value for parameter, value in scheduled_values.items()}
             for column, entries in columns_of(batch, texts, scheduled).items():
                 log_extra(f"{self.name}/{column}", entries)
         return batch.outcomes.reward.tolist()
 
     def details(self, completions: Sequence[Any], **columns: Any) -> list[Explanation]:
-        """Score one batch and say why; takes the same columns as the reward itself. Schedules are at their ends.
+        """Score one batch, of the same columns as a call takes, and say why. Schedules are at their ends.
 
         Example:
             >>> reward = get_reward("R3", box_format="qwen3-vl")
@@ -263,10 +267,11 @@ class GroundingReward(BoxScorer):
             0.8 1 of 1 found, mean IoU 0.80
             0.2 nothing to find, and says so
         """
-        batch = scoring.score_batch(self._read(completions, columns, labelled=self.compares_labels), self)
-        return batch.explanations()
+        read = self._read(completions, columns, labelled=self.compares_labels)
+        return scoring.score_batch(read, self).explanations()
 
     def _read(self, completions: Sequence[Any], columns: Mapping[str, Any], *, labelled: bool) -> scoring.Batch:
+        """Read the boxes of n completions, and their references; `labelled`: the references' labels play a part."""
         n = len(completions)
         check_completion_texts(completions)
         columns = with_ground_truth(columns, n)
@@ -279,13 +284,12 @@ class GroundingReward(BoxScorer):
         opened = [self.prompt_opens_thinking] * n
         if opened_in_rows is not None:
             opened = [self.prompt_opens_thinking or bool(is_open) for is_open in opened_in_rows]
-        raws = [
-            read_boxes(text, fmt, prompt_opens_thinking=is_open)
-            for text, fmt, is_open in zip(texts, formats, opened, strict=True)
-        ]
-        if self.on_truncated == "zero":
-            nothing: dict[str, Any] = {"coords": [], "labels": [], "scores": [], "broken": ()}
-            raws = [raw._replace(**nothing) if raw.status == "truncated" else raw for raw in raws]
+        raws = []
+        for text, fmt, is_open in zip(texts, formats, opened, strict=True):
+            raw = read_boxes(text, fmt, prompt_opens_thinking=is_open)
+            if self.on_truncated == "zero" and raw.status == "truncated":
+                raw = raw._replace(coords=[], labels=[], scores=[], broken=())
+            raws.append(raw)
         try:
             sizes = image_sizes(columns, n)
         except ValueError:
@@ -295,17 +299,18 @@ class GroundingReward(BoxScorer):
         return scoring.Batch(texts, raws, pred, formats, opened, references, ignore, columns, sizes)
 
     def _notice_wrong_reading(self, batch: scoring.Scored) -> None:
+        """Warn once where thinking, spaces or orders seem to be others than those that were declared."""
         texts = (text for text, fmt in zip(batch.texts, batch.formats, strict=True) if fmt.scope != "all")
         suspicion = self._watcher.watch_thinking(texts, prompt_opens_thinking=any(batch.opened))
         if suspicion is not None:
             warnings.warn(f"{self.name}: {suspicion}", SpaceWarning, stacklevel=3)
         if not self._watcher.wants_boxes(batch.formats):
             return
-        sizes = known_sizes(batch.columns, len(batch.raws))
-        for check in self._watcher.watch_boxes(batch.raws, batch.formats, batch.gt.split(), sizes):
+        for check in self._watcher.watch_boxes(batch.raws, batch.formats, batch.gt.split(), batch.known_sizes):
             warnings.warn(f"{self.name}: {check.message}", SpaceWarning, stacklevel=3)
 
     def _formats(self, columns: Mapping[str, Any], n: int) -> list[BoxFormat]:
+        """The box format of each of n completions: the reward's own, or those in the column `box_format`."""
         if self.box_format is not None:
             return [get_box_format(self.box_format)] * n
         names = column_of(columns, "box_format", n)
@@ -325,9 +330,11 @@ class GroundingReward(BoxScorer):
         return formats
 
     def _refuse_lost_labels(self, formats: Sequence[BoxFormat]) -> None:
+        """Refuse formats that write no labels if the reward compares them."""
         if not self.compares_labels:
             return
-        for fmt in {id(fmt): fmt for fmt in formats}.values():
+        distinct_formats = {id(fmt): fmt for fmt in formats}.values()
+        for fmt in distinct_formats:
             if not scoring.has_labels(fmt):
                 raise ValueError(
                     f"Expected a box format with labels for label_matching={self.box_reward.label_matching!r}, "
@@ -338,29 +345,32 @@ class GroundingReward(BoxScorer):
     def _texts(self, completions: Sequence[Any], formats: Sequence[BoxFormat], columns: Mapping[str, Any]) -> list[str]:
         """The texts, decoded from the token ids where the trainer's text lacks special tokens that matter."""
         texts = [completion if type(completion) is str else completion_text(completion) for completion in completions]
-        if columns.get("completion_ids") is None:
+        needs_tokens = [fmt.from_token_ids or self._hides_thinking for fmt in formats]
+        if columns.get("completion_ids") is None or not any(needs_tokens):
             return texts
-        lacking = [fmt.from_token_ids or self._hides_thinking for fmt in formats]
-        ids = column_of(columns, "completion_ids", len(texts)) if any(lacking) else None
+        ids = column_of(columns, "completion_ids", len(texts))
         if ids is None:
             return texts
-        if self.tokenizer is not None:
-            return [
-                decoded(self.tokenizer, self.stop_ids, tokens) if lacks else text
-                for text, lacks, tokens in zip(texts, lacking, ids, strict=True)
-            ]
-        self._refuse_lost_boxes(texts, formats)
+        if self.tokenizer is None:
+            self._refuse_lost_boxes(texts, formats)
+            return texts
+        for k, tokens in enumerate(ids):
+            if needs_tokens[k]:
+                texts[k] = decoded(self.tokenizer, self.stop_ids, tokens)
         return texts
 
     def _refuse_lost_boxes(self, texts: Sequence[str], formats: Sequence[BoxFormat]) -> None:
-        for fmt in {id(fmt): fmt for fmt in formats if fmt.stripped == "boxes"}.values():
+        """Refuse texts out of which the trainer took the special tokens of the boxes."""
+        distinct_formats = {id(fmt): fmt for fmt in formats if fmt.stripped == "boxes"}.values()
+        for fmt in distinct_formats:
             texts_in_format = [text for text, text_format in zip(texts, formats, strict=True) if text_format is fmt]
             if any(map(box_tokens(fmt).search, texts_in_format)):
                 self._keeps_tokens.add(fmt.name)
-            # Where the tokens were seen once, the trainer keeps them. A no-finding statement never has any.
-            if fmt.name not in self._keeps_tokens and any(
-                text and read_boxes(text, fmt).status != "empty" for text in texts_in_format
-            ):
+            if fmt.name in self._keeps_tokens:
+                # Where the tokens were seen once, the trainer keeps them.
+                continue
+            # A no-finding statement never has any tokens.
+            if any(text and read_boxes(text, fmt).status != "empty" for text in texts_in_format):
                 raise ValueError(
                     f"Expected a tokenizer for box format {fmt.name}, got none. Its boxes are special tokens, which "
                     "trainers take out of the text. Pass the processor of the model, "
@@ -544,7 +554,7 @@ def score_columns(
 def score_batches(
     rewards: Sequence[GroundingReward], completions: Sequence[Any], **columns: Any
 ) -> list[scoring.Scored]:
-    """The batch as each reward scores it, every text read once; :func:`score_columns` makes its columns of it.
+    """Score one batch by several rewards, a batch for each, with every text read once.
 
     Example:
         >>> rewards = [get_reward(name, box_format="qwen3-vl") for name in ("R3", "R5")]

@@ -35,31 +35,24 @@ class LabelCodes:
             >>> codes.pred, codes.gt, codes.texts
             (array([ 0., nan,  1.]), array([0.]), ('pleural effusion', 'mass'))
         """
+        pred, gt = list(pred), list(gt)
         key_of = LABEL_RULES[label_matching]
         texts: list[str] = []
         code_of_key: dict[Hashable, float] = {}
         # By label as it is written, so that the key of each is made once.
-        code_of: dict[str | None, float] = {None: np.nan}
-
-        def number(label: str) -> float:
-            if not label.strip():
-                return np.nan
+        code_of: dict[str | None, float] = {}
+        # The references first: `texts` has a label as they write it.
+        for label in dict.fromkeys([*gt, *pred]):
+            if label is None or not label.strip():
+                code_of[label] = np.nan
+                continue
             key = key_of(label)
             if key not in code_of_key:
                 code_of_key[key] = float(len(texts))
                 texts.append(label)
-            return code_of_key[key]
-
-        def codes(labels: Iterable[str | None]) -> Array:
-            numbers = []
-            for label in labels:
-                if label is not None and label not in code_of:
-                    code_of[label] = number(label)
-                numbers.append(code_of[label])
-            return np.array(numbers, dtype=np.float64)
-
-        # The references first: `texts` has a label as they write it.
-        gt_codes, pred_codes = codes(gt), codes(pred)
+            code_of[label] = code_of_key[key]
+        pred_codes = np.array([code_of[label] for label in pred], dtype=np.float64)
+        gt_codes = np.array([code_of[label] for label in gt], dtype=np.float64)
         return LabelCodes(pred_codes, gt_codes, tuple(texts), label_matching)
 
     def agree(self, pred: ArrayLike, gt: ArrayLike) -> NDArray[np.bool_]:
@@ -71,24 +64,27 @@ class LabelCodes:
             array([ True, False])
         """
         pred, gt = np.broadcast_arrays(pred, gt)
-        agreed = pred == gt
+        agree = pred == gt
         if self.label_matching == "exact":
-            return agreed
+            return agree
         from grounding_rewards.labels import are_synonyms
 
         # Not transitive (a label without a side agrees with both sides), so comparing codes is not enough.
-        unsettled = ~(agreed | np.isnan(pred) | np.isnan(gt))
+        unsettled = ~(agree | np.isnan(pred) | np.isnan(gt))
         count = len(self.texts)
         # A pair of codes as one number, so that each distinct pair is asked once.
         pairs = (pred[unsettled] * count + gt[unsettled]).astype(np.int64)
-        distinct, positions = np.unique(pairs, return_inverse=True)
-        table = [are_synonyms(self.texts[pair // count], self.texts[pair % count]) for pair in distinct.tolist()]
-        agreed[unsettled] = np.array(table, dtype=bool)[positions]
-        return agreed
+        distinct_pairs, index_of_pair = np.unique(pairs, return_inverse=True)
+        verdicts = []
+        for pair in distinct_pairs.tolist():
+            pred_code, gt_code = divmod(pair, count)
+            verdicts.append(are_synonyms(self.texts[pred_code], self.texts[gt_code]))
+        agree[unsettled] = np.array(verdicts, dtype=bool)[index_of_pair]
+        return agree
 
 
 def text_key(label: str) -> str:
-    """The text in lower case, with single blanks.
+    """The label in lower case, with single blanks.
 
     >>> text_key("Left  Effusion")
     'left effusion'

@@ -123,12 +123,16 @@ class PiecewiseLinear:
 
 
 def _as_iou(iou: ArrayLike) -> Array:
+    """The IoUs as an array, clipped to [0, 1]."""
     return np.asarray(np.asarray(iou, dtype=np.float64).clip(0.0, 1.0), dtype=np.float64)
 
 
 @functools.lru_cache(maxsize=64)
 def _pieces(knots: tuple[tuple[float, float, float], ...]) -> tuple[Array, Array]:
-    """The inner knots; and of each cubic its left end, width, and credit and slope at both ends."""
+    """The IoUs of the inner knots; and an array with six rows, which :meth:`HermiteSpline.__call__` unpacks.
+
+    It has a column for each cubic: its left end, its width, then credit and slope at its left and at its right end.
+    """
     x, y, slope = _columns(knots)
     pieces = np.stack([x[:-1], np.diff(x), y[:-1], slope[:-1], y[1:], slope[1:]])
     pieces.flags.writeable = False
@@ -151,6 +155,7 @@ def _columns(knots: tuple[tuple[float, ...], ...]) -> Array:
 
 
 def _as_knots(knots: Sequence[Sequence[float]], length: int, shape: str) -> tuple[tuple[float, ...], ...]:
+    """The knots as tuples of `length` floats, which `shape` names in errors; refused unless IoUs run from 0 to 1."""
     try:
         result = tuple(tuple(float(value) for value in knot) for knot in knots)
     except (TypeError, ValueError):

@@ -82,11 +82,11 @@ def describe_rewards() -> str:
     lines = []
     for name, factory in REGISTRY.items():
         lines.append(f"  {name}: {summary_of(name)}".rstrip(": "))
-        options = [
-            option.name if option.default is option.empty else f"{option.name}={option.default!r}"
-            for option in _parameters(factory) or ()
-        ]
-        lines.append(f"      {', '.join(options) or 'no parameters'}")
+        parameters = []
+        for option in _parameters(factory) or ():
+            default = "" if option.default is option.empty else f"={option.default!r}"
+            parameters.append(option.name + default)
+        lines.append(f"      {', '.join(parameters) or 'no parameters'}")
     return "\n".join(lines)
 
 
@@ -174,14 +174,19 @@ def make_box_reward(reward: Any, params: Mapping[str, Any]) -> Any:
         >>> make_box_reward(lambda pred, gt: float(len(pred) == len(gt)), {}).score([], [])
         1.0
     """
-    # Anything else is a name, or a mistake in the place of one.
-    is_object = inspect.isclass(reward) or callable(reward) or hasattr(reward, "score")
-    factory = reward if is_object else look_up(reward)
-    name = name_of(reward) if is_object else reward
+    is_object = callable(reward) or hasattr(reward, "score")
+    if is_object:
+        factory, name = reward, name_of(reward)
+    else:
+        # A name, or a mistake in the place of one.
+        factory, name = look_up(reward), reward
+    is_class = inspect.isclass(factory)
     # One of three: a reward that is taken as it is, a function of boxes, or what makes a reward when it is called.
-    is_ready = not callable(factory) or (hasattr(factory, "score") and not inspect.isclass(factory))
-    arguments = () if is_ready else [parameter.name for parameter in _parameters(factory) or ()]
-    is_function = {"pred", "gt"} <= {*arguments} and not inspect.isclass(factory)
+    is_ready = not callable(factory) or (hasattr(factory, "score") and not is_class)
+    arguments: list[str] = []
+    if not is_ready:
+        arguments = [parameter.name for parameter in _parameters(factory) or ()]
+    is_function = not is_class and "pred" in arguments and "gt" in arguments
     if params and (is_ready or is_function):
         kind = "function" if is_function else "ready reward"
         advice = "Write it as a class that takes them" if is_function else "Give its class instead"
@@ -194,9 +199,9 @@ def make_box_reward(reward: Any, params: Mapping[str, Any]) -> Any:
         raise ValueError(
             f"Expected a complete reward for `reward`, got the abstract class {name!r}. Give one of its subclasses."
         )
-    # Of what a name stands for the parameters are checked below, with a sentence of its own.
-    is_factory = inspect.isclass(factory) or not is_object or takes(factory, **params)
-    if {"pred", "prompts", "completions"} & {*arguments} or not is_factory:
+    # `check_parameters` below checks those of a class or of what a name stands for.
+    is_factory = is_class or not is_object or takes(factory, **params)
+    if not is_factory or not {"pred", "prompts", "completions"}.isdisjoint(arguments):
         raise ValueError(
             f"Expected a class or factory of rewards on boxes, or a function of `pred` and `gt`, for `reward`, got "
             f"`{name}`, a function of {', '.join(arguments)}. Name the arguments of a function on boxes `pred` and "
@@ -238,7 +243,7 @@ def look_up(name: str) -> Any:
 
 
 def takes(function: Any, *args: Any, **kwargs: Any) -> bool:
-    """True if an object can be called with these arguments, by its signature; without one, if it is callable.
+    """Whether an object can be called with these arguments, by its signature; without one, whether it is callable.
 
     Example:
         >>> takes(lambda pred, gt: 0.0, [], []), takes(lambda pred: 0.0, [], []), takes(None)
@@ -258,7 +263,7 @@ def takes(function: Any, *args: Any, **kwargs: Any) -> bool:
 
 
 def takes_completions(reward: Any) -> bool:
-    """True for a function as TRL calls a reward; a class is not one, but its objects may be.
+    """Whether this is a function as TRL calls a reward; a class is none, but its objects may be.
 
     Example:
         >>> takes_completions(lambda completions, **columns: [0.0]), takes_completions(dict)
@@ -289,9 +294,17 @@ def check_parameters(name: str, factory: Factory, params: Mapping[str, Any]) -> 
     if options is None:
         # What a built-in without a signature takes only its call can tell.
         return
-    legal = [p.name for p in options if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    legal, needed, takes_any = [], [], False
+    for option in options:
+        if option.kind is option.VAR_KEYWORD:
+            takes_any = True
+        elif option.kind is not option.VAR_POSITIONAL:
+            if option.kind is not option.POSITIONAL_ONLY:
+                legal.append(option.name)
+            if option.default is option.empty:
+                needed.append(option.name)
     unknown = [param for param in params if param not in legal]
-    if unknown and not any(p.kind is p.VAR_KEYWORD for p in options):
+    if unknown and not takes_any:
         matches = difflib.get_close_matches(unknown[0], legal, 1)
         if "iou_threshold" in unknown:
             # A right name, but of other rewards.
@@ -304,9 +317,7 @@ def check_parameters(name: str, factory: Factory, params: Mapping[str, Any]) -> 
             f"Expected known parameters for reward `{name}`, got {', '.join(map(repr, unknown))}. {advice}"
             + (f"Use some of: {', '.join(legal)}." if legal else "It takes none: leave them out.")
         )
-    # `*args` and `**kwargs` may stay empty.
-    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    missing = [p.name for p in options if p.kind not in variadic and p.default is p.empty and p.name not in params]
+    missing = [param for param in needed if param not in params]
     if missing:
         raise ValueError(
             f"Expected values for {', '.join(f'`{param}`' for param in missing)} of reward `{name}`, "
@@ -330,9 +341,9 @@ def spread_kwargs(rewards: Sequence[object], kwargs: object) -> list[dict[str, A
     """
     if kwargs is None:
         return [{} for _ in rewards]
-    entries: Sequence[Any] = kwargs if isinstance(kwargs, (list, tuple)) else [kwargs]
-    if len(entries) == len(rewards) and all(params is None or isinstance(params, Mapping) for params in entries):
-        return [dict(params or {}) for params in entries]
+    mappings: Sequence[Any] = kwargs if isinstance(kwargs, (list, tuple)) else [kwargs]
+    if len(mappings) == len(rewards) and all(params is None or isinstance(params, Mapping) for params in mappings):
+        return [dict(params or {}) for params in mappings]
     expected = "a mapping" if len(rewards) == 1 else f"a list of {len(rewards)} mappings"
     raise ValueError(
         f"Expected {expected} for reward_kwargs, got {kwargs!r}. "

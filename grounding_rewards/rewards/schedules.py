@@ -117,7 +117,7 @@ Schedules = tuple[tuple[str, Any], ...]
 
 
 def is_self_paced(schedules: Schedules) -> bool:
-    """True if one of the schedules needs a :class:`Pace`.
+    """Whether one of the schedules needs a :class:`Pace`.
 
     Example:
         >>> is_self_paced((("beta", Schedule("linear", 2, 1, 0.5)),))
@@ -127,7 +127,7 @@ def is_self_paced(schedules: Schedules) -> bool:
 
 
 def is_schedule(value: object) -> bool:
-    """True if this value of a parameter is meant as a schedule.
+    """Whether this value of a parameter is meant as a schedule.
 
     Example:
         >>> is_schedule({"schedule": "linear"}), is_schedule({"from": 0.1, "to": 0.5}), is_schedule(0.5)
@@ -161,28 +161,35 @@ def read_schedule(parameter: str, value: Any) -> Any:
         # An object: its ends have to be numbers, as an object without them would fail at the first step.
         for end in ("start", "to"):
             advice = "A schedule has the numbers `start` and `to`, and `value(progress)`."
-            check_number(f"{end}` of the schedule of `{parameter}", getattr(value, end, None), _ANY, advice)
+            # `check_number` sets the whole name in backticks.
+            name = f"{end}` of the schedule of `{parameter}"
+            check_number(name, getattr(value, end, None), _ANY, advice)
         return value
     kind = value.get("schedule")
     check_word(f"schedule of {parameter}", kind, SCHEDULES)
-    paced = kind == _SELF_PACED
-    needed = ("from", "to", "of") if paced else ("from", "to", "over")
-    legal = ("schedule", *needed, *(("window", "rate", "by") if paced else ()))
+    is_self_paced = kind == _SELF_PACED
+    if is_self_paced:
+        needed, optional = ("from", "to", "of"), ("window", "rate", "by")
+        example = "of: hit_rate, window: 200, from: 0.1, to: 0.5"
+    else:
+        needed, optional = ("from", "to", "over"), ()
+        example = "from: 0.1, to: 0.5, over: 0.4"
+    legal = ("schedule", *needed, *optional)
     faults = [f"{key!r}, which it has not" for key in value if key not in legal]
     faults += [f"no {key!r}" for key in needed if key not in value]
     if faults:
-        example = "of: hit_rate, window: 200, from: 0.1, to: 0.5" if paced else "from: 0.1, to: 0.5, over: 0.4"
         raise ValueError(
             f"Expected the keys {', '.join(legal)} for the {kind} schedule of {parameter}, got {', '.join(faults)}. "
             f"Write it like {{schedule: {kind}, {example}}}."
         )
-    start, to = (check_number(f"{end} of {parameter}", value[end], _ANY, "Write a number.") for end in ("from", "to"))
+    start = check_number(f"from of {parameter}", value["from"], _ANY, "Write a number.")
+    to = check_number(f"to of {parameter}", value["to"], _ANY, "Write a number.")
     if start == to:
         raise ValueError(
             f"Expected two different numbers for `from` and `to` of {parameter}, got {start:g} twice. "
             f"Write {parameter}: {start:g} for a constant."
         )
-    if not paced:
+    if not is_self_paced:
         over = check_number(f"over of {parameter}", value["over"], SOME_SHARE, "It is a share of the training.")
         if kind == "step" and over == 1:
             raise ValueError(
@@ -218,13 +225,19 @@ def split_schedules(params: Mapping[str, Any]) -> tuple[dict[str, Any], Schedule
         >>> params, [name for name, _ in schedules]
         ({'beta': 2, 'iou_threshold': 0.5}, ['iou_threshold'])
     """
-    schedules = tuple((name, read_schedule(name, value)) for name, value in params.items() if is_schedule(value))
-    return {**params, **{name: schedule.to for name, schedule in schedules}}, schedules
+    final = dict(params)
+    schedules = []
+    for name, value in params.items():
+        if is_schedule(value):
+            schedule = read_schedule(name, value)
+            final[name] = schedule.to
+            schedules.append((name, schedule))
+    return final, tuple(schedules)
 
 
 @contextmanager
 def naming_schedules(schedules: Schedules) -> Iterator[None]:
-    """Add to the error of an illegal value that it is an end of a schedule.
+    """Within this context, add to the error of an illegal value that it is an end of a schedule.
 
     Example:
         >>> from grounding_rewards.rewards import MeanIoUReward
@@ -244,7 +257,7 @@ def naming_schedules(schedules: Schedules) -> Iterator[None]:
 
 
 def with_values(box_reward: Any, values: Mapping[str, float]) -> Any:
-    """The same reward on boxes with other values of its parameters.
+    """A copy of a reward on boxes with other values of its parameters.
 
     Of a dataclass they are its fields, and checked anew; of another class its attributes of these names.
 
@@ -260,10 +273,11 @@ def with_values(box_reward: Any, values: Mapping[str, float]) -> Any:
         return box_reward
     is_dataclass = dataclasses.is_dataclass(box_reward)
     # An object without `__dict__` has no attribute that could be set.
-    names = getattr(box_reward, "__dict__", {})
+    names = set(getattr(box_reward, "__dict__", {}))
     if is_dataclass:
         names = {option.name for option in dataclasses.fields(box_reward) if option.init}
-    if lacking := [name for name in values if name not in names]:
+    lacking = [name for name in values if name not in names]
+    if lacking:
         raise ValueError(
             f"Expected an attribute `{lacking[0]}` of {type(box_reward).__name__} for a schedule of it, got none. Keep "
             f"the parameter as `self.{lacking[0]}`, and read it in `score`."
@@ -294,8 +308,10 @@ def training_progress(trainer_state: Any, step: Any, max_steps: Any) -> float | 
         0.25
     """
     if trainer_state is not None:
-        # 0 of 0 steps, as in an evaluation alone: the final values.
-        return 1.0 if trainer_state.max_steps < 1 else min(trainer_state.global_step / trainer_state.max_steps, 1.0)
+        if trainer_state.max_steps < 1:
+            # An evaluation alone takes the final values.
+            return 1.0
+        return min(trainer_state.global_step / trainer_state.max_steps, 1.0)
     if step is None and max_steps is None:
         return None
     finished_steps = check_number("step", step, Interval(), "Give how many steps are over, with max_steps.")
@@ -351,8 +367,10 @@ class Pace:
         return {name: paced.value(self._moved[name]) for name, paced in self._paced.items()}
 
     def note(self, hits: Iterable[int], findings: Iterable[int]) -> None:
-        """Take down what completions have hit; those on images without findings say nothing of it."""
-        self.noted += [(int(hit), int(count)) for hit, count in zip(hits, findings, strict=True) if count]
+        """Note how many of its findings each completion has hit; those on images without findings are left out."""
+        for hit_count, finding_count in zip(hits, findings, strict=True):
+            if finding_count:
+                self.noted.append((int(hit_count), int(finding_count)))
 
     def update(self, noted: Iterable[tuple[int, int]] | None = None) -> None:
         """Move the values that are due, one step at most.
@@ -364,11 +382,13 @@ class Pace:
         new = list(self.noted if noted is None else noted)
         self.noted = []
         for name, paced in self._paced.items():
-            # The first ones go; after a move the older half of what counted goes too.
+            # The oldest ones go; after a move the older half of what counted goes too.
             window = [*self._windows[name], *new][-paced.window :]
-            hits, findings = (sum(counts) for counts in zip(*window, strict=True)) if window else (0, 0)
+            hits = sum(hit_count for hit_count, _ in window)
+            findings = sum(finding_count for _, finding_count in window)
             if len(window) == paced.window and hits >= paced.rate * findings:
-                self._moved[name] += paced.value(self._moved[name]) != paced.to
+                if paced.value(self._moved[name]) != paced.to:
+                    self._moved[name] += 1
                 window = window[paced.window // 2 :]
             self._windows[name] = window
 

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.boxes import BoxBatch, frame_to_pixel, positions
-from grounding_rewards.columns import References, Sizes, frame_of_boxes, known_sizes
+from grounding_rewards.boxes import BoxBatch, frame_to_pixel, original_and_resized_sizes, positions
+from grounding_rewards.columns import References, Sizes, frame_of_boxes
 from grounding_rewards.parsing import BoxFormat, ParsedBoxes, RawBoxes, format_boxes, is_silent, read_boxes
 from grounding_rewards.parsing.results import with_broken
-from grounding_rewards.rewards.box_reward import BoxReward, Explanation, Matched
+from grounding_rewards.rewards.box_reward import BoxReward, Explanation, Outcomes
 from grounding_rewards.rewards.f_beta import MeanIoUReward
 from grounding_rewards.rewards.label_matching import LabelCodes
 from grounding_rewards.rewards.published import PublishedReward
@@ -30,7 +30,7 @@ from grounding_rewards.rewards.published import PublishedReward
 
 @functools.cache
 def has_labels(fmt: BoxFormat) -> bool:
-    """True if labels that are written in this format can be read back.
+    """Whether labels that are written in this format can be read back.
 
     Example:
         >>> from grounding_rewards.parsing import get_box_format
@@ -45,7 +45,8 @@ def has_labels(fmt: BoxFormat) -> bool:
 class Batch:
     """n completions: their texts, the boxes read in them and how, and the dataset's references and columns.
 
-    ``sizes`` are None where the columns do not state them.
+    ``opened`` says of each text whether it begins inside its thinking; ``sizes`` are None where the columns do not
+    state them.
     """
 
     texts: list[str]
@@ -58,15 +59,20 @@ class Batch:
     columns: Mapping[str, Any]
     sizes: Sizes | None
 
+    @property
+    def known_sizes(self) -> NDArray[np.float64]:
+        """Width, height and the resized width and height of each image, (n, 4), NaN where unknown."""
+        return original_and_resized_sizes(len(self.raws), **(self.sizes or {}))
+
 
 def predicted_boxes(
     raws: list[RawBoxes], formats: Sequence[BoxFormat], columns: Mapping[str, Any], sizes: Sizes | None
 ) -> BoxBatch:
-    """The boxes of all texts, in pixels of their images."""
-    lengths = [len(raw.labels) for raw in raws]
-    flat = np.fromiter(chain.from_iterable(raw.coords for raw in raws), np.float64, 4 * sum(lengths)).reshape(-1, 4)
-    counts = np.array(lengths, dtype=np.int64)
-    return BoxBatch(frame_to_pixel(flat, frame_of_boxes(formats, columns, counts, sizes)), counts)
+    """The boxes of all texts, in pixels of their images; `sizes` are None where they are not known."""
+    counts = np.array([len(raw.labels) for raw in raws], dtype=np.int64)
+    coords = np.fromiter(chain.from_iterable(raw.coords for raw in raws), np.float64, 4 * counts.sum())
+    frame = frame_of_boxes(formats, columns, counts, sizes)
+    return BoxBatch(frame_to_pixel(coords.reshape(-1, 4), frame), counts)
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,7 @@ class Scored(Batch):
     several readers the one by whom it is best; None for a row without readers.
     """
 
-    outcomes: Matched
+    outcomes: Outcomes
     gt: BoxBatch
     readers: Sequence[int | None]
 
@@ -109,8 +115,9 @@ class Scored(Batch):
 
     def reasons(self) -> list[str]:
         """One line for a person for each completion: why it earned what it did."""
-        of = self.outcomes
-        numbers = (self.pred.counts, of.n, of.m, of.tp, of.ignored.sum(axis=1), of.mean_iou)
+        outcomes = self.outcomes
+        ignored = outcomes.ignored.sum(axis=1)
+        numbers = (self.pred.counts, outcomes.n, outcomes.m, outcomes.tp, ignored, outcomes.mean_iou)
         return list(map(_reason, self.raws, *(column.tolist() for column in numbers)))
 
 
@@ -131,29 +138,34 @@ def _reason(raw: RawBoxes, read: int, scored: int, m: int, tp: int, ignored: int
     if not ignored and n == 0 and raw.status != "empty":
         rejected = ", ".join(f"{count} × {reason}" for reason, count in raw.rejected.items())
         return f"{raw.status}: {rejected or 'no complete box and no no-finding statement'}"
-    excused = [f"{ignored} {_boxes(ignored)} ignored"] if ignored else []
+    but_ignored = f", {ignored} {_boxes(ignored)} ignored" if ignored else ""
     if m == 0:
-        if n or broken:
-            stray = f"{n} {_boxes(n)}" if n else f"{broken} broken {_boxes(broken)}"
-            return ", ".join([f"{stray} where there is nothing to find", *excused])
+        if n:
+            return f"{n} {_boxes(n)} where there is nothing to find{but_ignored}"
+        if broken:
+            return f"{broken} broken {_boxes(broken)} where there is nothing to find{but_ignored}"
         if ignored:
-            return ", ".join(["nothing to find" if raw.status == "boxes" else raw.status, *excused])
+            return ("nothing to find" if raw.status == "boxes" else raw.status) + but_ignored
         return "nothing to find, and says so"
     if n == 0 and not ignored:
         return f"says there is nothing, misses {m}"
-    parts = [f"{tp} of {m} found"]
+    reason = f"{tp} of {m} found"
     if n > tp:
-        parts.append(f"{n - tp} false {_boxes(n - tp)}")
+        reason += f", {n - tp} false {_boxes(n - tp)}"
     if broken:
-        parts.append(f"{broken} broken {_boxes(broken)}")
-    parts += excused
+        reason += f", {broken} broken {_boxes(broken)}"
+    reason += but_ignored
     if tp:
-        parts.append(f"mean IoU {mean_iou:.2f}")
-    return ", ".join(parts)
+        reason += f", mean IoU {mean_iou:.2f}"
+    return reason
 
 
 def _boxes(count: int) -> str:
+    """The noun behind this number of boxes."""
     return "box" if count == 1 else "boxes"
+
+
+_LABEL_OF, _SCORE_OF = attrgetter("label"), attrgetter("score")
 
 
 def score_batch(batch: Batch, reward: Any) -> Scored:
@@ -163,25 +175,26 @@ def score_batch(batch: Batch, reward: Any) -> Scored:
         batch: n completions.
         reward: a :class:`grounding_rewards.rewards.grounding.GroundingReward`.
     """
-    box_reward = reward.box_reward
-    pred, gt, ignore = _with_broken_boxes(batch.raws, batch.pred), batch.references.boxes, batch.ignore
-    stated_scores = _of_boxes(batch.raws, "scores", "score")
-    is_any_stated = not {None}.issuperset(stated_scores)
-    # None becomes NaN.
-    scores = np.array(stated_scores, dtype=np.float64) if is_any_stated else None
+    box_reward, raws = reward.box_reward, batch.raws
+    pred, gt, ignore = _with_broken_boxes(raws, batch.pred), batch.references.boxes, batch.ignore
+    scores = None
+    stated_scores = list(chain.from_iterable(with_broken(raw.scores, raw.broken, _SCORE_OF) for raw in raws))
+    if not {None}.issuperset(stated_scores):
+        # None becomes NaN.
+        scores = np.array(stated_scores, dtype=np.float64)
     labels = None
     if reward.compares_labels:
-        pred_labels = _of_boxes(batch.raws, "labels", "label")
+        pred_labels = chain.from_iterable(with_broken(raw.labels, raw.broken, _LABEL_OF) for raw in raws)
         labels = box_reward.label_codes(pred_labels, batch.references.labels)
-    credited = [_earns_bonus(raw, reward.on_unparseable) for raw in batch.raws]
+    earns_bonus = [_earns_bonus(raw, reward.on_unparseable) for raw in raws]
     rows = batch.references.rows
     if rows is not None:
         # Several readers: an entry for each, with the same predictions.
-        places = positions(pred.counts, rows)
-        pred, credited = pred.take(rows), [credited[row] for row in rows.tolist()]
-        scores = None if scores is None else scores[places]
+        box_positions = positions(pred.counts, rows)
+        pred, earns_bonus = pred.take(rows), [earns_bonus[row] for row in rows.tolist()]
+        scores = None if scores is None else scores[box_positions]
         ignore = None if ignore is None else ignore.take(rows)
-        labels = None if labels is None else replace(labels, pred=labels.pred[places])
+        labels = None if labels is None else replace(labels, pred=labels.pred[box_positions])
     # As the reward takes the reference boxes; `gt` stays in pixels, for the log.
     references = gt
     if isinstance(box_reward, BoxReward | PublishedReward) and box_reward.normalised_boxes:
@@ -190,10 +203,10 @@ def score_batch(batch: Batch, reward: Any) -> Scored:
         pred, references = _normalised(pred, sizes), _normalised(gt, sizes)
         ignore = None if ignore is None else _normalised(ignore, sizes)
     outcomes = score_boxes(box_reward, pred, references, scores, ignore=ignore, labels=labels)
-    if not all(credited):
-        # On an image without findings such a text earns nothing.
-        outcomes = replace(outcomes, reward=np.where((outcomes.m > 0) | credited, outcomes.reward, 0.0))
-    readers: Sequence[int | None] = [None] * len(batch.raws)
+    if not all(earns_bonus):
+        # On an image without findings the other texts earn nothing.
+        outcomes = replace(outcomes, reward=np.where((outcomes.m > 0) | earns_bonus, outcomes.reward, 0.0))
+    readers: Sequence[int | None] = [None] * len(raws)
     if rows is not None:
         best = _first_best(outcomes.reward, rows)
         rewards = _over_readers(outcomes, rows, best, reward)
@@ -206,7 +219,7 @@ def score_batch(batch: Batch, reward: Any) -> Scored:
 
 
 def _earns_bonus(raw: RawBoxes, on_unparseable: str) -> bool:
-    """True if a text may be rewarded on an image without findings.
+    """Whether a text may be rewarded on an image without findings.
 
     It must say that there are none, or hold boxes and be whole; holding no box is not enough. A text whose boxes all
     lie in ignore regions counts as saying so; one with something broken in the place of a box never does; one that was
@@ -217,7 +230,7 @@ def _earns_bonus(raw: RawBoxes, on_unparseable: str) -> bool:
 
 
 def _over_readers(
-    outcomes: Matched, rows: NDArray[np.intp], best: NDArray[np.intp], reward: Any
+    outcomes: Outcomes, rows: NDArray[np.intp], best: NDArray[np.intp], reward: Any
 ) -> NDArray[np.float64]:
     """The reward of each row, from its rewards by each of its readers.
 
@@ -247,7 +260,7 @@ def _image_sides(batch: Batch, box_reward: Any) -> NDArray[np.float64]:
     Raises:
         ValueError: one is not known.
     """
-    sizes = known_sizes(batch.columns, len(batch.raws))[:, :2]
+    sizes = batch.known_sizes[:, :2]
     if np.isnan(sizes).any():
         raise ValueError(
             f"Expected the sizes of all images for {type(box_reward).__name__}, which takes normalised boxes, got "
@@ -274,21 +287,6 @@ def _with_broken_boxes(raws: list[RawBoxes], pred: BoxBatch) -> BoxBatch:
     return BoxBatch(np.insert(pred.flat, places, np.nan, axis=0), pred.counts + broken)
 
 
-def _of_boxes(raws: list[RawBoxes], complete: str, broken: str) -> list[Any]:
-    """The labels or confidences of all boxes, in the order of :func:`_with_broken_boxes`.
-
-    Args:
-        raws: the texts as read.
-        complete: the attribute of a text that has those of its complete boxes.
-        broken: the attribute of a broken box that has its own.
-    """
-    values: list[Any] = []
-    for raw in raws:
-        read = getattr(raw, complete)
-        values += with_broken(read, raw.broken, attrgetter(broken)) if raw.broken else read
-    return values
-
-
 def score_boxes(
     box_reward: Any,
     pred: BoxBatch,
@@ -297,7 +295,7 @@ def score_boxes(
     *,
     ignore: BoxBatch | None = None,
     labels: LabelCodes | None = None,
-) -> Matched:
+) -> Outcomes:
     """The outcomes of many images under a reward on boxes, a third party's included.
 
     Raises:
