@@ -75,7 +75,7 @@ class Area(NamedTuple):
     of: str = "pixels"
 
     def holds(self, areas: Array, image_areas: Array) -> NDArray[np.bool_]:
-        """Mask of the boxes whose size is in this range.
+        """Which boxes have a size in this range.
 
         Args:
             areas: of boxes, in pixels of the image.
@@ -184,7 +184,7 @@ class RankedImages:
         return self.by_label[label_name(label, self.label_matching)]
 
     def only(self, label: str | None) -> RankedImages:
-        """The boxes of one label alone, see :meth:`of_label`."""
+        """The ranking without the boxes of other labels than this one, see :meth:`of_label`."""
         return replace(self, by_label={"": self.of_label(label)})
 
     def threshold_index(self, iou_threshold: float) -> int:
@@ -197,13 +197,13 @@ class RankedImages:
             >>> rank_boxes([], [0.3, 0.5]).threshold_index(0.5)
             1
         """
-        (places,) = np.nonzero(np.abs(np.subtract(self.iou_thresholds, iou_threshold)) < 1e-9)
-        if not len(places):
-            raise ValueError(
-                f"Expected one of {[round(iou, 9) for iou in self.iou_thresholds]} for the IoU threshold, got "
-                f"{iou_threshold!r}. Name it in rank_boxes(images, iou_thresholds)."
-            )
-        return int(places[0])
+        for index, iou in enumerate(self.iou_thresholds):
+            if abs(iou - iou_threshold) < 1e-9:
+                return index
+        raise ValueError(
+            f"Expected one of {[round(iou, 9) for iou in self.iou_thresholds]} for the IoU threshold, got "
+            f"{iou_threshold!r}. Name it in rank_boxes(images, iou_thresholds)."
+        )
 
 
 def rank_boxes(
@@ -334,7 +334,10 @@ _UNWANTED = 2  # a reference box or region that makes it not count
 def _number_labels(
     pred: Sequence[str | None], gt: Sequence[str | None], label_matching: str
 ) -> tuple[list[str], Indices, Indices]:
-    """The names of all labels, in the order of the alphabet, and of every box its number among them, -1 for none."""
+    """The names of all labels, in the order of the alphabet; of each predicted and each reference box the name's index.
+
+    The index is -1 for a box without a label.
+    """
     gt_names = [label_name(label, label_matching) for label in gt]
     pred_names = [label_name(label, label_matching) for label in pred]
     compared = label_matching != "ignore"
@@ -344,14 +347,14 @@ def _number_labels(
             'Name the finding, or use label_matching="ignore".'
         )
     names = sorted({*gt_names, *filter(None, pred_names)}) if compared else [""]
-    number = {name: i for i, name in enumerate(names)}
-    pred_numbers = np.array([number.get(name, -1) for name in pred_names], dtype=np.int64)
-    gt_numbers = np.array([number.get(name, -1) for name in gt_names], dtype=np.int64)
-    return names, pred_numbers, gt_numbers
+    index_of = {name: i for i, name in enumerate(names)}
+    pred_indices = np.array([index_of.get(name, -1) for name in pred_names], dtype=np.int64)
+    gt_indices = np.array([index_of.get(name, -1) for name in gt_names], dtype=np.int64)
+    return names, pred_indices, gt_indices
 
 
 def _place_within(entries: Indices) -> Indices:
-    """Number of equal values before each value of an array whose equal values are adjacent."""
+    """The place of each value among those equal to it, from 0; equal values stand next to each other."""
     starts = np.flatnonzero(np.diff(entries, prepend=-1))
     return np.arange(len(entries)) - np.repeat(starts, np.diff(np.append(starts, len(entries))))
 
@@ -368,14 +371,17 @@ def rows_of_one_shape(counts: Indices, cells: Callable[..., int]) -> Iterator[In
         >>> [rows.tolist() for rows in rows_of_one_shape(counts, lambda n, m: n * m)]
         [[1], [0, 2]]
     """
+    if not len(counts):
+        return
     order = np.lexsort(counts.T[::-1])
     changes = np.flatnonzero(np.diff(counts[order], axis=0).any(axis=1)) + 1
-    for rows in np.split(order, changes) if len(order) else ():
-        blocks = -(-len(rows) * cells(*counts[rows[0]].tolist()) // _CELLS)
-        yield from np.array_split(rows, max(1, blocks))
+    for rows in np.split(order, changes):
+        blocks = len(rows) * cells(*counts[rows[0]].tolist()) // _CELLS + 1
+        yield from np.array_split(rows, blocks)
 
 
 def _count_sorted(ordered: Indices, entries: Indices) -> Indices:
+    """How often each entry stands in a sorted array."""
     return np.searchsorted(ordered, entries, side="right") - np.searchsorted(ordered, entries, side="left")
 
 
@@ -422,8 +428,8 @@ def _match_entries(
             gt_in_area[gt].reshape(b, m),
             thresholds,
         )
-        back = np.take_along_axis(matched, np.argsort(order, axis=1)[:, None, :], axis=2)
-        result[:, pred] = np.swapaxes(back, 0, 1).reshape(len(thresholds), -1)
+        in_ranking = np.take_along_axis(matched, np.argsort(order, axis=1)[:, None, :], axis=2)
+        result[:, pred] = np.swapaxes(in_ranking, 0, 1).reshape(len(thresholds), -1)
     return result
 
 
@@ -478,7 +484,7 @@ class Curve(NamedTuple):
 def _read_curve(
     ranked: RankedBoxes, threshold: int, weights: Array, *, one_by_one: bool = False
 ) -> Iterator[tuple[Array, Array, Array]]:
-    """Numbers of right boxes and of boxes that count up to each point of a curve, with weights of images.
+    """For some rows of weights at a time: the rows, and the right and the counted boxes up to each point of a curve.
 
     The points are the ends of groups of equal keys that have a right box. After a group without one, recall is as
     before and more boxes are false, so no best value is found there.
@@ -503,7 +509,8 @@ def _read_curve(
 
     order = np.argsort(ranked.key, kind="stable")
     key, image = ranked.key[order], ranked.image[order]
-    hit, counts = (mask[threshold, order].astype(np.float64) for mask in (ranked.hit, ranked.counts))
+    hit = ranked.hit[threshold, order].astype(np.float64)
+    counts = ranked.counts[threshold, order].astype(np.float64)
     if not hit.any():
         return
     is_end = np.append(key[1:] != key[:-1], True)
@@ -512,15 +519,17 @@ def _read_curve(
     ends = np.flatnonzero(is_end) + 1
     ends = ends[np.add.reduceat(hit, np.append(0, ends[:-1])) > 0]
     last = int(ends[-1])
-    # What each image adds at each point, which is mostly nothing, times how much it weighs.
-    places = np.searchsorted(ends, np.arange(last), side="right"), image[:last]
+    # What each image adds at each point, (points, images), which is mostly nothing.
+    point_and_image = np.searchsorted(ends, np.arange(last), side="right"), image[:last]
     shape = (len(ends), weights.shape[1])
-    new_hits, new_counts = (csr_array((values[:last], places), shape=shape) for values in (hit, counts))
+    new_hits = csr_array((hit[:last], point_and_image), shape=shape)
+    new_counts = csr_array((counts[:last], point_and_image), shape=shape)
     rows = max(1, _CELLS // last)
     for start in range(0, len(weights), rows):
         block = weights[start : start + rows]
         # By rows, in which sums along a curve are as exact as they are fast.
-        hits, boxes = (np.ascontiguousarray((new @ block.T).cumsum(axis=0).T) for new in (new_hits, new_counts))
+        hits = np.ascontiguousarray((new_hits @ block.T).cumsum(axis=0).T)
+        boxes = np.ascontiguousarray((new_counts @ block.T).cumsum(axis=0).T)
         yield block, hits, boxes
 
 
@@ -566,12 +575,14 @@ def sensitivity_at_false_positives(
     images_of_part = np.bincount(parts.of_image, minlength=parts.parts)
 
     def at_rates_and_mean(weights: Array) -> Array:
-        best = []
+        """The sensitivity at each rate and their mean, (rows, rates + 1), under weights of the parts."""
+        best_hits = np.zeros((len(weights), len(rates)))
+        row = 0
         for block, hits, boxes in _read_curve(by_part, t, weights):
             false_rates = ratio(boxes - hits, (block @ images_of_part)[:, None])
             for row_rates, row_hits in zip(false_rates, hits, strict=True):
-                best.append(np.append(0.0, row_hits)[np.searchsorted(row_rates, rates, side="right")])
-        best_hits = np.array(best) if best else np.zeros((len(weights), len(rates)))
+                best_hits[row] = np.append(0.0, row_hits)[np.searchsorted(row_rates, rates, side="right")]
+                row += 1
         references = (weights @ by_part.references)[:, None]
         at_rates = np.where(references > 0, ratio(best_hits, references), np.nan)
         return np.column_stack([at_rates, at_rates.mean(axis=1)])
@@ -656,27 +667,31 @@ def image_auroc(images: Sequence[Prediction], *, groups: Sequence[Any] | None = 
     if batch.states_confidences:
         score = np.array([image.pred_scores.max(initial=-np.inf) for image in batch.answers])
     elif all(image.sampled_boxes for image in images):
-        box_counts = [(len(image.pred), *image.sampled_boxes) for image in batch.answers]
-        score = np.array([sum(n > 0 for n in counts) / len(counts) for counts in box_counts])
+        for k, image in enumerate(batch.answers):
+            has_box = [n > 0 for n in (len(image.pred), *image.sampled_boxes)]
+            score[k] = sum(has_box) / len(has_box)
     parts = Parts.of(groups, len(images), seed)
 
     def areas(weights: Array) -> Array:
+        """The area of the images in the parts that have a weight, (rows, 1)."""
         kept_images = weights[:, parts.of_image] > 0
         return np.array([[_area_under_roc(score[kept & positive], score[kept & ~positive])] for kept in kept_images])
 
     # Of patients with a finding, or without: the fewer of them bound what is known.
     units = group_numbers(groups, len(images))
-    fewest = min(len(np.unique(units[side])) for side in (positive, ~positive))
+    fewest = min(len(np.unique(units[positive])), len(np.unique(units[~positive])))
     return jackknife(areas, parts)[0]._replace(units=fewest)
 
 
 def _area_under_roc(positive: Array, negative: Array) -> float:
+    """The share of pairs of a positive and a negative score in which the positive is greater; equal ones count half."""
     if np.isnan(positive).any() or np.isnan(negative).any():
         return np.nan
     negative = np.sort(negative)
+    below = np.searchsorted(negative, positive, "left").sum()
+    below_or_equal = np.searchsorted(negative, positive, "right").sum()
     # Σ over pairs of (positive above negative) + (equal) / 2
-    above = sum(np.searchsorted(negative, positive, side).sum() / 2 for side in ("left", "right"))
-    return float(ratio_or_nan(above, len(positive) * len(negative)))
+    return float(ratio_or_nan(below / 2 + below_or_equal / 2, len(positive) * len(negative)))
 
 
 def mean_average_precision(
@@ -724,6 +739,7 @@ def mean_average_precision(
     labels = [boxes.by_group(parts.of_image) for boxes in ranked.by_label.values() if boxes.references.any()]
 
     def mean_ap(weights: Array) -> Array:
+        """The metric under weights of the parts, (rows, 1)."""
         total, count = np.zeros((len(thresholds), len(weights))), np.zeros(len(weights))
         for boxes in labels:
             label_boxes, label_weights = _in_its_images(boxes, weights)
@@ -738,7 +754,7 @@ def mean_average_precision(
 
 
 def precision_recall_curve(ranked: RankedImages, iou_threshold: float = 0.5, *, name: str = "") -> Curve:
-    """Interpolated precision at 101 recall levels, as COCO reads it; of tied boxes the one point that there is.
+    """Interpolated precision at 101 recall levels, as COCO reads it; one point for tied boxes.
 
     Args:
         ranked: as for :func:`froc_curve`.
@@ -775,29 +791,29 @@ def precision_recall_curve(ranked: RankedImages, iou_threshold: float = 0.5, *, 
 
 
 def _in_its_images(ranked: RankedBoxes, weights: Array) -> tuple[RankedBoxes, Array]:
-    """Boxes and weights without the images that have no box of the label, which is most where there are many labels."""
+    """The boxes of a label, and the weights, without the images that have no box of it: most, if labels are many."""
     has_box = ranked.references > 0
     has_box[ranked.image] = True
     images = np.flatnonzero(has_box)
-    number = np.cumsum(has_box) - 1
-    return replace(ranked, image=number[ranked.image], references=ranked.references[images]), weights[:, images]
+    new_index = np.cumsum(has_box) - 1
+    return replace(ranked, image=new_index[ranked.image], references=ranked.references[images]), weights[:, images]
 
 
 def _average_precision(ranked: RankedBoxes, t: int, weights: Array, levels: Array | None) -> Array:
     """AP of one label at one threshold, ``(rows,)``; 0 where there is no reference box, or no box is right."""
-    parts = []
+    blocks = []
     for recall, precision in _precision_recall(ranked, t, weights):
         if levels is None:
             # AP = Σ_k P̃(R_k) (R_k - R_k-1)
-            parts.append((precision * np.diff(recall, axis=1, prepend=0.0)).sum(axis=1))
+            blocks.append((precision * np.diff(recall, axis=1, prepend=0.0)).sum(axis=1))
         else:
             # AP = 1/|L| Σ_{l ∈ L} P̃(l): the levels that each point is the first to reach
-            parts.append((precision * newly_reached(recall, levels)).sum(axis=1) / len(levels))
-    return np.concatenate(parts) if parts else np.zeros(len(weights))
+            blocks.append((precision * newly_reached(recall, levels)).sum(axis=1) / len(levels))
+    return np.concatenate(blocks) if blocks else np.zeros(len(weights))
 
 
 def _precision_recall(ranked: RankedBoxes, t: int, weights: Array) -> Iterator[tuple[Array, Array]]:
-    """For each block of rows of weights, recall and interpolated precision at each point, ``(rows, points)``.
+    """For some rows of weights at a time: recall and interpolated precision at each point, ``(rows, points)``.
 
     Yields nothing where no box is right.
     """
@@ -806,7 +822,7 @@ def _precision_recall(ranked: RankedBoxes, t: int, weights: Array) -> Iterator[t
 
 
 def query_ap_sums(images: Sequence[Prediction], *, label_matching: str = "ignore") -> Array:
-    """The APs of each image's queries added up, and their number.
+    """The sum of the APs of each image's queries, each about one finding, and their number.
 
     Args:
         images: predictions.
@@ -848,8 +864,9 @@ def query_ap_sums(images: Sequence[Prediction], *, label_matching: str = "ignore
 
 
 def _name_boxes(image: Prediction, label_matching: str) -> Prediction:
-    """The image whose boxes without a name have that of its findings, if these have one name."""
-    if all(image.pred_labels) or len({label_name(label, label_matching) for label in image.gt_labels}) != 1:
+    """The image, its boxes without a label under that of its findings if these have one label in common."""
+    gt_names = {label_name(label, label_matching) for label in image.gt_labels}
+    if all(image.pred_labels) or len(gt_names) != 1:
         return image
     return replace(image, pred_labels=tuple(label or image.gt_labels[0] for label in image.pred_labels))
 
@@ -888,7 +905,7 @@ class RankingMetrics(NamedTuple):
         label_matching: str = "ignore",
         iou_thresholds: Sequence[float] = AP_THRESHOLDS,
     ) -> RankingMetrics:
-        """Decide by what is there: a confidence for every predicted box, a label for any of them, reference labels.
+        """The metrics that these images allow: by confidence if every box states one, by label if any states one.
 
         Args:
             images: predictions, of one run or of several.
@@ -908,14 +925,18 @@ class RankingMetrics(NamedTuple):
 
     @property
     def keys(self) -> dict[str, tuple[str, tuple[float, ...]]]:
-        """Key → its kind, and the IoU thresholds that average precision is the mean over.
+        """By key, as `ap_50`: the kind, `ap` or `map`, and the IoU thresholds that it is the mean over.
 
         Example:
             >>> list(RankingMetrics("tied", (("ap", "ignore"),), (0.3, 0.55)).keys)
             ['ap_30', 'ap_55', 'ap_50_95']
         """
-        ends = {**{f"{100 * iou:g}": (iou,) for iou in self.iou_thresholds}, "50_95": COCO_THRESHOLDS}
-        return {f"{kind}_{end}": (kind, ends[end]) for kind, _ in self.average_precisions for end in ends}
+        keys: dict[str, tuple[str, tuple[float, ...]]] = {}
+        for kind, _ in self.average_precisions:
+            for iou in self.iou_thresholds:
+                keys[f"{kind}_{100 * iou:g}"] = kind, (iou,)
+            keys[f"{kind}_50_95"] = kind, COCO_THRESHOLDS
+        return keys
 
     def metrics(self) -> dict[str, Metric]:
         """Heading and definition of every metric, by key.
@@ -934,8 +955,11 @@ class RankingMetrics(NamedTuple):
             name, scope = _KINDS[kind]
             if kind == "ap":
                 scope += f", {together}"
-            ends = f"{thresholds[0]:g}" if len(thresholds) == 1 else f"{thresholds[0]:g} to {thresholds[-1]:g}"
-            heading = f"{name} at IoU {ends}{'' if by_score else ', boxes tied'}"
+            heading = f"{name} at IoU {thresholds[0]:g}"
+            if len(thresholds) > 1:
+                heading += f" to {thresholds[-1]:g}"
+            if not by_score:
+                heading += ", boxes tied"
             metrics[key] = Metric(heading, f"average precision, {scope}; {order}")
         if by_score:
             metrics["froc"] = Metric(
@@ -1003,7 +1027,7 @@ class RankingMetrics(NamedTuple):
 
 
 def can_compare_labels(images: Sequence[Prediction]) -> bool:
-    """Tell whether any predicted box has a label, and every reference box one to compare it with.
+    """Whether labels can be compared: any predicted box has a label, and every reference box has one.
 
     Example:
         >>> image = Prediction("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["mass"], pred=[[0, 0, 5, 5]])
@@ -1011,5 +1035,7 @@ def can_compare_labels(images: Sequence[Prediction]) -> bool:
         ...     pred_labels=["x"])])
         (False, True)
     """
-    names = {label_name(label, "exact") for image in images for label in image.gt_labels}
-    return any(label for image in images for label in image.pred_labels) and "" not in names and names != {UNNAMED}
+    gt_names = {label_name(label, "exact") for image in images for label in image.gt_labels}
+    if "" in gt_names or gt_names == {UNNAMED}:
+        return False
+    return any(label for image in images for label in image.pred_labels)

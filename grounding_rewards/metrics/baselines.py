@@ -80,11 +80,12 @@ def baseline_systems(
     # With the names that rows without labels are given.
     labelled_rows = [{**row, "labels": image.gt_labels} for row, image in zip(rows, images, strict=True)]
     constant = _constant_answers(images, labelled_rows, None if training is None else list(training))
-    labels = Counter(chain.from_iterable(image.gt_labels for image in images)).most_common(1)
-    label = labels[0][0] if labels else UNNAMED
+    label_counts = Counter(images.gt_labels)
+    label = max(label_counts, key=label_counts.__getitem__, default=UNNAMED)
     answers: dict[str, list[BoxAnswer]] = {REFERENCE: [(image.gt, list(image.gt_labels)) for image in images]}
-    if by_another := _another_reader(rows):
-        answers[ANOTHER_READER] = by_another
+    another_reader = _another_reader(rows)
+    if another_reader:
+        answers[ANOTHER_READER] = another_reader
     if constant:
         answers[CONSTANT_OF_THESE if training is None else CONSTANT] = constant
     answers[NOTHING_FOUND] = [(np.zeros((0, 4)), [])] * len(images)
@@ -96,28 +97,30 @@ def baseline_systems(
 def _another_reader(rows: Sequence[Mapping[str, Any]]) -> list[BoxAnswer]:
     """For each image the boxes of a reader other than the one whose boxes are its reference, the readers in turn.
 
-    None where an image has no other reader.
+    No answers at all where an image has no other reader.
     """
     answers = []
     for number, row in enumerate(rows):
         reader_boxes = row.get("reader_boxes") or []
         reader_labels = row.get("reader_labels") or [[UNNAMED] * len(boxes) for boxes in reader_boxes]
-        readers = [
-            (as_box_array(boxes), list(labels)) for boxes, labels in zip(reader_boxes, reader_labels, strict=True)
-        ]
         reference = as_box_array(row.get("boxes") or [])
-        is_reference = [np.array_equal(boxes, reference) for boxes, _ in readers]
-        if True in is_reference:
-            del readers[is_reference.index(True)]
-        if not readers:
+        others: list[BoxAnswer] = []
+        is_reference_met = False
+        for boxes, labels in zip(map(as_box_array, reader_boxes), reader_labels, strict=True):
+            if not is_reference_met and np.array_equal(boxes, reference):
+                is_reference_met = True
+            else:
+                others.append((boxes, list(labels)))
+        if not others:
             return []
-        answers.append(readers[number % len(readers)])
+        answers.append(others[number % len(others)])
     return answers
 
 
 def _with_boxes(
     images: PredictionBatch, answers: Sequence[BoxAnswer], rewards: Mapping[str, GroundingReward], main: str
 ) -> list[Prediction]:
+    """The images with these answers, scored by each reward; `main` names the one that the evaluation is about."""
     boxes, labels = [boxes for boxes, _ in answers], [labels for _, labels in answers]
     pred, pred_labels = BoxBatch.of(boxes, "pred"), list(chain.from_iterable(labels))
     scores = {}
@@ -194,11 +197,12 @@ def _mean_iou_of(boxes: Array, gt: BoxBatch) -> float:
 
 
 def _fitted_box(gt: BoxBatch, medians: Sequence[Array]) -> Array:
-    """The box of the largest mean IoU that a search by ever smaller steps finds, from the best of some boxes."""
+    """The box of about the largest mean IoU with reference boxes, found from the best of some boxes by small steps."""
     counts = gt.counts[gt.counts > 0][:_MOST_FITTED]
     boxes, starts = gt.flat[: counts.sum()], np.cumsum(counts) - counts
 
     def matched_iou(candidates: Array) -> Array:
+        """The sum over images of each candidate's best IoU."""
         return np.asarray(np.maximum.reduceat(pairwise_iou(candidates, boxes), starts, axis=1).sum(axis=1))
 
     candidates = np.vstack([*medians, boxes[:: max(1, len(boxes) // _STARTS)]])
@@ -209,7 +213,7 @@ def _fitted_box(gt: BoxBatch, medians: Sequence[Array]) -> Array:
 
 
 def _climb(box: Array, height: Callable[[Array], Array]) -> Array:
-    """The box from which no smallest move leads higher."""
+    """The box that a climb from this box reaches: each step is the move that leads highest, until none leads higher."""
     value = float(height(box[None])[0])
     for step in _STEPS:
         while True:
@@ -240,26 +244,31 @@ def patient_folds(patients: Sequence[Any] | None, images: int) -> list[NDArray[n
 def _constant_answers(
     images: Sequence[Prediction], rows: Sequence[Mapping[str, Any]], training: Sequence[Mapping[str, Any]] | None
 ) -> list[BoxAnswer]:
-    """The constant answer to each image; without training images it is fitted on other patients. None without a box."""
+    """The constant answer to each image, fitted on training images or else on other patients; no answers without boxes.
+
+    `rows` are those of the images.
+    """
     labels = {label for image in images for label in image.gt_labels}
-    folds = (
-        [np.ones(len(images), dtype=bool)] if training is not None else patient_folds(patients_of(images), len(images))
-    )
+    if training is not None:
+        folds = [np.ones(len(images), dtype=bool)]
+    else:
+        folds = patient_folds(patients_of(images), len(images))
     answers: list[BoxAnswer] = [(np.zeros((0, 4)), [])] * len(images)
     for in_fold in folds:
         fitting_rows = training
         if fitting_rows is None:
             fitting_rows = [row for row, is_left_out in zip(rows, in_fold, strict=True) if not is_left_out]
         # By the labels that a question names, fitted on the images with the same question.
-        by_question: dict[tuple[str, ...], list[Mapping[str, Any]]] = defaultdict(list)
+        rows_by_question: dict[tuple[str, ...], list[Mapping[str, Any]]] = defaultdict(list)
         for row, question in zip(fitting_rows, asked_labels(fitting_rows, labels), strict=True):
-            by_question[question].append(row)
-        constant = {question: constant_boxes(question_rows) for question, question_rows in by_question.items()}
-        of_all = constant_boxes(fitting_rows)
+            rows_by_question[question].append(row)
+        boxes_by_question = {question: constant_boxes(members) for question, members in rows_by_question.items()}
+        boxes_of_all = constant_boxes(fitting_rows)
         for k in np.flatnonzero(in_fold).tolist():
-            boxes = constant.get(images[k].asked) or of_all
+            boxes = boxes_by_question.get(images[k].asked) or boxes_of_all
             answers[k] = constant_answer(boxes, width=images[k].width, height=images[k].height)
-    return answers if any(labels for _, labels in answers) else []
+    has_boxes = any(answer_labels for _, answer_labels in answers)
+    return answers if has_boxes else []
 
 
 def constant_answer(boxes: Mapping[str, Array], *, width: float, height: float) -> BoxAnswer:

@@ -67,7 +67,7 @@ _SWAP_ROUNDING = 1e-9
 
 
 def swap_p_values(a: Sequence[Array], b: Sequence[Array], *, resamples: int, seed: int = 0) -> list[float]:
-    """Two-sided p of the difference of each metric between two runs.
+    """The two-sided p of the difference of each metric between two runs, by swapping the runs on units at random.
 
     Args:
         a: by metric ``(units, 2)`` numerators and denominators of run A. Units are independent of each other: patients,
@@ -114,7 +114,11 @@ def swap_p_values(a: Sequence[Array], b: Sequence[Array], *, resamples: int, see
 
 
 class _MetricPair:
-    """One metric of both runs, as sums over units that change with a swap of the runs."""
+    """One metric of both runs, as sums over units that change with a swap of the runs.
+
+    `units`: those on which the runs differ; `changes`: ``(units, 6)`` by how much a swap of each unit changes `first`,
+    the sums of :func:`_sums_and_products` of run A; `both`: those of A and B together; `observed`: the statistic.
+    """
 
     def __init__(self, a: Array, b: Array) -> None:
         sums_a, sums_b = _sums_and_products(a, b), _sums_and_products(b, a)
@@ -241,7 +245,7 @@ class Change(NamedTuple):
         return direction(self.difference, self.holm, lower_is_better=self.metric.lower_is_better)
 
     def to_dict(self) -> dict[str, Any]:
-        """The metrics as plain values; None where there is nothing to measure."""
+        """The change as plain values; None where there is nothing to measure."""
         values = self._asdict()
         metric = values.pop("metric")
         return as_json({"heading": metric.heading, "lower_is_better": bool(metric.lower_is_better), **values})
@@ -316,17 +320,17 @@ class RunDifference:
         sentences = [_sentence(key, self.metrics[key], self.units) for key in self.leading]
         gains = [_format_change(self.metrics[key]) for key in self._following if self.metrics[key].direction > 0]
         if gains:
-            also = any(self.metrics[key].direction > 0 for key in self.leading)
-            sentences.append(f"{'Also better' if also else 'Better'}: {'; '.join(gains)}.")
+            leads_better = any(self.metrics[key].direction > 0 for key in self.leading)
+            sentences.append(f"{'Also better' if leads_better else 'Better'}: {'; '.join(gains)}.")
         return " ".join(sentences)
 
     @property
     def losses(self) -> str:
         """Which other metrics, labels and sizes are worse."""
-        also = any(self.metrics[key].direction < 0 for key in self.leading)
+        leads_worse = any(self.metrics[key].direction < 0 for key in self.leading)
         if self.worse:
-            return f"{'Also worse' if also else 'Worse'}: {'; '.join(self.worse)}."
-        return f"No {'other ' * also}metric, label or size is shown to be worse."
+            return f"{'Also worse' if leads_worse else 'Worse'}: {'; '.join(self.worse)}."
+        return f"No {'other ' if leads_worse else ''}metric, label or size is shown to be worse."
 
     @property
     def worse(self) -> list[str]:
@@ -380,10 +384,12 @@ def check_metric(option: str, key: str, metrics: Mapping[str, Any]) -> None:
 
 
 def _to_dicts(changes: Mapping[str, Change]) -> dict[str, Any]:
+    """The changes as plain values, by key."""
     return {key: change.to_dict() for key, change in changes.items()}
 
 
 def _by_name(groups: Sequence[GroupChanges]) -> dict[str, Any]:
+    """The number of boxes and the changes of each group as plain values, by its name."""
     return {group.name: {"boxes": group.boxes, **_to_dicts(group.changes)} for group in groups}
 
 
@@ -430,7 +436,10 @@ def compare_runs(
     images_a, images_b = _by_id(a, "A"), _by_id(b, "B")
     pairs = [(image, images_b[name]) for name, image in images_a.items() if name in images_b]
     _check_references(pairs, len(images_a), len(images_b))
-    runs = [MatchedImages([pair[k] for pair in pairs], label_matching) for k in (0, 1)]
+    runs = [
+        MatchedImages([image_a for image_a, _ in pairs], label_matching),
+        MatchedImages([image_b for _, image_b in pairs], label_matching),
+    ]
     shared = {key: metric for key, metric in runs[0].metrics.items() if key in runs[1].metrics}
     metrics = shared | IMAGE_DEPENDENCE
     check_metric("`main`", main, metrics)
@@ -438,18 +447,15 @@ def compare_runs(
     units: Any = intervals.group_numbers(patients, len(pairs))
     draws = {"resamples": resamples, "seed": seed}
     dependences = [dependence_sums(run.images, label_matching=label_matching) for run in runs]
-    # In the test answers change places between the runs.
-    sums = [
-        run.sums(shared) | {"image_dependence": dependence.by_answer}
-        for run, dependence in zip(runs, dependences, strict=True)
-    ]
+    sums, jackknifed_dependences = [], []
+    for run, dependence in zip(runs, dependences, strict=True):
+        # In the test answers change places between the runs.
+        sums.append(run.sums(shared) | {"image_dependence": dependence.by_answer})
+        by_unit = intervals.sum_by_group(dependence.by_image, units)
+        jackknifed_dependences.append(intervals.jackknifed_ratio(by_unit, SIGNED))
     changes = _changes(metrics, sums, units, **draws)
-    before, after = (
-        intervals.jackknifed_ratio(intervals.sum_by_group(dependence.by_image, units), SIGNED)
-        for dependence in dependences
-    )
     tested = changes["image_dependence"]
-    changes["image_dependence"] = _change(tested.metric, before, after, tested.units, tested.p)
+    changes["image_dependence"] = _change(tested.metric, *jackknifed_dependences, tested.units, tested.p)
     changes |= _ranked_changes(runs[0].images, runs[1].images, label_matching, units, **draws)
     core_changes = {key: changes[key] for key in dict.fromkeys((*core, main)) if key in changes}
     further_changes = {key: change for key, change in changes.items() if key not in core_changes}
@@ -496,8 +502,16 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def _changes(
     metrics: Mapping[Any, Metric], runs: Sequence[Mapping[Any, Array]], units: Sequence[Any], **draws: int
 ) -> dict[Any, Change]:
-    """The changes of metrics of which both runs have sums over images by the same keys; Holm's p still to come."""
-    sums_a, sums_b = ([intervals.sum_by_group(run[key], units) for key in metrics] for run in runs)
+    """The change of each metric between two runs, by key; Holm's p is not adjusted yet.
+
+    Args:
+        metrics: by key.
+        runs: of each run by the same keys the numerators and denominators, ``(images, 2)``.
+        units: the patient of each image, or the image.
+        draws: `resamples` and `seed` of the test.
+    """
+    sums_a = [intervals.sum_by_group(runs[0][key], units) for key in metrics]
+    sums_b = [intervals.sum_by_group(runs[1][key], units) for key in metrics]
     p_values = swap_p_values(sums_a, sums_b, **draws)
     changes: dict[Any, Change] = {}
     for (key, metric), a, b, p in zip(metrics.items(), sums_a, sums_b, p_values, strict=True):
@@ -505,13 +519,14 @@ def _changes(
         up, down = int((by_unit > _ROUNDING).sum()), int((by_unit < -_ROUNDING).sum())
         tied = int((~np.isnan(by_unit)).sum()) - up - down
         counts = Units(down, up, tied) if metric.lower_is_better else Units(up, down, tied)
-        before, after = (intervals.jackknifed_ratio(sums, metric.bounds) for sums in (a, b))
+        before, after = intervals.jackknifed_ratio(a, metric.bounds), intervals.jackknifed_ratio(b, metric.bounds)
         change = _change(metric, before, after, counts, p)
         if metric.is_share:
             change = change._replace(a=intervals.share_estimate(a), b=intervals.share_estimate(b))
             if np.array_equal(a, b):
                 # If no unit differs, the exact interval of 0 of n units bounds the difference.
-                reach = intervals.share_estimate(a * [0.0, 1.0]).high
+                never_happened = a * [0.0, 1.0]
+                reach = intervals.share_estimate(never_happened).high
                 change = change._replace(difference=Estimate(change.difference.value, -reach, reach))
         changes[key] = change
     return changes
@@ -520,41 +535,45 @@ def _changes(
 def _group_changes(
     groups: BoxGroups, metrics: Mapping[str, Metric], runs: Sequence[MatchedImages], units: Sequence[Any], **draws: int
 ) -> tuple[GroupChanges, ...]:
-    """The changes on groups of reference boxes, p adjusted for all of them."""
-    of_groups = {(name, key): metrics[key] for name in groups for key in _OF_GROUPS}
-    changes = _with_holm(_changes(of_groups, [reference_sums(run, groups) for run in runs], units, **draws))
-    return tuple(
-        GroupChanges(name or UNNAMED, int(members.sum()), {key: changes[name, key] for key in _OF_GROUPS})
-        for name, members in groups.items()
-    )
+    """The changes on each group of reference boxes, p adjusted for all groups; arguments as of :func:`_changes`."""
+    group_metrics = {(name, key): metrics[key] for name in groups for key in _OF_GROUPS}
+    group_sums = [reference_sums(run, groups) for run in runs]
+    changes = _with_holm(_changes(group_metrics, group_sums, units, **draws))
+    group_changes = []
+    for name, members in groups.items():
+        by_key = {key: changes[name, key] for key in _OF_GROUPS}
+        group_changes.append(GroupChanges(name or UNNAMED, int(members.sum()), by_key))
+    return tuple(group_changes)
 
 
 def _ranked_changes(
     a: Sequence[Prediction], b: Sequence[Prediction], label_matching: str, units: Sequence[Any], **draws: int
 ) -> dict[str, Change]:
-    """Average precision and sensitivities, which a single image does not have; Holm's p still to come."""
+    """The changes of average precision and sensitivities, which no single image has; Holm's p is not adjusted yet."""
     by_rank = RankingMetrics.of([*a, *b], label_matching)
-    before, after = (by_rank.jackknifed(by_rank.rank(images), groups=units, seed=draws["seed"]) for images in (a, b))
+    before = by_rank.jackknifed(by_rank.rank(a), groups=units, seed=draws["seed"])
+    after = by_rank.jackknifed(by_rank.rank(b), groups=units, seed=draws["seed"])
     metrics = by_rank.metrics()
     p_values = swap_p_values([before[key].as_mean for key in metrics], [after[key].as_mean for key in metrics], **draws)
-    return {
-        key: _change(metric, before[key], after[key], Units(0, 0, 0), p)
-        for (key, metric), p in zip(metrics.items(), p_values, strict=True)
-    }
+    changes = {}
+    for (key, metric), p in zip(metrics.items(), p_values, strict=True):
+        changes[key] = _change(metric, before[key], after[key], Units(0, 0, 0), p)
+    return changes
 
 
 def _with_holm(changes: dict[Any, Change]) -> dict[Any, Change]:
-    """Adjust p for the family of these tests."""
+    """The changes with p adjusted for all of them, as one family of tests."""
     adjusted = holm([change.p for change in changes.values()])
     return {key: change._replace(holm=p) for (key, change), p in zip(changes.items(), adjusted, strict=True)}
 
 
 def _change(metric: Metric, a: Jackknifed, b: Jackknifed, units: Units, p: float) -> Change:
-    """The change of a metric, Holm's p still to come."""
+    """The change of a metric from run A to run B; Holm's p is not adjusted yet."""
     return Change(metric, a.estimate, b.estimate, intervals.jackknifed_difference(a, b).estimate, units, p, math.nan)
 
 
 def _size_groups(images: Sequence[Prediction]) -> BoxGroups:
+    """The reference boxes by size, without sizes that none has."""
     batch = PredictionBatch.of(images)
     image_areas = np.repeat(batch.sizes.prod(axis=1), batch.gt.counts)
     groups = {name: size.holds(box_area(batch.gt.flat), image_areas) for name, size in IMAGE_AREAS.items()}
@@ -562,6 +581,7 @@ def _size_groups(images: Sequence[Prediction]) -> BoxGroups:
 
 
 def _by_id(images: Sequence[Prediction], run: str) -> dict[str, Prediction]:
+    """The images of a run by their ids; refused where two have one id."""
     by_id = {image.id: image for image in images}
     if len(by_id) < len(images):
         name = Counter(image.id for image in images).most_common(1)[0][0]
@@ -573,23 +593,27 @@ def _by_id(images: Sequence[Prediction], run: str) -> dict[str, Prediction]:
 
 
 def _check_references(pairs: Sequence[tuple[Prediction, Prediction]], in_a: int, in_b: int) -> None:
+    """Refuse runs without images in common, or with other references; `in_a` and `in_b` are the numbers of images."""
     if not pairs:
         raise ValueError(
             f"Expected images that both runs have, got none: {in_a} in A and {in_b} in B, and no id in common. "
             "Compare runs on the same dataset and split."
         )
-    facts_by_id = [(a.id, _different_facts(a, b)) for a, b in pairs]
-    differences = [(name, facts) for name, facts in facts_by_id if facts]
-    if differences:
-        name, facts = differences[0]
+    fact_by_id = {}
+    for a, b in pairs:
+        fact = _different_fact(a, b)
+        if fact:
+            fact_by_id[a.id] = fact
+    if fact_by_id:
+        name, fact = next(iter(fact_by_id.items()))
         raise ValueError(
-            f"Expected the same references in both runs, got others on {len(differences)} of {len(pairs)} images: "
-            f"{facts} of {name!r} differ. Evaluate both runs on the same dataset."
+            f"Expected the same references in both runs, got others on {len(fact_by_id)} of {len(pairs)} images: "
+            f"{fact} of {name!r} differ. Evaluate both runs on the same dataset."
         )
 
 
-def _different_facts(a: Prediction, b: Prediction) -> str:
-    """The first fact of the image that differs between the runs; empty if none does."""
+def _different_fact(a: Prediction, b: Prediction) -> str:
+    """Name the first fact of the image that differs between the runs; empty if none does."""
     # Lists of a few numbers are compared faster than arrays of them.
     is_equal = {
         "the reference boxes": a.gt.tolist() == b.gt.tolist(),
@@ -598,11 +622,14 @@ def _different_facts(a: Prediction, b: Prediction) -> str:
         "width and height": (a.width, a.height) == (b.width, b.height),
         "the patients": None in (a.patient, b.patient) or a.patient == b.patient,
     }
-    return next((fact for fact, equal in is_equal.items() if not equal), "")
+    for fact, equal in is_equal.items():
+        if not equal:
+            return fact
+    return ""
 
 
 def _sentence(key: str, change: Change, units: str) -> str:
-    """Both values of a metric; of a change that is shown also its interval and the units behind it."""
+    """Say both values of a metric; of a change that is shown also its interval and the units behind it."""
     heading = _short_heading(change)
     if math.isnan(change.difference.value):
         return f"{capitalised(heading)} is not measured in both runs."
@@ -619,17 +646,17 @@ def _sentence(key: str, change: Change, units: str) -> str:
 
 
 def _format_change(change: Change, scope: str = "") -> str:
-    """A change that is shown, with one number."""
+    """The metric and its change, as in `F1@0.5 +0.12`; `scope` says on what, as in ` on mass`."""
     return f"{_short_heading(change)}{scope} {change.difference.value:+.{_digits(change)}f}"
 
 
 def _short_heading(change: Change) -> str:
-    """As in F1@0.5: in a sentence two numbers in a row are hard to read."""
+    """The heading of the metric for a sentence, as F1@0.5: two numbers in a row are hard to read."""
     return change.metric.heading.replace(" at IoU ", "@")
 
 
 def _digits(change: Change) -> int:
-    """Two, or three where the change or an end of its interval would read as 0."""
+    """How many digits the change is written with: two, or three where it or an end of its interval would read as 0."""
     reads_as_0 = any(abs(number) < 0.005 for number in change.difference)
     return _DECIMALS if change.direction and reads_as_0 else 2
 

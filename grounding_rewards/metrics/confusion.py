@@ -80,7 +80,7 @@ def box_outcomes(image: Prediction, label_matching: str = "ignore") -> BoxOutcom
 
 
 def outcomes_of(matched: MatchedImages) -> list[BoxOutcomes]:
-    """:func:`box_outcomes` of many images, matched together, which is faster.
+    """:func:`box_outcomes` of each of many images; they were matched together, which is faster.
 
     Example:
         >>> image = Prediction("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"])
@@ -112,7 +112,13 @@ def outcomes_of(matched: MatchedImages) -> list[BoxOutcomes]:
 
 
 def _mislabelled(partners: NDArray[np.int64], counts: NDArray[np.bool_], iou: Array) -> NDArray[np.int64]:
-    """The reference box that each remaining box would match if labels played no part, or -1."""
+    """The reference box that each predicted box without a partner would match if labels played no part, or -1.
+
+    Args:
+        partners: the reference box of each predicted box, or -1.
+        counts: which predicted boxes count.
+        iou: of every pair.
+    """
     is_free = ((partners < 0) & counts)[:, None] & ~np.isin(np.arange(iou.shape[1]), partners)
     free_iou = np.where(is_free, iou, 0.0)
     if not (free_iou >= IOU_THRESHOLD).any():
@@ -120,12 +126,12 @@ def _mislabelled(partners: NDArray[np.int64], counts: NDArray[np.bool_], iou: Ar
     return match_batch(free_iou[None], IOU_THRESHOLD, matching="most_hits")[0]
 
 
-def _other_label(image: Prediction, i: int, place: int) -> str | None:
-    """The label of the reference box in this place, if the predicted box has another one."""
-    label = image.pred_labels[i]
-    if place < 0 or not label or image.gt_labels[place] == UNNAMED:
+def _other_label(image: Prediction, pred_index: int, gt_index: int) -> str | None:
+    """The label of the reference box with this index, or -1, if the predicted box has another one; else None."""
+    label = image.pred_labels[pred_index]
+    if gt_index < 0 or not label or image.gt_labels[gt_index] == UNNAMED:
         return None
-    gt_label = image.gt_labels[place]
+    gt_label = image.gt_labels[gt_index]
     return gt_label if label_name(label, "exact") != label_name(gt_label, "exact") else None
 
 
@@ -137,7 +143,7 @@ _SIDE = re.compile(r"\b(left|right)\b", re.IGNORECASE)
 
 
 def format_iou(iou: float) -> str:
-    """Two digits, cut and not rounded: no IoU below a threshold reads as if it reached it.
+    """An IoU in two digits, cut and not rounded, so that none below a threshold reads as if it reached it.
 
     Example:
         >>> [format_iou(iou) for iou in (0.8, 0.503, 0.497, 0.49996, 0.5)]
@@ -148,7 +154,7 @@ def format_iou(iou: float) -> str:
 
 
 def has_sides(image: Prediction) -> bool:
-    """Tell whether the patient's right is known to be on the left of the picture, so that sides may be marked.
+    """Whether the patient's right is known to be on the left of the picture, so that sides may be marked.
 
     A frontal image has sides; so does one whose findings are named by side. An image from the side has none, and of an
     image of unknown view nothing is said.
@@ -174,13 +180,15 @@ def image_summary(image: Prediction, outcomes: BoxOutcomes) -> str:
         '1 of 1 found, 1 in the wrong place'
     """
     broken = len(image.broken)
-    parts = ["unparseable"] if image.status == "unparseable" else []
+    summary = "unparseable, " if image.status == "unparseable" else ""
     if image.is_normal:
         false_boxes = len(image.pred) - outcomes.pred.count(IGNORED) + broken
-        return ", ".join([*parts, "normal image", f"{false_boxes} hallucinated" if false_boxes else "no box"])
-    parts.append(f"{outcomes.pred.count(RIGHT)} of {len(image.gt)} found")
-    labelled_outcomes = zip(outcomes.pred, outcomes.other_labels, strict=True)
-    renamed = sum(outcome == RIGHT and label is not None for outcome, label in labelled_outcomes)
+        return f"{summary}normal image, " + (f"{false_boxes} hallucinated" if false_boxes else "no box")
+    summary += f"{outcomes.pred.count(RIGHT)} of {len(image.gt)} found"
+    renamed = 0
+    for outcome, other_label in zip(outcomes.pred, outcomes.other_labels, strict=True):
+        if outcome == RIGHT and other_label is not None:
+            renamed += 1
     for count, fate in (
         (renamed, "of them under another label"),
         (outcomes.pred.count(WRONG_LABEL), "under a wrong label"),
@@ -189,8 +197,8 @@ def image_summary(image: Prediction, outcomes: BoxOutcomes) -> str:
         (broken, "broken"),
     ):
         if count:
-            parts.append(f"{count} {fate}")
-    return ", ".join(parts)
+            summary += f", {count} {fate}"
+    return summary
 
 
 def drawn_answer(image: Prediction, outcomes: BoxOutcomes) -> list[tuple[Any, ...]]:
@@ -212,7 +220,7 @@ def drawn_answer(image: Prediction, outcomes: BoxOutcomes) -> list[tuple[Any, ..
 def drawn_boxes(
     boxes: Array, kind: str, labels: Sequence[str | None], *outcomes: Sequence[str]
 ) -> list[tuple[Any, ...]]:
-    """Corners, class, label and outcome of the boxes that can be drawn: those with an area, the first so many.
+    """Corners, kind, label and outcome of each box that can be drawn: of the first :data:`MOST_BOXES` with an area.
 
     Example:
         >>> import numpy as np
@@ -268,29 +276,35 @@ def confusion(matched: MatchedImages, *, synonyms: bool = False) -> Confusion:
                [0, 0, 1],
                [0, 0, 0]])
     """
+    # Counts by the name of the reference's label, None without a partner, and the predicted label as it is written.
     pairs: Counter[tuple[str | None, str | None]] = Counter()
+    # Counts by the name of the row and of the column.
     cells: Counter[tuple[str, str]] = Counter()
     ignoring = replace(matched, label_matching="ignore")
     for image, partners, countable in ignoring.by_image(IOU_THRESHOLD):
         gt_labels = [label_name(label, "exact") for label in image.gt_labels]
         for k in set(range(len(gt_labels))) - set(partners.tolist()):
             cells[gt_labels[k], NOTHING] += 1
-        for label, place, is_counted in zip(image.pred_labels, partners.tolist(), countable, strict=True):
+        for label, gt_index, is_counted in zip(image.pred_labels, partners.tolist(), countable, strict=True):
             if is_counted:
-                pairs[None if place < 0 else gt_labels[place], label] += 1
+                pairs[None if gt_index < 0 else gt_labels[gt_index], label] += 1
     references = Counter(label_name(label, "exact") for image in matched.images for label in image.gt_labels)
     labels = tuple(name for name, _ in references.most_common())
     for (gt, pred), count in pairs.items():
         cells[NOTHING if gt is None else gt, _column(pred, gt, labels, synonyms)] += count
-    used = {column for _, column in cells}
-    columns = (*labels, *(extra for extra in (ANOTHER_LABEL, NO_LABEL) if extra in used), NOTHING)
+    used_columns = {column for _, column in cells}
+    extra_columns = [extra for extra in (ANOTHER_LABEL, NO_LABEL) if extra in used_columns]
+    columns = (*labels, *extra_columns, NOTHING)
     rows = (*labels, NOTHING)
-    counts = np.array([[cells[row, name] for name in columns] for row in rows], dtype=np.int64)
+    counts = np.array([[cells[row, column] for column in columns] for row in rows], dtype=np.int64)
     return Confusion(rows, columns, counts)
 
 
 def _column(pred: str | None, gt: str | None, labels: Sequence[str], synonyms: bool) -> str:
-    """The column of a predicted label; of several reference labels that agree with it, that of its partner, if any."""
+    """The column of a predicted label whose partner has the label `gt`, None without a partner.
+
+    Of several labels that agree with it, it is that of its partner.
+    """
     text = label_name(pred, "exact")
     if not text:
         return NO_LABEL
@@ -300,4 +314,7 @@ def _column(pred: str | None, gt: str | None, labels: Sequence[str], synonyms: b
         return gt
     if text in labels:
         return text
-    return next((label for label in labels if are_synonyms(text, label)), ANOTHER_LABEL)
+    for label in labels:
+        if are_synonyms(text, label):
+            return label
+    return ANOTHER_LABEL

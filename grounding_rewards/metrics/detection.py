@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -101,7 +101,8 @@ class MatchedImages:
         """Boxes of each image, where a pair is right from this IoU on, in (0, 1]."""
         outcomes = self._hits(iou_threshold)
         pred, gt = self._countable(outcomes)
-        return BoxCounts(*(mask.sum(axis=1).astype(np.float64) for mask in (pred, gt, pred & (outcomes.matched >= 0))))
+        right = pred & (outcomes.matched >= 0)
+        return BoxCounts(*(mask.sum(axis=1).astype(np.float64) for mask in (pred, gt, right)))
 
     @cached_property
     def counts_50(self) -> BoxCounts:
@@ -149,10 +150,9 @@ class MatchedImages:
             >>> sums["precision_50"].tolist(), sums["f1_50"].tolist(), sums["hallucination_rate"].tolist()
             ([[1.0, 2.0]], [[2.0, 3.0]], [[0.0, 0.0]])
         """
-        return {
-            key: np.stack(self.metrics[key].of(self), axis=1).astype(np.float64)
-            for key in (self.metrics if keys is None else keys)
-        }
+        if keys is None:
+            keys = self.metrics
+        return {key: np.stack(self.metrics[key].of(self), axis=1).astype(np.float64) for key in keys}
 
     @cached_property
     def areas(self) -> Array:
@@ -161,7 +161,7 @@ class MatchedImages:
 
     @cached_property
     def right_labels(self) -> Sums:
-        """Boxes of each image in the right place at IoU 0.5 that have the finding's label, and that have any.
+        """Numbers of boxes in the right place at IoU 0.5, of each image: with the finding's label, and with any label.
 
         Labels play no part in finding these boxes: where they do, all that are right have the finding's label.
         """
@@ -178,14 +178,14 @@ class MatchedImages:
         return np.bincount(image[agreeing], minlength=images), np.bincount(image[labelled], minlength=images)
 
     def found(self, iou_threshold: float) -> tuple[Mask, Mask]:
-        """Which reference boxes a box is right about, ``(images, boxes)``, and which there are."""
+        """Which reference boxes a box is right about, ``(images, boxes)``; and which of the padded places hold one."""
         outcomes = self._hits(iou_threshold)
         hits, is_box = self._by_reference(outcomes, np.ones_like(outcomes.iou))
         return hits > 0, is_box
 
     @cached_property
     def best_ious(self) -> tuple[Array, Mask]:
-        """IoU of each reference box with its partner, 0 without one, ``(images, boxes)``; and which boxes there are.
+        """IoU of each reference box with its partner or 0, ``(images, boxes)``; and which of the places hold one.
 
         Boxes are paired one to one for the largest sum of IoUs; boxes that do not overlap are no partners.
         """
@@ -193,8 +193,7 @@ class MatchedImages:
         return self._by_reference(pairs, pairs.iou)
 
     def _by_reference(self, outcomes: Outcomes, values: Array) -> tuple[Array, Mask]:
-        """Values of predicted boxes at the reference boxes that they are matched with, 0 elsewhere; and which there
-        are."""
+        """The values of predicted boxes, at the reference boxes that they match, else 0; and which places hold one."""
         _, is_box = self._countable(outcomes)
         gt_values = np.zeros(is_box.shape)
         image, i = np.nonzero(outcomes.matched >= 0)
@@ -203,16 +202,16 @@ class MatchedImages:
 
     @cached_property
     def panoptic_quality(self) -> Sums:
-        """Sum of the IoUs above a half of each image, and TP + FP / 2 + FN / 2."""
+        """The sum of the IoUs above a half of each image, and half the number of its boxes, TP + FP / 2 + FN / 2."""
         outcomes = self._hits(_ABOVE_HALF)
         pred, gt = self._countable(outcomes)
         ious = np.where(pred & (outcomes.matched >= 0), outcomes.iou, 0.0).sum(axis=1)
         return ious, (pred.sum(axis=1) + gt.sum(axis=1)) / 2
 
     def by_image(self, iou_threshold: float) -> Iterator[tuple[Prediction, NDArray[np.int64], Mask]]:
-        """Each image; the reference box that each of its predicted boxes is right about, -1 for none; which count.
+        """Each image; the reference box that each predicted box is right about, or -1; which predicted boxes count.
 
-        Broken boxes, which the image does not have, are left out.
+        Broken boxes are left out, as they are no boxes of the image.
         """
         outcomes = self._hits(iou_threshold)
         pred, _ = self._countable(outcomes)
@@ -223,7 +222,7 @@ class MatchedImages:
 
     @cached_property
     def phrase_ious(self) -> tuple[Array, Array]:
-        """IoU of the highest-scoring box of each image with one reference box; and which images those are.
+        """IoU of the highest-scoring box of each image that has one reference box; and 1 for these images, else 0.
 
         0 without a box. Among equal confidences, and without confidences, it is the first box.
         """
@@ -231,14 +230,16 @@ class MatchedImages:
         rows = [k for k in np.flatnonzero(is_phrase).tolist() if len(self.images[k].pred)]
         if rows:
             images = [self.images[k] for k in rows]
-            scores = [np.where(np.isnan(image.pred_scores), -np.inf, image.pred_scores) for image in images]
-            top_boxes = np.array([image.pred[values.argmax()] for image, values in zip(images, scores, strict=True)])
-            ious[rows] = pairwise_iou(top_boxes[:, None], np.array([image.gt for image in images]))[:, 0, 0]
+            top_boxes = []
+            for image in images:
+                scores = np.where(np.isnan(image.pred_scores), -np.inf, image.pred_scores)
+                top_boxes.append(image.pred[[scores.argmax()]])
+            ious[rows] = pairwise_iou(np.array(top_boxes), np.array([image.gt for image in images]))[:, 0, 0]
         return ious, is_phrase.astype(np.float64)
 
     @cached_property
     def is_read(self) -> Mask:
-        """Answers that have a box or say that there is none, ``(images,)``."""
+        """Which answers have a box or say that there is none, ``(images,)``."""
         return np.array([is_read(image.pred, image.status) for image in self.images], dtype=bool)
 
     @property
@@ -247,9 +248,11 @@ class MatchedImages:
         return PredictionBatch.of(self.images)
 
     def _hits(self, iou_threshold: float) -> Outcomes:
+        """The outcomes with as many right boxes as there can be."""
         return self._outcomes(iou_threshold, _FOR_HITS)
 
     def _outcomes(self, iou_threshold: float, matching: str) -> Outcomes:
+        """The matches of all images, at a threshold by the matcher of this name; made once, then kept."""
         reward = MeanIoUReward(iou_threshold=iou_threshold, matching=matching, label_matching=self.label_matching)
         if reward not in self._outcomes_by_reward:
             self._outcomes_by_reward[reward] = reward.score_flat(
@@ -281,40 +284,43 @@ class MatchedImages:
         return pred, gt
 
     def _in_area(self, area: Area, boxes: BoxBatch) -> Mask:
+        """Which boxes have a size in this range, ``(images, boxes)``."""
         in_area = area.holds(box_area(boxes.flat), np.repeat(self.batch.sizes.prod(axis=1), boxes.counts))
         return pad(in_area.astype(np.float64), boxes.counts, np.arange(len(boxes.counts))) == 1
 
 
 def _is_box(boxes: BoxBatch) -> Mask:
-    """Which places of an array padded to the largest number of boxes hold one, ``(images, boxes)``."""
+    """Which places of an array with a row for each image, padded to the longest, hold a box, ``(images, boxes)``."""
     return np.arange(int(boxes.counts.max(initial=0))) < boxes.counts[:, None]
 
 
+# The functions of metrics, which take images to numerators and denominators.
+
+
 def _at_50(sums: Callable[[Array, Array, Array], Sums]) -> Callable[[MatchedImages], Sums]:
-    """A metric made of the counts n, m and tp at IoU 0.5."""
+    """The function of a metric that is made of the counts n, m and tp at IoU 0.5."""
     return lambda images: sums(*images.counts_50)
 
 
-def _recall(iou_threshold: float) -> Callable[[MatchedImages], Sums]:
-    def sums(images: MatchedImages) -> Sums:
-        _, m, tp = images.counts(iou_threshold)
-        return tp, m
-
-    return sums
+def _recall(images: MatchedImages, iou_threshold: float) -> Sums:
+    """Found reference boxes of each image, and all of them."""
+    counts = images.counts(iou_threshold)
+    return counts.tp, counts.m
 
 
 def _specificity(images: MatchedImages) -> Sums:
+    """1 for each image without a finding whose answer says so, else 0; and 1 for each image without a finding."""
     n, m, _ = images.counts_50
     return (m == 0) & (n == 0) & images.is_read, m == 0
 
 
 def _of_areas(sums: Callable[[Array, Array, Array, Array], Sums]) -> Callable[[MatchedImages], Sums]:
-    """A metric made of the hit, false, missed and remaining area of :mod:`grounding_rewards.metrics.segmentation`."""
+    """The function of a metric that is made of the hit, false, missed and remaining area of each image."""
     return lambda images: sums(*images.areas.T)
 
 
 def _over_images(value: Callable[..., float]) -> Callable[[MatchedImages], Sums]:
-    """The mean over images of a number that each has."""
+    """The function of a metric that is the mean over images of a number that each has."""
     return lambda images: (np.array([value(image) for image in images.images]), np.ones(len(images.images)))
 
 
@@ -349,8 +355,8 @@ DETECTION_METRICS: dict[str, Metric] = {
         _at_50(lambda n, m, tp: (tp, n)),
         is_share=True,
     ),
-    "recall_50": Metric("recall at IoU 0.5", _RECALL, _recall(0.5), is_share=True),
-    "recall_75": Metric("recall at IoU 0.75", _RECALL, _recall(0.75), is_share=True),
+    "recall_50": Metric("recall at IoU 0.5", _RECALL, partial(_recall, iou_threshold=0.5), is_share=True),
+    "recall_75": Metric("recall at IoU 0.75", _RECALL, partial(_recall, iou_threshold=0.75), is_share=True),
     "accuracy_50": Metric(
         "accuracy at IoU 0.5",
         "phrase grounding: share of the images with one reference box whose highest-scoring box reaches IoU 0.5; the "
@@ -452,7 +458,7 @@ BOUNDS = {key: metric.bounds for key, metric in DETECTION_METRICS.items() if met
 
 
 def label_groups(images: Sequence[Prediction], label_matching: str = "exact") -> BoxGroups:
-    """The reference boxes by label, the most frequent label first.
+    """Which of all reference boxes have each label, the most frequent label first.
 
     Labels that are compared as one are one group, under the spelling that is most frequent.
 
@@ -469,12 +475,15 @@ def label_groups(images: Sequence[Prediction], label_matching: str = "exact") ->
     spellings: dict[str, Counter[str]] = defaultdict(Counter)
     for name, label in zip(names, labels, strict=True):
         spellings[name][label.strip()] += 1
-    by_frequency = sorted(spellings, key=lambda name: -spellings[name].total())
-    return {spellings[name].most_common(1)[0][0]: names == name for name in by_frequency}
+    groups = {}
+    for name in sorted(spellings, key=lambda name: -spellings[name].total()):
+        most_frequent_spelling = spellings[name].most_common(1)[0][0]
+        groups[most_frequent_spelling] = names == name
+    return groups
 
 
 def reference_sums(matched: MatchedImages, groups: BoxGroups) -> dict[tuple[str, str], Array]:
-    """Mean IoU and recall of groups of reference boxes: all that a label has where answers state no labels.
+    """The sums of mean IoU and recall of groups of reference boxes: the metrics of a label if answers state none.
 
     Args:
         matched: images.
@@ -525,7 +534,7 @@ class ImageGroups(NamedTuple):
             >>> ImageGroups.of(["a", "a", None], [["mass"], [], ["nodule", "mass"]])
             ImageGroups(sources=(), labels=('mass', 'nodule'))
         """
-        return cls(_most_frequent(sources), _most_frequent(label for of_image in labels for label in of_image or ()))
+        return cls(_most_frequent(sources), _most_frequent(label for names in labels for label in names or ()))
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -576,6 +585,7 @@ class ImageGroups(NamedTuple):
 
 
 def _most_frequent(names: Iterable[str | None]) -> tuple[str, ...]:
+    """The :data:`MOST_GROUPS` most frequent names; none where there is one name only."""
     counts = Counter(name for name in names if name)
     # Among equals by name: the order of the images must not decide.
     ranked = sorted(counts, key=lambda name: (-counts[name], name))[:MOST_GROUPS]

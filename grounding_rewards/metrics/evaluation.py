@@ -147,9 +147,9 @@ class Evaluation:
     def _core(self) -> list[str]:
         """Keys of the core metrics that the first system has, the most quoted first."""
         metrics = next(iter(self.systems.values()))
-        quoted = [key for key in _QUOTED if key in CORE_METRICS]
+        core_quoted = [key for key in _QUOTED if key in CORE_METRICS]
         rewards = [key for key in metrics if key.startswith(_REWARD)]
-        keys = dict.fromkeys([*quoted, *CORE_METRICS, *rewards])
+        keys = dict.fromkeys([*core_quoted, *CORE_METRICS, *rewards])
         return [key for key in keys if key in metrics and not math.isnan(metrics[key].value)]
 
     @property
@@ -160,7 +160,7 @@ class Evaluation:
     @property
     def constant(self) -> Metrics:
         """The metrics of the constant box, which never looks; empty where it was not measured."""
-        return next((self.systems[name] for name in (CONSTANT, CONSTANT_OF_THESE) if name in self.systems), {})
+        return self.systems.get(CONSTANT) or self.systems.get(CONSTANT_OF_THESE, {})
 
     @property
     def looking(self) -> str:
@@ -209,15 +209,14 @@ class Evaluation:
         """A ``pandas.DataFrame`` with a row for each system and metric: the value and the ends of its interval."""
         import pandas
 
-        rows = [
-            {"system": name, "metric": key, **estimate._asdict()}
-            for name, metrics in self.systems.items()
-            for key, estimate in metrics.items()
-        ]
+        rows = []
+        for name, metrics in self.systems.items():
+            rows += [{"system": name, "metric": key, **estimate._asdict()} for key, estimate in metrics.items()]
         return pandas.DataFrame(rows)
 
 
 def _by_name(groups: Sequence[GroupMetrics]) -> dict[str, Any]:
+    """The number of boxes and the metrics of each group, by its name."""
     return {group.name: {"boxes": group.boxes, **group.metrics} for group in groups}
 
 
@@ -390,7 +389,7 @@ def write_evaluation(folder: str | Path, evaluation: Evaluation) -> None:
 
 
 def evaluation_file(run: str | Path) -> Path:
-    """Path of the metrics of a run, given the folder of its evaluation or a file in it.
+    """The path of `evaluation.json`, given the folder of an evaluation or a file in it.
 
     Example:
         >>> evaluation_file(Path("runs/r4/images.jsonl")).as_posix()
@@ -434,6 +433,16 @@ def _estimates(
     groups: Any,
     dependence: ImageDependence | None = None,
 ) -> dict[str, Estimate]:
+    """Every metric of one system, by key.
+
+    Args:
+        matched: the images with its answers.
+        measures: the settings.
+        by_rank: the metrics of rankings.
+        ranked: the rankings that it made of the images.
+        groups: of images that are left out together.
+        dependence: image dependence where it was measured already.
+    """
     sums = matched.sums()
     if dependence is None:
         sums["image_dependence"] = dependence_sums(matched.images, label_matching=matched.label_matching).by_image
@@ -448,16 +457,14 @@ def _estimates(
 
 
 def _differences(before: MatchedImages, after: MatchedImages, groups: Any) -> Metrics:
-    """After less before, of the metrics that are ratios of sums over images and are shown first."""
+    """After less before, of rewards and core metrics that are ratios of sums over images."""
     differences = {}
     for key in after.metrics:
         if key in before.metrics and (key in CORE_METRICS or key.startswith(_REWARD)):
-            jackknifed = [
-                intervals.jackknifed_ratio(
-                    intervals.sum_by_group(matched.sums([key])[key], groups), detection.BOUNDS.get(key, UNIT)
-                )
-                for matched in (before, after)
-            ]
+            jackknifed = []
+            for matched in (before, after):
+                sums = intervals.sum_by_group(matched.sums([key])[key], groups)
+                jackknifed.append(intervals.jackknifed_ratio(sums, detection.BOUNDS.get(key, UNIT)))
             differences[key] = intervals.jackknifed_difference(*jackknifed).estimate
     return differences
 
@@ -465,35 +472,42 @@ def _differences(before: MatchedImages, after: MatchedImages, groups: Any) -> Me
 def _by_label(
     matched: MatchedImages, measures: Measures, ranked: RankedImages | None, groups: Any
 ) -> Iterator[GroupMetrics]:
-    """The most frequent labels of the references; false boxes have a label only where answers state any."""
-    compared = "exact" if ranked is None else ranked.label_matching
-    boxes = dict(islice(detection.label_groups(matched.images, compared).items(), _MOST_LABELS))
+    """The metrics of the most frequent labels of the references.
+
+    `ranked` are the boxes by label; None where answers state no labels. Then false boxes have none, so that only mean
+    IoU and recall are known.
+    """
+    label_matching = "exact" if ranked is None else ranked.label_matching
+    boxes = dict(islice(detection.label_groups(matched.images, label_matching).items(), _MOST_LABELS))
     if not boxes:
         return
     if ranked is None:
         sums = detection.reference_sums(matched, boxes)
     else:
-        matched = replace(matched, label_matching=compared)
+        by_label = replace(matched, label_matching=label_matching)
         sums = {}
         for name in boxes:
-            sums |= {(name, key): values for key, values in replace(matched, label=name).sums(_BY_BOX).items()}
-    by_label: dict[str, Metrics] = defaultdict(dict)
+            for key, values in replace(by_label, label=name).sums(_BY_BOX).items():
+                sums[name, key] = values
+    metrics: dict[str, Metrics] = defaultdict(dict)
     shares = [(name, key) for name, key in sums if key in detection.SHARES]
     for (name, key), estimate in intervals.ratio_estimates(sums, shares=shares, groups=groups).items():
-        by_label[name][key] = estimate
+        metrics[name][key] = estimate
     for name, members in boxes.items():
         if ranked is not None:
-            by_label[name]["ap_50"] = _ap_50(ranked.only(name), measures, groups)
-        yield GroupMetrics(name or UNNAMED, int(members.sum()), by_label[name])
+            metrics[name]["ap_50"] = _ap_50(ranked.only(name), measures, groups)
+        yield GroupMetrics(name or UNNAMED, int(members.sum()), metrics[name])
 
 
 def _ap_50(ranked: RankedImages, measures: Measures, groups: Any) -> Estimate:
+    """Average precision at IoU 0.5."""
     return average_precision.mean_average_precision(
         ranked, (0.5,), interpolation=measures.interpolation, groups=groups, seed=measures.seed
     ).estimate
 
 
 def _by_size(matched: MatchedImages, measures: Measures, ranking: str, groups: Any) -> Iterator[GroupMetrics]:
+    """The metrics of each size that a reference box has."""
     rule = measures.label_matching
     for name, area in average_precision.IMAGE_AREAS.items():
         sums = replace(matched, area=area).sums(_BY_BOX)
@@ -510,7 +524,9 @@ def _by_size(matched: MatchedImages, measures: Measures, ranking: str, groups: A
 def _by_source(images: Sequence[Prediction], measures: Measures, by_rank: RankingMetrics) -> Iterator[GroupMetrics]:
     """The metrics that are quoted, each over the images of one source; none where all are from one."""
     sources = sorted({image.source or _NO_SOURCE for image in images})
-    for source in sources if len(sources) > 1 else ():
+    if len(sources) < 2:
+        return
+    for source in sources:
         members = [image for image in images if (image.source or _NO_SOURCE) == source]
         matched = MatchedImages(members, measures.label_matching)
         ranked = by_rank.rank(matched.images)
@@ -529,11 +545,12 @@ def _curves(ranked: RankedImages, read: Callable[..., Curve]) -> tuple[Curve, ..
 def _facts(images: Sequence[Prediction], measures: Measures) -> dict[str, Any]:
     """Facts about the images and the measures."""
     patients = {image.patient for image in images if image.patient is not None}
+    facts: dict[str, Any] = {"images": len(images), "patients": len(patients) or "not known"}
     unknown = sum(image.patient is None for image in images)
+    if patients and unknown:
+        facts["images whose patient is not known"] = unknown
     return {
-        "images": len(images),
-        "patients": len(patients) or "not known",
-        **({"images whose patient is not known": unknown} if patients and unknown else {}),
+        **facts,
         "images without a finding": sum(image.is_normal for image in images),
         "reference boxes": sum(len(image.gt) for image in images),
         "label matching": measures.label_matching,

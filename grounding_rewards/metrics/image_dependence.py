@@ -106,9 +106,11 @@ def _matched_iou(iou: Array) -> Array:
     short, long = sorted(iou.shape[1:])
     if math.perm(long, short) <= _FEW_PAIRINGS:
         # All images try one pairing at once, which is faster than an assignment for each.
-        wide, best = iou if iou.shape[1] == short else np.swapaxes(iou, 1, 2), np.zeros(len(iou))
-        for places in permutations(range(long), short):
-            np.maximum(best, sum(wide[:, i, j] for i, j in enumerate(places)), out=best)
+        short_by_long = iou if iou.shape[1] == short else np.swapaxes(iou, 1, 2)
+        best = np.zeros(len(iou))
+        for partners in permutations(range(long), short):
+            total = sum(short_by_long[:, i, j] for i, j in enumerate(partners))
+            np.maximum(best, total, out=best)
         return best
     matched = match_batch(iou, _ANY_OVERLAP, matching="hungarian")
     pair_ious = np.take_along_axis(iou, np.maximum(matched, 0)[..., None], axis=2)[..., 0]
@@ -218,6 +220,7 @@ def image_dependence(
 
 
 def _estimate(permuted: _Permuted, images: Sequence[Prediction]) -> Estimate:
+    """The image dependence with its 95 % interval over patients."""
     sums = {"": permuted.sums(images).by_image}
     return intervals.ratio_estimates(sums, bounds={"": intervals.SIGNED}, groups=patients_of(images))[""]
 
@@ -320,7 +323,7 @@ class _Permuted:
         return np.column_stack([above, self.divisor]) * (self.alone <= (self.divisor > 0).sum())
 
     def sums(self, images: Sequence[Prediction]) -> DependenceSums:
-        """See the top of this module."""
+        """Image dependence as ratios of sums, with what the interval needs: see the top of this module."""
         by_answer = self.above_others(self.of_answer)
         if not by_answer[:, 1].any():
             return DependenceSums(by_answer, by_answer)
@@ -417,7 +420,7 @@ def _permute(
 
 
 def _shifts(n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """The shifts of n images in a random order that permute their answers: 0, and with each shift the one back."""
+    """The shifts by which the answers of n images are tried on others: 0 and all others, or of many some k and -k."""
     if n <= MOST_IMAGES:
         return np.arange(n)
     forth = 1 + rng.choice((n - 1) // 2, PARTNERS // 2, replace=False)
@@ -425,7 +428,7 @@ def _shifts(n: int, rng: np.random.Generator) -> NDArray[np.int64]:
 
 
 def _groups(images: Sequence[Prediction], within: str) -> dict[Any, list[int]]:
-    """The images among which answers are permuted, sorted, so that nothing depends on the order of the images."""
+    """The indices of the images of each group, sorted by id, so that nothing depends on the order of the images."""
     groups: dict[Any, list[int]] = defaultdict(list)
     for k in sorted(range(len(images)), key=lambda k: images[k].id):
         image = images[k]
@@ -435,7 +438,7 @@ def _groups(images: Sequence[Prediction], within: str) -> dict[Any, list[int]]:
 
 
 def _batches(by_size: Mapping[int, Sequence[Sequence[int]]]) -> Iterator[NDArray[np.int64]]:
-    """Groups of one size that are worked on together, ``(groups, n)``."""
+    """Some groups at a time, all of one size n, as an array of image indices, ``(groups, n)``."""
     for size in sorted(by_size):
         groups = np.array(by_size[size])
         step = max(1, _PAIRS // size**2)
@@ -486,7 +489,7 @@ def _permutation_variance(values: Array, turned: Array, partner: NDArray[np.int6
 
 
 def _without_means(values: Array, turned: Array, partner: NDArray[np.int64]) -> Array:
-    """Cells less the means over the answers to an image and over the images of an answer."""
+    """The values less the mean of their image and that of their answer, plus the mean of all, (groups, n, partners)."""
     of_answer = turned.mean(axis=2)
     return values - values.mean(axis=2, keepdims=True) - of_answer[:, partner] + of_answer.mean(axis=1)[:, None, None]
 
@@ -501,19 +504,21 @@ class _BoxTable:
 
     @classmethod
     def of(cls, images: Sequence[Prediction], label_matching: str, *, in_pixels: bool = False) -> _BoxTable:
+        """The boxes of these images."""
         batch = PredictionBatch.of(images)
-        sides = np.tile(np.ones_like(batch.sizes) if in_pixels else batch.sizes, 2)
-        pred, gt = (
-            BoxBatch(boxes.flat / np.repeat(sides, boxes.counts, axis=0), boxes.counts)
-            for boxes in (batch.pred, batch.gt)
-        )
-        compared = label_matching != "ignore"
-        codes = LabelCodes.of(batch.pred_labels, batch.gt_labels, label_matching) if compared else None
+        pred, gt = batch.pred, batch.gt
+        if not in_pixels:
+            sides = np.tile(batch.sizes, 2)
+            pred = BoxBatch(pred.flat / np.repeat(sides, pred.counts, axis=0), pred.counts)
+            gt = BoxBatch(gt.flat / np.repeat(sides, gt.counts, axis=0), gt.counts)
+        codes = None
+        if label_matching != "ignore":
+            codes = LabelCodes.of(batch.pred_labels, batch.gt_labels, label_matching)
         return cls(pred, gt, codes)
 
     @property
     def answers_alike(self) -> bool:
-        """All images have the same answer, such as a constant box."""
+        """Whether all images have the same answer, such as a constant box."""
         n = self.pred.counts[:1].sum()
         codes = np.zeros(len(self.pred.flat)) if self.codes is None else self.codes.pred
         boxes = np.column_stack([self.pred.flat, codes])
@@ -522,9 +527,10 @@ class _BoxTable:
         return n == 0 or np.allclose(boxes.reshape(-1, n, 5), boxes[:n], rtol=0, atol=1e-9, equal_nan=True)
 
     def credits(self, image: NDArray[np.int64], answer: NDArray[np.int64]) -> Array:
-        """Credit of each answer on the image at the same place, ``(pairs,)``."""
+        """What each answer earns on the image beside it, ``(pairs,)``; both are indices of images."""
         credits = np.zeros(len(image))
-        starts_of_pred, starts_of_gt = (np.cumsum(boxes.counts) - boxes.counts for boxes in (self.pred, self.gt))
+        starts_of_pred = np.cumsum(self.pred.counts) - self.pred.counts
+        starts_of_gt = np.cumsum(self.gt.counts) - self.gt.counts
         for chunk in self._chunks(image, answer):
             i, j = image[chunk], answer[chunk]
             n, m = int(self.pred.counts[j[0]]), int(self.gt.counts[i[0]])
@@ -539,7 +545,7 @@ class _BoxTable:
         return credits
 
     def _chunks(self, image: NDArray[np.int64], answer: NDArray[np.int64]) -> Iterator[NDArray[np.intp]]:
-        """Pairs that are worked on together: those with the same numbers of boxes, so that nothing is filled up."""
+        """The indices of some pairs at a time, all with the same numbers of boxes, so that nothing is filled up."""
         n, m = self.pred.counts[answer], self.gt.counts[image]
         # By m, then n; a stable sort of small numbers is one by their digits.
         shape = m * (n.max(initial=0) + 1) + n

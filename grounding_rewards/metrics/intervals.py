@@ -113,7 +113,7 @@ def estimate_from_json(stored: Mapping[str, float | None]) -> Estimate:
 
 
 def format_interval(estimate: tuple[float, float, float], *, signed: bool = False) -> str:
-    """The ends of an interval, or nothing where nothing was measured.
+    """The ends of an interval in brackets, or nothing where nothing was measured.
 
     Example:
         >>> format_interval(Estimate(0.67, 0.64, 0.7)), format_interval(Estimate(0.02, -0.01, 0.05), signed=True)
@@ -139,7 +139,7 @@ _TAIL = 0.025
 
 
 def share_estimate(units: Array) -> Estimate:
-    """A share with its 95 % interval.
+    """A share, of sums over units, with its 95 % interval.
 
     Args:
         units: ``(units, 2)`` of each independent unit how often it happened, and among how many.
@@ -169,7 +169,13 @@ def share_estimate(units: Array) -> Estimate:
 
 
 def _independent(sums: Array, share: float, n: float) -> float:
-    """n*: how many independent observations would be as uncertain."""
+    """How many independent observations would be as uncertain as these: n* of the module.
+
+    Args:
+        sums: ``(units, 2)`` how often it happened, and among how many.
+        share: of all units together.
+        n: how many observations there are.
+    """
     from scipy.special import stdtrit
 
     m = len(sums)
@@ -223,7 +229,7 @@ class Jackknifed(NamedTuple):
 
     @property
     def standard_error(self) -> float:
-        """See the top of this module; infinite where fewer than two units have something to measure.
+        """The jackknife's standard error of the metric; infinite where fewer than two units can be measured.
 
         Example:
             >>> round(Jackknifed(0.5, np.array([0.25, 0.5, 0.75]), 3).standard_error, 4)
@@ -246,11 +252,14 @@ class Jackknifed(NamedTuple):
         if math.isnan(self.value):
             return Estimate(math.nan, math.nan, math.nan)
         error = self.standard_error
+        low, high = self.bounds
         if math.isinf(error):
-            return Estimate(self.value, *(end if math.isfinite(end) else math.nan for end in self.bounds))
-        is_in_bounds = self.bounds[0] <= self.value <= self.bounds[1]
-        ends = _ENDS.get(self.bounds, _symmetric) if is_in_bounds else _symmetric
-        return Estimate(self.value, *ends(self, error * student_factor(min(self.units, len(self._measured)))))
+            return Estimate(
+                self.value, low if math.isfinite(low) else math.nan, high if math.isfinite(high) else math.nan
+            )
+        error *= student_factor(min(self.units, len(self._measured)))
+        interval_of = _INTERVALS.get(self.bounds, _symmetric) if low <= self.value <= high else _symmetric
+        return Estimate(self.value, *interval_of(self, error))
 
     @property
     def as_mean(self) -> Array:
@@ -271,11 +280,12 @@ class Jackknifed(NamedTuple):
 
     @property
     def _measured(self) -> Array:
+        """The metric without each part where it can be measured."""
         return self.left_out[~np.isnan(self.left_out)]
 
 
 def student_factor(units: float) -> float:
-    """Width of Student's distribution of `units` units against the normal one, t / z.
+    """How much wider a 95 % interval is by Student's distribution of `units` units than by the normal one, t / z.
 
     Example:
         >>> round(student_factor(10), 3)
@@ -287,6 +297,7 @@ def student_factor(units: float) -> float:
 
 
 def _in_unit(metric: Jackknifed, error: float) -> tuple[float, float]:
+    """The ends of the interval of a metric from 0 to 1, by the binomial distribution with this standard error."""
     centre = min(max(metric.value - metric.bias, 0.0), 1.0)
     low = high = centre
     if error > 0 and 0 < centre < 1:
@@ -297,6 +308,7 @@ def _in_unit(metric: Jackknifed, error: float) -> tuple[float, float]:
 
 
 def _from_zero(metric: Jackknifed, error: float) -> tuple[float, float]:
+    """The ends of the interval of a metric from 0 up, by the gamma distribution with this standard error."""
     from scipy.special import gammaincinv
 
     # x events of weight w have the sum x w and the variance x w²; one more, that was not seen, weighs 1/m.
@@ -309,6 +321,7 @@ def _from_zero(metric: Jackknifed, error: float) -> tuple[float, float]:
 
 
 def _symmetric(metric: Jackknifed, error: float) -> tuple[float, float]:
+    """The ends of the interval around a metric by the normal distribution, cut at the ends of its scale."""
     from scipy.special import ndtri
 
     if error == 0:
@@ -318,11 +331,12 @@ def _symmetric(metric: Jackknifed, error: float) -> tuple[float, float]:
     return max(low, metric.bounds[0]), min(high, metric.bounds[1])
 
 
-_ENDS = {UNIT: _in_unit, COUNT: _from_zero}
+# By the ends of the scale.
+_INTERVALS = {UNIT: _in_unit, COUNT: _from_zero}
 
 
 def jackknifed_ratio(units: Array, bounds: Bounds = UNIT) -> Jackknifed:
-    """A ratio of sums over units.
+    """A ratio of sums over units, and the same ratio without each unit.
 
     Args:
         units: ``(units, 2)`` numerators and denominators.
@@ -361,8 +375,12 @@ def jackknifed_difference(before: Jackknifed, after: Jackknifed) -> Jackknifed:
 
 
 class Parts(NamedTuple):
-    """Images in parts that are left out together: the part of each image ``(images,)``, of how many, of how many
-    units."""
+    """Images in parts that are left out together.
+
+    of_image: ``(images,)`` the part of each image, an index.
+    parts: how many there are.
+    units: how many patients, or images of no known patient, there are.
+    """
 
     of_image: NDArray[np.int64]
     parts: int
@@ -506,11 +524,14 @@ def sum_by_group(sums: Array, groups: Sequence[Any]) -> Array:
     """
     number = group_numbers(groups, len(sums))
     units = int(number.max(initial=-1)) + 1
-    return np.column_stack([np.zeros((units, 0)), *(np.bincount(number, column, units) for column in sums.T)])
+    totals = np.zeros((units, sums.shape[1]))
+    for k, column in enumerate(sums.T):
+        totals[:, k] = np.bincount(number, column, units)
+    return totals
 
 
 def ratios(sums: Array) -> Any:
-    """Divide the last axis' first entry by its second; NaN where the second is 0.
+    """Divide the first entry along the last axis by the second; NaN where the second is 0.
 
     Example:
         >>> ratios(np.array([[1.0, 4.0], [0.0, 0.0]]))

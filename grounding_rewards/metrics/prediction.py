@@ -29,11 +29,12 @@ _TEXTS = ("id", "patient", "image", "view", "source", "question", "text", "reaso
 
 
 def _no_boxes() -> Array:
+    """An array of no boxes."""
     return np.zeros((0, 4))
 
 
 def _storable(text: Any) -> Any:
-    """Replace lone surrogates with '?', which no file can hold otherwise; leave what is no text as it is."""
+    """The text with '?' for lone surrogates, which no file can hold; anything else as it is."""
     if not isinstance(text, str) or text.isascii():
         return text
     return text.encode("utf-8", "replace").decode("utf-8")
@@ -98,9 +99,10 @@ class Prediction:
     sampled_boxes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        # An evaluation makes tens of thousands of images: only fields that are there are replaced.
+        """Bring boxes, labels, confidences and texts into one form; refuse labels that are not one for each box."""
         fields: dict[str, Any] = {name: as_box_array(getattr(self, name), name) for name in _BOXES}
-        fields |= {name: _storable(text) for name in _TEXTS if (text := getattr(self, name)) is not None}
+        for name in _TEXTS:
+            fields[name] = _storable(getattr(self, name))
         fields["gt_labels"] = tuple(map(_storable, self.gt_labels))
         fields["pred_labels"] = tuple(map(_storable, self.pred_labels)) or (None,) * len(fields["pred"])
         scores = np.asarray(self.pred_scores, dtype=np.float64)
@@ -118,7 +120,7 @@ class Prediction:
 
     @property
     def is_normal(self) -> bool:
-        """The image has no reference box."""
+        """Whether the image has no reference box."""
         return not len(self.gt)
 
     def as_json(self) -> dict[str, Any]:
@@ -140,9 +142,10 @@ class Prediction:
     def of_json(cls, values: Mapping[str, Any]) -> Prediction:
         """The image that :meth:`as_json` wrote; keys that it does not know are passed over."""
         fields = {key: values[key] for key in cls.__slots__ if key in values}
-        scores = [math.nan if score is None else score for score in fields.get("pred_scores", ())]
-        sampled = {name: tuple(fields.get(name, ())) for name in ("sampled_rewards", "sampled_read", "sampled_boxes")}
-        return cls(**{**fields, "pred_scores": scores, "asked": tuple(fields.get("asked", ())), **sampled})
+        fields["pred_scores"] = [math.nan if score is None else score for score in fields.get("pred_scores", ())]
+        for name in ("asked", "sampled_rewards", "sampled_read", "sampled_boxes"):
+            fields[name] = tuple(fields.get(name, ()))
+        return cls(**fields)
 
 
 def with_broken_boxes(image: Prediction) -> Prediction:
@@ -156,14 +159,14 @@ def with_broken_boxes(image: Prediction) -> Prediction:
     if not image.broken:
         return image
     places = [box.place for box in image.broken]
+    labels = with_broken(image.pred_labels, image.broken, attrgetter("label"))
+    scores = with_broken(image.pred_scores.tolist(), image.broken, attrgetter("score"))
     return replace(
         image,
         pred=np.insert(image.pred, places, np.nan, axis=0),
-        pred_labels=tuple(with_broken(image.pred_labels, image.broken, attrgetter("label"))),
+        pred_labels=tuple(labels),
         # None becomes NaN
-        pred_scores=np.array(
-            with_broken(image.pred_scores.tolist(), image.broken, attrgetter("score")), dtype=np.float64
-        ),
+        pred_scores=np.array(scores, dtype=np.float64),
         broken=(),
     )
 
@@ -226,12 +229,12 @@ class PredictionBatch(tuple[Prediction, ...]):
 
     @property
     def states_confidences(self) -> bool:
-        """There are predicted boxes and every one has a confidence, so that COCO's ranking exists."""
+        """Whether there are predicted boxes and every one has a confidence, so that COCO's ranking exists."""
         return bool(len(self.pred_scores)) and not np.isnan(self.pred_scores).any()
 
 
 def is_read(boxes: Array, status: str) -> bool:
-    """Tell whether an answer has a complete box or says that there is none.
+    """Whether an answer has a complete box or says that there is none.
 
     Args:
         boxes: ``(n, 4)`` that it gave, invalid ones among them.
@@ -245,7 +248,7 @@ def is_read(boxes: Array, status: str) -> bool:
 
 
 def patients_of(images: Sequence[Prediction]) -> list[Any] | None:
-    """The patient of every image, where any is known; an image without one is a patient of its own.
+    """A name for the patient of every image, an image without one being its own patient; None where none is known.
 
     Example:
         >>> patients_of([Prediction("a", 9, 9, patient="p"), Prediction("b", 9, 9)])

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import chain, islice, repeat
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from grounding_rewards.overlap import nms
 from grounding_rewards.parsing import ParsedBoxes
 from grounding_rewards.parsing.json_syntax import SCORE_KEYS
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
+from grounding_rewards.rewards.box_reward import Explanation
 from grounding_rewards.rewards.completions import completion_text
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward, score_batches
 
@@ -87,23 +88,34 @@ def read_predictions(
     # Every text is read once for all of them.
     batches = score_batches(rewards, [answers[0] for answers in texts], **columns)
     values = {spec.name: batch.reward.tolist() for spec, batch in zip(rewards, batches, strict=True)}
-    repeats = [len(answers) - 1 for answers in texts]
-    sample_columns = {name: list(chain.from_iterable(map(repeat, column, repeats))) for name, column in columns.items()}
-    samples = iter(reward.details([text for answers in texts for text in answers[1:]], **sample_columns))
+    samples = _sampled_answers(columns, [answers[1:] for answers in texts], reward)
     predictions = []
     for k, (image, parsed, reason) in enumerate(zip(images, batches[0].parsed(), batches[0].reasons(), strict=True)):
-        sampled = list(islice(samples, repeats[k]))
         prediction = replace(
             image,
             **_prediction(parsed, reason),
             text=completion_text(texts[k][0]),
             rewards={name: values[name][k] for name in sorted(values)},
-            sampled_rewards=tuple(sample.reward for sample in sampled),
-            sampled_read=tuple(is_read(sample.parsed.boxes, sample.parsed.status) for sample in sampled),
-            sampled_boxes=tuple(len(sample.parsed.boxes) for sample in sampled),
+            sampled_rewards=tuple(sample.reward for sample in samples[k]),
+            sampled_read=tuple(is_read(sample.parsed.boxes, sample.parsed.status) for sample in samples[k]),
+            sampled_boxes=tuple(len(sample.parsed.boxes) for sample in samples[k]),
         )
         predictions.append(prediction)
     return predictions if nms_threshold is None else without_duplicates(predictions, nms_threshold)
+
+
+def _sampled_answers(
+    columns: Mapping[str, Sequence[Any]], texts: Sequence[Sequence[Any]], reward: GroundingReward
+) -> list[list[Explanation]]:
+    """The sampled answers of each row as the reward scores them, all in one batch."""
+    row_of_text = [k for k, row_texts in enumerate(texts) for _ in row_texts]
+    samples: list[list[Explanation]] = [[] for _ in texts]
+    if row_of_text:
+        text_columns = {name: [column[k] for k in row_of_text] for name, column in columns.items()}
+        scored = reward.details(list(chain.from_iterable(texts)), **text_columns)
+        for k, sample in zip(row_of_text, scored, strict=True):
+            samples[k].append(sample)
+    return samples
 
 
 def read_each(rows: Sequence[Mapping[str, Any]], texts: Sequence[Any], reward: GroundingReward) -> list[Prediction]:
@@ -131,7 +143,7 @@ def read_each(rows: Sequence[Mapping[str, Any]], texts: Sequence[Any], reward: G
 
 
 def reference_images(rows: Sequence[Mapping[str, Any]]) -> list[Prediction]:
-    """The images of a dataset with an answer that has no box.
+    """The images of a dataset, each with its references and with an answer that has no box.
 
     Args:
         rows: see :func:`read_predictions`.
@@ -152,15 +164,18 @@ def reference_images(rows: Sequence[Mapping[str, Any]]) -> list[Prediction]:
 
 
 def _references(rows: Sequence[Mapping[str, Any]]) -> list[Prediction]:
+    """:func:`reference_images` of rows of which several may have one name."""
     require_columns(rows, [f"row {k}" for k in range(len(rows))])
-    label_lists = [row["labels"] for row in rows if row.get("labels") is not None]
-    labels = {label for names in label_lists for label in names if label is not None}
+    labels: set[str] = set()
+    for row in rows:
+        if row.get("labels") is not None:
+            labels.update(label for label in row["labels"] if label is not None)
     prompted = asked_labels(rows, labels)
-    return [_reference(row, f"image {k}", names) for k, (row, names) in enumerate(zip(rows, prompted, strict=True))]
+    return [_reference(row, f"image {k}", asked) for k, (row, asked) in enumerate(zip(rows, prompted, strict=True))]
 
 
 def require_columns(rows: Sequence[Mapping[str, Any]], places: Sequence[str]) -> None:
-    """Refuse images without the columns that every measure needs.
+    """Refuse rows without boxes, width or height, which every measure needs.
 
     Args:
         rows: one an image.
@@ -232,30 +247,32 @@ def _words(content: Any) -> str:
     return ""
 
 
-def _reference(row: Mapping[str, Any], name: str, prompted: tuple[str, ...]) -> Prediction:
+def _reference(row: Mapping[str, Any], name: str, asked: tuple[str, ...]) -> Prediction:
+    """The image of a row with an answer that has no box; `name` is its id where it has none of its own."""
     boxes = as_box_array(row["boxes"], "boxes")
     labels = row.get("labels")
+    if labels is None:
+        labels = [None] * len(boxes)
     image = row.get("image_path")
     return Prediction(
         id=name if row.get("id") is None else str(row["id"]),
         width=float(row["width"]),
         height=float(row["height"]),
         gt=boxes,
-        gt_labels=(UNNAMED,) * len(boxes)
-        if labels is None
-        else tuple(UNNAMED if label is None else str(label) for label in labels),
+        gt_labels=tuple(UNNAMED if label is None else str(label) for label in labels),
         ignore=as_box_array([] if row.get("ignore_boxes") is None else row["ignore_boxes"], "ignore_boxes"),
         patient=patient_of(row),
         image=None if image is None else str(image),
         view=str(row["view"]) if row.get("view") else None,
         source=str(row["source"]) if row.get("source") else None,
-        asked=prompted,
+        asked=asked,
         question=question_of(row),
         status="empty",
     )
 
 
 def _prediction(parsed: ParsedBoxes, reason: str) -> dict[str, Any]:
+    """The fields of a :class:`Prediction` that say how its answer was read."""
     return {
         "pred": parsed.boxes,
         "pred_labels": parsed.labels,
@@ -269,16 +286,18 @@ def _prediction(parsed: ParsedBoxes, reason: str) -> dict[str, Any]:
 
 def row_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """The columns that every row has, and optional ones, such as ignored regions, with None where a row has none."""
-    names = dict.fromkeys(name for row in rows for name in row if name not in _PASSED_OVER)
-    return {
-        name: [row.get(name) for row in rows]
-        for name in names
-        if name in BOX_COLUMNS[2:] or all(row.get(name) is not None for row in rows)
-    }
+    optional_columns = BOX_COLUMNS[2:]
+    columns = {}
+    for name in dict.fromkeys(chain.from_iterable(rows)):
+        values = [row.get(name) for row in rows]
+        is_complete = all(value is not None for value in values)
+        if name not in _PASSED_OVER and (is_complete or name in optional_columns):
+            columns[name] = values
+    return columns
 
 
 def reading_notes(images: Sequence[Prediction]) -> list[str]:
-    """A sentence where more than one answer in ten has neither a box nor a statement that there is none.
+    """A sentence if more than one answer in ten has neither a box nor a statement that there is none; else nothing.
 
     Example:
         >>> print(*reading_notes([Prediction("a", 9, 9, text="?", status="unparseable")]))
@@ -296,7 +315,7 @@ box format the model's? `grounding-rewards inspect` shows what was read.
 
 
 def confidence_notes(images: Sequence[Prediction]) -> list[str]:
-    """A sentence where a text states a confidence and a box has none: `"85%"` and `"high"` are no numbers.
+    """A sentence if some text states a confidence that is no number, such as `"85%"` or `"high"`; else nothing.
 
     Example:
         >>> image = Prediction("a", 9, 9, pred=[[0, 0, 5, 5]], text='[{"bbox_2d": [0, 0, 5, 5], "score": "85%"}]')
@@ -333,12 +352,12 @@ def without_duplicates(images: Sequence[Prediction], iou_threshold: float = 0.5)
     reduced = []
     for image in images:
         names = np.array([label_name(label, "exact") for label in image.pred_labels])
-        places: list[int] = []
+        indices: list[int] = []
         for name in dict.fromkeys(names.tolist()):
             of_label = np.flatnonzero(names == name)
-            places += of_label[nms(image.pred[of_label], image.pred_scores[of_label], iou_threshold)].tolist()
-        places.sort()
-        broken = tuple(box._replace(place=bisect_left(places, box.place)) for box in image.broken)
-        labels, scores = tuple(image.pred_labels[i] for i in places), image.pred_scores[places]
-        reduced.append(replace(image, pred=image.pred[places], pred_labels=labels, pred_scores=scores, broken=broken))
+            indices += of_label[nms(image.pred[of_label], image.pred_scores[of_label], iou_threshold)].tolist()
+        indices.sort()
+        broken = tuple(box._replace(place=bisect_left(indices, box.place)) for box in image.broken)
+        labels, scores = tuple(image.pred_labels[i] for i in indices), image.pred_scores[indices]
+        reduced.append(replace(image, pred=image.pred[indices], pred_labels=labels, pred_scores=scores, broken=broken))
     return reduced

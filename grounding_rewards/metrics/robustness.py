@@ -88,7 +88,7 @@ class AnswerPair:
 
 
 def is_right(image: Prediction, reward: GroundingReward) -> bool:
-    """Tell whether an answer marks all that the reference marks and nothing else, ``f(x) = y``.
+    """Whether an answer marks all that the reference marks and nothing else, ``f(x) = y``.
 
     Args:
         image: the image and its answer.
@@ -109,7 +109,7 @@ def is_right(image: Prediction, reward: GroundingReward) -> bool:
 
 
 def is_same_answer(pair: AnswerPair, reward: GroundingReward) -> bool:
-    """Tell whether both answers mark the same, ``f(x′) = f(x)``.
+    """Whether both answers mark the same, ``f(x′) = f(x)``.
 
     Args:
         pair: the two answers.
@@ -126,16 +126,18 @@ def is_same_answer(pair: AnswerPair, reward: GroundingReward) -> bool:
         return False
     if not len(before.pred) and not len(after.pred):
         return (before.status == "empty") == (after.status == "empty")
-    old, new = valid_boxes(pair.moved), valid_boxes(after.pred)
-    if (~old).sum() + len(before.broken) != (~new).sum() + len(after.broken):
+    valid_before, valid_after = valid_boxes(pair.moved), valid_boxes(after.pred)
+    broken_before = (~valid_before).sum() + len(before.broken)
+    broken_after = (~valid_after).sum() + len(after.broken)
+    if broken_before != broken_after:
         return False
-    is_kept = old & pair.kept
+    is_asked_again = valid_before & pair.kept
     explained = reward.explain(
-        after.pred[new],
-        pair.moved[is_kept],
-        ignore=pair.moved[old & ~pair.kept],
-        pred_labels=_labels(after, new),
-        gt_labels=_labels(before, is_kept),
+        after.pred[valid_after],
+        pair.moved[is_asked_again],
+        ignore=pair.moved[valid_before & ~pair.kept],
+        pred_labels=_labels(after, valid_after),
+        gt_labels=_labels(before, is_asked_again),
     )
     return explained.fp == explained.fn == 0
 
@@ -168,16 +170,17 @@ def robustness_estimates(
     was_right = np.array([is_right(pair.before, reward) for pair in pairs], dtype=bool)
     is_right_after = np.array([is_right(pair.after, reward) for pair in pairs], dtype=bool)
     changed = np.array([not is_same_answer(pair, reward) for pair in pairs], dtype=bool)
-    parts = {
+    numerators_and_denominators = {
         "accuracy": (is_right_after, np.ones(len(pairs))),
         "attack_success_rate": (changed, np.ones(len(pairs))),
         "broken_share": (was_right & ~is_right_after, was_right),
         "mean_iou": (ious.sum(axis=1), is_box.sum(axis=1)),
     }
-    sums = {key: np.column_stack(pair).astype(np.float64) for key, pair in parts.items()}
+    sums = {key: np.column_stack(pair).astype(np.float64) for key, pair in numerators_and_denominators.items()}
     return ratio_estimates(sums, shares=sums.keys() - {"mean_iou"}, groups=groups)
 
 
 def _labels(image: Prediction, mask: np.ndarray) -> list[str]:
+    """The labels of the predicted boxes in the mask, with a word for none."""
     # Two boxes without a label agree with each other here; the reward lets None agree with nothing.
     return [label or "no label" for label, is_member in zip(image.pred_labels, mask, strict=True) if is_member]

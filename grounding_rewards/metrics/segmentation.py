@@ -48,11 +48,11 @@ def segmentation_areas(images: Sequence[Prediction]) -> Array:
         array([[ 50.,   0.,  50., 100.]])
     """
     batch, areas = PredictionBatch.of(images), np.zeros((len(images), 4))
-    sides = BoxBatch.of([image.pred for image in batch], "pred"), batch.gt, batch.ignore
-    counts = np.column_stack([side.counts for side in sides])
+    pred_gt_ignore = BoxBatch.of([image.pred for image in batch], "pred"), batch.gt, batch.ignore
+    counts = np.column_stack([boxes.counts for boxes in pred_gt_ignore])
     for rows in rows_of_one_shape(counts, lambda n, m, k: (2 * (n + m + k) + 1) ** 2):
-        boxes = [side.take(rows).flat.reshape(len(rows), side.counts[rows[0]], 4) for side in sides]
-        areas[rows] = _areas(boxes, batch.sizes[rows])
+        chosen = [boxes.take(rows).flat.reshape(len(rows), boxes.counts[rows[0]], 4) for boxes in pred_gt_ignore]
+        areas[rows] = _areas(*chosen, batch.sizes[rows])
     return areas
 
 
@@ -94,24 +94,30 @@ def class_mean_iou_estimate(areas: Array, *, groups: Sequence[Any] | None = None
     return Jackknifed(float(class_mean_iou(total)), class_mean_iou(total - units), len(units)).estimate
 
 
-def _areas(sides: Sequence[Array], sizes: Array) -> Array:
-    """Hit, false, missed and rest, ``(b, 4)``, of images with equally many boxes.
+def _areas(pred: Array, gt: Array, ignore: Array, sizes: Array) -> Array:
+    """Hit, false, missed and remaining area, ``(b, 4)``, of images with equally many boxes.
 
     Args:
-        sides: predicted boxes, reference boxes and ignored regions, ``(b, n, 4)`` each.
+        pred: ``(b, n, 4)`` predicted boxes.
+        gt: ``(b, m, 4)`` reference boxes.
+        ignore: ``(b, k, 4)`` ignored regions.
         sizes: ``(b, 2)`` widths and heights of the images.
     """
     ends = np.tile(sizes, 2)[:, None]
-    # An invalid box lies in a corner, where it has no area.
-    sides = [np.where(valid_boxes(boxes)[..., None], np.clip(boxes, 0.0, ends), 0.0) for boxes in sides]
     image_box = np.concatenate([np.zeros_like(ends[..., :2]), ends[..., 2:]], axis=-1)
-    edges = np.concatenate([*sides, image_box], axis=1)
-    xs, ys = (np.sort(edges[..., axis::2].reshape(len(edges), -1), axis=1) for axis in (0, 1))
+    boxes = np.concatenate([pred, gt, ignore, image_box], axis=1)
+    # An invalid box lies in a corner, where it has no area.
+    boxes = np.where(valid_boxes(boxes)[..., None], np.clip(boxes, 0.0, ends), 0.0)
+    # The edges of all boxes cut the image into cells, each of which lies in or outside of every box.
+    xs = np.sort(boxes[..., 0::2].reshape(len(boxes), -1), axis=1)
+    ys = np.sort(boxes[..., 1::2].reshape(len(boxes), -1), axis=1)
     cells = np.diff(ys)[:, :, None] * np.diff(xs)[:, None, :]
-    in_pred, in_gt, in_ignore = (_covered(boxes, xs, ys) for boxes in sides)
+    n, m = pred.shape[1], gt.shape[1]
+    in_pred, in_gt = _covered(boxes[:, :n], xs, ys), _covered(boxes[:, n : n + m], xs, ys)
+    in_ignore = _covered(boxes[:, n + m : -1], xs, ys)
     is_measured = in_gt | ~in_ignore
-    parts = (in_pred & in_gt, in_pred & ~in_gt & is_measured, ~in_pred & in_gt, ~in_pred & ~in_gt & is_measured)
-    return np.stack([(cells * part).sum(axis=(1, 2)) for part in parts], axis=1)
+    masks = (in_pred & in_gt, in_pred & ~in_gt & is_measured, ~in_pred & in_gt, ~in_pred & ~in_gt & is_measured)
+    return np.stack([(cells * mask).sum(axis=(1, 2)) for mask in masks], axis=1)
 
 
 def _covered(boxes: Array, xs: Array, ys: Array) -> NDArray[np.bool_]:

@@ -137,26 +137,30 @@ class Groups:
         cls, sizes: ArrayLike, rewards: ArrayLike, statuses: Sequence[str], counted: ArrayLike, findings: ArrayLike
     ) -> Groups:
         """The groups from lists; statuses by name."""
-        places = {status: k for k, status in enumerate(STATUSES)}
+        index_of = {status: k for k, status in enumerate(STATUSES)}
         return cls(
             np.asarray(sizes, dtype=np.int64),
             np.asarray(rewards, dtype=np.float64),
-            np.array([places[status] for status in statuses], dtype=np.int64),
+            np.array([index_of[status] for status in statuses], dtype=np.int64),
             np.asarray(counted, dtype=np.int64),
             np.asarray(findings, dtype=np.int64),
         )
 
     @cached_property
     def _starts(self) -> NDArray[np.int64]:
+        """The index of each group's first completion, ``(g,)``."""
         return np.cumsum(self.sizes) - self.sizes
 
     def _all(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """In which groups the flag of every completion is set, ``(g,)``."""
         return np.logical_and.reduceat(flags, self._starts)
 
     def _any(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """In which groups the flag of some completion is set, ``(g,)``."""
         return np.logical_or.reduceat(flags, self._starts)
 
     def _sum(self, values: Array) -> Array:
+        """The sum of the completions' values in each group, ``(g,)``."""
         return np.add.reduceat(values, self._starts)
 
     @cached_property
@@ -278,7 +282,7 @@ class RewardSignal:
 
     @property
     def is_control(self) -> bool:
-        """The reward teaches nothing about boxes, however much spread it has."""
+        """Whether the reward teaches nothing about boxes, however much spread it has."""
         return self.name.partition(" ")[0] in CONTROLS
 
 
@@ -355,9 +359,7 @@ class SignalReport:
 
     @property
     def is_fine(self) -> bool:
-        """Nothing is to be mended: few groups are without spread, no other reward is recommended, and the
-        answers are not shown to ignore the images.
-        """
+        """Whether few groups are without spread, no other reward is recommended, and answers depend on the images."""
         low = self.image_dependence.dependence.low
         is_looking = low > 0 or not math.isfinite(low)
         is_best = self.best == self.configured.name and self.configured.no_spread.value <= ENOUGH
@@ -521,7 +523,7 @@ there are findings and boxes, and every answer earns 0.
 
 
 def recommend(configured: RewardSignal, tried: Sequence[RewardSignal]) -> tuple[str, str]:
-    """The name of the reward to train with, and why, in a sentence.
+    """The name of the reward to train with, and a sentence that says why.
 
     Another reward has to leave a tenth of the groups less without spread, and half of them at most, to be recommended,
     and the intervals of both must not overlap; of those that are about as good as the best the first is taken, which
@@ -589,12 +591,15 @@ def _score_groups(
     )
     scored: list[dict[str, list[Any]]] = []
     for start in track(range(0, len(rows), _CHUNK)):
-        chunk = zip(rows[start : start + _CHUNK], texts[start : start + _CHUNK], strict=True)
-        answers = [(row, text) for row, row_texts in chunk for text in row_texts]
-        columns = {name: [row.get(name) for row, _ in answers] for name in names}
-        scored.append(score_columns([*rewards, every_overlap], [text for _, text in answers], **columns))
+        chunk_rows, chunk_texts = [], []
+        for row, row_texts in zip(rows[start : start + _CHUNK], texts[start : start + _CHUNK], strict=True):
+            chunk_rows += [row] * len(row_texts)
+            chunk_texts += row_texts
+        columns = {name: [row.get(name) for row in chunk_rows] for name in names}
+        scored.append(score_columns([*rewards, every_overlap], chunk_texts, **columns))
 
     def joined(name: str) -> list[Any]:
+        """The column of this name, of all completions."""
         return list(chain.from_iterable(columns[name] for columns in scored))
 
     groups = {}
@@ -606,7 +611,7 @@ def _score_groups(
 
 
 def _correlation(groups: Groups, iou: Array) -> float | None:
-    """Pearson's, of rewards and IoUs less the mean of their group."""
+    """Pearson's correlation of rewards and IoUs, each less its group's mean; None where one of them does not differ."""
     centred = []
     for values in (groups.rewards, iou):
         means = np.add.reduceat(values, np.cumsum(groups.sizes) - groups.sizes) / groups.sizes
@@ -617,6 +622,7 @@ def _correlation(groups: Groups, iou: Array) -> float | None:
 
 
 def _signal(name: str, groups: Groups, units: Sequence[Any], iou: Array) -> RewardSignal:
+    """The signal of the reward of this name; `units` are the patients of the groups, `iou` is of each completion."""
     metrics = groups.metrics()
     sums = np.column_stack([~groups.has_spread, np.ones(len(groups.sizes))])
     return RewardSignal(
