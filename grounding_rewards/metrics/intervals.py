@@ -254,9 +254,8 @@ class Jackknifed(NamedTuple):
         error = self.standard_error
         low, high = self.bounds
         if math.isinf(error):
-            return Estimate(
-                self.value, low if math.isfinite(low) else math.nan, high if math.isfinite(high) else math.nan
-            )
+            low, high = (end if math.isfinite(end) else math.nan for end in self.bounds)
+            return Estimate(self.value, low, high)
         error *= student_factor(min(self.units, len(self._measured)))
         interval_of = _INTERVALS.get(self.bounds, _symmetric) if low <= self.value <= high else _symmetric
         return Estimate(self.value, *interval_of(self, error))

@@ -23,7 +23,7 @@ _KINDS = {
 
 
 def render_audit_page(audit: Audit, *, dataset: str) -> str:
-    """Render the page.
+    """Render the page of an audit.
 
     Args:
         audit: from :func:`grounding_rewards.audit.run.audit`.
@@ -32,27 +32,26 @@ def render_audit_page(audit: Audit, *, dataset: str) -> str:
     Returns:
         An HTML document that refers to nothing outside itself and can be encoded in UTF-8.
     """
+    sections = [Section("What was found", found_tables(audit) or [["No scripted answer is paid too much."]])]
+    if audit.accepted:
+        sections.append(Section("Documented weaknesses", [accepted_table(audit)]))
+    note = (
+        "Mean reward over images, its 95 % interval, and the ceiling that the reward states for answers of so many "
+        "boxes. Framed, with a !: what was found; with a ~: documented weaknesses."
+    )
+    sections.append(Section("What every scripted answer earns", [audit_table(audit)], note))
     return Page(
         title="Can it be gamed?",
         subtitle=f"{audit.images} images of {dataset}, {audit.negatives} without a finding, in {audit.box_format}. "
         "No model took part: the scripted answers are made from the reference boxes, or nothing.",
         verdict=audit_verdict(audit),
-        sections=[
-            Section("What was found", found_tables(audit) or [["No scripted answer is paid too much."]]),
-            *([Section("Documented weaknesses", [accepted_table(audit)])] if audit.accepted else []),
-            Section(
-                "What every scripted answer earns",
-                [audit_table(audit)],
-                "Mean reward over images, its 95 % interval, and the ceiling that the reward states for answers of so "
-                "many boxes. Framed, with a !: what was found; with a ~: documented weaknesses.",
-            ),
-        ],
+        sections=sections,
         footer="What a reward does not punish here may still be found by a model that is trained with it.",
     ).render()
 
 
 def audit_table(audit: Audit) -> Table:
-    """The reward of each scripted answer, in groups, the largest gain first.
+    """A row for each scripted answer with its rewards, in groups by kind, the largest gain first.
 
     `!` marks what was found, `~` documented weaknesses; of the ladder the rungs alone that are paid too much.
     """
@@ -64,7 +63,9 @@ def audit_table(audit: Audit) -> Table:
         scripts = [script for script in audit.scripts if script.kind == kind]
         # Those that are paid too much come first, the largest gain at the top.
         scripts.sort(key=lambda script: gains.get(script.name, 0.0), reverse=True)
-        rows += [[Cell(*_KINDS[kind])]] if scripts else []
+        if scripts:
+            title, meaning = _KINDS[kind]
+            rows.append([Cell(title, meaning)])
         for script in scripts:
             if script.doubt == "square" and script.name not in gains:
                 continue
@@ -74,12 +75,18 @@ def audit_table(audit: Audit) -> Table:
 
 
 def _reward_cell(played: Played) -> Cell:
+    """The mean reward of a scripted answer, its mark and its colour; beneath it interval, ceiling and finding."""
     value = played.mean.value
     # In steps, because a page may not style by attribute.
     shade = 0 if math.isnan(value) else round(10 * min(max(value, 0.0), 1.0))
+    mark = ""
+    if played.accepted:
+        mark = "~"
+    elif played.finding:
+        mark = "!"
     notes = [format_interval(played.mean), f"ceiling {format_value(played.ceiling)}", played.finding]
-    mark = "!" if played.finding and not played.accepted else "~" if played.accepted else ""
-    return Cell(format_value(value) + mark, "\n".join(filter(None, notes)), f"shade-{shade}" + " marked" * bool(mark))
+    kind = f"shade-{shade} marked" if mark else f"shade-{shade}"
+    return Cell(format_value(value) + mark, "\n".join(filter(None, notes)), kind)
 
 
 def audit_verdict(audit: Audit) -> str:
@@ -113,18 +120,15 @@ def found_tables(audit: Audit) -> list[Table]:
     ]
     tables = []
     for finding, meaning in FINDINGS.items():
-        rows: list[list[str | Cell]] = [
-            [
-                played.reward,
-                Cell(played.script, ideas[played.script], "words"),
-                estimate_cell(played.mean),
-                "" if math.isnan(played.gain) else format_value(played.gain, signed=True),
-                Cell(played.against, kind="words"),
-            ]
-            for played in audit.faults
-            if played.finding == finding
-        ]
-        tables += [Table(header, rows, f"{finding}: {meaning}")] if rows else []
+        rows: list[list[str | Cell]] = []
+        for played in audit.faults:
+            if played.finding == finding:
+                gain = "" if math.isnan(played.gain) else format_value(played.gain, signed=True)
+                script = Cell(played.script, ideas[played.script], "words")
+                against = Cell(played.against, kind="words")
+                rows.append([played.reward, script, estimate_cell(played.mean), gain, against])
+        if rows:
+            tables.append(Table(header, rows, f"{finding}: {meaning}"))
     return tables
 
 

@@ -139,6 +139,7 @@ class Comparison:
 
     @property
     def _header(self) -> list[str | Cell]:
+        """The header of every table of changes."""
         return ["metric", *self.names, Cell("change", "better / worse / same")]
 
     @property
@@ -161,10 +162,14 @@ class Comparison:
         from rich.text import Text
 
         console.print(Text("\n".join(self.facts)))
-        for table in [self.table(self.metrics), *self.further_tables()] if every else [self.table(self.core)]:
-            # Names are broken into lines where a metric has several anyway.
-            console.print(table.rich(small=every, unbroken=range(1, len(table.header)) if every else (0,)))
-        legend = self.tests_caption if every else "--all: every metric, labels, sizes, baselines and tests."
+        if every:
+            for table in [self.table(self.metrics), *self.further_tables()]:
+                # Names alone are broken into lines, as a metric has several anyway.
+                console.print(table.rich(unbroken=range(1, len(table.header))))
+            legend = self.tests_caption
+        else:
+            console.print(self.table(self.core).rich(small=False))
+            legend = "--all: every metric, labels, sizes, baselines and tests."
         console.print(Text(f"{CAPTION} {legend}", style="dim"))
         console.print(Text(self.difference.summary, style="bold"))
         if self.training_reward:
@@ -223,7 +228,8 @@ def compare_evaluations(
     baselines: Mapping[str, Metrics] = {}
     # A baseline is shown with both runs if it was measured on the same images, by the same labels.
     if not difference.only_b and evaluations[1].label_matching == matching:
-        baselines = dict([*evaluations[1].systems.items()][1:])
+        # The first system is the run itself.
+        baselines = dict(list(evaluations[1].systems.items())[1:])
     facts = [evaluation.facts for evaluation in evaluations]
     return Comparison(
         difference=difference,
@@ -253,15 +259,18 @@ def _training_log(log: str | Path | None, facts: Mapping[str, Any]) -> list[dict
     """The entries of the file that was named, else of the log next to the evaluated model, else none."""
     if log is not None:
         return read_entries(Path(log))
-    path = Path(str(facts.get("model", ""))).parent / LOG
-    return read_entries(path) if "model" in facts and path.is_file() else []
+    if "model" not in facts:
+        return []
+    path = Path(str(facts["model"])).parent / LOG
+    return read_entries(path) if path.is_file() else []
 
 
 def _trained(facts: Mapping[str, Any]) -> str:
     """The training of the evaluated model, as in `GRPO with R4`; empty if unknown."""
-    model = Path(str(facts.get("model", "")))
-    trained = trained_reward(model) if "model" in facts and model.is_dir() else None
-    return "" if trained is None else f"GRPO with {trained[0]}"
+    if "model" not in facts or not Path(str(facts["model"])).is_dir():
+        return ""
+    reward_and_parameters = trained_reward(Path(str(facts["model"])))
+    return "" if reward_and_parameters is None else f"GRPO with {reward_and_parameters[0]}"
 
 
 def run_names(a: Path, b: Path) -> list[str]:
@@ -290,13 +299,16 @@ def facts_that_differ(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, t
         >>> facts_that_differ({"reward": "R4", "images": 9}, {"reward": "R5", "images": 9})
         {'reward': ('R4', 'R5')}
     """
+    if not a or not b:
+        return {}
+    names = dict.fromkeys([*a, *b])
+    return {name: (_fact_text(a.get(name)), _fact_text(b.get(name))) for name in names if a.get(name) != b.get(name)}
 
-    def text_of(value: Any) -> str:
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        return text if len(text) <= _LONGEST_FACT else text[: _LONGEST_FACT - 1] + "…"
 
-    names = dict.fromkeys([*a, *b]) if a and b else ()
-    return {name: (text_of(a.get(name)), text_of(b.get(name))) for name in names if a.get(name) != b.get(name)}
+def _fact_text(fact: Any) -> str:
+    """A fact as text, cut after :data:`_LONGEST_FACT` characters."""
+    text = fact if isinstance(fact, str) else json.dumps(fact, ensure_ascii=False)
+    return text if len(text) <= _LONGEST_FACT else text[: _LONGEST_FACT - 1] + "…"
 
 
 def _line(heading: str, change: Change) -> list[str | Cell]:
@@ -311,7 +323,7 @@ def _line(heading: str, change: Change) -> list[str | Cell]:
 
 
 def kind_of(sign: float) -> str:
-    """The colour of a change."""
+    """The kind of a cell, which gives it its colour, for a change with this sign."""
     if sign > 0:
         return "better"
     return "worse" if sign < 0 else "soft"

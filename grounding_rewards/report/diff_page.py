@@ -114,13 +114,14 @@ def choose_shared(
 
 
 def _gain(shared: SharedImage, reward: str) -> float:
+    """By how much the reward of an image is higher in run B."""
     before, after = (image.rewards[reward] for image in shared)
     # Equal rewards may differ in the last digit.
     return round(after - before, 9)
 
 
 def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
-    """Write the whole page.
+    """Render the page of a comparison.
 
     Args:
         comparison: of the runs.
@@ -169,12 +170,13 @@ def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
 
 
 def _card(comparison: Comparison, shared: SharedImage, load_image: LoadImage) -> html.Card:
-    """One image with the answer of each run."""
+    """The card of one image, with a panel for the answer of each run."""
     panels = []
     for name, image in zip(comparison.names, shared, strict=True):
         outcomes = confusion.box_outcomes(image, comparison.difference.label_matching)
-        boxes = zip(image.pred_labels, outcomes.pred, outcomes.pred_ious.tolist(), strict=True)
-        lines = [(f"{label or 'box'}: {outcome}", f"IoU {confusion.format_iou(iou)}") for label, outcome, iou in boxes]
+        lines = []
+        for label, outcome, iou in zip(image.pred_labels, outcomes.pred, outcomes.pred_ious.tolist(), strict=True):
+            lines.append((f"{label or 'box'}: {outcome}", f"IoU {confusion.format_iou(iou)}"))
         heading = f"{name} {image.rewards[comparison.reward]:.2f}"
         panels.append(
             html.Panel(
@@ -198,13 +200,15 @@ def _card(comparison: Comparison, shared: SharedImage, load_image: LoadImage) ->
 
 
 def _tables(comparison: Comparison) -> list[Any]:
+    """The blocks of metrics: the core as a table, then all, further tables and definitions, each folded."""
     blocks: list[Any] = [comparison.table(comparison.core)]
-    if {*comparison.metrics} - {*comparison.difference.core}:
+    if not set(comparison.metrics) <= set(comparison.difference.core):
         blocks.append(html.Section("All metrics", [comparison.table(comparison.metrics)], kind="fold"))
     for table in comparison.further_tables():
         blocks.append(html.Section(table.title, [table._replace(title="")], kind="fold"))
     metrics = [comparison.difference.metrics[key].metric for key in comparison.metrics]
-    if definitions := {metric.heading: metric.definition for metric in metrics if metric.definition}:
+    definitions = {metric.heading: metric.definition for metric in metrics if metric.definition}
+    if definitions:
         blocks.append(html.Section("What each metric is", [definitions], kind="fold"))
     return blocks
 
@@ -214,11 +218,11 @@ def _shared_images(comparison: Comparison) -> list[SharedImage]:
     images, images_b = comparison.images
     by_id = {image.id: image for image in images_b}
     shared = [(image, by_id[image.id]) for image in images if image.id in by_id]
-    rewards = [set(image.rewards) for pair in shared for image in pair]
-    if comparison.reward not in (common := set.intersection(*rewards)):
+    common_rewards = set.intersection(*(set(image.rewards) for pair in shared for image in pair))
+    if comparison.reward not in common_rewards:
         raise ValueError(
             f"Expected a reward that all images of both runs have for --reward, got {comparison.reward!r}. "
-            f"They have: {', '.join(sorted(common)) or 'none'}."
+            f"They have: {', '.join(sorted(common_rewards)) or 'none'}."
         )
     return shared
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,7 +38,7 @@ _CENTRES = "Every image is stretched to a square. The left of an image is the ri
 
 
 def render_doctor_page(checkup: Checkup) -> str:
-    """Render the page.
+    """Render the page of a check-up.
 
     Args:
         checkup: from :func:`grounding_rewards.doctor.examine.examine`; its images, where it keeps any, are shown.
@@ -78,6 +79,7 @@ def render_doctor_page(checkup: Checkup) -> str:
 
 
 def _defects(checkup: Checkup) -> list[Any]:
+    """The blocks of defects: a table of all, then a section for each."""
     if not checkup.defects:
         return [["Nothing was found."]]
     rows: list[list[str | Cell]] = []
@@ -87,10 +89,12 @@ def _defects(checkup: Checkup) -> list[Any]:
 
 
 def _labels(metrics: Metrics) -> Section:
+    """The section with a row for each frequent label: its boxes, and its images in each split."""
     labels = metrics.labels.most_common(_MAX_LABELS)
     rows = []
     for label, boxes in labels:
-        rows.append([label, f"{boxes:,}", *(f"{metrics.label_images[split, label]:,}" for split in metrics.images)])
+        image_counts = [f"{metrics.label_images[split, label]:,}" for split in metrics.images]
+        rows.append([label, f"{boxes:,}", *image_counts])
     table = Table(["label", "boxes", *(f"images, {split}" for split in metrics.images)], rows)
     hidden = len(metrics.labels) - len(labels)
     return Section("Labels", [table] if rows else [], f"{hidden:,} rarer labels are not shown." if hidden else "")
@@ -103,10 +107,12 @@ def doctor_verdict(checkup: Checkup) -> str:
         >>> doctor_verdict(Checkup("images", (), {}, (), Metrics(), ()))
         '0 images: no errors, no warnings.'
     """
-    errors, warnings = ((checkup.count(severity), severity) for severity in SEVERITIES[:2])
-    counts = [f"{n or 'no'} {name}{'' if n == 1 else 's'}" for n, name in (errors, warnings)]
-    n = checkup.metrics.rows
-    return f"{n:,} {'image' if n == 1 else 'images'}: {', '.join(counts)}."
+    counts = []
+    for severity in SEVERITIES[:2]:
+        n = checkup.count(severity)
+        counts.append(f"{n or 'no'} {severity}{'' if n == 1 else 's'}")
+    images = checkup.metrics.rows
+    return f"{images:,} {'image' if images == 1 else 'images'}: {', '.join(counts)}."
 
 
 def doctor_advice(checkup: Checkup) -> str:
@@ -132,7 +138,7 @@ def extent(defect: Defect) -> str:
     """
     unit = defect.unit
     if (defect.of or defect.count) == 1:
-        unit = {"boxes": "box"}.get(unit, unit.removesuffix("s"))
+        unit = "box" if unit == "boxes" else unit.removesuffix("s")
     if defect.share is None:
         return f"{defect.count:,} {unit}"
     return f"{defect.count:,} of {defect.of:,} {unit} ({percent(defect.share)})"
@@ -149,6 +155,7 @@ def place(example: Example) -> str:
 
 
 def _defect(defect: Defect) -> Section:
+    """The section of one defect: what it is, and its examples as images or in words."""
     words = {"found": defect.found, "why it matters": defect.why, "what to do": defect.fix}
     blocks: list[Any] = [{word: text for word, text in words.items() if text}]
     captions = [": ".join(filter(None, (place(example), example.detail))) for example in defect.examples]
@@ -166,8 +173,11 @@ def _defect(defect: Defect) -> Section:
 
 
 def _card(image: ImagePicture, caption: str) -> Card:
-    labels = [*image.labels, *[""] * len(image.boxes)]
-    labelled_boxes = [(box, str(label)) for box, label in zip(image.boxes, labels, strict=False) if is_box(box)]
+    """The card of one image with its boxes, and beside them the proposed ones, if there are any."""
+    labelled_boxes = []
+    for box, label in zip_longest(image.boxes, image.labels[: len(image.boxes)], fillvalue=""):
+        if is_box(box):
+            labelled_boxes.append((box, str(label)))
     panels = [_panel(image, labelled_boxes, "as given" if image.proposed else "", caption)]
     if image.proposed:
         proposed = [(box, label) for box, (_, label) in zip(image.proposed, labelled_boxes, strict=True)]
@@ -177,6 +187,7 @@ def _card(image: ImagePicture, caption: str) -> Card:
 
 
 def _panel(image: ImagePicture, labelled_boxes: Sequence[tuple[Any, str]], name: str, caption: str) -> Panel:
+    """The panel of an image with these boxes, each marked as sound or bad."""
     width, height = size = image.width, image.height
     boxes = []
     # The panel shows the image, and up to half an image on every side if boxes are outside it.

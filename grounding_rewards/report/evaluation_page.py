@@ -140,6 +140,7 @@ class _ScoredImage(NamedTuple):
 
     @property
     def is_unreadable(self) -> bool:
+        """Whether the answer has neither a complete box nor a no-finding statement."""
         return self.image.status == "unparseable" or (self.image.status == "truncated" and not len(self.image.pred))
 
     @property
@@ -154,7 +155,8 @@ class _ScoredImage(NamedTuple):
             MISLABELLED: WRONG_LABEL in boxes,
             MISPLACED: not image.is_normal and WRONG_PLACE in boxes,
         }
-        return [image.status, *(tag for tag in tag_flags if tag_flags[tag]), *image.rejected]
+        set_tags = [tag for tag, is_set in tag_flags.items() if is_set]
+        return [image.status, *set_tags, *image.rejected]
 
 
 def render_evaluation_page(page: EvaluationPage) -> str:
@@ -200,6 +202,7 @@ def render_evaluation_page(page: EvaluationPage) -> str:
 
 
 def _metrics(page: EvaluationPage) -> list[Any]:
+    """The blocks of metrics: the core as a table, then all and their definitions, folded; none without metrics."""
     evaluation = page.evaluation
     every = tables.evaluation_table(evaluation, page.reward_names, note=_ALL_NOTE)
     definitions = {metric.heading: metric.definition for metric in evaluation.metrics.values() if metric.definition}
@@ -212,7 +215,7 @@ def _metrics(page: EvaluationPage) -> list[Any]:
 
 
 def _groups_of_boxes(page: EvaluationPage) -> list[Any]:
-    """Metrics by label, size and source, and which labels are taken for which."""
+    """The blocks of metrics by label, size and source, and of which labels are taken for which."""
     evaluation = page.evaluation
     blocks: list[Any] = []
     groups_by_title = {"Labels": evaluation.per_label, "Sizes": evaluation.per_size, "Sources": evaluation.per_source}
@@ -223,6 +226,7 @@ def _groups_of_boxes(page: EvaluationPage) -> list[Any]:
 
 
 def _gallery(page: EvaluationPage) -> html.Section:
+    """The section of the images that the page's program shows."""
     images = _scored_images(page)
     data = _data(page, images)
     records = _image_records([images[place] for place in data["places"]], page.reward_names)
@@ -241,22 +245,23 @@ def _folded(title: str, table: tables.Table) -> list[html.Section]:
 
 
 def _scored_images(page: EvaluationPage) -> list[_ScoredImage]:
+    """All images of the page with the outcomes of their boxes and their ceilings."""
     ceilings = [image.rewards for image in page.reference] or [{}] * len(page.images)
-    # A row for each image, as long as that with most boxes has: the mask says which places are boxes of it.
-    rows = zip(*page.matched.best_ious, strict=True)
+    outcomes = outcomes_of(page.matched)
+    # Arrays with a row for each image, padded to the longest: the mask says which places hold a box.
+    ious, is_box = page.matched.best_ious
     scored = []
-    for image, outcomes, (ious, is_box), ceiling in zip(
-        page.images, outcomes_of(page.matched), rows, ceilings, strict=True
-    ):
-        overlap = None if image.is_normal else float(ious[is_box].mean())
-        scored.append(_ScoredImage(image, outcomes, overlap, ceiling))
+    for k, image in enumerate(page.images):
+        overlap = None if image.is_normal else float(ious[k][is_box[k]].mean())
+        scored.append(_ScoredImage(image, outcomes[k], overlap, ceilings[k]))
     return scored
 
 
 def _confusion(confusion: Confusion | None) -> list[html.Section]:
+    """The section of the confusion matrix of the most frequent labels; none where no boxes were paired."""
     if confusion is None or not np.sum(confusion.counts):
         return []
-    rows, columns = (_commonest(confusion.counts.sum(axis=axis)) for axis in (1, 0))
+    rows, columns = _commonest(confusion.counts.sum(axis=1)), _commonest(confusion.counts.sum(axis=0))
     lines = []
     for i in rows:
         gt, total = confusion.gt[i], max(1, confusion.counts[i, columns].sum())
@@ -271,18 +276,23 @@ def _confusion(confusion: Confusion | None) -> list[html.Section]:
     note = (
         "Boxes are paired by their overlap alone, whatever their labels; colour: share of the row. “nothing” to the "
         "right: reference boxes without a partner; below: predicted boxes without one. Columns: predicted."
-        + (f" The {omitted} rarest labels are left out." if omitted else "")
     )
+    if omitted:
+        note += f" The {omitted} rarest labels are left out."
     return [html.Section("Confusion of labels", [tables.Table(header, lines)], note, kind="matrix")]
 
 
 def _commonest(totals: NDArray[np.int64]) -> list[int]:
-    """The labels that occur most often, in their own order, and `nothing`, which is the last."""
-    return [*sorted(np.argsort(-totals[:-1], kind="stable")[:MOST_LABELS].tolist()), len(totals) - 1]
+    """The indices of the labels that occur most often, in their own order, and of `nothing`, which is the last."""
+    most_frequent = np.argsort(-totals[:-1], kind="stable")[:MOST_LABELS]
+    return [*sorted(most_frequent.tolist()), len(totals) - 1]
 
 
 def _groups(images: Sequence[_ScoredImage], reward: str, ranked: Sequence[int]) -> list[html.Choice]:
-    """The images of the gallery: failures first; each kind of them says how many there are."""
+    """The groups of images in the gallery, failures first; each says how many there are.
+
+    `ranked` are the places of the images with findings, the worst by the reward first.
+    """
     tagged: dict[str, list[int]] = defaultdict(list)
     unreadable = []
     for place, scored in enumerate(images):
@@ -298,6 +308,7 @@ def _groups(images: Sequence[_ScoredImage], reward: str, ranked: Sequence[int]) 
     n, normal = len(ranked), len(images) - len(ranked)
 
     def share(title: str, places: Sequence[int], total: int, description: str) -> html.Choice:
+        """An even selection of these images, with their share of a total."""
         part = f"{len(places)} ({100 * len(places) / total:.1f} %)" if total else "0"
         return html.Choice(title, f"{part} of {total} {description}; an even selection over the dataset.", places)
 
@@ -318,7 +329,7 @@ def _groups(images: Sequence[_ScoredImage], reward: str, ranked: Sequence[int]) 
 
 
 def _tiles(page: EvaluationPage) -> list[html.Tile]:
-    """Mean IoU, F1, the part that is owed to the images, and hallucinations; the reward if one was not measured."""
+    """The numbers at the top: mean IoU, F1, image dependence, hallucinations; the reward if one was not measured."""
     evaluation, images = page.evaluation, page.images
     metrics, constant = next(iter(evaluation.systems.values()), {}), evaluation.constant
     notes = {"mean_iou": "", "f1_50": "", "image_dependence": "", "hallucination_rate": "", f"reward_{page.reward}": ""}
@@ -348,6 +359,7 @@ def _tiles(page: EvaluationPage) -> list[html.Tile]:
 
 
 def _data(page: EvaluationPage, images: Sequence[_ScoredImage]) -> dict[str, Any]:
+    """What the page's program knows of all images: rewards, groups, pictures, and which have a record."""
     # Worst first.
     ordered = sorted(range(len(images)), key=lambda place: images[place].fraction(page.reward))
     ranked = [place for place in ordered if not images[place].image.is_normal]
@@ -369,7 +381,7 @@ def _data(page: EvaluationPage, images: Sequence[_ScoredImage]) -> dict[str, Any
 
 
 def _pictures(page: EvaluationPage, places: Sequence[int]) -> dict[int, str]:
-    """Pictures of the images in this order, until the budget is spent."""
+    """The pictures of the images at these places as addresses, by place, until the budget is spent."""
     pictures: dict[int, str] = {}
     size = 0
     for place in places[:MOST_PICTURES]:
@@ -385,12 +397,15 @@ def _pictures(page: EvaluationPage, places: Sequence[int]) -> dict[int, str]:
 
 
 def _image_records(images: Sequence[_ScoredImage], rewards: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """What the page's program knows of each image: its boxes, their outcomes, its rewards and the answer's text."""
     text_length = min(_MOST_TEXT, max(_LEAST_TEXT, TEXT_BUDGET // max(1, len(images))))
 
     def boxes(corners: Any, *columns: Sequence[Any]) -> list[list[Any]]:
         """For each box its corners, None for those that are not finite, then its value of each column."""
-        rounded = [[_rounded(corner) for corner in box] for box in corners[:MOST_BOXES].tolist()]
-        return [[*box, *values] for box, *values in zip(rounded, *columns, strict=False)]
+        rows = []
+        for k, box in enumerate(corners[:MOST_BOXES].tolist()):
+            rows.append([*map(_rounded, box), *(column[k] for column in columns)])
+        return rows
 
     for scored in images:
         image, outcomes = scored.image, scored.outcomes
@@ -420,6 +435,7 @@ def _image_records(images: Sequence[_ScoredImage], rewards: Sequence[str]) -> It
 
 
 def _rounded(value: float | None, digits: int = 1) -> float | int | None:
+    """The value for JSON: rounded, whole numbers without a fraction; None for what is not finite."""
     if value is None or not math.isfinite(value):
         return None
     rounded = round(value, digits)

@@ -59,6 +59,7 @@ def plots_of(evaluation: Evaluation) -> list[Plot]:
 
 
 def _curves(name: str, title: str, note: str, curves: Sequence[Curve], frame: Callable[[Axes], None]) -> Plot | None:
+    """The curves in one plot, around which `frame` sets scales and labels; None without curves."""
     if not curves:
         return None
 
@@ -75,6 +76,7 @@ def _curves(name: str, title: str, note: str, curves: Sequence[Curve], frame: Ca
 
 
 def _recall_frame(axis: Axes) -> None:
+    """Draw lines of equal F1 behind curves of precision over recall, and set scales and labels."""
     for f1 in (0.2, 0.4, 0.6, 0.8):
         recall = np.linspace(f1 / (2 - f1), 1, 60)
         axis.plot(recall, f1 * recall / (2 * recall - f1), color=GRID, linewidth=0.7, linestyle=DASHES[1])
@@ -98,6 +100,7 @@ def _steps(curve: Curve) -> Curve:
 
 
 def _rate_frame(axis: Axes) -> None:
+    """Set scales and labels around curves of sensitivity over the rate of false positives."""
     axis.set_xscale("log", base=2)
     furthest = max(float(np.max(line.get_xdata())) for line in axis.lines)
     # To the first mark at which no curve is left, and to 1 at least.
@@ -112,7 +115,7 @@ def _rate_frame(axis: Axes) -> None:
 
 
 def _ious(ious: NDArray[np.float64]) -> Plot | None:
-    """The number of reference boxes by the IoU with their partner, without a partner first."""
+    """The numbers of reference boxes by the IoU with their partner, those without one first; None without boxes."""
     if not len(ious):
         return None
     counts, edges = np.histogram(ious[ious > 0], _IOU_BINS, (0, 1))

@@ -73,16 +73,18 @@ def evaluate(
         0.8
     """
     if _is_predictions(log):
-        systems, name = {"predictions": list(log)}, reward if isinstance(reward, str) else get_reward(reward).name
+        systems = {"predictions": list(log)}
+        name = reward if isinstance(reward, str) else get_reward(reward).name
     else:
         judge = _text_reward(reward, box_format)
         answers = _answers(
             log, judge, dataset, split, text_column=text_column, by_order=by_order, label_matching=label_matching
         )
         predictions = read_predictions(answers.rows, answers.texts, judge)
-        _warn(answers.notes, answer_notes(predictions))
+        _warn([*answers.notes, *answer_notes(predictions)])
         title = Path(log).stem if isinstance(log, str | Path) else "completions"
-        systems, name = {title: predictions, **baseline_systems(answers.rows, None, judge)}, judge.name
+        systems = {title: predictions, **baseline_systems(answers.rows, None, judge)}
+        name = judge.name
     evaluation = metrics_evaluation.evaluate(systems, Measures(name, label_matching))
     return replace(evaluation, images=next(iter(systems.values())))
 
@@ -114,7 +116,8 @@ def inspect(
         2 completions: 1 empty, 1 unparseable.
         qwen3-vl: Too little to judge norm1000, order xyxy by: 0 images with 0 boxes of known size and with references.
     """
-    read = with_answer_references(read_completions(_log_source(log), text_column=text_column), box_format, sizes or {})
+    read = read_completions(_log_source(log), text_column=text_column)
+    read = with_answer_references(read, box_format, sizes or {})
     inspection = inspect_completions(
         read.completions, read.rows, box_format, sizes=sizes, prompt_opens_thinking=prompt_opens_thinking, track=track
     )
@@ -192,6 +195,7 @@ def compare(before: Any, after: Any, **options: Any) -> RunDifference:
 
 
 def _predictions(run: Any, options: Mapping[str, Any]) -> Sequence[Prediction]:
+    """The images of a run with their answers, whatever :func:`compare` was given for it."""
     if _is_evaluated(run):
         return load_predictions(run)
     if _is_predictions(run):
@@ -203,17 +207,19 @@ def _predictions(run: Any, options: Mapping[str, Any]) -> Sequence[Prediction]:
 
 
 def _is_evaluated(run: Any) -> bool:
-    """True for the folder of an evaluation, or its images.jsonl."""
+    """Whether this is the folder of an evaluation, or its images.jsonl."""
     if not isinstance(run, str | Path):
         return False
     return (Path(run).is_dir() or Path(run).name == "images.jsonl") and evaluation_file(run).is_file()
 
 
 def _is_predictions(log: Any) -> bool:
+    """Whether this is a list of predictions, which were read already."""
     return isinstance(log, list | tuple) and bool(log) and all(isinstance(image, Prediction) for image in log)
 
 
 def _text_reward(reward: Any, box_format: Any, parameters: Mapping[str, Any] | None = None) -> GroundingReward:
+    """The reward that reads a log, with this box format unless that is None; its schedules are at their ends."""
     if isinstance(reward, GroundingReward):
         return reward if box_format is None else replace(reward, box_format=box_format)
     format_parameter = {} if box_format is None else {"box_format": box_format}
@@ -230,7 +236,7 @@ def _answers(
 
 
 def _log_source(log: Any) -> Sequence[Any]:
-    """Paths, or rows: what those read who read logs."""
+    """A log as a list of paths or of rows."""
     if isinstance(log, str | Path):
         return [log]
     if hasattr(log, "to_dict") and hasattr(log, "columns"):
@@ -240,6 +246,7 @@ def _log_source(log: Any) -> Sequence[Any]:
     return list(log)
 
 
-def _warn(*notes: Iterable[str]) -> None:
-    for note in (sentence for sentences in notes for sentence in sentences):
+def _warn(notes: Iterable[str]) -> None:
+    """Warn of each note, at the line that called a command."""
+    for note in notes:
         warnings.warn(note, LogWarning, stacklevel=3)

@@ -142,14 +142,17 @@ class Page:
     script: str = ""
 
     def render(self) -> str:
-        """An HTML document that refers to nothing outside itself and can be encoded in UTF-8."""
+        """The page as an HTML document that refers to nothing outside itself and can be encoded in UTF-8."""
+        style = read_asset("page.css")
+        if self.style:
+            style += read_asset(self.style)
         document = (
             _environment()
             .get_template("page.html.jinja")
             .render(
                 page=self,
                 sections=[section for section in self.sections if section.blocks],
-                style=read_asset("page.css") + (read_asset(self.style) if self.style else ""),
+                style=style,
                 script=read_asset(self.script) if self.script else "",
             )
         )
@@ -174,18 +177,21 @@ def choose_images(choices: Sequence[Choice], count: int) -> list[Choice]:
 
     Example:
         >>> chosen = choose_images([Choice("worst", "", [4, 2, 1], "first"), Choice("all", "", range(5))], 2)
-        >>> [(one.title, one.places) for one in chosen]
+        >>> [(choice.title, choice.places) for choice in chosen]
         [('worst', [4, 2]), ('all', [0, 3])]
     """
     taken_places: set[int] = set()
     results = []
     for choice in choices:
         free = [place for place in choice.places if place not in taken_places]
-        start = max(0, (len(free) - count) // 2)
-        even = np.linspace(0, len(free) - 1, count if len(free) > count else len(free))
-        places = {"first": free[:count], "middle": free[start : start + count], "even": [free[round(k)] for k in even]}[
-            choice.how
-        ]
+        if choice.how == "first":
+            places = free[:count]
+        elif choice.how == "middle":
+            start = max(0, (len(free) - count) // 2)
+            places = free[start : start + count]
+        else:
+            indices = np.linspace(0, len(free) - 1, min(count, len(free)))
+            places = [free[round(index)] for index in indices]
         taken_places.update(places)
         if places:
             results.append(choice._replace(places=places))
@@ -193,12 +199,13 @@ def choose_images(choices: Sequence[Choice], count: int) -> list[Choice]:
 
 
 def is_measured(estimate: Sequence[float] | None) -> bool:
-    """True if there was anything to measure."""
+    """Whether there is an estimate, and its value is not NaN."""
     return estimate is not None and not math.isnan(estimate[0])
 
 
 @cache
 def _environment() -> Environment:
+    """The templates of pages, with what they call."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -222,7 +229,7 @@ def read_asset(name: str) -> str:
 
 
 def digest(content: str) -> str:
-    """The name of a style sheet or a program in a Content-Security-Policy that allows it.
+    """The hash of a style sheet or a program, by which a Content-Security-Policy allows it.
 
     Example:
         >>> digest("")
@@ -232,7 +239,7 @@ def digest(content: str) -> str:
 
 
 def data_uri(content: bytes, media_type: str) -> str:
-    """Bytes as an address, so that they are part of the page.
+    """An address that holds the bytes themselves, so that they are part of the page.
 
     Example:
         >>> data_uri(b"abc", "image/png")
@@ -242,24 +249,25 @@ def data_uri(content: bytes, media_type: str) -> str:
 
 
 def jpeg_uri(image: Image, longest_side: int) -> str:
-    """An image as an address of a small JPEG.
+    """An address that holds the image as a small JPEG.
 
     Args:
         image: the image.
         longest_side: in pixels of the JPEG, which has at most :data:`PICTURE_BYTES`.
     """
-    annotated = small_image(image, longest_side)
+    small = small_image(image, longest_side)
     for quality in (85, 70, 50, 30):
-        content = _jpeg(annotated, quality)
+        content = _jpeg(small, quality)
         if len(content) <= PICTURE_BYTES:
             break
     while len(content) > PICTURE_BYTES:
-        annotated = annotated.resize((max(1, annotated.width // 2), max(1, annotated.height // 2)))
-        content = _jpeg(annotated, quality)
+        small = small.resize((max(1, small.width // 2), max(1, small.height // 2)))
+        content = _jpeg(small, quality)
     return data_uri(content, "image/jpeg")
 
 
 def _jpeg(image: Image, quality: int) -> bytes:
+    """The image as the bytes of a JPEG of this quality, 1 to 95."""
     buffer = io.BytesIO()
     image.save(buffer, format="JPEG", quality=quality, optimize=True)
     return buffer.getvalue()

@@ -148,7 +148,7 @@ class Plot:
 
 
 def write_plots(plots: Iterable[Plot], folder: Path) -> list[Path]:
-    """Write every plot as PNG and as PDF into a folder, which is made; an `OSError` where it cannot be.
+    """Write every plot as PNG and as PDF into a folder, which is made, and return the paths of the files.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -157,19 +157,27 @@ def write_plots(plots: Iterable[Plot], folder: Path) -> list[Path]:
         ['line.png', 'line.pdf']
     """
     folder.mkdir(parents=True, exist_ok=True)
-    targets = [(plot, folder / f"{plot.name}.{ending}") for plot in plots for ending in ("png", "pdf")]
-    for plot, path in targets:
-        plot.save(path, path.suffix[1:])
-    return [path for _, path in targets]
+    paths = []
+    for plot in plots:
+        for file_format in ("png", "pdf"):
+            path = folder / f"{plot.name}.{file_format}"
+            plot.save(path, file_format)
+            paths.append(path)
+    return paths
 
 
 def _attributes(style: str) -> str:
-    pairs = (declaration.partition(":") for declaration in style.split(";"))
-    return "".join(f' {name.strip()}="{value.strip()}"' for name, _, value in pairs if value)
+    """The declarations of a `style` as attributes of their own, as SVG knows them."""
+    attributes = ""
+    for declaration in style.split(";"):
+        name, _, value = declaration.partition(":")
+        if value:
+            attributes += f' {name.strip()}="{value.strip()}"'
+    return attributes
 
 
 def panels_of(figure: Figure, count: int, columns: int, **shared: Any) -> list[Axes]:
-    """The axes of small multiples, row by row."""
+    """The axes of `count` small plots in so many columns, row by row; `shared` as for `Figure.subplots`."""
     axes = figure.subplots(math.ceil(count / columns), columns, squeeze=False, **shared).ravel()
     for axis in axes[count:]:
         axis.remove()
@@ -177,9 +185,9 @@ def panels_of(figure: Figure, count: int, columns: int, **shared: Any) -> list[A
 
 
 def draw_curve(axis: Axes, curve: Curve, number: int) -> None:
-    """One of several curves with its band; a single point gets a marker and a bar."""
-    keep = np.unique(np.linspace(0, len(curve.x) - 1, min(_POINTS, len(curve.x))).round().astype(int))
-    x, y = np.asarray(curve.x, dtype=np.float64)[keep], np.asarray(curve.y)[keep]
+    """Draw a curve with its band, in the style of this number; a single point gets a marker and a bar."""
+    drawn = np.unique(np.linspace(0, len(curve.x) - 1, min(_POINTS, len(curve.x))).round().astype(int))
+    x, y = np.asarray(curve.x, dtype=np.float64)[drawn], np.asarray(curve.y)[drawn]
     style: dict[str, Any] = {"color": SERIES[number % len(SERIES)], "label": short(curve.name)}
     if len(x) == 1:
         style |= {"marker": MARKERS[number % len(MARKERS)], "clip_on": False}
@@ -188,11 +196,11 @@ def draw_curve(axis: Axes, curve: Curve, number: int) -> None:
     axis.plot(x, y, **style)
     if curve.low is not None and curve.high is not None:
         width = 1.2 if len(x) == 1 else 0
-        axis.fill_between(x, curve.low[keep], curve.high[keep], color=style["color"], alpha=0.16, linewidth=width)
+        axis.fill_between(x, curve.low[drawn], curve.high[drawn], color=style["color"], alpha=0.16, linewidth=width)
 
 
 def share_axis(axis: Any, label: str | None = None) -> None:
-    """From 0 to 1 with a grid; `axis` is a matplotlib Axis."""
+    """Let a matplotlib Axis run from 0 to 1, with a grid and a label."""
     axis.set_ticks(np.linspace(0, 1, 6))
     axis.grid(visible=True)
     getattr(axis.axes, f"set_{axis.axis_name}lim")(-0.015, 1.015)
@@ -201,7 +209,7 @@ def share_axis(axis: Any, label: str | None = None) -> None:
 
 
 def short(name: str, max_length: int = 34) -> str:
-    """The name, shortened to `most` characters and without characters that XML forbids.
+    """The name, cut to `max_length` characters and without characters that XML forbids.
 
     Example:
         >>> short("a long name", 6)
@@ -245,8 +253,9 @@ def smooth(values: NDArray[np.float64], *, reach: int) -> NDArray[np.float64]:
         >>> smooth(np.array([0.0, 3.0, 6.0, 3.0]), reach=1)
         array([1.5, 3. , 4. , 4.5])
     """
-    window, inside = np.ones(2 * reach + 1), slice(reach, reach + len(values))
-    return np.convolve(values, window)[inside] / np.convolve(np.ones(len(values)), window)[inside]
+    window = np.ones(2 * reach + 1)
+    sums, counts = np.convolve(values, window), np.convolve(np.ones(len(values)), window)
+    return (sums / counts)[reach : reach + len(values)]
 
 
 def reward_plot(log_history: Sequence[Mapping[str, Any]]) -> Plot | None:
@@ -291,7 +300,8 @@ def curves(
     subplots = []
     for heading, lines in panels.items():
         for start in range(0, len(lines), _MOST_IN_PANEL):
-            subplots.append((f"{heading}, continued" if start else heading, lines[start : start + _MOST_IN_PANEL]))
+            panel_heading = f"{heading}, continued" if start else heading
+            subplots.append((panel_heading, lines[start : start + _MOST_IN_PANEL]))
     columns = min(_COLUMNS, len(subplots))
 
     def draw(figure: Figure) -> None:
@@ -299,7 +309,9 @@ def curves(
         for axis, (heading, lines) in zip(axes, subplots, strict=True):
             for curve in lines:
                 number = names.index(curve.name)
-                draw_curve(axis, _smoothed(axis, curve, number) if smoothed else curve, number)
+                if smoothed:
+                    curve = _draw_pale(axis, curve, number)
+                draw_curve(axis, curve, number)
             # A panel is too narrow for a heading in one line.
             axis.set_title("\n".join(textwrap.wrap(short(heading, 108), 36)[:3]), loc="left")
             axis.set_xlabel(x)
@@ -308,11 +320,12 @@ def curves(
             axis.margins(x=0.01)
             if len(names) > 1:
                 axis.legend(loc="best", fontsize=6.5)
-        every_curve = [curve for _, lines in subplots for curve in lines]
+        all_curves = [curve for _, lines in subplots for curve in lines]
         # All panels are drawn before an axis is cut: a shared one has the limits of all.
         for axis, (_, lines) in zip(axes, subplots, strict=True):
             low, high = axis.get_ylim()
-            if all(0 <= value <= 1 for curve in (every_curve if y else lines) for value in curve.y):
+            values = np.concatenate([curve.y for curve in (all_curves if y else lines)])
+            if ((values >= 0) & (values <= 1)).all():
                 # A share has no room beyond its ends.
                 axis.set_ylim(max(low, -0.02), min(high, 1.02))
         for axis in axes[::columns]:
@@ -321,8 +334,8 @@ def curves(
     return Plot(name, title, note, draw, (2.4 * columns + 0.4, 2.0 * math.ceil(len(subplots) / columns)))
 
 
-def _smoothed(axis: Axes, curve: Curve, number: int) -> Curve:
-    """The running mean of a curve, whose values are drawn pale; a curve of few values is left as it is, with marks."""
+def _draw_pale(axis: Axes, curve: Curve, number: int) -> Curve:
+    """Draw the values of a curve pale, and return its running mean; one of few values gets marks, and is returned."""
     colour = SERIES[number % len(SERIES)]
     if len(curve.y) < _LEAST_SMOOTHED:
         axis.plot(curve.x, curve.y, "o", color=colour, markersize=4)

@@ -101,11 +101,12 @@ class Table(NamedTuple):
 
 
 def _cell(content: str | Cell) -> Cell:
+    """The cell, or a cell of this text."""
     return Cell(content) if isinstance(content, str) else content
 
 
 def rows_of_groups(groups: Sequence[GroupMetrics]) -> dict[str, Metrics]:
-    """The metrics of each label, size or source by its name and its number of reference boxes.
+    """The metrics of each label, size or source, by its name with its number of reference boxes.
 
     Example:
         >>> rows_of_groups([GroupMetrics("mass", 12, {})])
@@ -115,7 +116,7 @@ def rows_of_groups(groups: Sequence[GroupMetrics]) -> dict[str, Metrics]:
 
 
 def robustness_rows(points: Sequence[RobustnessPoint]) -> dict[str, Metrics]:
-    """The :data:`ROBUSTNESS_METRICS` of each change and strength.
+    """The :data:`ROBUSTNESS_METRICS` of each change and strength, by a name for people.
 
     Args:
         points: of any families. The unchanged image, with which all corruptions begin, becomes one row; ε is given
@@ -161,9 +162,9 @@ def metrics_table(
         title: of the table.
     """
     columns = measured_columns(rows, headings)
-    lines: list[list[str | Cell]] = [
-        [name, *(estimate_cell(row.get(key)) for key in columns)] for name, row in rows.items()
-    ]
+    lines: list[list[str | Cell]] = []
+    for name, metrics in rows.items():
+        lines.append([name, *(estimate_cell(metrics.get(key)) for key in columns)])
     return Table([first, *columns.values()], lines, title)
 
 
@@ -228,7 +229,8 @@ def group_metrics(keys: Iterable[str]) -> list[tuple[MetricGroup, list[str]]]:
     """
     members: dict[MetricGroup, list[str]] = {group: [] for group in (*METRIC_GROUPS, _OTHER)}
     for key in keys:
-        members[next((group for group in METRIC_GROUPS if key.startswith(group.keys)), _OTHER)].append(key)
+        groups_of_key = [group for group in METRIC_GROUPS if key.startswith(group.keys)]
+        members[groups_of_key[0] if groups_of_key else _OTHER].append(key)
     groups = []
     for group, group_keys in members.items():
         # The sort is stable: keys of one beginning stay in their order.
@@ -295,18 +297,21 @@ def evaluation_table(evaluation: Evaluation, rewards: Sequence[str] = (), *, tit
 
 
 def _metric_row(evaluation: Evaluation, key: str, systems: Mapping[str, Metrics]) -> list[str | Cell]:
-    """A metric of every system; ▲ marks what is better than the first one."""
+    """The row of a metric with every system; ▲ marks what is better than the first one."""
     metric, first_metrics = evaluation.metrics[key], next(iter(systems.values()))
+    # With NaN nothing is better.
     sign = {True: -1, False: 1, None: math.nan}[metric.lower_is_better]
-    heading = metric.heading + " ↓" * (metric.lower_is_better is True)
+    heading = f"{metric.heading} ↓" if metric.lower_is_better else metric.heading
     if key == "image_dependence" and evaluation.dependence is not None and not math.isnan(evaluation.dependence.p):
         heading += f" ({format_p(evaluation.dependence.p)})"
     row: list[str | Cell] = [heading]
     for name, metrics in systems.items():
-        signed, kind = metric.lower_is_better is None, "ceiling" if name == REFERENCE else ""
-        cell = estimate_cell(metrics.get(key), signed=signed, kind=kind)
-        ahead = key in first_metrics and key in metrics and sign * metrics[key][0] > sign * first_metrics[key][0]
-        row.append(cell._replace(text=f"▲ {cell.text}") if ahead and name != REFERENCE else cell)
+        kind = "ceiling" if name == REFERENCE else ""
+        cell = estimate_cell(metrics.get(key), signed=metric.lower_is_better is None, kind=kind)
+        is_better = key in first_metrics and key in metrics and sign * metrics[key][0] > sign * first_metrics[key][0]
+        if is_better and name != REFERENCE:
+            cell = cell._replace(text=f"▲ {cell.text}")
+        row.append(cell)
     return row
 
 
