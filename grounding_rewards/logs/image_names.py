@@ -60,10 +60,13 @@ def with_image_ids(
     if column is None:
         # Dataset and log may each have folders of their own.
         matches = _matches(log, columns, names, part=lambda name: re.split(r"[\\/]", name)[-1])
-        for name, numbers in list(matches.items()):
-            pairs = {(str(row.get(name)), k) for row, k in zip(log.rows, numbers, strict=True)}
-            if None in numbers or len(pairs) > len(set(numbers)):
-                del matches[name]
+        unique_matches = {}
+        for name, numbers in matches.items():
+            values_and_numbers = {(str(row.get(name)), k) for row, k in zip(log.rows, numbers, strict=True)}
+            # Each row names an image, and no image is named by several values.
+            if None not in numbers and len(values_and_numbers) == len(set(numbers)):
+                unique_matches[name] = numbers
+        matches = unique_matches
         column = _naming_column(log, matches)
     if column is None:
         if any(row.get("id") not in (None, "") for row in log.rows):
@@ -84,6 +87,7 @@ def with_image_ids(
 
 
 def _in_order(log: Log, ids: Sequence[str], in_groups: bool) -> Log:
+    """The log with the ids of images in their order; in groups, as many rows one after another for each."""
     n = len(log.rows)
     group_size = n // max(len(ids), 1) if in_groups else 1
     if n != group_size * len(ids):
@@ -99,12 +103,17 @@ def _in_order(log: Log, ids: Sequence[str], in_groups: bool) -> Log:
 def _matches(
     log: Log, columns: Sequence[str], names: Sequence[Sequence[str]], part: Callable[[str], str] = str
 ) -> dict[str, list[int | None]]:
-    """By column the number of the image that each row names; of names a part may be compared alone."""
+    """By column the number of the image that each row of the log names there, None where it names none.
+
+    `names` are those of each image; `part` gives the part of a name that is compared.
+    """
     find = image_number_finder([list(map(part, image_names)) for image_names in names])
     matches = {}
     for column in columns:
-        values = [row.get(column) for row in log.rows]
-        matches[column] = [find(part(value) if isinstance(value, str) else value) for value in values]
+        matches[column] = []
+        for row in log.rows:
+            value = row.get(column)
+            matches[column].append(find(part(value) if isinstance(value, str) else value))
     return matches
 
 
@@ -119,8 +128,8 @@ def _naming_column(log: Log, matches: Mapping[str, Sequence[int | None]]) -> str
         return None
     columns = [name for name in matches if counts[name] == highest_count]
     # Where numbers are ids, a column with few different values may name images by chance.
-    images = {name: len(set(matches[name])) for name in columns}
-    columns = [name for name in columns if images[name] == max(images.values())]
+    image_counts = {name: len(set(matches[name])) for name in columns}
+    columns = [name for name in columns if image_counts[name] == max(image_counts.values())]
     for name in columns[1:]:
         if matches[name] != matches[columns[0]]:
             raise ValueError(
@@ -131,11 +140,12 @@ def _naming_column(log: Log, matches: Mapping[str, Sequence[int | None]]) -> str
 
 
 def _columns(log: Log) -> list[str]:
+    """The names of all columns, in the order in which rows first have them."""
     return list(dict.fromkeys(name for row in log.rows for name in row))
 
 
 def image_number_finder(names: Sequence[Sequence[str]]) -> Callable[[Any], int | None]:
-    """A function of a value of a log that gives the number of the image that it names, and None for no or several.
+    """A function that gives the number of the image that a value of a log names; None if it names none or several.
 
     Args:
         names: of each image its id, and its file names.
@@ -158,6 +168,7 @@ def image_number_finder(names: Sequence[Sequence[str]]) -> Callable[[Any], int |
                 ends[parts[start:]].add(k)
 
     def find(value: Any) -> int | None:
+        """The number of the image with this name."""
         if isinstance(value, list | tuple) and len(value) == 1:
             # Trainers take a list of images.
             value = value[0]
@@ -185,6 +196,9 @@ def _parts(name: str) -> tuple[str, ...]:
     parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".")]
     if not parts:
         return ()
-    while (stem := _ENDING.sub("", parts[-1])) not in ("", parts[-1]):
+    stem = _ENDING.sub("", parts[-1])
+    # A name may have several endings.
+    while stem not in ("", parts[-1]):
         parts[-1] = stem
+        stem = _ENDING.sub("", stem)
     return tuple(map(patient_key, parts))

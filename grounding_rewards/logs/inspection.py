@@ -95,9 +95,11 @@ class Inspection:
         statuses = ", ".join(f"{count} {status}" for status, count in self.statuses.items() if count)
         headings = {"mean_iou": "mean IoU", "R4": "mean R4"}
         means = "".join(f"; {headings[key]} {self.metrics[key]:.3f}" for key in headings if key in self.metrics)
-        doubts = [f"{name}: {check.message}" for name, check in self.space_checks.items()]
-        suspicion = [self.thinking_suspicion] if self.thinking_suspicion else []
-        return "\n".join([f"{len(self.texts)} completions: {statuses}{means}.", *doubts, *suspicion])
+        lines = [f"{len(self.texts)} completions: {statuses}{means}."]
+        lines += [f"{name}: {check.message}" for name, check in self.space_checks.items()]
+        if self.thinking_suspicion:
+            lines.append(self.thinking_suspicion)
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         n = len(self.texts)
@@ -113,9 +115,8 @@ class Inspection:
 
         Numbers contradict it if they fit another space, or if most boxes reach off the image or are in its corner.
         """
-        unparseable = self.statuses["unparseable"] > MOST_UNPARSEABLE * len(self.texts)
         return (
-            unparseable
+            self.statuses["unparseable"] > MOST_UNPARSEABLE * len(self.texts)
             or 2 * (self.off_image + self.in_corner) > self.located
             or self.thinking_suspicion is not None
             or any(check.likely for check in self.space_checks.values())
@@ -208,7 +209,8 @@ def inspect_completions(
             values[name] += columns[name]
         counts += _count_boxes(format_raws, fmt, format_sizes)
         space_checks[fmt.name] = check_space(format_raws, fmt, [references[k] or [] for k in members], format_sizes)
-    if unscored := sum(isinstance(row.get("boxes"), list) for row in rows) - len(values["R3"]):
+    unscored = sum(isinstance(row.get("boxes"), list) for row in rows) - len(values["R3"])
+    if unscored:
         notes[f"{unscored} {_WITHOUT_SIZE}"] = None
     thinking = Counter(thinking_state(text) for text, fmt in zip(texts, formats, strict=True) if fmt.scope != "all")
     examples: dict[str, list[int]] = {}
@@ -260,7 +262,7 @@ def _formats(rows: Sequence[Mapping[str, Any]], box_format: Any) -> list[BoxForm
 
 
 def _score(texts: Sequence[str], fmt: BoxFormat, **columns: Any) -> tuple[dict[str, list[float]], list[str]]:
-    """The rewards of the specification, the IoU of every reference box (`mean_iou`), and the warnings of scoring."""
+    """Score texts: each reward of the specification, the IoU of every reference box (`mean_iou`); and the warnings."""
     rewards = [get_reward(name, box_format=fmt) for name in (*SPECIFICATION_REWARDS, "soft_f1")]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -277,8 +279,7 @@ def _score(texts: Sequence[str], fmt: BoxFormat, **columns: Any) -> tuple[dict[s
 
 def _complete(sizes: Array) -> dict[str, Array]:
     """The sizes by column, without those that some image lacks."""
-    columns = zip(_SIZES, sizes.T, strict=True)
-    return {side: values for side, values in columns if np.isfinite(values).all()}
+    return {side: values for side, values in zip(_SIZES, sizes.T, strict=True) if np.isfinite(values).all()}
 
 
 def _count_boxes(raws: Sequence[RawBoxes], fmt: BoxFormat, sizes: Array) -> tuple[int, int, int, int]:

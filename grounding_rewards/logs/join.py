@@ -77,6 +77,7 @@ def image_loader(answers: ImageAnswers, dataset: Dataset | None) -> Callable[[in
         return lambda k: load_dataset_image(dataset, answers.numbers[k])
 
     def open_file(k: int) -> Image | None:
+        """The image of the k-th row's file."""
         path = answers.rows[k].get("image_path")
         return None if path is None else open_image(path)
 
@@ -148,7 +149,8 @@ Correct it:
     if images is None:
         places = [log.places[group[0]] for group in groups]
         rows, file_notes = _rows_with_files(log, [group[0] for group in groups], paths, allow_outside)
-        notes += [] if in_groups else file_notes
+        if not in_groups:
+            notes += file_notes
     else:
         numbers = _image_numbers(log, groups, images, every_image=not in_groups)
         groups = [group for _, group in sorted(zip(numbers, groups, strict=True))]
@@ -159,7 +161,7 @@ Correct it:
     rows = [{**given_sizes, **row} for row in rows]
     texts = [[log.completions[k] for k in group] for group in groups]
     if label_matching is None:
-        label_matching = getattr(reward and reward.box_reward, "label_matching", "ignore")
+        label_matching = "ignore" if reward is None else getattr(reward.box_reward, "label_matching", "ignore")
     return _checked(ImageAnswers(rows, texts, tuple(notes), numbers), places, reward, label_matching, bad_rows)
 
 
@@ -183,9 +185,9 @@ def names_images(log: Log) -> bool:
 
 
 def _samples(log: Log) -> tuple[list[list[int]], list[str]]:
-    """The rows of each image, the one that is judged first; and notes about the log."""
+    """The indices of the rows of each image, that of the judged answer first; and notes about the log."""
     if not names_images(log):
-        return [[k] for k in range(len(log.rows))], [*log.notes]
+        return [[k] for k in range(len(log.rows))], list(log.notes)
     groups: dict[str, list[int]] = {}
     for k, row in enumerate(log.rows):
         groups.setdefault(str(row["id"]), []).append(k)
@@ -216,15 +218,15 @@ def _samples(log: Log) -> tuple[list[list[int]], list[str]]:
 
 
 def _of_last_step(log: Log, groups: dict[str, list[int]]) -> tuple[dict[str, list[int]], list[str]]:
-    """Of the log of a training, the answers to each image when it was asked about for the last time."""
-    steps = [step for row in log.rows if (step := step_of(row)) is not None]
+    """The rows of each image at its last step, where all rows have a step; and notes about the log."""
+    steps = [step for step in map(step_of, log.rows) if step is not None]
     if len(steps) < len(log.rows):
-        return groups, [*log.notes]
+        return groups, list(log.notes)
     last_steps = {name: max(steps[k] for k in rows) for name, rows in groups.items()}
     last_rows = {name: [k for k in rows if steps[k] == last_steps[name]] for name, rows in groups.items()}
     earlier = len(log.rows) - sum(map(len, last_rows.values()))
     if not earlier:
-        return groups, [*log.notes]
+        return groups, list(log.notes)
     note = (
         "The log is of a training: of each image the answers of its last step are taken, which is from "
         f"{min(last_steps.values()):g} to {max(last_steps.values()):g}, and {earlier} earlier ones are left out. They "
@@ -234,7 +236,7 @@ def _of_last_step(log: Log, groups: dict[str, list[int]]) -> tuple[dict[str, lis
 
 
 def _groups(log: Log, group_size: int | None) -> tuple[list[list[int]], list[str]]:
-    """The rows of each group of several, and notes about the log."""
+    """The indices of the rows of each group of several, and notes about the log."""
     all_groups = _group_members(log, group_size)
     groups = [group for group in all_groups if len(group) > 1]
     lone_rows = [group[0] for group in all_groups if len(group) == 1]
@@ -262,6 +264,7 @@ def _groups(log: Log, group_size: int | None) -> tuple[list[list[int]], list[str
 
 
 def _group_members(log: Log, group_size: int | None) -> list[list[int]]:
+    """The indices of the rows of each group: of a given size, else by `id`, else by prompt and image."""
     n = len(log.rows)
     if group_size is not None:
         if group_size < 2:
@@ -274,17 +277,19 @@ def _group_members(log: Log, group_size: int | None) -> list[list[int]]:
     if names_images(log):
         groups: dict[Any, list[int]] = {}
         for k, row in enumerate(log.rows):
-            groups.setdefault((*(row.get(name) for name in APART), str(row["id"])), []).append(k)
+            key = (*(row.get(name) for name in APART), str(row["id"]))
+            groups.setdefault(key, []).append(k)
         return list(groups.values())
     keys = []
     for row in log.rows:
-        prompt = next((row[name] for name in _PROMPTS if row.get(name) is not None), None)
-        keys.append(json.dumps([prompt, *(row.get(name) for name in (*APART, *_IMAGE))], default=str, sort_keys=True))
+        prompts = [row[name] for name in _PROMPTS if row.get(name) is not None]
+        values = [prompts[:1], *(row.get(name) for name in (*APART, *_IMAGE))]
+        keys.append(json.dumps(values, default=str, sort_keys=True))
     return _runs(keys)
 
 
 def _runs(keys: Sequence[str]) -> list[list[int]]:
-    """Rows next to each other with the same key.
+    """The indices of rows next to each other with the same key, as groups of one size.
 
     Groups of images that are alike in everything, such as two normal ones of one size, follow each other as one run: it
     is cut to the size by which all runs can be divided.
@@ -294,7 +299,9 @@ def _runs(keys: Sequence[str]) -> list[list[int]]:
     """
     runs = [list(run) for _, run in groupby(range(len(keys)), key=keys.__getitem__)]
     size = math.gcd(*map(len, runs))
-    return runs if size < 2 else [run[k : k + size] for run in runs for k in range(0, len(run), size)]
+    if size < 2:
+        return runs
+    return [run[k : k + size] for run in runs for k in range(0, len(run), size)]
 
 
 def _rows_of_dataset(log: Log, groups: Sequence[Sequence[int]], images: Sequence[_Row]) -> list[_Row]:
@@ -362,25 +369,26 @@ def _places_of(log: Log, groups: Mapping[str, Sequence[int]]) -> str:
 def _contradictions(logged: Mapping[str, Any], image: Mapping[str, Any]) -> Iterator[str]:
     """The columns that a row of the log and the image both have, and that differ by more than rounding."""
     for column in ("boxes", "width", "height", "ignore_boxes"):
-        values = [logged.get(column), image.get(column)]
-        if None not in values and not _agree(*values):
+        logged_value, value = logged.get(column), image.get(column)
+        if logged_value is not None and value is not None and not _agree(logged_value, value):
             yield column
-    labels = [None if row.get("labels") is None else list(row["labels"]) for row in (logged, image)]
-    if None not in labels and labels[0] != labels[1]:
+    logged_labels, labels = logged.get("labels"), image.get("labels")
+    if logged_labels is not None and labels is not None and list(logged_labels) != list(labels):
         yield "labels"
-    patients = [patient_of(logged), patient_of(image)]
-    if None not in patients and patients[0] != patients[1]:
+    logged_patient, patient = patient_of(logged), patient_of(image)
+    if logged_patient is not None and patient is not None and logged_patient != patient:
         yield "patient_id"
 
 
 def _agree(logged: Any, reference: Any) -> bool:
+    """Whether two values, numbers or lists of them, are equal but for rounding."""
     try:
-        arrays = [np.asarray(value, dtype=np.float64) for value in (logged, reference)]
+        logged, reference = np.asarray(logged, dtype=np.float64), np.asarray(reference, dtype=np.float64)
     except (TypeError, ValueError):
         return False
-    if not arrays[0].size and not arrays[1].size:
+    if not logged.size and not reference.size:
         return True
-    return arrays[0].shape == arrays[1].shape and bool((np.abs(arrays[0] - arrays[1]) <= _ROUNDING).all())
+    return logged.shape == reference.shape and bool((np.abs(logged - reference) <= _ROUNDING).all())
 
 
 def _refuse_other_rows(log: Log, group: Sequence[int]) -> None:
@@ -399,7 +407,7 @@ def _refuse_other_rows(log: Log, group: Sequence[int]) -> None:
 def _rows_with_files(
     log: Log, numbers: Sequence[int], paths: Sequence[str | Path], allow_outside: bool
 ) -> tuple[list[_Row], list[str]]:
-    """Rows of the log, with the files of the images that are found beside it; and notes."""
+    """The rows of the log with these numbers, with `image_path` where an image is found beside it; and notes."""
     # Rows that are in no file name their images from the working directory.
     logs = [Path(path) for path in paths if not isinstance(path, Mapping)] or [Path()]
     folders = [path if path.is_dir() else path.parent for path in logs]
@@ -419,22 +427,24 @@ def _rows_with_files(
             outside_files.append(f"{names[0]!r} in {log.places[k]}")
         else:
             row["image_path"] = str(files[0])
-    notes = [
-        f"{len(files)} of {len(rows)} images are shown without their image, which is not {place}: {first_of(files)}. "
-        f"{remedy}"
-        for place, files, remedy in (
-            ("there", missing_files, "Paths start at the folder of the log."),
-            ("beside the log", outside_files, "Name the --dataset, or give --allow-outside."),
+    notes = []
+    if missing_files:
+        notes.append(
+            f"{len(missing_files)} of {len(rows)} images are shown without their image, which is not there: "
+            f"{first_of(missing_files)}. Paths start at the folder of the log."
         )
-        if files
-    ]
+    if outside_files:
+        notes.append(
+            f"{len(outside_files)} of {len(rows)} images are shown without their image, which is not beside the log: "
+            f"{first_of(outside_files)}. Name the --dataset, or give --allow-outside."
+        )
     return rows, notes
 
 
 def _checked(
     answers: ImageAnswers, places: Sequence[str], reward: GroundingReward | None, label_matching: str, bad_rows: str
 ) -> ImageAnswers:
-    """The answers to images that something can be measured on.
+    """The answers without images that nothing can be measured on, which are dropped or refused.
 
     Raises:
         ValueError: there are others, and they are refused or all; images, places and what is wrong are named.
@@ -453,14 +463,14 @@ def _checked(
             notes,
             [numbers[k] for k in good_rows] if numbers else (),
         )
-    does_and_it = ("does", "it") if len(problems) == 1 else ("do", "them")
+    does_not, it = ("does not", "it") if len(problems) == 1 else ("do not", "them")
     # Where most are wrong, so is the order or the frame of the boxes.
     way_out = ", or go on without by --bad-rows drop" if 2 * len(problems) < len(rows) else ""
     if len(lines) > _MOST_LINES:
         lines[_MOST_LINES:] = [f"and {len(lines) - _MOST_LINES} more"]
     raise ValueError(
         f"Expected sizes, boxes and labels that fit the image for every image, got {len(problems)} of {len(rows)} that "
-        f"{does_and_it[0]} not. Correct {does_and_it[1]}{way_out}:\n" + "\n".join(lines)
+        f"{does_not}. Correct {it}{way_out}:\n" + "\n".join(lines)
     )
 
 
@@ -471,7 +481,7 @@ def image_problems(
     label_matching: str = "ignore",
     places: Sequence[str] | None = None,
 ) -> dict[int, list[str]]:
-    """Why nothing can be measured on images, by their number; images without problems are left out.
+    """By the number of each image on which nothing can be measured, the reasons why.
 
     Args:
         rows: one an image.

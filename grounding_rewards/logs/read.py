@@ -123,6 +123,7 @@ def read_log_file(path: Path) -> list[LogRow]:
 
 
 def _log_rows(file: str, numbered: Iterable[tuple[int, Any]], unit: str, source: str) -> list[LogRow]:
+    """The rows of numbered contents of a file; `unit`, line or row, and `source` say in messages where they stand."""
     rows = []
     for number, content in numbered:
         place = f"{unit} {number} of {source}"
@@ -171,12 +172,16 @@ def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_co
         # A table is a line that holds several rows, else the file.
         lines = [list(line) for _, line in itertools.groupby(log, key=lambda row: row.number)]
         for table in lines if any(len(line) > 1 for line in lines) else [log]:
-            rows_without_step = [{name: value for name, value in row.items() if name not in STEPS} for *_, row in table]
-            if rows_without_step == previous_table and any(name in row for *_, row in table for name in STEPS):
+            has_step = False
+            without_step = []
+            for row in table:
+                without_step.append({name: value for name, value in row.row.items() if name not in STEPS})
+                has_step = has_step or len(without_step[-1]) < len(row.row)
+            if has_step and without_step == previous_table:
                 repeats += 1
                 continue
             rows += table
-            previous_table = rows_without_step
+            previous_table = without_step
     completions = log_of_rows(rows, text_column)
     if not repeats:
         return completions
@@ -204,7 +209,8 @@ def log_of_rows(rows: Sequence[LogRow], text_column: str | None) -> Log:
         defect = answer_defect(completion) if _is_text(completion) else "none or no text"
         if defect:
             places_by_defect.setdefault(defect, []).append(place)
-    for defect, places in places_by_defect.items():
+    if places_by_defect:
+        defect, places = next(iter(places_by_defect.items()))
         raise ValueError(
             f"Expected a completion in column {column} of every row, got {defect} in {counted(len(places), 'row')}: "
             f"{first_of(places)}. Remove such rows, write an empty text where the model wrote nothing, or name the "
@@ -217,11 +223,12 @@ def log_of_rows(rows: Sequence[LogRow], text_column: str | None) -> Log:
             "--text-column.",
         )
     log = Log([row.row[column] for row in rows], [dict(row.row) for row in rows], [row.place for row in rows], notes)
-    # A CSV file has sizes as texts.
-    for row, name in itertools.product(log.rows, SIZE_COLUMNS):
-        if isinstance(row.get(name), str):
-            with contextlib.suppress(ValueError):
-                row[name] = float(row[name])
+    for row in log.rows:
+        for name in SIZE_COLUMNS:
+            # A CSV file has sizes as texts.
+            if isinstance(row.get(name), str):
+                with contextlib.suppress(ValueError):
+                    row[name] = float(row[name])
     return log
 
 
@@ -230,7 +237,7 @@ def with_answer_references(
     box_format: str | Mapping[str, Any] | BoxFormat | None = None,
     sizes: Mapping[str, float | None] | None = None,
 ) -> Log:
-    """The log with `boxes`, where the only reference of its rows is the right answer as a text.
+    """The log with a column `boxes`, read from the right answers where these are the only reference of its rows.
 
     Args:
         log: rows of it without `boxes` have the right answer in `gts`, `solution`, `ground_truth` or `target`, in the
@@ -256,11 +263,12 @@ def with_answer_references(
     for k, row in enumerate(log.rows):
         if row.get("boxes") is not None or row.get("reader_boxes") is not None:
             continue
-        column = next((name for name in PACKED if row.get(name) is not None), None)
+        answer_columns = [name for name in PACKED if row.get(name) is not None]
         option = row.get("box_format") if box_format is None else box_format
-        if column is None or option is None:
+        if not answer_columns or option is None:
             is_readable = False
             continue
+        column = answer_columns[0]
         fmt = get_box_format(box_format_from_option(option))
         row_sizes = {name: row.get(name, (sizes or {}).get(name)) for name in SIZE_COLUMNS}
         boxes = [] if fmt.space.frame == "original" else _listed_boxes(row[column])
@@ -273,11 +281,13 @@ def with_answer_references(
                 limits = row_sizes["resized_width"], row_sizes["resized_height"]
             above_range |= not _lie_within(boxes, limits, unknown=math.inf)
             on_image &= _lie_within(boxes, (row_sizes["width"], row_sizes["height"]), unknown=0.0)
-        elif is_readable and (reference := _answered_boxes(row[column], fmt, row_sizes)):
-            rows[k] = {**row, **reference}
-            columns.add(column)
-        else:
-            is_readable = False
+        elif is_readable:
+            reference = _answered_boxes(row[column], fmt, row_sizes)
+            if reference is None:
+                is_readable = False
+            else:
+                rows[k] = {**row, **reference}
+                columns.add(column)
     if question and (not above_range or not on_image):
         raise ValueError(
             f"Expected a column `boxes` in pixels of the image, got a list of numbers in {question}. "
@@ -296,7 +306,7 @@ def with_answer_references(
 
 
 def _answered_boxes(answer: Any, fmt: BoxFormat, sizes: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The boxes of an answer in the box format, and their labels if all have one; None for anything else."""
+    """The columns `boxes` and, if all boxes have one, `labels` of an answer in the box format; None for others."""
     text = answer if isinstance(answer, str) else json.dumps(answer, default=str)
     try:
         parsed = parse_boxes(text, fmt, **sizes)
@@ -305,12 +315,14 @@ def _answered_boxes(answer: Any, fmt: BoxFormat, sizes: Mapping[str, Any]) -> di
         return None
     if parsed.status not in ("boxes", "empty") or parsed.rejected:
         return None
-    labels = {"labels": list(parsed.labels)} if all(parsed.labels) else {}
-    return {"boxes": parsed.boxes.tolist(), **labels}
+    reference: dict[str, Any] = {"boxes": parsed.boxes.tolist()}
+    if all(parsed.labels):
+        reference["labels"] = list(parsed.labels)
+    return reference
 
 
 def _listed_boxes(answer: Any) -> list[list[float]]:
-    """The boxes of an answer that is a list of four numbers, or holds only such lists; else none."""
+    """The boxes of an answer that is a list of four numbers, or a list of such lists; none for any other answer."""
     boxes = parsed_json(answer)
     if not isinstance(boxes, list):
         return []
@@ -323,9 +335,13 @@ def _listed_boxes(answer: Any) -> list[list[float]]:
 
 
 def _lie_within(boxes: Sequence[Sequence[float]], frame: tuple[Any, Any], *, unknown: float) -> bool:
-    """Whether all boxes lie in a frame of this width and height, of which one that is unknown is taken as given."""
+    """Whether all boxes lie in a frame of this width and height; a side that is no number counts as `unknown`."""
     width, height = (side if isinstance(side, int | float) else unknown for side in frame)
-    return all(min(box) >= 0 and max(box[0::2]) <= width and max(box[1::2]) <= height for box in boxes)
+    for box in boxes:
+        x1, y1, x2, y2 = box
+        if min(box) < 0 or max(x1, x2) > width or max(y1, y2) > height:
+            return False
+    return True
 
 
 def step_of(row: Mapping[str, Any]) -> float | None:
@@ -374,9 +390,10 @@ def find_text_column(rows: Sequence[Mapping[str, Any]], text_column: str | None 
     candidates = [name for name in known_columns if any(row.get(name) and _is_text(row[name]) for row in rows)]
     if len(candidates) == 1 and candidates[0] in _UNSURE_TEXT_COLUMNS:
         unknown_columns = columns.keys() - {*TEXT_COLUMNS, *_OTHER_TEXT_COLUMNS, *BOX_COLUMNS}
-        for name in filter(unknown_columns.__contains__, columns):
+        for name in columns:
             texts = [row[name] for row in rows if isinstance(row.get(name), str)]
-            candidates += [name] if any(map(_BOX_IN_TEXT.search, texts)) else []
+            if name in unknown_columns and any(map(_BOX_IN_TEXT.search, texts)):
+                candidates.append(name)
     if any(row.get(name) != row.get(candidates[0]) for row in rows for name in candidates):
         raise ValueError(
             f"Expected one column with what the model wrote, got {' and '.join(candidates)}. Name it with "
@@ -391,11 +408,12 @@ def find_text_column(rows: Sequence[Mapping[str, Any]], text_column: str | None 
 
 
 def _is_text(value: Any) -> bool:
+    """Whether a value may be a completion: a text, messages or a message."""
     return isinstance(value, str | list | Mapping)
 
 
 def doubts_about(log: Log) -> list[str]:
-    """Warnings about rows of a log that is read as it is, a sentence each.
+    """A sentence for each doubt about the rows of a log that is read as it is.
 
     `evaluate` refuses such rows, because its metrics are about images. A log of a training is about completions, and
     may be looked at before it is right.
@@ -434,7 +452,7 @@ def doubts_about(log: Log) -> list[str]:
 
 
 def log_files(paths: Sequence[str | Path]) -> list[Path]:
-    """The files of logs.
+    """The files of logs, given files or folders.
 
     Args:
         paths: files, or folders. In a folder these are looked for, in this order: 1. `completions/`, where TRL logs
@@ -466,13 +484,16 @@ def log_files(paths: Sequence[str | Path]) -> list[Path]:
 
 
 def _folder_files(folder: Path) -> list[Path]:
-    if files := _readable_files(folder / "completions"):
+    """The files of the log in a folder, in the order of :func:`log_files`."""
+    files = _readable_files(folder / "completions")
+    if files:
         return files
     if (folder / "completions.jsonl").is_file():
         return [folder / "completions.jsonl"]
     if all((folder / name).is_file() for name in _FILES_OF_A_RUN):
         raise ValueError(f"Expected completions in {str(folder)!r}, got a run that logged none. {_LOG_THEM}")
-    if files := _readable_files(folder):
+    files = _readable_files(folder)
+    if files:
         return files
     raise ValueError(
         f"Expected files that end in {', '.join(_READERS)} in the folder {str(folder)!r}, got none. {_LOG_THEM}"
@@ -480,22 +501,30 @@ def _folder_files(folder: Path) -> list[Path]:
 
 
 def _readable_files(folder: Path) -> list[Path]:
-    """Files of a kind that can be read, in the order of the numbers in their names: 2.jsonl before 10.jsonl."""
-    files = [path for path in folder.iterdir() if _kind(path) in _READERS] if folder.is_dir() else []
+    """The files in a folder that are of a kind that can be read, by the numbers in their names: 2.jsonl, 10.jsonl."""
+    if not folder.is_dir():
+        return []
+    files = [path for path in folder.iterdir() if _kind(path) in _READERS]
     # The settings with which answers were generated are no log.
     files = [path for path in files if not path.name.endswith(".settings.json")]
     return sorted(files, key=lambda path: [part.zfill(20) for part in re.split(r"(\d+)", path.name)])
 
 
 def _kind(path: Path) -> str:
+    """The ending of a file's name, with the one before `.gz`."""
     return "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix
 
 
+# Each reader gives the rows of a file with the number of each.
+
+
 def _read_jsonl(path: Path) -> list[tuple[int, Any]]:
+    """The value of each line, with its number."""
     return list(read_json_lines(path, _ONE_A_LINE, any_text=True))
 
 
 def _read_csv(path: Path) -> Iterable[tuple[int, Any]]:
+    """The rows of a table in CSV or TSV, with their numbers."""
     # A completion may be longer than the default limit.
     default_limit = csv.field_size_limit(2**31 - 1)
     try:
@@ -511,10 +540,12 @@ def _read_csv(path: Path) -> Iterable[tuple[int, Any]]:
 
 
 def _row_of_cells(cells: Mapping[str, Any], number: int, path: Path) -> dict[str, Any]:
+    """The row of a table's cells, without empty ones, and with lists where cells hold these as JSON."""
     row: dict[str, Any] = {}
     for name, cell in cells.items():
-        # An empty completion is one; an empty cell of another column is none, nor is an image in base64.
-        if (not cell and (cell is None or name not in TEXT_COLUMNS)) or (name == "image" and len(cell) > _LONGEST_PATH):
+        # An empty completion is a completion.
+        is_empty = cell is None or (cell == "" and name not in TEXT_COLUMNS)
+        if is_empty or (name == "image" and len(cell) > _LONGEST_PATH):
             continue
         if name in _JSON_COLUMNS and cell.startswith(("[", "{")):
             cell = _list_of_cell(cell, f"row {number} of {str(path)!r}, column {name}")
@@ -534,14 +565,17 @@ def _list_of_cell(cell: str, place: str) -> Any:
 
 
 def _holds_lines(path: Path) -> bool:
-    """Whether a file holds JSON lines, whatever it is called."""
+    """Whether a file holds several lines, of which the first is a JSON object, whatever the file is called."""
     lines = text_lines(path)
-    with contextlib.suppress(ValueError):
-        return isinstance(parse_json(next(lines, ""), any_text=True), dict) and any(line.strip() for line in lines)
-    return False
+    try:
+        first_value = parse_json(next(lines, ""), any_text=True)
+        return isinstance(first_value, dict) and any(line.strip() for line in lines)
+    except ValueError:
+        return False
 
 
 def _read_json(path: Path) -> Iterable[tuple[int, Any]]:
+    """The rows of a .json file, with their numbers."""
     text = read_text(path)
     try:
         content = parse_json(text, any_text=True)
@@ -565,7 +599,8 @@ def _rows_of_value(value: Any, path: Path) -> list[Any]:
             return lists[lists_of_rows[0]]
         if len(lists) == len(value) == 1:
             return next(iter(lists.values()))
-        if lists.keys() == value.keys() and not lists_of_rows and len({len(cells) for cells in lists.values()}) == 1:
+        are_columns = lists.keys() == value.keys() and not lists_of_rows
+        if are_columns and len(set(map(len, lists.values()))) == 1:
             return [dict(zip(lists, cells, strict=True)) for cells in zip(*lists.values(), strict=True)]
         if any(isinstance(value.get(name), str) for name in TEXT_COLUMNS) or unpack_row(value) != [value]:
             return [value]
@@ -583,6 +618,7 @@ def _rows_of_value(value: Any, path: Path) -> list[Any]:
 
 
 def _read_eval(path: Path) -> Iterable[tuple[int, Any]]:
+    """The samples of a log of inspect_ai, with their numbers."""
     try:
         from inspect_ai.log import read_eval_log
     except ImportError:
@@ -600,6 +636,7 @@ def _read_eval(path: Path) -> Iterable[tuple[int, Any]]:
 
 
 def _read_parquet(path: Path) -> Iterable[tuple[int, Any]]:
+    """The rows of a .parquet file without images, with their numbers."""
     try:
         import pyarrow
         import pyarrow.parquet as parquet

@@ -19,18 +19,20 @@ CLOSING = "train_runtime"
 
 
 def model_name(model: str) -> str:
-    """The name of a model without its folders: the last part of its path, for a checkpoint the run's name too.
+    """The name of a model without its folders; that of a checkpoint with the name of its run.
 
     Example:
         >>> model_name("Qwen/Qwen2.5-VL-3B-Instruct"), model_name("/data/runs/r4/checkpoint-50/")
         ('Qwen2.5-VL-3B-Instruct', 'r4/checkpoint-50')
     """
     path = Path(model)
-    return f"{path.parent.name}/{path.name}" if path.name.startswith("checkpoint") and path.parent.name else path.name
+    if path.name.startswith("checkpoint") and path.parent.name:
+        return f"{path.parent.name}/{path.name}"
+    return path.name
 
 
 def first_and_last(values: Sequence[float]) -> str:
-    """The course of a logged value, from the mean of the first tenth of a run to that of the last.
+    """Say in words how a logged value changed, from the mean of the first tenth of a run to that of the last.
 
     Beside it stands by how much single steps of these tenths differ, their standard deviation: a change that is not
     larger shows nothing.
@@ -52,7 +54,7 @@ def first_and_last(values: Sequence[float]) -> str:
 
 
 def tool_notes(model: str) -> list[str]:
-    """What a command that asks a model without tools has to say, where the model's run trained it with tools.
+    """A sentence if the model was trained with tools, for commands that ask it without; else nothing.
 
     Args:
         model: folder or id of a model; beside that of a checkpoint stands the configuration of its run.
@@ -70,8 +72,7 @@ def tool_notes(model: str) -> list[str]:
 
 
 def trained_reward(log: Path) -> tuple[str, dict[str, Any]] | None:
-    """The reward of the run that a log of completions is of, and its parameters; None where no run is known, or several
-    rewards were trained at once.
+    """The reward that the run of a log trained, and its parameters; None for no known run, or for several rewards.
 
     Args:
         log: a file or folder in the folder of a run, or that folder.
@@ -84,7 +85,8 @@ def trained_reward(log: Path) -> tuple[str, dict[str, Any]] | None:
         ...     trained_reward(Path(folder, "completions"))
         ('R3', {'box_format': 'gemini', 'beta': 2.0})
     """
-    settings = _settings(next((folder for folder in (log, *log.parents[:2]) if (folder / CONFIG).is_file()), log))
+    run_folders = [folder for folder in (log, *log.parents[:2]) if (folder / CONFIG).is_file()]
+    settings = _settings(run_folders[0]) if run_folders else {}
     names = settings.get("reward")
     names = [names] if isinstance(names, str) else names
     if not isinstance(names, list) or len(names) != 1 or not isinstance(names[0], str):
@@ -108,7 +110,7 @@ def _settings(folder: Path) -> Mapping[str, Any]:
 
 
 def read_entries(log: Path) -> list[dict[str, Any]]:
-    """What a training logged, an entry per logged step, oldest first.
+    """The entries of a training's log, one for each logged step, oldest first.
 
     Args:
         log: the file.

@@ -21,6 +21,7 @@ from grounding_rewards.common.workers import check_workers, map_in_workers
 from grounding_rewards.logs.read import Log, doubts_about, log_files, log_of_rows, read_log_file, with_answer_references
 from grounding_rewards.parsing import STATUSES
 from grounding_rewards.parsing.space_check import SpaceWarning
+from grounding_rewards.rewards.box_reward import COUNTS, PARTS
 from grounding_rewards.rewards.grounding import GroundingReward, check_alike, score_columns
 
 # Columns of a row that rewards read, beside the text.
@@ -48,7 +49,7 @@ class ScoreSummary:
     warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The summary as plain values."""
         return asdict(self)
 
 
@@ -143,6 +144,7 @@ def score_file(
 
 
 def _check_output(path: Path, out: Path) -> None:
+    """Refuse an output of another kind, or the file of the completions itself."""
     if out.suffix not in (".parquet", ".jsonl"):
         raise ValueError(f"Expected a file that ends in .parquet or .jsonl for `out`, got {str(out)!r}. Rename it.")
     if out.exists() and path.exists() and out.samefile(path):
@@ -154,7 +156,7 @@ def _check_output(path: Path, out: Path) -> None:
 
 @contextmanager
 def _paused_collection() -> Iterator[None]:
-    """Pause Python's garbage collection, which walks through all rows again and again: a sixth of the time."""
+    """Within this context, pause Python's garbage collection: to walk through all rows takes a sixth of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -183,6 +185,7 @@ def _score_chunk(rewards: Sequence[GroundingReward], log: Log) -> tuple[dict[str
 def _score_rows(
     rewards: Sequence[GroundingReward], completions: Sequence[Any], rows: Sequence[Mapping[str, Any]]
 ) -> dict[str, list[Any]]:
+    """The columns of :func:`score_columns` for these rows."""
     names = [name for name in _COLUMNS if any(name in row for row in rows)]
     return score_columns(rewards, completions, **{name: [row.get(name) for row in rows] for name in names})
 
@@ -191,11 +194,14 @@ def _score_rows(
 def _open_output(
     path: Path, kind: str, rewards: Sequence[str], *, names_files: bool
 ) -> Iterator[Callable[[dict[str, list[Any]]], None]]:
-    """A function that writes the columns of some rows into the file."""
-    names = ["row", "id", *(["file"] if names_files else []), "status", "rejected", "boxes"]
+    """Within this context, a function that writes the columns of some rows into a file of this kind."""
+    names = ["row", "id", "status", "rejected", "boxes"]
+    if names_files:
+        names.insert(2, "file")
     if kind == ".jsonl":
 
         def write_lines(columns: dict[str, list[Any]]) -> None:
+            """Write a line of JSON for each row."""
             if not names_files:
                 del columns["file"]
             # ASCII, because an id may hold a lone surrogate, which UTF-8 cannot encode.
@@ -209,16 +215,17 @@ def _open_output(
     import pyarrow.parquet as parquet
 
     number, count, text = pyarrow.float64(), pyarrow.int32(), pyarrow.string()
-    fields = {"row": pyarrow.int64(), "id": text, "file": text, "status": text, "boxes": count}
-    fields["rejected"] = pyarrow.map_(text, count)
-    schema = [(name, fields[name]) for name in names]
+    types = {"row": pyarrow.int64(), "id": text, "file": text, "status": text, "boxes": count}
+    types["rejected"] = pyarrow.map_(text, count)
+    schema = [(name, types[name]) for name in names]
     for name in rewards:
-        parts = [f"{name}/{part}" for part in ("f_beta", "quality", "precision", "recall", "mean_iou")]
-        schema += [(column, number) for column in (name, *parts)]
-        schema += [(f"{name}/{part}", count) for part in ("tp", "fp", "fn")]
+        schema.append((name, number))
+        schema += [(f"{name}/{part}", number) for part in PARTS]
+        schema += [(f"{name}/{part}", count) for part in COUNTS]
         schema.append((f"{name}/reason", text))
 
     def keep_table(columns: dict[str, list[Any]]) -> None:
+        """Keep the rows as a table, until all are written at once."""
         ids = [None if name is None else name.encode("utf-8", "backslashreplace").decode() for name in columns["id"]]
         rejected = [list(counts.items()) for counts in columns["rejected"]]
         columns = {**columns, "id": ids, "rejected": rejected}

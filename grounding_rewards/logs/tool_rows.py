@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from grounding_rewards.columns import SCORED_COLUMNS
@@ -53,11 +53,14 @@ def unpack_row(row: dict[str, Any], place: str = "a row") -> list[dict[str, Any]
         [{'id': 'a', 'custom_id': 'a', 'completion': {'role': 'assistant', 'content': '[]'}}]
     """
     is_table = any(isinstance(row.get(name), list) for name in STEPS)
-    rows = _table_rows(row, place) if is_table else [row]
-    return [_image_row(answer) for table_row in rows for answer in _answer_rows(table_row)]
+    rows = []
+    for table_row in _table_rows(row, place) if is_table else [row]:
+        rows += map(_image_row, _answer_rows(table_row))
+    return rows
 
 
 def _table_rows(table: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
+    """The rows of a table with a list for each column; what is no list is left out."""
     lists = {name: values for name, values in table.items() if isinstance(values, list)}
     lengths = {name: len(values) for name, values in lists.items()}
     if len(set(lengths.values())) > 1:
@@ -70,12 +73,15 @@ def _table_rows(table: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
 
 def _answer_rows(row: dict[str, Any]) -> list[dict[str, Any]]:
     """The row, or one for each completion of an answer of a server or of an evaluation."""
-    completions, answer_columns = _served_completions(row), {"choices", "candidates", "outputs", "id", "object"}
+    completions = _served_completions(row)
+    answer_columns = {"choices", "candidates", "outputs", "id", "object"}
     for name in _SERVED:
         if completions is None and isinstance(row.get(name), Mapping):
-            completions, answer_columns = _served_completions(row[name]), {name}
-    if completions is None and any(name in row for name in _RESPONSES):
-        completions = _responses(next(row[name] for name in _RESPONSES if name in row))
+            completions = _served_completions(row[name])
+            answer_columns = {name}
+    response_columns = [name for name in _RESPONSES if name in row]
+    if completions is None and response_columns:
+        completions = _responses(row[response_columns[0]])
         answer_columns = set(_RESPONSES)
     if completions is None:
         return [row]
@@ -88,7 +94,9 @@ def _answer_rows(row: dict[str, Any]) -> list[dict[str, Any]]:
     for name in _OF_DATASET:
         dataset_row = columns.get(name)
         if isinstance(dataset_row, Mapping):
-            columns = {**{column: dataset_row[column] for column in SCORED_COLUMNS if column in dataset_row}, **columns}
+            for column in SCORED_COLUMNS:
+                if column in dataset_row:
+                    columns.setdefault(column, dataset_row[column])
     return [{**columns, "completion": completion} for completion in completions or [None]]
 
 
@@ -104,11 +112,12 @@ def _served_completions(answer: Mapping[str, Any]) -> list[Any] | None:
             continue
         if any(_OF_CHOICES.isdisjoint(choice) for choice in choices):
             continue
-        texts = [choice.get("message", choice.get("text", choice.get("content"))) for choice in choices]
         if choices or "model" in answer:
-            return [_without_thoughts(text) for text in texts]
+            texts = [choice.get("message", choice.get("text", choice.get("content"))) for choice in choices]
+            return list(map(_without_thoughts, texts))
     if answer.get("object") == "response" and isinstance(answer.get("output"), list):
-        return [[item for item in answer["output"] if isinstance(item, Mapping) and item.get("type") == "message"]]
+        messages = [item for item in answer["output"] if isinstance(item, Mapping) and item.get("type") == "message"]
+        return [messages]
     if answer.get("type") == "message" and answer.get("role") == "assistant":
         return [dict(answer)]
     return None
@@ -122,6 +131,7 @@ def _without_thoughts(content: Any) -> Any:
 
 
 def _responses(responses: Any) -> list[Any] | None:
+    """The texts of the responses of lm-eval or lmms-eval, which may be nested; None for anything else."""
     while isinstance(responses, list) and len(responses) == 1 and isinstance(responses[0], list):
         responses = responses[0]
     if isinstance(responses, str):
@@ -130,24 +140,31 @@ def _responses(responses: Any) -> list[Any] | None:
 
 
 def _image_row(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with columns of its own for the image that it packs into one, and with its step in `step`."""
     logged_columns = [name for name in row if name.endswith(f"/{ROW_COLUMN}")]
     # All rewards of a run log the same image, and each its own values of scheduled parameters.
-    packed_columns = logged_columns or (PACKED if row.get("boxes") is None else ())
+    packed_columns: Sequence[str] = logged_columns
+    if not logged_columns and row.get("boxes") is None:
+        packed_columns = PACKED
     unpacked = {}
     for name in packed_columns:
         fields = parsed_json(row.get(name))
         # Anything else of that name is other people's.
         if isinstance(fields, Mapping) and (fields.get("boxes") is not None or fields.get("reader_boxes") is not None):
             unpacked[name] = fields
-    step = next((name for name in STEPS if row.get(name) is not None), None)
-    if not unpacked and step in (None, "step"):
+    step_column = None
+    for name in STEPS:
+        if step_column is None and row.get(name) is not None:
+            step_column = name
+    if not unpacked and step_column in (None, "step"):
         return row
     removed = {*logged_columns, *STEPS, *unpacked.keys() - {"ground_truth"}}
     columns = {name: value for name, value in row.items() if name not in removed}
-    if step is not None:
-        columns["step"] = row[step]
+    if step_column is not None:
+        columns["step"] = row[step_column]
     for fields in reversed(unpacked.values()):
-        columns |= {"completion" if name == "text" else name: value for name, value in fields.items()}
+        for name, value in fields.items():
+            columns["completion" if name == "text" else name] = value
     return columns
 
 
