@@ -131,13 +131,11 @@ def vocabulary() -> Mapping[str, Finding]:
         >>> vocabulary()["ground-glass opacity"].parent
         'lung opacity'
     """
-    return MappingProxyType(
-        {
-            name: Finding(name, tuple(entry.get("synonyms", ())), entry.get("parent"), entry["source"])
-            for section in ("findings", "anatomy")
-            for name, entry in _file()[section].items()
-        }
-    )
+    entries = {**_file()["findings"], **_file()["anatomy"]}
+    findings = {}
+    for name, entry in entries.items():
+        findings[name] = Finding(name, tuple(entry.get("synonyms", ())), entry.get("parent"), entry["source"])
+    return MappingProxyType(findings)
 
 
 @cache
@@ -153,12 +151,15 @@ def anatomy() -> frozenset[str]:
 
 @lru_cache(maxsize=16384)
 def _normalize(text: str, dataset: str | None) -> Label:
+    """:func:`normalize_label` of a text that is not too long to be kept."""
     words = _words(text)
     if _look_up(words, dataset) is None:
         words = _without_initials(words)
     sides, degrees, places = _side_of(), _without_meaning("degrees"), _without_meaning("places")
     named_sides = {sides[word] for word in words if word in sides}
-    laterality = None if not named_sides else named_sides.pop() if len(named_sides) == 1 else "bilateral"
+    laterality = "bilateral"
+    if len(named_sides) < 2:
+        laterality = named_sides.pop() if named_sides else None
     unsided = [word for word in words if word not in sides]
     graded = [word for word in unsided if word not in degrees]
     placed = [word for word in graded if word not in places]
@@ -168,9 +169,11 @@ def _normalize(text: str, dataset: str | None) -> Label:
         name = _look_up(candidate, dataset)
         if name is not None and (may_be_anatomy or name in findings):
             # Prefer an entry with the side in its name: the left heart is not a heart on the left.
-            sided = f"{laterality} {name}"
-            name = sided if sided in vocabulary() else name
-            return Label(name, None if sides.keys() & _words(name) else laterality, text, True)
+            if f"{laterality} {name}" in vocabulary():
+                name = f"{laterality} {name}"
+            if not sides.keys().isdisjoint(_words(name)):
+                laterality = None
+            return Label(name, laterality, text, True)
     return _unknown(text, laterality)
 
 
@@ -187,12 +190,15 @@ def _without_initials(words: list[str]) -> list[str]:
 
 
 def _unknown(text: str, laterality: str | None) -> Label:
+    """The label of a text that the vocabulary does not have."""
     return Label(" ".join(text.casefold().split()), laterality, text, False)
 
 
 def _look_up(words: list[str], dataset: str | None) -> str | None:
+    """The shared name of these words, the last of them in the singular or the plural; None without an entry."""
     dataset_index, index = _dataset_index(dataset), _index()
-    for key in (" ".join(words), " ".join([*words[:-1], *map(_singular, words[-1:])])):
+    singular = [*words[:-1], *map(_singular, words[-1:])]
+    for key in (" ".join(words), " ".join(singular)):
         name = dataset_index.get(key) or index.get(key)
         if name is not None:
             return name
@@ -200,21 +206,27 @@ def _look_up(words: list[str], dataset: str | None) -> str | None:
 
 
 def _words(text: str) -> list[str]:
+    """The words of a label in lower case."""
     return re.sub(r"[\W_]+", " ", text.casefold()).split()
 
 
 def _key(text: str) -> str:
+    """The words of a label as the key of an index."""
     return " ".join(_words(text))
 
 
 def _singular(word: str) -> str:
+    """The word without the ending of a plural."""
     if word.endswith("ies"):
         return word[:-3] + "y"
-    return word[:-1] if word.endswith("s") and not word.endswith(("ss", "is", "us")) else word
+    if word.endswith("s") and not word.endswith(("ss", "is", "us")):
+        return word[:-1]
+    return word
 
 
 @cache
 def _file() -> dict[str, Any]:
+    """The content of `vocabulary.json`."""
     text = files("grounding_rewards").joinpath("vocabulary.json").read_text(encoding="utf-8")
     content: dict[str, Any] = json.loads(text)
     return content
@@ -222,8 +234,11 @@ def _file() -> dict[str, Any]:
 
 @cache
 def _index() -> dict[str, str]:
-    """The shared name by every word that counts in all datasets."""
-    index = {_key(word): name for name, entry in vocabulary().items() for word in (name, *entry.synonyms)}
+    """The shared name of every word that counts in all datasets, by its key."""
+    index = {}
+    for name, finding in vocabulary().items():
+        for word in (name, *finding.synonyms):
+            index[_key(word)] = name
     for dataset in _file()["datasets"].values():
         excluded = dataset.get("own_words", ())
         index |= {_key(label): name for label, name in dataset["labels"].items() if label not in excluded}
@@ -232,15 +247,18 @@ def _index() -> dict[str, str]:
 
 @cache
 def _dataset_index(dataset: str | None) -> dict[str, str]:
+    """The shared name of every label of a dataset, by its key; none for a dataset that is not known."""
     labels = _file()["datasets"].get(dataset, {}).get("labels", {})
     return {_key(label): name for label, name in labels.items()}
 
 
 @cache
 def _side_of() -> dict[str, str]:
+    """The side of every word that names one."""
     return {word: side for side, words in _file()["sides"].items() for word in words}
 
 
 @cache
 def _without_meaning(kind: str) -> frozenset[str]:
+    """The words of a kind, `degrees` or `places`, that do not change what a finding is."""
     return frozenset(_file()[kind])

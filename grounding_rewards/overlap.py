@@ -216,12 +216,12 @@ _SUPPRESSED_BY = {"iou": pairwise_iou, "ioa": pairwise_ioa}
 
 
 def _pairs(pred: ArrayLike, gt: ArrayLike) -> tuple[Array, Array]:
-    """Give pred the shape (..., n, 1, 4) and gt the shape (..., 1, m, 4)."""
+    """The boxes of both as arrays that broadcast to every pair: (..., n, 1, 4) and (..., 1, m, 4)."""
     return _boxes(pred, "pred")[..., :, None, :], _boxes(gt, "gt")[..., None, :, :]
 
 
 def _boxes(boxes: ArrayLike, argument: str) -> Array:
-    """Like `as_box_array`, for any number of leading dimensions."""
+    """:func:`as_box_array` for any number of leading dimensions, (..., n, 4)."""
     try:
         shape = np.shape(boxes)
     except ValueError:  # ragged lists
@@ -232,16 +232,19 @@ def _boxes(boxes: ArrayLike, argument: str) -> Array:
 
 
 def _side(boxes: Array, axis: int) -> Array:
+    """The width, for axis 0, or the height, for axis 1, of each box."""
     return boxes[..., axis + 2] - boxes[..., axis]
 
 
 def _overlap(p: Array, g: Array, axis: int) -> Array:
+    """The width, for axis 0, or the height, for axis 1, of the intersection of each pair; 0 without one."""
     side = np.minimum(p[..., axis + 2], g[..., axis + 2])
     side -= np.maximum(p[..., axis], g[..., axis])
     return np.maximum(side, 0.0, out=side)
 
 
 def _intersection_and_union(p: Array, g: Array) -> tuple[Array, Array]:
+    """The area of the intersection and that of the union of each pair."""
     with np.errstate(all="ignore"):
         inter = _overlap(p, g, 0)
         inter *= _overlap(p, g, 1)
@@ -251,6 +254,7 @@ def _intersection_and_union(p: Array, g: Array) -> tuple[Array, Array]:
 
 
 def _iou(p: Array, g: Array) -> Array:
+    """The IoU of each pair of boxes that broadcast, 0 for an invalid box."""
     inter, union = _intersection_and_union(p, g)
     valid_p, valid_g = valid_boxes(p), valid_boxes(g)
     if valid_p.all() and valid_g.all() and union.size and union.min() > _SMALLEST_AREA and union.max() < np.inf:
@@ -322,9 +326,10 @@ def _centre_penalty(p: Array, g: Array) -> Array:
 
 
 def _aspect(boxes: Array) -> Array:
+    """The angle whose tangent is width over height."""
     return np.arctan(_side(boxes, 0) / _side(boxes, 1))
 
 
 def _or_apart(value: Array, p: Array, g: Array) -> Array:
-    """-1 where a box is invalid or the pair too large for float64."""
+    """The value of each pair; -1 where a box is invalid or the pair is too large for float64."""
     return np.where(valid_boxes(p) & valid_boxes(g) & np.isfinite(value), value, -1.0)

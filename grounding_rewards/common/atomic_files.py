@@ -41,7 +41,7 @@ def publish(unfinished: Path, path: Path) -> None:
 
 @contextmanager
 def _file_named(path: Path) -> Iterator[None]:
-    """Name the file in an error of the disk, which says of a full one no more than that it is full."""
+    """Within this context, name the file in errors of the disk, which do not where it is full."""
     try:
         yield
     except OSError as error:
@@ -52,7 +52,7 @@ def _file_named(path: Path) -> Iterator[None]:
 
 @contextmanager
 def whole_file(path: str | Path) -> Iterator[Path]:
-    """Write a file elsewhere and give it its name at the end; after an error, what was there before stays.
+    """Within this context, write a file elsewhere; it gets its name at the end, and after an error nothing changed.
 
     Args:
         path: of the file; its folder is made.
@@ -104,7 +104,7 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """Write several files elsewhere and put them all into a folder at the end.
+    """Within this context, write several files elsewhere; at the end they are all put into a folder.
 
     Files of the same names are replaced, others stay. After an error the folder is as it was, and one that was not
     there is not there.
@@ -136,9 +136,10 @@ def whole_folder(folder: Path) -> Iterator[Path]:
             yield unfinished
             paths = sorted(unfinished.rglob("*"))
             # All bytes are on the disk before the first name changes.
-            for path in filter(Path.is_file, paths):
-                with path.open("rb") as file:
-                    os.fsync(file.fileno())
+            for path in paths:
+                if path.is_file():
+                    with path.open("rb") as file:
+                        os.fsync(file.fileno())
             for path in paths:
                 place = folder / path.relative_to(unfinished)
                 if path.is_dir():
@@ -221,27 +222,25 @@ def check_settings(
 def changed_settings(
     stored: Mapping[str, Any], settings: Mapping[str, Any], *, digests: Collection[str] = ()
 ) -> dict[str, str]:
-    """The differences between the settings of two runs, in words by name; a missing setting counts as None.
+    """By the name of each setting that differs between two runs, the change in words; a missing one counts as None.
 
     Example:
         >>> changed_settings({"seed": 1, "model": "a"}, {"seed": 2, "model": "b"}, digests=["model"])
         {'seed': 'seed 2 instead of 1', 'model': 'another model'}
     """
-    return {
-        name: f"another {name}" if name in digests else f"{name} {settings.get(name)!r} instead of {stored.get(name)!r}"
-        for name in dict.fromkeys([*stored, *settings])
-        if not _equal_settings(stored.get(name), settings.get(name))
-    }
+    changes = {}
+    for name in dict.fromkeys([*stored, *settings]):
+        before, after = stored.get(name), settings.get(name)
+        if not _equal_settings(before, after):
+            changes[name] = f"another {name}" if name in digests else f"{name} {after!r} instead of {before!r}"
+    return changes
 
 
 def _equal_settings(value: Any, other_value: Any) -> bool:
+    """Whether two values of a setting are equal, or paths of one file or folder."""
     if value == other_value:
         return True
-    # One folder has many paths.
-    both_paths = (
-        isinstance(value, str)
-        and isinstance(other_value, str)
-        and os.path.exists(value)
-        and os.path.exists(other_value)
-    )
-    return both_paths and os.path.realpath(value) == os.path.realpath(other_value)
+    if not isinstance(value, str) or not isinstance(other_value, str):
+        return False
+    both_exist = os.path.exists(value) and os.path.exists(other_value)
+    return both_exist and os.path.realpath(value) == os.path.realpath(other_value)

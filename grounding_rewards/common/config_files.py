@@ -53,6 +53,7 @@ def read_config(
     options_by_file: dict[Path, dict[str, Any]] = {}
 
     def options_of(file: Path, above: tuple[Path, ...]) -> dict[str, Any]:
+        """The options of a file and its bases; `above` are the files that are built on it."""
         path = file.resolve()
         if path in above:
             circle = " -> ".join(map(str, (*above[above.index(path) :], path)))
@@ -124,7 +125,7 @@ def check_known(options: Iterable[str], option_names: Collection[str], command: 
 
 
 def find_shipped(name: str | Path) -> str:
-    """The path that a name means: what the working directory has goes first, then what comes with the package.
+    """The path of a file or folder in the working directory, or else of the one that comes with the package.
 
     Args:
         name: path of a file or folder, or a name on the hub.
@@ -140,7 +141,7 @@ def find_shipped(name: str | Path) -> str:
         True
     """
     path = Path(name)
-    if path.exists() or path.parts[:1] not in {(folder,) for folder in FOLDERS} or ".." in path.parts:
+    if path.exists() or not path.parts or path.parts[0] not in FOLDERS or ".." in path.parts:
         return str(name)
     shipped_path = _HOME / path
     return str(shipped_path) if shipped_path.exists() else str(name)

@@ -52,7 +52,7 @@ def package_version(name: str) -> str | None:
 
 
 def untested_vllm() -> str | None:
-    """A sentence where vLLM is installed, and not in the pair that is tested; None where there is nothing to say.
+    """A sentence if vLLM is installed in versions that are not tested together; else None.
 
     Example:
         >>> untested_vllm() if package_version("vllm") is None else None
@@ -60,9 +60,8 @@ def untested_vllm() -> str | None:
     versions = {name: package_version(name) for name in TESTED_WITH_VLLM}
     if versions["vllm"] is None or versions == TESTED_WITH_VLLM:
         return None
-    installed, tested = (
-        " and ".join(f"{name} {number}" for name, number in pair.items()) for pair in (versions, TESTED_WITH_VLLM)
-    )
+    installed = " and ".join(f"{name} {number}" for name, number in versions.items())
+    tested = " and ".join(f"{name} {number}" for name, number in TESTED_WITH_VLLM.items())
     return f"vLLM was tested as {tested}, and here are {installed}: look at sampling/sampling_logp_difference."
 
 
@@ -73,9 +72,12 @@ def environment() -> dict[str, dict[str, Any]]:
         >>> list(environment())
         ['grounding_rewards', 'packages', 'machine']
     """
-    needed = [line for line in requires("grounding_rewards") or () if not _DEVELOPMENT.search(line)]
-    names = {match[0] for match in map(_NAME.match, needed) if match}
-    versions = {name: package_version(name) for name in sorted({*names, *_BESIDE})}
+    names = set(_BESIDE)
+    for requirement in requires("grounding_rewards") or ():
+        name = _NAME.match(requirement)
+        if name and not _DEVELOPMENT.search(requirement):
+            names.add(name[0])
+    versions = {name: package_version(name) for name in sorted(names)}
     return {
         "grounding_rewards": package_versions(["grounding_rewards"]),
         "packages": {name: version for name, version in versions.items() if version is not None},
@@ -84,13 +86,15 @@ def environment() -> dict[str, dict[str, Any]]:
 
 
 def _machine(has_torch: bool) -> dict[str, Any]:
-    facts = {
+    """The platform, its settings and its GPUs."""
+    facts: dict[str, Any] = {
         "platform": f"{platform.system()} {platform.machine()}",
         "libc": " ".join(platform.libc_ver()) or "unknown",
         "cores": os.cpu_count(),
-        **{name: os.environ.get(name, "not set") or "empty" for name in _VARIABLES},
     }
-    return {**facts, **(_gpus() if has_torch else {"GPU": "unknown without torch"})}
+    for name in _VARIABLES:
+        facts[name] = os.environ.get(name, "not set") or "empty"
+    return facts | (_gpus() if has_torch else {"GPU": "unknown without torch"})
 
 
 def _gpus() -> dict[str, Any]:

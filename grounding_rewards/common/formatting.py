@@ -17,7 +17,7 @@ _MOST_NAMED = 3
 
 
 def percent(share: float) -> str:
-    """A share in per cent, rounded to 0 % or 100 % only where it is exactly that.
+    """A share as text in per cent, rounded to 0 % or 100 % only where it is exactly that.
 
     Example:
         >>> percent(0.0004), percent(0.25), percent(0.9999), percent(0)
@@ -25,11 +25,13 @@ def percent(share: float) -> str:
     """
     if 0 < share < 0.01:
         return "< 1 %"
-    return "> 99 %" if 0.99 < share < 1 else f"{share:.0%}".replace("%", " %")
+    if 0.99 < share < 1:
+        return "> 99 %"
+    return f"{100 * share:.0f} %"
 
 
 def finite_or_none(value: float) -> float | None:
-    """A number as JSON has it, which knows neither NaN nor infinity.
+    """A number for JSON, which knows neither NaN nor infinity: None for these.
 
     Example:
         >>> finite_or_none(0.5), finite_or_none(float("nan"))
@@ -39,7 +41,7 @@ def finite_or_none(value: float) -> float | None:
 
 
 def as_json(value: Any) -> Any:
-    """A value as JSON has it: named tuples and dataclasses as objects, arrays as lists, NaN and infinity as null.
+    """A value in the types of JSON: named tuples and dataclasses as objects, arrays as lists, NaN and infinity as null.
 
     Example:
         >>> as_json({"values": np.array([0.5, np.nan]), "name": "a"})
@@ -59,7 +61,7 @@ def as_json(value: Any) -> Any:
 
 
 def format_value(value: float, *, signed: bool = False) -> str:
-    """Three decimals, or a dash for NaN.
+    """A value as text with three decimals, or a dash for NaN.
 
     Example:
         >>> format_value(0.67), format_value(0.02, signed=True), format_value(float("nan"))
@@ -72,7 +74,7 @@ def format_value(value: float, *, signed: bool = False) -> str:
 
 
 def format_p(p: float) -> str:
-    """A p value for a sentence.
+    """A p value as text for a sentence.
 
     Example:
         >>> format_p(0.03125), format_p(0.0005)
@@ -82,7 +84,7 @@ def format_p(p: float) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """A number of things in words.
+    """A number of things in words, with an s behind the noun if they are not one.
 
     Example:
         >>> counted(1, "image"), counted(3, "image")
@@ -92,7 +94,7 @@ def counted(number: int, what: str) -> str:
 
 
 def capitalised(sentence: str) -> str:
-    """The sentence with a capital letter, the rest as it is.
+    """The sentence with a capital letter at its beginning, the rest as it is.
 
     Example:
         >>> capitalised("mean IoU rose")
@@ -102,19 +104,21 @@ def capitalised(sentence: str) -> str:
 
 
 def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table as a notebook shows it.
+    """A table as HTML, for a notebook.
 
     Example:
         >>> html_table(["metric", "after"], [["F1 < 1", "0.5"]])
         '<table><tr><th>metric</th><th>after</th></tr><tr><td>F1 &lt; 1</td><td>0.5</td></tr></table>'
     """
-    lines = [f"<tr>{''.join(f'<th>{escape(cell)}</th>' for cell in header)}</tr>"]
-    lines += [f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows]
-    return f"<table>{''.join(lines)}</table>"
+    table = "".join(f"<th>{escape(cell)}</th>" for cell in header)
+    for row in rows:
+        cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
+        table += f"</tr><tr>{cells}"
+    return f"<table><tr>{table}</tr></table>"
 
 
 def first_of(names: Sequence[str]) -> str:
-    """The first few names, and how many more there are.
+    """The first few names as text, and how many more there are.
 
     Example:
         >>> first_of(["a", "b"]), first_of(["a", "b", "c", "d", "e"])

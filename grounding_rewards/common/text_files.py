@@ -12,6 +12,7 @@ import json
 import re
 import tomllib
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -40,7 +41,7 @@ def packaged_tables(package: str, name: str) -> dict[str, Any]:
 
 
 def decode_text(data: bytes) -> str:
-    """Text from bytes, a byte order mark taken off.
+    """The text of bytes in UTF-8, without a byte order mark.
 
     Raises:
         ValueError: UTF-16, bytes that are no UTF-8, or zero bytes.
@@ -82,6 +83,7 @@ def read_text(path: str | Path) -> str:
 
 
 def _size_error(path: Path) -> ValueError:
+    """The error for an archive that unpacks to too much."""
     return ValueError(
         f"Expected a text file at {path}, got an archive of more than {_LARGEST_UNPACKED:,} bytes. Unpack it yourself "
         "if you trust it."
@@ -101,7 +103,7 @@ def text_lines(path: str | Path) -> Iterator[str]:
 
 
 def decoded_lines(path: str | Path) -> Iterator[tuple[int, str, str]]:
-    """As `text_lines`, but with the number of each line, and why it is no text instead of an error.
+    """The number of each line of a file, its text, and, instead of an error, why it is none; empty where it is one.
 
     Example:
         >>> import tempfile
@@ -111,12 +113,13 @@ def decoded_lines(path: str | Path) -> Iterator[tuple[int, str, str]]:
         [(1, 'mass\\n', ''), (2, '', 'the byte 0xe4 at position 0, which is no UTF-8; save it as UTF-8')]
     """
     path = Path(path)
+    is_archive = path.suffix == ".gz"
     number = 0
     try:
-        with cast("IO[bytes]", (gzip.open if path.suffix == ".gz" else open)(path, "rb")) as file:
-            lines = iter(lambda: file.readline(_LARGEST_UNPACKED), b"") if path.suffix == ".gz" else file
+        with cast("IO[bytes]", gzip.open(path, "rb") if is_archive else path.open("rb")) as file:
+            lines = iter(lambda: file.readline(_LARGEST_UNPACKED), b"") if is_archive else file
             for number, data in enumerate(lines, start=1):
-                if path.suffix == ".gz" and len(data) == _LARGEST_UNPACKED:
+                if is_archive and len(data) == _LARGEST_UNPACKED:
                     raise _size_error(path)
                 try:
                     yield number, decode_text(data), ""
@@ -154,7 +157,8 @@ def parse_json(text: str, *, any_text: bool = False) -> Any:
             depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(bracket[0], 0)
             if depth > _DEEPEST:
                 raise ValueError(f"more than {_DEEPEST} levels of lists and objects")
-    content = (_LONG_NUMBERS if _LONG_NUMBER.search(text) else _DECODER).decode(text)
+    decoder = _LONG_NUMBERS if _LONG_NUMBER.search(text) else _DECODER
+    content = decoder.decode(text)
     if "\\u" in text and not any_text:
         for word in _words(content):
             if "\0" in word:
@@ -188,8 +192,8 @@ def json_lines(path: str | Path, *, any_text: bool = False) -> Iterator[tuple[in
             try:
                 content = parse_json(line, any_text=any_text)
             except ValueError as error:
-                begins = number == 1 and line.lstrip().startswith("[")
-                yield number, None, _ARRAY if begins else f"not JSON ({error})"
+                begins_array = number == 1 and line.lstrip().startswith("[")
+                yield number, None, _ARRAY if begins_array else f"not JSON ({error})"
             else:
                 yield number, content, object_problem(content)
 
@@ -232,6 +236,7 @@ def read_json_lines(path: str | Path, fix: str, *, any_text: bool = False) -> li
 
 
 def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these keys and values; refused where a key occurs twice."""
     # json keeps the last value of a repeated key: boxes would be lost silently.
     content = dict(pairs)
     if len(content) != len(pairs):
@@ -254,7 +259,8 @@ def check_columns(names: Sequence[str], place: str) -> None:
         Traceback (most recent call last):
         ValueError: Expected columns of different names in boxes.csv, got 'x1' twice. Remove or rename one.
     """
-    if (repeated := first_repeated(names)) is not None:
+    repeated = first_repeated(names)
+    if repeated is not None:
         raise ValueError(
             f"Expected columns of different names in {place}, got {repeated!r} twice. Remove or rename one."
         )
@@ -266,10 +272,15 @@ def first_repeated(names: Sequence[str]) -> str | None:
     >>> first_repeated(["file", "x1", "file"])
     'file'
     """
-    return next((name for name in names if name and names.count(name) > 1), None)
+    counts = Counter(names)
+    for name in names:
+        if name and counts[name] > 1:
+            return name
+    return None
 
 
 def _bounded_int(digits: str) -> int:
+    """The whole number of these digits; refused with more than 64 bits."""
     # Python's own error for thousands of digits does not name the cause.
     number = int(digits[:40])
     if not -(2**63) <= number < 2**63:
@@ -339,7 +350,10 @@ def parse_yaml(text: str) -> Any:
         depth = 0
         # A stream of events takes no stack, whatever is nested in it.
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
             if depth > _DEEPEST:
                 raise ValueError(f"more than {_DEEPEST} levels")
         document = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -356,20 +370,27 @@ def parse_yaml(text: str) -> Any:
 
 
 def _nodes(node: Any, counts: dict[int, int]) -> int:
-    """The nodes below one of YAML, those behind an alias counted for each use; no key may occur twice."""
-    if id(node) not in counts:
-        # A node within itself is as good as endless.
-        counts[id(node)] = _MOST_NODES + 1
-        parts: list[Any] = []
-        keys: set[tuple[str, str]] = set()
-        for part in node.value if isinstance(node.value, list) else ():
-            parts += part if isinstance(part, tuple) else [part]
-            # YAML silently keeps the last value of a repeated key.
-            if isinstance(part, tuple) and isinstance(part[0].value, str):
-                key = part[0]
-                if (key.tag, key.value) in keys:
-                    place = key.start_mark.line + 1
-                    raise ValueError(f"the key {key.value!r} twice in one mapping, again in line {place}")
-                keys.add((key.tag, key.value))
-        counts[id(node)] = 1 + sum(_nodes(part, counts) for part in parts)
-    return counts[id(node)]
+    """The number of nodes in a node of YAML, those behind an alias counted for each use; refuses repeated keys.
+
+    `counts` are the numbers of the nodes that were counted already, by their `id`.
+    """
+    if id(node) in counts:
+        return counts[id(node)]
+    # A node within itself is as good as endless.
+    counts[id(node)] = _MOST_NODES + 1
+    count = 1
+    keys: set[tuple[str, str]] = set()
+    for member in node.value if isinstance(node.value, list) else ():
+        if not isinstance(member, tuple):
+            count += _nodes(member, counts)
+            continue
+        key, value = member
+        # YAML silently keeps the last value of a repeated key.
+        if isinstance(key.value, str):
+            if (key.tag, key.value) in keys:
+                line = key.start_mark.line + 1
+                raise ValueError(f"the key {key.value!r} twice in one mapping, again in line {line}")
+            keys.add((key.tag, key.value))
+        count += _nodes(key, counts) + _nodes(value, counts)
+    counts[id(node)] = count
+    return count

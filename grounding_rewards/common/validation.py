@@ -23,17 +23,18 @@ class Interval(NamedTuple):
     below: bool = False
 
     def __contains__(self, value: object) -> bool:
-        if not isinstance(value, Real) or isinstance(value, bool):
+        if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
             return False
         number = float(value)
-        high_enough = number > self.low if self.above else number >= self.low
-        low_enough = number < self.high if self.below else number <= self.high
-        return high_enough and low_enough and math.isfinite(number)
+        if (self.above and number == self.low) or (self.below and number == self.high):
+            return False
+        return self.low <= number <= self.high
 
     def __str__(self) -> str:
         if math.isinf(self.high):
             return f"a number above {self.low:g}" if self.above else f"a number from {self.low:g} up"
-        return f"a number in {'(' if self.above else '['}{self.low:g}, {self.high:g}{')' if self.below else ']'}"
+        opening, closing = "(" if self.above else "[", ")" if self.below else "]"
+        return f"a number in {opening}{self.low:g}, {self.high:g}{closing}"
 
 
 SHARE = Interval(0, 1)
@@ -67,11 +68,15 @@ def check_keys(name: str, mapping: object, legal: Collection[str], hint: str = "
         Traceback (most recent call last):
         ValueError: Expected some of looks, cost in look_closer, got 'look'. Did you mean looks?
     """
-    unknown = [str(key) for key in mapping if key not in legal] if isinstance(mapping, Mapping) else []
+    if not isinstance(mapping, Mapping):
+        return
+    unknown = [str(key) for key in mapping if key not in legal]
     if unknown:
         nearest = get_close_matches(unknown[0], legal, n=1)
         remedy = hint or (f"Did you mean {nearest[0]}?" if nearest else "Choose among these.")
-        listed = [*legal] if len(legal) <= _READ else [*get_close_matches(unknown[0], legal, n=3, cutoff=0.4), "…"]
+        listed = list(legal)
+        if len(legal) > _READ:
+            listed = [*get_close_matches(unknown[0], legal, n=3, cutoff=0.4), "…"]
         raise ValueError(
             f"Expected some of {', '.join(listed)} in {name}, got {', '.join(map(repr, unknown))}. {remedy}"
         )

@@ -24,7 +24,7 @@ _AHEAD = 4
 def map_in_workers(
     function: Callable[[Item], Result], items: Iterable[Item], *, processes: int | None = None
 ) -> Iterator[Iterator[Result]]:
-    """Lazy parallel map; results keep their order.
+    """Within this context, the results of a function for each item, in their order, from several processes.
 
     Workers start afresh, ignore Ctrl-C, and end when the process that started them is killed.
 
@@ -70,6 +70,7 @@ def check_workers(processes: int | None) -> None:
 
 
 def _map_in_order(pool: ProcessPoolExecutor, items: Iterable[Any], ahead: int) -> Iterator[Any]:
+    """The results of the worker's function for each item, with at most `ahead` items in work."""
     # `Executor.map` takes all items at once, which keeps them all in memory.
     waiting: deque[Future[Any]] = deque()
     for item in items:
@@ -85,6 +86,7 @@ _FUNCTION: list[Callable[[Any], Any]] = []
 
 
 def _start(function: Callable[[Any], Any]) -> None:
+    """Prepare this worker: keep its function, ignore Ctrl-C, and end with the process that started it."""
     _FUNCTION[:] = [function]
     # Ctrl-C reaches the workers too, but the process that started them ends them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -92,6 +94,7 @@ def _start(function: Callable[[Any], Any]) -> None:
 
 
 def _call(item: Any) -> Any:
+    """The result of this worker's function for an item."""
     return _FUNCTION[0](item)
 
 

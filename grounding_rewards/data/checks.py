@@ -88,22 +88,30 @@ def check_dataset(
         row 0 (id -): box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl, IoU 0.25 with itself
     """
     rows = _all_rows(dataset, name, needs_format=reward.box_format is None)
-    problems = {
-        number: row_faults for number, row in enumerate(rows) if (row_faults := list(row_problems(row, reward)))
-    }
-    gold = _gold(
-        chain.from_iterable(_references(number, row) for number, row in enumerate(rows) if number not in problems),
-        reward,
-    )
+    problems = _problems_by_row(rows, reward)
+    references: list[_Reference] = []
+    for number, row in enumerate(rows):
+        if number not in problems:
+            references += _references(number, row)
+    gold = _gold(references, reward)
     for gold_row in gold:
-        if row_faults := [gold_row.reader + problem for problem in _gold_problems(gold_row, reward)]:
-            problems.setdefault(gold_row.number, []).extend(row_faults)
+        for problem in _gold_problems(gold_row, reward):
+            problems.setdefault(gold_row.number, []).append(gold_row.reader + problem)
     expected = f"ground truth that earns the full reward {reward.__name__}"
     sound_rows = without_bad_rows(dataset, problems, expected, name, bad_rows)
-    _warn_of_coarse_rows(
-        [gold_row for gold_row in gold if gold_row.number not in problems], reward, name, sound_rows.num_rows
-    )
+    sound_gold = [gold_row for gold_row in gold if gold_row.number not in problems]
+    _warn_of_coarse_rows(sound_gold, reward, name, sound_rows.num_rows)
     return sound_rows
+
+
+def _problems_by_row(rows: Sequence[Mapping[str, Any]], reward: GroundingReward | None = None) -> dict[int, list[str]]:
+    """The :func:`row_problems` of each row that has any, by its number."""
+    problems = {}
+    for number, row in enumerate(rows):
+        sentences = list(row_problems(row, reward))
+        if sentences:
+            problems[number] = sentences
+    return problems
 
 
 def check_rows(dataset: Dataset, *, name: str = "train_dataset", bad_rows: str = "refuse") -> Dataset:
@@ -132,7 +140,7 @@ def check_rows(dataset: Dataset, *, name: str = "train_dataset", bad_rows: str =
         row 0 (id -): box 0 is [10, 10, 50, 50], outside the image of 40 x 60
     """
     rows = _all_rows(dataset, name, needs_format=False)
-    problems = {number: row_faults for number, row in enumerate(rows) if (row_faults := list(row_problems(row)))}
+    problems = _problems_by_row(rows)
     several_images = "images" in dataset.column_names
     for number, row in enumerate(dataset.with_format(None).select_columns("prompt")):
         problem = prompt_problem(row["prompt"], several_images=several_images)
@@ -153,7 +161,7 @@ def check_rows(dataset: Dataset, *, name: str = "train_dataset", bad_rows: str =
 def without_bad_rows(
     dataset: Dataset, problems: Mapping[int, Sequence[str]], expected: str, name: str, bad_rows: str
 ) -> Dataset:
-    """The dataset without bad rows, which a warning names, or an error that names them.
+    """The dataset without its bad rows, which a warning names if they are dropped, and an error if they are refused.
 
     Args:
         dataset: all rows.
@@ -193,7 +201,7 @@ def without_bad_rows(
 def with_each(
     dataset: Dataset, values: Iterable[Any], make: Callable[[Any], _Made], expected: str, name: str, bad_rows: str
 ) -> tuple[Dataset, list[_Made]]:
-    """What a function makes of a value of each row; rows for which it raises ``ValueError`` are bad.
+    """Call a function with a value of each row; rows for which it raises ``ValueError`` are bad.
 
     Args:
         dataset: all rows.
@@ -204,7 +212,7 @@ def with_each(
         bad_rows: likewise.
 
     Returns:
-        The good rows, and what was made of theirs.
+        The good rows, and what the function returned for them.
 
     Raises:
         ValueError: as :func:`without_bad_rows`.
@@ -233,27 +241,27 @@ def said_dropped(count: int, of: str, lines: Iterable[str]) -> None:
 
 def _problem_lines(problems: Mapping[int, Sequence[str]], ids: Sequence[Any]) -> list[str]:
     """A line for each bad row; rows that share a problem are named in one line where they are many."""
-    rows_of: dict[str, list[int]] = {}
+    numbers_by_sentence: dict[str, list[int]] = {}
     for number, sentences in sorted(problems.items()):
-        rows_of.setdefault("; ".join(sentences), []).append(number)
-    lines = {}
-    for sentence, numbers in rows_of.items():
+        numbers_by_sentence.setdefault("; ".join(sentences), []).append(number)
+    line_by_number = {}
+    for sentence, numbers in numbers_by_sentence.items():
         if len(numbers) > _FEW_ROWS:
-            lines[numbers[0]] = f"{_many_rows(numbers, ids)}: {sentence}"
-        else:
-            lines |= {number: f"row {number} (id {ids[number]}): {sentence}" for number in numbers}
-    return [lines[number] for number in sorted(lines)]
+            line_by_number[numbers[0]] = f"{_many_rows(numbers, ids)}: {sentence}"
+            continue
+        for number in numbers:
+            line_by_number[number] = f"row {number} (id {ids[number]}): {sentence}"
+    return [line_by_number[number] for number in sorted(line_by_number)]
 
 
 def _many_rows(numbers: Sequence[int], ids: Sequence[Any]) -> str:
-    """Rows by number, runs of them by their ends, and the first ids.
+    """Name rows by their numbers, runs of them by their ends, and by the first few ids.
 
     >>> _many_rows([0, 1, 2, 4, 6], "abcdefg")
     'rows 0 to 2, 4, 6 (ids a, b, c, …)'
     """
-    known_numbers = {*numbers}
-    starts = [k for k in numbers if k - 1 not in known_numbers]
-    ends = [k for k in numbers if k + 1 not in known_numbers]
+    starts = [k for k in numbers if k - 1 not in set(numbers)]
+    ends = [k for k in numbers if k + 1 not in set(numbers)]
     runs = [str(start) if start == end else f"{start} to {end}" for start, end in zip(starts, ends, strict=True)]
     return f"rows {', '.join(runs)} (ids {', '.join(str(ids[k]) for k in numbers[:_FEW_ROWS])}, …)"
 
@@ -299,22 +307,32 @@ def row_problems(
         drawings += [(f"reader {index}: ", boxes) for index, boxes in enumerate(row.get("reader_boxes") or ())]
         for prefix, boxes in drawings:
             for index, box in enumerate(boxes):
-                if problem := _box_problem(box, row.get("width"), row.get("height")):
+                problem = _box_problem(box, row.get("width"), row.get("height"))
+                if problem is not None:
                     yield f"{prefix}box {index} {problem}"
     if "format" in parts:
         yield from _format_problems(row, reward)
         if reward is not None and reward.compares_labels:
-            column = "labels" if row.get("reader_boxes") is None else "reader_labels"
-            if (labels := row.get(column)) is None:
-                yield f"{column} is missing, which the reward compares"
-                return
-            row_labels = labels if column == "labels" else list(chain.from_iterable(filter(None, labels)))
-            if blank := sum(map(is_blank, row_labels)):
-                verb = "is" if blank == 1 else "are"
-                yield f"{blank} of {len(row_labels)} in {column} {verb} blank, which the reward compares"
+            yield from _missing_label_problems(row)
+
+
+def _missing_label_problems(row: Mapping[str, Any]) -> Iterator[str]:
+    """Whether labels are missing or blank, of the row or of its readers."""
+    column = "labels" if row.get("reader_boxes") is None else "reader_labels"
+    labels = row.get(column)
+    if labels is None:
+        yield f"{column} is missing, which the reward compares"
+        return
+    if column == "reader_labels":
+        labels = list(chain.from_iterable(filter(None, labels)))
+    blank = sum(map(is_blank, labels))
+    if blank:
+        verb = "is" if blank == 1 else "are"
+        yield f"{blank} of {len(labels)} in {column} {verb} blank, which the reward compares"
 
 
 def _list_problems(row: Mapping[str, Any]) -> Iterator[str]:
+    """Which columns of boxes are no lists, and of `reader_boxes` which readers'."""
     readers, ignored = row.get("reader_boxes"), row.get("ignore_boxes")
     # As the reward takes it: where each reader drew there need be no other boxes.
     needs_boxes = row.get("boxes") is not None or not (_is_list(readers) and readers)
@@ -334,26 +352,30 @@ def _list_problems(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _label_count_problems(row: Mapping[str, Any]) -> Iterator[str]:
-    readers, of_readers = row.get("reader_boxes"), row.get("reader_labels")
-    pairs = [] if row.get("labels") is None else [("", row["labels"], row.get("boxes") or ())]
-    if of_readers is not None and readers is not None:
-        if _is_list(of_readers) and len(of_readers) == len(readers):
-            pairs += [(f"reader {k}: ", *pair) for k, pair in enumerate(zip(of_readers, readers, strict=True))]
+    """Where labels are not one for each box, of the row or of its readers."""
+    reader_boxes, reader_labels = row.get("reader_boxes"), row.get("reader_labels")
+    boxes = row.get("boxes") or ()
+    # Labels and boxes that belong together, behind the words that say whose they are.
+    labelled: list[tuple[str, Any, Any]] = []
+    if row.get("labels") is not None:
+        labelled.append(("", row["labels"], boxes))
+    if reader_labels is not None and reader_boxes is not None:
+        count = len(reader_labels) if _is_list(reader_labels) else 0
+        if _is_list(reader_labels) and count == len(reader_boxes):
+            for k in range(count):
+                labelled.append((f"reader {k}: ", reader_labels[k], reader_boxes[k]))
         else:
-            count = len(of_readers) if _is_list(of_readers) else 0
-            yield f"reader_labels of {count} readers for reader_boxes of {len(readers)}"
-    for prefix, labels, boxes in pairs:
+            yield f"reader_labels of {count} readers for reader_boxes of {len(reader_boxes)}"
+    for prefix, labels, labelled_boxes in labelled:
         count = len(labels) if _is_list(labels) else 0
-        if count != len(boxes):
-            yield f"{prefix}{count} labels for {len(boxes)} boxes"
-    if row.get("labels") is None and of_readers is None:
+        if count != len(labelled_boxes):
+            yield f"{prefix}{count} labels for {len(labelled_boxes)} boxes"
+    if row.get("labels") is None and reader_labels is None and boxes:
         # One for each box under a wrong name; a single word may name the image.
-        label_columns = (
-            name for name in _LIKE_LABELS if _is_list(row.get(name)) and len(row[name]) == len(row.get("boxes") or ())
-        )
-        if (column := next(label_columns, None)) and row["boxes"]:
-            yield f"labels is missing, and {column} has one for each box: call it labels"
-    if of_readers is not None and readers is None:
+        names = [name for name in _LIKE_LABELS if _is_list(row.get(name)) and len(row[name]) == len(boxes)]
+        if names:
+            yield f"labels is missing, and {names[0]} has one for each box: call it labels"
+    if reader_labels is not None and reader_boxes is None:
         yield "reader_labels without reader_boxes"
 
 
@@ -380,6 +402,7 @@ _Reference = tuple[int, str, Mapping[str, Any]]
 
 
 def _references(number: int, row: Mapping[str, Any]) -> Iterator[_Reference]:
+    """The row as each of its readers drew it, or as it is."""
     if row.get("reader_boxes") is None:
         yield number, "", row
         return
@@ -437,8 +460,13 @@ def rows_with_sizes(dataset: Dataset) -> Iterator[dict[str, Any]]:
 def _all_rows(dataset: Dataset, name: str, *, needs_format: bool) -> list[dict[str, Any]]:
     """The rows with their sizes; a column that is missing, and no row at all, are refused."""
     columns, sizes = set(dataset.column_names), ("width", "height")
-    needed = [*_REQUIRED_COLUMNS, *(() if "image" in columns else sizes), *(["box_format"] if needs_format else [])]
-    if missing := [column for column in needed if column not in columns]:
+    needed = list(_REQUIRED_COLUMNS)
+    if "image" not in columns:
+        needed += sizes
+    if needs_format:
+        needed.append("box_format")
+    missing = [column for column in needed if column not in columns]
+    if missing:
         raise ValueError(
             f"Expected the columns {', '.join((*_REQUIRED_COLUMNS, *sizes, 'box_format'))} for {name}, got "
             f"{', '.join(sorted(columns))}. Add {', '.join(missing)} (an image column may stand for width and height, "
@@ -451,6 +479,7 @@ def _all_rows(dataset: Dataset, name: str, *, needs_format: bool) -> list[dict[s
 
 
 def _size_problems(row: Mapping[str, Any]) -> Iterator[str]:
+    """Which sizes are missing, are none or are not those of the image."""
     for column in SIZE_COLUMNS:
         value = row.get(column)
         if value is None:
@@ -470,6 +499,7 @@ def _size_problems(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _box_problem(box: Any, width: Any, height: Any) -> str | None:
+    """What is wrong with a reference box on an image of this size, as the end of a sentence; None if nothing is."""
     defect = reference_defect(box, (width, height) if is_number(width) and is_number(height) else None)
     if defect is None:
         return None
@@ -485,6 +515,7 @@ def _box_problem(box: Any, width: Any, height: Any) -> str | None:
 
 
 def _format_problems(row: Mapping[str, Any], reward: GroundingReward | None) -> Iterator[str]:
+    """Why the box format of a row cannot be used with the reward."""
     if row.get("box_format") is None and (reward is None or reward.box_format is None):
         if reward is not None:
             yield "box_format is missing"
@@ -503,6 +534,7 @@ def _format_problems(row: Mapping[str, Any], reward: GroundingReward | None) -> 
 
 
 def _box_format(row: Mapping[str, Any], reward: GroundingReward | None) -> BoxFormat:
+    """The box format of the reward, else that of the row."""
     if reward is not None and reward.box_format is not None:
         return get_box_format(reward.box_format)
     if not isinstance(row["box_format"], str):
@@ -511,6 +543,7 @@ def _box_format(row: Mapping[str, Any], reward: GroundingReward | None) -> BoxFo
 
 
 def _is_list(value: Any) -> bool:
+    """Whether this is a list or a tuple."""
     return isinstance(value, list | tuple)
 
 
@@ -531,8 +564,8 @@ class _Gold(NamedTuple):
     rounded: float
 
 
-def _gold(references: Iterable[_Reference], reward: GroundingReward) -> list[_Gold]:
-    references = list(references)
+def _gold(references: Sequence[_Reference], reward: GroundingReward) -> list[_Gold]:
+    """The ground truth of each reference, written in its box format and scored."""
     rows = [row for *_, row in references]
     if not rows:
         return []
@@ -543,6 +576,7 @@ def _gold(references: Iterable[_Reference], reward: GroundingReward) -> list[_Go
     gt = [row["boxes"] for row in rows]
 
     def rewards_of(boxes: Sequence[Any], labels: Sequence[Any]) -> list[float]:
+        """The reward of each row for these boxes and labels."""
         if not reward.judges_boxes:
             return [0.0] * len(gt)
         if not reward.compares_labels:
@@ -550,11 +584,9 @@ def _gold(references: Iterable[_Reference], reward: GroundingReward) -> list[_Go
         return reward.score_many(boxes, gt, pred_labels=labels, gt_labels=[row["labels"] for row in rows])
 
     full = rewards_of(gt, [row.get("labels") for row in rows])
-    rounded = rewards_of([completion.parsed.boxes for completion in scored], [one.parsed.labels for one in scored])
-    return [
-        _Gold(*reference, *earning)
-        for reference, earning in zip(references, zip(scored, full, rounded, strict=True), strict=True)
-    ]
+    read_boxes = [completion.parsed.boxes for completion in scored]
+    rounded = rewards_of(read_boxes, [completion.parsed.labels for completion in scored])
+    return [_Gold(*reference, scored[k], full[k], rounded[k]) for k, reference in enumerate(references)]
 
 
 def _gold_problems(gold: _Gold, reward: GroundingReward) -> Iterator[str]:
@@ -569,12 +601,14 @@ def _gold_problems(gold: _Gold, reward: GroundingReward) -> Iterator[str]:
         return
     earnings = f"its own boxes written in {box_format.name} earn {scored.reward:.2g} of {full:.2g}"
     if scored.fn:
-        for index in sorted(set(range(len(gt))) - {match[1] for match in scored.matches}):
-            yield f"box {index} {_loss(row, gt[index : index + 1], read[index : index + 1], box_format)}" + (
-                f", label {row['labels'][index]!r} read back as {scored.parsed.labels[index]!r}"
-                if reward.compares_labels
-                else ""
-            )
+        found = {gt_index for _, gt_index in scored.matches}
+        for index in range(len(gt)):
+            if index in found:
+                continue
+            problem = f"box {index} {_loss(row, gt[[index]], read[[index]], box_format)}"
+            if reward.compares_labels:
+                problem += f", label {row['labels'][index]!r} read back as {scored.parsed.labels[index]!r}"
+            yield problem
         yield earnings
     # The full reward is 1 for R1 to R5; a user's own reward may have another maximum, but not 0.
     elif len(gt) and full <= 0:
@@ -599,12 +633,13 @@ def _loss(row: Mapping[str, Any], box: Boxes, read: Boxes, box_format: BoxFormat
 
 def _warn_of_coarse_rows(gold: Sequence[_Gold], reward: GroundingReward, name: str, rows: int) -> None:
     """Warn once where the rounding of the format costs much although every box is found again."""
-    coarse = [
-        gold_row for gold_row in gold if gold_row.row["boxes"] and gold_row.scored.reward < _FINE_ENOUGH * gold_row.full
-    ]
-    if not (reward.judges_boxes and coarse):
+    coarse = []
+    for gold_row in gold:
+        if gold_row.row["boxes"] and gold_row.scored.reward < _FINE_ENOUGH * gold_row.full:
+            coarse.append(gold_row)
+    if not coarse or not reward.judges_boxes:
         return
-    worst = min(coarse, key=lambda one: one.scored.reward / one.full)
+    worst = min(coarse, key=lambda gold_row: gold_row.scored.reward / gold_row.full)
     warnings.warn(
         f"The box format {_box_format(worst.row, reward).name} cannot hold some boxes of {name} closely: in "
         f"{len({gold_row.number for gold_row in coarse})} of {rows} rows the right answer earns less than "

@@ -65,6 +65,7 @@ def add_columns(dataset: Dataset, processor: Any, box_format: str | None, *, bad
         fed = stored_sizes(dataset) if is_stored else zip(dataset["width"], dataset["height"], strict=True)
 
         def resize(size: tuple[int | None, int | None] | None) -> tuple[int, int]:
+            """The resized width and height of an image of this size."""
             width, height = size or (None, None)
             if width is None or height is None:
                 raise ValueError("Expected an image, or width and height, got none. Add it.")
@@ -117,11 +118,14 @@ def add_prompts(dataset: Dataset, box_format: str | Mapping[str, Any] | BoxForma
     made_prompts: dict[str, Any] = {}
 
     def row_prompt(number: int) -> Any:
+        """The prompt of the row with this number: its own as messages, or one that asks for its findings."""
         stated_prompt = None if prompts is None else prompts[number]
         if stated_prompt is not None:
             return None if prompt_problem(stated_prompt) else conversation(stated_prompt)
         findings = columns[LOOKED_FOR][number] if LOOKED_FOR in columns else everything
-        fmt = box_format if box_format is not None else columns.get("box_format", [None] * (number + 1))[number]
+        fmt = box_format
+        if fmt is None and "box_format" in columns:
+            fmt = columns["box_format"][number]
         if not findings or (fmt is None and "box_format" not in columns):
             raise ValueError(
                 "Expected a prompt, or labels and a box format to make one of, in every row, got none in row "
@@ -146,7 +150,7 @@ def with_column(dataset: Dataset, name: str, values: list[Any]) -> Dataset:
 
 
 class ExtraColumns:
-    """Finds for each column a type that holds the values of every row.
+    """The columns of rows that the package does not know, each with a type that holds the values of every row.
 
     Texts, numbers, truth values and lists of these keep their type, whole numbers beside fractions become fractions;
     objects, and values of several types, become JSON text. A column without any value is left out.
@@ -183,7 +187,7 @@ class ExtraColumns:
 
 
 def _type_of(values: Sequence[Any]) -> DataType | None:
-    """The type that holds all values; text for JSON where there is none, and nothing for empty lists alone."""
+    """The arrow type that holds all values: text, for JSON, where no other does; None for nothing but empty lists."""
     import pyarrow as pa
 
     try:
@@ -202,6 +206,7 @@ def _type_of(values: Sequence[Any]) -> DataType | None:
 
 
 def _as_type(value: Any, kind: DataType) -> Any:
+    """The value in this type: as JSON where the type is text and the value is not."""
     from pyarrow.types import is_string
 
     if value is None or isinstance(value, str) or not is_string(kind):

@@ -38,11 +38,13 @@ class Claim(NamedTuple):
 
 
 def _order(order: str, words: str) -> Claim:
+    """The claim of prompts with these words that the format has this order."""
     return Claim("order", order, re.compile(words, re.IGNORECASE), lambda fmt: fmt.order == order)
 
 
-def _space(words_for_message: str, words: str, *prefixes: str) -> Claim:
-    return Claim("space", words_for_message, re.compile(words, re.IGNORECASE), lambda fmt: fmt.space.name in prefixes)
+def _space(says: str, words: str, *names: str) -> Claim:
+    """The claim of prompts with these words that the format has a space of one of these names."""
+    return Claim("space", says, re.compile(words, re.IGNORECASE), lambda fmt: fmt.space.name in names)
 
 
 CLAIMS = (
@@ -72,7 +74,7 @@ CLAIMS = (
 
 
 def prompt_contradictions(prompt: str, box_format: BoxFormat) -> Iterator[str]:
-    """What a prompt asks for and the box format does not read, one sentence each.
+    """A sentence for each way in which a prompt asks for another box format than this one.
 
     A prompt that names several orders or spaces agrees if one of them fits: it may explain one by the other.
 
@@ -88,18 +90,19 @@ def prompt_contradictions(prompt: str, box_format: BoxFormat) -> Iterator[str]:
     for kind, claims in by_kind.items():
         if not any(claim.agrees(box_format) for claim in claims):
             claimed_words = " or ".join(claim.says for claim in claims)
-            format_value = {
+            own_values = {
                 "order": box_format.order,
                 "space": box_format.space.name,
                 "syntax": box_format.layout.item,
-            }.get(kind, "boxes")
-            yield f"the prompt asks for the {kind} {claimed_words}, {box_format.name} has {format_value}"
+                "answer": "boxes",
+            }
+            yield f"the prompt asks for the {kind} {claimed_words}, {box_format.name} has {own_values[kind]}"
 
 
 def told_box(
     prompt: str, boxes: Sequence[Sequence[float]], size: tuple[float, float], resized: tuple[float, float] | None = None
 ) -> str:
-    """Four numbers in a row that the prompt says and that are one of the boxes; empty where there are none.
+    """The first four numbers of a prompt, next to each other, that are one of the boxes; empty where none are.
 
     Args:
         prompt: its text.
@@ -124,24 +127,24 @@ def told_box(
     slack = np.array([1.0 if match[1] is None else 10.0 ** -len(match[1]) for match in matches])
     windows = np.lib.stride_tricks.sliding_window_view(numbers, 4)
     slacks = np.lib.stride_tricks.sliding_window_view(slack, 4)
-    parts = as_box_array(boxes) / np.array([*size, *size])
+    fractions = as_box_array(boxes) / np.array([*size, *size])
     frames = [size, *((unit, unit) for unit in _UNITS)]
     if resized is not None:
         frames.append(resized)
     for frame in frames:
-        # Whole numbers say nothing of parts.
-        fine = (slacks <= 0.02 * max(frame)).all(axis=1)
+        # Whole numbers say nothing of fractions.
+        is_fine = (slacks <= 0.02 * max(frame)).all(axis=1)
         for order in ORDERS:
-            written_boxes = from_xyxy(parts * np.array([*frame, *frame]), order)
-            is_near = np.abs(windows[:, None] - written_boxes) <= 1.001 * slacks[:, None]
-            first = np.flatnonzero(fine & np.any(np.all(is_near, axis=2), axis=1))
-            if len(first):
-                return ", ".join(match[0] for match in matches[first[0] : first[0] + 4])
+            written_boxes = from_xyxy(fractions * np.array([*frame, *frame]), order)
+            is_near = (np.abs(windows[:, None] - written_boxes) <= 1.001 * slacks[:, None]).all(axis=2)
+            starts = np.flatnonzero(is_fine & is_near.any(axis=1))
+            if len(starts):
+                return ", ".join(match[0] for match in matches[starts[0] : starts[0] + 4])
     return ""
 
 
 def told_nothing(prompt: str) -> str:
-    """The sentence of a prompt that says there is nothing to find, without a condition; empty where there is none.
+    """The first sentence of a prompt that says, without a condition, that there is nothing to find; empty without one.
 
     Example:
         >>> told_nothing("This image is normal. Find all boxes."), told_nothing("If there is no finding, say so.")
@@ -151,10 +154,9 @@ def told_nothing(prompt: str) -> str:
     """
     if not _DENIAL.search(prompt):
         return ""
-    sentences = (sentence.strip() for sentence in re.split(r"[.;!?\n]+(?:\s|$)|```", prompt))
-    # Without the name of a report's part.
-    sentences = (
-        re.sub(r"^(?:report|findings?|impression)\s*:\s*", "", sentence, flags=re.IGNORECASE) for sentence in sentences
-    )
-    denials = (sentence for sentence in sentences if _DENIAL.search(sentence) and not _CONDITION.search(sentence))
-    return next((sentence for sentence in denials if states_nothing(f"{sentence}.")), "")
+    for sentence in re.split(r"[.;!?\n]+(?:\s|$)|```", prompt):
+        # Without the name of a report's part.
+        sentence = re.sub(r"^(?:report|findings?|impression)\s*:\s*", "", sentence.strip(), flags=re.IGNORECASE)
+        if _DENIAL.search(sentence) and not _CONDITION.search(sentence) and states_nothing(f"{sentence}."):
+            return sentence
+    return ""

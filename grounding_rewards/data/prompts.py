@@ -160,12 +160,10 @@ def template_prompt(
         >>> template_prompt("Mark each {finding}.", "finding", "mass", "qwen3-vl")[0]["content"][1]["text"]
         'Mark each mass.'
     """
-    words = {
-        _PLACEHOLDERS[task]: what if isinstance(what, str) else ", ".join(what),
-        _FORMAT: format_instruction(box_format),
-    }
+    names = what if isinstance(what, str) else ", ".join(what)
+    words = {_PLACEHOLDERS[task]: names, _FORMAT: format_instruction(box_format)}
     # In one pass, so that a finding's own braces stay.
-    return conversation(_PLACEHOLDER.sub(lambda found: words[found[1]], template))
+    return conversation(_PLACEHOLDER.sub(lambda placeholder: words[placeholder[1]], template))
 
 
 def check_template(template: str, task: str, box_format: str | Mapping[str, Any] | BoxFormat) -> None:
@@ -203,7 +201,8 @@ asks for the order xywh, qwen3-vl has xyxy. Let {format} state the format, or ch
         )
     fmt = get_box_format(box_format)
     # What {format} says is the format's own, and what a finding is called claims nothing.
-    if claims := list(prompt_contradictions(_PLACEHOLDER.sub("", template), fmt)):
+    claims = list(prompt_contradictions(_PLACEHOLDER.sub("", template), fmt))
+    if claims:
         raise ValueError(
             f"Expected a template that asks for the box format {fmt.name}, got one that contradicts it: "
             f"{'; '.join(claims)}. Let {{{_FORMAT}}} state the format, or choose the one that the template states."
@@ -222,23 +221,25 @@ def conversation(prompt: str | Sequence[Mapping[str, Any]]) -> list[dict[str, An
     """
     messages: Sequence[Mapping[str, Any]] = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
     turns: list[dict[str, Any]] = []
+    has_image = False
     for message in messages:
         content = message["content"]
-        parts = [
-            {"type": "text", "text": part}
-            if isinstance(part, str)
-            else {name: part[name] for name in ("type", "text") if part.get(name) is not None}
-            for part in ([content] if isinstance(content, str) else content)
-        ]
+        parts = []
+        for part in [content] if isinstance(content, str) else content:
+            if isinstance(part, str):
+                parts.append({"type": "text", "text": part})
+            else:
+                parts.append({name: part[name] for name in ("type", "text") if part.get(name) is not None})
+            has_image = has_image or parts[-1]["type"] == "image"
         turns.append({"role": message["role"], "content": parts})
-    if not any(part["type"] == "image" for turn in turns for part in turn["content"]):
-        user_turn = next((turn for turn in turns if turn["role"] == "user"), turns[0])
-        user_turn["content"].insert(0, {"type": "image"})
+    if not has_image:
+        user_turns = [turn for turn in turns if turn["role"] == "user"]
+        (user_turns or turns)[0]["content"].insert(0, {"type": "image"})
     return turns
 
 
 def prompt_words(prompt: str | Sequence[Mapping[str, Any]]) -> str:
-    """What a prompt says, without the marks of its turns.
+    """The words of a prompt, without roles and images.
 
     Example:
         >>> prompt_words([{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "Where?"}]}])
@@ -268,7 +269,9 @@ def prompt_problem(prompt: Any, *, several_images: bool = False) -> str | None:
     if is_blank:
         return f"prompt is {prompt!r:.100}, without a word"
     places = sum(part["type"] == "image" for turn in turns for part in turn["content"])
-    return f"prompt has {places} places for its one image" if places > 1 and not several_images else None
+    if places > 1 and not several_images:
+        return f"prompt has {places} places for its one image"
+    return None
 
 
 def format_instruction(box_format: str | Mapping[str, Any] | BoxFormat) -> str:

@@ -99,16 +99,12 @@ def reference_boxes(image: AnnotatedImage, strategy: str) -> dict[str, Any]:
     ignored = [list(map(float, box)) for box in image.ignored]
     of_readers: dict[str, Any] = {}
     if strategy == "any-of":
+        # The boxes of each reader.
         sets = [labelled_boxes]
         if len(names) > 1:
-            sets = [
-                [
-                    labelled_box
-                    for labelled_box, reader in zip(labelled_boxes, image.readers, strict=True)
-                    if reader == name
-                ]
-                for name in names
-            ]
+            sets = []
+            for name in names:
+                sets.append([box for box, reader in zip(labelled_boxes, image.readers, strict=True) if reader == name])
             agreement = [_mean_f1(reader_set, sets[:i] + sets[i + 1 :]) for i, reader_set in enumerate(sets)]
             # Ties go to the first reader by name, so that the order of the readers decides nothing.
             labelled_boxes = sets[min(range(len(names)), key=lambda i: (-agreement[i], names[i]))]
@@ -139,7 +135,7 @@ def reference_boxes(image: AnnotatedImage, strategy: str) -> dict[str, Any]:
 
 
 def image_readers(image: AnnotatedImage) -> list[str]:
-    """Who read the image: `read_by`, or where the dataset doesn't say those who drew a box.
+    """The readers of an image: `read_by`, or, where the dataset doesn't say, those who drew a box.
 
     Example:
         >>> image_readers(AnnotatedImage("1", "1.png", [[0, 0, 9, 9]], ["mass"], readers=("R2",), read_by=("R1", "R2")))
@@ -178,7 +174,7 @@ def check_readers(image: AnnotatedImage) -> None:
 
 
 def agreed_boxes(boxes: Array, readers: NDArray[np.int64]) -> tuple[list[int], list[int]]:
-    """Boxes of one label on which several readers agree.
+    """The indices of the boxes of one label on which several readers agree, and of those that nobody else drew.
 
     Of all boxes, the one on which most readers agree is kept; among equals the one with the greatest mean IoU with
     the closest box of each of these readers, and then the first by its coordinates. It takes these closest boxes
@@ -273,11 +269,9 @@ def _mean_f1(reader_set: list[_Drawn], other_sets: list[list[_Drawn]]) -> float:
     for other_set in other_sets:
         hits = 0
         for kind in {kind for _, kind in reader_set} & {kind for _, kind in other_set}:
-            first, second = (
-                [box for box, box_kind in labelled_boxes if box_kind == kind]
-                for labelled_boxes in (reader_set, other_set)
-            )
-            hits += len(most_hits_match(pairwise_iou(first, second), _AGREEMENT))
+            boxes = [box for box, box_kind in reader_set if box_kind == kind]
+            other_boxes = [box for box, box_kind in other_set if box_kind == kind]
+            hits += len(most_hits_match(pairwise_iou(boxes, other_boxes), _AGREEMENT))
         total = len(reader_set) + len(other_set)
         scores.append(2 * hits / total if total else 1.0)
     return fsum(scores) / len(scores)
@@ -333,11 +327,10 @@ class Agreement(NamedTuple):
         """A ``pandas.DataFrame`` with a row for each label; that of all labels has none."""
         import pandas
 
-        rows = [
-            {"label": row.label, "findings": row.findings, "mean_iou": row.mean_iou.value}
-            | {f"f1_{threshold:g}": f1.value for threshold, f1 in row.f1.items()}
-            for row in (self.overall, *self.labels)
-        ]
+        rows = []
+        for agreement in (self.overall, *self.labels):
+            row = {"label": agreement.label, "findings": agreement.findings, "mean_iou": agreement.mean_iou.value}
+            rows.append(row | {f"f1_{threshold:g}": f1.value for threshold, f1 in agreement.f1.items()})
         return pandas.DataFrame(rows)
 
 
@@ -378,7 +371,7 @@ def measure_agreement(images: Iterable[AnnotatedImage]) -> Agreement:
             by_label.setdefault(label, [[] for _ in readers])[readers.index(reader)].append(box)
         for label, sets in by_label.items():
             numbers[label].append(count)
-            sums[label].append(np.sum([_pair_sums(*two) for two in combinations(sets, 2)], axis=0))
+            sums[label].append(np.sum([_pair_sums(first, second) for first, second in combinations(sets, 2)], axis=0))
             drawn_by[label][sum(bool(boxes_of_reader) for boxes_of_reader in sets)] += 1
         count += 1
     if not count:
@@ -420,7 +413,11 @@ def _label_agreement(
 
 
 def _pair_sums(first_boxes: Sequence[Sequence[float]], second_boxes: Sequence[Sequence[float]]) -> Array:
-    """Boxes of both, Σ IoU of the assigned pairs that overlap, their number, and the hits at every threshold."""
+    """What two readers' boxes of a label add to the sums of agreement.
+
+    It is the number of their boxes, Σ IoU of the assigned pairs that overlap, the number of these, and the hits at each
+    of :data:`IOU_THRESHOLDS`.
+    """
     overlaps, hits = [], [0] * len(IOU_THRESHOLDS)
     if first_boxes and second_boxes:
         iou = pairwise_iou(first_boxes, second_boxes)
@@ -430,6 +427,7 @@ def _pair_sums(first_boxes: Sequence[Sequence[float]], second_boxes: Sequence[Se
 
 
 def _as_json(row: LabelAgreement) -> dict[str, Any]:
+    """The agreement about a label as plain values."""
     return {
         "label": row.label,
         "findings": row.findings,

@@ -64,7 +64,7 @@ class SplitRule(NamedTuple):
 
 
 def split_rule(names: Iterable[str], patients: int, shares: Mapping[str, float] = SHARES) -> SplitRule:
-    """Whether a source's own splits hold; where it gives none or only `train`, its patients are drawn.
+    """How images of a source come to their splits: by its own, or drawn where it gives none or only `train`.
 
     A source that holds images out is trained on by images without a split.
 
@@ -79,8 +79,9 @@ def split_rule(names: Iterable[str], patients: int, shares: Mapping[str, float] 
         >>> split_rule(["train"], 90).own
         False
     """
-    is_kept = holds_out(names) or patients < FEWEST_PATIENTS
-    return SplitRule(True, {TRAIN: 1.0}) if is_kept else SplitRule(False, shares)
+    if holds_out(names) or patients < FEWEST_PATIENTS:
+        return SplitRule(True, {TRAIN: 1.0})
+    return SplitRule(False, shares)
 
 
 def holds_out(names: Iterable[str]) -> bool:
@@ -106,8 +107,10 @@ def image_split(split: str | None, name: str, patient_split: str | None, rule: S
         >>> image_split(None, "patient 7", "test", SplitRule(own=True, shares={"train": 1.0}))
         'test'
     """
-    known_split = (split or patient_split) if rule.own else None
-    return known_split or hashed_split(name, rule.shares, seed)
+    own_split = split or patient_split
+    if rule.own and own_split:
+        return own_split
+    return hashed_split(name, rule.shares, seed)
 
 
 def hash_fraction(*words: object) -> float:
@@ -132,13 +135,16 @@ def hashed_split(name: str, shares: Mapping[str, float], seed: int) -> str:
     >>> hashed_split("patient 7", {"train": 0.5, "test": 0.5}, seed=0)
     'test'
     """
-    fraction, reached = hash_fraction("split", seed, name), 0.0
+    fraction, sum_of_shares = hash_fraction("split", seed, name), 0.0
+    last_split = ""
     for split, share in shares.items():
-        reached += share
-        if fraction < reached:
+        sum_of_shares += share
+        if fraction < sum_of_shares:
             return split
+        if share:
+            last_split = split
     # The shares sum to 1 only up to rounding.
-    return next(split for split, share in reversed(list(shares.items())) if share)
+    return last_split
 
 
 def splits_of_patients(images: Iterable[tuple[str | None, str | None]]) -> dict[str, list[str]]:
@@ -180,7 +186,7 @@ splits anew with splits_from="hash" (--splits-from hash).
 
 
 class Assigned(NamedTuple):
-    """The split of each image, and what has to be said about them.
+    """The split of each image of a source, and a note about them.
 
     splits: in the order of the images.
     drawn: whether they were drawn.
@@ -204,9 +210,9 @@ def in_usual_order(splits: Iterable[str]) -> list[str]:
     ['train', 'test', 'fold']
     """
     usual_order = (TRAIN, "validation", "val", "dev", "test")
-    return sorted(
-        set(splits), key=lambda split: (usual_order.index(split) if split in usual_order else len(usual_order), split)
-    )
+    distinct = set(splits)
+    usual = [split for split in usual_order if split in distinct]
+    return usual + sorted(distinct.difference(usual_order))
 
 
 def assign_splits(images: Iterable[tuple[str | None, str | None, str]], name: str) -> Assigned:
@@ -246,19 +252,20 @@ def assign_splits(images: Iterable[tuple[str | None, str | None, str]], name: st
 
 
 def drawn_sentence(name: str, shares: Mapping[str, float], images: int, alone: int) -> str:
-    """What is said about a draw: the shares, and how many images could only be drawn by themselves.
+    """Say how images are drawn: in which shares, and how many name no patient, and so are drawn by themselves.
 
     Example:
         >>> print(drawn_sentence("images", {"train": 0.9, "test": 0.1}, 50, 50))  # doctest: +NORMALIZE_WHITESPACE
         images holds no image out: 90 % of its images are drawn for train, 10 % for test. None of them names a patient,
         so that a patient may be in several splits.
     """
-    (first, share), *further_shares = shares.items()
     units = "images" if alone == images else "patients"
-    words = ", ".join(
-        [f"{share:.0%} of its {units} are drawn for {first}", *(f"{x:.0%} for {s}" for s, x in further_shares)]
-    )
-    sentence = f"{name} holds no image out: {words}.".replace("%", " %")
+    clauses: list[str] = []
+    for split, share in shares.items():
+        # Said once, of the first split.
+        of_units = "" if clauses else f" of its {units} are drawn"
+        clauses.append(f"{share:.0%}{of_units} for {split}")
+    sentence = f"{name} holds no image out: {', '.join(clauses)}.".replace("%", " %")
     if not alone:
         return sentence
     subject = "None of them names" if alone == images else f"{alone} of {images} images name"
@@ -281,7 +288,7 @@ def check_split_exists(split: str, split_names: Collection[str], name: str, reme
 
 
 def patient_column(columns: Iterable[str]) -> str | None:
-    """The column that looks like the patient, by its name, where none is called `patient_id`; None without one.
+    """The first column whose name looks like that of patients; None without one, and where there is a `patient_id`.
 
     Example:
         >>> patient_column(["image", "Subject-ID", "age"]), patient_column(["patient_id", "PatientID"])
@@ -289,18 +296,24 @@ def patient_column(columns: Iterable[str]) -> str | None:
         >>> patient_column(["inpatient", "PatientPosition", "anon_patient_id"])
         'anon_patient_id'
     """
-    columns = list(columns)
-    return None if "patient_id" in columns else next(filter(_is_patient, columns), None)
+    patient_columns = []
+    for column in columns:
+        if column == "patient_id":
+            return None
+        if _is_patient(column):
+            patient_columns.append(column)
+    return patient_columns[0] if patient_columns else None
 
 
 # Asked of every row.
 @functools.lru_cache(maxsize=1024)
 def _is_patient(column: str) -> bool:
+    """Whether the name of a column looks like that of patients."""
     return _COLUMN.fullmatch(re.sub(r"[\W_]", "", column).casefold()) is not None
 
 
 def patient_in_name(file: str) -> str | None:
-    """The patient that the name of a file tells, as :func:`grounding_rewards.columns.patient_key`; None without one.
+    """The patient in the name of a file, as :func:`grounding_rewards.columns.patient_key`; None where it names none.
 
     Example:
         >>> patient_in_name("train/patient00003/study1/view1.jpg"), patient_in_name("00000013_005.png")
@@ -309,12 +322,15 @@ def patient_in_name(file: str) -> str | None:
         True
     """
     file = _ROBOFLOW.sub("", file)
-    match = next(filter(None, (pattern.search(file) for pattern in _IN_NAMES)), None)
-    return None if match is None else patient_key(match[1])
+    for pattern in _IN_NAMES:
+        patient = pattern.search(file)
+        if patient is not None:
+            return patient_key(patient[1])
+    return None
 
 
 def patients_in_names(files: Sequence[str]) -> dict[str, str]:
-    """Patients that the names of all files together suggest: a folder a patient, or `00032-1.png` beside `00032-2.png`.
+    """The patient of each file as all names suggest: a folder for each, or `00032-1.png` beside `00032-2.png`.
 
     It is a guess, so that the caller has to report it: all names have the form, there are at least `FEWEST_PATIENTS`
     groups, one of them has several images, and none has more than a tenth of them.
@@ -347,12 +363,13 @@ def _patient_folder(file: str) -> str | None:
 
 
 def _numbered_patient(file: str) -> str | None:
-    match = _OF_SEVERAL.fullmatch(PurePosixPath(file).stem)
-    return None if match is None else match[1].casefold()
+    """The name of an image without the letter or number behind it that tells it from others of a patient."""
+    numbered = _OF_SEVERAL.fullmatch(PurePosixPath(file).stem)
+    return None if numbered is None else numbered[1].casefold()
 
 
 def patients_of_rows(images: Iterable[Mapping[str, Any]]) -> list[str | None]:
-    """Whose image each row is, as :func:`patient_of_row`, else as the names of all the other files suggest.
+    """The patient of each row, as :func:`patient_of_row`, else as the names of all the other files suggest.
 
     Args:
         images: rows of one source, with `patient_id` and `file`.
@@ -378,11 +395,12 @@ def is_row_number(patients: Sequence[object]) -> bool:
     """
     if len(patients) < FEWEST_PATIENTS or str(patients[0]) not in ("0", "1"):
         return False
-    return [str(patient) for patient in patients] == [str(k + int(str(patients[0]))) for k in range(len(patients))]
+    first = int(str(patients[0]))
+    return all(str(patient) == str(first + k) for k, patient in enumerate(patients))
 
 
 def patient_of_row(row: Mapping[str, Any]) -> str | None:
-    """Whose image a row is: by `patient_id`, else by the name of its file; None where neither tells.
+    """The patient of a row, by `patient_id`, else by the name of its file; None where neither tells.
 
     Example:
         >>> patient_of_row({"patient_id": "0003"}), patient_of_row({"file": "patient3_study2.png"}), patient_of_row({})
@@ -393,7 +411,7 @@ def patient_of_row(row: Mapping[str, Any]) -> str | None:
 
 
 def patient_of_image(image: AnnotatedImage) -> str | None:
-    """Whose image it is, as :func:`patient_of_row`.
+    """The patient of an image, as :func:`patient_of_row`.
 
     Example:
         >>> patient_of_image(AnnotatedImage("a", "a.png", [], [], patient_id="0003"))
@@ -425,7 +443,8 @@ patient: `grounding-rewards prepare` does.
         row_patients = (patient_of_row({"patient_id": row.get(column), "file": row.get("file")}) for row in rows)
         patients.append({patient for patient in row_patients if patient is not None})
     trained, evaluated = patients
-    if shared_patients := trained & evaluated:
+    shared_patients = trained & evaluated
+    if shared_patients:
         raise ValueError(
             f"Expected other patients in eval_split than in train_split, got {len(shared_patients)} of "
             f"{len(evaluated)} in both. Draw the splits by patient: `grounding-rewards prepare` does."

@@ -18,9 +18,9 @@ import io
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from grounding_rewards.images.dicom import dicom_size, is_dicom, read_dicom, read_dicom_values, value_range
 
@@ -61,14 +61,17 @@ the file, or leave the image out.
     """
     from PIL.Image import fromarray
 
-    if (file := _dicom_file(source)) is not None:
-        return fromarray(read_dicom(file))
+    dicom_file = _dicom_file(source)
+    if dicom_file is not None:
+        return fromarray(read_dicom(dicom_file))
     return shown_image(load_image(source))
 
 
 def _dicom_file(source: Any) -> str | Path | None:
-    """The DICOM file that this names, an image of a row without bytes among them; None for all other images."""
-    file = source.get("path") if isinstance(source, Mapping) and source["bytes"] is None else source
+    """The path of a DICOM file, or of the one that an undecoded image names; None for all other images."""
+    file = source
+    if isinstance(source, Mapping) and source["bytes"] is None:
+        file = source.get("path")
     return file if isinstance(file, str | Path) and is_dicom(file) else None
 
 
@@ -85,7 +88,8 @@ def load_image(source: str | Path | Mapping[str, Any], draft: int = 0) -> Image:
     with _opened(source) as image:
         if draft:
             image.draft(None, (draft, draft))
-        if image.format == "TIFF" and (pages := getattr(image, "n_frames", 1)) > 1:
+        pages = getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
+        if pages > 1:
             size = image.size
             image.seek(1)
             # A second page of another size is a thumbnail.
@@ -99,31 +103,34 @@ def load_image(source: str | Path | Mapping[str, Any], draft: int = 0) -> Image:
 
 @contextmanager
 def _opened(source: str | Path | Mapping[str, Any]) -> Iterator[Image]:
-    """The image of a file, its header read; whatever goes wrong, now or with its pixels, names the file."""
+    """Within this context, the image of a file, its header read; any error names the file."""
     from PIL import Image, UnidentifiedImageError
 
     Image.init()
+    formats = [name for name in _FORMATS if name in Image.OPEN]
     encoded: Mapping[str, Any] = source if isinstance(source, Mapping) else {"bytes": None, "path": source}
     try:
-        # Opened here: of a name, Pillow may map a TIFF file into memory, and then turns it upright wrongly.
-        with (
-            io.BytesIO(encoded["bytes"]) if encoded["bytes"] is not None else Path(encoded["path"]).open("rb") as data,
-            Image.open(data, formats=[name for name in _FORMATS if name in Image.OPEN]) as image,
-        ):
-            yield image
-    # The decoders raise nearly everything that there is, for files that were damaged or made to do damage.
+        with ExitStack() as stack:
+            # Opened here: of a name, Pillow may map a TIFF file into memory, and then turns it upright wrongly.
+            if encoded["bytes"] is None:
+                data: IO[bytes] = stack.enter_context(Path(encoded["path"]).open("rb"))
+            else:
+                data = stack.enter_context(io.BytesIO(encoded["bytes"]))
+            yield stack.enter_context(Image.open(data, formats=formats))
+    # Decoders raise errors of any type for files that were damaged or made to do damage.
     except Exception as error:
         name = str(encoded.get("path") or "the bytes of a row")
-        # Pillow names the buffer in memory where it has no file.
-        is_unknown = isinstance(error, UnidentifiedImageError)
-        reason = "a file that no decoder knows" if is_unknown else str(error).rstrip(".") or type(error).__name__
+        reason = str(error).rstrip(".") or type(error).__name__
+        if isinstance(error, UnidentifiedImageError):
+            # Pillow's own words name the buffer in memory where it has no file.
+            reason = "a file that no decoder knows"
         raise ValueError(
             f"Expected an image in {name!r}, got {reason}. Replace the file, or leave the image out."
         ) from error
 
 
 def shown_image(image: Image, window: tuple[float, float] | None = None) -> Image:
-    """An image upright, in 8 bits, `L` or `RGB`, by the rules at the top of this module.
+    """The image upright, in 8 bits, `L` or `RGB`, by the rules at the top of this module.
 
     Args:
         image: a PIL image of any mode; it stays as it is.
@@ -176,7 +183,9 @@ class GreyValues(NamedTuple):
         greys = spread(self.values[y1:y2, x1:x2], window)
         if self.inverse:
             greys = 255 - greys
-        return fromarray(greys if self.padding is None else np.where(self.padding[y1:y2, x1:x2], np.uint8(0), greys))
+        if self.padding is not None:
+            greys = np.where(self.padding[y1:y2, x1:x2], np.uint8(0), greys)
+        return fromarray(greys)
 
 
 def grey_values(source: str | Path | Mapping[str, Any] | Image) -> GreyValues | None:
@@ -200,16 +209,20 @@ def grey_values(source: str | Path | Mapping[str, Any] | Image) -> GreyValues | 
     import numpy as np
     from PIL import Image as Images
 
-    if (file := _dicom_file(source)) is not None:
-        return GreyValues(*read_dicom_values(file))
+    dicom_file = _dicom_file(source)
+    if dicom_file is not None:
+        return GreyValues(*read_dicom_values(dicom_file))
     image = _upright(source if isinstance(source, Images.Image) else load_image(source))
     if is_deep(image):
-        return GreyValues(_deep_values(image), None, False)
-    annotated = shown_image(image)
-    return GreyValues(np.asarray(annotated), None, False) if annotated.mode == "L" else None
+        return GreyValues(_deep_values(image), padding=None, inverse=False)
+    grey_or_rgb = shown_image(image)
+    if grey_or_rgb.mode != "L":
+        return None
+    return GreyValues(np.asarray(grey_or_rgb), padding=None, inverse=False)
 
 
 def _upright(image: Image) -> Image:
+    """The image turned upright by its EXIF data."""
     from PIL import ImageOps
 
     return ImageOps.exif_transpose(image) if image.getexif().get(_EXIF_ORIENTATION, 1) != 1 else image
@@ -258,7 +271,12 @@ def spread(values: np.ndarray, window: tuple[float, float] | None = None) -> np.
         return spread(np.arange(2**16, dtype=np.float64)[None], window or value_range(values))[0][values]
     values = values.astype(np.float64)
     is_finite = np.isfinite(values)
-    low, high = window or (value_range(values[is_finite]) if is_finite.any() else (0.0, 0.0))
+    if window is not None:
+        low, high = window
+    elif is_finite.any():
+        low, high = value_range(values[is_finite])
+    else:
+        low = high = 0.0
     if low == high:
         return np.zeros(values.shape, dtype=np.uint8)
     values = np.where(is_finite, values, low)
@@ -304,8 +322,9 @@ def image_size(image: Any) -> tuple[int, int]:
 
     if isinstance(image, Image.Image):
         return image.size
-    if (file := _dicom_file(image)) is not None:
-        return dicom_size(file)
+    dicom_file = _dicom_file(image)
+    if dicom_file is not None:
+        return dicom_size(dicom_file)
     with _opened(image) as opened:
         # Of TIFF files, some versions of Pillow give the size as stored, others upright.
         tags = getattr(opened, "tag_v2", {})
@@ -314,13 +333,14 @@ def image_size(image: Any) -> tuple[int, int]:
 
 
 def _orientation(opened: Image) -> int:
+    """How an image is turned, 1 to 8, by its EXIF data; 1 is upright."""
     # `getexif` would decode all pixels of a PNG file without EXIF data in front of them, to look behind them.
     exif = opened.getexif() if opened.format != "PNG" or "exif" in opened.info else {}
     return int(exif.get(_EXIF_ORIENTATION, 1))
 
 
 def plain_format(image: Mapping[str, Any]) -> str | None:
-    """The format of an encoded image that any program sees as `open_image` does, such as `PNG`; None for all others.
+    """The format of an encoded image, such as `PNG`, if any program sees it as `open_image` does; else None.
 
     Such an image is grey or RGB, of 8 bits, upright and without alpha.
 
@@ -346,11 +366,11 @@ def plain_format(image: Mapping[str, Any]) -> str | None:
 
 
 def has_shape(image: tuple[float, float], size: tuple[float, float], rounding: float = 1.0) -> bool:
-    """Whether an image may be a copy of an image: both have one shape, up to the rounding of both sides.
+    """Whether an image has the shape of this size, as its copies have, up to the rounding of both sides.
 
     Args:
         image: width and height of the image in pixels.
-        size: those of the image.
+        size: width and height in pixels.
         rounding: pixels by which each side may have been rounded.
 
     Example:
@@ -411,7 +431,8 @@ def shrunken_size(width: int, height: int, max_pixels: int) -> tuple[int, int]:
         return width, height
     scale = math.sqrt(max_pixels / (width * height))
     # A side is at least one pixel, so the other one must not exceed the area by itself.
-    new_width, new_height = (min(max(1, math.floor(side * scale)), max_pixels) for side in (width, height))
+    new_width = min(max(1, math.floor(width * scale)), max_pixels)
+    new_height = min(max(1, math.floor(height * scale)), max_pixels)
     return new_width, new_height
 
 
@@ -454,8 +475,8 @@ def is_below(roots: Sequence[str | Path], path: str | Path) -> bool:
     try:
         # Texts rather than paths: a dataset has many images.
         real = os.path.realpath(path)
-    # A zero byte ends no path.
     except ValueError:
+        # A zero byte is in no path.
         return False
     folders = [os.path.join(os.path.realpath(root), "") for root in roots]
     return any(os.path.join(real, "").startswith(folder) for folder in folders)

@@ -171,12 +171,12 @@ def dicom_uid(path: str | Path) -> str:
 
 
 class _RefusedError(Exception):
-    """Arguments: what was expected, what was there instead, and what to do. The file is added by `_naming`."""
+    """A file is refused. Arguments: what was expected, what was there instead, what to do; `_naming` names the file."""
 
 
 @contextmanager
 def _naming(path: str | Path) -> Iterator[None]:
-    """Raise every error as a ValueError that names the file."""
+    """Within this context, raise every error as a ValueError that names the file."""
     try:
         yield
     except _RefusedError as error:
@@ -191,6 +191,7 @@ def _naming(path: str | Path) -> Iterator[None]:
 
 
 def _read(path: str | Path, elements: tuple[str, ...], *, pixels: bool) -> FileDataset:
+    """These elements of a DICOM file, and its pixels if they are asked for."""
     try:
         from pydicom import dcmread
         from pydicom.errors import InvalidDicomError
@@ -227,6 +228,7 @@ def _check_deflated(path: str | Path) -> None:
 
 
 def _size(dataset: FileDataset) -> tuple[int, int]:
+    """Width and height of the image in pixels."""
     rows, columns = dataset.get("Rows"), dataset.get("Columns")
     if not rows or not columns:
         raise _RefusedError("Rows and Columns", f"{rows} and {columns}", "Leave out the file if it holds no image")
@@ -234,18 +236,22 @@ def _size(dataset: FileDataset) -> tuple[int, int]:
 
 
 def _numbers(dataset: FileDataset, keyword: str) -> list[float]:
+    """The numbers of an element, which may have one or several; none where it is missing."""
     value = dataset.get(keyword)
     if value is None or value == "":
         return []
-    return [float(number) for number in ([value] if isinstance(value, (int, float, str)) else value)]
+    values = [value] if isinstance(value, (int, float, str)) else value
+    return list(map(float, values))
 
 
 def _read_grey_frame(path: str | Path) -> FileDataset:
+    """The DICOM file if it has one grey frame of at most 16 bits; all others are refused."""
     dataset = _read(path, _PIXELS, pixels=True)
     frames = int(dataset.get("NumberOfFrames") or 1)
     if frames != 1:
         raise _RefusedError("one frame", f"{frames} frames", "Write each frame to a file of its own, or leave it out")
-    if (pixels := math.prod(_size(dataset))) > _MOST_PIXELS:
+    pixels = math.prod(_size(dataset))
+    if pixels > _MOST_PIXELS:
         raise _RefusedError(f"at most {_MOST_PIXELS:,} pixels", f"{pixels:,}", "Leave out the file")
     colours = dataset.get("PhotometricInterpretation"), dataset.get("SamplesPerPixel", 1)
     if colours not in (("MONOCHROME1", 1), ("MONOCHROME2", 1)):
@@ -258,6 +264,7 @@ def _read_grey_frame(path: str | Path) -> FileDataset:
 
 
 def _is_padding(dataset: FileDataset, values: np.ndarray) -> np.ndarray:
+    """Which stored values are padding, of the shape of `values`."""
     first = dataset.get("PixelPaddingValue")
     if first is None:
         return np.zeros(values.shape, dtype=bool)
@@ -266,13 +273,13 @@ def _is_padding(dataset: FileDataset, values: np.ndarray) -> np.ndarray:
 
 
 def _is_inverse(dataset: FileDataset) -> bool:
-    if shape := dataset.get("PresentationLUTShape"):
-        return shape == "INVERSE"
-    return dataset.PhotometricInterpretation == "MONOCHROME1"
+    """Whether the lowest value is white."""
+    shape = dataset.get("PresentationLUTShape")
+    return shape == "INVERSE" if shape else dataset.PhotometricInterpretation == "MONOCHROME1"
 
 
 def _modality(dataset: FileDataset, values: np.ndarray) -> np.ndarray:
-    """Stored values to those of the modality, both of one shape."""
+    """The values of the modality for stored values, of the same shape."""
     if dataset.get("ModalityLUTSequence"):
         return _look_up(dataset, dataset.ModalityLUTSequence[0], values)[0]
     slope, intercept = _numbers(dataset, "RescaleSlope"), _numbers(dataset, "RescaleIntercept")
@@ -280,7 +287,7 @@ def _modality(dataset: FileDataset, values: np.ndarray) -> np.ndarray:
 
 
 def _voi(dataset: FileDataset, values: np.ndarray, stored: np.ndarray) -> np.ndarray:
-    """Values of the modality to shades from 0 to 1, both `(n,)`; `stored` are all pixels of the image."""
+    """The shades, 0 to 1, of values of the modality, both `(n,)`; `stored` are all pixels of the image."""
     from highdicom.pixels import apply_voi_window
 
     if dataset.get("VOILUTSequence"):
@@ -309,7 +316,7 @@ _UNSATURATED = 0.9
 
 
 def value_range(values: np.ndarray) -> tuple[float, float]:
-    """The values that become black and white where no window says which: the smallest and the largest.
+    """The values that become black and white where no window says which: about the smallest and the largest.
 
     A few pixels far out, such as those of a saturated marker, would take the contrast from all others. So the range
     goes beyond the usual values by at most half of their spread, and whatever lies further out is black or white. Usual

@@ -104,6 +104,7 @@ def draw_answer(axis: Axes, annotated: Prediction, image: Image, outcomes: BoxOu
 
 
 def _draw_box(axis: Axes, box: list[float], colour: str, width: float, line: Any) -> None:
+    """Draw one box with a dark edge; `width` and `line` are matplotlib's width and style of lines."""
     from matplotlib.patches import Rectangle
     from matplotlib.patheffects import withStroke
 

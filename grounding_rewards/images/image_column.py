@@ -52,9 +52,10 @@ def with_image_column(dataset: Dataset, mode: str | None = None) -> Dataset:
     features: Features = dataset.features
     for name in ("image", "images"):
         feature, column = features.get(name), ImageColumn(mode=mode)
-        is_list = isinstance(feature, List)
-        if isinstance(feature.feature if is_list else feature, Image):
-            dataset = dataset.cast_column(name, List(column) if is_list else column)
+        if isinstance(feature, Image):
+            dataset = dataset.cast_column(name, column)
+        elif isinstance(feature, List) and isinstance(feature.feature, Image):
+            dataset = dataset.cast_column(name, List(column))
     return dataset
 
 
@@ -71,7 +72,6 @@ def with_full_image(dataset: Dataset, images: Dataset) -> Dataset:
         >>> sorted(with_full_image(images.remove_columns("image"), images)[0]["full_image"])
         ['bytes', 'path']
     """
-    stored = (
-        images.select_columns("image").rename_column("image", FULL_IMAGE).cast_column(FULL_IMAGE, Image(decode=False))
-    )
-    return concatenate_datasets([dataset, stored], axis=1)
+    full_images = images.select_columns("image").rename_column("image", FULL_IMAGE)
+    undecoded = full_images.cast_column(FULL_IMAGE, Image(decode=False))
+    return concatenate_datasets([dataset, undecoded], axis=1)

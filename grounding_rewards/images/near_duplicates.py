@@ -30,7 +30,7 @@ _BLOCK = 1024
 
 
 def image_signature(image: Image) -> bytes | None:
-    """What an image and its copies have in common.
+    """The slopes of an image's greys, by which its copies are found.
 
     Args:
         image: a PIL image in 8 bits, as `images.decoding.open_image` gives it.
@@ -53,7 +53,7 @@ def image_signature(image: Image) -> bytes | None:
 
 
 def find_near_duplicates(signatures: Sequence[bytes | None]) -> Iterator[tuple[int, int]]:
-    """The pairs of images that are copies, by their places; each with the earlier one first.
+    """The pairs of images that are copies, as indices, the earlier one first.
 
     Args:
         signatures: from `image_signature`.
@@ -64,22 +64,23 @@ def find_near_duplicates(signatures: Sequence[bytes | None]) -> Iterator[tuple[i
         >>> list(find_near_duplicates([image_signature(image), None, image_signature(image.resize((90, 60)))]))
         [(0, 2)]
     """
-    places = [place for place, signature in enumerate(signatures) if signature is not None]
-    if len(places) < 2:
-        return
-
-    def block(start: int) -> NDArray[np.float32]:
-        """The slopes of images from a place on, as vectors of length 1; those of all images would take much memory."""
-        raw = b"".join(signatures[place] or b"" for place in places[start : start + _BLOCK])
-        slopes = np.frombuffer(raw, dtype=np.int8).reshape(-1, 2 * _SIDE * _SIDE).astype(np.float32)
-        return slopes / np.linalg.norm(slopes, axis=1, keepdims=True)
-
-    for start in range(0, len(places), _BLOCK):
-        earlier = block(start)
-        for later_start in range(start, len(places), _BLOCK):
+    indices, known = [], []
+    for index, signature in enumerate(signatures):
+        if signature is not None:
+            indices.append(index)
+            known.append(signature)
+    for start in range(0, len(known), _BLOCK):
+        earlier = _unit_slopes(known[start : start + _BLOCK])
+        for later_start in range(start, len(known), _BLOCK):
             # cosine = a · b for vectors of length 1
-            is_copy = earlier @ block(later_start).T >= THRESHOLD
+            is_copy = earlier @ _unit_slopes(known[later_start : later_start + _BLOCK]).T >= THRESHOLD
             if later_start == start:
                 is_copy = np.triu(is_copy, k=1)
-            for row, column in zip(*np.nonzero(is_copy), strict=True):
-                yield places[start + int(row)], places[later_start + int(column)]
+            for row, column in np.argwhere(is_copy).tolist():
+                yield indices[start + row], indices[later_start + column]
+
+
+def _unit_slopes(signatures: Sequence[bytes]) -> NDArray[np.float32]:
+    """The slopes of some images as vectors of length 1, (n, 2048)."""
+    slopes = np.frombuffer(b"".join(signatures), dtype=np.int8).reshape(-1, 2 * _SIDE * _SIDE).astype(np.float32)
+    return slopes / np.linalg.norm(slopes, axis=1, keepdims=True)

@@ -125,7 +125,7 @@ def resized_size(processor: Any, width: int, height: int) -> Size:
 
 
 def _whole_patches(image_processor: Any, width: int, height: int) -> Size:
-    """Qwen's formula: whole patches, with the area between two limits.
+    """The size by Qwen's formula: whole patches, with the area between two limits.
 
     Source: `smart_resize` in transformers' image_processing_qwen2_vl.py.
     """
@@ -140,8 +140,8 @@ def _whole_patches(image_processor: Any, width: int, height: int) -> Size:
     if math.prod(rounded) > max_area:
         # beta = sqrt(width * height / max_area);  side = max(factor, floor(side / beta / factor) * factor)
         beta = math.sqrt(height * width / max_area)
-        floored = (math.floor(side / beta / factor) * factor for side in (width, height))
-        return max(factor, next(floored)), max(factor, next(floored))
+        floored = math.floor(width / beta / factor) * factor, math.floor(height / beta / factor) * factor
+        return max(factor, floored[0]), max(factor, floored[1])
     if math.prod(rounded) < min_area:
         # beta = sqrt(min_area / (width * height));  side = ceil(side * beta / factor) * factor
         beta = math.sqrt(min_area / (height * width))
@@ -150,7 +150,7 @@ def _whole_patches(image_processor: Any, width: int, height: int) -> Size:
 
 
 def _most_patches(image_processor: Any, width: int, height: int) -> Size:
-    """Kosmos-2.5's formula: as many whole patches as there may be.
+    """The size by Kosmos-2.5's formula: as many whole patches as there may be.
 
     Source: `extract_flattened_patches` in transformers' image_processing_kosmos2_5.py.
     """
@@ -173,6 +173,7 @@ def _squeezes(processor: Any) -> bool:
 
 
 def _image_processor(processor: Any) -> Any:
+    """The image processor of a processor, or the one that was given."""
     return getattr(processor, "image_processor", processor)
 
 
@@ -186,7 +187,7 @@ def _kind(processor: Any) -> str:
 
 
 def set_image_size(processor: Any, max_image_pixels: int | None) -> list[str]:
-    """Let a processor, and every copy of it that is saved, see images of at most so many pixels.
+    """Limit the images that a processor, and every copy of it that is saved, sees to so many pixels.
 
     Processors whose settings have a largest area, as Qwen's, get the limit as their own, so that programs that know
     nothing of this package keep it too. For all others it is a note in the processor that :func:`fit_images` follows.
@@ -196,7 +197,7 @@ def set_image_size(processor: Any, max_image_pixels: int | None) -> list[str]:
         max_image_pixels: largest area of an image in pixels; None keeps what the processor says.
 
     Returns:
-        What to say where the model was saved with another limit.
+        A sentence where the model was saved with another limit; else nothing.
 
     Raises:
         ValueError: fewer pixels than one token of the model covers, or a processor without an image processor.
@@ -286,6 +287,7 @@ def fit_images(dataset: Dataset, processor: Any) -> Dataset:
         return dataset
 
     def fit(image: Any, row: int) -> dict[str, Any]:
+        """The image of a row in its fitted size."""
         if image is None or fitted[row] == image.size:
             return {"image": image}
         return {"image": image.resize(fitted[row], Resampling.BICUBIC, reducing_gap=3.0)}
@@ -294,7 +296,7 @@ def fit_images(dataset: Dataset, processor: Any) -> Dataset:
 
 
 def largest_image(dataset: Dataset, processor: Any) -> str:
-    """How large images are when the model sees them, one line for the start of a command.
+    """Say in one line, for the start of a command, how large images are when the model sees them.
 
     Example:
         >>> from datasets import Dataset
