@@ -121,7 +121,7 @@ class EvaluateOptions(AnswerOptions):
         Raises:
             ValueError: options exclude each other, a value is out of range, or `--out` has another evaluation.
         """
-        from grounding_rewards.report.evaluation_folder import check_evaluation_folder
+        from grounding_rewards.report.evaluation_page import check_evaluation_folder
 
         self.check_subject(self.completions)
         if self.robustness and self.backend == "vllm":
@@ -156,7 +156,7 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
     """
     from grounding_rewards.logs.join import ImageAnswers, image_loader, read_log
     from grounding_rewards.prepare.manifest import readers_agreement
-    from grounding_rewards.report.evaluation_folder import write_evaluation_folder
+    from grounding_rewards.report.evaluation_page import write_evaluation_folder
     from grounding_rewards.rewards.grounding import get_reward
 
     if log:
@@ -311,8 +311,7 @@ def _facts(options: EvaluateOptions, reward: GroundingReward, rows: Iterable[Map
 
 def _page(options: EvaluateOptions, evaluation: Evaluation, reward: str, systems: Mapping[str, Any]) -> EvaluationPage:
     """The content of the page, with the images of the first system."""
-    from grounding_rewards.report.evaluation_folder import evaluated_images
-    from grounding_rewards.report.evaluation_page import EvaluationPage
+    from grounding_rewards.report.evaluation_page import EvaluationPage, evaluated_images
 
     name = next(iter(systems))
     return EvaluationPage(
@@ -328,7 +327,7 @@ def _page(options: EvaluateOptions, evaluation: Evaluation, reward: str, systems
 
 def _print(options: EvaluateOptions, evaluation: Evaluation, reward: str) -> None:
     """Print the tables of an evaluation, and where its page is."""
-    from grounding_rewards.report.evaluation_folder import evaluated_images
+    from grounding_rewards.report.evaluation_page import evaluated_images
 
     console = output_console(160)
     console.print(evaluation.looking, soft_wrap=True, markup=False)

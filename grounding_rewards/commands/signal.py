@@ -49,7 +49,7 @@ from grounding_rewards.common.formatting import counted, percent
 from grounding_rewards.logs.run_log import model_name, trained_reward
 from grounding_rewards.metrics.signal import ENOUGH, TRIED, SignalReport, measure_signal
 from grounding_rewards.parsing import box_format_from_option
-from grounding_rewards.report.signal_page import render_signal_page, signal_table
+from grounding_rewards.report.reward_pages import render_signal_page, signal_table
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from grounding_rewards.data.checks import gold_problems, row_problems
-from grounding_rewards.data.prompt_checks import prompt_contradictions, told_box, told_nothing
-from grounding_rewards.data.prompts import gold_answer, prompt_problem
+from grounding_rewards.data.prompts import gold_answer, prompt_contradictions, prompt_problem, told_box, told_nothing
 from grounding_rewards.doctor.context import Context, Defect, Problem
 from grounding_rewards.doctor.rows import Drawing, ImageRow, texts
 from grounding_rewards.parsing import BoxFormat

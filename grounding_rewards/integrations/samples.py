@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from grounding_rewards.columns import SCORED_COLUMNS, refuse_outside, with_ground_truth
-from grounding_rewards.rewards.batch_log import LOGGED_VALUES
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward, score_batches
+from grounding_rewards.rewards.scoring import LOGGED_VALUES
 
 #: Parameters of rewards as a JSON object, for trainers that hand none over. They go before those in a file.
 ENVIRONMENT_VARIABLE = "GROUNDING_REWARDS_KWARGS"

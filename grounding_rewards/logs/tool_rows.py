@@ -7,7 +7,7 @@ from typing import Any
 
 from grounding_rewards.columns import SCORED_COLUMNS
 from grounding_rewards.common.text_files import parse_json
-from grounding_rewards.rewards.batch_log import ROW_COLUMN
+from grounding_rewards.rewards.scoring import ROW_COLUMN
 
 #: Columns with the step of a training: TRL's and verl's, ms-swift's under Megatron.
 STEPS = ("step", "gen_step")

@@ -55,12 +55,11 @@ from grounding_rewards.boxes import BoxBatch, box_area, positions
 from grounding_rewards.common.numeric import Array, ratio, ratio_or_nan, row_sums
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.labels import are_synonyms, normalize_label
-from grounding_rewards.matching import covered_share, is_ignored
+from grounding_rewards.matching import LABEL_MATCHING, LabelCodes, covered_share, is_ignored, text_key
 from grounding_rewards.metrics.intervals import Jackknifed, Metric, Parts, group_numbers, jackknife
 from grounding_rewards.metrics.prediction import UNNAMED, Prediction, PredictionBatch
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS, newly_reached, precision_envelope
-from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LabelCodes, text_key
 
 
 class Area(NamedTuple):

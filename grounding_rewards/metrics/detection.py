@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.boxes import BoxBatch, box_area, pad
 from grounding_rewards.common.numeric import Array
+from grounding_rewards.matching import LabelCodes
 from grounding_rewards.metrics.average_precision import Area, Mask, label_name, query_ap_sums
 from grounding_rewards.metrics.intervals import COUNT, UNIT, Metric
 from grounding_rewards.metrics.prediction import Prediction, PredictionBatch, is_read
@@ -36,7 +37,6 @@ from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing.results import with_broken
 from grounding_rewards.rewards import MeanIoUReward
 from grounding_rewards.rewards.box_reward import Outcomes
-from grounding_rewards.rewards.label_matching import LabelCodes
 
 # Numerators and denominators, (images,) each.
 Sums = tuple[NDArray[Any], NDArray[Any]]

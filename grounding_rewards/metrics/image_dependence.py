@@ -55,12 +55,11 @@ from grounding_rewards.boxes import BoxBatch, pad
 from grounding_rewards.common.formatting import format_p
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.common.validation import check_word
-from grounding_rewards.matching import match_batch
+from grounding_rewards.matching import LabelCodes, match_batch
 from grounding_rewards.metrics import intervals
 from grounding_rewards.metrics.intervals import Estimate, Metric
 from grounding_rewards.metrics.prediction import Prediction, PredictionBatch, patients_of
 from grounding_rewards.overlap import pairwise_iou
-from grounding_rewards.rewards.label_matching import LabelCodes
 
 #: Which images answers are permuted among: those with as many reference boxes, with the same labels, or all.
 WITHIN: Mapping[str, Callable[[Prediction], Any]] = {

@@ -15,9 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from grounding_rewards.boxes import BoxBatch, Boxes, pad
 from grounding_rewards.common.numeric import Array, ratio, row_counts, row_sums
 from grounding_rewards.common.validation import SHARE, SOME_SHARE, Interval, check_number, check_word
-from grounding_rewards.matching import MATCHERS, Indices, excused_boxes
+from grounding_rewards.matching import LABEL_MATCHING, MATCHERS, Indices, LabelCodes, excused_boxes
 from grounding_rewards.overlap import pairwise_iou
-from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LabelCodes
 
 # Cells of the IoU array per chunk: 2 MB of float64, so that temporaries stay in cache.
 _CELLS = 1 << 18

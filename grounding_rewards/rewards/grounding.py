@@ -30,7 +30,6 @@ from grounding_rewards.parsing import BoxFormat, get_box_format, read_boxes
 from grounding_rewards.parsing.answer_span import marks_thinking
 from grounding_rewards.parsing.batch_watcher import BatchWatcher
 from grounding_rewards.parsing.space_check import SpaceWarning
-from grounding_rewards.rewards.batch_log import columns_of, metrics_of
 from grounding_rewards.rewards.box_reward import COUNTS, PARTS, BoxReward, BoxScorer, Explanation, Labels, Outcomes
 from grounding_rewards.rewards.completions import (
     box_tokens,
@@ -51,6 +50,7 @@ from grounding_rewards.rewards.schedules import (
     training_progress,
     with_values,
 )
+from grounding_rewards.rewards.scoring import columns_of, metrics_of
 
 
 class RolloutWarning(UserWarning):
@@ -180,11 +180,11 @@ class GroundingReward(BoxScorer):
 
         Args:
             completions: n texts, message lists (the last assistant message counts) or lists of content blocks.
-            log_metric: called with each of :data:`grounding_rewards.rewards.batch_log.METRIC_KEYS` under the reward's
+            log_metric: called with each of :data:`grounding_rewards.rewards.scoring.METRIC_KEYS` under the reward's
                 name, and with every scheduled parameter (``"R3/iou_threshold"``).
             log_extra: called with the status and the reason of every completion, the number of its boxes that count
                 (broken ones do, ignored ones do not), that of the findings, and its row: what it was scored against,
-                see :func:`grounding_rewards.rewards.batch_log.logged_rows`.
+                see :func:`grounding_rewards.rewards.scoring.logged_rows`.
             trainer_state: TRL's, which says how far the training is; like the next three for schedules alone.
             step: in other trainers, how many steps are over, together with
             max_steps: how many there are.

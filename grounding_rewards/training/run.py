@@ -26,8 +26,8 @@ from grounding_rewards.images.resize import largest_image, set_image_size
 from grounding_rewards.logs.run_log import first_and_last
 from grounding_rewards.metrics.signal import SIGNAL_KEYS
 from grounding_rewards.prepare.load import load_split
-from grounding_rewards.rewards.batch_log import METRIC_KEYS
 from grounding_rewards.rewards.grounding import GroundingReward
+from grounding_rewards.rewards.scoring import METRIC_KEYS
 from grounding_rewards.training.arguments import (
     GroundingArguments,
     GRPOArguments,

@@ -17,7 +17,7 @@ Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
 
 from grounding_rewards.data import prompts  # noqa: E402
 from grounding_rewards.data.checks import row_problems  # noqa: E402
-from grounding_rewards.data.prompt_checks import prompt_contradictions  # noqa: E402
+from grounding_rewards.data.prompts import prompt_contradictions  # noqa: E402
 from grounding_rewards.doctor.box_checks import LEAST_SIDE  # noqa: E402
 from grounding_rewards.doctor.box_defects import box_defect, find_convention  # noqa: E402
 from grounding_rewards.doctor.context import CHECKS, SEVERITIES  # noqa: E402

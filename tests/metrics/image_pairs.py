@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.common.validation import check_word
-from grounding_rewards.matching import excused_boxes, match_batch
+from grounding_rewards.matching import LABEL_MATCHING, LabelCodes, excused_boxes, match_batch
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.overlap import pairwise_iou
-from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LabelCodes
 
 
 class BoxPairs(NamedTuple):

@@ -23,16 +23,15 @@ from grounding_rewards.doctor.rows import open_rows  # noqa: E402
 from grounding_rewards.metrics.confusion import Confusion  # noqa: E402
 from grounding_rewards.metrics.evaluation import Measures, evaluate  # noqa: E402
 from grounding_rewards.metrics.signal import measure_signal  # noqa: E402
-from grounding_rewards.report.audit_page import render_audit_page  # noqa: E402
 from grounding_rewards.report.doctor_page import render_doctor_page  # noqa: E402
 from grounding_rewards.report.evaluation_page import MISSED_FINDING, EvaluationPage, render_evaluation_page  # noqa: E402
-from grounding_rewards.report.signal_page import render_signal_page  # noqa: E402
+from grounding_rewards.report.reward_pages import render_audit_page, render_signal_page  # noqa: E402
 from tests.report.evaluations import BOX, HOSTILE, answered, page  # noqa: E402
-from tests.report.test_audit_page import FMT, IMAGES  # noqa: E402
 from tests.report.test_diff_page import page as diff_page  # noqa: E402
 from tests.report.test_diff_page import pair  # noqa: E402
 from tests.report.test_doctor_page import images  # noqa: E402
-from tests.report.test_evaluation_plots import NOTHING  # noqa: E402
+from tests.report.test_plots import NOTHING  # noqa: E402
+from tests.report.test_reward_pages import FMT, IMAGES  # noqa: E402
 
 ACCESSIBILITY = Path(__file__).with_name("accessibility.js").read_text(encoding="utf-8")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -35,7 +35,7 @@ from grounding_rewards.report.page import PICTURE_BYTES  # noqa: E402
 from grounding_rewards.report.tables import group_metrics  # noqa: E402
 from tests.report.documents import Document, check_self_contained  # noqa: E402
 from tests.report.evaluations import BOX, HOSTILE, NAN, answered, answered_images, page  # noqa: E402
-from tests.report.test_evaluation_plots import NOTHING  # noqa: E402
+from tests.report.test_plots import NOTHING  # noqa: E402
 
 #: Lone surrogates can't be stored.
 STORED = HOSTILE.replace("\ud800", "?")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 from grounding_rewards.metrics.average_precision import Curve
-from grounding_rewards.report.plots import curves, read_series, reward_plot
+from grounding_rewards.report.plots import INK, SERIES, Plot, curves, plots_of, read_series, reward_plot, write_plots
+from tests.report.evaluations import HOSTILE, evaluation
 from tests.tables import table
 
 LOG: list[dict[str, Any]] = [
@@ -68,3 +71,98 @@ def test_a_long_heading_of_a_panel_is_wrapped() -> None:
 
 def legend_of(axis: Any) -> list[tuple[Any, Any]]:
     return list(zip(axis.get_legend().get_texts(), axis.lines, strict=True))
+
+
+pytest.importorskip("matplotlib", reason="needs the train extra")
+pytest.importorskip("PIL", reason="needs the train extra")
+
+
+CURVES = ["precision_recall", "froc", "ious"]
+NOTHING: dict = {
+    "systems": {},
+    "pr_curves": (),
+    "froc_curves": (),
+    "ious": np.zeros(0),
+    "confusion": None,
+    "per_label": (),
+    "per_size": (),
+    "robustness": (),
+}
+
+
+def one(name: str, **change: object) -> Plot:
+    return next(plot for plot in plots_of(evaluation(**change)) if plot.name == name)
+
+
+def words(plot: Plot) -> list[str]:
+    return [node.text or "" for node in ElementTree.fromstring(plot.svg()).iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_every_kind_of_metric_has_a_plot() -> None:
+    assert [plot.name for plot in plots_of(evaluation())] == CURVES
+    assert plots_of(evaluation(**NOTHING)) == []
+
+
+def test_plots_are_written_reproducibly_as_png_and_pdf(tmp_path) -> None:
+    small = [one("froc"), one("ious")]
+    # the form of the page before those of papers: the layout is that of all three
+    again = [one("froc"), one("ious")]
+    assert [plot.svg() for plot in small] == [plot.svg() for plot in again]
+    first, second = write_plots(small, tmp_path / "a"), write_plots(again, tmp_path / "b")
+    assert [path.name for path in first] == [f"{n}.{e}" for n in ("froc", "ious") for e in ("png", "pdf")]
+    for path, again in zip(first, second, strict=True):
+        start = path.read_bytes()[:5]
+        assert start in (b"\x89PNG\r", b"%PDF-")
+        assert path.read_bytes() == again.read_bytes()
+
+
+def test_on_a_dark_ground_a_plot_has_other_colours() -> None:
+    light, dark = (base64.b64decode(uri.partition(",")[2]).decode() for uri in one("froc").uris())
+    for colour in (INK, SERIES[0]):
+        assert colour in light
+        assert colour not in dark
+    assert " style=" not in light
+
+
+def test_names_unfit_for_xml_or_mathematics_are_drawn() -> None:
+    names = (HOSTILE, "$\\frac{a$", "\x00\ud800\uffff漢字")
+    x = np.linspace(0, 1, 5)
+    shown = words(one("froc", froc_curves=[Curve(name, x, x) for name in names]))
+    assert {"$\\frac{a$", "���漢字"} < set(shown)
+    assert any(word.startswith("</script>") for word in shown)
+
+
+def test_a_single_point_is_an_operating_point() -> None:
+    assert "A single mark is an operating point" in one("precision_recall").note
+    assert "A single mark" not in one("froc").note
+
+
+def test_a_froc_curve_rises_in_steps() -> None:
+    curve = Curve("model", np.array([0.2, 0.4, 0.5]), np.array([0.3, 0.6, 0.6]))
+    (axis,) = one("froc", froc_curves=[curve]).figure.axes
+    (steps,) = axis.lines
+    assert steps.get_xydata().tolist() == [[0.2, 0.3], [0.4, 0.3], [0.4, 0.6], [0.5, 0.6], [0.5, 0.6]]
+    # no room beyond the next mark: nothing was measured there
+    assert axis.get_xlim()[1] < 1.1
+
+
+def test_precision_is_drawn_up_to_the_recall_that_is_reached() -> None:
+    x = np.linspace(0, 1, 5)
+    curve = Curve("model", x, np.array([1, 0.8, 0.5, 0, 0]))
+    (axis,) = one("precision_recall", pr_curves=[curve]).figure.axes
+    (line,) = (line for line in axis.lines if line.get_label() == "model")
+    assert line.get_xydata().tolist() == [[0, 1], [0.25, 0.8], [0.5, 0.5]]
+    # a model that is never right still has its point
+    (axis,) = one("precision_recall", pr_curves=[Curve("model", x, 0 * x)]).figure.axes
+    (line,) = (line for line in axis.lines if line.get_label() == "model")
+    assert line.get_xydata().tolist() == [[0, 0]]
+
+
+def test_a_long_curve_keeps_its_ends() -> None:
+    x = np.linspace(0, 10, 5000)
+    (axis,) = one("froc", froc_curves=[Curve("long", x, x / 10)]).figure.axes
+    drawn = axis.lines[0].get_xydata()
+    assert len(drawn) <= 400
+    assert drawn[-1].tolist() == [10, 1]
+    assert drawn[0, 0] == 1 / 16
+    assert np.sum(drawn[:, 0] <= 1 / 16) == 1

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import grounding_rewards as gr
 from grounding_rewards.rewards import CONTROLS, SPECIFICATION_REWARDS
-from grounding_rewards.rewards.batch_log import METRIC_KEYS
+from grounding_rewards.rewards.scoring import METRIC_KEYS
 from tests.conftest import valid_box_lists
 from tests.parsing.test_parse import FORMAT_OF
 from tests.tables import table

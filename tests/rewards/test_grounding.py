@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import grounding_rewards as gr
-from grounding_rewards.rewards.batch_log import METRIC_KEYS
 from grounding_rewards.rewards.completions import completion_text
+from grounding_rewards.rewards.scoring import METRIC_KEYS
 from tests.conftest import box_lists, valid_box_lists
 from tests.tables import table
 

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 import grounding_rewards as gr
 from grounding_rewards.labels import are_synonyms
-from grounding_rewards.matching import MATCHERS
-from grounding_rewards.rewards.label_matching import LabelCodes
+from grounding_rewards.matching import MATCHERS, LabelCodes
 from tests.conftest import box_lists, valid_box_lists
 from tests.rewards.test_rewards import NAMES
 from tests.tables import table

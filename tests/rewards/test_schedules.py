@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import grounding_rewards as gr
-from grounding_rewards.rewards.batch_log import METRIC_KEYS
 from grounding_rewards.rewards.grounding import score_columns
 from grounding_rewards.rewards.schedules import Pace, Schedule, SelfPaced
+from grounding_rewards.rewards.scoring import METRIC_KEYS
 from tests.tables import table
 
 RAISED = {"schedule": "linear", "from": 0.1, "to": 0.5, "over": 0.4}

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from grounding_rewards.metrics.signal import SIGNAL_KEYS
-from grounding_rewards.rewards.batch_log import METRIC_KEYS
+from grounding_rewards.rewards.scoring import METRIC_KEYS
 from grounding_rewards.training.callbacks import PATIENCE, Progress, SignalWarning, SignalWatch, bar_labels
 from tests.training.runs import grpo, logged, stopped_copy
 

@@ -24,8 +24,8 @@ from grounding_rewards.cli import main
 from grounding_rewards.data.dataset_columns import add_columns, add_prompts
 from grounding_rewards.logs.read import read_completions
 from grounding_rewards.metrics.image_dependence import image_dependence
-from grounding_rewards.rewards.batch_log import METRIC_KEYS
 from grounding_rewards.rewards.grounding import GroundingReward, score_columns
+from grounding_rewards.rewards.scoring import METRIC_KEYS
 from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training import GroundingGRPOTrainer
 from grounding_rewards.training import grpo as trainer_module
