@@ -295,6 +295,7 @@ def _references_of_readers(
             entries.append(_Entry(k, reader, boxes, None if label_lists is None else label_lists[reader]))
 
     def place(column: str, k: int) -> tuple[str, int]:
+        """The column and the row of the k-th entry, for messages."""
         return column if entries[k].reader is None else f"reader_{column}", entries[k].row
 
     batch = _checked_boxes([entry.boxes for entry in entries], functools.partial(place, "boxes"))

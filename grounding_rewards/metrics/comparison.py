@@ -121,6 +121,7 @@ class _MetricPair:
     """
 
     def __init__(self, a: Array, b: Array) -> None:
+        """Take numerators and denominators, ``(units, 2)``, of run A and of run B."""
         sums_a, sums_b = _sums_and_products(a, b), _sums_and_products(b, a)
         # Units with equal values do not affect the permutation.
         self.units = np.flatnonzero((a != b).any(axis=1))

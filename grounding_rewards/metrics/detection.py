@@ -90,6 +90,7 @@ class MatchedImages:
     _outcomes_by_reward: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
+        """Make the images a batch, and refuse a label where none is compared."""
         object.__setattr__(self, "images", PredictionBatch.of(self.images))
         if self.label is not None and not label_name(self.label, self.label_matching):
             raise ValueError(

@@ -79,6 +79,7 @@ class Measures:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        """Refuse thresholds that are out of range."""
         for iou in self.iou_thresholds:
             if not 0 < iou <= 1:
                 raise ValueError(f"Expected numbers in (0, 1] for `iou_thresholds`, got {iou:g}. 0.5 is usual.")

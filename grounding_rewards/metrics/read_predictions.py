@@ -209,6 +209,7 @@ def asked_labels(rows: Iterable[Mapping[str, Any]], labels: Iterable[str]) -> li
 
     @cache
     def labels_in(words: str) -> tuple[str, ...]:
+        """The labels that these words name."""
         return tuple(label for label in legal if label.casefold() in words)
 
     return [labels_in(question_of(row) or "") for row in rows]

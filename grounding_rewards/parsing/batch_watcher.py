@@ -72,6 +72,7 @@ class _Evidence:
 
     @property
     def is_full(self) -> bool:
+        """Whether no more completions are kept."""
         return len(self.answers) == _MAX_WATCHED or len(self.images) == space_check.MAX_IMAGES
 
     def add(self, answer: space_check.ReadCompletion) -> None:

@@ -212,6 +212,7 @@ def _centres(counts_of: Mapping[str | None, np.ndarray]) -> Plot:
     rows = math.ceil(len(map_labels) / columns)
 
     def draw(figure: Figure) -> None:
+        """Draw a map for each label."""
         for axis, label in zip(panels_of(figure, len(map_labels), columns), map_labels, strict=True):
             counts = counts_of[label]
             # Opacity grows with the number, so that the ground shows where there are none; the root makes rare places

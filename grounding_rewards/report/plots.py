@@ -307,6 +307,7 @@ def curves(
     columns = min(_COLUMNS, len(subplots))
 
     def draw(figure: Figure) -> None:
+        """Draw each panel with its curves, then set the limits of all."""
         axes = panels_of(figure, len(subplots), columns, sharey=bool(y))
         for axis, (heading, lines) in zip(axes, subplots, strict=True):
             for curve in lines:
@@ -374,6 +375,7 @@ def forest(name: str, title: str, note: str, axis_label: str, groups: Mapping[st
         lines += [heading, *rows]
 
     def draw(figure: Figure) -> None:
+        """Draw each heading, and each row as a line with a mark."""
         axis = figure.subplots()
         for at, row in enumerate(lines):
             if isinstance(row, str):
@@ -443,6 +445,7 @@ def _curve_plot(
         return None
 
     def draw(figure: Figure) -> None:
+        """Draw the curves, then scales, labels and the legend around them."""
         axis = figure.subplots()
         for number, curve in enumerate(curves):
             draw_curve(axis, curve, number)
@@ -501,6 +504,7 @@ def _iou_plot(ious: NDArray[np.float64]) -> Plot | None:
     names = ["none", *(f"{low:.1f}–{high:.1f}" for low, high in pairwise(edges))]
 
     def draw(figure: Figure) -> None:
+        """Draw a bar for each range of IoU."""
         axis = figure.subplots()
         bars = axis.bar(names, [int(np.sum(ious <= 0)), *counts], color=SERIES[0])
         axis.bar_label(bars, fontsize=6.5)

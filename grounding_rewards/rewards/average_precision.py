@@ -69,6 +69,7 @@ class AveragePrecisionReward(ThresholdReward):
     per_label: bool = parameter(False, bool)
 
     def __post_init__(self) -> None:
+        """Check the parameters, and refuse `per_label` without labels to compare."""
         # YAML reads 101 and 11 as numbers.
         object.__setattr__(self, "interpolation", str(self.interpolation))
         super().__post_init__()
@@ -79,6 +80,7 @@ class AveragePrecisionReward(ThresholdReward):
             )
 
     def _ceiling(self, precision: Array, recall: Array) -> Array:
+        """The most that this precision and recall allow: see the ceiling of the class."""
         if self.per_label:
             return np.ones_like(recall)
         if self.ranking == "tied":
@@ -87,6 +89,7 @@ class AveragePrecisionReward(ThresholdReward):
         return recall if levels is None else (levels <= recall[..., None]).mean(axis=-1)
 
     def _combine(self, batch: Matched) -> tuple[Array, Array, Array]:
+        """F1, and the average precision as quality and as reward."""
         f1 = f_beta_score(batch.precision, batch.recall, 1.0)
         if batch.pred_labels is not None and batch.gt_labels is not None and self.per_label:
             ap = self._mean_over_labels(batch, batch.pred_labels, batch.gt_labels)

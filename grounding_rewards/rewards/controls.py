@@ -64,9 +64,11 @@ class PointingReward(BetaReward):
         return np.where(lies_in, 0.5 + 0.5 * iou, 0.0)
 
     def _pair_up(self, overlap: Array) -> Indices:
+        """Pair as many boxes one to one as there can be."""
         return match_batch(overlap, 0.0, matching="most_hits")
 
     def _combine(self, batch: Matched) -> tuple[Array, Array, Array]:
+        """F-beta as F-beta and as reward; the quality is 1 where any box is right."""
         f_beta = f_beta_score(batch.precision, batch.recall, self.beta)
         return f_beta, ratio(batch.tp, batch.tp), f_beta
 
@@ -97,6 +99,7 @@ class FormatOnly(TextReward):
     """
 
     def __call__(self, read: Batch) -> list[float]:
+        """1 for each text that is read without a fault, else 0."""
         return [float(_is_readable(raw) and not raw.rejected and not raw.broken) for raw in read.raws]
 
 
@@ -109,6 +112,7 @@ class Constant(TextReward):
     """
 
     def __call__(self, read: Batch) -> list[float]:
+        """0.5 for each text."""
         return [0.5] * len(read.texts)
 
 
@@ -138,10 +142,12 @@ class Random(TextReward):
     seed: int = 0
 
     def __post_init__(self) -> None:
+        """Refuse a seed that is no integer."""
         if not isinstance(self.seed, int) or isinstance(self.seed, bool):
             raise ValueError(f"Expected an integer for `seed`, got {self.seed!r:.200}. The default is 0.")
 
     def __call__(self, read: Batch) -> list[float]:
+        """A number in [0, 1) for each text, drawn by a hash of seed, row and text."""
         numbers = []
         for row, text in zip(_row_names(read), read.texts, strict=True):
             # ascii keeps the three apart, and writes any character that UTF-8 does not have.
@@ -171,6 +177,7 @@ class Consensus(TextReward):
     """
 
     def __call__(self, read: Batch) -> list[float]:
+        """For each answer the mean agreement with the other answers of its row."""
         boxes = read.pred.split()
         answers_by_row: dict[str, list[int]] = defaultdict(list)
         for k, name in enumerate(_row_names(read)):

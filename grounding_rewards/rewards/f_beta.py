@@ -61,6 +61,7 @@ class BetaReward(BoxReward):
     beta: float = parameter(1.0, _BETA)
 
     def _ceiling(self, precision: Array, recall: Array) -> Array:
+        """F-beta of the precision and the recall."""
         return f_beta_score(precision, recall, self.beta)
 
 
@@ -82,6 +83,7 @@ class FBetaReward(BetaReward, ThresholdReward):
     beta: float = parameter(1.5, _BETA)
 
     def _combine(self, batch: Matched) -> tuple[Array, Array, Array]:
+        """F-beta, the quality, and as the reward their product."""
         f_beta = f_beta_score(batch.precision, batch.recall, self.beta)
         quality = self._quality(batch)
         return f_beta, quality, f_beta * quality
@@ -116,6 +118,7 @@ class ProductIoUReward(FBetaReward):
     product: str = parameter("plain", ("plain", "geometric"))
 
     def _quality(self, batch: Matched) -> Array:
+        """The product of the matched IoUs of each completion, or their geometric mean."""
         # Q = Π IoU over the matches; an empty product would be 1, but without a match Q is 0
         product = np.where(batch.hit, batch.iou, 1.0).cumprod(axis=1)[:, -1]
         if self.product == "geometric":
@@ -137,6 +140,7 @@ class MeanIoUReward(FBetaReward):
     """
 
     def _quality(self, batch: Matched) -> Array:
+        """The mean of the matched IoUs of each completion."""
         # Q = 1/|M| Σ IoU
         return batch.mean_over_matches(Linear()(batch.iou))
 
@@ -164,10 +168,12 @@ class SplineIoUReward(FBetaReward):
     knots: tuple[tuple[float, float, float], ...] = HermiteSpline().knots
 
     def __post_init__(self) -> None:
+        """Check the parameters, the knots by making their curve."""
         super().__post_init__()
         object.__setattr__(self, "knots", HermiteSpline(self.knots).knots)
 
     def _quality(self, batch: Matched) -> Array:
+        """The mean of the curve over the matched IoUs, mixed with the closeness of centres if that has a weight."""
         smooth = batch.mean_over_matches(_spline(self.knots)(batch.iou))
         if self.center_weight == 0:
             return smooth
@@ -201,6 +207,7 @@ class PiecewiseIoUReward(FBetaReward):
     quality_breakpoints: tuple[float, ...] = (0.0, 0.3, 0.7, 1.0)
 
     def __post_init__(self) -> None:
+        """Check the parameters, the breakpoints by making their curve."""
         super().__post_init__()
         try:
             for name in ("iou_breakpoints", "quality_breakpoints"):
@@ -218,6 +225,7 @@ class PiecewiseIoUReward(FBetaReward):
             ) from None
 
     def _quality(self, batch: Matched) -> Array:
+        """The mean of the curve over the matched IoUs of each completion."""
         # Q = 1/|M| Σ q(IoU)
         return batch.mean_over_matches(_piecewise(self.iou_breakpoints, self.quality_breakpoints)(batch.iou))
 
@@ -319,6 +327,7 @@ class SoftF1Reward(BetaReward):
         return QUALITIES[self.quality](overlap)
 
     def _pair_up(self, overlap: Array) -> Indices:
+        """Pair boxes one to one for the largest sum of credits."""
         return match_batch(overlap, 0.0, matching="hungarian")
 
     def reader_weights(self, batch: Outcomes) -> Array:
@@ -347,6 +356,7 @@ class SoftF1Reward(BetaReward):
         return np.asarray(self.beta**2 * batch.m + batch.n, dtype=np.float64)
 
     def _combine(self, batch: Matched) -> tuple[Array, Array, Array]:
+        """F-beta of the mass as F-beta and as reward, and the mean credit of the pairs as quality."""
         mass = row_sums(batch.overlap)
         # P = mass / n,  R = mass / m
         f_beta = f_beta_score(ratio(mass, batch.n), ratio(mass, batch.m), self.beta)

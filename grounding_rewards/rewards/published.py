@@ -54,6 +54,7 @@ class _FirstBoxReward(PublishedReward):
     """A formula for the first predicted box and the first reference box; a broken one earns 0."""
 
     def _of_boxes(self, p: Boxes, g: Boxes) -> float:
+        """The formula for the first box on either side; 0 for a broken one."""
         return self._of_pair(p[:1], g[:1]) if valid_boxes(p[:1])[0] else 0.0
 
     @abstractmethod
@@ -78,6 +79,7 @@ class RadVLMReward(PublishedReward):
     """
 
     def _of_boxes(self, p: Boxes, g: Boxes) -> float:
+        """`2 P R / (P + R + ε)`, as the class defines P and R."""
         iou = pairwise_iou(p, g)
         matched = match_batch(iou[None], 0.0, matching="hungarian")[0]
         pairs = matched >= 0
@@ -108,6 +110,7 @@ class MedVisionReward(PublishedReward):
     """
 
     def _of_boxes(self, p: Boxes, g: Boxes) -> float:
+        """`exp(-mean relative error)` of the last predicted and the first reference box."""
         if not np.isfinite(p[-1]).all():
             return 0.0
         return np.exp(-np.mean(np.abs(p[-1] - g[0]) / (g[0] + 1e-15)))
@@ -136,6 +139,7 @@ class MedVisionCIoUReward(PublishedReward):
     normalised_boxes = True
 
     def _of_boxes(self, p: Boxes, g: Boxes) -> float:
+        """`exp(-(1 - CIoU) / 2)` of the last predicted and the first reference box."""
         if not np.isfinite(p[-1]).all():
             return 0.0
         (px1, px2), (py1, py2) = np.sort(p[-1].reshape(2, 2).T)
@@ -177,9 +181,11 @@ class MedLocReward(_FirstBoxReward):
     iou_threshold: float = 0.3
 
     def __post_init__(self) -> None:
+        """Refuse a threshold that is out of range."""
         object.__setattr__(self, "iou_threshold", check_number("iou_threshold", self.iou_threshold, SOME_SHARE))
 
     def _of_pair(self, p: Boxes, g: Boxes) -> float:
+        """1 if the IoU reaches the threshold, else 0."""
         return pairwise_iou(p, g)[0, 0] >= self.iou_threshold
 
 
@@ -198,6 +204,7 @@ class VLMR1Reward(_FirstBoxReward):
     """
 
     def _of_pair(self, p: Boxes, g: Boxes) -> float:
+        """The IoU in whole pixels."""
         return _pixel_iou(p[0], g[0])
 
 
@@ -221,6 +228,7 @@ class VLMR1DetectionReward(PublishedReward):
     both_empty = 1.0
 
     def _of_boxes(self, p: Boxes, g: Boxes) -> float:
+        """The mean over ten thresholds of the average precision, times `min(1, m / n)`."""
         iou = pairwise_iou(p, g)
         total = 0.0
         for threshold in np.arange(10, 20) / 20:
@@ -248,6 +256,7 @@ class MedGroundR1Reward(_FirstBoxReward):
     """
 
     def _of_pair(self, p: Boxes, g: Boxes) -> float:
+        """1 if the IoU in whole pixels is above a half, else 0."""
         return _pixel_iou(p[0], g[0]) > 0.5
 
 
@@ -269,6 +278,7 @@ class VisualRFTReward(PublishedReward):
     both_empty = 1.0
 
     def _of_boxes(self, p: Boxes, g: Boxes) -> float:
+        """`Σ IoU` of the hits over `max(n, m)`, repeated boxes left out."""
         iou = pairwise_iou(list(dict.fromkeys(map(tuple, p.tolist()))), g)
         total = 0.0
         for row in iou:
@@ -291,6 +301,7 @@ class PerceptionR1Reward(_FirstBoxReward):
     """
 
     def _of_pair(self, p: Boxes, g: Boxes) -> float:
+        """The squared IoU."""
         return pairwise_iou(p, g)[0, 0] ** 2
 
 
@@ -314,6 +325,7 @@ class PerceptionR1DetectionReward(PublishedReward):
     """
 
     def _of_boxes(self, p: Boxes, g: Boxes) -> float:
+        """`0.75 F1 + 1 + mean IoU` less the shares of false and missed boxes, 0 without a hit."""
         from scipy.optimize import linear_sum_assignment
 
         n, m = len(p), len(g)
@@ -360,6 +372,7 @@ class VisionReasonerReward(PublishedReward):
     normalised_boxes = True
 
     def _of_boxes(self, p: Boxes, g: Boxes) -> float:
+        """The credits of the best pairs, 1 for the IoU and 1 for the distance, over `max(n, m)`."""
         p, g = 840 * p, 840 * g
         far_edge = [0, 0, 1, 1]
         with np.errstate(invalid="ignore"):
@@ -392,6 +405,7 @@ class NeMoRLReward(PublishedReward):
     normalised_boxes = True
 
     def _of_boxes(self, p: Boxes, g: Boxes) -> float:
+        """The GIoU of a single predicted box and the first reference box."""
         if len(p) != 1 or not valid_boxes(p)[0]:
             return 0.0
         (x1, y1, x2, y2), (u1, v1, u2, v2) = p[0], g[0]

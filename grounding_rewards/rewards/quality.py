@@ -34,6 +34,7 @@ class Linear:
     """
 
     def __call__(self, iou: ArrayLike) -> Array:
+        """The credit of each IoU."""
         return _as_iou(iou)
 
 
@@ -59,10 +60,12 @@ class HermiteSpline:
     knots: tuple[tuple[float, float, float], ...] = ((0.0, 0.0, 1.5), (0.5, 0.5, 1.1), (0.8, 0.8, 0.9), (1.0, 1.0, 0.5))
 
     def __post_init__(self) -> None:
+        """Refuse knots that make no rising curve in [0, 1]."""
         object.__setattr__(self, "knots", _as_knots(self.knots, 3, "(IoU, credit, slope)"))
         _check_spline(self.knots)
 
     def __call__(self, iou: ArrayLike) -> Array:
+        """The credit of each IoU."""
         iou = np.asarray(iou, dtype=np.float64)
         if iou.size <= _FEW:
             credits = [self._at(min(max(value, 0.0), 1.0)) for value in iou.ravel().tolist()]
@@ -109,6 +112,7 @@ class PiecewiseLinear:
     knots: tuple[tuple[float, float], ...] = ((0.0, 0.0), (0.3, 0.0), (0.5, 0.3), (0.7, 0.7), (1.0, 1.0))
 
     def __post_init__(self) -> None:
+        """Refuse knots that make no rising curve in [0, 1]."""
         object.__setattr__(self, "knots", _as_knots(self.knots, 2, "(IoU, credit)"))
         credit = [knot[1] for knot in self.knots]
         if min(credit) < 0 or max(credit) > 1 or any(b < a for a, b in pairwise(credit)):
@@ -118,6 +122,7 @@ class PiecewiseLinear:
             )
 
     def __call__(self, iou: ArrayLike) -> Array:
+        """The credit of each IoU."""
         x, y = _columns(self.knots)
         return np.asarray(np.interp(_as_iou(iou), x, y), dtype=np.float64)
 
