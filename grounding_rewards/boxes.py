@@ -230,7 +230,8 @@ def to_xyxy(boxes: Boxes, order: str) -> Boxes:
         >>> to_xyxy(np.array([[25.0, 40.0, 30.0, 40.0]]), "cxcywh")
         array([[10., 20., 40., 60.]])
     """
-    return np.stack(ORDERS[order].to_xyxy(*np.moveaxis(boxes, -1, 0)), axis=-1)
+    a, b, c, d = np.moveaxis(boxes, -1, 0)
+    return np.stack(ORDERS[order].to_xyxy(a, b, c, d), axis=-1)
 
 
 def from_xyxy(boxes: Boxes, order: str) -> Boxes:
@@ -242,7 +243,8 @@ def from_xyxy(boxes: Boxes, order: str) -> Boxes:
         >>> from_xyxy(np.array([[10.0, 20.0, 40.0, 60.0]]), "yxyx")
         array([[20., 10., 60., 40.]])
     """
-    return np.stack(ORDERS[order].from_xyxy(*np.moveaxis(boxes, -1, 0)), axis=-1)
+    x1, y1, x2, y2 = np.moveaxis(boxes, -1, 0)
+    return np.stack(ORDERS[order].from_xyxy(x1, y1, x2, y2), axis=-1)
 
 
 @dataclass(frozen=True)
@@ -574,8 +576,9 @@ def norm1_to_patch_index(box: tuple[float, float, float, float], patches: int = 
             f"Expected finite numbers with x1 < x2 and y1 < y2 for `box`, got {box!r:.200}. "
             "Give x1, y1, x2, y2 as fractions of the image."
         )
-    cells = math.floor(x1 * patches), math.floor(y1 * patches), math.ceil(x2 * patches) - 1, math.ceil(y2 * patches) - 1
-    column1, row1, column2, row2 = (min(max(cell, 0), patches - 1) for cell in cells)
+    last = patches - 1
+    column1, row1 = min(max(math.floor(x1 * patches), 0), last), min(max(math.floor(y1 * patches), 0), last)
+    column2, row2 = min(max(math.ceil(x2 * patches) - 1, 0), last), min(max(math.ceil(y2 * patches) - 1, 0), last)
     return row1 * patches + column1, row2 * patches + column2
 
 

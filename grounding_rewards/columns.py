@@ -85,7 +85,8 @@ def frame_of_boxes(
     if n == 1:
         # One row for all boxes: numpy spreads it.
         return frame
-    return Frame(*(np.repeat(rows, counts, axis=0) if isinstance(rows, np.ndarray) else rows for rows in frame))
+    of_boxes = [np.repeat(rows, counts, axis=0) if isinstance(rows, np.ndarray) else rows for rows in frame]
+    return Frame(*of_boxes)
 
 
 def image_sizes(columns: Mapping[str, Any], n: int) -> Sizes:
@@ -481,5 +482,7 @@ def with_ground_truth(columns: Mapping[str, Any], n: int) -> Mapping[str, Any]:
                 'Write it as {"boxes": [[x1, y1, x2, y2]], "width": 640, "height": 480}.'
             ) from None
         rows.append(row)
-    fields = dict.fromkeys(chain.from_iterable(rows))
-    return {**columns, **{field: [row.get(field) for row in rows] for field in fields}}
+    unpacked = dict(columns)
+    for field in dict.fromkeys(chain.from_iterable(rows)):
+        unpacked[field] = [row.get(field) for row in rows]
+    return unpacked

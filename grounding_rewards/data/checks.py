@@ -428,7 +428,8 @@ def gold_problems(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) ->
         >>> gold_problems([image], gr.get_reward("R4", box_format="qwen3-vl"))[0][0]
         'box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl, IoU 0.25 with itself'
     """
-    return [list(_gold_problems(gold_row, reward)) for gold_row in _gold([(0, "", row) for row in rows], reward)]
+    gold = _gold([(0, "", row) for row in rows], reward)
+    return [list(_gold_problems(gold_row, reward)) for gold_row in gold]
 
 
 def rows_with_sizes(dataset: Dataset) -> Iterator[dict[str, Any]]:
@@ -500,7 +501,8 @@ def _size_problems(row: Mapping[str, Any]) -> Iterator[str]:
 
 def _box_problem(box: Any, width: Any, height: Any) -> str | None:
     """What is wrong with a reference box on an image of this size, as the end of a sentence; None if nothing is."""
-    defect = reference_defect(box, (width, height) if is_number(width) and is_number(height) else None)
+    size = (width, height) if is_number(width) and is_number(height) else None
+    defect = reference_defect(box, size)
     if defect is None:
         return None
     if not isinstance(box, Sequence) or len(box) != 4:
@@ -569,7 +571,10 @@ def _gold(references: Sequence[_Reference], reward: GroundingReward) -> list[_Go
     rows = [row for *_, row in references]
     if not rows:
         return []
-    columns = {key: [row.get(key) for row in rows] for key in dict.fromkeys(chain(*rows)) if key not in _OF_IMAGES}
+    columns = {}
+    for key in dict.fromkeys(chain(*rows)):
+        if key not in _OF_IMAGES:
+            columns[key] = [row.get(key) for row in rows]
     # The answer alone: what the template makes of it is not judged here.
     reader = replace(reward, prompt_opens_thinking=False)
     scored = reader.details(completions=[gold_answer(row, _box_format(row, reward)) for row in rows], **columns)

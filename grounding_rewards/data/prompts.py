@@ -247,7 +247,12 @@ def prompt_words(prompt: str | Sequence[Mapping[str, Any]]) -> str:
         >>> prompt_words([{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "Where?"}]}])
         'Where?'
     """
-    return "".join(part["text"] for turn in conversation(prompt) for part in turn["content"] if part["type"] == "text")
+    words = ""
+    for turn in conversation(prompt):
+        for part in turn["content"]:
+            if part["type"] == "text":
+                words += part["text"]
+    return words
 
 
 def prompt_problem(prompt: Any, *, several_images: bool = False) -> str | None:

@@ -142,9 +142,11 @@ class Inspection:
         """A ``pandas.DataFrame`` with a row for each completion: its text, what was read as the answer, its status."""
         import pandas
 
-        statuses = {k: status for status in STATUSES for k in self.examples.get(status, ())}
-        columns = {"text": self.texts, "answer": self.answers}
-        return pandas.DataFrame({**columns, "status": [statuses[k] for k in range(len(self.texts))]})
+        statuses = [""] * len(self.texts)
+        for status in STATUSES:
+            for k in self.examples.get(status, ()):
+                statuses[k] = status
+        return pandas.DataFrame({"text": self.texts, "answer": self.answers, "status": statuses})
 
 
 def inspect_completions(

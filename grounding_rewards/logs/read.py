@@ -171,7 +171,8 @@ def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_co
     for log in logs:
         # A table is a line that holds several rows, else the file.
         lines = [list(line) for _, line in itertools.groupby(log, key=lambda row: row.number)]
-        for table in lines if any(len(line) > 1 for line in lines) else [log]:
+        tables = lines if any(len(line) > 1 for line in lines) else [log]
+        for table in tables:
             has_step = False
             without_step = []
             for row in table:
@@ -336,7 +337,8 @@ def _listed_boxes(answer: Any) -> list[list[float]]:
 
 def _lie_within(boxes: Sequence[Sequence[float]], frame: tuple[Any, Any], *, unknown: float) -> bool:
     """Whether all boxes lie in a frame of this width and height; a side that is no number counts as `unknown`."""
-    width, height = (side if isinstance(side, int | float) else unknown for side in frame)
+    width = frame[0] if isinstance(frame[0], int | float) else unknown
+    height = frame[1] if isinstance(frame[1], int | float) else unknown
     for box in boxes:
         x1, y1, x2, y2 = box
         if min(box) < 0 or max(x1, x2) > width or max(y1, y2) > height:
@@ -528,9 +530,8 @@ def _read_csv(path: Path) -> Iterable[tuple[int, Any]]:
     # A completion may be longer than the default limit.
     default_limit = csv.field_size_limit(2**31 - 1)
     try:
-        reader = csv.DictReader(
-            text_lines(path), restkey="more", delimiter="\t" if _kind(path).startswith(".tsv") else ","
-        )
+        delimiter = "\t" if _kind(path).startswith(".tsv") else ","
+        reader = csv.DictReader(text_lines(path), restkey="more", delimiter=delimiter)
         check_columns(reader.fieldnames or [], repr(str(path)))
         return [(number, _row_of_cells(cells, number, path)) for number, cells in enumerate(reader, 1)]
     except csv.Error as error:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ def score_file(
     check_workers(processes)
     check_alike(rewards)
     with _paused_collection():
-        log_rows = [row for file in log_files([path]) for row in read_log_file(file)]
+        log_rows = list(chain.from_iterable(map(read_log_file, log_files([path]))))
         log = with_answer_references(log_of_rows(log_rows, text_column), rewards[0].box_format)
     chunks = [
         Log(log.completions[k : k + _CHUNK], log.rows[k : k + _CHUNK], log.places[k : k + _CHUNK])
@@ -186,8 +187,11 @@ def _score_rows(
     rewards: Sequence[GroundingReward], completions: Sequence[Any], rows: Sequence[Mapping[str, Any]]
 ) -> dict[str, list[Any]]:
     """The columns of :func:`score_columns` for these rows."""
-    names = [name for name in _COLUMNS if any(name in row for row in rows)]
-    return score_columns(rewards, completions, **{name: [row.get(name) for row in rows] for name in names})
+    columns = {}
+    for name in _COLUMNS:
+        if any(name in row for row in rows):
+            columns[name] = [row.get(name) for row in rows]
+    return score_columns(rewards, completions, **columns)
 
 
 @contextmanager

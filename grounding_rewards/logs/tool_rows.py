@@ -54,7 +54,8 @@ def unpack_row(row: dict[str, Any], place: str = "a row") -> list[dict[str, Any]
     """
     is_table = any(isinstance(row.get(name), list) for name in STEPS)
     rows = []
-    for table_row in _table_rows(row, place) if is_table else [row]:
+    table_rows = _table_rows(row, place) if is_table else [row]
+    for table_row in table_rows:
         rows += map(_image_row, _answer_rows(table_row))
     return rows
 

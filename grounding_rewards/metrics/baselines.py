@@ -90,7 +90,7 @@ def baseline_systems(
         answers[CONSTANT_OF_THESE if training is None else CONSTANT] = constant
     answers[NOTHING_FOUND] = [(np.zeros((0, 4)), [])] * len(images)
     answers[WHOLE_IMAGE] = [(np.array([[0.0, 0.0, image.width, image.height]]), [label]) for image in images]
-    rewards = {**{name: get_reward(name) for name in SIDE_BY_SIDE}, reward.name: reward}
+    rewards = {name: get_reward(name) for name in SIDE_BY_SIDE} | {reward.name: reward}
     return {name: _with_boxes(images, boxes, rewards, reward.name) for name, boxes in answers.items()}
 
 

@@ -227,11 +227,12 @@ def drawn_boxes(
         >>> drawn_boxes(np.array([[0.0, 0, 4, 4], [5, 5, 5, 9]]), "predicted", ["mass", None], ["right", "wrong place"])
         [([0.0, 0.0, 4.0, 4.0], 'predicted', 'mass', 'right')]
     """
-    return [
-        (box, kind, label or "", *outcome)
-        for box, label, *outcome in zip(boxes[:MOST_BOXES].tolist(), labels, *outcomes, strict=False)
-        if all(map(math.isfinite, box)) and box[0] < box[2] and box[1] < box[3]
-    ]
+    drawn: list[tuple[Any, ...]] = []
+    for k, box in enumerate(boxes[:MOST_BOXES].tolist()):
+        x1, y1, x2, y2 = box
+        if all(map(math.isfinite, box)) and x1 < x2 and y1 < y2:
+            drawn.append((box, kind, labels[k] or "", *(column[k] for column in outcomes)))
+    return drawn
 
 
 ANOTHER_LABEL, NO_LABEL, NOTHING = "another label", "no label", "nothing"

@@ -103,7 +103,8 @@ class MatchedImages:
         outcomes = self._hits(iou_threshold)
         pred, gt = self._countable(outcomes)
         right = pred & (outcomes.matched >= 0)
-        return BoxCounts(*(mask.sum(axis=1).astype(np.float64) for mask in (pred, gt, right)))
+        n, m, tp = pred.sum(axis=1), gt.sum(axis=1), right.sum(axis=1)
+        return BoxCounts(n.astype(np.float64), m.astype(np.float64), tp.astype(np.float64))
 
     @cached_property
     def counts_50(self) -> BoxCounts:
@@ -126,8 +127,10 @@ class MatchedImages:
         for name in names:
             if all(name in image.rewards for image in self.images):
                 rewards[f"reward_{name}"] = _reward_metric(name)
-        sampled = bool(self.images) and all(image.sampled_read for image in self.images)
-        return {**rewards, **(_SAMPLED_METRICS if sampled else {}), **DETECTION_METRICS}
+        metrics = rewards
+        if self.images and all(image.sampled_read for image in self.images):
+            metrics = metrics | _SAMPLED_METRICS
+        return metrics | DETECTION_METRICS
 
     def sums(self, keys: Iterable[str] | None = None) -> dict[str, Array]:
         """The numerators and denominators of the metrics of each image.

@@ -138,10 +138,10 @@ class Evaluation:
 
     def _repr_html_(self) -> str:
         systems = {name: table for name, table in self.systems.items() if name not in (NOTHING_FOUND, WHOLE_IMAGE)}
-        rows = [
-            [self.metrics[key].heading, *(intervals.format_estimate(table[key]) for table in systems.values())]
-            for key in self._core
-        ]
+        rows = []
+        for key in self._core:
+            values = [intervals.format_estimate(table[key]) for table in systems.values()]
+            rows.append([self.metrics[key].heading, *values])
         return html_table(["metric", *systems], rows)
 
     @property
@@ -295,9 +295,12 @@ def evaluate(
         ends = dict(zip(Estimate._fields, f1 or (), strict=False))
         tables[READER_AGREEMENT] = {"f1_50": intervals.estimate_from_json(ends)}
     metrics = _table_metrics(matched, measures, by_rank, tables)
+    complete_tables: dict[str, Metrics] = {}
+    for system, table in tables.items():
+        complete_tables[system] = {key: table.get(key, _NOTHING) for key in metrics}
     synonyms = measures.label_matching == "synonyms"
     return Evaluation(
-        systems={system: {key: table.get(key, _NOTHING) for key in metrics} for system, table in tables.items()},
+        systems=complete_tables,
         metrics=metrics,
         per_label=tuple(_by_label(matched, measures, ranked.get("map"), groups)),
         per_size=tuple(_by_size(matched, measures, by_rank.ranking, groups)),
@@ -328,12 +331,12 @@ def _table_metrics(
     }
     if not can_compare_labels(matched.images):
         del metrics["label_accuracy"]
-    order = dict.fromkeys([_REWARD + measures.reward, *_QUOTED, *metrics])
-    return {
-        key: metrics[key]
-        for key in order
-        if key in metrics and not all(math.isnan(table.get(key, _NOTHING).value) for table in tables.values())
-    }
+    measured = {}
+    for key in dict.fromkeys([_REWARD + measures.reward, *_QUOTED, *metrics]):
+        values = [table.get(key, _NOTHING).value for table in tables.values()]
+        if key in metrics and not all(map(math.isnan, values)):
+            measured[key] = metrics[key]
+    return measured
 
 
 @dataclass(frozen=True)
@@ -362,10 +365,9 @@ class StoredEvaluation:
     @classmethod
     def of_json(cls, content: Mapping[str, Any]) -> StoredEvaluation:
         """Read the output of :meth:`Evaluation.to_dict`; `facts` have to be there."""
-        systems = {
-            str(name): {key: intervals.estimate_from_json(ends) for key, ends in metrics.items()}
-            for name, metrics in content.get("systems", {}).items()
-        }
+        systems = {}
+        for name, metrics in content.get("systems", {}).items():
+            systems[str(name)] = {key: intervals.estimate_from_json(ends) for key, ends in metrics.items()}
         # The first metric of an evaluation is the reward that it is about.
         headings = dict(content.get("headings", {}))
         first = next(iter(headings), "")

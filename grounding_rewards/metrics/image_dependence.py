@@ -371,7 +371,8 @@ def _permute(
         if len(members) > 1:
             by_size[len(members)].append(members)
     has_others = np.zeros(len(images), dtype=bool)
-    has_others[[k for groups in by_size.values() for members in groups for k in members]] = True
+    for groups_of_size in by_size.values():
+        has_others[np.ravel(groups_of_size)] = True
     is_drawn = has_others.sum() <= MOST_IMAGES and not table.answers_alike
     totals = np.full(permutations if is_drawn else 0, own_credit[~has_others].sum())
     for groups in [] if table.answers_alike else _batches(by_size):
@@ -471,7 +472,8 @@ def _pairs(
             # The pairs of two patients vary as one; a patient is known by the first of its images.
             first = np.minimum(np.where(is_same, partners, n).min(axis=2), np.arange(n))
             pair = (np.arange(len(first))[:, None, None] * n + first[:, :, None]) * n + first[:, partners]
-            kernel, share = (np.bincount(pair[~is_same], weights=terms[~is_same]) for terms in (kernel, share))
+            kernel = np.bincount(pair[~is_same], weights=kernel[~is_same])
+            share = np.bincount(pair[~is_same], weights=share[~is_same])
     return linear, np.array([(kernel**2).sum(), (kernel * share).sum(), (share**2).sum()]) / 2
 
 

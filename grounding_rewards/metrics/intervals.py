@@ -102,14 +102,17 @@ Metrics = dict[str, Estimate]
 
 
 def estimate_from_json(stored: Mapping[str, float | None]) -> Estimate:
-    """Read an estimate that a file holds as an object.
+    """The estimate of a JSON object with its value and ends, of which null stands for NaN.
 
     Example:
         >>> estimate_from_json({"value": 0.5, "low": 0.4, "high": None})
         Estimate(value=0.5, low=0.4, high=nan)
     """
-    ends = (stored.get(end) for end in Estimate._fields)
-    return Estimate(*(math.nan if end is None else float(end) for end in ends))
+    numbers = []
+    for name in ("value", "low", "high"):
+        number = stored.get(name)
+        numbers.append(math.nan if number is None else float(number))
+    return Estimate(*numbers)
 
 
 def format_interval(estimate: tuple[float, float, float], *, signed: bool = False) -> str:
@@ -161,11 +164,13 @@ def share_estimate(units: Array) -> Estimate:
         return Estimate(math.nan, math.nan, math.nan)
     happened, n = sums.sum(axis=0).tolist()
     share = happened / n
-    never, always = binomial_interval(0.0, m), binomial_interval(1.0, m)
-    if not 0 < share < 1:
-        return Estimate(share, *(never if share == 0 else always))
+    if share in (0, 1):
+        low, high = binomial_interval(share, m)
+        return Estimate(share, low, high)
     low, high = binomial_interval(share, _independent(sums, share, n))
-    return Estimate(share, min(low, always[0]), max(high, never[1]))
+    # No more certain than if it had happened in all units, or in none.
+    always_low, never_high = binomial_interval(1.0, m)[0], binomial_interval(0.0, m)[1]
+    return Estimate(share, min(low, always_low), max(high, never_high))
 
 
 def _independent(sums: Array, share: float, n: float) -> float:

@@ -122,7 +122,7 @@ def _areas(pred: Array, gt: Array, ignore: Array, sizes: Array) -> Array:
 
 def _covered(boxes: Array, xs: Array, ys: Array) -> NDArray[np.bool_]:
     """Which cells between neighbouring edges, ``(b, ys - 1, xs - 1)``, lie in a box, which begins and ends at edges."""
-    x1, y1, x2, y2 = (boxes[..., side, None] for side in range(4))
+    x1, y1, x2, y2 = np.moveaxis(boxes, -1, 0)[..., None]
     columns = (x1 <= xs[:, None, :-1]) & (xs[:, None, 1:] <= x2)
     rows = (y1 <= ys[:, None, :-1]) & (ys[:, None, 1:] <= y2)
     # Counted in float32, which matrix products are fast in.

@@ -225,10 +225,9 @@ class Groups:
         if not g:
             return dict.fromkeys(SIGNAL_KEYS, float("nan"))
         counts = np.bincount(self.cause_codes + 1, minlength=len(_NAMES) + 1)[1:]
-        return {
-            **{name: int(count) / g for name, count in zip(_NAMES, counts, strict=True)},
-            "effective_group_size": float(self.effective_sizes.mean()),
-        }
+        metrics = {name: int(count) / g for name, count in zip(_NAMES, counts, strict=True)}
+        metrics["effective_group_size"] = float(self.effective_sizes.mean())
+        return metrics
 
 
 def main_cause(metrics: dict[str, float]) -> str | None:
@@ -497,7 +496,7 @@ there are findings and boxes, and every answer earns 0.
             misreading = misreading or str(warning.message).removeprefix(f"{reward.name}: ")
         else:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-    configured, *further = (_signal(variant.name, groups[variant.name], units, iou) for variant in rewards)
+    configured, *further = [_signal(variant.name, groups[variant.name], units, iou) for variant in rewards]
     best, recommendation = recommend(configured, further)
     if misreading:
         best = configured.name
@@ -598,16 +597,16 @@ def _score_groups(
         columns = {name: [row.get(name) for row in chunk_rows] for name in names}
         scored.append(score_columns([*rewards, every_overlap], chunk_texts, **columns))
 
-    def joined(name: str) -> list[Any]:
+    def joined(name: str) -> NDArray[Any]:
         """The column of this name, of all completions."""
-        return list(chain.from_iterable(columns[name] for columns in scored))
+        return np.array(list(chain.from_iterable(columns[name] for columns in scored)))
 
     groups = {}
     for reward in rewards:
-        tp, fp, fn = (np.array(joined(f"{reward.name}/{count}")) for count in ("tp", "fp", "fn"))
-        groups[reward.name] = Groups.of(sizes, joined(reward.name), joined("status"), tp + fp, tp + fn)
-    tp, fn, iou = (np.array(joined(f"{every_overlap.name}/{count}")) for count in ("tp", "fn", "mean_iou"))
-    return groups, ratio_or_nan(iou * tp, tp + fn)
+        tp, fp, fn = joined(f"{reward.name}/tp"), joined(f"{reward.name}/fp"), joined(f"{reward.name}/fn")
+        groups[reward.name] = Groups.of(sizes, joined(reward.name), joined("status").tolist(), tp + fp, tp + fn)
+    tp, fn = joined(f"{every_overlap.name}/tp"), joined(f"{every_overlap.name}/fn")
+    return groups, ratio_or_nan(joined(f"{every_overlap.name}/mean_iou") * tp, tp + fn)
 
 
 def _correlation(groups: Groups, iou: Array) -> float | None:
@@ -615,8 +614,10 @@ def _correlation(groups: Groups, iou: Array) -> float | None:
     centred = []
     for values in (groups.rewards, iou):
         means = np.add.reduceat(values, np.cumsum(groups.sizes) - groups.sizes) / groups.sizes
-        centred.append(np.nan_to_num(values - np.repeat(means, groups.sizes)))
-    rewards, ious = (np.where(np.isnan(iou), 0.0, values) for values in centred)
+        differences = np.nan_to_num(values - np.repeat(means, groups.sizes))
+        # Images without findings have no IoU.
+        centred.append(np.where(np.isnan(iou), 0.0, differences))
+    rewards, ious = centred
     spread = math.sqrt(float((rewards**2).sum() * (ious**2).sum()))
     return float((rewards * ious).sum()) / spread if spread > SAME**2 else None
 

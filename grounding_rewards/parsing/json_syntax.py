@@ -483,7 +483,8 @@ def _collect_object(node: _Node, fmt: BoxFormat, collector: BoxCollector, *, bes
     for boxes_of_member, (key, member) in zip(boxes, members, strict=True):
         for box in boxes_of_member:
             # Duplicate keys: as many labels as boxes belong together in their order.
-            collector.take(box, labels[index] if len(labels) == count else last_label, score)
+            label = labels[index] if len(labels) == count else last_label
+            collector.take(box, label, score)
             index += 1
         if key in keys:
             continue
@@ -511,7 +512,10 @@ def _boxes_by_member(members: _Members, fmt: BoxFormat, collector: BoxCollector)
     for key, member in members:
         # "position": "left lower lobe" beside a box is a description.
         is_description = has_box and isinstance(member, str) and not any(map(str.isdecimal, member))
-        boxes.append(_boxes_of(member, fmt, collector) if key in keys and not is_description else [])
+        if key in keys and not is_description:
+            boxes.append(_boxes_of(member, fmt, collector))
+        else:
+            boxes.append([])
     return boxes
 
 
@@ -605,7 +609,10 @@ def _boxes_of(member: _Value, fmt: BoxFormat, collector: BoxCollector) -> list[_
         if not isinstance(box, str):
             return [in_xyxy(box, fmt.order)]
     if children:
-        return [box for child in children for box in _boxes_of(child, fmt, collector)]
+        boxes: list[_BoxOrReason] = []
+        for child in children:
+            boxes += _boxes_of(child, fmt, collector)
+        return boxes
     return _read_box(member, fmt, collector, has_box_key=True)
 
 

@@ -147,7 +147,9 @@ def box_or_reason(tokens: Sequence[str]) -> list[float] | str:
         box = [float(token) for token in tokens]
         return box if max(map(abs, box)) < MAX_COORDINATE else "number_too_large"
     # Two corners in strings, numbers with a unit.
-    inner_tokens = [inner for token in tokens for inner in _tokens(token) or [token]]
+    inner_tokens = []
+    for token in tokens:
+        inner_tokens += _tokens(token) or [token]
     if all(map(_is_number, inner_tokens)):
         return box_or_reason(inner_tokens)
     if any(map(_is_placeholder, tokens)) or {token.casefold() for token in tokens} in _PLACEHOLDERS:

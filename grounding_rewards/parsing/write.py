@@ -32,7 +32,8 @@ def write_answer(boxes: Sequence[Sequence[float]], labels: Sequence[str | None],
     layout = fmt.layout
     items = []
     for label, group in _grouped(boxes, labels, fmt):
-        joined = (layout.between_boxes or "").join(layout.box.format(*_numbers(box, fmt)) for box in group)
+        texts = [layout.box.format(*_numbers(box, fmt)) for box in group]
+        joined = (layout.between_boxes or "").join(texts)
         if label is None:
             items.append(layout.bare_item.format(key=fmt.keys[0], boxes=joined))
         else:
@@ -68,8 +69,10 @@ def _grouped(
     pairs = list(zip(labels, boxes, strict=True))
     if fmt.layout.between_boxes is None:
         return [(label, [box]) for label, box in pairs]
-    groups = itertools.groupby(pairs, key=lambda pair: pair[0])
-    return [(label, [box for _, box in group]) for label, group in groups]
+    items = []
+    for label, group in itertools.groupby(pairs, key=lambda pair: pair[0]):
+        items.append((label, [box for _, box in group]))
+    return items
 
 
 def _numbers(box: Sequence[float], fmt: BoxFormat) -> list[str]:
@@ -159,10 +162,12 @@ def _items(item: str, label: str, fmt: BoxFormat, count: int) -> str:
     slots = {"key": lambda _: _escape(fmt.keys[0]), "label": lambda _: quoted, "boxes": lambda _: _SPLIT}
     before, after = _fill(item, slots).split(_SPLIT)
     box = _fill(layout.box, {str(index): lambda spec: _number(fmt, spec) for index in range(4)})
-    steps = [after + _escape(layout.between_items) + before]
+    steps = []
     if layout.between_boxes is not None:
+        steps.append(_escape(layout.between_boxes))
+    if layout.between_boxes is None or "{label}" in item:
         # Without a label there is no reason to begin a new item.
-        steps = [_escape(layout.between_boxes), *(steps if "{label}" in item else [])]
+        steps.append(after + _escape(layout.between_items) + before)
     more_boxes = f"(?:(?:{'|'.join(steps)}){box}){{0,{count - 1}}}" if count > 1 else ""
     return f"{before}{box}{more_boxes}{after}"
 

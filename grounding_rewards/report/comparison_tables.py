@@ -97,10 +97,9 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """The comparison and the baselines as plain values."""
         a, b = map(str, self.paths)
-        baselines = {
-            name: {key: list(map(finite_or_none, estimate)) for key, estimate in metrics.items()}
-            for name, metrics in self.baselines.items()
-        }
+        baselines = {}
+        for name, metrics in self.baselines.items():
+            baselines[name] = {key: list(map(finite_or_none, estimate)) for key, estimate in metrics.items()}
         return {"a": a, "b": b, **self.difference.to_dict(), "baselines": baselines}
 
     def table(self, keys: Sequence[str]) -> Table:

@@ -115,9 +115,9 @@ def choose_shared(
 
 def _gain(shared: SharedImage, reward: str) -> float:
     """By how much the reward of an image is higher in run B."""
-    before, after = (image.rewards[reward] for image in shared)
+    before, after = shared
     # Equal rewards may differ in the last digit.
-    return round(after - before, 9)
+    return round(after.rewards[reward] - before.rewards[reward], 9)
 
 
 def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
@@ -218,7 +218,9 @@ def _shared_images(comparison: Comparison) -> list[SharedImage]:
     images, images_b = comparison.images
     by_id = {image.id: image for image in images_b}
     shared = [(image, by_id[image.id]) for image in images if image.id in by_id]
-    common_rewards = set.intersection(*(set(image.rewards) for pair in shared for image in pair))
+    common_rewards = set(shared[0][0].rewards)
+    for before, after in shared:
+        common_rewards &= before.rewards.keys() & after.rewards.keys()
     if comparison.reward not in common_rewards:
         raise ValueError(
             f"Expected a reward that all images of both runs have for --reward, got {comparison.reward!r}. "

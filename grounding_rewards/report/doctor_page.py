@@ -207,7 +207,9 @@ def _panel(image: ImagePicture, labelled_boxes: Sequence[tuple[Any, str]], name:
 def _centres(counts_of: Mapping[str | None, np.ndarray]) -> Plot:
     """The map of the centres of all boxes and, where there are several labels, of the most frequent ones."""
     labels = [label for label in counts_of if label is not None][: _MAPS - 1]
-    map_labels = [None, *(labels if len(labels) > 1 else ())]
+    map_labels: list[str | None] = [None]
+    if len(labels) > 1:
+        map_labels += labels
     columns = min(6, len(map_labels))
     rows = math.ceil(len(map_labels) / columns)
 

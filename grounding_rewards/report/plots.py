@@ -222,7 +222,7 @@ def short(name: str, max_length: int = 34) -> str:
 
 
 def read_series(log_history: Sequence[Mapping[str, Any]], key: str) -> Curve | None:
-    """One metric over the steps of a run; None where no step has it. Values that are not finite are left out.
+    """A metric over the steps of a run as a curve, values that are not finite left out; None where no step has it.
 
     Args:
         log_history: the trainer's ``state.log_history``: one dict per logged step.
@@ -238,7 +238,10 @@ def read_series(log_history: Sequence[Mapping[str, Any]], key: str) -> Curve | N
         value = entry.get(key)
         if "step" in entry and isinstance(value, int | float) and math.isfinite(value):
             points.append((entry["step"], value))
-    return Curve(key, *np.array(points, dtype=np.float64).T) if points else None
+    if not points:
+        return None
+    steps, values = np.array(points, dtype=np.float64).T
+    return Curve(key, steps, values)
 
 
 def smooth(values: NDArray[np.float64], *, reach: int) -> NDArray[np.float64]:

@@ -7,6 +7,7 @@ import csv
 import io
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grounding_rewards.common.formatting import format_p, format_value
@@ -323,7 +324,10 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
         'label,f1,ap\\nmass,0.5,\\n"a,b",,0.25\\n'
     """
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
+    columns = list(dict.fromkeys(chain.from_iterable(rows)))
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({key: "" if value != value else value for key, value in row.items()} for row in rows)
+    for row in rows:
+        # NaN is not equal to itself.
+        writer.writerow({key: "" if value != value else value for key, value in row.items()})
     return text.getvalue()

@@ -42,10 +42,13 @@ def completion_text(completion: Any) -> str:
         kind = completion.get("type")
         if kind not in _TEXT_TYPES:
             # Such as `tool_use` of Anthropic and `function_call` of OpenAI; the others are images.
-            return _CALL if isinstance(kind, str) and kind.endswith(("_use", "_call")) else ""
+            is_call = isinstance(kind, str) and kind.endswith(("_use", "_call"))
+            return _CALL if is_call else ""
         content = completion.get("content", completion.get("text"))
         text = completion_text(content) if isinstance(content, str | Sequence) else ""
-        return text + _CALL if completion.get("tool_calls") or completion.get("function_call") else text
+        if completion.get("tool_calls") or completion.get("function_call"):
+            text += _CALL
+        return text
     if isinstance(completion, Sequence) and not isinstance(completion, bytes | bytearray):
         messages = [item for item in completion if isinstance(item, Mapping) and "role" in item]
         if messages:

@@ -162,7 +162,7 @@ def _columns(knots: tuple[tuple[float, ...], ...]) -> Array:
 def _as_knots(knots: Sequence[Sequence[float]], length: int, shape: str) -> tuple[tuple[float, ...], ...]:
     """The knots as tuples of `length` floats, which `shape` names in errors; refused unless IoUs run from 0 to 1."""
     try:
-        result = tuple(tuple(float(value) for value in knot) for knot in knots)
+        result = tuple(tuple(map(float, knot)) for knot in knots)
     except (TypeError, ValueError):
         raise ValueError(f"Expected knots {shape} for `knots`, got {knots!r}. Give numbers only.") from None
     if len(result) < 2 or any(len(knot) != length for knot in result):

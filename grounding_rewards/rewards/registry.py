@@ -57,7 +57,8 @@ def list_rewards(*, published: bool = False) -> list[str]:
         >>> list_rewards(published=True)[-3:]
         ['perception_r1_detection', 'vision_reasoner', 'nemo_rl']
     """
-    return [*REGISTRY, *(PUBLISHED if published else ())]
+    names = list(REGISTRY)
+    return names + list(PUBLISHED) if published else names
 
 
 def summary_of(name: str) -> str:

@@ -407,8 +407,9 @@ class Pace:
                 f"Expected the state of {', '.join(self._paced)}, got that of {', '.join(state) or 'nothing'}. "
                 "Go on with the reward with which the training began."
             )
-        self._moved = {name: int(state[name]["moved"]) for name in self._paced}
-        self._windows = {name: [(int(hit), int(n)) for hit, n in state[name]["window"]] for name in self._paced}
+        for name in self._paced:
+            self._moved[name] = int(state[name]["moved"])
+            self._windows[name] = [(int(hits), int(findings)) for hits, findings in state[name]["window"]]
 
 
 def present_values(

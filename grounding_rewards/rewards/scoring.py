@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from grounding_rewards.boxes import BoxBatch, frame_to_pixel, original_and_resized_sizes, positions
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS, References, Sizes, column_of, frame_of_boxes
+from grounding_rewards.common.formatting import finite_or_none
 from grounding_rewards.matching import LabelCodes
 from grounding_rewards.parsing import STATUSES, BoxFormat, ParsedBoxes, RawBoxes, format_boxes, is_silent, read_boxes
 from grounding_rewards.parsing.results import with_broken
@@ -420,7 +421,7 @@ def logged_rows(batch: Scored, texts: Sequence[str], scheduled: Mapping[str, flo
             # Decoded anew where the trainer's text lacks special tokens.
             "text": batch.texts[k] if batch.texts[k] != texts[k] else None,
             **scheduled,
-            "pred": [[number if math.isfinite(number) else None for number in box] for box in parsed.boxes.tolist()],
+            "pred": [list(map(finite_or_none, box)) for box in parsed.boxes.tolist()],
             "pred_labels": _if_any(parsed.labels),
             "pred_scores": _if_any(parsed.scores),
         }
