@@ -157,7 +157,7 @@ def _normalize(text: str, dataset: str | None) -> Label:
         words = _without_initials(words)
     sides, degrees, places = _side_of(), _without_meaning("degrees"), _without_meaning("places")
     named_sides = {sides[word] for word in words if word in sides}
-    laterality = "bilateral"
+    laterality: str | None = "bilateral"
     if len(named_sides) < 2:
         laterality = named_sides.pop() if named_sides else None
     unsided = [word for word in words if word not in sides]

@@ -123,7 +123,7 @@ def add_prompts(dataset: Dataset, box_format: str | Mapping[str, Any] | BoxForma
         if stated_prompt is not None:
             return None if prompt_problem(stated_prompt) else conversation(stated_prompt)
         findings = columns[LOOKED_FOR][number] if LOOKED_FOR in columns else everything
-        fmt = box_format
+        fmt: Any = box_format
         if fmt is None and "box_format" in columns:
             fmt = columns["box_format"][number]
         if not findings or (fmt is None and "box_format" not in columns):

@@ -492,8 +492,8 @@ def told_box(
         is_fine = (slacks <= 0.02 * max(frame)).all(axis=1)
         for order in ORDERS:
             written_boxes = from_xyxy(fractions * np.array([*frame, *frame]), order)
-            is_near = (np.abs(windows[:, None] - written_boxes) <= 1.001 * slacks[:, None]).all(axis=2)
-            starts = np.flatnonzero(is_fine & is_near.any(axis=1))
+            is_near = np.all(np.abs(windows[:, None] - written_boxes) <= 1.001 * slacks[:, None], axis=2)
+            starts = np.flatnonzero(is_fine & np.any(is_near, axis=1))
             if len(starts):
                 return ", ".join(match[0] for match in matches[starts[0] : starts[0] + 4])
     return ""

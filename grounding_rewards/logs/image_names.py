@@ -108,7 +108,7 @@ def _matches(
     `names` are those of each image; `part` gives the part of a name that is compared.
     """
     find = image_number_finder([list(map(part, image_names)) for image_names in names])
-    matches = {}
+    matches: dict[str, list[int | None]] = {}
     for column in columns:
         matches[column] = []
         for row in log.rows:

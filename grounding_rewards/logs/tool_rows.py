@@ -53,7 +53,7 @@ def unpack_row(row: dict[str, Any], place: str = "a row") -> list[dict[str, Any]
         [{'id': 'a', 'custom_id': 'a', 'completion': {'role': 'assistant', 'content': '[]'}}]
     """
     is_table = any(isinstance(row.get(name), list) for name in STEPS)
-    rows = []
+    rows: list[dict[str, Any]] = []
     table_rows = _table_rows(row, place) if is_table else [row]
     for table_row in table_rows:
         rows += map(_image_row, _answer_rows(table_row))

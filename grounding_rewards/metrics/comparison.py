@@ -456,7 +456,8 @@ def compare_runs(
         jackknifed_dependences.append(intervals.jackknifed_ratio(by_unit, SIGNED))
     changes = _changes(metrics, sums, units, **draws)
     tested = changes["image_dependence"]
-    changes["image_dependence"] = _change(tested.metric, *jackknifed_dependences, tested.units, tested.p)
+    before, after = jackknifed_dependences
+    changes["image_dependence"] = _change(tested.metric, before, after, tested.units, tested.p)
     changes |= _ranked_changes(runs[0].images, runs[1].images, label_matching, units, **draws)
     core_changes = {key: changes[key] for key in dict.fromkeys((*core, main)) if key in changes}
     further_changes = {key: change for key, change in changes.items() if key not in core_changes}

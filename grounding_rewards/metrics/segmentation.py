@@ -51,8 +51,8 @@ def segmentation_areas(images: Sequence[Prediction]) -> Array:
     pred_gt_ignore = BoxBatch.of([image.pred for image in batch], "pred"), batch.gt, batch.ignore
     counts = np.column_stack([boxes.counts for boxes in pred_gt_ignore])
     for rows in rows_of_one_shape(counts, lambda n, m, k: (2 * (n + m + k) + 1) ** 2):
-        chosen = [boxes.take(rows).flat.reshape(len(rows), boxes.counts[rows[0]], 4) for boxes in pred_gt_ignore]
-        areas[rows] = _areas(*chosen, batch.sizes[rows])
+        pred, gt, ignore = (boxes.take(rows).flat.reshape(len(rows), -1, 4) for boxes in pred_gt_ignore)
+        areas[rows] = _areas(pred, gt, ignore, batch.sizes[rows])
     return areas
 
 

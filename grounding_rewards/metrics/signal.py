@@ -590,7 +590,8 @@ def _score_groups(
     )
     scored: list[dict[str, list[Any]]] = []
     for start in track(range(0, len(rows), _CHUNK)):
-        chunk_rows, chunk_texts = [], []
+        chunk_rows: list[Mapping[str, Any]] = []
+        chunk_texts: list[Any] = []
         for row, row_texts in zip(rows[start : start + _CHUNK], texts[start : start + _CHUNK], strict=True):
             chunk_rows += [row] * len(row_texts)
             chunk_texts += row_texts

@@ -168,11 +168,12 @@ def read_schedule(parameter: str, value: Any) -> Any:
     kind = value.get("schedule")
     check_word(f"schedule of {parameter}", kind, SCHEDULES)
     is_self_paced = kind == _SELF_PACED
+    optional: tuple[str, ...] = ()
     if is_self_paced:
         needed, optional = ("from", "to", "of"), ("window", "rate", "by")
         example = "of: hit_rate, window: 200, from: 0.1, to: 0.5"
     else:
-        needed, optional = ("from", "to", "over"), ()
+        needed = ("from", "to", "over")
         example = "from: 0.1, to: 0.5, over: 0.4"
     legal = ("schedule", *needed, *optional)
     faults = [f"{key!r}, which it has not" for key in value if key not in legal]
