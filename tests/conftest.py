@@ -131,11 +131,11 @@ def write_image_folder(root: Path, rows: list[dict[str, Any]]) -> Path:
     return root
 
 
-def write_lines(path: Path, rows: Iterable[Any], *, ensure_ascii: bool = True) -> Path:
+def write_lines(path: str | Path, rows: Iterable[Any], *, ensure_ascii: bool = True) -> Path:
     """Write a file of JSON lines."""
     lines = [json.dumps(row, ensure_ascii=ensure_ascii) + "\n" for row in rows]
-    path.write_text("".join(lines), encoding="utf-8", newline="\n")
-    return path
+    Path(path).write_text("".join(lines), encoding="utf-8", newline="\n")
+    return Path(path)
 
 
 def random_boxes(rng: np.random.Generator, n: int, size: float = 100.0) -> np.ndarray:

@@ -70,9 +70,8 @@ def test_published_vectors(space, expected):
 
 @pytest.mark.parametrize(("space", "box", "width", "height", "expected"), table("geometry", "families"))
 def test_vectors_of_other_families(space, box, width, height, expected):
-    np.testing.assert_allclose(
-        bx.to_pixel(np.array([box], dtype=float), SPACES[space], width=width, height=height)[0], expected, rtol=1e-14
-    )
+    found = bx.to_pixel(np.array([box], dtype=float), SPACES[space], width=width, height=height)
+    np.testing.assert_allclose(found[0], expected, rtol=1e-14)
 
 
 def on_image(unit):
@@ -124,9 +123,8 @@ FAMILIES = {
 @given(data=st.data(), width=sides, height=sides)
 def test_every_family_by_its_own_rule(space, largest, rule, data, width, height):
     box = data.draw(st.lists(st.integers(0, largest), min_size=4, max_size=4))
-    expected = [
-        float(rule(value, *both)) for value, both in zip(box, [(width, height), (height, width)] * 2, strict=True)
-    ]
+    sides = [(width, height), (height, width)] * 2
+    expected = [float(rule(value, *both)) for value, both in zip(box, sides, strict=True)]
     written = np.array([box]) / (1000 if space is SPACES["pad1"] else 1)
     pixel = bx.to_pixel(written, space, width=width, height=height)
     np.testing.assert_allclose(pixel[0], expected, rtol=0, atol=1e-9)
@@ -162,9 +160,8 @@ def test_sizes_may_differ_from_box_to_box(space):
     boxes = random_boxes(rng, 6, 1000.0)
     sizes = {side: rng.integers(1, 3000, 6) for side in SIZES}
     for convert in (bx.to_pixel, bx.from_pixel):
-        alone = [
-            convert(boxes[k : k + 1], space, **{side: values[k] for side, values in sizes.items()})[0] for k in range(6)
-        ]
+        own = [{side: values[k] for side, values in sizes.items()} for k in range(6)]
+        alone = [convert(boxes[k : k + 1], space, **own[k])[0] for k in range(6)]
         np.testing.assert_array_equal(convert(boxes, space, **sizes), alone)
         assert convert(np.zeros((0, 4)), space, **SIZES).shape == (0, 4)
 

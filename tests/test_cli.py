@@ -117,9 +117,8 @@ def test_help_describes_and_shows_examples(name, capsys):
 def test_examples_are_legal(name):
     command = importlib.import_module(f"grounding_rewards.commands.{name.replace('-', '_')}")
     app = command_app(name)
-    examples = re.findall(
-        rf"grounding-rewards {name} (.*)", command.__doc__.partition("examples:")[2].replace("\\\n", "")
-    )
+    said = command.__doc__.partition("examples:")[2].replace("\\\n", "")
+    examples = re.findall(rf"grounding-rewards {name} (.*)", said)
     assert examples
     for example in examples:
         app.parse_args(shlex.split(example, comments=True))
@@ -134,11 +133,9 @@ def test_yaml_without_its_library_says_what_to_do(monkeypatch, capsys):
 def test_what_the_terminal_cannot_write_is_spelled_out(tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_text('{"text": "肺结节"}', encoding="utf-8")
-    run = subprocess.run(
-        [sys.executable, "-m", "grounding_rewards.cli", "inspect", str(path), "--box-format", "qwen3-vl"],
-        capture_output=True,
-        env={"PYTHONIOENCODING": "ascii", "PYTHONPATH": str(REPOSITORY)},
-    )
+    call = [sys.executable, "-m", "grounding_rewards.cli", "inspect", str(path), "--box-format", "qwen3-vl"]
+    environment = {"PYTHONIOENCODING": "ascii", "PYTHONPATH": str(REPOSITORY)}
+    run = subprocess.run(call, capture_output=True, env=environment)
     assert run.returncode == 0, run.stderr
     assert rb"\u80ba" in run.stdout
 

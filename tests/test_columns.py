@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grounding_rewards.columns import read_references
-from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards.grounding import get_reward, score_columns
 from tests.tables import table
 
@@ -45,10 +43,8 @@ def test_the_same_as_details(rows: Any, label_matching: str, on_truncated: str, 
     columns = columns_of(references)
     if with_ignored:
         columns["ignore_boxes"] = [[[80, 80, 90, 90]]] * len(texts)
-    made = [
-        get_reward(name, box_format="qwen3-vl", label_matching=label_matching, on_truncated=on_truncated)
-        for name in NAMES
-    ]
+    rules = {"label_matching": label_matching, "on_truncated": on_truncated}
+    made = [get_reward(name, box_format="qwen3-vl", **rules) for name in NAMES]
     found = score_columns(made, texts, **columns)
     for reward in made:
         name = reward.__name__
@@ -98,18 +94,6 @@ def test_somebodys_own_reward() -> None:
 def test_no_completions() -> None:
     found = score_columns([get_reward("R3", box_format="qwen3-vl")], [], boxes=[], width=[], height=[])
     assert set(map(len, found.values())) == {0}
-
-
-def test_a_wrong_space_is_noticed() -> None:
-    # Pixels of images of 2000 by 2000, in a format that says thousandths.
-    gt = [[100 + 90 * k, 200 + 70 * k, 700 + 90 * k, 900 + 70 * k] for k in range(12)]
-    texts = [f'[{{"bbox_2d": {box}}}]' for box in gt]
-    columns = {"boxes": [[box] for box in gt], "width": [2000] * 12, "height": [2000] * 12}
-    with pytest.warns(SpaceWarning, match=r"^R3: "):
-        score_columns([get_reward(name, box_format="qwen3-vl") for name in ("R3", "R4")], texts, **columns)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        score_columns([get_reward("R3", box_format="qwen2-vl")], texts[:1], **{k: v[:1] for k, v in columns.items()})
 
 
 @pytest.mark.parametrize(("rewards", "message"), table("cases", "what_is_refused"))

@@ -86,20 +86,11 @@ def test_a_walk_touches_the_few_files_that_it_names_and_arrives(one, tmp_path):
     for made in changes:
         apply(made, tmp_path)
     tried = "\n".join(made.code for made in one.steps if made.file is None)
-    examples = "".join(
-        f"assert not doctest.testmod(importlib.import_module({dotted(file)!r})).failed\n"
-        for file in one.touches
-        if file.endswith(".py")
-    )
+    modules = [dotted(file) for file in one.touches if file.endswith(".py")]
+    examples = "".join(f"assert not doctest.testmod(importlib.import_module({name!r})).failed\n" for name in modules)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", f"import doctest, importlib\n{tried}\n{examples}"],
-        capture_output=True,
-        text=True,
-        env=environment,
-        cwd=tmp_path,
-        check=False,
-    )
+    call = [sys.executable, "-c", f"import doctest, importlib\n{tried}\n{examples}"]
+    done = subprocess.run(call, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
     assert "assert" in tried
 

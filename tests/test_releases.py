@@ -65,9 +65,8 @@ def test_the_version_is_one() -> None:
     citation = (REPOSITORY / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {PROJECT['version']}\n" in citation
     assert f"license: {PROJECT['license']}\n" in citation
-    [date] = re.findall(
-        rf"^## {PROJECT['version']} \((.+)\)$", (REPOSITORY / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE
-    )
+    changes = (REPOSITORY / "CHANGELOG.md").read_text("utf-8")
+    [date] = re.findall(rf"^## {PROJECT['version']} \((.+)\)$", changes, re.MULTILINE)
     # What has not been released has no date of release.
     assert re.findall(r"^date-released: (.+)$", citation, re.MULTILINE) == [date] * (date != "unreleased")
     assert PROJECT["requires-python"] == f">={PYTHONS[0]}"
@@ -77,10 +76,8 @@ def test_the_version_is_one() -> None:
 
 def test_every_direct_dependency_has_its_licence_on_the_page() -> None:
     page = (REPOSITORY / "THIRD_PARTY_LICENCES.md").read_text(encoding="utf-8")
-    used = [
-        *PROJECT["dependencies"],
-        *(one for name, extra in EXTRAS.items() if name not in ("dev", "docs", "release") for one in extra),
-    ]
+    extras = [one for name, extra in EXTRAS.items() if name not in ("dev", "docs", "release") for one in extra]
+    used = [*PROJECT["dependencies"], *extras]
     assert [text for text in used if f"\n| {plain(Requirement(text).name)} | " not in page] == []
 
 

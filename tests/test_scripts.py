@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import doctest
 import importlib.util
-import json
 import runpy
 import subprocess
 import sys
@@ -18,7 +17,7 @@ import pytest
 import grounding_rewards as gr
 from scripts.docs import page_parts
 from scripts.docs.page_parts import between, marks_of, replace_part, write_or_check
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, write_lines
 from tests.tables import table
 
 SCRIPTS = REPOSITORY / "scripts"
@@ -107,30 +106,6 @@ class TestNumbersThatAreKept:
         assert script("write_golden").breaks(new, old) is breaks
 
 
-def test_pictures_of_a_page_are_taken(tmp_path: Path) -> None:
-    pytest.importorskip("playwright", reason="needs playwright, which is in the dev extra")
-    pytest.importorskip("matplotlib", reason="needs the train extra")
-    pictures = script("take_pictures")
-    with pytest.raises(ValueError, match="Expected the page of an evaluation"):
-        pictures.take_pictures(tmp_path / "report.html", tmp_path)
-    if pictures.find_browser() is None:
-        pytest.skip("needs Chromium, as in `apt-get install chromium`")
-    from PIL import Image
-
-    from grounding_rewards.report.evaluation_page import render_evaluation_page
-    from tests.report.evaluations import page
-
-    (tmp_path / "report.html").write_text(render_evaluation_page(page()), encoding="utf-8")
-    taken = pictures.take_pictures(tmp_path / "report.html", tmp_path / "pictures")
-    assert [path.name for path in taken] == ["evaluation.png", "evaluation_images.png"]
-    committed = REPOSITORY / "docs" / "pictures"
-    for path in taken:
-        with Image.open(path) as picture, Image.open(committed / path.name) as known:
-            assert picture.size == known.size
-            # something is drawn
-            assert len(picture.convert("RGB").getcolors(1 << 20)) > 20
-
-
 class TestThePageOfTheAudit:
     """docs/audit.md says what scripts/docs/write_audit.py computes; here the parts of it that take no minutes."""
 
@@ -154,14 +129,6 @@ class TestThePageOfTheAudit:
         assert made.better_box_costs("R3", "thresholded_hungarian", images=300)[0] == 0
         assert made.better_box_costs("R3", "greedy", images=600)[0] > 0
         assert made.half_box()["hungarian"][1] == 0.0
-
-    def test_the_bonus_cancels_out_where_rewards_are_scaled(self) -> None:
-        made = script("write_audit")
-        scaled = [made.break_even(bonus, scaled=True, groups=4000) for bonus in (0.05, 1.0)]
-        plain = [made.break_even(bonus, scaled=False, groups=4000) for bonus in (0.05, 1.0)]
-        assert scaled[0] == pytest.approx(scaled[1], abs=0.02)
-        assert 0.55 < scaled[1] < 0.65
-        assert plain[1] > plain[0] + 0.4
 
 
 def test_the_table_of_trainers_keeps_the_rows_of_others() -> None:
@@ -215,7 +182,6 @@ def test_signal_is_simulated_on_answers_of_the_stated_quality() -> None:
     part = simulation.page_part(found, 30)
     # Rows of rewards that say the same are one; R1 and the others differ.
     assert part.count("| R") >= 3
-    assert "soft_f1" in part
 
 
 def test_parts_of_pages_stand_between_marks_that_are_there_once() -> None:
@@ -252,10 +218,8 @@ def test_what_counts_as_slower_than_another_commit(ratios: list[float], slower: 
 def test_published_rewards_earn_on_nihs_boxes_what_the_page_says(
     shared_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    boxes, predictions = (
-        shared_dir / "data" / name
-        for name in ("annotations/nih_chestxray14/BBox_List_2017.csv", "completions/general_grounding.jsonl")
-    )
+    boxes = shared_dir / "data/annotations/nih_chestxray14/BBox_List_2017.csv"
+    predictions = shared_dir / "data/completions/general_grounding.jsonl"
     made = script("write_published_rewards")
     # Fewer groups than the page has: what never looking earns does not depend on them.
     monkeypatch.setattr(made, "GROUPS", 5)
@@ -269,113 +233,60 @@ def test_published_rewards_earn_on_nihs_boxes_what_the_page_says(
     assert f"{numbers['IoU']['never looking']:.2f} mean IoU on NIH's boxes" in page
 
 
-class TestPlacedImages:
-    @pytest.fixture
-    def root(self, tmp_path: Path) -> Path:
-        from PIL import Image
+def test_boxes_move_with_their_placed_images_and_blank_ones_hold_the_same(tmp_path: Path) -> None:
+    from PIL import Image
 
-        lines = []
-        for k in range(12):
-            name = f"{k}.png"
-            Image.new("L", (40, 20), 255).save(tmp_path / name)
-            box = {"file": name, "width": 40, "height": 20, "boxes": [[10, 5, 30, 15]], "labels": ["lung"]}
-            lines.append(json.dumps({**box, "patient_id": f"p{k}", "split": "test" if k < 3 else "train"}))
-        (tmp_path / "annotations.jsonl").write_text("\n".join(lines))
-        other = {"file": "0.png", "boxes": [[0, 0, 40, 20]], "labels": ["lung"], "ignore_boxes": [[0, 0, 1, 1]]}
-        (tmp_path / "second_reader.jsonl").write_text(json.dumps(other))
-        return tmp_path
-
-    def test_boxes_move_with_their_images(self, root: Path, tmp_path: Path) -> None:
-        from PIL import Image
-
-        made = script("place_images")
-        lines = list(made.placed_squares(root, tmp_path / "out", 100, 3, False))
-        first = [line for line in lines if line["boxes"] and line["split"] != "second_reader"]
-        for line in first:
-            pixels = np.asarray(Image.open(tmp_path / "out" / line["file"]))
-            ys, xs = np.nonzero(pixels == 255)
-            x1, y1, x2, y2 = line["boxes"][0]
-            # The box takes up the middle half of the white square.
-            assert (x2 - x1, y2 - y1) == pytest.approx(((np.ptp(xs) + 1) / 2, (np.ptp(ys) + 1) / 2), abs=1)
-            assert (x1 + x2) / 2 == pytest.approx((xs.min() + xs.max() + 1) / 2, abs=1)
-            assert (y1 + y2) / 2 == pytest.approx((ys.min() + ys.max() + 1) / 2, abs=1)
-        assert len({tuple(line["boxes"][0]) for line in first}) == len(first)
-        empty = [line for line in lines if not line["boxes"]]
-        assert len(empty) == (len(lines) - sum(line["split"] == "second_reader" for line in lines)) // 5
-        patients = {}
-        for line in lines:
-            patients.setdefault(line["patient_id"], set()).add(line["split"].replace("second_reader", "test"))
-        assert all(len(splits) == 1 for splits in patients.values())
-        assert {line["boxes"][0][0] for line in lines if line["split"] == "second_reader"}
-
-    def test_blank_squares_hold_the_same_boxes(self, root: Path, tmp_path: Path) -> None:
-        from PIL import Image
-
-        made = script("place_images")
-        shown, blank = (list(made.placed_squares(root, tmp_path / str(b), 50, 2, b, 3)) for b in (False, True))
-        squares = [line for line in shown if line["split"] != "second_reader"]
-        assert sum(not line["boxes"] for line in squares) == len(squares) // 3
-        assert shown == blank
-        assert all(np.ptp(np.asarray(Image.open(tmp_path / "True" / line["file"]))) == 0 for line in blank)
+    row = {"width": 40, "height": 20, "boxes": [[10, 5, 30, 15]], "labels": ["lung"]}
+    splits = ["test"] * 3 + ["train"] * 9
+    rows = [{**row, "file": f"{k}.png", "patient_id": f"p{k}", "split": split} for k, split in enumerate(splits)]
+    for one in rows:
+        Image.new("L", (40, 20), 255).save(tmp_path / one["file"])
+    write_lines(tmp_path / "annotations.jsonl", rows)
+    other = {**rows[0], "boxes": [[0, 0, 40, 20]], "ignore_boxes": [[0, 0, 1, 1]]}
+    write_lines(tmp_path / "second_reader.jsonl", [other])
+    placed = script("place_images").placed_squares
+    shown, blank = (list(placed(tmp_path, tmp_path / str(b), 100, 3, b)) for b in (False, True))
+    assert shown == blank
+    assert all(np.ptp(np.asarray(Image.open(tmp_path / "True" / line["file"]))) == 0 for line in blank)
+    squares = [line for line in shown if line["split"] != "second_reader"]
+    for line in (found := [line for line in squares if line["boxes"]]):
+        ys, xs = np.nonzero(np.asarray(Image.open(tmp_path / "False" / line["file"])) == 255)
+        x1, y1, x2, y2 = line["boxes"][0]
+        # The box takes up the middle half of the white square.
+        assert (x2 - x1, y2 - y1) == pytest.approx(((np.ptp(xs) + 1) / 2, (np.ptp(ys) + 1) / 2), abs=1)
+        assert (x1 + x2) / 2 == pytest.approx((xs.min() + xs.max() + 1) / 2, abs=1)
+        assert (y1 + y2) / 2 == pytest.approx((ys.min() + ys.max() + 1) / 2, abs=1)
+    assert len({tuple(line["boxes"][0]) for line in found}) == len(found)
+    assert len(squares) - len(found) == len(squares) // 5
+    splits = {(line["patient_id"], line["split"].replace("second_reader", "test")) for line in shown}
+    assert len(splits) == len({patient for patient, _ in splits})
 
 
-class TestDrawnFolder:
-    def test_one_image_in_three_is_normal_and_the_blank_one_is_grey(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        from PIL import Image
+def test_boxes_of_questions_move_along_and_no_name_leads_back_to_a_patient(tmp_path: Path) -> None:
+    """NIH's own layout: a white finding on grey in each image, and a second one whose box lies elsewhere."""
+    from PIL import Image
 
-        made = script("draw_images")
-        monkeypatch.setattr(made, "IMAGES", {"train": 3, "test": 6})
-        monkeypatch.setattr(sys, "argv", ["", str(tmp_path / "out"), "--blank", str(tmp_path / "grey")])
-        made.main()
-        written = [(tmp_path / name / "annotations.jsonl").read_text() for name in ("out", "grey")]
-        assert written[0] == written[1]
-        lines = [json.loads(line) for line in written[0].splitlines()]
-        assert [not line["boxes"] for line in lines] == [True, False, False] * 3
-        assert len({line["file"] for line in lines}) == 9
-        shown, grey = (Image.open(tmp_path / name / lines[1]["file"]) for name in ("out", "grey"))
-        assert np.ptp(np.asarray(shown)) > 0
-        assert np.unique(np.asarray(grey)) == pytest.approx(np.asarray(shown).mean(), abs=1)
-
-
-class TestQuestionsAboutFindings:
-    """scripts/studies/ask_findings.py: what is asked is where it was drawn, however the image was moved."""
-
-    @pytest.fixture
-    def root(self, tmp_path: Path) -> Path:
-        """NIH's own layout: a white finding on grey in each image, and a second one whose box lies elsewhere."""
-        from PIL import Image
-
-        (tmp_path / "nih" / "images").mkdir(parents=True)
-        rows = ["Image Index,Finding Label,Bbox [x,y,w,h],,,"]
-        for number in range(12):
-            pixels = np.full((1024, 1024), 90, np.uint8)
-            pixels[300:500, 200:320] = 255
-            pixels[0, 0] = 0
-            name = f"{number:08d}_000.png"
-            Image.fromarray(pixels).save(tmp_path / "nih" / "images" / name)
-            rows += [f"{name},Infiltrate,200,300,120,200,,", f"{name},Effusion,600,600,300,300,,"]
-        (tmp_path / "nih" / "BBox_List_2017.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-        return tmp_path / "nih"
-
-    def test_boxes_move_along_and_no_name_leads_back_to_a_patient(self, root: Path, tmp_path: Path) -> None:
-        from PIL import Image
-
-        lines = list(script("ask_findings").asked(root, tmp_path / "out", 128, 4))
-        assert {line["labels"][0] for line in lines} == {"infiltration", "pleural effusion"}
-        seen = [line for line in lines if line["labels"] == ["infiltration"]]
-        for line in seen:
-            ys, xs = np.nonzero(np.asarray(Image.open(tmp_path / "out" / line["file"])) > 200)
-            shown = [xs.min(), ys.min(), xs.max() + 1, ys.max() + 1]
-            assert line["boxes"][0] == pytest.approx(shown, abs=1.5)
-        assert len({tuple(line["boxes"][0]) for line in seen if line["split"] == "train"}) > 12
-        splits: dict[str, set[str]] = {}
-        for line in lines:
-            splits.setdefault(line["patient_id"], set()).add(line["split"])
-            assert "0000" not in line["file"] + line["id"]
-        assert len(splits) == 12
-        assert all(len(one) == 1 for one in splits.values())
+    (tmp_path / "images").mkdir()
+    pixels = np.full((1024, 1024), 90, np.uint8)
+    pixels[300:500, 200:320] = 255
+    pixels[0, 0] = 0
+    rows = ["Image Index,Finding Label,Bbox [x,y,w,h],,,"]
+    for number in range(12):
+        name = f"{number:08d}_000.png"
+        Image.fromarray(pixels).save(tmp_path / "images" / name)
+        rows += [f"{name},Infiltrate,200,300,120,200,,", f"{name},Effusion,600,600,300,300,,"]
+    (tmp_path / "BBox_List_2017.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    lines = list(script("ask_findings").asked(tmp_path, tmp_path / "out", 128, 4))
+    assert {line["labels"][0] for line in lines} == {"infiltration", "pleural effusion"}
+    seen = [line for line in lines if line["labels"] == ["infiltration"]]
+    for line in seen:
+        ys, xs = np.nonzero(np.asarray(Image.open(tmp_path / "out" / line["file"])) > 200)
+        assert line["boxes"][0] == pytest.approx([xs.min(), ys.min(), xs.max() + 1, ys.max() + 1], abs=1.5)
+    assert len({tuple(line["boxes"][0]) for line in seen if line["split"] == "train"}) > 12
+    assert not any("0000" in line["file"] + line["id"] for line in lines)
+    # Each of twelve patients is in one split.
+    assert len({(line["patient_id"], line["split"]) for line in lines}) == 12
+    assert len({line["patient_id"] for line in lines}) == 12
 
 
 @pytest.mark.training
@@ -394,8 +305,5 @@ def test_a_measured_training_has_random_weights_of_the_size_that_was_asked_for(t
     found = check.measured([word for name, value in values.items() for word in (f"--{name}", str(value))])
     assert (found["steps"], found["completions"], found["finite"]) == (2, 4, True)
     assert 0 < found["reward"] < found["generation"] + found["reward"] < found["seconds"]
-    assert found["generated_per_second"] > 0
     assert found["peak"] > 1e8
-    text = check.table({"transformers": found}, "tiny", weights, "2026-01-02")
-    assert "| model, random weights | tiny, 1 million |" in text
-    assert "torch " in text.splitlines()[-1]
+    assert "| tiny, 1 million |" in check.table({"transformers": found}, "tiny", weights, "2026-01-02")

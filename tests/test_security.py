@@ -70,15 +70,11 @@ def test_yaml_is_read_in_one_place() -> None:
 
 
 def test_models_are_loaded_from_safetensors_alone() -> None:
-    loads = [
-        (path, call)
-        for path, call in CALLS
-        if re.fullmatch(r"(AutoModel\w*|type\(model\))\.from_pretrained", name_of(call))
-    ]
+    loader = re.compile(r"(AutoModel\w*|type\(model\))\.from_pretrained")
+    loads = [(path, call) for path, call in CALLS if loader.fullmatch(name_of(call))]
     assert len(loads) >= 3
-    assert [
-        f"{path.name}: {name_of(call)}" for path, call in loads if "use_safetensors" not in arguments_of(call)
-    ] == []
+    pickled = [(path, call) for path, call in loads if "use_safetensors" not in arguments_of(call)]
+    assert [f"{path.name}: {name_of(call)}" for path, call in pickled] == []
 
 
 def test_no_code_of_a_model_is_run_unless_its_user_says_so() -> None:

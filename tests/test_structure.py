@@ -31,9 +31,8 @@ def test_every_room_says_where_a_new_thing_goes():
 def test_what_is_left_out_under_coverage_runs_with_the_core_alone():
     """`make test-all` leaves out tests marked `untraced`, which `make test-core` runs."""
     makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
-    rooms = (
-        re.search(r"^CORE_TESTS := (.*?[^\\])\n", makefile, re.MULTILINE | re.DOTALL)[1].replace("\\\n", " ").split()
-    )
+    listed = re.search(r"^CORE_TESTS := (.*?[^\\])\n", makefile, re.MULTILINE | re.DOTALL)[1]
+    rooms = listed.replace("\\\n", " ").split()
     marked = [
         path.relative_to(REPOSITORY).as_posix()
         for path in (REPOSITORY / "tests").rglob("test_*.py")

@@ -5,7 +5,6 @@ The trainings themselves are run by `make test-trainers`.
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grounding_rewards.exchange.trainer_tables import TABLES
 from grounding_rewards.parsing import STATUSES
-from scripts.checks.trainer_runs import RUNS, STEPS, LoggedStep, check_report, check_steps, moved_weights
+from scripts.checks.trainer_runs import LoggedStep, check_report, check_steps, moved_weights
 from tests.conftest import REPOSITORY
 from tests.tables import table
 
@@ -47,37 +45,6 @@ def test_moved_weights_are_counted(tmp_path: Path) -> None:
     assert moved_weights(files[0], files[1]) == (1, 2)
     with pytest.raises(AssertionError, match="not finite"):
         moved_weights(files[0], files[2])
-
-
-def test_ms_swift_is_started_with_what_plugin_and_prepare_print(tmp_path: Path) -> None:
-    run = RUNS["ms-swift"](tmp_path / "model", ["--dataset train.jsonl"], tmp_path)
-    words = list(run.command)
-    assert words[:2] == ["swift", "rlhf"]
-    options = dict(zip(words[2::2], words[3::2], strict=True))
-    assert options["--external_plugins"] == str(tmp_path / "boxes.py")
-    assert (options["--reward_funcs"], options["--dataset"]) == ("R4", "train.jsonl")
-    assert "register('R4', beta=1.5)" in (tmp_path / "boxes.py").read_text(encoding="utf-8")
-    run.completions.mkdir()
-    lines = [{"loss": 0, "reward": 0.25}, {"loss": 0, "reward": 0.35}, {"train_runtime": 9}, {"log_history": []}]
-    (run.completions / "logging.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    assert run.steps() == [LoggedStep(0.25), LoggedStep(0.35)]
-
-
-def test_verl_is_started_with_what_plugin_and_prepare_print(tmp_path: Path) -> None:
-    lines = [line.format(path="train.parquet") for line in TABLES["verl"].lines]
-    run = RUNS["verl"](tmp_path / "model", lines, tmp_path)
-    options = dict(word.split("=", 1) for word in run.command[3:])
-    assert options["data.train_files"] == "train.parquet"
-    assert options["reward.custom_reward_function.path"] == "pkg://grounding_rewards.integrations.verl"
-    assert options["+reward.custom_reward_function.reward_kwargs"] == '{reward: "R4", beta: 1.5}'
-    assert options["trainer.total_training_steps"] == str(STEPS)
-    platform = REPOSITORY / "scripts" / "checks" / f"{run.variables['VERL_USE_EXTERNAL_MODULES']}.py"
-    assert f'register(platform="{run.variables["VERL_PLATFORM"]}")' in platform.read_text(encoding="utf-8")
-    # another line for validation, and none for a step without rollout
-    logged = [{"critic/score/mean": 0.25, "training/rollout_probs_diff_mean": 3e-7}, {"val-core/reward": 0.1}]
-    rows = [{"step": k, "data": data} for k, data in enumerate(logged, 1)]
-    Path(run.variables["VERL_FILE_LOGGER_PATH"]).write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    assert run.steps() == [LoggedStep(0.25, 3e-7)]
 
 
 def test_the_small_tokenizer_gets_qwens_numbers() -> None:

@@ -12,9 +12,8 @@ import grounding_rewards
 
 PACKAGE = Path(grounding_rewards.__file__).parent
 
-pytestmark = pytest.mark.skipif(
-    not (PACKAGE / "configs").is_dir(), reason="needs the package from its wheel: make test-core, make test-wheel"
-)
+NEEDS = "needs the package from its wheel: make test-core, make test-wheel"
+pytestmark = pytest.mark.skipif(not (PACKAGE / "configs").is_dir(), reason=NEEDS)
 
 
 def call(folder: Path, *words: str) -> str:

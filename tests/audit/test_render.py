@@ -8,6 +8,7 @@ import pytest
 from grounding_rewards.audit.render import BREAKS, Item, Reply, Size, write
 from grounding_rewards.parsing import get_box_format, list_box_formats, parse_boxes
 
+BREAKABLE = ("qwen2.5-vl", "qwen3-vl", "internvl", "minicpm-v", "paligemma", "gemini", "answer-list")
 SIZE = Size(1000, 800, 1008, 812)
 RIGHT = Item(np.array([200.0, 160.0, 400.0, 480.0]), "mass")
 OTHER = Item(np.array([500.0, 200.0, 800.0, 600.0]), "mass")
@@ -27,9 +28,7 @@ def test_boxes_are_read_back(name):
 
 
 @pytest.mark.parametrize("how", BREAKS)
-@pytest.mark.parametrize(
-    "name", ["qwen2.5-vl", "qwen3-vl", "internvl", "minicpm-v", "paligemma", "gemini", "answer-list"]
-)
+@pytest.mark.parametrize("name", BREAKABLE)
 def test_a_broken_box_is_broken_where_it_stands(name, how):
     parsed = read(Reply((RIGHT._replace(broken=how), OTHER)), name)
     if how == "swapped corners":

@@ -23,12 +23,9 @@ APART = ("giou", "diou", "ciou", "nwd")
 @pytest.fixture(scope="module")
 def images():
     drawn = [draw_radiograph(index, "pa-112") for index in image_indices("test", 40)]
-    return images_of(
-        [
-            {"boxes": one.boxes, "labels": one.labels, "width": 112, "height": 112, "patient_id": k // 2}
-            for k, one in enumerate(drawn)
-        ]
-    )
+    size = {"width": 112, "height": 112}
+    rows = [{"boxes": one.boxes, "labels": one.labels, "patient_id": k // 2} for k, one in enumerate(drawn)]
+    return images_of([row | size for row in rows])
 
 
 @pytest.fixture(scope="module")
@@ -61,11 +58,9 @@ def test_no_reward_exceeds_its_ceiling_or_pays_unread_answers(done):
     assert {one.finding for one in done.findings} <= {"pays", "free", "worse pays", "beats honest"}
 
 
-@pytest.mark.parametrize(
-    "reward", ["R2", "R3", "R4", "R5", "soft_f1", "pointing", "R1 tied", "R2 geometric", "soft_f1 giou"]
-)
-def test_only_r1_gives_anything_away_for_free(done, reward):
-    assert "free" not in found(done, reward).values()
+def test_only_r1_gives_anything_away_for_free(done):
+    free = {name for name in done.rewards if "free" in found(done, name).values()}
+    assert free & {"R2", "R3", "R4", "R5", "soft_f1", "pointing", "R1 tied", "R2 geometric", "soft_f1 giou"} == set()
 
 
 def test_r1_gives_away_whatever_stands_behind_the_right_boxes(done):
@@ -171,9 +166,8 @@ def test_a_share_for_any_overlap_is_found_on_small_findings(images):
 
 
 def test_never_looking_is_the_constant_box_of_other_patients():
-    rows = [
-        {"boxes": [box], "labels": ["mass"], "width": 100, "height": 100} for box in ([0, 0, 9, 9], [20, 20, 40, 40])
-    ]
+    row = {"labels": ["mass"], "width": 100, "height": 100}
+    rows = [{**row, "boxes": [box]} for box in ([0, 0, 9, 9], [20, 20, 40, 40])]
     done = images_of([{**rows[0], "patient_id": "p"}, {**rows[1], "patient_id": "q"}, {**rows[0], "patient_id": "p"}])
     (script,) = (one for one in SCRIPTED_ANSWERS if one.name == NEVER_LOOKING)
     drawn = [[item.box.tolist() for item in script.answer(image, FMT).items] for image in done]

@@ -52,11 +52,8 @@ def test_a_command_that_takes_a_while_says_that_it_works(monkeypatch, capsys, te
 def test_warnings_have_no_path_and_no_line_of_code():
     place = ("/a/b.py", 3)
     with plain_warnings():
-        for category, kind in (
-            (UserWarning, "warning"),
-            (SpaceWarning, "warning"),
-            (ResourceWarning, "ResourceWarning"),
-        ):
+        kinds = {UserWarning: "warning", SpaceWarning: "warning", ResourceWarning: "ResourceWarning"}
+        for category, kind in kinds.items():
             assert warnings.formatwarning("low\x1b", category, *place, line="") == f"{kind}: low\\x1b\n"
     assert warnings.formatwarning("low", UserWarning, *place, line="").startswith("/a/b.py:3: ")
 
@@ -119,27 +116,3 @@ def test_a_file_gets_a_line_now_and_then(capsys, monkeypatch):
         on_progress("counting", 3)
         on_progress("counting", 4)
     assert capsys.readouterr().err == "reading images: 1,200 of 5,000\ncounting: 3\n"
-
-
-def test_work_of_another_stage_says_nothing_of_the_time_left(monkeypatch):
-    """A thousand images that were there before, and then one a second."""
-    from rich import progress
-
-    bars = []
-
-    class Recorded(progress.Progress):
-        def __init__(self, *columns, **settings):
-            super().__init__(*columns, **settings, get_time=lambda: clock[0])
-            bars.append(self)
-
-    clock = [0.0]
-    monkeypatch.setattr(progress, "Progress", Recorded)
-    with stage_progress("writing") as on_progress:
-        for stage, done in (("reading", 0), ("reading", 1000), ("writing", 1000), ("writing", 1001), ("writing", 1002)):
-            on_progress(stage, done, 1100)
-            clock[0] += 1.0
-        for done in (900, 901, 902):
-            on_progress("next", done, 1000)
-            clock[0] += 1.0
-    assert bars[0].tasks[0].speed == pytest.approx(1.0)
-    assert bars[0].tasks[0].time_remaining == 98

@@ -35,10 +35,7 @@ def called(monkeypatch, tmp_path):
 def test_a_smoke_run_leaves_a_page_a_card_and_metrics(tmp_path, monkeypatch, capsys):
     from datasets import DatasetDict
 
-    splits = {
-        "train": load_split("synthetic", "train", max_images=8),
-        "test": load_split("synthetic", "test", max_images=5),
-    }
+    splits = {name: load_split("synthetic", name, max_images=n) for name, n in (("train", 8), ("test", 5))}
     DatasetDict(splits).save_to_disk(str(tmp_path / "images"))
     launched = []
 
@@ -54,9 +51,8 @@ def test_a_smoke_run_leaves_a_page_a_card_and_metrics(tmp_path, monkeypatch, cap
     assert main(["demo", "--smoke", *few, "--reward", "R2"]) == 0
     assert launched[1][1:3] == ["-m", "accelerate.commands.launch"]
     assert Path(launched[1][launched[1].index("--config_file") + 1]).is_file()
-    assert {path.name for path in out.iterdir()} >= {
-        *("before", "after", "checkpoint", "index.html", "diff.json", "log.jsonl")
-    }
+    written = {"before", "after", "checkpoint", "index.html", "diff.json", "log.jsonl"}
+    assert {path.name for path in out.iterdir()} >= written
     printed = capsys.readouterr().out
     heading = next(line for line in printed.splitlines() if line.startswith("  metric ") and "before" in line)
     assert heading.split() == ["metric", "before", "after", "change"]
@@ -67,15 +63,9 @@ def test_a_smoke_run_leaves_a_page_a_card_and_metrics(tmp_path, monkeypatch, cap
         rf"No metric, label or size is shown to be worse\. Page: {re.escape((out / 'index.html').as_uri())}",
         end,
     )
-    page = (out / "index.html").read_text(encoding="utf-8")
-    assert "http://" not in page
-    assert "https://" not in page
-    assert page.count("data:image/jpeg") == 4
-    card = (out / "README.md").read_text(encoding="utf-8")
-    assert "trained by GRPO with\ngrounding_rewards" in card
-    assert "R2: " in card
-    content = json.loads((out / "diff.json").read_text(encoding="utf-8"))
-    assert content["metrics"]["sampled_reward"]["heading"] == "sampled reward"
+    assert (out / "index.html").read_text(encoding="utf-8").count("data:image/jpeg") == 4
+    assert "R2: " in (out / "README.md").read_text(encoding="utf-8")
+    assert "sampled_reward" in json.loads((out / "diff.json").read_text(encoding="utf-8"))["metrics"]
     facts = json.loads((out / "after" / "evaluation.json").read_text(encoding="utf-8"))["facts"]
     assert "at most 24 new tokens" in facts["decoding"]
     assert "no_box_bonus=0.2" in facts["reward"]

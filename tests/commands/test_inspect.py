@@ -15,14 +15,15 @@ from grounding_rewards.logs.inspection import inspect_completions
 from tests.logs.test_inspection import TEXTS, rows
 
 
-def shown(inspection, *, examples=0):
+def shown(texts, rows=None, *, examples=0):
     out = io.StringIO()
+    inspection = inspect_completions(texts, rows or [{}] * len(texts), "qwen3-vl")
     print_inspection(inspection, Console(file=out, width=120), examples=examples)
     return out.getvalue()
 
 
 def test_the_page_shows_each_status_and_reason_with_its_meaning_and_an_example():
-    page = shown(inspect_completions(TEXTS, rows(), "qwen3-vl"))
+    page = shown(TEXTS, rows())
     assert "a list of numbers that is none of" in page
     assert '[{"bbox_2d": [1, 2, 3]}]' in page
     assert "Too little to judge norm1000, order xyxy" in page
@@ -30,7 +31,7 @@ def test_the_page_shows_each_status_and_reason_with_its_meaning_and_an_example()
 
 def test_a_cut_off_text_is_shown_by_its_end_and_thinking_is_left_out():
     long = "<think>" + "hm " * 99 + "</think>" + json.dumps([{"bbox_2d": [k, 1, 900, 950]} for k in range(9)])
-    page = shown(inspect_completions([long, long[:-9] + "!"], [{}] * 2, "qwen3-vl"))
+    page = shown([long, long[:-9] + "!"])
     assert "hm" not in page
     assert '[{"bbox_2d": [0, 1, 900, 950]}' in page
     assert "[8, 1, 90!" in page
@@ -38,34 +39,28 @@ def test_a_cut_off_text_is_shown_by_its_end_and_thinking_is_left_out():
 
 def test_examples_are_shown_in_full_on_demand():
     texts = ["first?\nline two", "second?", "third?"]
-    inspection = inspect_completions(texts, [{}] * 3, "qwen3-vl")
-    assert "line two" not in shown(inspection).replace("\\nline two", "")
-    page = shown(inspection, examples=2)
+    assert "line two" not in shown(texts).replace("\\nline two", "")
+    page = shown(texts, examples=2)
     assert "unparseable, row 0\nfirst?\nline two\n" in page
     assert "third?" not in page
 
 
 def test_examples_show_which_part_was_read():
     talk = "<tool_call>[5, 6, 7, 8]</tool_call><|im_end|>\n<|im_start|>assistant\n[]<|im_end|>"
-    page = shown(
-        inspect_completions([talk, "<tool_call>zoom</tool_call>", "No nodule."], [{}] * 3, "qwen3-vl"), examples=2
-    )
+    page = shown([talk, "<tool_call>zoom</tool_call>", "No nodule."], examples=2)
     assert "<|im_start|>assistant\n[]<|im_end|>\nread as the answer:\n[]\n" in page
     assert "<tool_call>zoom</tool_call>\nread as the answer: nothing\n" in page
     assert page.count("read as the answer") == 3
-    assert "a call of a tool without an answer after it" in page
 
 
 @pytest.mark.parametrize("text", ["[/nothing to close]", "\x1b[2J\x1b[31mclears the screen", "\ud800 half a character"])
 def test_no_completion_can_break_the_page(text):
-    page = shown(inspect_completions([text], [{}], "qwen3-vl"), examples=1)
+    page = shown([text], examples=1)
     assert text.encode("unicode_escape").decode()[:12] in page
 
 
 @given(st.lists(st.text(), min_size=1, max_size=4))
 def test_any_completions_make_a_page(texts):
-    page = shown(
-        inspect_completions(texts, [{"boxes": [], "width": 9, "height": 9}] * len(texts), "qwen3-vl"), examples=1
-    )
+    page = shown(texts, [{"boxes": [], "width": 9, "height": 9}] * len(texts), examples=1)
     page.encode("utf-8")
     assert all(character.isprintable() or character == "\n" for character in page)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from io import StringIO
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from grounding_rewards.cli import main
 from grounding_rewards.metrics.signal import CAUSES
@@ -60,18 +58,6 @@ def test_a_log(tmp_path, capsys):
     assert "image 0" not in html
 
 
-def test_a_narrow_terminal_says_what_it_hides(tmp_path, monkeypatch):
-    log = write_log(tmp_path / "log.jsonl")
-    printed = []
-    for options in ([], ["--all"]):
-        console = Console(file=StringIO(), width=80)
-        monkeypatch.setattr("grounding_rewards.commands.signal.output_console", lambda width, console=console: console)
-        assert main(["signal", str(log), *options]) == 0
-        printed.append(" ".join(console.file.getvalue().split()))
-    assert "3 more columns with --all." in printed[0]
-    assert "with --all" not in printed[1]
-
-
 def test_with_nothing_wrong_it_is_one_sentence(tmp_path, capsys):
     """Two images whose answers overlap their findings by different shares, each box in its own image alone."""
     rows = []
@@ -82,11 +68,9 @@ def test_with_nothing_wrong_it_is_one_sentence(tmp_path, capsys):
             rows.append({"id": f"{image}", "completion": text, "boxes": [gt], "labels": ["mass"], **SIZE})
     log, page = tmp_path / "log.jsonl", tmp_path / "signal.html"
     write_lines(log, rows)
-    sentence = (
-        "Keep R4: answers to the same image differ in reward in 100 % of the groups, and no reward that was tried "
-    )
+    sentence = "Keep R4: answers to the same image differ in reward in 100 % of the groups, and no reward that was "
     assert main(["signal", str(log), "--html", str(page)]) == 0
-    assert " ".join(capsys.readouterr().out.split()) == sentence + "reaches more than 100 %."
+    assert " ".join(capsys.readouterr().out.split()) == sentence + "tried reaches more than 100 %."
     html = page.read_text(encoding="utf-8")
     assert sentence in html
     # the table is folded
@@ -102,9 +86,7 @@ def test_where_the_space_is_contradicted_the_cause_comes_alone(capsys):
     assert main(["signal", log, "--box-format", "qwen3-vl", "--strict"]) == 1
     captured = capsys.readouterr()
     printed = " ".join(captured.out.split())
-    assert printed.startswith(
-        "The answers are misread, so that no reward can be judged by them. Expected boxes in norm"
-    )
+    assert printed.startswith("The answers are misread, so that no reward can be judged by them. Expected boxes in n")
     assert "Train with" not in printed
     assert "no spread" not in printed
     assert captured.err.removeprefix("signal: loading libraries …\n") == ""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 import yaml
 from PIL import Image
@@ -16,7 +16,7 @@ from PIL import Image
 from grounding_rewards.cli import main
 from grounding_rewards.training import arguments
 from grounding_rewards.training.run_options import COMMON_OPTIONS
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, write_lines
 from tests.tables import table
 from tests.training.forks import command, end_of, program, started, wait_until
 from tests.training.runs import ASSET, BIN, COMMON, ENVIRONMENT, GRPO, grpo, history, words
@@ -27,11 +27,8 @@ pytestmark = pytest.mark.training
 @pytest.fixture(scope="module")
 def no_weights(tmp_path_factory):
     """The shipped model without its weights: whatever looks for them fails, and says another thing."""
-    folder = tmp_path_factory.mktemp("no_weights")
-    for path in ASSET.iterdir():
-        if path.suffix != ".safetensors":
-            (folder / path.name).write_bytes(path.read_bytes())
-    return folder
+    folder = tmp_path_factory.mktemp("no_weights") / "model"
+    return shutil.copytree(ASSET, folder, ignore=shutil.ignore_patterns("*.safetensors"))
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +42,8 @@ def places(no_weights, tmp_path_factory):
         folder.mkdir()
         Image.new("L", (120, 90)).save(folder / "image.png")
         (folder / "broken.png").write_bytes(b"not an image")
-        lines = [json.dumps({"file": "image.png", "id": f"{name}-{k}", **image, **row}) for k, row in enumerate(rows)]
-        (folder / "annotations.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        lines = [{"file": "image.png", "id": f"{name}-{k}", **image, **row} for k, row in enumerate(rows)]
+        write_lines(folder / "annotations.jsonl", lines)
         return folder
 
     from datasets import DatasetDict
@@ -62,19 +59,14 @@ def places(no_weights, tmp_path_factory):
         ("marked", [place, {"type": "text", "text": "<|image_pad|> Find every mass."}]),
     ):
         # the last row alone, but for a fault of all
-        prompts = [
-            [{"role": "user", "content": parts if k == 3 or name == "no_place" else [place, words]}] for k in range(4)
-        ]
+        contents = [parts if k == 3 or name == "no_place" else [place, words] for k in range(4)]
+        prompts = [[{"role": "user", "content": content}] for content in contents]
         asked = whole.remove_columns("prompt").add_column("prompt", prompts)
         DatasetDict(train=asked).save_to_disk(str(root / name))
     (root / "own.py").write_text("", encoding="utf-8")
 
     def model(name, missing=(), config=None):
-        folder = root / name
-        folder.mkdir()
-        for path in no_weights.iterdir():
-            if path.name not in missing:
-                (folder / path.name).write_bytes(path.read_bytes())
+        folder = shutil.copytree(no_weights, root / name, ignore=shutil.ignore_patterns(*missing))
         if config is not None:
             (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
         return folder
@@ -102,10 +94,7 @@ def places(no_weights, tmp_path_factory):
         "upside_down": images("upside_down", [{"split": "train", "boxes": [[60, 20, 10, 80]]}] * 2),
         "unreadable": images("unreadable", [{"split": "train"}, {"split": "train", "file": "broken.png"}]),
         "missing": images("missing", [{"split": "train"}, {"split": "train", "file": "no.png"}]),
-        "leaky": images(
-            "leaky",
-            [{"split": split, "patient_id": patient} for split, patient in (("train", 7), ("validation", "007"))],
-        ),
+        "leaky": images("leaky", [{"split": "train", "patient_id": 7}, {"split": "validation", "patient_id": "007"}]),
         "few": images("few", [{"split": "train"}]),
         "qwen9": images("qwen9", [{"split": "train", "box_format": "qwen9"}] * 16),
     }
@@ -197,19 +186,6 @@ def test_several_processes_say_it_once(tmp_path, no_weights):
     assert "Traceback" not in ours.split("grounding-rewards: ")[0]
 
 
-@pytest.mark.parametrize(("command", "shown"), [("train", "R5: optimal matching"), ("sft", "--crop")])
-def test_help_has_our_options_first(capsys, command, shown):
-    with pytest.raises(SystemExit, match="0"):
-        main([command, "--help-all"])
-    printed = capsys.readouterr().out
-    assert shown in printed
-    options = (
-        printed[printed.index("options:") :] if "options:" in printed else printed[printed.index("reward and images") :]
-    )
-    assert options.index("--dataset") < options.index("--learning_rate") < options.index("--lora_r")
-    assert "iou_threshold=0.5" in printed or command == "sft"
-
-
 @pytest.mark.parametrize("command", ["train", "sft"])
 def test_help_is_short_and_there_at_once(command):
     code = (
@@ -217,9 +193,8 @@ def test_help_is_short_and_there_at_once(command):
         "print({'torch', 'transformers', 'trl'} & {*sys.modules}, file=sys.stderr)"
     )
     environment = {**ENVIRONMENT, "COLUMNS": "80"}
-    done = subprocess.run(
-        [sys.executable, "-c", code, command, "--help"], env=environment, check=True, capture_output=True, text=True
-    )
+    call = [sys.executable, "-c", code, command, "--help"]
+    done = subprocess.run(call, env=environment, check=True, capture_output=True, text=True)
     assert done.stderr.strip() == "set()"
     lines = done.stdout.splitlines()
     assert len(lines) <= 120
@@ -230,14 +205,10 @@ def test_help_is_short_and_there_at_once(command):
 
 
 @pytest.mark.parametrize(
-    ("command", "types"),
-    [
-        ("train", (arguments.GRPOArguments, arguments.ModelArguments)),
-        ("sft", (arguments.SupervisedConfig, arguments.ModelArguments)),
-    ],
+    ("command", "config"), [("train", arguments.GRPOArguments), ("sft", arguments.SupervisedConfig)]
 )
-def test_help_has_the_defaults_of_the_run(command, types):
-    defaults = {field.name: field.default for of in types for field in dataclasses.fields(of)}
+def test_help_has_the_defaults_of_the_run(command, config):
+    defaults = {one.name: one.default for of in (config, arguments.ModelArguments) for one in dataclasses.fields(of)}
     for name, (default, _) in COMMON_OPTIONS[command].items():
         assert defaults[name] == default, name
 
@@ -261,13 +232,9 @@ def test_rewards_of_ones_own_are_found_from_the_working_directory(tmp_path):
     config = {name: value if isinstance(value, (int, float)) else str(value) for name, value in values.items()}
     config |= {"reward": ["R4", "mymodule.brevity", "mymodule.Scaled"], "reward_kwargs": [{}, None, {"scale": 2.0}]}
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
-    subprocess.run(
-        [BIN / "grounding-rewards", "train", "--config", "run.yaml"],
-        cwd=tmp_path,
-        env={name: value for name, value in ENVIRONMENT.items() if name != "PYTHONPATH"},
-        check=True,
-        capture_output=True,
-    )
+    environment = {name: value for name, value in ENVIRONMENT.items() if name != "PYTHONPATH"}
+    call = [BIN / "grounding-rewards", "train", "--config", "run.yaml"]
+    subprocess.run(call, cwd=tmp_path, env=environment, check=True, capture_output=True)
     (entry,) = history(tmp_path / "run")
     parts = [entry[f"rewards/{name}/mean"] for name in ("R4", "brevity", "Scaled")]
     assert parts[2] == pytest.approx(2 * parts[1])
@@ -304,27 +271,9 @@ def test_sigterm_to_one_of_two_processes_stops_both(tmp_path):
     assert codes == [143, 143], printed[-2000:]
     assert printed.count("Stopped by SIGTERM after step") == 1
     (saved,) = (tmp_path / "run").glob("checkpoint-*")
-    assert {"rng_state_0.pth", "rng_state_1.pth", "unfinished_0.pt", "unfinished_1.pt"} <= {
-        path.name for path in saved.iterdir()
-    }
+    files = ("rng_state_0.pth", "rng_state_1.pth", "unfinished_0.pt", "unfinished_1.pt")
+    assert all((saved / name).is_file() for name in files)
     assert not (tmp_path / "run" / "checkpoint").exists()
-
-
-def test_a_folder_of_large_images_says_its_size(tmp_path, capsys, no_weights):
-    images = tmp_path / "images"
-    images.mkdir()
-    Image.fromarray(np.zeros((300, 250), dtype=np.uint8)).save(images / "a.png")
-    row = {"file": "a.png", "boxes": [[10, 20, 200, 280]], "labels": ["mass"], "width": 250, "height": 300}
-    lines = [json.dumps({**row, "id": str(k), "split": "train"}) for k in range(4)]
-    (images / "annotations.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    options = {**GRPO, "model_name_or_path": ASSET, "dataset": images, "max_image_pixels": 15000, "max_steps": 1}
-    assert main(["train", *words({**options, "output_dir": tmp_path / "run"})]) == 0
-    # By hand: sqrt(250 * 300 / 15000) = 2.236, so 111.8 x 134.2, down to whole tokens of 28: 84 x 112, 12 tokens.
-    printed = capsys.readouterr().err
-    assert (
-        "at most 15000 pixels (max_image_pixels); the largest image, 250 x 300, is seen as 84 x 112, 12 image"
-        in printed
-    )
 
 
 @pytest.mark.parametrize(("name", "config"), [("train", "configs/demo/grpo.yaml"), ("sft", "configs/demo/sft.yaml")])

@@ -12,9 +12,8 @@ from grounding_rewards.common.config_files import read_config
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONFIGS = REPOSITORY / "configs"
-FILES = sorted(
-    path.relative_to(CONFIGS).as_posix() for path in CONFIGS.rglob("*.yaml") if path.parent.name != "lmms_eval"
-)
+OURS = sorted(path for path in CONFIGS.rglob("*.yaml") if path.parent.name != "lmms_eval")
+FILES = [path.relative_to(CONFIGS).as_posix() for path in OURS]
 EXPERIMENTS = [f"experiments/{name}.yaml" for name in ("r1", "r2", "r3", "r4", "r5", "soft_f1")]
 # Parts of a run, which are laid over an experiment.
 OVERLAYS = [name for name in FILES if name.split("/")[0] in ("generation", "models", "tuning")]

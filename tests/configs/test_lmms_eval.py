@@ -156,9 +156,8 @@ def test_lmms_eval_runs_the_task(lmms_eval, prepared, tmp_path, monkeypatch):
             raise NotImplementedError
 
     manager = lmms_eval.TaskManager(include_path=str(prepared / "tasks"), include_defaults=False)
-    found = simple_evaluate(
-        Sayer(), tasks=["my_images"], task_manager=manager, batch_size=1, bootstrap_iters=0, log_samples=True
-    )
+    settings = {"batch_size": 1, "bootstrap_iters": 0, "log_samples": True}
+    found = simple_evaluate(Sayer(), tasks=["my_images"], task_manager=manager, **settings)
     metrics = {name.split(",")[0]: value for name, value in found["results"]["my_images"].items()}
     assert metrics["f1_50"] == pytest.approx(4 / 6)
     assert metrics["hallucination_rate"] == 1

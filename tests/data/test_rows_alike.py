@@ -16,6 +16,7 @@ from grounding_rewards.prepare import PrepareSettings, prepare_images
 from grounding_rewards.prepare.examples import make_plan
 from grounding_rewards.prepare.load import load_images
 from grounding_rewards.sources.jsonl import read_jsonl
+from tests.conftest import write_lines
 
 Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
 pytest.importorskip("datasets", reason="needs the train extra")
@@ -130,11 +131,10 @@ def folder(tmp_path):
         Image.effect_noise((40, 30), 90 if name == "a.png" else 50).save(tmp_path / name)
 
     def write(change):
-        line = change
         if isinstance(change, dict):
-            line = json.dumps({key: value for key, value in (IMAGE | change).items() if value is not GONE})
-        lines = [line, json.dumps(OTHER), json.dumps({**IMAGE, "id": "good"})]
-        (tmp_path / "annotations.jsonl").write_text("\n".join(lines), encoding="utf-8")
+            change = json.dumps({key: value for key, value in (IMAGE | change).items() if value is not GONE})
+        path = write_lines(tmp_path / "annotations.jsonl", [OTHER, {**IMAGE, "id": "good"}])
+        path.write_text(f"{change}\n{path.read_text()}")
         return tmp_path
 
     return write
@@ -158,11 +158,8 @@ def test_bad_rows_pass_nowhere(folder, row):
 def test_one_rule_of_splits(tmp_path, patients, own):
     """An image is in the same split whether its folder is prepared or used as it is."""
     Image.linear_gradient("L").resize((40, 30)).save(tmp_path / "a.png")
-    lines = []
-    for k in range(2 * patients):
-        line = {"file": "a.png", "id": f"{k}", "patient_id": f"p{k // 2}", "split": own[k // 2 % len(own)]}
-        lines.append(json.dumps({**IMAGE, **line}))
-    (tmp_path / "annotations.jsonl").write_text("\n".join(lines))
+    pairs = [{"patient_id": f"p{k}", "split": own[k % len(own)]} for k in range(patients) for _ in range(2)]
+    write_lines(tmp_path / "annotations.jsonl", [{**IMAGE, **pair, "id": f"{k}"} for k, pair in enumerate(pairs)])
     loaded = load_images(tmp_path)
     plan = make_plan(list(read_jsonl(tmp_path)), PrepareSettings("jsonl", "qwen3-vl"))
     prepared = {

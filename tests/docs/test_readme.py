@@ -37,10 +37,8 @@ FEW_ARGUMENTS = (
 
 def vindr(root: Path) -> None:
     """VinDr-CXR as PhysioNet has it: three readers of whom two agree on eight images, a consensus on four."""
-    lines = {
-        "train": ["image_id,rad_id,class_name,x_min,y_min,x_max,y_max"],
-        "test": ["image_id,class_name,x_min,y_min,x_max,y_max"],
-    }
+    columns = "class_name,x_min,y_min,x_max,y_max"
+    lines = {"train": [f"image_id,rad_id,{columns}"], "test": [f"image_id,{columns}"]}
     for index in range(12):
         image, split = draw_radiograph(index, "pa-112"), "train" if index < 8 else "test"
         write_dicom(image, root / split)
@@ -108,11 +106,11 @@ def test_a_script_with_stock_trl_trains(small_scripts: Path, page: Path, monkeyp
 
     saved = datasets.load_from_disk(str(small_scripts / "saved"))
     read = datasets.load_dataset
-    monkeypatch.setattr(
-        datasets,
-        "load_dataset",
-        lambda path, **options: read(path, **options) if path == "json" else saved[options["split"]],
-    )
+
+    def load(path, **options):
+        return read(path, **options) if path == "json" else saved[options["split"]]
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
     scripts = [block.code for block in blocks(page) if block.language == "python" and "import" in block.code]
     names: dict[str, object] = {}
     for code in reversed(scripts) if page == README else scripts[:1]:

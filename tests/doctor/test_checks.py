@@ -114,16 +114,11 @@ def all_boxes(change: Callable[..., np.ndarray]) -> Callable[..., None]:
     return plant
 
 
-def all_labels(change: Callable[[str], Any]) -> Callable[..., None]:
+def labels(change: Callable[[str], Any], first: int | None = None) -> Callable[..., None]:
+    """Change all labels of a row, or the first ones."""
+
     def plant(row: Row, k: int, rows: list[Row]) -> None:
-        row.columns["labels"] = [change(label) for label in row.columns["labels"]]
-
-    return plant
-
-
-def first_label(change: Callable[[str], Any]) -> Callable[..., None]:
-    def plant(row: Row, k: int, rows: list[Row]) -> None:
-        row.columns["labels"][0] = change(row.columns["labels"][0])
+        row.columns["labels"][:first] = [change(label) for label in row.columns["labels"][:first]]
 
     return plant
 
@@ -135,10 +130,6 @@ def unknown_size(row: Row, k: int, rows: list[Row]) -> None:
 
 def exchanged_size(row: Row, k: int, rows: list[Row]) -> None:
     row.columns.update(width=row.columns["height"], height=row.columns["width"])
-
-
-def squeezed(row: Row, k: int, rows: list[Row]) -> None:
-    row.columns.update(width=round(1.3 * row.columns["width"]))
 
 
 def placeholder(row: Row, k: int, rows: list[Row]) -> None:
@@ -194,16 +185,8 @@ def told_boxes(row: Row, k: int, rows: list[Row]) -> None:
     row.columns["prompt"] = f"Where? Answer: {[round(value) for value in row.columns['boxes'][0]]}"
 
 
-def same_id(row: Row, k: int, rows: list[Row]) -> None:
-    row.columns["id"] = "000.png"
-
-
-def other_split_name(row: Row, k: int, rows: list[Row]) -> None:
-    row.split = "Train"
-
-
-def misspelt_split(row: Row, k: int, rows: list[Row]) -> None:
-    row.split = "trian"
+def split_name(name: str) -> Callable[..., None]:
+    return lambda row, k, rows: setattr(row, "split", name)
 
 
 # How it is repaired: as the advice says, with the defect, the spoiled rows, and the clean ones.
@@ -319,7 +302,9 @@ def study_alone(row: Row, k: int, rows: list[Row]) -> None:
 SYNONYMS = {"pleural effusion": "effusion", "lung nodule": "nodule", "cardiomegaly": "enlarged heart"}
 ALL = (1.0,)
 # A whole split is judged: where few rows are so, their boxes are named one by one.
-MANY = (0.4, 1.0)
+FEW, MANY = (0.05, 0.4), (0.4, 1.0)
+SMALL = first_box(lambda box, size: [*box[:2], box[0] + 2, box[1] + 9])
+IN_QWEN3 = column("box_format", "qwen3-vl")
 
 PLANTINGS = [
     Planting("unreadable-row", column("boxes", "none")),
@@ -329,7 +314,7 @@ PLANTINGS = [
         fact(size=None, fault="no such file"),
         of=lambda row: row.source.update(expects_image=True) or True,
     ),
-    Planting("broken-image", fact(problem="truncated", signature=None), without_rows, shares=(0.05, 0.4)),
+    Planting("broken-image", fact(problem="truncated", signature=None), without_rows, shares=FEW),
     Planting("broken-image", fact(problem="truncated", signature=None), shares=ALL),
     Planting("outside-image", source(outside="../a.png leads out of it")),
     Planting("one-grey", fact(blank="every pixel is 7", signature=None)),
@@ -339,27 +324,18 @@ PLANTINGS = [
     Planting(
         "exchanged-size", lambda row, k, rows: row.columns.update(resized_width=row.size[1], resized_height=row.size[0])
     ),
-    Planting("image-size", squeezed),
+    Planting("image-size", lambda row, k, rows: row.columns.update(width=round(1.3 * row.columns["width"]))),
     Planting("box-order", all_boxes(lambda boxes, size: from_xyxy(boxes, "xywh")), converted, positive),
     Planting("box-order", all_boxes(lambda boxes, size: from_xyxy(boxes, "cxcywh")), converted, positive),
     Planting("box-order", all_boxes(lambda boxes, size: boxes[:, [0, 2, 1, 3]]), converted, positive),
     Planting("box-order", all_boxes(lambda boxes, size: boxes[:, [1, 3, 0, 2]]), converted, positive),
-    Planting(
-        "box-order",
-        all_boxes(lambda boxes, size: np.hstack([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]])),
-        converted,
-        positive,
-    ),
-    Planting(
-        "box-order", all_boxes(lambda boxes, size: from_xyxy(boxes, "xywh")[:, [1, 0, 3, 2]]), converted, positive
-    ),
+    Planting("box-order", all_boxes(lambda b, size: np.hstack([b[:, :2], b[:, :2] + b[:, 2:]])), converted, positive),
+    Planting("box-order", all_boxes(lambda b, size: from_xyxy(b, "xywh")[:, [1, 0, 3, 2]]), converted, positive),
     Planting("box-order", all_boxes(lambda boxes, size: boxes[:, [1, 0, 3, 2]]), converted, positive, MANY),
     Planting("wrong-frame", all_boxes(lambda boxes, size: boxes / size * 1000), converted, positive, MANY),
     Planting("wrong-frame", all_boxes(lambda boxes, size: boxes / size * 1024), converted, positive, MANY),
     Planting("wrong-frame", all_boxes(lambda boxes, size: boxes / size * 100), converted, positive, ALL),
-    Planting(
-        "wrong-frame", all_boxes(lambda boxes, size: boxes / size * 1000), converted, positive, ALL, start=large_image
-    ),
+    Planting("wrong-frame", all_boxes(lambda b, size: b / size * 1000), converted, positive, ALL, start=large_image),
     Planting("normalised-boxes", all_boxes(lambda boxes, size: boxes / size), converted, positive),
     Planting("normalised-boxes", all_boxes(lambda boxes, size: from_xyxy(boxes / size, "cxcywh")), converted, positive),
     Planting("negative-placeholder", placeholder, without_boxes, negative),
@@ -369,44 +345,32 @@ PLANTINGS = [
     Planting("swapped-corners", all_boxes(lambda boxes, size: boxes[:, [2, 3, 0, 1]]), converted, positive),
     Planting("no-area", first_box(lambda box, size: [*box[:2], box[0], box[3]]), of=positive),
     Planting("off-image", first_box(lambda box, size: [-60, box[1], -20, box[3]]), of=positive),
-    Planting(
-        "partly-off-image", first_box(lambda box, size: [box[0], box[1], 1.05 * size[0], box[3]]), converted, positive
-    ),
+    Planting("partly-off-image", first_box(lambda b, size: [*b[:2], 1.05 * size[0], b[3]]), converted, positive),
     Planting("constant-box", first_box(lambda box, size: [20, 30, 80, 90]), of=positive),
-    Planting(
-        "constant-box", first_box(lambda box, size: [size[0] / 4, size[1] / 4, size[0] / 2, size[1] / 2]), of=positive
-    ),
+    Planting("constant-box", first_box(lambda box, s: [s[0] / 4, s[1] / 4, s[0] / 2, s[1] / 2]), of=positive),
     Planting("giant-boxes", first_box(lambda box, size: [0, 0, *size]), of=positive),
-    Planting(
-        "small-boxes",
-        first_box(lambda box, size: [*box[:2], box[0] + 2, box[1] + 9]),
-        without_boxes,
-        positive,
-        (0.05, 0.4),
-    ),
-    Planting("small-boxes", first_box(lambda box, size: [*box[:2], box[0] + 2, box[1] + 9]), of=positive, shares=ALL),
+    Planting("small-boxes", SMALL, without_boxes, positive, FEW),
+    Planting("small-boxes", SMALL, of=positive, shares=ALL),
     Planting("duplicate-boxes", twice, without_boxes, positive),
     Planting("unmerged-readers", three_readers, of=positive, model=LONG),
     Planting("label-count", lambda row, k, rows: row.columns["labels"].pop(), of=positive),
-    Planting("blank-label", first_label(lambda label: " "), of=positive),
-    Planting("blank-label", all_labels(lambda label: "nan"), of=positive),
-    Planting("label-spelling", first_label(str.upper), of=positive),
-    Planting(
-        "label-spelling", first_label(lambda label: label.replace("leu", "lue").replace("omeg", "omg")), of=positive
-    ),
-    Planting("label-spelling", first_label(SYNONYMS.get), of=positive),
-    Planting("label-number", all_labels(lambda label: str(LABELS.index(label))), of=positive),
-    Planting("label-number", all_labels(lambda label: f"class_{LABELS.index(label)}"), of=positive),
+    Planting("blank-label", labels(lambda label: " ", 1), of=positive),
+    Planting("blank-label", labels(lambda label: "nan"), of=positive),
+    Planting("label-spelling", labels(str.upper, 1), of=positive),
+    Planting("label-spelling", labels(lambda s: s.replace("leu", "lue").replace("omeg", "omg"), 1), of=positive),
+    Planting("label-spelling", labels(SYNONYMS.get, 1), of=positive),
+    Planting("label-number", labels(lambda label: str(LABELS.index(label))), of=positive),
+    Planting("label-number", labels(lambda label: f"class_{LABELS.index(label)}"), of=positive),
     Planting("image-leak", same_image, without_training_rows, held_out),
     Planting("copy-leak", encoded_again, without_training_rows, held_out),
     Planting("patient-leak", same_patient, by_training, held_out),
     Planting("patient-leak", patient_in_name, by_training, held_out, start=patient_in_name_alone),
     Planting("study-leak", same_study, by_training, held_out, start=study_alone),
-    Planting("split-names", other_split_name, of=trained_on, shares=(0.05, 0.4)),
-    Planting("split-names", misspelt_split, of=lambda row: trained_on(row) or row.split == "trian"),
-    Planting("label-not-in-train", all_labels(lambda label: "hernia"), of=held_out_positive),
+    Planting("split-names", split_name("Train"), of=trained_on, shares=FEW),
+    Planting("split-names", split_name("trian"), of=lambda row: trained_on(row) or row.split == "trian"),
+    Planting("label-not-in-train", labels(lambda label: "hernia"), of=held_out_positive),
     Planting("rounded-id", column("patient_id", "1.02E+11")),
-    Planting("repeated-id", same_id, of=lambda row: trained_on(row) and row.columns["id"] != "000.png"),
+    Planting("repeated-id", column("id", "000.png"), of=lambda row: trained_on(row) and row.columns["id"] != "000.png"),
     Planting(
         "repeated-image", other_image, without_rows, of=lambda row: trained_on(row) and row.columns["id"] != "000.png"
     ),
@@ -423,18 +387,10 @@ PLANTINGS = [
     Planting("answer-in-prompt", told_boxes, of=positive),
     Planting("answer-in-prompt", column("prompt", "This image is normal. Where are the findings?"), of=negative),
     Planting("box-format", column("box_format", "qwen9"), model=Model()),
-    Planting(
-        "box-format",
-        column("box_format", "paligemma"),
-        shares=(0.05, 0.4),
-        model=Model(),
-        start=column("box_format", "qwen3-vl"),
-    ),
-    Planting("gold-length", crowded, without_rows, of=positive, shares=(0.05, 0.4)),
+    Planting("box-format", column("box_format", "paligemma"), shares=FEW, model=Model(), start=IN_QWEN3),
+    Planting("gold-length", crowded, without_rows, of=positive, shares=FEW),
     Planting("gold-length", crowded, lambda defect, rows, clean, planted: rows, positive, ALL, repaired_model=LONG),
-    Planting(
-        "gold-reward", first_box(lambda box, size: [100.4, 100.4, 104.6, 105.2 + box[0] % 9]), of=positive, model=COARSE
-    ),
+    Planting("gold-reward", first_box(lambda b, s: [100.4, 100.4, 104.6, 105.2 + b[0] % 9]), of=positive, model=COARSE),
 ]
 
 

@@ -35,19 +35,12 @@ def test_pycocotools_loads_both(images, tmp_path):
 
 
 def test_invalid_boxes_stay_false_positives_and_ignored_regions_excuse_boxes():
-    image = Prediction(
-        "a",
-        100,
-        100,
-        gt=[[0, 0, 50, 50]],
-        gt_labels=["mass"],
-        # inverted, so that it would overlap if it were repaired; the reference; one inside the region
-        pred=[[50, 50, 0, 0], [0, 0, 50, 50], [60, 60, 90, 90]],
-        pred_labels=["mass"] * 3,
-        pred_scores=[0.9, 0.8, 0.95],
-        ignore=[[55, 55, 100, 100]],
-    )
-    evaluation = _evaluated([image])
+    # inverted, so that it would overlap if it were repaired; the reference; one inside the region
+    pred = [[50, 50, 0, 0], [0, 0, 50, 50], [60, 60, 90, 90]]
+    given = {"gt": [[0, 0, 50, 50]], "gt_labels": ["mass"], "ignore": [[55, 55, 100, 100]]}
+    images = [Prediction("a", 100, 100, pred=pred, pred_labels=["mass"] * 3, pred_scores=[0.9, 0.8, 0.95], **given)]
+    evaluation = coco_eval(coco_ground_truth(images), coco_results(images))
+    evaluation.summarize()
     # by hand: the region's box is no error, the invalid one stands before the hit: precision 1/2 at every recall
     assert evaluation.stats[1] == pytest.approx(0.5)
 
@@ -95,9 +88,3 @@ def test_reference_labels_come_first_and_unlabelled_boxes_get_the_only_label(ima
 def test_no_two_images_share_a_file_name(given, names):
     images = [Prediction(one, 9, 9, image=file) for one, file in given]
     assert [one["file_name"] for one in coco_ground_truth(images)["images"]] == names
-
-
-def _evaluated(images):
-    evaluation = coco_eval(coco_ground_truth(images), coco_results(images))
-    evaluation.summarize()
-    return evaluation

@@ -56,10 +56,8 @@ def test_a_file_read_back_has_the_answer(images, dicom_image, tmp_path):
     assert first.roi.value.tolist() == [[12, 18], [115, 18], [115, 225], [12, 225], [12, 18]]
     assert first.roi.graphic_type.value == "POLYLINE"
     assert second.roi.value[[0, 2]].tolist() == [[0, 0], [50, 50]]
-    assert [(group.finding_type.meaning, group.finding_type.scheme_designator) for group in (first, second)] == [
-        ("mass", SCHEME),
-        ("nodule", SCHEME),
-    ]
+    found = [(group.finding_type.meaning, group.finding_type.scheme_designator) for group in (first, second)]
+    assert found == [("mass", SCHEME), ("nodule", SCHEME)]
     assert [group.get_measurements()[0].value for group in (first, second)] == [0.9, 0.25]
     # what the region was drawn on
     (image,) = first.roi.ContentSequence

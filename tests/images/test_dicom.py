@@ -185,9 +185,8 @@ class TestTransformations:
             dataset.file_meta = FileMetaDataset()
             dataset.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
             dataset.compress(syntax)
-        np.testing.assert_array_equal(
-            read_dicom(save_dicom(tmp_path / "other.dcm", dataset, syntax)), read_dicom(plain)
-        )
+        other = save_dicom(tmp_path / "other.dcm", dataset, syntax)
+        np.testing.assert_array_equal(read_dicom(other), read_dicom(plain))
 
     def test_a_real_image_agrees_with_highdicom(self):
         import highdicom

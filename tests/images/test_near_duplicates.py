@@ -65,16 +65,14 @@ def test_copies_of_real_images_are_found_among_all_others(real_images):
     for place in range(0, len(real_images), 20):
         copies = [image_signature(copy) for copy in copies_of(real_images[place])]
         found = [pair for pair in find_near_duplicates([*signatures, *copies]) if pair[1] >= len(signatures)]
-        assert {pair for pair in found if pair[0] < len(signatures)} == {
-            (place, len(signatures) + k) for k in range(len(copies))
-        }
+        of_others = {pair for pair in found if pair[0] < len(signatures)}
+        assert of_others == {(place, len(signatures) + k) for k in range(len(copies))}
 
 
 def test_blocks_do_not_change_what_is_found(monkeypatch):
     images = drawn_images("synthetic")[:12]
-    signatures = [
-        image_signature(image) for image in [*images, images[3], Image.new("L", (9, 9)), images[7].resize((99, 99))]
-    ]
+    images += [images[3], Image.new("L", (9, 9)), images[7].resize((99, 99))]
+    signatures = list(map(image_signature, images))
     found = sorted(find_near_duplicates(signatures))
     assert found == [(3, 12), (7, 14)]
     monkeypatch.setattr("grounding_rewards.images.near_duplicates._BLOCK", 4)

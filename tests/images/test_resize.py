@@ -61,13 +61,10 @@ def test_agrees_with_the_processor(kind, settings):
     st.integers(1, 10**8),
 )
 def test_agrees_with_the_processor_on_images_of_any_size(size, patch_and_merge, min_pixels, more_pixels):
-    patch_size, merge_size = patch_and_merge
-    max_pixels = min_pixels + more_pixels
-    image_processor = Qwen2VLImageProcessorPil(
-        patch_size=patch_size, merge_size=merge_size, min_pixels=min_pixels, max_pixels=max_pixels
-    )
-    width, height = size
-    expected = smart_resize(height, width, patch_size * merge_size, min_pixels, max_pixels)
+    (width, height), (patch_size, merge_size) = size, patch_and_merge
+    limits = {"min_pixels": min_pixels, "max_pixels": min_pixels + more_pixels}
+    image_processor = Qwen2VLImageProcessorPil(patch_size=patch_size, merge_size=merge_size, **limits)
+    expected = smart_resize(height, width, patch_size * merge_size, **limits)
     assert resized_size(image_processor, width, height) == expected[::-1]
 
 
@@ -164,9 +161,8 @@ class TestFit:
     def test_a_shrunken_image_is_named_by_its_own_size(self):
         processor = Qwen2VLImageProcessor()
         images = self.images((448, 560)).add_column("width", [2544]).add_column("height", [3056])
-        assert "the largest image, 2544 x 3056, is seen as 448 x 560, 320 image tokens" in largest_image(
-            images, processor
-        )
+        said = "the largest image, 2544 x 3056, is seen as 448 x 560, 320 image tokens"
+        assert said in largest_image(images, processor)
 
 
 def built(name, **changed):
@@ -208,13 +204,3 @@ def test_not_known(name, changed):
     assert not has_resized_size(image_processor)
     with pytest.raises(ValueError, match=rf"way to resize is known for processor, got {name}\. Measure it: "):
         resized_size(image_processor, 100, 100)
-
-
-def test_a_limit_of_other_processors_shrinks_images_before_they_see_them():
-    image_processor = built("SiglipImageProcessor")
-    untouched = image_processor.size
-    set_image_size(image_processor, 20_000)
-    assert image_pixel_limit(image_processor) == 20_000
-    assert image_processor.size == untouched
-    assert fitted_size(image_processor, 2000, 1000) == (200, 100)
-    assert resized_size(image_processor, 2000, 1000) == (224, 224)

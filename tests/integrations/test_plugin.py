@@ -42,13 +42,8 @@ def test_a_file_is_called_as_its_trainer_calls_it(trainer, tmp_path, capsys):
         pytest.importorskip("torch")
     path, lines = written(trainer, tmp_path, capsys)
     assert path.stem in lines
-    ran = subprocess.run(
-        [sys.executable, "-c", START + CALLS[trainer], str(path)],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        check=False,
-    )
+    call = [sys.executable, "-c", START + CALLS[trainer], str(path)]
+    ran = subprocess.run(call, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert ran.returncode == 0, ran.stderr
     # 380 × 370 of 400 × 400: by hand
     assert float(ran.stdout) == pytest.approx(380 * 370 / 400**2, rel=1e-6)

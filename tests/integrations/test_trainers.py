@@ -132,10 +132,9 @@ def test_verls_reward_manager_reads_token_ids(monkeypatch):
     manager = verl_tokens.GroundingRewardManager(config, Tokenizer("<"), reward_router_address=None)
     text = "<|object_ref_start|>nodule<|object_ref_end|><|box_start|>(100,100),(480,470)<|box_end|>"
     ids = np.array([*map(ord, text), 0, 0, 0])
-    item = types.SimpleNamespace(
-        batch={"responses": ids, "attention_mask": np.array([1] * (len(ids) + 3) + [0, 0])},
-        non_tensor_batch={"reward_model": {"ground_truth": TRUTH}, "extra_info": {"index": 0}},
-    )
+    batch = {"responses": ids, "attention_mask": np.array([1] * (len(ids) + 3) + [0, 0])}
+    others = {"reward_model": {"ground_truth": TRUTH}, "extra_info": {"index": 0}}
+    item = types.SimpleNamespace(batch=batch, non_tensor_batch=others)
     told = asyncio.run(manager.run_single([item, item]))
     expected = gr.get_reward("R3", box_format="qwen2-vl")([text], boxes=[ONE["boxes"]], width=[640], height=[480])
     assert [told["reward_score"]] == expected

@@ -58,12 +58,8 @@ def with_nemo_rl(monkeypatch: Any) -> dict[str, str]:
     registered: dict[str, str] = {}
     nemo_rl._environment.cache_clear()
     stand_in(monkeypatch, "ray", remote=lambda made: made)
-    stand_in(
-        monkeypatch,
-        "nemo_rl.environments.interfaces",
-        EnvironmentInterface=object,
-        EnvironmentReturn=namedtuple("EnvironmentReturn", told),
-    )
+    parts = {"EnvironmentInterface": object, "EnvironmentReturn": namedtuple("EnvironmentReturn", told)}
+    stand_in(monkeypatch, "nemo_rl.environments.interfaces", **parts)
     stand_in(monkeypatch, "nemo_rl.environments.utils", register_env=registered.__setitem__)
     stand_in(monkeypatch, "nemo_rl.distributed.ray_actor_environment_registry", ACTOR_ENVIRONMENT_REGISTRY=registered)
     stand_in(monkeypatch, "nemo_rl.distributed.virtual_cluster", PY_EXECUTABLES=types.SimpleNamespace(SYSTEM="system"))
@@ -92,12 +88,8 @@ def with_nemo_gym(monkeypatch: Any) -> None:
 
 def gym_response(text: str) -> Any:
     """What NeMo-Gym hands over: reasoning, a call of a tool, and messages."""
-    early, last = (
-        types.SimpleNamespace(
-            type="message", role="assistant", content=[types.SimpleNamespace(type="output_text", text=said)]
-        )
-        for said in ('[{"bbox_2d": [0, 0, 9, 9]}]', text)
-    )
+    parts = [types.SimpleNamespace(type="output_text", text=said) for said in ('[{"bbox_2d": [0, 0, 9, 9]}]', text)]
+    early, last = (types.SimpleNamespace(type="message", role="assistant", content=[part]) for part in parts)
     call = types.SimpleNamespace(type="function_call", name="zoom", arguments='{"bbox_2d": [1, 2, 3, 4]}')
     return types.SimpleNamespace(output=[early, call, last])
 
@@ -139,15 +131,9 @@ def by_openrlhf(_: Any, reward: str, cases: Sequence[Case]) -> list[float]:
 def by_nemo_rl(monkeypatch: Any, reward: str, cases: Sequence[Case]) -> list[float]:
     with_nemo_rl(monkeypatch)
     environment = nemo_rl.GroundingEnvironment({"reward": reward})
-    logs = [
-        [
-            {"role": "user", "content": EXAMPLE},
-            {"role": "assistant", "content": '[{"bbox_2d": [0, 0, 9, 9]}]'},
-            {"role": "environment", "content": "look again"},
-            {"role": "assistant", "content": one.text, "token_ids": [1]},
-        ]
-        for one in cases
-    ]
+    asked, early = {"role": "user", "content": EXAMPLE}, '[{"bbox_2d": [0, 0, 9, 9]}]'
+    before = [asked, {"role": "assistant", "content": early}, {"role": "environment", "content": "look again"}]
+    logs = [[*before, {"role": "assistant", "content": one.text, "token_ids": [1]}] for one in cases]
     return environment.step(logs, [{"ground_truth": one.ground_truth} for one in cases]).rewards.tolist()
 
 

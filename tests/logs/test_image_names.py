@@ -42,12 +42,7 @@ def log_of(columns: dict[str, list[Any]]) -> Log:
 )
 def test_the_column_that_names_images_is_found(images, column, values) -> None:
     # Columns that name no image, or name few by chance.
-    chance = {
-        "step": [1, 1, 2, 2],
-        "score": [0.5, 1.0, 0.0, 1.0],
-        "boxes": [[], [], [], []],
-        "confidence": [3, 2, 1, 0],
-    }
+    chance = {"step": [1, 1, 2, 2], "score": [0.5, 1.0, 0.0, 1.0], "boxes": [[]] * 4, "confidence": [3, 2, 1, 0]}
     named = with_image_ids(log_of({**chance, column: values}), images)
     assert [row["id"] for row in named.rows] == [str(images[k].get("id", k)) for k in ORDER]
     assert named.notes == (f"Rows belong to images by the column `{column}` of the log.",)

@@ -9,8 +9,6 @@ import pytest
 
 import grounding_rewards as gr
 from grounding_rewards.logs.inspection import inspect_completions
-from grounding_rewards.metrics.detection import MatchedImages
-from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from tests.tables import table
 
@@ -100,14 +98,11 @@ def test_json_holds_metrics_and_no_text():
     assert json.loads(text)["statuses"]["unparseable"] == 2
 
 
-def test_mean_iou_is_that_of_an_evaluation():
-    """Of every reference box, at any overlap: a miss counts 0, and an image counts as often as it has boxes."""
+def test_mean_iou_is_of_every_reference_box():
+    """At any overlap: a miss counts 0, and an image counts as often as it has boxes."""
     texts = ["[[0, 0, 200, 100], [500, 500, 900, 900]]", "[]", "[[0, 0, 100, 100]]", "[[300, 300, 700, 700]]"]
     boxes = [[[0, 0, 10, 10], [50, 50, 90, 90], [1, 60, 9, 70]], [[0, 0, 9, 9]], [], [[0, 0, 40, 40]]]
     log = [{"id": k, "boxes": gt, "width": 100, "height": 100} for k, gt in enumerate(boxes)]
-    images = read_predictions(log, [[text] for text in texts], gr.get_reward("R3", box_format="qwen3-vl"))
-    iou, references = MatchedImages(images).sums(["mean_iou"])["mean_iou"].sum(axis=0)
     found = inspect_completions(texts, log, "qwen3-vl").metrics["mean_iou"]
-    assert found == pytest.approx(iou / references)
     # By hand: IoUs 1/2, 1 and 0, 0, and 1/16 + … of [0, 40]² and [30, 70]².
     assert found == pytest.approx((0.5 + 1 + 0 + 0 + 100 / (1600 + 1600 - 100)) / 5)

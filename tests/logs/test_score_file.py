@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import warnings
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from grounding_rewards.rewards.grounding import get_reward
 from tests.conftest import write_lines
 from tests.tables import table
 
-SHARED = Path(__file__).parents[3] / "shared" / "data" / "completions" / "completions.jsonl"
 NAMES = ("R1", "R2", "R3", "R4", "R5")
 R3 = get_reward("R3", box_format="qwen3-vl")
 
@@ -145,10 +143,8 @@ def test_wrong_arguments_are_refused(log: Path, out: str, rewards: list[Any], me
 def test_a_wrong_space_is_noticed_once(tmp_path: Path, processes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(score, "_CHUNK", 32)
     gt = [[100 + 9 * k, 200 + 7 * k, 700 + 9 * k, 900 + 7 * k] for k in range(100)]
-    given = [
-        {"text": json.dumps([{"bbox_2d": box}]), "boxes": [box], "width": 2000, "height": 2000, "id": k}
-        for k, box in enumerate(gt)
-    ]
+    size = {"width": 2000, "height": 2000}
+    given = [{"text": f'[{{"bbox_2d": {box}}}]', "boxes": [box], "id": k, **size} for k, box in enumerate(gt)]
     path = write_lines(tmp_path / "log.jsonl", given)
     with warnings.catch_warnings():
         warnings.simplefilter("error", SpaceWarning)
@@ -167,9 +163,7 @@ def test_the_command(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("R3", "R3:iou_threshold=0.9", 'R5:{"beta": 2}', "random:seed=3")
     assert command(log, "--rewards", *words) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith("8 completions in ")
     assert "boxes 2, empty 2, truncated 0, unparseable 4" in printed
-    assert "mean R3 " in printed
     scored = read(log.parent / "scored.jsonl")
     # IoU 0.8 is no match any more.
     assert [scored[0][name] for name in words[:2]] == [0.8, 0]
@@ -186,20 +180,3 @@ def test_wrong_options_are_refused(
     assert command(log, *options) == 2
     assert message in capsys.readouterr().err
     assert list(log.parent.iterdir()) == [log]
-
-
-@pytest.mark.skipif(not SHARED.is_file(), reason="the completions of real models are not here")
-def test_completions_of_real_models(tmp_path: Path) -> None:
-    """Each scored against the boxes that a person read in it, in its own space: those of Qwen in thousandths."""
-    given = []
-    for line in SHARED.read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
-        if row["family"].startswith("Qwen3") and row["status"] in ("boxes", "explicit_empty") and not row["ambiguous"]:
-            boxes = [box for box in row["boxes"] if box[0] < box[2] and box[1] < box[3]]
-            given.append({"id": row["id"], "text": row["text"], "boxes": boxes, "width": 1000, "height": 1000})
-    assert given
-    out = tmp_path / "scored.jsonl"
-    summary = score_file(write_lines(tmp_path / "log.jsonl", given), out, [get_reward("R3", box_format="qwen3-vl")])
-    assert summary.completions == len(given)
-    assert all(math.isfinite(row["R3"]) for row in read(out))
-    assert sum(row["R3/tp"] for row in read(out)) > 0

@@ -49,20 +49,14 @@ def coco_average_precision(
         ],
         "categories": [{"id": number, "name": name} for name, number in category.items()],
     }
-    results = [
-        {"image_id": image, "category_id": category[name], "bbox": box, "score": score}
-        for image, annotated in enumerate(images, start=1)
-        for box, label, score in zip(
-            _xywh(annotated.pred), annotated.pred_labels, annotated.pred_scores.tolist(), strict=True
-        )
-        if (name := label_name(label, label_matching)) in category
-    ]
-    params = {
-        "iouThrs": np.asarray(iou_thresholds),
-        "areaRng": [[area.low, area.high]],
-        "areaRngLbl": ["all"],
-        "maxDets": [max_detections],
-    }
+    results = []
+    for image, annotated in enumerate(images, start=1):
+        scores = annotated.pred_scores.tolist()
+        for box, label, score in zip(_xywh(annotated.pred), annotated.pred_labels, scores, strict=True):
+            if (name := label_name(label, label_matching)) in category:
+                results.append({"image_id": image, "category_id": category[name], "bbox": box, "score": score})
+    params = {"iouThrs": np.asarray(iou_thresholds), "areaRng": [[area.low, area.high]], "areaRngLbl": ["all"]}
+    params["maxDets"] = [max_detections]
     # thresholds, recall levels, labels, areas, numbers of detections; -1 where there is nothing to find
     precision = np.asarray(coco_eval(truth, results, params, engine=engine).eval["precision"])[..., 0, 0].mean(axis=1)
     return dict(zip(names, np.where(precision < 0, np.nan, precision).T, strict=True))

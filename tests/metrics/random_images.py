@@ -23,22 +23,11 @@ def random_images(seed: int, n: int = 25, *, whole_numbers: bool = False) -> lis
         copies = gt[rng.integers(0, len(gt), int(rng.integers(0, 7)))] if len(gt) else gt
         junk = _boxes(rng, int(rng.integers(0, 4)), whole_numbers)
         pred = np.concatenate([_jittered(rng, copies, whole_numbers), junk])
-        gt_labels = rng.choice(LABELS, len(gt))
-        images.append(
-            Prediction(
-                f"image {i}",
-                _SIZE,
-                _SIZE,
-                gt=gt,
-                gt_labels=tuple(map(str, gt_labels)),
-                pred=pred,
-                pred_labels=tuple(map(str, rng.choice(LABELS, len(pred)))),
-                pred_scores=rng.integers(0, 11, len(pred)) / 10,
-                ignore=_boxes(rng, int(rng.integers(0, 3)), whole_numbers),
-                patient=f"patient {i // 2}",
-                status="boxes" if len(pred) else "empty",
-            )
-        )
+        gt_labels, pred_labels = (tuple(map(str, rng.choice(LABELS, len(boxes)))) for boxes in (gt, pred))
+        others: dict[str, Any] = {"gt_labels": gt_labels, "pred_labels": pred_labels, "patient": f"patient {i // 2}"}
+        others |= {"pred_scores": rng.integers(0, 11, len(pred)) / 10, "status": "boxes" if len(pred) else "empty"}
+        others["ignore"] = _boxes(rng, int(rng.integers(0, 3)), whole_numbers)
+        images.append(Prediction(f"image {i}", _SIZE, _SIZE, gt=gt, pred=pred, **others))
     return images
 
 

@@ -164,11 +164,8 @@ def test_jackknife_equals_metric_without_the_patient(ranking: str, interpolation
         images = [replace(image, pred_scores=[next(places) for _ in image.pred]) for image in images]
     elif ranking != "score":
         images = without_confidences(images)
-    found = metric.mean_average_precision(
-        by_label(images, [0.3, 0.5], ranking=ranking),
-        interpolation=interpolation,
-        groups=[image.patient for image in images],
-    )
+    ranked, patients = by_label(images, [0.3, 0.5], ranking=ranking), [image.patient for image in images]
+    found = metric.mean_average_precision(ranked, interpolation=interpolation, groups=patients)
     for k, value in enumerate(found.left_out):
         others = [image for i, image in enumerate(images) if i // 2 != k]
         expected = mean_average_precision(by_label(others, [0.3, 0.5], ranking=ranking), interpolation=interpolation)
@@ -189,9 +186,8 @@ def test_the_mean_of_the_curve_is_the_average_precision() -> None:
 def test_sizes_are_parts_of_the_image_or_pixels() -> None:
     small, large = [0, 0, 9, 10], [40, 40, 90, 90]  # 0.9 % and 25 % of the image
     image = Prediction("a", 100, 100, gt=[small, large], gt_labels=["", ""], pred=[large], pred_scores=[0.5])
-    assert [average_precision(rank_boxes([image], area=area)) for area in IMAGE_AREAS.values()] == pytest.approx(
-        [0.0, math.nan, 1.0], nan_ok=True
-    )
+    found = [average_precision(rank_boxes([image], area=area)) for area in IMAGE_AREAS.values()]
+    assert found == pytest.approx([0.0, math.nan, 1.0], nan_ok=True)
 
 
 def test_a_blank_reference_label_is_refused_where_labels_are_compared() -> None:

@@ -36,9 +36,8 @@ FAR = [45, 0, 55, 10]
 
 
 def image(pred: list[Any], pred_labels: list[Any], *, labels: Any = ("right lung", "left lung"), **more: Any):
-    return Prediction(
-        "a", 100, 100, gt=[RIGHT_SIDE, LEFT], gt_labels=labels, pred=pred, pred_labels=pred_labels, **more
-    )
+    given = {"gt": [RIGHT_SIDE, LEFT], "gt_labels": labels, "pred": pred, "pred_labels": pred_labels}
+    return Prediction("a", 100, 100, **given, **more)
 
 
 @pytest.mark.parametrize(
@@ -47,11 +46,7 @@ def image(pred: list[Any], pred_labels: list[Any], *, labels: Any = ("right lung
         # both lungs called left: one is right, the other is there under a wrong label
         (image([RIGHT_SIDE, LEFT], ["left lung", "left lung"]), (WRONG_LABEL, RIGHT), (WRONG_LABEL, FOUND)),
         # exchanged: both are there, neither is right
-        (
-            image([RIGHT_SIDE, LEFT], ["left lung", "right lung"]),
-            (WRONG_LABEL, WRONG_LABEL),
-            (WRONG_LABEL, WRONG_LABEL),
-        ),
+        (image([RIGHT_SIDE, LEFT], ["left lung", "right lung"]), (WRONG_LABEL,) * 2, (WRONG_LABEL,) * 2),
         # a box without a label agrees with none
         (image([LEFT], [None]), (WRONG_LABEL,), (MISSED, WRONG_LABEL)),
         # a second box on a finding is in the wrong place, not of a wrong label
@@ -162,9 +157,10 @@ def test_labels_by_hand(gt: Any, pred: Any, synonyms: bool, cells: dict[tuple[st
 LABELS = st.lists(st.sampled_from(["mass", "nodule", "effusion", None]), max_size=6)
 
 
-@given(
-    st.lists(st.tuples(LABELS, st.lists(st.sampled_from(["mass", "Nodule", "else", None, ""]), max_size=6)), max_size=4)
-)
+PRED_LABELS = st.lists(st.sampled_from(["mass", "Nodule", "else", None, ""]), max_size=6)
+
+
+@given(st.lists(st.tuples(LABELS, PRED_LABELS), max_size=4))
 def test_every_box_is_counted_once(images: Any) -> None:
     answered = [labelled_image(gt, pred) for gt, pred in images]
     found = confusion(MatchedImages(answered))

@@ -83,9 +83,8 @@ def test_panoptic_quality_is_its_definition(seed: int) -> None:
     assert values(images)["pq"] == pytest.approx(ious.sum() / (len(ious) + false / 2 + missed / 2))
     for image in images:
         reward = MeanIoUReward(beta=1.0, no_box_bonus=0.0).score(image.pred, image.gt)
-        assert values([image])["pq"] == pytest.approx(
-            reward if len(image.pred) + len(image.gt) else math.nan, nan_ok=True
-        )
+        expected = reward if len(image.pred) + len(image.gt) else math.nan
+        assert values([image])["pq"] == pytest.approx(expected, nan_ok=True)
 
 
 @given(box_lists(), valid_box_lists(max_size=4), valid_box_lists(max_size=2))
@@ -94,15 +93,14 @@ def test_f_beta_of_one_image_is_that_of_the_reward(
 ) -> None:
     image = Prediction("a", 30, 30, gt=gt, gt_labels=[""] * len(gt), pred=pred, ignore=ignore)
     metrics = values([image])
-    explained = MeanIoUReward(beta=1.0, matching="most_hits").explain(
-        np.reshape(pred, (-1, 4)), np.reshape(gt, (-1, 4)), ignore=np.reshape(ignore, (-1, 4))
-    )
+    arrays = [np.reshape(boxes, (-1, 4)) for boxes in (pred, gt)]
+    reward = MeanIoUReward(beta=1.0, matching="most_hits")
+    explained = reward.explain(*arrays, ignore=np.reshape(ignore, (-1, 4)))
     counted = len(pred) - len(explained.ignored) + len(gt) > 0
     assert metrics["f1_50"] == pytest.approx(explained.f_beta if counted else math.nan, nan_ok=True, abs=1e-12)
-    assert metrics["precision_50"] == pytest.approx(explained.precision, abs=1e-12) or math.isnan(
-        metrics["precision_50"]
-    )
-    assert metrics["recall_50"] == pytest.approx(explained.recall, abs=1e-12) or math.isnan(metrics["recall_50"])
+    for name in ("precision", "recall"):
+        found = metrics[f"{name}_50"]
+        assert math.isnan(found) or found == pytest.approx(getattr(explained, name), abs=1e-12)
 
 
 def test_a_box_more_loses_no_hit_by_hand() -> None:
@@ -117,10 +115,8 @@ def test_a_box_more_loses_no_hit_by_hand() -> None:
         assert values([image])["recall_50"] == 0.5
         assert values([image], label_matching="ignore")["recall_50"] == 0.5
         groups = label_groups([image])
-        assert [reference_sums(MatchedImages([image]), groups)[name, "recall_50"].tolist() for name in groups] == [
-            [[1, 1]],
-            [[0, 1]],
-        ]
+        sums = reference_sums(MatchedImages([image]), groups)
+        assert [sums[name, "recall_50"].tolist() for name in groups] == [[[1, 1]], [[0, 1]]]
         assert pair_image(image).hits(0.5).tolist() == [True, False]
     assert confusion(MatchedImages([both])).counts.tolist() == [[0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 1, 0]]
     # The mean IoU is another matter: it is of the pairs whose sum is greatest.
@@ -173,6 +169,7 @@ def test_a_phrase_is_answered_by_the_highest_scoring_box() -> None:
     assert math.isnan(values([replace(image, gt=[HIT, JUNK], gt_labels=["mass"] * 2)])["accuracy_50"])
 
 
+BROKEN = (BrokenBox(0),)
 TRUTH: dict[str, Any] = {"width": 100, "height": 100, "gt": [[0, 0, 10, 10], [50, 50, 60, 60]], "gt_labels": ["a", "b"]}
 
 
@@ -192,10 +189,7 @@ TRUTH: dict[str, Any] = {"width": 100, "height": 100, "gt": [[0, 0, 10, 10], [50
         # a normal image, rightly empty
         (Prediction("1", 9, 9, status="empty"), {"f1_50": (0, 0), "dice": (0, 0), "pixel_accuracy": (81, 81)}),
         # a broken box beside a complete one is a false one, as in the rewards
-        (
-            Prediction("1", **TRUTH, pred=[[0, 0, 10, 8]], broken=(BrokenBox(0),)),
-            {"precision_50": (1, 2), "f1_50": (2, 4)},
-        ),
+        (Prediction("1", **TRUTH, pred=[[0, 0, 10, 8]], broken=BROKEN), {"precision_50": (1, 2), "f1_50": (2, 4)}),
     ],
 )
 def test_sums_by_hand(image: Prediction, expected: dict[str, tuple[float, float]]) -> None:
@@ -227,10 +221,8 @@ def test_ious_of_all_references_come_in_the_order_of_images() -> None:
         # under "exact" the predicted box has no label, and so none that agrees
         assert ious[there].tolist() == [0.0, expected, 0.0]
     groups = label_groups(images)
-    assert {name: members.tolist() for name, members in groups.items()} == {
-        "mass": [False, True, True],
-        "x": [True, False, False],
-    }
+    members = {name: of.tolist() for name, of in groups.items()}
+    assert members == {"mass": [False, True, True], "x": [True, False, False]}
     assert reference_sums(MatchedImages(images), groups)["mass", "recall_50"].tolist() == [[1, 1], [0, 0], [0, 1]]
 
 

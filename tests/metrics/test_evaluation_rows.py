@@ -21,15 +21,12 @@ def measured(images: list[Prediction], **measures: str) -> Evaluation:
 
 def with_labels(images: list[Prediction], words: list[str]) -> list[Prediction]:
     """The references' masses called by these words in turn."""
-    return [
-        replace(
-            image,
-            gt_labels=tuple(
-                words[(k + i) % len(words)] if label == "mass" else label for i, label in enumerate(image.gt_labels)
-            ),
-        )
-        for k, image in enumerate(images)
+    turned = [words[k % len(words) :] + words[: k % len(words)] for k in range(len(images))]
+    called = [
+        tuple(own[i % len(own)] if label == "mass" else label for i, label in enumerate(image.gt_labels))
+        for image, own in zip(images, turned, strict=True)
     ]
+    return [replace(image, gt_labels=labels) for image, labels in zip(images, called, strict=True)]
 
 
 @pytest.mark.parametrize(
@@ -42,10 +39,8 @@ def with_labels(images: list[Prediction], words: list[str]) -> list[Prediction]:
 )
 def test_labels_that_are_compared_as_one_are_one_row(words: list[str], labels: str) -> None:
     images = random_images(3)
-    expected = {
-        f"{group.name} ({group.boxes})".casefold(): group.metrics
-        for group in measured(images, label_matching=labels).per_label
-    }
+    groups = measured(images, label_matching=labels).per_label
+    expected = {f"{group.name} ({group.boxes})".casefold(): group.metrics for group in groups}
     found = measured(with_labels(images, words), label_matching=labels).per_label
     assert len(found) == len(expected) == 3
     for group in found:
@@ -78,9 +73,8 @@ def test_references_without_labels_say_nothing_about_labels(label: str) -> None:
     found = measured(images)
     assert not {"map_50", "label_accuracy"} & set(found.headings)
     assert found.confusion is None
-    assert [f"{group.name} ({group.boxes})" for group in found.per_label] == [
-        f"finding ({sum(len(image.gt) for image in images)})"
-    ]
+    boxes = sum(len(image.gt) for image in images)
+    assert [(group.name, group.boxes) for group in found.per_label] == [("finding", boxes)]
 
 
 def test_one_box_without_a_confidence_makes_all_boxes_tied() -> None:

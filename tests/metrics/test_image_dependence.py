@@ -27,9 +27,8 @@ def draw(rng: np.random.Generator, n: int, *, looks: float, boxes: tuple[int, ..
         gt = usual + np.tile(rng.normal(0, 8, (m, 2)), 2)
         labels = tuple(rng.choice(["mass", "nodule"], m))
         pred = np.clip(looks * gt + (1 - looks) * usual + rng.normal(0, 2, gt.shape), 0, 100)
-        made.append(
-            Prediction(f"i{k}", 100, 100, gt=gt, gt_labels=labels, pred=pred, pred_labels=labels, text=str(pred))
-        )
+        called = {"gt_labels": labels, "pred_labels": labels}
+        made.append(Prediction(f"i{k}", 100, 100, gt=gt, pred=pred, text=str(pred), **called))
     return made
 
 
@@ -40,21 +39,17 @@ def mean_iou(images: list[Prediction]) -> float:
 
 
 def dealt(images: list[Prediction], order: tuple[int, ...]) -> list[Prediction]:
-    return [
-        replace(image, pred=images[j].pred, pred_labels=images[j].pred_labels, pred_scores=images[j].pred_scores)
-        for image, j in zip(images, order, strict=True)
-    ]
+    said = ("pred", "pred_labels", "pred_scores")
+    answers = [{name: getattr(images[j], name) for name in said} for j in order]
+    return [replace(image, **answer) for image, answer in zip(images, answers, strict=True)]
 
 
 def test_what_the_question_says_is_nothing_seen() -> None:
     """A model that puts each finding where it usually is, by the prompt alone, owes nothing to the images."""
     usual = {"heart": [30.0, 40.0, 80.0, 80.0], "nodule": [10.0, 10.0, 20.0, 20.0]}
-    rows = [
-        {"id": str(k), "width": 100, "height": 100, "boxes": [usual[label]], "labels": [label], "asked": question}
-        for k, (label, question) in enumerate(
-            [("heart", "Find the heart."), ("nodule", "Find every nodule."), ("heart", "Where is the HEART?")] * 4
-        )
-    ]
+    asked = [("heart", "Find the heart."), ("nodule", "Find every nodule."), ("heart", "Where is the HEART?")] * 4
+    rows = [{"boxes": [usual[label]], "labels": [label], "asked": question} for label, question in asked]
+    rows = [{**row, "id": str(k), "width": 100, "height": 100} for k, row in enumerate(rows)]
     texts = [[str([[10 * value for value in usual[row["labels"][0]]]])] for row in rows]
     reward = get_reward("R3", box_format="qwen3-vl")
     images = read_predictions(rows, texts, reward)
@@ -100,10 +95,8 @@ def test_neither_the_order_of_the_images_nor_their_sizes_matter() -> None:
     images = draw(np.random.default_rng(1), 30, looks=0.8, boxes=(1, 2))
     found = image_dependence(images)
     assert image_dependence(images[::-1]).dependence == pytest.approx(found.dependence, abs=1e-12)
-    larger = [
-        replace(image, width=400, height=200, gt=image.gt * [4, 2, 4, 2], pred=image.pred * [4, 2, 4, 2])
-        for image in images
-    ]
+    by, size = [4, 2, 4, 2], {"width": 400, "height": 200}
+    larger = [replace(image, **size, gt=image.gt * by, pred=image.pred * by) for image in images]
     assert image_dependence(larger).dependence.value == pytest.approx(found.dependence.value, abs=1e-12)
 
 
@@ -118,10 +111,8 @@ def test_answers_stay_within_their_source_and_their_labels() -> None:
 def test_perfect_model_has_one_dependence_in_all_group_sizes(size: int) -> None:
     """References that don't overlap: nothing but looking earns anything, so that all of 1 is owed to it."""
     boxes = [[[10.0 * (k % 10), 10.0 * (k // 10), 10.0 * (k % 10) + 9, 10.0 * (k // 10) + 9]] for k in range(40)]
-    images = [
-        Prediction(str(k), 100, 100, gt=box, gt_labels=["mass"], pred=box, question=f"question {k // size}")
-        for k, box in enumerate(boxes)
-    ]
+    images = [Prediction(str(k), 100, 100, gt=box, gt_labels=["mass"], pred=box) for k, box in enumerate(boxes)]
+    images = paired(images, size)
     found = image_dependence(images)
     assert (found.dependence.value, found.dealt, found.alone) == (pytest.approx(1), pytest.approx(0), 0)
     # Images without others leave the numerator and the denominator.
@@ -218,10 +209,8 @@ def test_nothing_to_measure() -> None:
 
 def test_ignored_regions_count_as_in_the_table() -> None:
     images = draw(np.random.default_rng(7), 12, looks=0.9)
-    images = [
-        replace(image, ignore=[[80, 80, 95, 95]], pred=[*image.pred, [80, 80, 94, 94]], pred_labels=(), pred_scores=[])
-        for image in images
-    ]
+    more = {"ignore": [[80, 80, 95, 95]], "pred_labels": (), "pred_scores": []}
+    images = [replace(image, pred=[*image.pred, [80, 80, 94, 94]], **more) for image in images]
     assert image_dependence(images).value == pytest.approx(mean_iou(images))
 
 
@@ -249,10 +238,8 @@ def test_intervals_hold_the_truth_and_the_test_its_level(looks: float, group: in
 def test_answers_to_the_image_beside_are_said_to_be_shifted(by: int, said: list[str], sizes: tuple[int, int]) -> None:
     """An answer in pixels has those of its own image, whatever the size of the one that it is joined to."""
     drawn = draw(np.random.default_rng(0), 20, looks=1, boxes=(0, 1, 2))
-    images = [
-        replace(one, width=sizes[k % 2], height=sizes[k % 2], gt=one.gt + 50 * (k % 3), pred=one.pred + 50 * (k % 3))
-        for k, one in enumerate(drawn)
-    ]
+    moved = [replace(one, gt=one.gt + 50 * (k % 3), pred=one.pred + 50 * (k % 3)) for k, one in enumerate(drawn)]
+    images = [replace(one, width=sizes[k % 2], height=sizes[k % 2]) for k, one in enumerate(moved)]
     moved = dealt(images, tuple((k + by) % 20 for k in range(20)))
     assert [note.split()[7] for note in shift_notes(moved)] == said
 

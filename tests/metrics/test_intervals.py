@@ -152,10 +152,8 @@ def test_many_units_are_left_out_in_parts_of_like_size() -> None:
 def test_the_standard_error_of_parts_is_that_of_units() -> None:
     """All-point AP of one sure right box an image is recall: the interval in parts against all images one by one."""
     images = [image for image in random_images(0, 900) if len(image.gt)]
-    images = [
-        type(image)(str(k), 400, 400, gt=image.gt, gt_labels=image.gt_labels, pred=image.gt[:1], pred_scores=[0.9])
-        for k, image in enumerate(images)
-    ]
+    given = [{"gt": image.gt, "gt_labels": image.gt_labels, "pred": image.gt[:1]} for image in images]
+    images = [Prediction(str(k), 400, 400, **one, pred_scores=[0.9]) for k, one in enumerate(given)]
     assert len(images) > 3 * intervals.MOST_PARTS
     found = mean_average_precision(rank_boxes(images, [0.5]), interpolation="all")
     recall = jackknifed_ratio(np.array([[1.0, len(image.gt)] for image in images]))

@@ -31,22 +31,10 @@ def test_whatever_a_model_writes_is_kept_in_one_line(text, tmp_path):
 
 
 def test_everything_comes_back(tmp_path):
-    image = Prediction(
-        "a",
-        640,
-        480.5,
-        gt=[[0, 0, 5, 5]],
-        gt_labels=["mass"],
-        pred=[[1, 1, math.nan, 4], [0, 0, math.inf, 1]],
-        pred_labels=["mass", None],
-        pred_scores=[0.5, math.nan],
-        ignore=[[2, 2, 3, 3]],
-        rejected={"cut_off": 2},
-        rewards={"R4": 0.25},
-        sampled_rewards=(0.5, 1.0),
-        sampled_read=(True, False),
-        sampled_boxes=(2, 0),
-    )
+    boxes = {"gt": [[0, 0, 5, 5]], "gt_labels": ["mass"], "pred": [[1, 1, math.nan, 4], [0, 0, math.inf, 1]]}
+    boxes |= {"pred_labels": ["mass", None], "pred_scores": [0.5, math.nan], "ignore": [[2, 2, 3, 3]]}
+    sampled = {"sampled_rewards": (0.5, 1.0), "sampled_read": (True, False), "sampled_boxes": (2, 0)}
+    image = Prediction("a", 640, 480.5, **boxes, **sampled, rejected={"cut_off": 2}, rewards={"R4": 0.25})
     save_predictions(tmp_path / "images.jsonl", [image])
     (back,) = load_predictions(tmp_path / "images.jsonl")
     for name in ("gt", "pred", "pred_scores", "ignore"):

@@ -79,13 +79,10 @@ def test_areas_are_those_of_pycocotools(seed: int) -> None:
     for _ in range(20):
         pred, gt = boxes(int(rng.integers(1, 9))), boxes(int(rng.integers(1, 9)))
         areas = box_areas(pred, gt, width=width, height=height)
-        hit = coco.area(coco.merge([union(pred), union(gt)], intersect=True))
-        assert areas.tolist() == [
-            hit,
-            coco.area(union(pred)) - hit,
-            coco.area(union(gt)) - hit,
-            width * height - coco.area(coco.merge([union(pred), union(gt)])),
-        ]
+        both = [union(pred), union(gt)]
+        hit, either = (coco.area(coco.merge(both, intersect=shared)) for shared in (True, False))
+        false, missed = (coco.area(one) - hit for one in both)
+        assert areas.tolist() == [hit, false, missed, width * height - either]
 
 
 @given(valid_box_lists(max_size=5), valid_box_lists(max_size=5))

@@ -199,10 +199,8 @@ def test_a_model_is_known_by_its_weights(tmp_path):
 def test_adapter_digest_covers_its_base_model(tmp_path):
     base, other = (str(saved(tmp_path / str(k), {"w": torch.full((9,), float(k))})) for k in range(2))
     given = [(1.0, base, 8), (2.0, base, 8), (1.0, other, 8), (1.0, base, 16)]
-    adapters = [
-        saved(
-            tmp_path / f"adapter {k}", {"a": torch.full((4,), value)}, base_model_name_or_path=under, lora_alpha=alpha
-        )
-        for k, (value, under, alpha) in enumerate(given)
-    ]
+    adapters = []
+    for k, (value, under, alpha) in enumerate(given):
+        config = {"base_model_name_or_path": under, "lora_alpha": alpha}
+        adapters.append(saved(tmp_path / f"adapter {k}", {"a": torch.full((4,), value)}, **config))
     assert len({digest_of_weights(one) for one in adapters}) == len(given)

@@ -37,16 +37,10 @@ def images_of(sizes=SIZES):
     return Dataset.from_list(rows, features=drawn.features)
 
 
-def trainer_of(folder, images=None, *, padding_side="left", **changes):
+def trainer_of(folder, padding_side="left"):
     torch.set_num_threads(1)
     processor = AutoProcessor.from_pretrained(ASSET, padding_side=padding_side)
-    return GroundingGRPOTrainer(
-        str(ASSET),
-        "R4",
-        config(folder, **changes),
-        images_of() if images is None else images,
-        processing_class=processor,
-    )
+    return GroundingGRPOTrainer(str(ASSET), "R4", config(folder), images_of(), processing_class=processor)
 
 
 def blacken(collated):
@@ -67,10 +61,7 @@ class TestFaults:
     @pytest.mark.parametrize(
         ("fault", "found"),
         [
-            (
-                blacken,
-                r"a difference of \d[\d.]* a token and \d.* at most in training for the image of \d+ x \d+, where",
-            ),
+            (blacken, r"a difference of \d[\d.]* a token and \d.* in training for the image of \d+ x \d+"),
             # Where grids of the images differ enough, Qwen2.5-VL fails; otherwise it takes positions of text.
             (zero_image_tokens, r"(RuntimeError: shape mismatch|a difference of \d.* a token and \d.* in training)"),
         ],

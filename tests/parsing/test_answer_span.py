@@ -38,9 +38,8 @@ PAIRS = table("parsing/answer_spans", "pairs")
 DRAFT = 'Perhaps [{"bbox_2d": [1, 2, 3, 4]}], or no finding.'
 BOX = '[{"bbox_2d": [5, 6, 7, 8]}]'
 #: formats whose labels stand in JSON
-KEYED = [
-    fmt.name for fmt in map(get_box_format, list_box_formats()) if fmt.syntax.keyed and "{label}" in fmt.layout.item
-]
+ALL = map(get_box_format, list_box_formats())
+KEYED = [fmt.name for fmt in ALL if fmt.syntax.keyed and "{label}" in fmt.layout.item]
 
 
 @pytest.mark.parametrize(("opening", "closing"), PAIRS)

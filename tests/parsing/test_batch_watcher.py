@@ -51,28 +51,6 @@ def test_rewards_that_differ_in_it_are_not_scored_together():
         gr.rewards.grounding.check_alike(rewards)
 
 
-class Tokenizer:
-    """Special tokens as numbers, which decoding can leave out."""
-
-    all_special_tokens = ("<eos>", "[THINK]", "[/THINK]")
-    words = ("hm ", WHOLE, "[]", *all_special_tokens)
-    eos_token_id = 3
-    pad_token_id = 3
-
-    def decode(self, ids, skip_special_tokens):
-        kept = [self.words[one] for one in ids if not (skip_special_tokens and one >= 3)]
-        return "".join(kept)
-
-
-def test_marks_that_are_special_tokens_are_decoded_from_the_ids():
-    ids = [[4, 1, 5, 2], [4, 1], [4, 0, 5, 1]]
-    stripped = [Tokenizer().decode(one, skip_special_tokens=True) for one in ids]
-    plain = gr.get_reward("R3", box_format="qwen3-vl")
-    seeing = gr.get_reward("R3", box_format="qwen3-vl", tokenizer=Tokenizer())
-    assert plain(stripped, completion_ids=ids, **columns(3)) == [1.0, 1.0, 1.0]
-    assert seeing(stripped, completion_ids=ids, **columns(3)) == [0.0, 0.0, 1.0]
-
-
 def test_inspect_names_the_suspicion():
     texts = [CLOSED] * 5 + [CUT] * 3
     found = inspect_completions(texts, [{}] * 8, "qwen3-vl")

@@ -116,9 +116,8 @@ def unit_of(fmt):
 
 
 # letters of every script, marks, digits, punctuation and blanks, but no control characters and no lone surrogates
-words = (
-    st.text(st.characters(exclude_categories=["C"], exclude_characters="<◁"), min_size=1).map(str.strip).filter(bool)
-)
+letters = st.characters(exclude_categories=["C"], exclude_characters="<◁")
+words = st.text(letters, min_size=1).map(str.strip).filter(bool)
 # Marks are refused as labels where a format can't escape them.
 label_words = words.filter(lambda word: not moves_answer(word))
 
@@ -186,13 +185,6 @@ def test_declared_keys_are_the_only_ones():
     assert format_boxes([[1, 2, 3, 4]], declared) == '```json\n[\n\t{"region": [1, 2, 3, 4]}\n]\n```'
 
 
-@pytest.mark.parametrize(("scope", "count"), [("answer", 1), ("after_think", 2), ("all", 3)])
-def test_declared_scope(scope, count):
-    text = "<think>at [1, 2, 3, 4]</think> [5, 6, 7, 8] <answer>[9, 9, 10, 10]</answer>"
-    read = parse_boxes(text, {"syntax": "brackets", "space": "pixel", "scope": scope})
-    assert read.boxes.tolist() == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 9, 10, 10]][-count:]
-
-
 # any text: every code point, lone surrogates and NUL included
 any_text = st.text(st.characters(codec=None, exclude_categories=[]))
 # pieces of the syntaxes, so that a random sequence of them comes close to a real completion
@@ -234,16 +226,8 @@ def mutated(draw, text):
     for _ in range(draw(st.integers(0, 3))):
         start = draw(st.integers(0, len(text)))
         end = min(len(text), start + draw(st.integers(0, 6)))
-        text = draw(
-            st.sampled_from(
-                [
-                    text[:start] + text[end:],
-                    text[:start] + draw(fragments) + text[start:],
-                    text + text[start:end],
-                    text[:start],
-                ]
-            )
-        )
+        inserted = text[:start] + draw(fragments) + text[start:]
+        text = draw(st.sampled_from([text[:start] + text[end:], inserted, text + text[start:end], text[:start]]))
     return text
 
 
@@ -316,6 +300,7 @@ def test_a_megabyte_of_anything_is_read():
         assert len(raw.labels) <= MAX_BOXES, pattern
 
 
+FULL = {"too_many_boxes": 1, "too_long": 1}
 HM, ITEM, LAST = "hm " * 100_000, '{"bbox_2d": [1, 2, 3, 4]}', '[{"bbox_2d": [5, 6, 7, 8]}]'
 
 
@@ -330,12 +315,7 @@ HM, ITEM, LAST = "hm " * 100_000, '{"bbox_2d": [1, 2, 3, 4]}', '[{"bbox_2d": [5,
         (f"{HM}{LAST}", "unparseable", [], {"too_long": 1}),
         (f"{LAST}{HM}", "boxes", [5, 6, 7, 8], {"too_long": 1}),
         (f"<|im_end|>{HM}<|im_start|>assistant\n{LAST}", "boxes", [5, 6, 7, 8], {}),
-        (
-            f"[{', '.join([ITEM] * 20_000)}]",
-            "boxes",
-            [1, 2, 3, 4] * (MAX_BOXES - 1),
-            {"too_many_boxes": 1, "too_long": 1},
-        ),
+        (f"[{', '.join([ITEM] * 20_000)}]", "boxes", [1, 2, 3, 4] * (MAX_BOXES - 1), FULL),
     ],
 )
 def test_an_endless_text(text, status, coords, rejected):
@@ -347,11 +327,8 @@ def test_every_family_has_its_source():
     assert [name for name in FORMATS if name not in SOURCES] == ["answer-list", "json", "brackets"]
 
 
-FORMAT_OF = {
-    family: name
-    for name, families in table("parsing/format_cases", "families").items()
-    for family in families.split(" | ")
-}
+FAMILIES = table("parsing/format_cases", "families")
+FORMAT_OF = {family: name for name, families in FAMILIES.items() for family in families.split(" | ")}
 STATUS_OF = {"explicit_empty": "empty", "malformed": "unparseable", "points": "unparseable", "no_boxes": "unparseable"}
 #: Numbers beyond the family's range: "malformed" for the collector, boxes for us, as written, which match nothing.
 OUT_OF_RANGE = ("dsvl2-issue123-0", "dsvl2-issue123-2", "dsvl2-issue96-nines", "dsvl2-issue96-nested")

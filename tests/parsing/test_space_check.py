@@ -170,10 +170,8 @@ def test_no_advice_lowers_the_iou():
     for seed in range(540):
         rng = np.random.default_rng([12, seed])
         size = SIZES[list(SIZES)[seed % 3]]
-        gt = [
-            boxes * rng.choice([0.4, 1.0])
-            for boxes in truth(rng, size, int(rng.choice([5, 12, 40])), prior=seed % 2 == 1)
-        ]
+        whole = truth(rng, size, int(rng.choice([5, 12, 40])), prior=seed % 2 == 1)
+        gt = [boxes * rng.choice([0.4, 1.0]) for boxes in whole]
         model = POOR_MODELS[list(POOR_MODELS)[seed // 3 % len(POOR_MODELS)]]
         preds = [turn(rng, boxes, rng.choice([0.0, 0.5, 1.0])) for boxes in model(rng, size, gt)]
         spaces = ["norm1000", "norm1", "pixel", "resized_pixel", "pad1"]

@@ -69,9 +69,8 @@ def byte_tokenizer(special=(), plain=()):
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
     tokenizer.add_tokens([AddedToken(token, normalized=False) for token in plain])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<|end|>", pad_token="<|pad|>", clean_up_tokenization_spaces=False
-    )
+    ends = {"eos_token": "<|end|>", "pad_token": "<|pad|>", "clean_up_tokenization_spaces": False}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **ends)
 
 
 def tokenizers_of(name):
@@ -118,12 +117,8 @@ def columns_of(tokenizer, texts):
     end = [tokenizer.eos_token_id, tokenizer.pad_token_id, tokenizer.pad_token_id]
     ids = [encode(tokenizer, text) + end for text in texts]
     sizes = {key: [value] * len(texts) for key, value in SIZES.items()}
-    return {
-        "completions": tokenizer.batch_decode(ids, skip_special_tokens=True),
-        "completion_ids": ids,
-        "boxes": [BOXES] * len(texts),
-        **sizes,
-    }
+    completions = tokenizer.batch_decode(ids, skip_special_tokens=True)
+    return {"completions": completions, "completion_ids": ids, "boxes": [BOXES] * len(texts), **sizes}
 
 
 @pytest.mark.parametrize("name", gr.list_box_formats())

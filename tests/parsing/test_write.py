@@ -19,9 +19,8 @@ SIZES = {"width": 1000, "height": 800, "resized_width": 1008, "resized_height": 
 @settings(max_examples=50)
 @given(data=st.data())
 def test_all_that_it_matches_is_read(name, labels, data):
-    text = data.draw(
-        st.from_regex(box_format_regex(name, 3, labels=labels), fullmatch=True, alphabet=st.characters(codec="ascii"))
-    )
+    pattern, ascii_ = box_format_regex(name, 3, labels=labels), st.characters(codec="ascii")
+    text = data.draw(st.from_regex(pattern, fullmatch=True, alphabet=ascii_))
     raw = read_boxes(text, get_box_format(name))
     assert raw.rejected == {}
     if text == get_box_format(name).layout.negative or not any(raw.coords):
@@ -35,10 +34,8 @@ def test_all_that_it_matches_is_read(name, labels, data):
 def test_it_matches_what_is_written(name):
     pattern = re.compile(box_format_regex(name, 2))
     fmt = get_box_format(name)
-    unit = np.array([[0.2, 0.3, 0.4, 0.6], [0.5, 0.1, 0.8, 0.3]]) * (
-        1000 if fmt.space.frame == "resized" else fmt.space.unit
-    )
-    boxes = to_pixel(unit, fmt.space, **SIZES)
+    unit = 1000 if fmt.space.frame == "resized" else fmt.space.unit
+    boxes = to_pixel(np.array([[0.2, 0.3, 0.4, 0.6], [0.5, 0.1, 0.8, 0.3]]) * unit, fmt.space, **SIZES)
     # different labels, one label for all, none
     for labels in (["mass", "nodule", "mass"], ["mass"] * 3, [None] * 3):
         if name == "florence-2" and None in labels:

@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
+from tests.conftest import write_lines
 
 LABELS = ("mass", "effusion", "mass", "effusion")
 
@@ -15,6 +16,13 @@ LABELS = ("mass", "effusion", "mass", "effusion")
 def own_cache(tmp_path, monkeypatch):
     """What `datasets` unpacks goes with the test."""
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+def write_annotations(root, images):
+    """The table of made images, as the source jsonl reads it."""
+    fields = ("file", "id", "boxes", "labels", "patient_id")
+    lines = [{**{name: getattr(image, name) for name in fields}, "width": 96, "height": 64} for image in images]
+    return write_lines(root / "annotations.jsonl", lines)
 
 
 @pytest.fixture

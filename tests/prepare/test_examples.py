@@ -17,10 +17,9 @@ from grounding_rewards.prepare.settings import PrepareSettings
 from tests.tables import table
 
 A, B, C = [0, 0, 10, 10], [20, 20, 30, 30], [40, 40, 60, 60]
+TWO = "two masses"
 IMAGES = [
-    AnnotatedImage(
-        "both", "1.png", [A, B, C], ["mass", "effusion", "mass"], phrases=("two masses", "fluid", "two masses")
-    ),
+    AnnotatedImage("both", "1.png", [A, B, C], ["mass", "effusion", "mass"], phrases=(TWO, "fluid", TWO)),
     AnnotatedImage("normal", "2.png", [], []),
     AnnotatedImage("fluid", "3.png", [B], ["effusion"], phrases=("fluid",)),
 ]
@@ -48,12 +47,8 @@ def test_what_each_task_asks(values, expected):
 @pytest.mark.parametrize("negatives", [0.2, 0.5, 0.8])
 def test_the_share_of_negatives_is_that_of_each_finding(negatives):
     found = {0: "mass", 1: "rare", 10: "mass"}
-    images = [
-        AnnotatedImage(str(n), "1.png", [A], [found[n % 20]])
-        if n % 20 in found
-        else AnnotatedImage(str(n), "1.png", [], [])
-        for n in range(4000)
-    ]
+    labels = [[found[n % 20]] if n % 20 in found else [] for n in range(4000)]
+    images = [AnnotatedImage(str(n), "1.png", [A] * len(own), own) for n, own in enumerate(labels)]
     rows = rows_of(images, task="finding", negatives=negatives)
     for label in ("mass", "rare"):
         asked = [row for row in rows if row["looked_for"] == label]
@@ -67,15 +62,9 @@ def test_which_negatives_are_asked_does_not_depend_on_their_order():
     assert chosen[0] == chosen[1]
 
 
-READ = AnnotatedImage(
-    "read",
-    "1.png",
-    [A, [0, 0, 10, 9], B],
-    ["mass", "mass", "effusion"],
-    readers=("R1", "R2", "R2"),
-    read_by=("R1", "R2", "R3"),
-)
 NORMAL = AnnotatedImage("normal", "2.png", [], [], read_by=("R1", "R2", "R3"))
+READ = NORMAL._replace(id="read", boxes=[A, [0, 0, 10, 9], B], labels=["mass", "mass", "effusion"])
+READ = READ._replace(readers=("R1", "R2", "R2"))
 
 
 def test_images_of_several_readers_need_a_merging_strategy():
@@ -132,11 +121,7 @@ def test_wording_varies_unless_it_should_not():
         ([IMAGES[2]._replace(labels=[])], {}, "one of `labels` per box on image fluid, got 0 for 1 boxes"),
         (IMAGES, {"labels": ("Mass",)}, "findings of the dataset for labels, got 'Mass'. It has: effusion, mass"),
         ([IMAGES[1]._replace(boxes=[A], labels=["x"])], {"task": "phrase"}, "Expected phrases for the task phrase"),
-        (
-            [IMAGES[1]._replace(boxes=[[0.1, 0.2, 0.4, 1.0]], labels=["x"])],
-            {},
-            "none beyond 1: they look like fractions",
-        ),
+        ([IMAGES[1]._replace(boxes=[[0.1, 0.2, 0.4, 1]], labels=["x"])], {}, "none beyond 1: they look like fractions"),
         ([IMAGES[1]._replace(split="fold 1")], {}, "name of a split, got 'fold 1'"),
     ],
 )
@@ -161,16 +146,10 @@ def test_small_boxes_make_no_negatives():
     assert plan.facts["boxes_drawn"] == {"mass": 2}
     # A box of no area is broken, not small: it is refused where images are written.
     assert plan.facts["small_boxes"] == {"boxes": 2, "images": 2, "without_other": 1}
-    assert [(row["id"], row["boxes"]) for row in rows_of(images, smallest_box=5)] == [
-        ("beside", [A]),
-        ("normal", []),
-        ("broken", [[9, 5, 5, 30]]),
-    ]
-    assert [row["id"] for row in rows_of(images, smallest_box=5, task="finding", negatives=0.9)] == [
-        "beside/mass",
-        "normal/mass",
-        "broken/mass",
-    ]
+    found = {row["id"]: row["boxes"] for row in rows_of(images, smallest_box=5)}
+    assert list(found.items()) == [("beside", [A]), ("normal", []), ("broken", [[9, 5, 5, 30]])]
+    rows = rows_of(images, smallest_box=5, task="finding", negatives=0.9)
+    assert [row["id"] for row in rows] == ["beside/mass", "normal/mass", "broken/mass"]
     assert [row["phrase"] for row in rows_of(images, smallest_box=5, task="phrase")] == ["large"]
     # By the shorter side, and not below it
     assert len(rows_of(images, smallest_box=4)) == 4
@@ -203,9 +182,8 @@ def test_the_share_of_images_without_findings(positive, normal, share):
 
 
 def test_a_share_is_chosen_by_hash_and_of_train_alone():
-    images = [
-        AnnotatedImage(f"{k}", "1.png", [A] * (k % 4 == 0), ["mass"] * (k % 4 == 0), split="train") for k in range(40)
-    ]
+    counts = [k % 4 == 0 for k in range(40)]
+    images = [AnnotatedImage(f"{k}", "1.png", [A] * n, ["mass"] * n, split="train") for k, n in enumerate(counts)]
 
     def kept(images, seed=0):
         return [row["id"] for row in rows_of(images, negatives=0.5, seed=seed)]

@@ -114,11 +114,6 @@ def test_bad_lines_can_be_dropped_and_are_named(folder):
         load_images(root, bad_rows="skip")
 
 
-def test_folder_without_annotations_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"Expected a folder with annotations\.jsonl"):
-        load_images(tmp_path)
-
-
 def test_images_without_any_finding_are_refused(folder):
     with pytest.raises(ValueError, match="at least one labelled box"):
         load_images(folder({**GOOD, "boxes": [], "labels": []}))

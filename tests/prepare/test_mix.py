@@ -19,16 +19,10 @@ def prepared(make_images, tmp_path):
 
     def prepare(name, first, last, *, split=lambda k: "train", extra=None, ignored=(), phrase="", **values):
         root, records = make_images(last)
-        images = [
-            record._replace(
-                split=split(k),
-                extra=extra or {},
-                ignored=ignored,
-                phrases=(phrase,) * len(record.boxes) if phrase else (),
-            )
-            for k, record in enumerate(records)
-            if first <= k < last
-        ]
+        images = []
+        for k, record in enumerate(records[first:], first):
+            phrases = (phrase,) * len(record.boxes) if phrase else ()
+            images.append(record._replace(split=split(k), extra=extra or {}, ignored=ignored, phrases=phrases))
         settings = PrepareSettings(**{"dataset": "jsonl", "box_format": "qwen3-vl", **values})
         prepare_images(images, root, tmp_path / name, settings)
         return tmp_path / name
@@ -46,10 +40,8 @@ def test_everything_with_its_source(prepared, tmp_path):
     manifest = mix_folders([Part(one), Part(two)], tmp_path / "out")
     assert verify_images(tmp_path / "out") == []
     train = list(load_split(str(tmp_path / "out"), "train"))
-    assert {(row["source"], row["licence"], row["age"]) for row in train} == {
-        ("clinic", "CC BY 4.0", 41.0),
-        ("two", None, 41.5),
-    }
+    found = {(row["source"], row["licence"], row["age"]) for row in train}
+    assert found == {("clinic", "CC BY 4.0", 41.0), ("two", None, 41.5)}
     assert "one/image-1" in {row["id"] for row in train}
     # Patients of two sources are two, whatever they are called.
     assert {row["patient_id"] for row in train} == {"clinic/p0", "clinic/p1", "two/p3"}
@@ -71,10 +63,8 @@ def test_columns_that_one_folder_has_alone_are_empty_in_the_other(prepared, tmp_
     two = prepared("two", 6, 9, phrase="seen", task="phrase")
     mix_folders([Part(one), Part(two)], tmp_path / "out")
     rows = load_split(str(tmp_path / "out"), "train")
-    assert {(row["source"], row["phrase"], bool(row["ignore_boxes"])) for row in rows} == {
-        ("one", None, True),
-        ("two", "seen", False),
-    }
+    found = {(row["source"], row["phrase"], bool(row["ignore_boxes"])) for row in rows}
+    assert found == {("one", None, True), ("two", "seen", False)}
     check_dataset(rows, get_reward("R4"))
 
 
@@ -100,9 +90,8 @@ def test_weights_are_shares_of_the_rows_to_train_on(prepared, tmp_path, weights,
     # What is held out stays whole.
     assert sources(tmp_path / "out", "test") == ["one"] * 4
     mix_folders(parts, tmp_path / "again", seed=1)
-    assert (tmp_path / "out/data/train-00000.parquet").read_bytes() == (
-        tmp_path / "again/data/train-00000.parquet"
-    ).read_bytes()
+    one, other = (tmp_path / name / "data/train-00000.parquet" for name in ("out", "again"))
+    assert one.read_bytes() == other.read_bytes()
 
 
 def test_an_image_of_both_is_in_one_split(prepared, tmp_path):

@@ -46,9 +46,8 @@ def prepare(folder, records, name="out", processes=1, **settings):
 
 def splits_of(folder, name="out"):
     files = sorted((folder / name / "data").glob("*.parquet"))
-    return {
-        row["id"]: row["split"] for file in files for row in pq.read_table(file, columns=["id", "split"]).to_pylist()
-    }
+    rows = [row for file in files for row in pq.read_table(file, columns=["id", "split"]).to_pylist()]
+    return {row["id"]: row["split"] for row in rows}
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -109,10 +108,8 @@ def test_one_split_alone_compares_nothing(tmp_path, images, monkeypatch):
 
 def test_chains_of_copies_are_one_group():
     one, two = bytes([1] * 2048), bytes([1, 255] * 1024)
-    images = [
-        AnnotatedImage(name, f"{name}.png", [], [], patient_id=patient)
-        for name, patient in zip("abcd", "9878", strict=True)
-    ]
+    named = zip("abcd", "9878", strict=True)
+    images = [AnnotatedImage(name, f"{name}.png", [], [], patient_id=patient) for name, patient in named]
     joined = group_duplicates(list(zip(images, (one, one, two, two), strict=True)), {}, own=True, bad_rows="refuse")
     assert joined.groups == {"7": "7", "8": "7", "9": "7"}
     assert joined.images == 4

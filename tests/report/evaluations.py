@@ -57,14 +57,8 @@ def answered_images() -> list[Prediction]:
 
 def as_reference(answered: Prediction) -> Prediction:
     """The image with its reference as answer: all of every reward, and of a normal image the bonus."""
-    most = 0.2 if answered.is_normal else 1.0
-    return replace(
-        answered,
-        pred=answered.gt,
-        pred_labels=answered.gt_labels,
-        pred_scores=(),
-        rewards=dict.fromkeys(answered.rewards, most),
-    )
+    rewards = dict.fromkeys(answered.rewards, 0.2 if answered.is_normal else 1.0)
+    return replace(answered, pred=answered.gt, pred_labels=answered.gt_labels, pred_scores=(), rewards=rewards)
 
 
 def image(_: int) -> Any:

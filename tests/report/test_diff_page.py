@@ -12,7 +12,6 @@ import pytest
 from PIL import Image
 
 from grounding_rewards.metrics.comparison import Change, Units, compare_runs
-from grounding_rewards.metrics.detection import DETECTION_METRICS
 from grounding_rewards.metrics.intervals import Estimate, Metric
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.report.comparison_tables import Comparison
@@ -206,14 +205,3 @@ def test_tiles_and_cells_are_coloured_by_the_verdict(
     assert re.search(r'</b>\s*<span class="(\w+)">', text).group(1) == kind
     assert re.search(r'<td class="(\w+)">[+-]0.100', text).group(1) == kind
     assert f"Holm&#39;s p {holm:.3f}" in text
-
-
-def test_the_table_has_four_columns_and_definitions_beneath() -> None:
-    text = page([pair("a", 0.1, 0.9), pair("b", 0.1, 0.2)])
-    table = text.partition('class="panel"')[2].partition("</table>")[0]
-    assert re.findall(r'<th scope="col">(.*?)</th>', table)[:3] == ["metric", "before", "after"]
-    assert '<th scope="col">change<small>better / worse / same</small></th>' in table
-    assert re.findall(r'<th scope="row">([^<]*)', table) == ["F1 at IoU 0.5", "mean IoU"]
-    # in groups, with one definition each; what each metric is stands below
-    assert re.findall(r'<th scope="rowgroup" colspan="4">([^<]*)<small>[A-Z]', table) == ["Finding", "Placing"]
-    assert f"<dt>mean IoU</dt><dd><bdi>{DETECTION_METRICS['mean_iou'].definition}</bdi></dd>" in text

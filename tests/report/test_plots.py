@@ -58,17 +58,6 @@ def test_the_learning_curves_of_a_study_are_small_multiples() -> None:
     assert low <= 0 < 0.7 <= high
 
 
-def test_a_long_heading_of_a_panel_is_wrapped() -> None:
-    arm, names = Curve("R4", np.array([0.0, 1.0]), np.array([0.0, 0.5])), ("one heading of small multiples", "another")
-    headings = [f"{name} that is longer than its panel is wide, continued" for name in names]
-    figure = curves("learning", "Learning", "", {key: [arm] for key in [*headings, "short"]}, x="step").figure
-    figure.draw_without_rendering()
-    left, middle, _ = (axis.get_title(loc="left") for axis in figure.axes)
-    assert [" ".join(title.split()) for title in (left, middle)] == headings
-    ends = [axis._left_title.get_window_extent() for axis in figure.axes]
-    assert ends[0].x1 < ends[1].x0 < ends[1].x1 < ends[2].x0
-
-
 def legend_of(axis: Any) -> list[tuple[Any, Any]]:
     return list(zip(axis.get_legend().get_texts(), axis.lines, strict=True))
 
@@ -78,16 +67,8 @@ pytest.importorskip("PIL", reason="needs the train extra")
 
 
 CURVES = ["precision_recall", "froc", "ious"]
-NOTHING: dict = {
-    "systems": {},
-    "pr_curves": (),
-    "froc_curves": (),
-    "ious": np.zeros(0),
-    "confusion": None,
-    "per_label": (),
-    "per_size": (),
-    "robustness": (),
-}
+NOTHING: dict = dict.fromkeys(("pr_curves", "froc_curves", "per_label", "per_size", "robustness"), ())
+NOTHING |= {"systems": {}, "ious": np.zeros(0), "confusion": None}
 
 
 def one(name: str, **change: object) -> Plot:
@@ -130,11 +111,6 @@ def test_names_unfit_for_xml_or_mathematics_are_drawn() -> None:
     shown = words(one("froc", froc_curves=[Curve(name, x, x) for name in names]))
     assert {"$\\frac{a$", "���漢字"} < set(shown)
     assert any(word.startswith("</script>") for word in shown)
-
-
-def test_a_single_point_is_an_operating_point() -> None:
-    assert "A single mark is an operating point" in one("precision_recall").note
-    assert "A single mark" not in one("froc").note
 
 
 def test_a_froc_curve_rises_in_steps() -> None:

@@ -66,13 +66,9 @@ TRUTHS = valid_box_lists()
 def answered_images(draw):
     """A row with one or several readers, with regions or without; and an answer: near its truth, far, broken, none."""
     truth = draw(TRUTHS)
-    row = {
-        "boxes": truth,
-        "labels": [draw(st.sampled_from(LABELS)) for _ in truth],
-        "ignore_boxes": draw(st.none() | TRUTHS),
-        "reader_boxes": None,
-        "reader_labels": None,
-    }
+    labels = [draw(st.sampled_from(LABELS)) for _ in truth]
+    row = {"boxes": truth, "labels": labels, "ignore_boxes": draw(st.none() | TRUTHS)}
+    row |= {"reader_boxes": None, "reader_labels": None}
     if draw(st.booleans()):
         row["reader_boxes"] = [truth, draw(TRUTHS)]
         row["reader_labels"] = [[draw(st.sampled_from(LABELS)) for _ in boxes] for boxes in row["reader_boxes"]]
@@ -95,10 +91,8 @@ def columns_of(rows):
 # As many boxes as make every loop over a few boxes give way to arrays, and an image without any.
 FILLER = random_boxes(np.random.default_rng(0), 12).tolist()
 PLAIN = {"ignore_boxes": None, "reader_boxes": None, "reader_labels": None}
-BIG = (
-    json.dumps([{"bbox_2d": box, "label": "nodule"} for box in FILLER]),
-    PLAIN | {"boxes": FILLER, "labels": ["nodule"] * 12},
-)
+BIG_TEXT = json.dumps([{"bbox_2d": box, "label": "nodule"} for box in FILLER])
+BIG = (BIG_TEXT, PLAIN | {"boxes": FILLER, "labels": ["nodule"] * 12})
 
 
 @settings(max_examples=25)
@@ -154,9 +148,8 @@ def test_what_is_suspicious_is_reported_once_by_many_threads():
 
     def in_pixels(k):
         raw = read_boxes(f"<answer>[{k}, {k}, {k + 90}, {k + 50}]</answer>", fmt)
-        return watcher.watch_boxes(
-            [raw], [fmt], [np.array([[k, k, k + 90.0, k + 50]])], original_and_resized_sizes(1, 1000, 1000)
-        )
+        gt, sizes = np.array([[k, k, k + 90.0, k + 50]]), original_and_resized_sizes(1, 1000, 1000)
+        return watcher.watch_boxes([raw], [fmt], [gt], sizes)
 
     before = sys.getswitchinterval()
     # Threads that take turns as often as they can.

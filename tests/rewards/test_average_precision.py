@@ -23,9 +23,9 @@ def test_by_hand(pred, gt, options, expected):
 @pytest.mark.parametrize(("pred_labels", "expected"), table("rewards/by_hand", "mean_over_labels"))
 def test_the_mean_over_labels_by_hand(pred_labels, expected):
     reward = gr.get_reward("R1", label_matching="exact", per_label=True)
-    assert reward.score(
-        [A, B, C], [A, B, C], pred_labels=[label or None for label in pred_labels], gt_labels=LABELS
-    ) == pytest.approx(expected)
+    called = [label or None for label in pred_labels]
+    found = reward.score([A, B, C], [A, B, C], pred_labels=called, gt_labels=LABELS)
+    assert found == pytest.approx(expected)
 
 
 def mean_over_labels(pred, gt, pred_labels, gt_labels, **options):

@@ -45,9 +45,8 @@ def test_format_only_on_real_completions(shared_dir):
     for record in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
         # boxes beyond the family's range, or under a stray brace: "malformed" for the collector, readable for us
         if record["status"] != "malformed":
-            got = earned(
-                gr.get_reward("format_only", box_format=FORMAT_OF[record["family"]]), [record["text"]], **SIZES
-            )
+            reward = gr.get_reward("format_only", box_format=FORMAT_OF[record["family"]])
+            got = earned(reward, [record["text"]], **SIZES)
             assert got == [record["status"] in ("boxes", "explicit_empty")], record["id"]
 
 

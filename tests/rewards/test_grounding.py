@@ -148,14 +148,11 @@ def test_box_format_per_row():
 def test_every_format_in_one_batch_is_converted_as_it_is_alone():
     formats = gr.list_box_formats()
     # Wide images and high ones, of odd and even differences of their sides
-    sizes = [
-        {"width": 401 + 30 * k, "height": 700, "resized_width": 392, "resized_height": 28 * (k + 1)}
-        for k in range(len(formats))
-    ]
+    fixed = {"height": 700, "resized_width": 392}
+    sizes = [{"width": 401 + 30 * k, "resized_height": 28 * (k + 1), **fixed} for k in range(len(formats))]
     boxes = [[[size["width"] / 2 - 90, 270, size["width"] / 2 + 60, 400.5]] for size in sizes]
-    texts = [
-        gr.format_boxes(box, box_format, **size) for box, box_format, size in zip(boxes, formats, sizes, strict=True)
-    ]
+    given = zip(boxes, formats, sizes, strict=True)
+    texts = [gr.format_boxes(box, box_format, **size) for box, box_format, size in given]
     columns = {side: [size[side] for size in sizes] for side in sizes[0]}
     batch = gr.get_reward("R3").details(texts, boxes=boxes, box_format=formats, **columns)
     for scored, text, box_format, size, box in zip(batch, texts, formats, sizes, boxes, strict=True):
@@ -241,6 +238,7 @@ class TokensOfABox:
 
 
 LOWER = {"schedule": "linear", "from": 0.1, "to": 0.5, "over": 1.0}
+AT_LOWER = {"R3/iou_threshold": 0.2}
 MINE = {"syntax": "json", "keys": ["where"], "order": "yxyx", "space": "norm100"}
 
 
@@ -270,12 +268,7 @@ MINE = {"syntax": "json", "keys": ["where"], "order": "yxyx", "space": "norm100"
         # the text with its special tokens
         ("(0,0),(500,400)", {"completion_ids": [[1]]}, {"box_format": "qwen2-vl", "tokenizer": TokensOfABox()}, {}),
         # the present value of what is scheduled
-        (
-            '[{"bbox_2d": [0, 0, 500, 200]}]',
-            {"step": 1, "max_steps": 4},
-            {"iou_threshold": LOWER},
-            {"R3/iou_threshold": 0.2},
-        ),
+        ('[{"bbox_2d": [0, 0, 500, 200]}]', {"step": 1, "max_steps": 4}, {"iou_threshold": LOWER}, AT_LOWER),
     ],
 )
 def test_a_logged_row_is_scored_again_to_the_last_digit(text, columns, options, known):

@@ -98,9 +98,8 @@ def test_an_image_that_cannot_be_read_costs_no_other(write, name, files, options
 def test_a_fault_of_no_image_stays_an_error(write):
     """Passed over, it would leave some image without one of its boxes."""
     # The image of a row with too few cells is not sure where it is named behind others.
-    root = write(
-        {"t.csv": "x,image_id\n1\n1,a\n", "train.json": coco({"image_id": 12}), "Annotations/a.xml": voc("a", 1)}
-    )
+    files = {"t.csv": "x,image_id\n1\n1,a\n", "train.json": coco({"image_id": 12})}
+    root = write({**files, "Annotations/a.xml": voc("a", 1)})
     with pytest.raises(ValueError, match="as in the header, in line 2"):
         table_images(lambda name, rows: None, root / "t.csv", ("image_id", "x"))
     with pytest.raises(ValueError, match="annotation 3 has image_id 12"):

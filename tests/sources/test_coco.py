@@ -34,17 +34,9 @@ def test_one_image(folder):
         {"id": 8, "file_name": "sub/b.png"},  # without a size, and without annotations: a negative
         {"id": 9, "file_name": "a.png", "width": 40, "height": 30},  # the same image again, as in MS-CXR: one record
     ]
-    root = folder(
-        document(
-            [
-                box(1, [1, 2, 10.5, 20]),
-                box(2, [0, 0, 5, 5], 9, image_id=9),
-                box(3, [20, 20, 10, 5], iscrowd=1),  # a crowd is neither hit nor false positive
-            ],
-            images=images,
-        )
-    )
-    first, second = read_coco(root)
+    crowd = box(3, [20, 20, 10, 5], iscrowd=1)  # neither hit nor false positive
+    boxes = [box(1, [1, 2, 10.5, 20]), box(2, [0, 0, 5, 5], 9, image_id=9), crowd]
+    first, second = read_coco(folder(document(boxes, images=images)))
     assert (first.id, first.file, first.split) == ("train/a.png", "train/a.png", "train")
     assert (first.boxes, first.labels) == ([[1.0, 2.0, 11.5, 22.0], [0.0, 0.0, 5.0, 5.0]], ["mass", "nodule"])
     assert first.ignored == ((20, 20, 30, 25),)
@@ -105,14 +97,8 @@ def test_the_real_file_is_read_as_pycocotools_reads_it(shared_dir, tmp_path):
 
 
 def test_the_real_file_names_patients(shared_dir):
-    images = list(
-        read_coco(
-            real(shared_dir),
-            annotations="annotations.sample.json",
-            patient_key="metadata.patientid",
-            missing_category="ignore",
-        )
-    )
+    options = {"annotations": "annotations.sample.json", "missing_category": "ignore"}
+    images = list(read_coco(real(shared_dir), patient_key="metadata.patientid", **options))
     assert images[0].patient_id == images[1].patient_id == "2"
     assert sum(len(image.boxes) for image in images) == 121
     assert sum(len(image.ignored) for image in images) == 1

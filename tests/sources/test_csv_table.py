@@ -94,10 +94,7 @@ def test_the_command_reads_a_table_with_options(folder, tmp_path):
 def test_two_tables_are_two_splits(folder):
     root = folder("image,x1,y1,x2,y2\na.png,1,2,30,40\n", "train.csv")
     folder("image,x1,y1,x2,y2\nb.png,1,2,30,40\n", "val.csv")
-    assert [(image.file, image.split) for image in read_csv_table(root)] == [
-        ("a.png", "train"),
-        ("b.png", "validation"),
-    ]
+    assert [(one.file, one.split) for one in read_csv_table(root)] == [("a.png", "train"), ("b.png", "validation")]
     assert [image.file for image in read_csv_table(root, split="validation")] == ["b.png"]
     assert [image.split for image in read_csv_table(root, table="val.csv")] == [None]
 

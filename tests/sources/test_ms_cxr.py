@@ -41,10 +41,8 @@ def test_images_with_all_their_phrases(write):
     assert list(read_ms_cxr(root, split="validation")) == [IMAGE_B]
     assert list(read_ms_cxr(root, split="test")) == []
     for images in ("mimic-cxr-jpg", "/data/mimic-cxr-jpg"):
-        assert [image.file for image in read_ms_cxr(root, images=images)] == [
-            f"{images}/{FILE_A}",
-            f"{images}/{FILE_B}",
-        ]
+        files = [image.file for image in read_ms_cxr(root, images=images)]
+        assert files == [f"{images}/{FILE_A}", f"{images}/{FILE_B}"]
 
 
 def test_release_0_1_has_no_splits(write):

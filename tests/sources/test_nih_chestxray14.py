@@ -77,9 +77,8 @@ def test_the_real_entries(real):
     ],
 )
 def test_headers(write, header, end):
-    a, b = read_nih_chestxray14(
-        write({"BBox_List_2017.csv": BOXES.replace(HEADER, header).replace("\n", end).encode()})
-    )
+    content = BOXES.replace(HEADER, header).replace("\n", end).encode()
+    a, b = read_nih_chestxray14(write({"BBox_List_2017.csv": content}))
     assert a.boxes == [[10, 20, 40, 60], [50.5, 60.25, 57.5, 68.25]]
     assert a.labels == ["Atelectasis", "Infiltrate"]
     assert (b.boxes, b.width, b.height) == ([[1, 2, 4, 6]], 1024, 1024)

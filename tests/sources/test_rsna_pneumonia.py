@@ -16,14 +16,7 @@ def test_images(write):
     root = write({"stage_2_train_labels.csv": LABELS})
     assert [image.extra for image in read_rsna_pneumonia(root)] == [{}, {}]
     a, b = read_rsna_pneumonia(write({"stage_2_detailed_class_info.csv": CLASSES}), split="train")
-    assert b == AnnotatedImage(
-        id="b",
-        file="stage_2_train_images/b.dcm",
-        boxes=[[264.0, 152.0, 477.0, 531.0], [562.0, 152.0, 818.0, 605.0]],  # by hand: x + width, y + height
-        labels=["Lung Opacity", "Lung Opacity"],
-        width=1024,
-        height=1024,
-        split="train",
-        extra={"class": "Lung Opacity"},
-    )
+    boxes = [[264.0, 152.0, 477.0, 531.0], [562.0, 152.0, 818.0, 605.0]]  # by hand: x + width, y + height
+    others = {"width": 1024, "height": 1024, "split": "train", "extra": {"class": "Lung Opacity"}}
+    assert b == AnnotatedImage("b", "stage_2_train_images/b.dcm", boxes, ["Lung Opacity"] * 2, **others)
     assert (a.boxes, a.extra) == ([], {"class": "No Lung Opacity / Not Normal"})

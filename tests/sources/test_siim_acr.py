@@ -83,15 +83,8 @@ def root(write):
 
 def test_images(root):
     # By hand: 387620 = 378 * 1024 + 548; 387620 + 23 + 996 = 388639 = 379 * 1024 + 543
-    a, b, c, d = read_siim_acr(
-        root(
-            f"a, {EXAMPLE}",
-            "b, -1",  # a negative with the space that some releases have
-            "c,-1",
-            "d, 0 2",  # two rows of one image, whose masks touch: one part
-            "d, 1025 2",
-        )
-    )
+    # b is a negative with the space that some releases have; d has two rows, whose masks touch: one part
+    a, b, c, d = read_siim_acr(root(f"a, {EXAMPLE}", "b, -1", "c,-1", "d, 0 2", "d, 1025 2"))
     assert a.boxes == [[378, 543, 380, 576]]
     assert (a.labels, a.width, a.height, a.split) == (["Pneumothorax"], 1024, 1024, "train")
     assert (b.boxes, b.labels, c.boxes) == ([], [], [])

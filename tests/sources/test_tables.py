@@ -114,12 +114,9 @@ def test_images_are_found_by_their_ids(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     find = image_finder(tmp_path)
-    assert [find(image, f"train/{image}.dicom") for image in "abcd"] == [
-        "train/a.dicom",
-        "copies/b.PNG",
-        "moved/c.dcm",  # a DICOM file before a copy
-        "train/d.dicom",  # nowhere: where it should be
-    ]
+    found = [find(image, f"train/{image}.dicom") for image in "abcd"]
+    # A DICOM file before a copy; what is nowhere, where it should be
+    assert found == ["train/a.dicom", "copies/b.PNG", "moved/c.dcm", "train/d.dicom"]
     # By a name with its ending too, of which only the name counts
     assert (find("b.PNG"), find("other/b.PNG"), find("b.jpg")) == ("copies/b.PNG", "copies/b.PNG", "")
     (tmp_path / "copies" / "b.jpg").touch()

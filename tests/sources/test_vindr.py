@@ -22,25 +22,17 @@ def kaggle(write):
 
 @pytest.fixture
 def physionet(write):
-    return write(
-        {"annotations/annotations_train.csv": PHYSIONET_TRAIN, "annotations/annotations_test.csv": PHYSIONET_TEST}
-    )
+    tables = {"train": PHYSIONET_TRAIN, "test": PHYSIONET_TEST}
+    return write({f"annotations/annotations_{split}.csv": content for split, content in tables.items()})
 
 
 def test_kaggle(kaggle):
-    assert list(read_vindr_cxr(kaggle)) == [
-        # Everybody who read an image without findings is kept: three readers agree that there is none.
-        AnnotatedImage(id="a", file="train/a.dicom", boxes=[], labels=[], split="train", read_by=("R11", "R7", "R10")),
-        AnnotatedImage(
-            id="b",
-            file="train/b.dicom",
-            boxes=[[691.0, 1375.0, 1653.0, 1831.0], [1264.0, 743.0, 1611.0, 1019.0], [700.0, 1380.0, 1660.0, 1840.0]],
-            labels=["Cardiomegaly", "Aortic enlargement", "Cardiomegaly"],
-            split="train",
-            readers=("R10", "R8", "R9"),
-            read_by=("R10", "R8", "R9"),
-        ),
-    ]
+    a, b = read_vindr_cxr(kaggle)
+    # Everybody who read an image without findings is kept: three readers agree that there is none.
+    assert a == AnnotatedImage("a", "train/a.dicom", [], [], split="train", read_by=("R11", "R7", "R10"))
+    boxes = [[691.0, 1375.0, 1653.0, 1831.0], [1264.0, 743.0, 1611.0, 1019.0], [700.0, 1380.0, 1660.0, 1840.0]]
+    labels, read = ["Cardiomegaly", "Aortic enlargement", "Cardiomegaly"], ("R10", "R8", "R9")
+    assert b == AnnotatedImage("b", "train/b.dicom", boxes, labels, split="train", readers=read, read_by=read)
 
 
 def test_physionet(physionet):

@@ -15,9 +15,8 @@ SIZE = "<size><width>40</width><height>30</height><depth>1</depth></size>"
 
 
 def item(box, name="mass", more=""):
-    corners = "".join(
-        f"<{key}>{value}</{key}>" for key, value in zip(("xmin", "ymin", "xmax", "ymax"), box, strict=True)
-    )
+    named = zip(("xmin", "ymin", "xmax", "ymax"), box, strict=True)
+    corners = "".join(f"<{key}>{value}</{key}>" for key, value in named)
     return f"<object><name>{name}</name>{more}<bndbox>{corners}</bndbox></object>"
 
 
@@ -27,17 +26,13 @@ def voc(*objects, name="a.jpg", size=SIZE):
 
 def test_voc(write):
     part = "<part><name>rib</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>2</xmax><ymax>2</ymax></bndbox></part>"
-    root = write(
-        {
-            "Annotations/a.xml": voc(
-                item((1, 2, 10, 20), more="<difficult>0</difficult>"),
-                item((3.5, 4, 10, 20), "nodule", part),  # a part's own box is not the object's; floats occur
-                item((5, 6, 9, 9), more="<difficult>1</difficult>"),
-            ),
-            # no objects: a negative; size 0, as some tools write where they did not look
-            "Annotations/b.xml": voc(name="b.jpg", size=SIZE.replace("40", "0").replace("30", "0")),
-        }
-    )
+    easy, difficult = (f"<difficult>{n}</difficult>" for n in (0, 1))
+    # a part's own box is not the object's; floats occur
+    nodule = item((3.5, 4, 10, 20), "nodule", part)
+    a = voc(item((1, 2, 10, 20), more=easy), nodule, item((5, 6, 9, 9), more=difficult))
+    # no objects: a negative; size 0, as some tools write where they did not look
+    b = voc(name="b.jpg", size=SIZE.replace("40", "0").replace("30", "0"))
+    root = write({"Annotations/a.xml": a, "Annotations/b.xml": b})
     first, second = read_voc(root, one_based=False)
     assert (first.file, first.width, first.height) == ("JPEGImages/a.jpg", 40, 30)
     assert (first.boxes, first.labels) == ([[1, 2, 10, 20], [3.5, 4, 10, 20]], ["mass", "nodule"])

@@ -27,16 +27,9 @@ def test_classes_txt(write):
 
 @pytest.mark.parametrize(("yaml", "splits"), table("sources/tables", "data_yaml"))
 def test_data_yaml(write, yaml, splits):
-    root = write(
-        {
-            "data.yaml": yaml,
-            "val.txt": "./images/val/b.png\n",
-            "images/train/a.png": (40, 20),
-            "images/val/b.png": (40, 20),
-            "labels/train/a.txt": "0 0.5 0.5 1 1",
-            "labels/val/b.txt": "1 0.5 0.5 1 1",
-        }
-    )
+    files = {"data.yaml": yaml, "val.txt": "./images/val/b.png\n", "images/val/b.png": (40, 20)}
+    files |= {"images/train/a.png": (40, 20), "labels/train/a.txt": "0 0.5 0.5 1 1", "labels/val/b.txt": "1 .5 .5 1 1"}
+    root = write(files)
     found = {}
     for image in read_yolo(root):
         assert image.boxes == [[0.0, 0.0, 40.0, 20.0]]
@@ -75,12 +68,8 @@ def test_round_trip_of_real_boxes(shared_dir, write):
         width, height = map(int, row["Resolution"].split("x"))
         x, y, w, h = (float(row[key]) for key in ("Left", "Top", "Width", "Height"))
         line = yolo_line((x, y, x + w, y + h), width, height)
-        names = {
-            "classes.txt": row["Class"],
-            f"images/{number:02}.png": (width, height),
-            f"labels/{number:02}.txt": line,
-        }
-        root = write(names)
+        files = {f"images/{number:02}.png": (width, height), f"labels/{number:02}.txt": line}
+        root = write({"classes.txt": row["Class"], **files})
     for row, image in zip(rows, read_yolo(root), strict=False):
         x, y, w, h = (float(row[key]) for key in ("Left", "Top", "Width", "Height"))
         assert image.boxes == [pytest.approx([x, y, x + w, y + h], abs=0.005)]

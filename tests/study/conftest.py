@@ -13,9 +13,8 @@ import yaml
 from tests.conftest import REPOSITORY
 
 # Without the train extra no run can be planned.
-collect_ignore_glob = (
-    [] if find_spec("trl") and find_spec("torch") else ["test_plan.py", "test_claims.py", "test_runs.py"]
-)
+NEED_TRL = ["test_plan.py", "test_claims.py", "test_runs.py"]
+collect_ignore_glob = [] if find_spec("trl") and find_spec("torch") else NEED_TRL
 
 #: A study whose runs take a few seconds; paths are found from the repository.
 SMALL = {

@@ -45,16 +45,8 @@ def images(seed: int, count: int = 30, name: str = "image") -> list[dict[str, An
     made = []
     for k in range(count):
         boxes = _boxes(rng, 0 if k % 4 == 3 else int(rng.integers(1, 3)))
-        made.append(
-            {
-                "id": f"{name}-{k}",
-                "patient": f"{name}-p{k // 2}",
-                "width": SIDE,
-                "height": SIDE,
-                "boxes": boxes,
-                "labels": ["mass"] * len(boxes),
-            }
-        )
+        about = {"id": f"{name}-{k}", "patient": f"{name}-p{k // 2}", "width": SIDE, "height": SIDE}
+        made.append({**about, "boxes": boxes, "labels": ["mass"] * len(boxes)})
     return made
 
 
@@ -117,21 +109,12 @@ def result(arm: Arm, seed: int, checkpoints: list[dict[str, Any]]) -> dict[str, 
     curve: dict[str, Any] = {"step": [last // 2, last], "loss": [0.1, 0.05]}
     if arm["reward"]:
         curve |= {"reward": [0.3, 0.4], "frac_reward_zero_std": [arm["zero"], arm["zero"]], "mean_iou": [0.4, None]}
+    compute = {"seconds": 60.0 + seed, "steps": last, "completions": 8 * last, "tokens": 1000 * last}
     return {
-        "schema": 1,
-        "study": "fake",
-        "arm": arm["name"],
-        "start": arm["start"],
-        "seed": seed,
-        "role": arm["role"],
-        "kind": "train" if arm["reward"] else "sft",
-        "reward": arm["reward"],
-        "box_format": "qwen3-vl",
-        "compute": {"seconds": 60.0 + seed, "steps": last, "completions": 8 * last, "tokens": 1000 * last},
-        "curve": curve,
-        "checkpoints": checkpoints,
-        "versions": {"torch": "2"},
-        "fingerprint": "fingerprint",
+        **{"schema": 1, "study": "fake", "box_format": "qwen3-vl", "versions": {"torch": "2"}},
+        **{"arm": arm["name"], "start": arm["start"], "seed": seed, "role": arm["role"], "reward": arm["reward"]},
+        **{"kind": "train" if arm["reward"] else "sft", "compute": compute, "curve": curve},
+        **{"checkpoints": checkpoints, "fingerprint": "fingerprint"},
     }
 
 

@@ -10,6 +10,9 @@ from grounding_rewards.study.analysis import START, analyse
 from grounding_rewards.study.results import ArmKey, read_study
 from tests.study.fake_studies import ARMS, write_study
 
+R1, R3 = "strong--R1--seed0.json", "strong--R3--seed0.json"
+EMPTY = {"step": 1, "sets": {}}
+
 
 @pytest.fixture
 def folder(tmp_path):
@@ -55,19 +58,10 @@ def test_a_search_may_have_one_run_of_an_arm(folder):
         (lambda f: change(f / "images.json", sets={}), "Expected the images of the declared set 'test'"),
         (lambda f: (f / "starts" / "strong.json").unlink(), "Expected a file of the study in .*strong.json"),
         (lambda f: [p.unlink() for p in (f / "results").iterdir()], "Expected 2 finished runs of the reference arm"),
-        (lambda f: change(f / "results" / "strong--R1--seed0.json", schema=9), "with schema 1 .* with schema 9"),
-        (
-            lambda f: change(f / "results" / "strong--R1--seed0.json", study="y"),
-            "Expected a result of the study 'fake'",
-        ),
-        (
-            lambda f: change(f / "results" / "strong--R1--seed0.json", checkpoints=[{"step": 1, "sets": {}}]),
-            "Expected 4 answers for the set 'test' .* got 0",
-        ),
-        (
-            lambda f: (f / "results" / "strong--R3--seed0.json").unlink(),
-            "Expected 2 finished runs of the reference arm 'R3' from strong .* got fewer",
-        ),
+        (lambda f: change(f / "results" / R1, schema=9), "with schema 1 .* with schema 9"),
+        (lambda f: change(f / "results" / R1, study="y"), "Expected a result of the study 'fake'"),
+        (lambda f: change(f / "results" / R1, checkpoints=[EMPTY]), "Expected 4 answers for the set 'test' .* got 0"),
+        (lambda f: (f / "results" / R3).unlink(), "2 finished runs of the reference arm 'R3' from strong .* got fewer"),
     ],
 )
 def test_what_is_missing_or_broken_is_named(folder, break_it, message):

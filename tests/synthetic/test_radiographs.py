@@ -83,6 +83,7 @@ class TestBoxes:
             assert 0 <= x1 < x2 <= width
             assert 0 <= y1 < y2 <= height
         assert len(image.boxes) == len(image.labels) == len(image.phrases)
+        assert all(label in phrase for label, phrase in zip(image.labels, image.phrases, strict=True))
 
     @pytest.mark.parametrize("label", FINDINGS)
     def test_a_finding_changes_its_box_and_hardly_anything_else(self, label):
@@ -129,9 +130,8 @@ class TestFindings:
         normal = sum(not plan.findings for plan in plans) / 1000
         assert 0.2 < normal < 0.3
         for plan in plans:
-            repeated = [
-                label for label, times in Counter(finding.label for finding in plan.findings).items() if times > 1
-            ]
+            counts = Counter(finding.label for finding in plan.findings)
+            repeated = [label for label, times in counts.items() if times > 1]
             assert repeated in ([], ["nodule"])
 
     def test_sizes_follow_the_public_metrics(self):
@@ -151,11 +151,17 @@ class TestFindings:
 
     def test_an_enlarged_heart_takes_more_than_half_of_the_chest(self, images):
         for plan, image in images:
-            for box, label in zip(image.boxes, image.labels, strict=True):
-                if label == "cardiomegaly":
-                    chest = 2 * plan.anatomy.half_width / plan.spacing
-                    assert (box[2] - box[0]) / chest > 0.5
+            boxes = [box for box, label in zip(image.boxes, image.labels, strict=True) if label == "cardiomegaly"]
+            assert all((box[2] - box[0]) * plan.spacing > plan.anatomy.half_width for box in boxes)
             assert plan.anatomy.heart_ratio < 0.52
+
+    def test_lungs_are_dark_and_the_middle_is_bright(self, images):
+        for plan, image in images:
+            for lung in plan.anatomy.lungs if not plan.findings else ():
+                x, y = (round(value / plan.spacing) for value in lung.place(0.6, 0.35))
+                middle = round(plan.anatomy.middle / plan.spacing)
+                dark, bright = (pixels(image)[y - 6 : y + 6, at - 6 : at + 6].mean() for at in (x, middle))
+                assert dark + 40 < bright
 
 
 class TestPhrases:
@@ -183,12 +189,6 @@ class TestPhrases:
                     said[third] += 1
         assert set(said) == {"upper", "middle", "lower"}
 
-    def test_labels_are_named(self, images):
-        for _, image in images:
-            for label, phrase in zip(image.labels, image.phrases, strict=True):
-                assert label in phrase
-                assert "{" not in phrase
-
     def test_markers_lie_on_the_side_that_they_name(self, images):
         letters = Counter()
         for plan, _ in images:
@@ -197,30 +197,6 @@ class TestPhrases:
                 letters[letter] += 1
                 assert (x < plan.anatomy.middle) == (letter == "R")
         assert min(letters["R"], letters["L"]) > 10
-
-
-class TestPictures:
-    def test_views_and_shapes(self, images):
-        views = Counter(image.view for _, image in images)
-        assert set(views) == {"PA", "AP"}
-        shapes = {image.image.size for _, image in images}
-        assert len(shapes) >= 6
-        assert {max(size) for size in shapes} == {448, 480, 512}
-        aspects = {round(width / height, 1) for width, height in shapes}
-        assert aspects == {0.8, 1.0, 1.2}
-
-    def test_lungs_are_dark_and_the_middle_is_bright(self, images):
-        for plan, image in images:
-            if plan.findings:
-                continue
-            values = pixels(image)
-            for lung in plan.anatomy.lungs:
-                x, y = (round(value / plan.spacing) for value in lung.place(0.6, 0.35))
-                middle = round(plan.anatomy.middle / plan.spacing)
-                assert (
-                    values[y - 6 : y + 6, x - 6 : x + 6].mean() + 40
-                    < values[y - 6 : y + 6, middle - 6 : middle + 6].mean()
-                )
 
 
 class TestDataset:
@@ -246,10 +222,7 @@ class TestDataset:
             (lambda: synthetic_dataset("train", 0), "Expected 1 to 10000000 for n"),
             # would run into the next split
             (lambda: synthetic_dataset("train", 10_000_001), "Expected 1 to 10000000 for n"),
-            (
-                lambda: synthetic_dataset("train", 3, preset="pa-999"),
-                "got 'pa-999'. Use one of: pa-112, pa-256, mixed-512",
-            ),
+            (lambda: synthetic_dataset("train", 3, preset="pa-999"), "got 'pa-999'. Use one of: pa-112, pa-256, mixed"),
             (lambda: draw_radiograph(-1), "Expected numbers from 0 up for index and seed, got -1 and 0"),
         ],
     )

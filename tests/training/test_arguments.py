@@ -19,14 +19,8 @@ from tests.tables import table
 
 pytestmark = pytest.mark.training
 
-SOUND = {
-    "model_name_or_path": "somewhere",
-    "output_dir": "runs/x",
-    "reward": "R4",
-    "use_cpu": True,
-    "bf16": False,
-    "report_to": "none",
-}
+SOUND = {"model_name_or_path": "somewhere", "output_dir": "runs/x", "reward": "R4", "report_to": "none"}
+SOUND |= {"use_cpu": True, "bf16": False}
 
 
 def parse(tmp_path, values, *args):
@@ -36,12 +30,9 @@ def parse(tmp_path, values, *args):
 
 
 def test_numbers_out_of_their_range_are_refused(tmp_path):
-    parts = (
-        *parse(tmp_path, {}),
-        *parse_sft_arguments([], {"model_name_or_path": "x", "use_cpu": True, "bf16": False}),
-    )
+    supervised = parse_sft_arguments([], {"model_name_or_path": "x", "use_cpu": True, "bf16": False})
     tried = set()
-    for part in parts:
+    for part in (*parse(tmp_path, {}), *supervised):
         check_options(part, NUMBERS)
         for name in NUMBERS.keys() & part.__dataclass_fields__:
             legal, before = NUMBERS[name], getattr(part, name)

@@ -9,7 +9,7 @@ import pytest
 
 from grounding_rewards.metrics.signal import SIGNAL_KEYS
 from grounding_rewards.rewards.scoring import METRIC_KEYS
-from grounding_rewards.training.callbacks import PATIENCE, Progress, SignalWarning, SignalWatch, bar_labels
+from grounding_rewards.training.callbacks import PATIENCE, SignalWarning, SignalWatch, bar_labels
 from tests.training.runs import grpo, logged, stopped_copy
 
 pytestmark = pytest.mark.training
@@ -97,20 +97,6 @@ def test_answers_that_are_cut_off_in_a_real_run(tmp_path):
 def test_what_is_shown_is_logged():
     labels = bar_labels(["R4"])
     assert {key.removeprefix("R4/") for key in labels if key.startswith("R4/")} <= set(METRIC_KEYS)
-
-
-def test_the_fields_of_the_bar_stay_in_their_places():
-    """Also in a step without an image on which a box could be hallucinated, and after an evaluation."""
-    lines = []
-    bar = Progress(bar_labels(["R4"]))
-    bar.training_bar = SimpleNamespace(set_postfix_str=lines.append)
-    full = dict.fromkeys(bar.labels, 0.5)
-    for logs in (full, {**full, "R4/hallucination_rate": None}, {"reward": -12.0}, {"eval_reward": 0.1}):
-        bar.on_log(None, None, None, logs)
-    assert lines[0].startswith("reward  0.500, mean iou  0.500, hallucination rate  0.500, unparseable  0.500")
-    assert lines[1].startswith("reward  0.500, mean iou  0.500, hallucination rate      –, unparseable  0.500")
-    assert len({len(line) for line in lines[:2]}) == 1
-    assert len(lines) == 3
 
 
 def test_a_resumed_run_goes_on_with_its_curve(monkeypatch, tmp_path):

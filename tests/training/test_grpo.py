@@ -190,9 +190,8 @@ def test_rewards_know_whether_the_prompt_opens_the_thinking(tiny_vlm, images, tm
     processor = AutoProcessor.from_pretrained(tiny_vlm)
     assert processor.chat_template.endswith(TEMPLATE_END)
     processor.chat_template = processor.chat_template.removesuffix(TEMPLATE_END) + end
-    trainer = GroundingGRPOTrainer(
-        str(tiny_vlm), "R4", config(tmp_path, chat_template_kwargs=kwargs), images, processing_class=processor
-    )
+    args = config(tmp_path, chat_template_kwargs=kwargs)
+    trainer = GroundingGRPOTrainer(str(tiny_vlm), "R4", args, images, processing_class=processor)
     assert trainer.step_rewards[0].reward.prompt_opens_thinking is opened
     scored = trainer.step_rewards[0].reward(["[]"], boxes=[[]], width=[112], height=[112], box_format=["qwen3-vl"])
     assert scored == [0.0 if opened else 0.2]
@@ -232,9 +231,8 @@ def test_hallucination_rate_is_exact_over_a_window(tiny_vlm, images, tmp_path):
     """By hand: 1 of 4 completions hallucinates in two steps that saw 2 and 0 negatives: 0.25 / 0.5."""
     trainer = GroundingGRPOTrainer(str(tiny_vlm), "R4", config(tmp_path), images)
     trainer.model.train()
-    trainer._metrics["train"].update(
-        {"R4/negatives": [0.5, 0.0], "R4/hallucinated": [0.25, 0.0], "R4/hallucination_rate": [0.5, float("nan")]}
-    )
+    steps = {"negatives": [0.5, 0.0], "hallucinated": [0.25, 0.0], "hallucination_rate": [0.5, float("nan")]}
+    trainer._metrics["train"].update({f"R4/{key}": values for key, values in steps.items()})
     trainer.log({})
     assert trainer.state.log_history[-1]["R4/hallucination_rate"] == 0.5
 
@@ -280,9 +278,7 @@ def test_source_and_label_metrics_keep_their_keys(images, tmp_path):
 def test_completions_go_to_the_folder_and_no_tracker(tiny_vlm, images, tmp_path, monkeypatch, capsys):
     """`report_to: wandb` with TRL's own configuration, whose default shows images; wandb keeps what is printed."""
     given = []
-    tracker = SimpleNamespace(
-        run=object(), Table=lambda dataframe: dataframe, Image=lambda image: image, log=given.append
-    )
+    tracker = SimpleNamespace(run=object(), Table=lambda rows: rows, Image=lambda image: image, log=given.append)
     monkeypatch.setattr("trl.trainer.grpo_trainer.wandb", tracker, raising=False)
     named = images.map(lambda row: {"patient_id": f"DOE_JANE_{row['id']}"})
     trainer = GroundingGRPOTrainer(str(tiny_vlm), "R4", config(tmp_path, log_completions=True), named)
@@ -379,41 +375,17 @@ class TestLoggedCompletions:
 REWARD = gr.get_reward("R4", box_format="qwen2.5-vl")
 
 
-def stock(trainer, kind, folder):
+@pytest.mark.parametrize(("trainer", "kind"), [(GRPOTrainer, GRPOConfig), (RLOOTrainer, RLOOConfig)])
+def test_grpo_and_rloo_of_trl_take_the_same_reward(trainer, kind, tmp_path):
     """A run of TRL's own trainer, with the reward as the only thing of ours."""
     torch.set_num_threads(1)
     processor = AutoProcessor.from_pretrained(ASSET, padding_side="left")
     rows = add_columns(add_prompts(synthetic_dataset("train", 8), "qwen2.5-vl"), processor, "qwen2.5-vl")
     logs = {"log_completions": True, "num_completions_to_print": 0}
-    args = config(folder, kind, max_completion_length=24, max_steps=2, **logs)
+    args = config(tmp_path, kind, max_completion_length=24, max_steps=2, **logs)
     made = trainer(str(ASSET), REWARD, args, train_dataset=rows, processing_class=processor)
     made.train()
-    return made
-
-
-@pytest.mark.parametrize(("trainer", "kind"), [(GRPOTrainer, GRPOConfig), (RLOOTrainer, RLOOConfig)])
-def test_grpo_and_rloo_of_trl_take_the_same_reward(trainer, kind, tmp_path):
-    made = stock(trainer, kind, tmp_path)
     assert {f"R4/{key}" for key in METRIC_KEYS} <= made.state.log_history[0].keys()
     rows = [json.loads(row) for row in made._logs["extra"]["R4/row"]]
     found = score_columns([REWARD], list(made._logs["completion"]), **columns_of(rows))
     assert np.float32(found["R4"]).tolist() == list(made._logs["rewards"]["R4"])
-
-
-def test_a_table_with_messages_as_trl_writes_it_is_read(tmp_path, capsys):
-    """With the columns of a dataset beside it, in the place of the rows that the reward says itself."""
-    stock(GRPOTrainer, GRPOConfig, tmp_path / "run")
-    table = pandas.concat(map(pandas.read_parquet, sorted((tmp_path / "run" / "completions").iterdir())))
-    assert {messages[0]["role"] for messages in table["completion"]} == {"assistant"}
-    rows = [json.loads(row) for row in table["R4/row"]]
-    names = ("id", "boxes", "width", "height", "resized_width", "resized_height", "box_format")
-    bare, out = tmp_path / "bare.parquet", tmp_path / "scored.jsonl"
-    columns = {name: [row[name] for row in rows] for name in names}
-    table[["step", "prompt", "completion"]].assign(**columns).to_parquet(bare)
-    for log in (tmp_path / "run", bare):
-        assert main(["score", str(log), "--rewards", "R4", "--out", str(out)]) == 0
-        scored = [json.loads(line)["R4"] for line in out.read_text().splitlines()]
-        assert np.float32(scored).tolist() == list(table["R4"])
-        evaluated = ["--out", str(tmp_path / f"of {log.name}")]
-        assert main(["evaluate", "--completions", str(log), *evaluated]) == 0
-    assert len(set(table["R4"])) > 1

@@ -222,13 +222,8 @@ class FirstTurnsAreWritten(GroundingGRPOTrainer):
 
 def test_the_trainer_takes_steps_with_pictures_in_its_turns(tools_vlm, tmp_path):
     values = {"max_completion_length": 700, "log_completions": True, "num_completions_to_print": 0}
-    trainer = FirstTurnsAreWritten(
-        tools_vlm,
-        "R4",
-        config(tmp_path, max_steps=2, learning_rate=1e-3, **values),
-        synthetic_dataset("train", 8),
-        extras=[LookCloser(looks=1, cost=0.5)],
-    )
+    args, looks = config(tmp_path, max_steps=2, learning_rate=1e-3, **values), LookCloser(looks=1, cost=0.5)
+    trainer = FirstTurnsAreWritten(tools_vlm, "R4", args, synthetic_dataset("train", 8), extras=[looks])
     trainer.seen = []
     before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
     trainer.train()

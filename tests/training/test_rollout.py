@@ -38,9 +38,8 @@ class Engine:
         self.model, self.processor = copy.deepcopy(model).eval(), processor
         self.features, self.prompts, self.resets = {}, [], 0
         runner = SimpleNamespace(model_runner=SimpleNamespace(model=self))
-        self.llm_engine = SimpleNamespace(
-            model_executor=SimpleNamespace(driver_worker=runner), reset_encoder_cache=self.reset_encoder_cache
-        )
+        executor = SimpleNamespace(driver_worker=runner)
+        self.llm_engine = SimpleNamespace(model_executor=executor, reset_encoder_cache=self.reset_encoder_cache)
         self.model.model.get_image_features = self.remembered(self.model.model.get_image_features)
 
     def remembered(self, get_image_features):
@@ -167,9 +166,8 @@ class TestColocate:
         trainer = trainer_with_vllm(tmp_path)
         row = trainer.train_dataset[0]
         [turn] = row["prompt"]
-        turn["content"] = [
-            {**part, "image": row["image"]} if part["type"] == "image" else part for part in turn["content"]
-        ]
+        for part in turn["content"]:
+            part |= {"image": row["image"]} if part["type"] == "image" else {}
         ids, _ = make(trainer, [[turn]] * 2)
         assert trainer.vllm_generation.llm.prompts == ids
 

@@ -171,16 +171,9 @@ class TestCrop:
 
 class TestGoldAnswers:
     def read(self, image, processor):
-        width, height = image["image"].size
-        resized_width, resized_height = resized_size(processor, width, height)
-        return parse_boxes(
-            image["completion"][0]["content"],
-            "qwen2.5-vl",
-            width=width,
-            height=height,
-            resized_width=resized_width,
-            resized_height=resized_height,
-        )
+        names, size = ("width", "height", "resized_width", "resized_height"), image["image"].size
+        sizes = dict(zip(names, (*size, *resized_size(processor, *size)), strict=True))
+        return parse_boxes(image["completion"][0]["content"], "qwen2.5-vl", **sizes)
 
     def test_answers_are_the_reference(self, processor):
         images = synthetic_dataset("train", 8)
@@ -195,9 +188,8 @@ class TestGoldAnswers:
         assert resized_size(processor, 112, 120) != resized_size(processor, 448, 480)
         image = {"boxes": [[40.0, 40.0, 200.0, 240.0]], "labels": ["mass"], "width": 448, "height": 480}
         rows = {key: [value] for key, value in {**image, "prompt": synthetic_dataset("train", 1)["prompt"][0]}.items()}
-        images = datasets.Dataset.from_dict({**rows, "image": [Image.new("L", (112, 120))]}).cast_column(
-            "image", datasets.Image()
-        )
+        rows["image"] = [Image.new("L", (112, 120))]
+        images = datasets.Dataset.from_dict(rows).cast_column("image", datasets.Image())
         (answered,) = GoldAnswers(processor, "qwen2.5-vl").of(images)
         assert "[10, 9, 50, 56]" in answered["completion"][0]["content"]
 

@@ -112,15 +112,11 @@ def test_two_flips_give_the_image_back():
 
 def test_the_strength_of_the_flip_is_the_share_of_images():
     box = [[0.0, 0.0, 10.0, 10.0]]
-    flipped = np.array(
-        [
-            [
-                corrupt_boxes(box, "laterality_flip", s, width=100, height=50, seed=(0, i))[0][0, 0] > 0
-                for s in STRENGTHS
-            ]
-            for i in range(1000)
-        ]
-    )
+
+    def is_flipped(i: int, s: int) -> bool:
+        return corrupt_boxes(box, "laterality_flip", s, width=100, height=50, seed=(0, i))[0][0, 0] > 0
+
+    flipped = np.array([[is_flipped(i, s) for s in STRENGTHS] for i in range(1000)])
     # four standard errors of a share of 1000
     assert flipped.mean(axis=0) == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0], abs=4 * np.sqrt(0.25 / 1000))
     assert (np.diff(flipped.astype(int), axis=1) >= 0).all()
@@ -177,9 +173,8 @@ def test_blur_has_the_standard_deviation_that_is_stated(strength):
 def test_marker_is_white_in_a_corner_of_stated_height(strength):
     heights, corners = set(), set()
     for seed in range(20):
-        rows, columns = np.nonzero(
-            pixels(corrupt(grey(0, 300, 200), [], "burned_in_marker", strength, seed=seed).image)
-        )
+        marked = corrupt(grey(0, 300, 200), [], "burned_in_marker", strength, seed=seed).image
+        rows, columns = np.nonzero(pixels(marked))
         heights.add(rows.max() + 1 - rows.min())
         corners.add((rows.mean() > 100, columns.mean() > 150))
         assert rows.max() < 0.3 * 200 or rows.min() > 0.7 * 200

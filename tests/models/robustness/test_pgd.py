@@ -119,15 +119,10 @@ def llava():
     from transformers import LlavaConfig, LlavaForConditionalGeneration
 
     common = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
-    config = LlavaConfig(
-        vision_config={"model_type": "clip_vision_model", "image_size": 28, "patch_size": 14, **common},
-        text_config={
-            **{"model_type": "llama", "vocab_size": 100, "num_key_value_heads": 4},
-            **{"pad_token_id": 0, "bos_token_id": None, "eos_token_id": 1, **common},
-        },
-        image_token_id=99,
-        vision_feature_layer=-1,
-    )
+    vision = {"model_type": "clip_vision_model", "image_size": 28, "patch_size": 14, **common}
+    text = {"model_type": "llama", "vocab_size": 100, "num_key_value_heads": 4, **common}
+    text |= {"pad_token_id": 0, "bos_token_id": None, "eos_token_id": 1}
+    config = LlavaConfig(vision_config=vision, text_config=text, image_token_id=99, vision_feature_layer=-1)
     ids = torch.tensor([[0, 0, *[99] * 4, 5, 6], [3, 4, *[99] * 4, 7, 6]])
     prompts = {"input_ids": ids, "attention_mask": (ids != 0).long()}
     return LlavaForConditionalGeneration(config), prompts, (2, 3, 28, 28)
@@ -173,17 +168,10 @@ def test_images_are_attacked_with_their_own_answers(tiny_model):
     images = [Image.fromarray(rng.integers(0, 256, (112, 112), dtype=np.uint8)) for _ in range(3)]
     answers = ['[{"bbox_2d": [1, 2, 30, 40], "label": "mass"}]', "[]", '[{"bbox_2d": [60, 70, 90, 99]}]']
     prompts = [prompt_messages(labels) for labels in (["mass"], ["mass", "effusion"], ["pacemaker"])]
-    conversations = [
-        [{"role": "user", "content": [{"type": "image", "image": image}, prompt[0]["content"][1]]}]
-        for image, prompt in zip(images, prompts, strict=True)
-    ]
-    settings: dict[str, Any] = {
-        "add_generation_prompt": True,
-        "tokenize": True,
-        "return_dict": True,
-        "return_tensors": "pt",
-        "processor_kwargs": {"padding": True, "padding_side": "left"},
-    }
+    contents = [[{"type": "image", "image": images[k]}, prompt[0]["content"][1]] for k, prompt in enumerate(prompts)]
+    conversations = [[{"role": "user", "content": content}] for content in contents]
+    settings: dict[str, Any] = dict.fromkeys(("add_generation_prompt", "tokenize", "return_dict"), True)
+    settings |= {"return_tensors": "pt", "processor_kwargs": {"padding": True, "padding_side": "left"}}
 
     def attacked(size):
         processing = AttackingProcessor(processor, model, answers, PGD(8 / 255, steps=2))

@@ -35,9 +35,8 @@ def shipped():
 
 def test_accuracy_falls_with_epsilon_and_is_unchanged_at_0(shipped):
     model, processor, images = shipped
-    changes = Changes(
-        families=("corruptions", "pgd"), corruptions=("noise",), strengths=(1,), epsilons=(0, 8 / 255, 0.1)
-    )
+    kinds = {"families": ("corruptions", "pgd"), "corruptions": ("noise",)}
+    changes = Changes(**kinds, strengths=(1,), epsilons=(0, 8 / 255, 0.1))
     still, _, *attacked = robustness(model, processor, images, get_reward("R3"), changes, **SETTINGS)
     zero, middle, large = attacked
     assert [point.strength for point in attacked] == [0, 8 / 255, 0.1]
@@ -97,17 +96,11 @@ def test_a_model_that_moves_its_boxes_along_is_perfectly_robust(monkeypatch):
     from datasets import Dataset
     from datasets import Image as ImageColumn
 
-    dataset = Dataset.from_dict(
-        {
-            "prompt": [[{"role": "user", "content": "?"}]] * 4,
-            "image": images,
-            "boxes": boxes,
-            "labels": [["mass"] * len(image) for image in boxes],
-            "width": [100] * 4,
-            "height": [120] * 4,
-            "patient_id": ["a", "a", "b", "c"],
-        }
-    ).cast_column("image", ImageColumn())
+    columns: dict[str, Any] = {"image": images, "boxes": boxes, "labels": [["mass"] * len(image) for image in boxes]}
+    columns |= {"prompt": [[{"role": "user", "content": "?"}]] * 4, "patient_id": ["a", "a", "b", "c"]}
+    dataset = Dataset.from_dict({**columns, "width": [100] * 4, "height": [120] * 4}).cast_column(
+        "image", ImageColumn()
+    )
 
     def answer(model, processor, annotated_images, sampling, **_):
         from scipy.ndimage import find_objects, label
@@ -137,9 +130,8 @@ def test_images_and_answers_move_together():
     assert first["image"].tobytes() == corrupt(image, [], "crop", 5, seed=(1, 0)).image.tobytes()
     assert first["image"].tobytes() != second["image"].tobytes()
 
-    before = Prediction(
-        "a", 100, 50, gt=[[0, 0, 3, 50], [30, 10, 60, 40]], gt_labels=["tube", "mass"], pred=[[30, 10, 60, 40]]
-    )
+    gt = [[0, 0, 3, 50], [30, 10, 60, 40]]
+    before = Prediction("a", 100, 50, gt=gt, gt_labels=["tube", "mass"], pred=gt[1:])
     (pair,) = CorruptedImages([{"image": image}], "crop", 5, seed=1).pairs([before], [before])
     moved = corrupt(image, before.gt, "crop", 5, seed=(1, 0))
     assert moved.kept.tolist() == [False, True]
