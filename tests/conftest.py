@@ -69,17 +69,10 @@ def images() -> Any:
     """Four images of 100 by 100 pixels of three patients: one finding, two findings, two normal ones."""
     from datasets import Dataset
 
-    return Dataset.from_dict(
-        {
-            "boxes": [[[0, 0, 50, 50]], [[0, 0, 20, 20], [50, 50, 100, 100]], [], []],
-            "labels": [["mass"], ["mass", "effusion"], [], []],
-            "width": [100] * 4,
-            "height": [100] * 4,
-            "box_format": ["qwen3-vl"] * 4,
-            "patient_id": ["a", "a", "b", None],
-            "id": ["one", "two", "three", "four"],
-        }
-    )
+    boxes = [[[0, 0, 50, 50]], [[0, 0, 20, 20], [50, 50, 100, 100]], [], []]
+    columns = {"boxes": boxes, "labels": [["mass"], ["mass", "effusion"], [], []], "box_format": ["qwen3-vl"] * 4}
+    names = {"patient_id": ["a", "a", "b", None], "id": ["one", "two", "three", "four"]}
+    return Dataset.from_dict({**columns, **names, "width": [100] * 4, "height": [100] * 4})
 
 
 def dicom_header(pixels: np.ndarray, bits: int = 12, **elements: Any) -> Any:

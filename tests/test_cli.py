@@ -80,14 +80,6 @@ def test_a_format_may_be_declared_in_json_or_yaml(box_format, capsys):
     assert main(["inspect", str(LOG), "--box-format", box_format, "--strict"]) == 0
 
 
-def test_sizes_are_given_for_all_images(tmp_path, capsys):
-    path = tmp_path / "log.jsonl"
-    path.write_text('{"text": "[{\\"bbox_2d\\": [10, 10, 50, 50]}]", "boxes": [[20, 10, 100, 50]]}', encoding="utf-8")
-    sizes = ["--width", "200", "--height", "100", "--resized-width", "100", "--resized-height", "100"]
-    assert main(["inspect", str(path), "--box-format", "qwen2.5-vl", *sizes]) == 0
-    assert re.search(r"mean R3 +1\.000", capsys.readouterr().out)
-
-
 @pytest.mark.parametrize(("arguments", "message"), table("commands/refusals", "inspect"))
 def test_wrong_arguments_end_with_a_line_and_2(arguments, message, capsys):
     pytest.importorskip("yaml")

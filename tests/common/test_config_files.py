@@ -61,13 +61,9 @@ def test_refused(folder, texts, message):
         read_config(folder(**texts) / "a.yaml")
 
 
-@pytest.mark.parametrize(
-    ("key", "message"),
-    [("lerning_rate", r"rewards train` in .*b\.yaml, got lerning_rate. Did you mean learning_rate\?")],
-)
-def test_an_unknown_option_names_its_file_and_the_nearest_one(folder, key, message):
-    root = folder(a="{base: b.yaml, loss_type: grpo}", b=f"{key}: 1")
-    with pytest.raises(ValueError, match=message):
+def test_an_unknown_option_names_its_file_and_the_nearest_one(folder):
+    root = folder(a="{base: b.yaml, loss_type: grpo}", b="lerning_rate: 1")
+    with pytest.raises(ValueError, match=r"train` in .*b\.yaml, got lerning_rate. Did you mean learning_rate\?"):
         read_config(root / "a.yaml", option_names=["learning_rate", "loss_type"], command="train")
 
 

@@ -15,14 +15,8 @@ Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
 
 R4 = gr.get_reward("R4", box_format="qwen3-vl")
 
-SOUND = {
-    "prompt": [{"role": "user", "content": "Find everything."}],
-    "boxes": [[10.0, 20.0, 60.0, 80.0]],
-    "labels": ["mass"],
-    "width": 100,
-    "height": 200,
-    "id": "image-1",
-}
+SOUND = {"prompt": [{"role": "user", "content": "Find everything."}], "width": 100, "height": 200, "id": "image-1"}
+SOUND |= {"boxes": [[10.0, 20.0, 60.0, 80.0]], "labels": ["mass"]}
 
 
 def dataset_of(*changes):

@@ -25,10 +25,9 @@ def test_every_row_gets_the_size_that_the_processor_feeds():
 
 
 def test_the_image_decides_where_there_is_one():
-    images = datasets.Dataset.from_dict(
-        {"image": [Image.new("L", (60, 90)), Image.new("L", (90, 60))], "width": [600, 900], "height": [900, 600]}
-    ).cast_column("image", datasets.Image())
-    rows = add_columns(images, PROCESSOR, None)
+    shown = [Image.new("L", size) for size in ((60, 90), (90, 60))]
+    stated = images([(600, 900), (900, 600)], image=shown).cast_column("image", datasets.Image())
+    rows = add_columns(stated, PROCESSOR, None)
     assert (rows[0]["resized_width"], rows[0]["resized_height"]) == resized_size(PROCESSOR, 60, 90)
     assert (rows[1]["resized_width"], rows[1]["resized_height"]) == resized_size(PROCESSOR, 90, 60)
 

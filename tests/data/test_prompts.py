@@ -22,15 +22,8 @@ from grounding_rewards.parsing import get_box_format, list_box_formats, parse_bo
 from grounding_rewards.rewards.grounding import get_reward
 from tests.tables import table
 
-ROW = {
-    "boxes": [[100.0, 40.0, 300.0, 200.0], [50.0, 10.0, 90.0, 90.0]],
-    "labels": ["mass", "effusion"],
-    "width": 400,
-    "height": 320,
-    "resized_width": 200,
-    "resized_height": 160,
-}
-SIZES = {key: ROW[key] for key in ("width", "height", "resized_width", "resized_height")}
+SIZES = {"width": 400, "height": 320, "resized_width": 200, "resized_height": 160}
+ROW = {"boxes": [[100.0, 40.0, 300.0, 200.0], [50.0, 10.0, 90.0, 90.0]], "labels": ["mass", "effusion"], **SIZES}
 
 
 @pytest.mark.parametrize("box_format", list_box_formats())

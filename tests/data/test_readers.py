@@ -125,12 +125,9 @@ def test_identical_readers_are_that_reader(strategy, drawn, n):
 @given(record=images, data=st.data())
 def test_the_order_of_readers_and_boxes_changes_nothing(strategy, record, data):
     order = data.draw(st.permutations(range(len(record.boxes))))
-    shuffled = record._replace(
-        boxes=[record.boxes[i] for i in order],
-        labels=[record.labels[i] for i in order],
-        readers=tuple(record.readers[i] for i in order),
-        read_by=tuple(data.draw(st.permutations(record.read_by))),
-    )
+    boxes, labels, readers = ([getattr(record, name)[i] for i in order] for name in ("boxes", "labels", "readers"))
+    read_by = tuple(data.draw(st.permutations(record.read_by)))
+    shuffled = record._replace(boxes=boxes, labels=labels, readers=tuple(readers), read_by=read_by)
     one, other = (reference_boxes(each, strategy) for each in (record, shuffled))
     assert multiset(one) == multiset(other)
     assert sorted(one["ignore_boxes"]) == sorted(other["ignore_boxes"])

@@ -47,15 +47,9 @@ def clean_rows() -> list[Row]:
         n = 0 if k % 4 == 0 else 1 + k % 3
         sides = rng.uniform(0.08, 0.3, (n, 2)) * size
         starts = rng.uniform(0, 1, (n, 2)) * (size - sides)
-        columns = {
-            "id": f"{k:03}.png",
-            "patient_id": f"P-{k // 2:04}",
-            "width": width,
-            "height": height,
-            "boxes": np.round(np.concatenate([starts, starts + sides], axis=1), 1).tolist(),
-            "labels": [LABELS[(k + j) % 3] for j in range(n)],
-            "prompt": "Where are the findings?",
-        }
+        boxes, labels = np.concatenate([starts, starts + sides], axis=1), [LABELS[(k + j) % 3] for j in range(n)]
+        columns = {"id": f"{k:03}.png", "patient_id": f"P-{k // 2:04}", "width": width, "height": height}
+        columns |= {"boxes": np.round(boxes, 1).tolist(), "labels": labels, "prompt": "Where are the findings?"}
         signature = rng.integers(-127, 128, 2048, dtype=np.int8).tobytes()
         facts = ImageFacts((width, height), digest=rng.bytes(8), signature=signature)
         rows.append(Row("train" if k < 0.6 * IMAGES else "test", columns, facts))

@@ -213,15 +213,8 @@ def without_patients(annotated_images):
 
 
 NEAR_MISSES = (
-    *(touching_the_edge, normal_class, small_nodules, two_findings_in_one_place, overlapping_twins),
-    *(
-        sides_of_one_finding,
-        findings_that_sound_alike,
-        smaller_copies,
-        ids_that_start_anew,
-        one_split,
-        without_patients,
-    ),
+    *(touching_the_edge, normal_class, small_nodules, two_findings_in_one_place, overlapping_twins, one_split),
+    *(sides_of_one_finding, findings_that_sound_alike, smaller_copies, ids_that_start_anew, without_patients),
 )
 
 
@@ -234,15 +227,12 @@ def test_a_near_miss_passes(folder, change):
 
 
 def prompted(annotated_images: list[DrawnImage], images: Path) -> list[dict]:
-    return [
-        {
-            **{key: value for key, value in image.items() if key != "file"},
-            "id": image["file"],
-            "prompt": prompts.prompt_messages(LABELS),
-            "image": {"bytes": (images / image["file"]).read_bytes(), "path": None},
-        }
-        for image in annotated_images
-    ]
+    rows = []
+    for image in annotated_images:
+        shown = {"bytes": (images / image["file"]).read_bytes(), "path": None}
+        row = image | {"id": image["file"], "prompt": prompts.prompt_messages(LABELS), "image": shown}
+        rows.append({key: value for key, value in row.items() if key != "file"})
+    return rows
 
 
 def as_parquet(rows: list[dict], folder: Path) -> str:

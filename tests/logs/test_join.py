@@ -217,10 +217,7 @@ def answer(text, **columns):
         ([answer(text, prompt="ppqq"[k]) for k, text in enumerate("abcd")], ["ab", "cd"]),
         ([answer("a"), answer("b"), answer("c", boxes=[]), answer("d", boxes=[])], ["ab", "cd"]),
         # messages are prompts too
-        (
-            [answer(text, prompt=[{"role": "user", "content": "ppqq"[k]}]) for k, text in enumerate("abcd")],
-            ["ab", "cd"],
-        ),
+        ([answer("abcd"[k], prompt=[{"role": "user", "content": "ppqq"[k]}]) for k in range(4)], ["ab", "cd"]),
         # images that are alike follow each other: cut to the size of the others
         ([answer("a"), answer("b"), *(answer(text, boxes=[]) for text in "cdef")], ["ab", "cd", "ef"]),
         # groups of different sizes
@@ -244,11 +241,7 @@ def test_a_size_of_groups_may_be_given(tmp_path):
         ([answer("a", id=1), answer("b")], {}, "Expected an `id` in every row of the log, or in none, got 1 of 2"),
         ([*map(answer, "abc")], {"group_size": 2}, "Expected whole groups of 2 rows, got 3 rows"),
         ([*map(answer, "ab")], {"group_size": 1}, "Expected at least 2 for `group_size`, got 1"),
-        (
-            [{"completion": "a", "id": 1}] * 2,
-            {},
-            "Expected a column `boxes` for every image, got none for 1 of 1: line",
-        ),
+        ([{"completion": "a", "id": 1}] * 2, {}, "Expected a column `boxes` for every image, got none for 1 of 1"),
     ],
 )
 def test_logs_that_are_refused(tmp_path, rows, options, message):

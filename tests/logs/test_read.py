@@ -166,13 +166,9 @@ def test_every_command_asks_for_the_column(tmp_path, monkeypatch, capsys, comman
 def test_what_trl_writes_step_by_step(tmp_path):
     """`log_completions` of TRL 1.16: one file a step, conversations as message lists, the logged columns beside."""
     for step, text in ((2, "second"), (1, "first")):
-        row = {
-            "step": step,
-            "prompt": [{"role": "user", "content": "Mark all findings."}],
-            "completion": [{"role": "assistant", "content": text}],
-            **{"R4": 0.0, "R4/status": "unparseable", "advantage": 0.0},
-            "images": b"no image is read",
-        }
+        asked, said = [{"role": "user", "content": "Mark all findings."}], [{"role": "assistant", "content": text}]
+        row = {"step": step, "prompt": asked, "completion": said, "images": b"no image is read"}
+        row |= {"R4": 0.0, "R4/status": "unparseable", "advantage": 0.0}
         write(tmp_path / f"completions_{step:05d}.parquet", [row])
     completions, rows, *_ = read_completions([tmp_path])
     assert [messages[0]["content"] for messages in completions] == ["first", "second"]
@@ -214,15 +210,9 @@ def test_rows_of_every_trainer_come_out_in_the_columns_of_a_dataset(row):
 @pytest.mark.parametrize("step", ["step", "gen_step"])
 def test_a_line_of_ms_swift_is_a_table(tmp_path, step):
     """ms-swift 3.11 and 4: a list for each column, in each line; `gen_step` under Megatron."""
-    table = {
-        step: ["7", "7"],
-        "prompt": ["<|user|>Mark"] * 2,
-        "completion": ["[]", "None"],
-        "MyReward": [0.0, 0.2],
-        "advantages": [-1.0, 1.0],
-        "solution": [json.dumps(IMAGE), json.dumps({**IMAGE, "boxes": []})],
-    }
-    line = json.dumps(table)
+    solution = [json.dumps(IMAGE), json.dumps({**IMAGE, "boxes": []})]
+    table = {step: ["7", "7"], "prompt": ["<|user|>Mark"] * 2, "completion": ["[]", "None"], "solution": solution}
+    line = json.dumps(table | {"MyReward": [0.0, 0.2], "advantages": [-1.0, 1.0]})
     later = line.replace("7", "8").replace("None", "none")
     log = read_completions([write_text(tmp_path, "completions.jsonl", f"{line}\n{later}\n")])
     assert log.completions == ["[]", "None", "[]", "none"]

@@ -63,9 +63,8 @@ def test_where_nothing_is_held_out_patients_are_drawn_and_it_is_said(folder):
     """Two images of each of 50 patients; the same patients on every call, whatever else is in the folder."""
     lines = [{**GOOD, "id": f"{k}", "patient_id": f"p{k % 50}", "split": "Train"} for k in range(100)]
     root = folder(*lines)
-    with pytest.warns(
-        UserWarning, match=r"holds no image out: 80 % of its patients .* 10 % for test\. .*annotations"
-    ) as said:
+    drawn = r"holds no image out: 80 % of its patients .* 10 % for test\. .*annotations"
+    with pytest.warns(UserWarning, match=drawn) as said:
         images = {split: load_images(root, split) for split in ("train", "validation", "test")}
     assert len(said) == 3
     assert sum(split.num_rows for split in images.values()) == 100
@@ -103,11 +102,8 @@ def test_bad_lines_can_be_dropped_and_are_named(folder):
     with pytest.warns(UserWarning, match=r"3 of 4 lines of .* are dropped \(bad_rows: drop\)") as said:
         images = load_images(root, bad_rows="drop")
     assert images["id"][:] == ["a.png"]
-    assert re.findall(r"in (line \d) .*?\(id ([^)]+)\)", str(said[0].message)) == [
-        ("line 1", "-"),
-        ("line 3", "x"),
-        ("line 4", "a.png"),
-    ]
+    named = re.findall(r"in (line \d) .*?\(id ([^)]+)\)", str(said[0].message))
+    assert named == [("line 1", "-"), ("line 3", "x"), ("line 4", "a.png")]
     with pytest.raises(ValueError, match="got 1 bad of 1 lines"):
         load_images(folder("{"), bad_rows="drop")
     with pytest.raises(ValueError, match="Expected a known word for `bad_rows`, got 'skip'"):
@@ -119,19 +115,9 @@ def test_images_without_any_finding_are_refused(folder):
         load_images(folder({**GOOD, "boxes": [], "labels": []}))
 
 
-WHOLE = {
-    **GOOD,
-    "id": 7,
-    "patient_id": 3,
-    "prompt": "Where is the mass?",
-    "box_format": "paligemma",
-    "ignore_boxes": [[0, 0, 5, 5]],
-    "reader_boxes": [[[1, 2, 20, 25]], []],
-    "reader_labels": [["mass"], []],
-    "phrases": ["a mass on the left"],
-    "resized_width": 420,
-    "resized_height": 308,
-}
+WHOLE = {**GOOD, "id": 7, "patient_id": 3, "prompt": "Where is the mass?", "box_format": "paligemma"}
+WHOLE |= {"ignore_boxes": [[0, 0, 5, 5]], "reader_boxes": [[[1, 2, 20, 25]], []], "reader_labels": [["mass"], []]}
+WHOLE |= {"phrases": ["a mass on the left"], "resized_width": 420, "resized_height": 308}
 
 
 def test_whatever_a_line_says_is_kept(folder):
@@ -139,9 +125,8 @@ def test_whatever_a_line_says_is_kept(folder):
     first, second = load_images(folder(WHOLE, {**GOOD, "file": "b.png"}))
     kept = {name: first[name] for name in WHOLE if name not in ("file", "prompt")}
     assert kept == {name: value for name, value in WHOLE.items() if name in kept} | {"id": "7", "patient_id": "3"}
-    assert first["prompt"] == [
-        {"role": "user", "content": [{"type": "image", "text": None}, {"type": "text", "text": "Where is the mass?"}]}
-    ]
+    content = [{"type": "image", "text": None}, {"type": "text", "text": "Where is the mass?"}]
+    assert first["prompt"] == [{"role": "user", "content": content}]
     assert (first["looked_for"], second["looked_for"], second["prompt"]) == (None, ["mass"], None)
     assert [second[name] for name in ("reader_boxes", "ignore_boxes", "box_format", "patient_id")] == [None] * 4
 

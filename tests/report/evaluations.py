@@ -71,22 +71,12 @@ def image(_: int) -> Any:
 def evaluation(**change: Any) -> Evaluation:
     """Every kind of metric that there is."""
     share = Estimate(0.5, 0.4, 0.6)
-    metrics = {
-        "f1_50": share,
-        "recall_50": (0.75, 0.6, 0.9),
-        "false_per_film": (0.25, 0.1, 0.4),
-        "hallucination_rate": (2 / 3, 0.2, 0.9),
-        "count_bias": (-1.5, -2.0, -1.0),
-        "reward_R4": (0.4, 0.3, 0.5),
-        "never": (NAN, NAN, NAN),
-    }
+    metrics = {"f1_50": share, "recall_50": (0.75, 0.6, 0.9), "false_per_film": (0.25, 0.1, 0.4)}
+    metrics |= {"hallucination_rate": (2 / 3, 0.2, 0.9), "count_bias": (-1.5, -2.0, -1.0)}
+    metrics |= {"reward_R4": (0.4, 0.3, 0.5), "never": (NAN, NAN, NAN)}
     ceiling = {"f1_50": (1.0, 1.0, 1.0), "recall_50": (1.0, 1.0, 1.0), "reward_R4": (0.84, 0.7, 0.9)}
-    better = {
-        "f1_50": (0.7, 0.6, 0.8),
-        "recall_50": (0.9, 0.8, 1.0),
-        "hallucination_rate": (0.0, 0.0, 0.0),
-        "count_bias": (0.0, -0.5, 0.5),
-    }
+    better = {"f1_50": (0.7, 0.6, 0.8), "recall_50": (0.9, 0.8, 1.0)}
+    better |= {"hallucination_rate": (0.0, 0.0, 0.0), "count_bias": (0.0, -0.5, 0.5)}
     x = np.linspace(0, 1, 50)
     labels = ["mass", "nodule"]
     robustness = [RobustnessPoint("corruptions", "none", 0, share, Estimate(0.0, 0.0, 0.0), share)]
@@ -130,6 +120,5 @@ def page(made: Sequence[Prediction] | None = None, **change: Any) -> EvaluationP
     made = answered_images() if made is None else made
     own: dict[str, Any] = {"title": "tiny & <small>", "subtitle": "drawn images", "reward": "R4", "load_image": image}
     own |= {name: change.pop(name) for name in (*own, "label_matching") if name in change}
-    return EvaluationPage(
-        **own, evaluation=evaluation(**change), images=made, reference=[as_reference(answered) for answered in made]
-    )
+    reference = [as_reference(answered) for answered in made]
+    return EvaluationPage(**own, evaluation=evaluation(**change), images=made, reference=reference)

@@ -185,13 +185,6 @@ def test_the_sample_depends_on_the_seed_alone(write):
     assert len({title.rpartition(" · ")[0] for title in titles(1)}) == len(titles(1)) >= 12
 
 
-def test_deep_images_are_shown(write, tmp_path):
-    root = write(images())
-    for k in range(IMAGES):
-        Image.new("I;16", (300 + k, 200), 500 * k).save(tmp_path / f"{k}.png")
-    assert all(image.jpeg for image in examine(root, thumbnails=32).sample)
-
-
 def test_an_image_that_cannot_be_read_is_no_end(write, tmp_path):
     root = write(images())
     (tmp_path / "1.png").write_bytes(b"no image")

@@ -74,16 +74,10 @@ def test_hostile_text_is_data(document: str) -> None:
     assert inside
     assert inside[1].isascii()
     assert not set("<>&") & set(inside[1])
-    hostile = render_evaluation_page(
-        page(
-            title=HOSTILE,
-            subtitle=HOSTILE,
-            facts={HOSTILE: HOSTILE},
-            metrics={"f1_50": Metric(HOSTILE, HOSTILE)},
-            systems={HOSTILE: {"f1_50": (0.5, 0.4, 0.6)}},
-            per_label=[GroupMetrics(HOSTILE, 7, {"f1_50": (0.5, 0.4, 0.6)})],
-        )
-    )
+    share = {"f1_50": (0.5, 0.4, 0.6)}
+    changes = {"title": HOSTILE, "subtitle": HOSTILE, "facts": {HOSTILE: HOSTILE}, "systems": {HOSTILE: share}}
+    changes |= {"metrics": {"f1_50": Metric(HOSTILE, HOSTILE)}, "per_label": [GroupMetrics(HOSTILE, 7, share)]}
+    hostile = render_evaluation_page(page(**changes))
     hostile.encode("utf-8")
     reader = Document(hostile)
     assert reader.tags.count("script") == 2

@@ -12,12 +12,8 @@ from grounding_rewards.report.reward_pages import audit_verdict, found_tables, r
 from tests.report.documents import Document, check_self_contained
 
 FMT = get_box_format("qwen3-vl")
-IMAGES = images_of(
-    [
-        {"boxes": [[10, 10, 60, 60]], "labels": ["<b>mass"], "width": 100, "height": 100},
-        {"boxes": [], "labels": [], "width": 100, "height": 100},
-    ]
-)
+NORMAL = {"boxes": [], "labels": [], "width": 100, "height": 100}
+IMAGES = images_of([{**NORMAL, "boxes": [[10, 10, 60, 60]], "labels": ["<b>mass"]}, NORMAL])
 
 
 @pytest.fixture(scope="module")

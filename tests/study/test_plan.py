@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.training, pytest.mark.usefixtures("in_repository")]
 FILES = sorted((REPOSITORY / "configs" / "study").glob("*.yaml"))
 WITH_ARMS = [path for path in FILES if "arms" in yaml.safe_load(path.read_text(encoding="utf-8"))]
 STUDIES = [path.relative_to(REPOSITORY).as_posix() for path in WITH_ARMS]
+TAUGHT = {"config": "configs/demo/sft.yaml"}
 #: Seeds of the studies that declare fewer than five.
 FEW_SEEDS = {"drawn": 3, "faults": 4, "faults_real": 3, "quick": 3, "moonshot": 2, "moonshot_long": 2}
 
@@ -33,7 +34,7 @@ def test_every_run_of_the_shipped_studies_has_legal_arguments(path):
 
 def test_seeds_take_turns_at_several_checkpoints(small):
     small["seeds"] = [5, 7, 2, 3]
-    small["starts"]["own"] = {"model": "assets/tiny_vlm", "sft": {"config": "configs/demo/sft.yaml"}, "checkpoints": 2}
+    small["starts"]["own"] = {"model": "assets/tiny_vlm", "sft": TAUGHT, "checkpoints": 2}
     plan = read_plan(small)
     begun = {run.seed: run.start for run in plan.runs if run.start.startswith("own")}
     assert begun == {5: "own.5", 7: "own.7", 2: "own.5", 3: "own.7"}
@@ -42,7 +43,7 @@ def test_seeds_take_turns_at_several_checkpoints(small):
 
 
 def test_a_start_is_taught_on_from_another_seed_by_seed(small):
-    taught = {"sft": {"config": "configs/demo/sft.yaml"}, "checkpoints": 2}
+    taught = {"sft": TAUGHT, "checkpoints": 2}
     small["starts"] |= {"clean": {"model": "assets/tiny_vlm", **taught}, "loose": {"model": "clean", **taught}}
     plan = read_plan(small)
     parents = {name: start.parent for name, start in plan.starts.items() if start.kind == "loose"}
@@ -168,19 +169,8 @@ def test_several_files_of_options(small, tmp_path):
         ("sets", {"split": "train", "dataset": "./synthetic"}, "Expected a split that no run is trained on for set"),
         ("starts", {}, "start bad: .*'model'"),
         ("starts", {"model": "m", "checkpoints": 2}, "Expected sft for start bad, got None"),
-        *(
-            (
-                "starts",
-                {"model": "m", "sft": {"config": "configs/demo/sft.yaml"}, "checkpoints": several},
-                "of start bad",
-            )
-            for several in (1, 3, "each")
-        ),
-        (
-            "starts",
-            {"model": "m", "sft": {"config": "configs/demo/sft.yaml", "lerning_rate": 1}},
-            "start bad: Expected options of `grounding-rewards sft`, got lerning_rate. Did you mean learning_rate",
-        ),
+        *(("starts", {"model": "m", "sft": TAUGHT, "checkpoints": n}, "of start bad") for n in (1, 3, "each")),
+        ("starts", {"model": "m", "sft": {**TAUGHT, "lerning_rate": 1}}, "Did you mean learning_rate"),
     ],
 )
 def test_a_wrong_set_or_start_is_refused(small, part, entry, message):

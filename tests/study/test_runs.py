@@ -66,8 +66,6 @@ def test_a_supervised_run_counts_in_steps_of_equal_cost(made_study):
     assert [one["step"] for one in found["checkpoints"]] == [3, 6]
     assert found["compute"]["sequences"] == 96
     assert found["curve"]["step"] == [1, 2, 3, 4, 5, 6]
-    assert found["curve"]["loss"][-1] > 0
-    assert found["compute"]["tokens"] > 0
 
 
 def test_answers_are_read_with_the_images_that_are_kept(made_study):

@@ -49,10 +49,8 @@ def started(function: Callable[..., Any], *given: Any, output: Path, processes: 
         common |= {"MASTER_PORT": store.port, "TORCHELASTIC_USE_AGENT_STORE": True, "TORCHELASTIC_RESTART_COUNT": 0}
         # They talk over gloo, also where there is a GPU.
         common |= {"CUDA_VISIBLE_DEVICES": ""}
-        environments = [
-            {name: str(value) for name, value in {**common, "RANK": rank, "LOCAL_RANK": rank}.items()}
-            for rank in range(processes)
-        ]
+        ranks = [{**common, "RANK": rank, "LOCAL_RANK": rank} for rank in range(processes)]
+        environments = [{name: str(value) for name, value in rank.items()} for rank in ranks]
     output.touch()
     made = [_FORKS.Process(target=_begin, args=(function, given, output, each)) for each in environments]
     for one in made:

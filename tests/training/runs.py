@@ -20,19 +20,9 @@ BIN = Path(sys.executable).parent
 ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY)}
 
 COMMON = {
-    "model_name_or_path": ASSET,
-    "train_images": 8,
-    "per_device_train_batch_size": 4,
-    "max_steps": 4,
-    "learning_rate": 1e-3,
-    "logging_steps": 1,
-    "save_steps": 1,
-    "save_total_limit": 20,
-    "report_to": "none",
-    "use_cpu": "true",
-    "bf16": "false",
-    "gradient_checkpointing": "false",
-    "disable_tqdm": "true",
+    **{"model_name_or_path": ASSET, "train_images": 8, "per_device_train_batch_size": 4, "max_steps": 4},
+    **{"learning_rate": 1e-3, "logging_steps": 1, "save_steps": 1, "save_total_limit": 20, "report_to": "none"},
+    **{"use_cpu": "true", "bf16": "false", "gradient_checkpointing": "false", "disable_tqdm": "true"},
 }
 GRPO = {**COMMON, "num_generations": 2, "max_completion_length": 12}
 LORA = {"use_peft": "true", "lora_r": 4, "lora_target_modules": "all-linear"}
@@ -90,16 +80,13 @@ def history(trainer_or_folder):
         entries = list(map(json.loads, lines))
     else:
         entries = trainer_or_folder.state.log_history
-    return [
-        {key: value for key, value in entry.items() if key not in _TIMED} for entry in entries if _CLOSING not in entry
-    ]
+    of_steps = [entry for entry in entries if _CLOSING not in entry]
+    return [{key: value for key, value in entry.items() if key not in _TIMED} for entry in of_steps]
 
 
 def weights(trainer):
-    return {
-        name: value.detach().clone()
-        for name, value in trainer.accelerator.unwrap_model(trainer.model).state_dict().items()
-    }
+    state = trainer.accelerator.unwrap_model(trainer.model).state_dict()
+    return {name: value.detach().clone() for name, value in state.items()}
 
 
 def same_weights(one, other):

@@ -91,17 +91,10 @@ class Engine:
 
     def answer(self, ids, images, max_tokens):
         types = [[int(token == self.processor.image_token_id) for token in ids]]
-        output = self.model.generate(
-            input_ids=torch.tensor([ids]),
-            attention_mask=torch.ones(1, len(ids), dtype=torch.long),
-            mm_token_type_ids=torch.tensor(types),
-            **images,
-            max_new_tokens=max_tokens,
-            do_sample=True,
-            top_k=0,
-            output_logits=True,
-            return_dict_in_generate=True,
-        )
+        inputs = {"input_ids": torch.tensor([ids]), "mm_token_type_ids": torch.tensor(types), **images}
+        inputs["attention_mask"] = torch.ones(1, len(ids), dtype=torch.long)
+        settings = {"do_sample": True, "top_k": 0, "output_logits": True, "return_dict_in_generate": True}
+        output = self.model.generate(**inputs, **settings, max_new_tokens=max_tokens)
         tokens = output.sequences[0, len(ids) :].tolist()
         logps = [logits[0].log_softmax(-1)[token].item() for logits, token in zip(output.logits, tokens, strict=True)]
         return tokens, logps

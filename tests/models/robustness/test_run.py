@@ -98,9 +98,8 @@ def test_a_model_that_moves_its_boxes_along_is_perfectly_robust(monkeypatch):
 
     columns: dict[str, Any] = {"image": images, "boxes": boxes, "labels": [["mass"] * len(image) for image in boxes]}
     columns |= {"prompt": [[{"role": "user", "content": "?"}]] * 4, "patient_id": ["a", "a", "b", "c"]}
-    dataset = Dataset.from_dict({**columns, "width": [100] * 4, "height": [120] * 4}).cast_column(
-        "image", ImageColumn()
-    )
+    columns |= {"width": [100] * 4, "height": [120] * 4}
+    dataset = Dataset.from_dict(columns).cast_column("image", ImageColumn())
 
     def answer(model, processor, annotated_images, sampling, **_):
         from scipy.ndimage import find_objects, label
