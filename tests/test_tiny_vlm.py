@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import AutoModelForImageTextToText, AutoProcessor, AutoTokenizer, Qwen2_5_VLForConditionalGeneration
+from transformers import AutoModelForImageTextToText, AutoTokenizer, Qwen2_5_VLForConditionalGeneration
 
 from grounding_rewards.data.dataset_columns import add_columns, light_rows
 from grounding_rewards.data.prompts import gold_answer, prompt_messages, prompt_order, task_prompt
@@ -79,15 +79,6 @@ def test_is_a_small_qwen_2_5_vl(folder):
     # Time, rows and columns share the rotary pairs of a head.
     head = text.hidden_size // text.num_attention_heads
     assert sum(text.rope_parameters["mrope_section"]) == head // 2
-
-
-def test_chat_markup_takes_text_and_blocks(folder):
-    processor = AutoProcessor.from_pretrained(folder)
-    blocks = [{"type": "image"}, {"type": "text", "text": "Where?"}]
-    messages = [{"role": "user", "content": blocks}, {"role": "assistant", "content": "[]"}]
-    assert processor.apply_chat_template(messages, tokenize=False) == (
-        "<|im_start|>user\n<|vision_start|><|image_pad|><|vision_end|>Where?<|im_end|>\n<|im_start|>assistant\n[]<|im_end|>\n"
-    )
 
 
 class TestShipped:

@@ -241,7 +241,7 @@ def _train(
 def _open_curves(trainer: Any, folder: Path, checkpoint: Path | None) -> None:
     """Write the curves for TensorBoard into one folder, however often the run is resumed.
 
-    transformers makes another folder at each start. Here a resumed run replaces the values after its checkpoint.
+    transformers makes another folder whenever it starts. Here a resumed run replaces the values after its checkpoint.
     """
     if not trainer.is_world_process_zero() or "TENSORBOARD_LOGGING_DIR" in os.environ:
         return

@@ -41,12 +41,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class _Page(HTMLParser):
-    """Collects what a page loads and what it says."""
+    """Collects what a page loads, and its ids."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.loads: list[str] = []
-        self.words: list[str] = []
         self.ids: set[str] = set()
         self.feed(path.read_text(encoding="utf-8"))
 
@@ -55,13 +54,6 @@ class _Page(HTMLParser):
         self.ids.add(given.get("id", ""))
         if tag != "a":
             self.loads += [given[name] for name in ("src", "href") if name in given]
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join("".join(self.words).split())
 
 
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:

@@ -122,10 +122,6 @@ def unknown_size(row: Row, k: int, rows: list[Row]) -> None:
     row.facts = None
 
 
-def exchanged_size(row: Row, k: int, rows: list[Row]) -> None:
-    row.columns.update(width=row.columns["height"], height=row.columns["width"])
-
-
 def placeholder(row: Row, k: int, rows: list[Row]) -> None:
     box = [[0, 0, 1, 1], [0, 0, *row.size], [None] * 4][k % 3]
     row.columns.update(boxes=[box], labels=[["No finding", "normal"][k % 2]])
@@ -314,7 +310,7 @@ PLANTINGS = [
     Planting("one-grey", fact(blank="every pixel is 7", signature=None)),
     Planting("burned-in", fact(burned_in=True)),
     Planting("missing-size", unknown_size),
-    Planting("exchanged-size", exchanged_size),
+    Planting("exchanged-size", lambda row, k, rows: row.columns.update(width=row.size[1], height=row.size[0])),
     Planting(
         "exchanged-size", lambda row, k, rows: row.columns.update(resized_width=row.size[1], resized_height=row.size[0])
     ),

@@ -72,10 +72,6 @@ def test_another_label_costs_nothing_if_labels_are_ignored() -> None:
     assert box_outcomes(image([LEFT], [None])).other_labels == (None,)
 
 
-_SIDE = st.integers(0, 8)
-_BOXES = st.lists(st.tuples(_SIDE, _SIDE, _SIDE, _SIDE, st.sampled_from(["mass", "nodule", "effusion"])), max_size=5)
-
-
 @pytest.mark.parametrize("rule", ["ignore", "exact", "synonyms"])
 def test_many_images_together_are_what_they_are_alone(rule: str) -> None:
     """And what an image at a time gives, which is computed by other code."""

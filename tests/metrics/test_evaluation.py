@@ -12,13 +12,7 @@ import pytest
 
 from grounding_rewards.metrics.average_precision import rank_boxes
 from grounding_rewards.metrics.detection import MatchedImages
-from grounding_rewards.metrics.evaluation import (
-    READER_AGREEMENT,
-    Evaluation,
-    Measures,
-    evaluate,
-    write_evaluation,
-)
+from grounding_rewards.metrics.evaluation import READER_AGREEMENT, Evaluation, Measures, evaluate, write_evaluation
 from grounding_rewards.metrics.intervals import jackknifed_ratio, sum_by_group
 from grounding_rewards.metrics.prediction import Prediction, patients_of
 from tests.metrics.random_images import random_images, without_confidences

@@ -51,10 +51,6 @@ def count_areas(pred: np.ndarray, gt: np.ndarray, void: np.ndarray) -> list[floa
     return [int(one.sum()) / FINE**2 for one in counts]
 
 
-def quarters(boxes: list[list[float]]) -> list[list[float]]:
-    return [[value / FINE for value in box] for box in boxes]
-
-
 # Inverted boxes, boxes of no area and boxes that reach out of the image of 9 by 7 are among them.
 @given(box_lists(max_size=4), box_lists(max_size=4), box_lists(max_size=2))
 def test_whole_pixels_are_counted(pred: Any, gt: Any, ignore: Any) -> None:

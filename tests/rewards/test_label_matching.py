@@ -11,7 +11,7 @@ from tests.conftest import box_lists, valid_box_lists
 from tests.rewards.test_rewards import NAMES
 from tests.tables import table
 
-A, B, C = [0, 0, 10, 10], [20, 0, 30, 10], [40, 0, 50, 10]
+A, B = [0, 0, 10, 10], [20, 0, 30, 10]
 LABELS = ["mass", "nodule", "effusion"]
 
 

@@ -79,11 +79,8 @@ class TestRefused:
 
 def test_a_scheduled_reward_is_a_frozen_value():
     reward = scheduled(iou_threshold=RAISED, beta=PACED)
-    for other in (
-        scheduled(iou_threshold=dict(RAISED), beta=PACED),
-        copy.copy(reward),
-        pickle.loads(pickle.dumps(reward)),
-    ):
+    again = scheduled(iou_threshold=dict(RAISED), beta=PACED)
+    for other in (again, copy.copy(reward), pickle.loads(pickle.dumps(reward))):
         assert other == reward
         assert hash(other) == hash(reward)
     assert reward != scheduled(iou_threshold={**RAISED, "over": 0.5}, beta=PACED)

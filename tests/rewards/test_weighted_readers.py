@@ -12,7 +12,7 @@ from tests.conftest import valid_box_lists
 from tests.tables import table
 from tests.test_overlap import scalar_iou
 
-A, B, FAR = [0, 0, 10, 10], [50, 50, 60, 60], [80, 0, 90, 10]
+A, B = [0, 0, 10, 10], [50, 50, 60, 60]
 
 
 def earned(pred, readers, how="weighted", regions=None, broken=0, **options):

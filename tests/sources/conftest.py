@@ -25,3 +25,9 @@ def write(tmp_path):
         return tmp_path
 
     return write_files
+
+
+@pytest.fixture
+def folder(write):
+    """Write rows as the lines of train.jsonl."""
+    return lambda *rows: write({"train.jsonl": "\n".join(map(json.dumps, rows))})

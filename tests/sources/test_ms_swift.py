@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from grounding_rewards.sources.ms_swift import read_ms_swift
@@ -16,11 +14,6 @@ def sample(user, assistant, objects, images=("a.jpg",)):
 
 
 ONE, TWO = [331.5, 76.4, 853.5, 159.8], [676.5, 68.8, 1099.5, 142.4]
-
-
-@pytest.fixture
-def folder(write):
-    return lambda *rows: write({"train.jsonl": "\n".join(map(json.dumps, rows))})
 
 
 @pytest.mark.parametrize(("user", "answer", "objects", "labels", "phrases"), table("sources/tables", "ms_swift_names"))

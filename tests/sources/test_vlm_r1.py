@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from grounding_rewards.sources.vlm_r1 import read_vlm_r1
@@ -16,11 +14,6 @@ PIXELS = {"syntax": "vlm-r1", "space": "pixel"}
 def sample(answer, image="a.jpg", question=QUESTION, **more):
     turns = [{"from": "human", "value": question}, {"from": "gpt", "value": answer}]
     return {"id": 1, "image": image, "width": 200, "height": 100, "conversations": turns} | more
-
-
-@pytest.fixture
-def folder(write):
-    return lambda *rows: write({"train.jsonl": "\n".join(map(json.dumps, rows))})
 
 
 @pytest.mark.parametrize(("box_format", "answer", "boxes", "labels"), table("sources/tables", "vlm_r1_answers"))

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grounding_rewards.study.plan import (
-    claim_folder,
-    fingerprint_of_run,
-    read_plan,
-)
+from grounding_rewards.study.plan import claim_folder, fingerprint_of_run, read_plan
 from grounding_rewards.study.results import Folder, write_json
 
 pytestmark = [pytest.mark.training, pytest.mark.usefixtures("in_repository")]

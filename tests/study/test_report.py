@@ -16,14 +16,7 @@ pytest.importorskip("jinja2", reason="needs the eval extra")
 
 from grounding_rewards.metrics.comparison import holm
 from grounding_rewards.metrics.intervals import ratios
-from grounding_rewards.study.analysis import (
-    REFERENCE,
-    START,
-    StudyResult,
-    analyse,
-    metric_sums,
-    model_predictions,
-)
+from grounding_rewards.study.analysis import REFERENCE, START, StudyResult, analyse, metric_sums, model_predictions
 from grounding_rewards.study.report import arms_tables, plots, sentences, write_report
 from grounding_rewards.study.results import ArmKey, Measure, read_study
 from tests.study.fake_studies import ARMS, Arm, write_study

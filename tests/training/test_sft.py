@@ -22,11 +22,9 @@ from grounding_rewards.parsing import parse_boxes
 from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training.sft import GoldAnswers, GroundingSFTTrainer, crop_row
 from tests.tables import table
-from tests.training.runs import ASSET, LORA, REPOSITORY, grpo, history, sft
+from tests.training.runs import ASSET, LORA, grpo, history, sft
 
 pytestmark = pytest.mark.training
-
-CONFIGS = REPOSITORY / "configs" / "demo"
 
 
 def test_trains_and_leaves_a_model_that_loads(tmp_path):
