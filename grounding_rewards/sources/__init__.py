@@ -1,6 +1,6 @@
-"""Sources, one module per public layout: a folder in, one annotated image per image out, boxes in its pixels.
+"""Sources, one module per public layout, which read a folder into annotated images with boxes in their pixels.
 
-Every file of this folder is imported, and registers what it reads.
+Every file of this folder is imported, and registers the layouts that it reads.
 """
 
 from __future__ import annotations
@@ -46,8 +46,12 @@ def get_source(name: str) -> Source:
 
 
 def source_of(dataset: str, licence: str | None = None, url: str | None = None) -> dict[str, str]:
-    """Title, url, licence and note of a dataset as its source declares them; of images in a general format, what the
-    arguments say.
+    """Title, url, licence and note of a dataset, for its card.
+
+    Args:
+        dataset: name of its source.
+        licence: of images in a general format; the source of any other dataset declares it.
+        url: likewise.
 
     Example:
         >>> source_of("tbx11k")["licence"], source_of("coco")["licence"]

@@ -1,9 +1,8 @@
-"""What a source is: the function that reads one public layout, and what is declared of its dataset.
+"""Register sources: each is a function that reads one public layout, and declarations about its dataset.
 
-A source makes its images with `sound_images`, which `tables.table_images` does for it: in place of an image that cannot
-be read stands the error. Who reads the source gets it as an error, or, with `--bad-rows drop`, in a list. A fault that
-belongs to no image, such as a row of boxes that names none, is raised by the source: otherwise an image would lose one
-of its boxes.
+A source makes its images with `sound_images`, which `tables.table_images` does for it: instead of an image that cannot
+be read it yields the error. The caller gets it raised, or, with `--bad-rows drop`, in a list. A source raises an error
+that belongs to no image, such as a row of boxes without a name: otherwise an image would lose one of its boxes.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from grounding_rewards.data.annotated_image import AnnotatedImage
 _Made = TypeVar("_Made")
 
 Images = Iterator[AnnotatedImage | ValueError]
-"""What a source yields: its images, and the error in place of one that cannot be read."""
+"""The images of a source, with an error instead of each one that cannot be read."""
 
 CREDENTIALED = "PhysioNet Credentialed Health Data License 1.5.0; not redistributable"
 RESTRICTED = "PhysioNet Restricted Health Data License 1.5.0; not redistributable"
@@ -28,16 +27,17 @@ KAGGLE = "rules of the competition; academic and non-commercial use; not redistr
 
 
 class Source(NamedTuple):
-    """What reads one public layout, and where its dataset comes from, for the card of a prepared folder.
+    """The function that reads one public layout, and declarations about its dataset for the card of a prepared folder.
 
-    read: takes the folder and, by keyword, a split (None takes all), and yields one annotated image per image, in
-        pixels of the original; whatever else it takes has a default. It raises `ValueError` where a file, column or
-        split is missing, and, while iterating, where a row or an image cannot be read or contradicts another one. To a
-        list `faults` it appends what is wrong with images that cannot be read, instead of raising. The top of its
-        module shows the folder.
-    title, url: name and home of the dataset; empty for a format that any dataset may be written in.
-    licence: in words.
-    note: what is easily done wrong with it; may be empty.
+    Attributes:
+        read: takes the folder and, by keyword, a split (None takes all), and yields the annotated images, in pixels of
+            the original; other arguments have defaults. It raises `ValueError` if a file, column or split is missing,
+            and, while iterating, if a row or an image cannot be read or contradicts another one. With a list `faults`
+            it appends errors of images to the list instead. The docstring of its module shows the folder.
+        title: name of the dataset; empty for a general format.
+        url: home of the dataset; likewise.
+        licence: in words.
+        note: a mistake that is easily made with the dataset; may be empty.
     """
 
     read: Callable[..., Iterator[AnnotatedImage]]
@@ -47,7 +47,7 @@ class Source(NamedTuple):
     note: str = ""
 
 
-#: By name of the dataset or format.
+#: All sources by the name of their dataset or format.
 SOURCES: dict[str, Source] = {}
 
 _SPELLINGS = {
@@ -55,17 +55,17 @@ _SPELLINGS = {
     **dict.fromkeys(("val", "valid", "validation", "validate", "dev"), "validation"),
     "test": "test",
 }
-#: The spellings that are known.
+#: The spellings of the usual splits.
 SPLIT_NAMES = tuple(_SPELLINGS)
 
 
 def register_source(
     name: str, **declared: Any
 ) -> Callable[[Callable[..., Images]], Callable[..., Iterator[AnnotatedImage]]]:
-    """Register the function that reads a layout under the name by which commands know it.
+    """Decorate the function that reads a layout, and register it under the name that commands use.
 
-    The function yields an image, or the error of one that cannot be read. After it is registered it yields images
-    alone: it raises the first error, or, where its caller passes the list `faults`, adds all of them there and goes on.
+    The function yields images, and errors of images that cannot be read. The decorated one yields only images: it
+    raises the first error, or appends all errors to the list `faults` if its caller passes one.
 
     Args:
         name: of the dataset or format, such as `vindr-cxr`.
@@ -95,6 +95,7 @@ def register_source(
 
 
 def _without_faults(images: Images, faults: list[str] | None) -> Iterator[AnnotatedImage]:
+    """Yield the images; append errors to the list, or raise the first one if there is no list."""
     for image in images:
         if isinstance(image, AnnotatedImage):
             yield image
@@ -107,7 +108,7 @@ def _without_faults(images: Images, faults: list[str] | None) -> Iterator[Annota
 def sound_images(
     make: Callable[..., _Made | None], arguments_of_images: Iterable[tuple[Any, ...]]
 ) -> Iterator[_Made | ValueError]:
-    """Call a function for every image and yield its results but for None, or the `ValueError` that it raises."""
+    """Call a function with the arguments of each image; yield its results except None, and a `ValueError` it raises."""
     for arguments in arguments_of_images:
         try:
             image = make(*arguments)
@@ -119,7 +120,7 @@ def sound_images(
 
 
 def split_name(spelling: str) -> str:
-    """The one name of a split for its spellings; an unusual one stays as it is.
+    """The usual name of a split: `validation` for `val`, for example; an unusual name stays as it is.
 
     Example:
         >>> split_name("val"), split_name("Validate"), split_name("Train"), split_name("train2017")
@@ -129,7 +130,7 @@ def split_name(spelling: str) -> str:
 
 
 def is_misspelt(split: str) -> bool:
-    """Whether the name of a split is nearly that of another: with `ing` behind, two letters exchanged, or one lost.
+    """Whether the name of a split is a usual one misspelt: with `ing`, two letters exchanged, or one missing.
 
     Example:
         >>> [is_misspelt(split) for split in ("training", "tets", "vaildation", "tran", "test", "testA", "train2017")]
@@ -139,29 +140,30 @@ def is_misspelt(split: str) -> bool:
     if word in SPLIT_NAMES:
         return False
     for name in SPLIT_NAMES:
-        slips = [f"{name}ing"]
-        for k in range(len(name)):
-            slips.append(name[:k] + name[k + 1 :])
-            slips.append(name[:k] + name[k + 1 : k + 2] + name[k] + name[k + 2 :])
-        if word in slips:
+        misspellings = [f"{name}ing"]
+        for index in range(len(name)):
+            start, letter, end = name[:index], name[index], name[index + 1 :]
+            misspellings.append(start + end)
+            misspellings.append(start + end[:1] + letter + end[1:])
+        if word in misspellings:
             return True
     return False
 
 
 def _own_options(read: Callable[..., Any]) -> dict[str, Any]:
-    """The arguments that a source alone takes, and their defaults."""
+    """The arguments of a source besides root and split, with their defaults."""
     _root, _split, *parameters = inspect.signature(read).parameters.values()
     return {parameter.name: parameter.default for parameter in parameters}
 
 
 def source_options(read: Callable[..., Any], texts: Sequence[str]) -> dict[str, Any]:
-    """The options of a source on the command line, checked against the names of its arguments after `root` and `split`.
+    """Read the options of a source from the command line: the arguments of its function after `root` and `split`.
 
     `true` and `false` become booleans; several names are separated by commas; a mapping is written in JSON.
 
     Args:
-        read: what a source reads with.
-        texts: texts such as `sizes=sizes.csv`.
+        read: the function of the source.
+        texts: such as `sizes=sizes.csv`.
 
     Raises:
         ValueError: no `NAME=VALUE`, a name that the source does not have, or a mapping that is no JSON.
@@ -198,7 +200,7 @@ def _option_value(text: str, default: Any) -> Any:
 
 
 def describe_options() -> str:
-    """The options of every source that has any, one line each, as their docstrings say.
+    """Describe the options of all sources, a line for each, by the first sentence in the docstring of the source.
 
     Example:
         >>> print(describe_options().partition("coco:")[2].splitlines()[1].strip())
@@ -210,10 +212,9 @@ def describe_options() -> str:
         if options:
             lines.append(f"{name}:")
         for option in options:
-            # The first sentence about the argument.
-            described = re.search(
-                rf"^    {option}: (.*(?:\n {{8}}.*)*)", inspect.getdoc(source.read) or "", re.MULTILINE
-            )
-            words = " ".join(described[1].split()) if described else "see its module"
-            lines.append(f"  {option}: {re.split(r'(?<=[.]) (?=[A-Z])', words)[0]}")
+            docstring = inspect.getdoc(source.read) or ""
+            match = re.search(rf"^    {option}: (.*(?:\n {{8}}.*)*)", docstring, re.MULTILINE)
+            text = " ".join(match[1].split()) if match else "see its module"
+            sentences = re.split(r"(?<=[.]) (?=[A-Z])", text)
+            lines.append(f"  {option}: {sentences[0]}")
     return "\n".join(lines)

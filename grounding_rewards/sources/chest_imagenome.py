@@ -28,7 +28,7 @@ from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources import tables
 from grounding_rewards.sources.base import CREDENTIALED, Images, register_source, sound_images, split_name
-from grounding_rewards.sources.documents import read_json
+from grounding_rewards.sources.documents import read_json_file
 from grounding_rewards.sources.tables import RowPlace, Size, TableRow
 
 _SILVER = ("train", "valid", "test")
@@ -64,11 +64,9 @@ def read_chest_imagenome(root: str | Path, *, split: str | None = None, sizes: s
         return _gold(root, known_sizes)
     graphs = tables.find_file(root, "silver_dataset/scene_graph", remedy="Unpack scene_graph.zip.")
     files = {split_name(name): [f"silver_dataset/splits/{name}.csv"] for name in _SILVER}
-    rows = [
-        (own_split, cells)
-        for own_split, path in tables.split_paths(root, split, files).items()
-        for _, cells in tables.read_rows(path, _ABOUT, ("ViewPosition",))
-    ]
+    rows = []
+    for own_split, path in tables.split_paths(root, split, files).items():
+        rows += [(own_split, cells) for _, cells in tables.read_rows(path, _ABOUT, ("ViewPosition",))]
     if known_sizes and known_sizes.keys().isdisjoint(cells[0] for _, cells in rows):
         raise ValueError(
             f"Expected sizes of images of the dataset for sizes, got none of them in {str(sizes)!r}. Name another "
@@ -77,7 +75,10 @@ def read_chest_imagenome(root: str | Path, *, split: str | None = None, sizes: s
 
     def image(split: str, cells: Sequence[str]) -> AnnotatedImage | None:
         graph = graphs / f"{cells[0]}_SceneGraph.json"
-        return _image(cells, split, known_sizes, *_objects(graph)) if graph.is_file() else None
+        if not graph.is_file():
+            return None
+        boxes, labels = _objects(graph)
+        return _image(cells, split, known_sizes, boxes, labels)
 
     return sound_images(image, rows)
 
@@ -85,6 +86,7 @@ def read_chest_imagenome(root: str | Path, *, split: str | None = None, sizes: s
 def _image(
     facts: Sequence[str], split: str, sizes: Mapping[str, Size], boxes: list[list[float]], labels: list[str]
 ) -> AnnotatedImage:
+    """The image of a row of a table, whose cells are id, patient, path and view, with its boxes."""
     image, patient, path, view = facts
     width, height = sizes.get(image, (None, None))
     file = PurePosixPath(path).with_suffix(".jpg").as_posix()
@@ -93,7 +95,8 @@ def _image(
 
 
 def _objects(path: Path) -> tuple[list[list[float]], list[str]]:
-    graph = read_json(path)
+    """The boxes in the scene graph of an image, and their labels."""
+    graph = read_json_file(path)
     objects = graph.get("objects") if isinstance(graph, dict) else None
     if not isinstance(objects, list):
         raise ValueError(f"Expected a scene graph with objects in {path}, got none. Unpack the file again.")
@@ -101,14 +104,15 @@ def _objects(path: Path) -> tuple[list[list[float]], list[str]]:
     for number, region in enumerate(objects, start=1):
         box: list[Any] = [region.get(key) for key in _CORNERS] if isinstance(region, dict) else []
         if not is_box(box) or not region.get("bbox_name"):
-            place, expected = RowPlace(path, number, path.stem), f"bbox_name and {', '.join(_CORNERS)}"
-            raise place.error(expected, region, "Correct or drop the object.")
+            expected = f"bbox_name and {', '.join(_CORNERS)}"
+            raise RowPlace(path, number, path.stem).error(expected, region, "Correct or drop the object.")
         boxes.append([float(value) for value in box])
         labels.append(str(region["bbox_name"]))
     return boxes, labels
 
 
 def _gold(root: Path, sizes: Mapping[str, Size]) -> Images:
+    """The images of the gold set."""
     avoided = tables.optional_file(root, _AVOIDED)
     rows = () if avoided is None else tables.read_rows(avoided, _ABOUT, ("ViewPosition",))
     facts_of_images = {cells[0]: cells for _, cells in rows}
@@ -118,9 +122,10 @@ def _gold(root: Path, sizes: Mapping[str, Size]) -> Images:
         image = name.removesuffix(".dcm")
         boxes = [place._replace(image=image).numbers(cells[2:6]) for place, cells in rows]
         facts = facts_of_images.get(image, (image, "", f"{image}.dcm", ""))
-        return _image(facts, "gold", sizes, boxes, [cells[1] for _, cells in rows])._replace(
-            readers=annotators if any(annotators) else (), read_by=tuple(dict.fromkeys(filter(None, annotators)))
-        )
+        annotated = _image(facts, "gold", sizes, boxes, [cells[1] for _, cells in rows])
+        # Without the column of annotators all are empty.
+        read_by = tuple(dict.fromkeys(name for name in annotators if name))
+        return annotated._replace(readers=annotators if read_by else (), read_by=read_by)
 
     path = tables.find_file(root, _GOLD)
     return tables.table_images(gold_image, path, ("image_id", "bbox_name", *_CORNERS), ("annotator",), _CORNERS)

@@ -20,7 +20,7 @@ Access: open.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,7 @@ def read_chestx_det10(root: str | Path, *, split: str | None = None) -> Images:
 
 
 def _read(root: str | Path, split: str | None, name: str) -> Images:
+    """The images of a split, or of both, from files whose name has the split in place of `{}`."""
     paths = split_paths(root, split, {own_split: [name.format(own_split)] for own_split in _SPLITS})
     find = image_finder(root)
 
@@ -67,10 +68,15 @@ def _read(root: str | Path, split: str | None, name: str) -> Images:
         name, labels, boxes = place.image, entry.get("syms"), entry.get("boxes")
         if not isinstance(labels, list) or not isinstance(boxes, list) or len(labels) != len(boxes):
             raise place.error("as many syms as boxes", (labels, boxes), "Correct the entry.")
-        if bad_boxes := [box for box in boxes if not is_box(box)]:
+        bad_boxes = [box for box in boxes if not is_box(box)]
+        if bad_boxes:
             raise place.error("four numbers for a box", bad_boxes[0], "Correct the entry.")
         float_boxes = [[float(value) for value in box] for box in boxes]
         return AnnotatedImage(name, find(name, f"{split}_data/{name}"), float_boxes, labels, _SIDE, _SIDE, split=split)
 
-    entries = ((split_key, *row) for split_key, path in paths.items() for row in read_json_rows(path, "file_name"))
-    return sound_images(image, entries)
+    def entries() -> Iterator[tuple[str, RowPlace, Mapping[str, Any]]]:
+        for own_split, path in paths.items():
+            for place, entry in read_json_rows(path, "file_name"):
+                yield own_split, place, entry
+
+    return sound_images(image, entries())

@@ -31,7 +31,7 @@ from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.splits import patient_column
 from grounding_rewards.sources.base import Images, register_source, sound_images
-from grounding_rewards.sources.documents import objects_in, pixels, read_json
+from grounding_rewards.sources.documents import objects_in, pixels, read_json_file
 from grounding_rewards.sources.jsonl import KNOWN_KEYS, TAKEN
 from grounding_rewards.sources.tables import split_files, turned_box
 
@@ -86,20 +86,30 @@ def read_coco(
         [('images/a.png', [[1.0, 2.0, 11.0, 22.0]], ['mass'])]
     """
     check_word("missing_category", missing_category, get_args(MissingCategory))
-    patterns = _ANNOTATIONS if annotations is None else (annotations,)
-    pattern = next(
-        (candidate for candidate in patterns if any(Path(root).glob(candidate.replace("{split}", "*")))), patterns[0]
-    )
-    return chain.from_iterable(
-        coco_images(path, _image_folder(Path(root), images, spelling), name, patient_key, missing_category)
-        for name, spelling, path in split_files(root, pattern, split)
-    )
+    pattern = annotations
+    if pattern is None:
+        # The first pattern with a file; without any, the first one is named in the error.
+        existing = [name for name in _ANNOTATIONS if any(Path(root).glob(name.replace("{split}", "*")))]
+        pattern = existing[0] if existing else _ANNOTATIONS[0]
+    images_of_files = []
+    for name, spelling, path in split_files(root, pattern, split):
+        folder = _image_folder(Path(root), images, spelling)
+        images_of_files.append(coco_images(path, folder, name, patient_key, missing_category))
+    return chain.from_iterable(images_of_files)
 
 
 def _image_folder(root: Path, images: str | None, split: str) -> str:
+    """The folder of the images of a split, relative to the root.
+
+    Args:
+        root: the folder of the dataset.
+        images: the pattern of the folder; None takes the first usual one that exists.
+        split: as it is spelled in the file's name.
+    """
     patterns = _IMAGES if images is None else (images,)
     folders = [pattern.replace("{split}", split) for pattern in patterns]
-    return next((folder for folder in folders if (root / folder).is_dir()), folders[0])
+    existing = [folder for folder in folders if (root / folder).is_dir()]
+    return existing[0] if existing else folders[0]
 
 
 def coco_images(
@@ -109,12 +119,12 @@ def coco_images(
     patient_key: str | None = None,
     missing_category: MissingCategory = "error",
 ) -> Images:
-    """The images of one COCO file.
+    """Yield the images of one COCO file.
 
     Args:
         path: the JSON file.
         images: the folder of `file_name`, relative to the root of the dataset.
-        split: what the images say.
+        split: of the images.
         patient_key: as for `read_coco`.
         missing_category: as for `read_coco`.
 
@@ -124,18 +134,24 @@ def coco_images(
     content = _Content(path, patient_key, missing_category)
 
     def image(name: str, entries: Sequence[Mapping[str, Any]]) -> AnnotatedImage:
-        return _image(content, PurePosixPath(images, name).as_posix() if name else "", entries, split)
+        file = PurePosixPath(images, name).as_posix() if name else ""
+        return _image(content, file, entries, split)
 
     yield from sound_images(image, content.entries_of_files.items())
 
 
 class _Content:
-    """What a COCO file holds, ordered by what it is asked for.
+    """The content of a COCO file, for lookup.
 
-    names, licences: by the id of the category, or of the licence.
-    entries_of_files: the image entries of each file.
-    image_ids: how many entries have each id.
-    annotations: of each image id.
+    Attributes:
+        path: of the file.
+        patient_key: as for `read_coco`.
+        missing_category: likewise.
+        names: of categories by id.
+        licences: names of licences by id.
+        entries_of_files: image entries by `file_name`.
+        image_ids: number of image entries by id.
+        annotations: by image id.
     """
 
     def __init__(self, path: str | Path, patient_key: str | None, missing_category: MissingCategory) -> None:
@@ -168,54 +184,72 @@ class _Content:
 
 
 def _image(content: _Content, file: str, entries: Sequence[Mapping[str, Any]], split: str | None) -> AnnotatedImage:
-    """The image of all entries of one file."""
+    """The image of all image entries of one file; refuse one that has a problem, and name the problems.
+
+    Args:
+        content: of the COCO file.
+        file: the path of the image; empty without a `file_name`.
+        entries: the image entries.
+        split: of the image.
+    """
     image_ids = [_key(entry.get("id")) for entry in entries]
     patient_keys = [content.patient_key or _patient_key(tuple(entry)) for entry in entries]
-    sizes_and_patients = [
-        (pixels(entry.get("width")), pixels(entry.get("height")), _value(entry, key))
-        for entry, key in zip(entries, patient_keys, strict=True)
-    ]
+    # All entries of a file have to agree.
+    sizes_and_patients = []
+    for entry, patient_key in zip(entries, patient_keys, strict=True):
+        width, height = pixels(entry.get("width")), pixels(entry.get("height"))
+        sizes_and_patients.append((width, height, _value(entry, patient_key)))
     problems = []
     is_ambiguous = None in image_ids or any(content.image_ids[image_id] > 1 for image_id in image_ids)
     if not file or is_ambiguous or len(set(sizes_and_patients)) > 1:
         problems.append(f"images {image_ids}: id, file_name, size or patient is missing or contradicts another image's")
     boxes, labels, ignored = [], [], []
-    for annotation in chain.from_iterable(content.annotations[image_id] for image_id in dict.fromkeys(image_ids)):
+    annotations: list[dict[str, Any]] = []
+    for image_id in dict.fromkeys(image_ids):
+        annotations += content.annotations[image_id]
+    for annotation in annotations:
         category: Any = annotation.get("category_id")
         is_missing = content.missing_category == "ignore" and category is None
         is_ignored = annotation.get("iscrowd") == 1 or is_missing
-        if problem := _problem(annotation, content.names, is_ignored):
+        problem = _problem(annotation, content.names, is_ignored)
+        if problem:
             problems.append(f"annotation {annotation.get('id')}: {problem}")
             continue
         box = [float(value) for value in ORDERS["xywh"].to_xyxy(*annotation["bbox"])]
         # CVAT writes the box before it was turned.
         box = turned_box(box, _rotation(annotation))
         if is_ignored:
-            ignored.append((box[0], box[1], box[2], box[3]))
+            x1, y1, x2, y2 = box
+            ignored.append((x1, y1, x2, y2))
         else:
             boxes.append(box)
             labels.append(content.names[category])
     if problems:
         raise _unreadable(content.path, file, problems)
     extra: dict[str, Any] = {}
-    for entry, key in zip(entries, patient_keys, strict=True):
-        extra = {**_extra(entry, key, content.licences), **extra}
+    for entry, patient_key in zip(entries, patient_keys, strict=True):
+        # The first of several entries with a value is kept.
+        extra = {**_extra(entry, patient_key, content.licences), **extra}
     width, height, patient = sizes_and_patients[0]
     return AnnotatedImage(file, file, boxes, labels, width, height, patient, split, ignored=tuple(ignored), extra=extra)
 
 
 def _unreadable(path: str | Path, file: str, problems: Sequence[str]) -> ValueError:
-    sentences = "; ".join([*problems[:_SHOWN], "…"] if len(problems) > _SHOWN else problems)
-    count = f"{len(problems)} faults: " if len(problems) > 1 else ""
-    hint = _HINT if "category_id is missing" in sentences else ""
+    """The error to raise for an image with problems, the first of which it names."""
+    sentences = list(problems[:_SHOWN])
+    if len(problems) > _SHOWN:
+        sentences.append("…")
+    text = "; ".join(sentences)
+    count, pronoun = ("", "it") if len(problems) == 1 else (f"{len(problems)} faults: ", "them")
+    hint = _HINT if "category_id is missing" in text else ""
     return ValueError(
-        f"Expected an image that can be read for {file} in {path}, got {count}{sentences}. Correct or drop "
-        f"{'it' if len(problems) == 1 else 'them'}{hint}."
+        f"Expected an image that can be read for {file} in {path}, got {count}{text}. Correct or drop {pronoun}{hint}."
     )
 
 
 @cache
 def _patient_key(keys: tuple[str, ...]) -> str | None:
+    """The key among those of an image entry that has the patient; None if there is none."""
     return "patient_id" if "patient_id" in keys else patient_column(keys)
 
 
@@ -238,30 +272,44 @@ def _category_names(categories: Sequence[Mapping[str, Any]], path: str | Path) -
 
 
 def _rotation(annotation: Mapping[str, Any]) -> float:
-    """Degrees by which a box is turned."""
+    """Degrees by which the box of an annotation is turned; 0 if it has no `attributes.rotation`."""
     attributes = annotation.get("attributes")
     rotation = attributes.get("rotation") if isinstance(attributes, dict) else None
     return float(rotation) if isinstance(rotation, int | float) and math.isfinite(rotation) else 0.0
 
 
 def _names(entries: Iterable[Mapping[str, Any]]) -> dict[int | str, str]:
-    """The name of each entry, by its id."""
-    return {key: str(entry.get("name")) for entry in entries if (key := _key(entry.get("id"))) is not None}
+    """The name of each entry by its id; entries without an id are left out."""
+    names = {}
+    for entry in entries:
+        key = _key(entry.get("id"))
+        if key is not None:
+            names[key] = str(entry.get("name"))
+    return names
 
 
 def _extra(image: Mapping[str, Any], patient_key: str | None, licences: Mapping[int | str, str]) -> dict[str, Any]:
-    """What else an image entry says, under names that are free in rows; the name of its licence instead of a number."""
+    """The other values of an image entry, whose names rows do not use, with the name of its licence.
+
+    Args:
+        image: the entry.
+        patient_key: its key of the patient.
+        licences: names of licences by id.
+    """
     reserved = {*KNOWN_KEYS, *TAKEN, "file_name", "license", patient_key}
     extra = {name: value for name, value in image.items() if name not in reserved and value is not None}
-    key = _key(image.get("license"))
-    return {**extra, "licence": licences[key]} if key is not None and key in licences else extra
+    licence = _key(image.get("license"))
+    if licence is not None and licence in licences:
+        extra["licence"] = licences[licence]
+    return extra
 
 
 _HINT = ", or take boxes without category_id as regions to ignore with --option missing_category=ignore"
 
 
 def _document(path: str | Path) -> dict[str, list[dict[str, Any]]]:
-    document = read_json(path)
+    """Read a COCO file; refuse one without lists of images, annotations and categories."""
+    document = read_json_file(path)
     if isinstance(document, list):
         raise ValueError(
             f"Expected COCO annotations in {path}, got a bare list, which is a file of results: a model's boxes with "
@@ -279,18 +327,28 @@ def _document(path: str | Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def _key(value: Any) -> int | str | None:
-    """An id; None for any other value."""
+    """The value if it can be an id, a number or a text; None for any other value."""
     return value if isinstance(value, int | str) else None
 
 
 def _value(image: Mapping[str, Any], key: str | None) -> str | None:
-    value: Any = image if key else None
-    for part in key.split(".") if key else ():
+    """The text under a key of an image entry, with dots into nested objects; None if there is none."""
+    if not key:
+        return None
+    value: Any = image
+    for part in key.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     return stated_name(value)
 
 
 def _problem(annotation: Mapping[str, Any], names: Mapping[Any, str], ignored: bool) -> str | None:
+    """Why an annotation cannot be read, in words; None if it can.
+
+    Args:
+        annotation: of the file.
+        names: of the categories by id.
+        ignored: whether it is a region to ignore, which needs no category.
+    """
     category = annotation.get("category_id")
     if not is_box(annotation.get("bbox")):
         return f"bbox {annotation.get('bbox')!r:.80} is not x, y, width, height"

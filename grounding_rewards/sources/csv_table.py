@@ -127,10 +127,17 @@ def read_csv_table(
 
 
 def _tables(root: Path, name: str) -> dict[str | None, Path]:
-    """The CSV files by the split that their names say, or one file of no split."""
+    """The CSV files of a folder by the split in their names, or a single file under None.
+
+    Args:
+        root: the folder.
+        name: of the file; empty to search for it.
+    """
     files = sorted(root.glob("*"))
-    kinds = ([path for path in files if path.name.lower().endswith(endings)] for endings in _TABLES)
-    paths = [root / name] if name else next(filter(None, kinds), [])
+    paths = [root / name] if name else []
+    for endings in _TABLES:
+        # Files of the first kind that the folder has.
+        paths = paths or [path for path in files if path.name.lower().endswith(endings)]
     splits = [split_name(path.name.partition(".")[0]) for path in paths]
     if len(paths) > 1 and len({*splits} & {*map(split_name, SPLIT_NAMES)}) == len(paths):
         return dict(zip(splits, paths, strict=True))
@@ -145,6 +152,7 @@ def _tables(root: Path, name: str) -> dict[str | None, Path]:
 
 
 def _stated_columns(columns: Sequence[str]) -> dict[str, str]:
+    """Read texts such as `file=scan` into the name of the column of each part."""
     names = {}
     for text in [columns] if isinstance(columns, str) else columns:
         part, _, name = text.partition("=")
@@ -154,11 +162,12 @@ def _stated_columns(columns: Sequence[str]) -> dict[str, str]:
 
 
 class _Columns(NamedTuple):
-    """The places of parts among the cells of a row.
+    """The indices of the cells of a row that are read.
 
-    order: of the numbers of a box.
-    box: places of its four numbers, or of the list of boxes alone.
-    places: of the file, and of label, split, patient, width and height where there are.
+    Attributes:
+        order: of the numbers of a box.
+        box: indices of its four numbers, or the index of a list of boxes.
+        places: index of the file, and those of label, split, patient, width and height that the table has.
     """
 
     order: str
@@ -167,14 +176,24 @@ class _Columns(NamedTuple):
 
 
 def _find_columns(path: Path, header: list[str], stated_columns: Mapping[str, str], order: str) -> _Columns:
+    """Find the columns of a table by their names; refuse a table without file and boxes, or a wrong option.
+
+    Args:
+        path: of the table.
+        header: its names of columns.
+        stated_columns: names of columns by part, which the caller states.
+        order: of the numbers of a box, which the caller states; may be empty.
+    """
     plain_names = [re.sub(r"[\W_]", "", name).casefold() for name in header]
     places = {}
     for part, names in _NAMES.items():
         if part in stated_columns:
             check_word(f"a column of {path.name}", stated_columns[part], header)
             places[part] = header.index(stated_columns[part])
-        elif known_names := [name for name in names if name in plain_names]:
-            places[part] = plain_names.index(known_names[0])
+        else:
+            usual_names = [name for name in names if name in plain_names]
+            if usual_names:
+                places[part] = plain_names.index(usual_names[0])
     own_order = next((name for name, parts in _CORNERS.items() if {*parts} <= places.keys()), "")
     if "file" not in places or not (own_order or "boxes" in places):
         raise ValueError(
@@ -187,7 +206,7 @@ def _find_columns(path: Path, header: list[str], stated_columns: Mapping[str, st
             f"--option order={', order='.join(_CORNERS)}."
         )
     box = tuple(places[part] for part in _CORNERS.get(own_order, ["boxes"]))
-    # The names of these two are the same, but for c.
+    # Columns x, y, w, h may be the corner or the middle of a box: only these two orders may replace each other.
     if own_order and order not in ("", own_order) and {order, own_order} != {"xywh", "cxcywh"}:
         raise ValueError(
             f"Expected order {own_order} for the columns {', '.join(header[place] for place in box)} of {path}, got "
@@ -197,8 +216,10 @@ def _find_columns(path: Path, header: list[str], stated_columns: Mapping[str, st
     patient = "patient_id" if "patient_id" in header else patient_column(header)
     if patient is not None:
         places.setdefault("patient", header.index(patient))
+    parts = ["file", "label", "split", "patient"]
     sizes = [part for part in ("width", "height") if part in places and places[part] not in box]
-    parts = ["file", "label", "split", "patient", *(sizes if len(sizes) == 2 else [])]
+    if len(sizes) == 2:
+        parts += sizes
     used_places = {part: places[part] for part in parts if part in places}
     for part, name in stated_columns.items():
         if places[part] not in (*box, *used_places.values()):
@@ -212,12 +233,15 @@ def _find_columns(path: Path, header: list[str], stated_columns: Mapping[str, st
 class _TableReader:
     """Reads one table.
 
-    path: of the file.
-    file_split: of all its images, by the name of the file; None leaves it to a column.
-    columns: from `_find_columns`.
-    classes, frame: as for `read_csv_table`.
-    rows_of_images: its rows by the name of their image.
-    broken: the error of each image with a row of too few or too many cells, by the same name.
+    Attributes:
+        path: of the file.
+        file_split: the split of all its images, from the name of the file; None leaves it to a column.
+        classes: as for `read_csv_table`.
+        frame: likewise.
+        find: the function from the name of an image to its file.
+        columns: from `_find_columns`.
+        rows_of_images: its rows by the name of their image.
+        broken: by the same name, the error of each image that has a row with too few or too many cells.
     """
 
     def __init__(
@@ -241,7 +265,7 @@ class _TableReader:
             )
         file = self.columns.places["file"]
         all_rows, self.broken = tables.read_table(path, separator=separator)
-        # A row with too few cells tells its image in the first cell alone.
+        # Of a row with too few cells only the first cell is certain: if that is not the file, no image has the error.
         if file and self.broken:
             raise next(iter(self.broken.values()))
         self.rows_of_images: dict[str, list[tables.TableRow]] = {}
@@ -254,21 +278,22 @@ class _TableReader:
             tables.check_thousands(path, self._pixels(), self._longest_side)
 
     def _pixels(self) -> Iterator[tuple[tables.RowPlace, str]]:
-        """All numbers of boxes and sizes, as they are written."""
-        numbers = [self.columns.places[side] for side in ("width", "height") if side in self.columns.places]
-        # A list of boxes has marks of its own.
+        """Yield place and text of all cells that are numbers of pixels."""
+        indices = [self.columns.places[side] for side in ("width", "height") if side in self.columns.places]
+        # In a list of boxes, commas separate numbers.
         if len(self.columns.box) == 4:
-            numbers = [*self.columns.box, *numbers]
+            indices = [*self.columns.box, *indices]
         for place, cells in chain.from_iterable(self.rows_of_images.values()):
-            for number in numbers:
-                yield place, cells[number]
+            for index in indices:
+                yield place, cells[index]
 
     def _longest_side(self, place: tables.RowPlace) -> float:
+        """The longest side of the image of a row in pixels; 0 if its file is missing."""
         file = self.path.parent / self.find(place.image, place.image)
         return max(tables.header_size(file)) if file.is_file() else 0
 
     def images(self, split: str | None) -> Images:
-        """The images of a split, or all with None; a split that the table does not have is an error at the call."""
+        """The images of a split, or all with None; refuses an unknown split at the call."""
         rows_of_images = {name: rows for name, rows in self.rows_of_images.items() if name not in self.broken}
         if split is not None and self.file_split is None:
             place = self.columns.places.get("split")
@@ -283,6 +308,7 @@ class _TableReader:
         return chain(self.broken.values(), self._with_warning(sound_images(self._image, rows_of_images.items())))
 
     def _with_warning(self, images: Images) -> Images:
+        """Yield the images, and then warn of those with a label but no box."""
         self.unmarked: dict[str, str] = {}
         yield from images
         if self.unmarked:
@@ -295,7 +321,13 @@ class _TableReader:
             )
 
     def _value(self, rows: Sequence[tables.TableRow], part: str, read: Callable[[str], Any] = str) -> Any:
-        """What the rows of an image say of it together; None if they say nothing."""
+        """The value of a part that all rows of an image share; None if the cells are empty or there is no column.
+
+        Args:
+            rows: of the image.
+            part: such as `split`.
+            read: converts the text of the cell.
+        """
         if part not in self.columns.places:
             return None
         values = {cells[self.columns.places[part]] for _, cells in rows} - {""}
@@ -305,11 +337,12 @@ class _TableReader:
         return read(values.pop()) if values else None
 
     def _image(self, name: str, rows: Sequence[tables.TableRow]) -> AnnotatedImage:
+        """The image of all rows with this name."""
         # Errors of the whole image name its first row.
         place, _ = rows[0]
         if not name:
             raise place._replace(image="-").error("the name of an image", name)
-        # Tables from Windows have its mark between folders.
+        # Tables from Windows have backslashes.
         published = PureWindowsPath(name).as_posix()
         file = self.find(published, published)
         sides = [self._value(rows, side, lambda cell: int(_number(place, cell))) for side in ("width", "height")]
@@ -321,7 +354,7 @@ class _TableReader:
             for box, label in self._row_boxes(row_place, cells, size):
                 boxes.append(box)
                 labels.append(label)
-        # A path of somebody's machine is no id.
+        # An absolute path is no id: it is that of another machine.
         is_absolute = PureWindowsPath(name).is_absolute() or PurePosixPath(name).is_absolute()
         width, height = size or (None, None)
         patient = stated_name(self._value(rows, "patient"))
@@ -331,18 +364,22 @@ class _TableReader:
     def _row_boxes(
         self, place: tables.RowPlace, cells: Sequence[str], size: tables.Size | None
     ) -> Iterator[tuple[list[float], str]]:
-        """The boxes of a row, and their labels."""
+        """Yield the boxes of a row, each with its label."""
         row_label = cells[self.columns.places["label"]] if "label" in self.columns.places else ""
         if len(self.columns.box) == 4:
-            four = [cells[number] for number in self.columns.box]
-            row_boxes, labels = [four] if any(four) else [], [row_label]
+            box_cells = [cells[index] for index in self.columns.box]
+            row_boxes = [box_cells] if any(box_cells) else []
+            labels = [row_label]
         else:
             row_boxes, labels = _listed_boxes(place, cells[self.columns.box[0]], row_label)
         if not row_boxes:
-            self.unmarked.update((place.image, label) for label in labels if label and not _is_nothing(label))
+            for label in labels:
+                if label and not _is_nothing(label):
+                    self.unmarked[place.image] = label
             return
-        for numbers, label in zip(row_boxes, labels, strict=True):
-            box = list(ORDERS[self.columns.order].to_xyxy(*(_number(place, number) for number in numbers)))
+        for box_cells, label in zip(row_boxes, labels, strict=True):
+            numbers = [_number(place, cell) for cell in box_cells]
+            box = list(ORDERS[self.columns.order].to_xyxy(*numbers))
             if self.frame == "fraction" and size is not None:
                 box = tables.scaled_box(box, *size)
             name = place.class_name(label, self.classes) if label else UNNAMED
@@ -352,7 +389,7 @@ class _TableReader:
 
 
 def _is_class(label: str, box: Sequence[float], size: tables.Size | None) -> bool:
-    """Whether a label such as normal or healthy is a class here: its box stands around something on the image."""
+    """Whether a label such as normal or healthy is the name of a class here: its box is around a part of the image."""
     if not _SOUND_TISSUE.search(label) or size is None:
         return False
     area = (box[2] - box[0]) * (box[3] - box[1])
@@ -361,20 +398,29 @@ def _is_class(label: str, box: Sequence[float], size: tables.Size | None) -> boo
 
 @cache
 def _is_nothing(label: str) -> bool:
+    """Whether a label says that there is no finding."""
     return label == "0" or states_nothing(f"{label}.")
 
 
 def _listed_boxes(place: tables.RowPlace, cell: str, label: str) -> tuple[list[Any], list[str]]:
-    """The boxes of a cell, and the labels of another cell."""
+    """The boxes of one cell, and a label for each from another cell.
+
+    Args:
+        place: of the row.
+        cell: a list of boxes, or a single box.
+        label: a list of labels, labels with marks between them, or one label for all boxes.
+    """
     boxes = _listed(cell or "[]")
-    # One box alone, as many tables have it.
     if boxes and not isinstance(boxes[0], list):
         boxes = [boxes]
     if label.startswith("["):
         labels = _listed(label)
     else:
-        parted = [[part.strip() for part in label.split(mark)] for mark in "|;,"]
-        labels = next((parts for parts in parted if len(parts) == len(boxes)), parted[0])
+        labels = [part.strip() for part in label.split("|")]
+        for mark in ";,":
+            if len(labels) != len(boxes):
+                other_labels = [part.strip() for part in label.split(mark)]
+                labels = other_labels if len(other_labels) == len(boxes) else labels
     if len(labels) == 1 < len(boxes):
         labels = labels * len(boxes)
     if not all(map(is_box, boxes)) or (boxes and len(labels) != len(boxes)):
@@ -383,7 +429,7 @@ def _listed_boxes(place: tables.RowPlace, cell: str, label: str) -> tuple[list[A
 
 
 def _listed(text: str) -> list[Any]:
-    """A list as JSON or as Python prints it, or numbers that spaces or commas part.
+    """Read a list in JSON or as Python prints it, or numbers with spaces or commas between them.
 
     Example:
         >>> _listed("[(1, 2, 30, 40)]"), _listed("['mass']"), _listed("[1. 2. 30. 40.]")
@@ -402,9 +448,10 @@ def _listed(text: str) -> list[Any]:
 
 
 def _number(place: tables.RowPlace, cell: Any) -> float:
+    """Read a number with a decimal point or comma."""
     text = str(cell)
     try:
-        # A comma is the decimal sign where it parts no cells.
+        # In a table with other separators, a comma may be the decimal sign.
         return float(text if "." in text else text.replace(",", "."))
     except ValueError:
         raise place.error("a number", cell) from None

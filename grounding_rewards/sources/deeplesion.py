@@ -54,6 +54,7 @@ def read_deeplesion(root: str | Path, *, split: str | None = None) -> Images:
 
 
 def _image(split: str | None, name: str, rows: list[TableRow]) -> AnnotatedImage | None:
+    """The image of the rows of a slice; None if it is of another split."""
     boxes, labels = [], []
     for place, (_, _, box, kind, *_) in rows:
         x1, y1, x2, y2 = place.box(box.split(","))

@@ -1,4 +1,4 @@
-"""JSON, JSON lines and XML files, with errors that name the file and the place; declarations in XML are refused."""
+"""Read JSON, JSON lines and XML files, with errors that name the file and the line."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
 JsonRow = tuple[RowPlace, dict[str, Any]]
-"""Where the line, or the entry of a list, is, counted from 1, and its object."""
+"""An object of a file, and its place: the number of its line, or of its entry in a list, from 1."""
 
 
-def read_json(path: str | Path) -> Any:
-    """What a JSON file holds; see `common.text_files.parse_json`.
+def read_json_file(path: str | Path) -> Any:
+    """The content of a JSON file; see `common.text_files.parse_json`.
 
     Raises:
         ValueError: there is no such file, or it is not JSON.
@@ -30,24 +30,26 @@ def read_json(path: str | Path) -> Any:
 
 
 def read_json_rows(path: str | Path, key: str) -> Iterator[JsonRow]:
-    """The objects of a file of JSON lines, one after the other, or of a `.json` file that holds a list.
+    """Yield the objects of a file of JSON lines, or of a `.json` file with a list of objects.
 
     Args:
         path: the file.
-        key: where an object has the name of its image, for errors.
+        key: of the name of the image in an object, for errors.
 
     Raises:
         ValueError: there is no such file, or a line is no JSON object; the first such line is named.
     """
     path = Path(path)
-    numbered: Iterable[tuple[int, Any, str]] = ()
-    if ".json" not in path.suffixes:
-        numbered = json_lines(path)
-    elif isinstance(rows := read_json(path), list):
-        numbered = ((number, row, object_problem(row)) for number, row in enumerate(rows, start=1))
+    # The number of a line or entry, its content, and why that is no object.
+    numbered_rows: Iterable[tuple[int, Any, str]]
+    if ".json" in path.suffixes:
+        rows = read_json_file(path)
+        if not isinstance(rows, list):
+            raise ValueError(f"Expected a list of objects in {path}, got {type(rows).__name__}. Write one per sample.")
+        numbered_rows = ((number, row, object_problem(row)) for number, row in enumerate(rows, start=1))
     else:
-        raise ValueError(f"Expected a list of objects in {path}, got {type(rows).__name__}. Write one per sample.")
-    for number, row, problem in numbered:
+        numbered_rows = json_lines(path)
+    for number, row, problem in numbered_rows:
         if problem:
             raise RowPlace(path, number, "-").error("a JSON object", row or problem, "Correct the line.")
         image = row.get(key)
@@ -57,13 +59,13 @@ def read_json_rows(path: str | Path, key: str) -> Iterator[JsonRow]:
 def grouped_samples(
     root: str | Path, annotations: str, split: str | None, key: str
 ) -> Iterator[tuple[str | None, str, list[JsonRow]]]:
-    """The objects of files of samples, grouped by their image, wherever they are: split, image, rows of the image.
+    """Yield split, image and rows of each image, from files of samples that may name an image several times.
 
     Args:
         root: the folder of the dataset.
-        annotations: the pattern of the files, as `tables.split_files` takes it; it is looked for at the call.
-        split: of this split; None takes all.
-        key: where an object has its image, or a list of one.
+        annotations: the pattern of the files, as `tables.split_files` takes it; they are looked up at the call.
+        split: only this one; None takes all.
+        key: of the image in an object, or of a list of one image.
 
     Raises:
         ValueError: as for `read_json_rows`; or an object has no image or several.
@@ -73,6 +75,7 @@ def grouped_samples(
 
 
 def _samples_of_file(path: Path, split: str | None, key: str) -> Iterator[tuple[str | None, str, list[JsonRow]]]:
+    """Yield what `grouped_samples` does, for one file."""
     rows_of_images: dict[str, list[JsonRow]] = {}
     for place, row in read_json_rows(path, key):
         image = row.get(key)
@@ -86,17 +89,19 @@ def _samples_of_file(path: Path, split: str | None, key: str) -> Iterator[tuple[
 
 
 def objects_in(value: Any) -> list[dict[str, Any]]:
-    """The objects in a list from a JSON file; empty where it is no list.
+    """The objects in a list from a JSON file; empty if the value is no list.
 
     Example:
         >>> objects_in([{"a": 1}, 2]), objects_in(None)
         ([{'a': 1}], [])
     """
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+    if not isinstance(value, list):
+        return []
+    return [entry for entry in value if isinstance(entry, dict)]
 
 
 def pixels(value: Any) -> int | None:
-    """A side of an image, in pixels, as a file states it; None where it is missing, 0 or no number.
+    """Read a side of an image in pixels; None if it is missing, 0 or no number.
 
     Example:
         >>> pixels("512"), pixels(512.0), pixels(0), pixels(None)

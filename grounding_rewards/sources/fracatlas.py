@@ -43,7 +43,11 @@ def read_fracatlas(root: str | Path, *, split: str | None = None) -> Images:
     """
     root = Path(root)
     check_split(split, _SPLITS)
-    tables = {name: path for name, file in _SPLITS.items() if (path := optional_file(root, file)) is not None}
+    tables = {}
+    for name, file in _SPLITS.items():
+        table = optional_file(root, file)
+        if table is not None:
+            tables[name] = table
     if split is not None and not tables:
         find_file(root, *_SPLITS.values())
     # Tables and annotations spell an image with and without its ending.
@@ -58,11 +62,14 @@ def read_fracatlas(root: str | Path, *, split: str | None = None) -> Images:
         else:
             annotated[Path(annotated_image.file).stem] = annotated_image
     facts_table = optional_file(root, "dataset.csv")
-    marks = {
-        Path(name).stem: "|".join(mark for mark, cell in zip(_MARKS, cells, strict=True) if cell == "1")
-        for _, (name, *cells) in (() if facts_table is None else read_rows(facts_table, ("image_id",), _MARKS))
-    }
-    files = [path for folder in _FOLDERS for path in sorted((root / folder).glob("*.jpg"))]
+    marks = {}
+    if facts_table is not None:
+        for _, (name, *cells) in read_rows(facts_table, ("image_id",), _MARKS):
+            image_marks = [mark for mark, cell in zip(_MARKS, cells, strict=True) if cell == "1"]
+            marks[Path(name).stem] = "|".join(image_marks)
+    files: list[Path] = []
+    for folder in _FOLDERS:
+        files += sorted((root / folder).glob("*.jpg"))
     if not files:
         raise ValueError(
             f"Expected {' and '.join(_FOLDERS)} with JPEG files in the folder for root, got {str(root)!r} without. "
@@ -71,15 +78,15 @@ def read_fracatlas(root: str | Path, *, split: str | None = None) -> Images:
 
     def image(path: Path) -> AnnotatedImage:
         name = path.stem
-        known_image = annotated.get(name) or AnnotatedImage(name, "", [], [])
-        if (path.parent.name == "Fractured") != bool(known_image.boxes):
+        annotations = annotated.get(name) or AnnotatedImage(name, "", [], [])
+        if (path.parent.name == "Fractured") != bool(annotations.boxes):
             raise ValueError(
-                f"Expected boxes for the images in Fractured and none for the others, got {len(known_image.boxes)} for "
+                f"Expected boxes for the images in Fractured and none for the others, got {len(annotations.boxes)} for "
                 f"{path}. Correct its annotations, or remove the image."
             )
         extra = {"marks": marks[name]} if marks.get(name) else {}
         file = path.relative_to(root).as_posix()
-        return known_image._replace(id=name, file=file, split=splits.get(name), ignored=(), extra=extra)
+        return annotations._replace(id=name, file=file, split=splits.get(name), ignored=(), extra=extra)
 
     chosen_files = [(path,) for path in files if split in (None, splits.get(path.stem))]
     return chain(unreadable, sound_images(image, chosen_files))

@@ -63,7 +63,8 @@ def read_grazpedwri_dx(
 
     def image(stem: str, rows: list[TableRow]) -> AnnotatedImage:
         place, (_, patient, *extra) = rows[0]
-        if not (file := find(stem)):
+        file = find(stem)
+        if not file:
             raise place.error("an image for every image", f"no {stem}.png", "Unpack images_part1 to 4.")
         labelled_image = yolo_image(root, root / file, labels / f"{stem}.txt", CLASSES, split=None)
         indices = [number for number, label in enumerate(labelled_image.labels) if label in classes]

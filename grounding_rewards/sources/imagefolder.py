@@ -66,7 +66,10 @@ def read_imagefolder(
     """
     root = Path(root)
     check_word("order", order, tuple(ORDERS))
-    tables = sorted(path for name in _TABLES for path in (*root.glob(name), *root.glob(f"*/{name}")))
+    tables: list[Path] = []
+    for name in _TABLES:
+        tables += [*root.glob(name), *root.glob(f"*/{name}")]
+    tables.sort()
     if not tables:
         raise ValueError(
             f"Expected {' or '.join(_TABLES)} in the folder for root or in folders of it, got {str(root)!r} without. "
@@ -101,13 +104,17 @@ def read_imagefolder(
         return AnnotatedImage(file, file, xyxy_boxes, labels, width, height, patient, own_split)
 
     def images(path: Path, own_split: str | None) -> Images:
-        rows, errors = (read_json_rows(path, "file_name"), []) if path.suffix == ".jsonl" else _csv_rows(path)
+        if path.suffix == ".jsonl":
+            return sound_images(image, ((path, own_split, *row) for row in read_json_rows(path, "file_name")))
+        rows, errors = _csv_rows(path)
         return chain(sound_images(image, ((path, own_split, *row) for row in rows)), errors)
 
-    return chain.from_iterable(images(*table) for table in splits.items() if split in (None, table[1]))
+    chosen = [(path, own_split) for path, own_split in splits.items() if split in (None, own_split)]
+    return chain.from_iterable(images(path, own_split) for path, own_split in chosen)
 
 
 def _csv_rows(path: Path) -> tuple[list[JsonRow], list[ValueError]]:
+    """The rows of a CSV file as objects, and the errors of rows with too few or too many cells."""
     header, table = read_header(path), read_table(path)
     rows = []
     for place, cells in table.rows:

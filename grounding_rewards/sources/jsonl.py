@@ -13,6 +13,7 @@ Negative: an image whose boxes are an empty list.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -33,23 +34,23 @@ KNOWN_KEYS = (
     "file", "id", "split", "patient_id", "prompt", "box_format", "boxes", "labels", "width", "height", "resized_width",
     "resized_height", "ignore_boxes", "phrases", "reader_boxes", "reader_labels", "readers", "read_by",
 )  # fmt: skip
-"""What a line may say that the package knows; all else is carried along."""
+"""The keys of a line that the package reads; any other key becomes a column."""
 
 TAKEN = (
     "image", "images", "looked_for", "prompts", "completion", "completions", "completion_ids", "trainer_state",
     "log_extra", "log_metric",
 )  # fmt: skip
-"""Columns that the trainer makes itself, or hands to a reward under these names."""
+"""Names of columns that the trainer makes itself, or passes to rewards."""
 
 
 @register_source("jsonl")
 def read_jsonl(root: str | Path, *, split: str | None = None) -> Images:
-    """The images of a folder with `annotations.jsonl`.
+    """Read the images of a folder with `annotations.jsonl`.
 
     Args:
         root: the folder.
-        split: images of this split, the same that training finds in it (`data.splits`); None takes all, each with the
-            split that its line says, `validation` for `val`, `valid` and `dev`.
+        split: only images of this split, as training assigns them (`data.splits`); None takes all, each with the split
+            of its line, `validation` for `val`, `valid` and `dev`.
 
     Returns:
         Images in the order of the lines.
@@ -69,19 +70,20 @@ def read_jsonl(root: str | Path, *, split: str | None = None) -> Images:
 
 
 def _images(path: Path, split: str | None) -> Images:
+    """Yield the errors of all lines first, as splits depend on all images; then the images."""
     images = []
-    for row in sound_rows(path):
-        if isinstance(row, ValueError):
-            yield row
+    for placed_row in sound_rows(path):
+        if isinstance(placed_row, ValueError):
+            yield placed_row
         else:
-            images.append(annotated_image(row[1]))
+            _, row = placed_row
+            images.append(annotated_image(row))
     if split is None:
         yield from images
         return
     patients = patients_of_rows({"patient_id": image.patient_id, "file": image.file} for image in images)
-    assigned = assign_splits(
-        [(image.split, patient, image.id) for image, patient in zip(images, patients, strict=True)], str(path.parent)
-    )
+    described_images = [(image.split, patient, image.id) for image, patient in zip(images, patients, strict=True)]
+    assigned = assign_splits(described_images, str(path.parent))
     check_split_exists(split, assigned.names, str(path.parent), f"Choose a split of {path}.")
     for image, own_split in zip(images, assigned.splits, strict=True):
         if split in (ALL, own_split):
@@ -89,26 +91,26 @@ def _images(path: Path, split: str | None) -> Images:
 
 
 def sound_rows(path: Path) -> Iterator[JsonRow | ValueError]:
-    """The rows of `annotations.jsonl`, as `image_row` makes them, and where they stand; in place of a line that is no
-    image stands the error.
-    """
+    """Yield the place and the row of each line of `annotations.jsonl`, or the error of a line that is no image."""
 
     def checked_row(line: int, content: Any, no_object: str) -> JsonRow:
         if no_object:
             raise RowPlace(path, line, "-").error("a JSON object", content or no_object, "Correct the line.")
         row = image_row(content)
         place = RowPlace(path, line, row["id"])
-        if problem := next(row_faults(row), None):
-            raise place.error(*problem, "Correct the line.")
+        fault = next(row_faults(row), None)
+        if fault is not None:
+            expected, got = fault
+            raise place.error(expected, got, "Correct the line.")
         return place, row
 
     return sound_images(checked_row, json_lines(path))
 
 
 def image_row(content: Mapping[str, Any]) -> dict[str, Any]:
-    """A line as the row that loading, `prepare` and the doctor work with: its id, split and patient are settled.
+    """The content of a line with its id, split and patient settled, as loading, `prepare` and the doctor use it.
 
-    What stands for nothing, such as an empty text, is None there.
+    A split or patient that is missing or empty is None; an id that is missing is the file.
 
     Example:
         >>> image_row({"file": "a.png", "id": 7, "patient_id": "", "split": None})
@@ -123,13 +125,14 @@ def image_row(content: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-# How other tables call the path of the image.
-_MEANT_BY_FILE = ("image", "image_path", "img_path", "file_name", "filename", "path")
+# Keys that other tables have for the path of the image.
+_OTHER_FILE_KEYS = ("image", "image_path", "img_path", "file_name", "filename", "path")
 
 
 def row_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Why a row cannot be an image at all: what is expected and what it has. Its geometry is checked later, by
-    `checks`.
+    """Yield each fault of a row that is no image: what was expected, and what the row has.
+
+    `data.checks` checks the geometry later.
 
     Example:
         >>> list(row_faults({"file": "a.png", "boxes": [[1, 2, 3]], "labels": ["mass"], "width": 40, "height": 30}))
@@ -137,27 +140,31 @@ def row_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """
     sides = (row.get("width"), row.get("height"))
     if not isinstance(row.get("file"), str) or not row["file"]:
-        key = next((name for name in _MEANT_BY_FILE if isinstance(row.get(name), str)), None)
-        yield "a text for file" + (f" (rename the key {key})" if key else ""), row.get("file")
+        other_keys = [name for name in _OTHER_FILE_KEYS if isinstance(row.get(name), str)]
+        remedy = f" (rename the key {other_keys[0]})" if other_keys else ""
+        yield f"a text for file{remedy}", row.get("file")
     if sides != (None, None) and not all(map(is_size, sides)):
         yield "positive numbers for width and height", sides
-    if unlisted := list(row_problems(row, parts=["lists"])):
-        yield "four numbers per box for boxes, ignore_boxes and reader_boxes", "; ".join(unlisted)
+    list_problems = list(row_problems(row, parts=["lists"]))
+    if list_problems:
+        yield "four numbers per box for boxes, ignore_boxes and reader_boxes", "; ".join(list_problems)
     else:
         drawings = [("boxes", row["boxes"]), ("ignore_boxes", row.get("ignore_boxes"))]
         drawings += [("reader_boxes", reader_boxes) for reader_boxes in _listed(row.get("reader_boxes"))]
         for name, boxes in drawings:
             if not all(map(is_box, _listed(boxes))):
                 yield f"four numbers per box for {name}", boxes
-        if miscounted := list(row_problems(row, parts=["labels"])):
-            yield "one text per box for labels", "; ".join(miscounted)
-    if (problem := prompt_problem(row.get("prompt"))) is not None:
+        label_problems = list(row_problems(row, parts=["labels"]))
+        if label_problems:
+            yield "one text per box for labels", "; ".join(label_problems)
+    problem = prompt_problem(row.get("prompt"))
+    if problem is not None:
         yield "a text or messages for prompt", problem
     yield from word_faults(row)
 
 
 def word_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The part of :func:`row_faults` that is about anything but the file, the sizes of the image, boxes and the prompt.
+    """Yield the faults of a row in labels, phrases, readers, resized sizes, box format and names of columns.
 
     Example:
         >>> list(word_faults({"boxes": [], "labels": [], "read_by": "A"}))
@@ -166,10 +173,8 @@ def word_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     boxes, readers, read_by = row.get("boxes"), row.get("readers"), row.get("read_by")
     if row.get("labels") is None:
         yield "one text per box for labels", None
-    label_lists = [
-        ("labels", row.get("labels")),
-        *(("reader_labels", reader_labels) for reader_labels in _listed(row.get("reader_labels"))),
-    ]
+    label_lists = [("labels", row.get("labels"))]
+    label_lists += [("reader_labels", reader_labels) for reader_labels in _listed(row.get("reader_labels"))]
     for name, labels in label_lists:
         if not all(isinstance(label, str) for label in _listed(labels)):
             yield f"one text per box for {name}", labels
@@ -185,12 +190,13 @@ def word_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield f"a positive number for {name}", row[name]
     if not isinstance(row.get("box_format"), str | None):
         yield "a name for box_format", row["box_format"]
-    if reserved := [name for name in TAKEN if name in row]:
+    reserved = [name for name in TAKEN if name in row]
+    if reserved:
         yield "columns under names that training leaves free", reserved[0]
 
 
 def annotated_image(row: Mapping[str, Any]) -> AnnotatedImage:
-    """A row without :func:`row_faults` as an annotated image; what each reader drew stands side by side in it.
+    """The annotated image of a row without :func:`row_faults`; the boxes of all readers are side by side in it.
 
     Example:
         >>> row = {"file": "a.png", "boxes": [], "labels": [], "reader_boxes": [[[0, 0, 9, 9]], []],
@@ -200,13 +206,17 @@ def annotated_image(row: Mapping[str, Any]) -> AnnotatedImage:
         ([[0.0, 0.0, 9.0, 9.0]], ('1',), ('1', '2'))
     """
     boxes, labels = row["boxes"], row["labels"]
-    readers, read_by = tuple(row.get("readers") or ()), tuple(row.get("read_by") or ())
+    readers = tuple(row.get("readers") or ())
+    read_by = tuple(row.get("read_by") or ())
     if row.get("reader_boxes") is not None:
-        reader_sets = row["reader_boxes"]
-        boxes = [box for reader_set in reader_sets for box in reader_set]
-        labels = [label for reader_labels in row.get("reader_labels") or [row["labels"]] for label in reader_labels]
-        read_by = tuple(str(number) for number in range(1, len(reader_sets) + 1))
-        readers = tuple(name for name, reader_set in zip(read_by, reader_sets, strict=True) for _ in reader_set)
+        box_lists = row["reader_boxes"]
+        boxes = list(chain.from_iterable(box_lists))
+        labels = list(chain.from_iterable(row.get("reader_labels") or [row["labels"]]))
+        read_by = tuple(str(number) for number in range(1, len(box_lists) + 1))
+        # The reader of each box.
+        readers = ()
+        for name, reader_boxes in zip(read_by, box_lists, strict=True):
+            readers += (name,) * len(reader_boxes)
     width, height = row.get("width"), row.get("height")
     return AnnotatedImage(
         id=row["id"],
@@ -226,8 +236,10 @@ def annotated_image(row: Mapping[str, Any]) -> AnnotatedImage:
 
 
 def _listed(value: Any) -> Sequence[Any]:
+    """A list as it is; empty for any other value."""
     return value if isinstance(value, list) else ()
 
 
 def _are_texts(value: Any) -> bool:
+    """Whether a value is a list of texts."""
     return isinstance(value, list) and all(isinstance(text, str) for text in value)

@@ -26,6 +26,7 @@ from grounding_rewards.sources.base import Images, register_source, sound_images
 from grounding_rewards.sources.documents import JsonRow, grouped_samples, objects_in
 from grounding_rewards.sources.tables import RowPlace, header_size, scaled_box
 
+# The values of `bbox_type`, and whether boxes are fractions of the image.
 _BOX_TYPES = {"real": False, "norm1": True}
 
 _PLACEHOLDER = re.compile("<ref-object>|<bbox>")
@@ -92,19 +93,24 @@ def read_ms_swift(
 
 
 def _objects(place: RowPlace, row: Mapping[str, Any]) -> tuple[list[list[float]], bool, list[str]]:
-    """The boxes of a row, whether they are fractions of the image, and their names."""
-    text = "".join(str(message.get("content")) for message in objects_in(row.get("messages")))
+    """The boxes of a row, whether they are fractions of the image, and the name of each."""
+    messages = objects_in(row.get("messages"))
+    text = "".join(str(message.get("content")) for message in messages)
+    answers = [message for message in messages if message.get("role") in ("assistant", "gpt")]
+    answer = "".join(str(message.get("content")) for message in answers)
     objects = row.get("objects") or {}
-    boxes, refs = (objects.get(key) or [] for key in ("bbox", "ref")) if isinstance(objects, dict) else (None, None)
+    boxes = refs = None
+    if isinstance(objects, dict):
+        boxes = objects.get("bbox") or []
+        refs = objects.get("ref") or []
     if not isinstance(boxes, list) or not isinstance(refs, list):
         raise place.error("`objects` with lists of bbox and ref", objects, "Correct the line.")
-    answers = [message for message in objects_in(row.get("messages")) if message.get("role") in ("assistant", "gpt")]
-    answer = "".join(str(message.get("content")) for message in answers)
     if not boxes and (_BOXES_IN_TEXT.search(text) or _BOXES_IN_ANSWER.search(answer)):
         fix = "Boxes as text need a box format: write the rows as VLM-R1's and read them with vlm-r1."
         raise place.error("boxes in `objects`", text[:200], fix)
     normalised = place.one_of(_BOX_TYPES, str(objects.get("bbox_type") or "real"))
-    if bad_boxes := [box for box in boxes if not is_box(box)]:
+    bad_boxes = [box for box in boxes if not is_box(box)]
+    if bad_boxes:
         raise place.error("x1, y1, x2, y2 for every bbox", bad_boxes[0], "A point is no box: drop the row.")
     names = _names(text, refs, len(boxes))
     if names is None:
@@ -115,7 +121,7 @@ def _objects(place: RowPlace, row: Mapping[str, Any]) -> tuple[list[list[float]]
 
 
 def _names(text: str, refs: list[Any], count: int) -> list[str] | None:
-    """The name of each box; None where it is not clear.
+    """The name of each box; None if the text does not show it.
 
     Args:
         text: with a placeholder for each name and each box.
@@ -131,15 +137,15 @@ def _names(text: str, refs: list[Any], count: int) -> list[str] | None:
     """
     if len(refs) < 2:
         return [str(refs[0]) if refs else UNNAMED] * count
-    # A letter for each placeholder: r for a name, b for a box.
+    # The placeholders in their order: r for a name, b for a box.
     order = "".join("b" if placeholder == "<bbox>" else "r" for placeholder in _PLACEHOLDER.findall(text))
-    # Each name stands in front of its boxes.
+    # Each name comes before its boxes.
     if order.count("r") == len(refs) and order.count("b") == count and re.fullmatch("(rb+)+", order):
         names = []
         for ref, run in zip(refs, re.findall("rb+", order), strict=True):
             names += [str(ref)] * run.count("b")
         return names
-    # All names first, or each behind its box: as many names as boxes.
+    # As many names as boxes, either all names first, or each behind its box.
     if len(refs) == count and re.fullmatch("r*b*|(br)*", order):
         return [str(ref) for ref in refs]
     return None

@@ -86,7 +86,7 @@ def read_nih_chestxray14(root: str | Path, *, split: str | None = None, negative
 
 
 def _facts(path: Path | None, listed: Collection[str]) -> tuple[dict[str, Mapping[str, str]], list[ValueError]]:
-    """What is known of images with boxes or without findings, and rows that cannot be read."""
+    """The columns of images with boxes or without findings, by image; and the errors of rows that cannot be read."""
     if path is None:
         return {}, []
     facts: dict[str, Mapping[str, str]] = {}

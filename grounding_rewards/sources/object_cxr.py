@@ -48,29 +48,40 @@ def read_object_cxr(root: str | Path, *, split: str | None = None) -> Images:
 
 
 def _images(path: Path, name: str) -> Images:
+    """The images of one table, whose name is that of the folder of its images."""
     by_path = "image_path" in tables.read_header(path)
 
     column = "image_path" if by_path else "image_name"
 
-    def size_of(cell: str) -> tuple[str, tables.Size | None]:
-        file = cell if by_path else f"{name}/{cell}"
-        return file, tables.header_size(path.parent / file) if (path.parent / file).is_file() else None
+    def file_of(cell: str) -> str:
+        return cell if by_path else f"{name}/{cell}"
+
+    def size_of(file: str) -> tables.Size | None:
+        """The size of an image; None if its file is missing."""
+        return tables.header_size(path.parent / file) if (path.parent / file).is_file() else None
+
+    def longest_side(place: tables.RowPlace) -> float:
+        size = size_of(file_of(place.image))
+        return 0 if size is None else max(size)
 
     def image(cell: str, rows: list[tables.TableRow]) -> AnnotatedImage:
-        file, size = size_of(cell)
+        file = file_of(cell)
+        size = size_of(file)
         shapes = [(place, shape) for place, cells in rows for shape in cells[1].split(";") if shape.strip()]
         boxes = [_box(shape.split(), size, place) for place, shape in shapes]
         width, height = size or (None, None)
         return AnnotatedImage(file, file, boxes, [LABEL] * len(boxes), width, height, split=split_name(name))
 
     rows_of_images, errors = tables.image_rows(path, (column, "annotation"))
-    rows = chain.from_iterable(rows_of_images.values())
-    numbers = ((place, number) for place, cells in rows for number in re.split("[; ]", cells[1]))
-    tables.check_thousands(path, numbers, lambda place: max(size_of(place.image)[1] or (0,)))
+    numbers = []
+    for place, (_, annotation) in chain.from_iterable(rows_of_images.values()):
+        numbers += [(place, number) for number in re.split("[; ]", annotation)]
+    tables.check_thousands(path, numbers, longest_side)
     return chain(errors, sound_images(image, rows_of_images.items()))
 
 
 def _box(fields: list[str], size: tables.Size | None, place: tables.RowPlace) -> list[float]:
+    """The box around a shape: a rectangle (0), an ellipse (1) or a polygon (2), which is clipped to the image."""
     kind, *cells = fields
     numbers = place.numbers(cells)
     if kind in ("0", "1") and len(numbers) == 4:

@@ -72,56 +72,66 @@ def read_padchest_gr(
     find, root = tables.image_finder(root), Path(root)
 
     def image(place: tables.RowPlace, report: Mapping[str, Any]) -> AnnotatedImage | None:
-        """The image of a report; None where all findings are without a box, so that nobody knows where they are."""
+        """The image of a report; None if it is of another split, or if no abnormal finding has a box."""
         name = str(report.get("ImageID"))
         patient, own_split = facts.get(name, ("", ""))
         if split not in (None, own_split):
             return None
-        if problem := _problem(report, f"sentence_{language}"):
+        problem = _problem(report, f"sentence_{language}")
+        if problem:
             raise place.error("findings with a sentence and boxes", problem, "Correct the report.")
-        findings = report["findings"]
-        found_boxes = [
-            (finding, reader, box) for finding in findings for reader in _SETS for box in finding.get(reader) or ()
-        ]
-        unlocated = sum(
-            bool(finding.get("abnormal")) and not any(finding.get(key) for key in _SETS) for finding in findings
-        )
-        if unlocated and not found_boxes:
+        # Finding, reader and box.
+        drawn_boxes = []
+        unlocated = 0
+        for finding in report["findings"]:
+            finding_boxes = [(finding, reader, box) for reader in _SETS for box in finding.get(reader) or ()]
+            drawn_boxes += finding_boxes
+            if finding.get("abnormal") and not finding_boxes:
+                unlocated += 1
+        if unlocated and not drawn_boxes:
             return None
+        extra = {"study_id": str(report.get("StudyID"))}
+        if unlocated:
+            extra["findings_without_box"] = str(unlocated)
         file = find(name, name)
         width, height = None, None
-        if found_boxes or known_sizes:
-            width, height = (
-                tables.header_size(root / file) if known_sizes is None else tables.known_size(known_sizes, place)
-            )
+        if known_sizes:
+            width, height = tables.known_size(known_sizes, place)
+        elif drawn_boxes:
+            width, height = tables.header_size(root / file)
         return AnnotatedImage(
             id=name,
             file=file,
-            boxes=[tables.scaled_box(box, width, height) for _, _, box in found_boxes if width and height],
-            labels=["|".join(finding.get("labels") or ()) for finding, _, _ in found_boxes],
+            boxes=[tables.scaled_box(box, width, height) for _, _, box in drawn_boxes if width and height],
+            labels=["|".join(finding.get("labels") or ()) for finding, _, _ in drawn_boxes],
             width=width,
             height=height,
             patient_id=stated_name(patient),
             split=stated_name(own_split),
-            readers=tuple(reader for _, reader, _ in found_boxes),
-            read_by=_SETS if any(reader == _SETS[1] for _, reader, _ in found_boxes) else _SETS[:1],
-            phrases=tuple(finding[f"sentence_{language}"] for finding, _, _ in found_boxes),
-            extra={"study_id": str(report.get("StudyID"))}
-            | ({"findings_without_box": str(unlocated)} if unlocated else {}),
+            readers=tuple(reader for _, reader, _ in drawn_boxes),
+            read_by=_SETS if any(reader == _SETS[1] for _, reader, _ in drawn_boxes) else _SETS[:1],
+            phrases=tuple(finding[f"sentence_{language}"] for finding, _, _ in drawn_boxes),
+            extra=extra,
         )
 
     return sound_images(image, read_json_rows(path, "ImageID"))
 
 
 def _problem(report: Mapping[str, Any], sentence: str) -> str | None:
-    """What cannot be read in a report, without its text; None where all can."""
+    """Why a report cannot be read, in words that do not quote it; None if it can.
+
+    Args:
+        report: of an image.
+        sentence: the key of the sentence in a finding.
+    """
     findings = report.get("findings")
     if not isinstance(findings, list) or not all(isinstance(finding, dict) for finding in findings):
         return "no list of findings"
     for finding in findings:
         boxes = [box for key in _SETS for box in finding.get(key) or ()]
         # A box in pixels would otherwise be far outside the image.
-        if bad_boxes := [box for box in boxes if not is_box(box) or not all(-0.5 <= value <= 1.5 for value in box)]:
+        bad_boxes = [box for box in boxes if not is_box(box) or not all(-0.5 <= value <= 1.5 for value in box)]
+        if bad_boxes:
             return f"the box {bad_boxes[0]!r:.80}, which is not four fractions of the image"
         if boxes and not isinstance(finding.get(sentence), str):
             return f"a finding with boxes and no {sentence}"

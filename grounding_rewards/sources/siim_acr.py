@@ -92,21 +92,24 @@ def mask_boxes(masks: Sequence[Sequence[int]], side: int = _SIDE) -> list[list[f
     mask_pixels = image.reshape(side, side)
     if not mask_pixels.any():
         return []
-    x1, y1 = (int(np.flatnonzero(mask_pixels.any(axis=axis))[0]) for axis in (1, 0))
-    x2, y2 = (int(np.flatnonzero(mask_pixels.any(axis=axis))[-1]) + 1 for axis in (1, 0))
-    # With a margin, so that the edge of the image closes nothing.
-    inner = np.pad(mask_pixels[x1:x2, y1:y2], _CLOSING)
+    columns = np.flatnonzero(mask_pixels.any(axis=1))
+    lines = np.flatnonzero(mask_pixels.any(axis=0))
+    inner = mask_pixels[columns[0] : columns[-1] + 1, lines[0] : lines[-1] + 1]
+    # A margin, so that the edge of the image closes nothing.
+    inner = np.pad(inner, _CLOSING)
     parts, _ = label(binary_closing(inner, np.ones((_CLOSING, _CLOSING))), structure=np.ones((3, 3)))
-    # Of the pixels that were taken: closing alone may add a part that has none.
-    regions = [part for part in find_objects(np.where(inner, parts, 0)) if part is not None]
-    x_offset, top = x1 - _CLOSING, y1 - _CLOSING
-    return [
-        [float(x_offset + x.start), float(top + y.start), float(x_offset + x.stop), float(top + y.stop)]
-        for x, y in regions
-    ]
+    left, top = int(columns[0]) - _CLOSING, int(lines[0]) - _CLOSING
+    boxes = []
+    # Around the pixels of the mask, without those that closing added; a part may have only such pixels.
+    for region in find_objects(np.where(inner, parts, 0)):
+        if region is not None:
+            x, y = region
+            boxes.append([float(left + x.start), float(top + y.start), float(left + x.stop), float(top + y.stop)])
+    return boxes
 
 
 def _boxes(rows: list[TableRow]) -> list[list[float]]:
+    """The boxes of an image from its rows, which are masks or a single -1."""
     negative = [cells[1] == _NEGATIVE for _, cells in rows]
     if any(negative):
         if not all(negative):
@@ -117,7 +120,8 @@ def _boxes(rows: list[TableRow]) -> list[list[float]]:
     for place, (_, text) in rows:
         try:
             masks.append([int(number) for number in text.split()])
-            if not (boxes := mask_boxes(masks[-1:])):
+            boxes = mask_boxes(masks[-1:])
+            if not boxes:
                 raise ValueError("at least one pixel in the mask, or -1")
         except ValueError as error:
             raise place.error(str(error), text[:40]) from None

@@ -1,4 +1,4 @@
-"""Shared by sources: tables, boxes in other conventions, sizes of images, errors that name file, line and id."""
+"""Shared by sources: read tables, convert boxes, find images and their sizes, and name file, line and id in errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 
 class RowPlace(NamedTuple):
-    """Where a row is, for errors: its file, the number of its line or entry, and the id of its image.
+    """The place of a row, for errors: its file, the number of its line or entry, and the id of its image.
 
     Example:
         >>> place = RowPlace("train.csv", 7, "a1")
@@ -39,13 +39,13 @@ class RowPlace(NamedTuple):
     image: str
 
     def error(self, expected: str, got: object, fix: str = "Correct or drop the row.") -> ValueError:
-        """The error for a row that cannot be read: what was expected, where, what is there, and what to do."""
+        """The error to raise for this row: what was expected, what it has, and what to do."""
         kind = "entry" if Path(self.path).suffix in (".json", ".xml") else "line"
         position = f"{kind} {self.line} of {self.path} (id {self.image})"
         return ValueError(f"Expected {expected} in {position}, got {got!r:.400}. {fix}")
 
     def numbers(self, cells: Sequence[str]) -> list[float]:
-        """The numbers of cells, such as those of a box.
+        """Read cells as numbers.
 
         Raises:
             ValueError: a cell is empty, no number or not finite.
@@ -59,26 +59,30 @@ class RowPlace(NamedTuple):
         return numbers
 
     def box(self, cells: Sequence[str], order: str = "xyxy") -> list[float]:
-        """The box, xyxy, of four cells in an order of `boxes.ORDERS`; raises as `numbers`."""
+        """Read four cells, in an order of `boxes.ORDERS`, as a box xyxy; raises as `numbers`."""
         if len(cells) != 4:
             raise self.error("4 finite numbers", tuple(cells))
         return list(ORDERS[order].to_xyxy(*self.numbers(cells)))
 
     def one_of(self, names: Mapping[str, _T], name: str) -> _T:
-        """The entry of a mapping.
+        """The value of a name in a mapping.
 
         Raises:
-            ValueError: there is none of this name; the known names are listed.
+            ValueError: the mapping does not have the name; its names are listed.
         """
         if name not in names:
             raise self.error(f"one of {', '.join(names)}", name, "Correct the row.")
         return names[name]
 
     def class_name(self, value: Any, classes: Sequence[str]) -> str:
-        """The name of a class that a row names, or numbers from 0 on.
+        """The name of the class in a row, which has the name itself, or the number of the class from 0.
+
+        Args:
+            value: in the row.
+            classes: all names in their order; may be empty if rows have names.
 
         Raises:
-            ValueError: a number without a name, or, where `classes` are given, a name that is none of them.
+            ValueError: a number without a name, or a name that is not among the classes.
         """
         text = str(value)
         number = text.removesuffix(".0")
@@ -91,7 +95,7 @@ class RowPlace(NamedTuple):
 
 
 TableRow = tuple[RowPlace, tuple[str, ...]]
-"""Where the row is, and the cells of the columns that were asked for, in that order."""
+"""The place of a row, and the cells of the wanted columns, in the wanted order."""
 Size = tuple[int, int]
 """Width and height in pixels."""
 
@@ -107,12 +111,12 @@ IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", *DI
 
 
 def find_file(root: str | Path, *names: str, remedy: str = "Point to the folder that holds it.") -> Path:
-    """The first of several files or folders that exists in a folder, as it is or packed, with `.gz` behind its name.
+    """The first of several files or folders that exists below a folder, also with `.gz` behind its name.
 
     Args:
         root: the folder of the dataset.
         names: paths relative to it, the most likely first.
-        remedy: what to do where none is there.
+        remedy: what to do if none exists, for the error.
 
     Raises:
         ValueError: none of them exists.
@@ -124,20 +128,24 @@ def find_file(root: str | Path, *names: str, remedy: str = "Point to the folder 
         ValueError: Expected train.csv or annotations/train.csv in the folder for root, got 'no such folder' without. \
 Point to the folder that holds it.
     """
-    if (path := optional_file(root, *names)) is None:
+    path = optional_file(root, *names)
+    if path is None:
         expected = " or ".join(names)
         raise ValueError(f"Expected {expected} in the folder for root, got {str(root)!r} without. {remedy}")
     return path
 
 
 def optional_file(root: str | Path, *names: str) -> Path | None:
-    """As :func:`find_file`, but None where there is none."""
-    places = (Path(root, name + ending) for name in names for ending in ("", ".gz"))
-    return next((path for path in places if path.exists()), None)
+    """As :func:`find_file`, but None if no file exists."""
+    for name in names:
+        for path in (Path(root, name), Path(root, f"{name}.gz")):
+            if path.exists():
+                return path
+    return None
 
 
 def check_split(split: str | None, split_names: Iterable[str]) -> None:
-    """Refuse a split that the dataset does not have; None stands for all of them.
+    """Refuse a split that the dataset does not have; None, for all of them, is always legal.
 
     Example:
         >>> check_split("val", ["train", "test"])
@@ -155,46 +163,46 @@ def check_split(split: str | None, split_names: Iterable[str]) -> None:
 
 
 def split_paths(root: str | Path, split: str | None, files: Mapping[str, Sequence[str]]) -> dict[str, Path]:
-    """The file of the given split, which is checked as by `check_split`, or those of all.
+    """The file of a split, or of each split, by its name; refuses an unknown split.
 
     Args:
         root: the folder of the dataset.
-        split: None takes all.
-        files: where the file of each split may lie, as `find_file` takes it.
+        split: the wanted one; None takes all.
+        files: by split the possible paths of its file, as `find_file` takes them.
     """
     check_split(split, files)
     return {name: find_file(root, *names) for name, names in files.items() if split in (None, name)}
 
 
 def split_files(root: str | Path, pattern: str, split: str | None) -> list[tuple[str | None, str, Path]]:
-    """The files of a split, or of all.
+    """Find the files of a split, or of all splits, by a pattern.
 
     Args:
         root: the folder of the dataset.
-        pattern: path relative to it. `{split}` stands for the name of the split; a pattern without it is one file of no
-            split, and so is the only file where its split is called `default`.
+        pattern: path relative to it. `{split}` stands for the name of the split; a pattern without it is one file
+            without a split, as is a single file whose split is called `default`.
         split: `validation` finds `val`, `valid` and `dev` too; None takes all.
 
     Returns:
         Name of the split, its spelling in the file's name, and the file; sorted by the file's name.
 
     Raises:
-        ValueError: there is no such file; the message lists what lies there instead.
+        ValueError: there is no such file; the message lists other files of its type.
     """
     root = Path(root)
+    files: list[tuple[str | None, str, Path]] = []
     if "{split}" not in pattern:
         check_split(split, ())
-        files: list[tuple[str | None, str, Path]] = [(None, "", root / pattern)] if (root / pattern).is_file() else []
+        if (root / pattern).is_file():
+            files.append((None, "", root / pattern))
     else:
-        name = re.compile(re.escape(pattern).replace(re.escape("{split}"), "([^/]+)", 1))
-        matches = [
-            (match, path)
-            for path in sorted(root.glob(pattern.replace("{split}", "*")))
-            if (match := name.fullmatch(path.relative_to(root).as_posix()))
-        ]
-        files = [(split_name(match[1]), match[1], path) for match, path in matches]
+        path_pattern = re.compile(re.escape(pattern).replace(re.escape("{split}"), "([^/]+)", 1))
+        for path in sorted(root.glob(pattern.replace("{split}", "*"))):
+            match = path_pattern.fullmatch(path.relative_to(root).as_posix())
+            if match:
+                files.append((split_name(match[1]), match[1], path))
         if [name for name, _, _ in files] == [NO_SUBSET]:
-            files = [(None, NO_SUBSET, matches[0][1])]
+            files = [(None, NO_SUBSET, path) for _, _, path in files]
     if not files:
         other_files = sorted(path.relative_to(root).as_posix() for path in root.rglob(f"*{Path(pattern).suffix}"))[:5]
         raise ValueError(
@@ -207,10 +215,11 @@ def split_files(root: str | Path, pattern: str, split: str | None) -> list[tuple
 
 
 class CsvTable(NamedTuple):
-    """What stands in a CSV file.
+    """The content of a CSV file.
 
-    rows: those with as many cells as the header.
-    broken: the errors of all others, by their first cell, which is all that is certain of them.
+    Attributes:
+        rows: those with as many cells as the header.
+        broken: the errors of all other rows by their first cell, the only one that is certain.
     """
 
     rows: list[TableRow]
@@ -240,22 +249,22 @@ def read_header(path: str | Path, separator: str = ",") -> list[str]:
 def read_table(
     path: str | Path, columns: Sequence[str] | None = None, optional: Sequence[str] = (), separator: str = ","
 ) -> CsvTable:
-    """The rows of a CSV file with a header, reduced to columns that are found by name.
+    """Read the rows of a CSV file with a header; the wanted columns are found by name.
 
     Names are compared without case and without spaces around them, because releases of one dataset differ there
     (`rad_ID` and `rad_id`, ` EncodedPixels`). A byte order mark is taken off, all line endings are understood, blank
-    lines are left out, and a file that ends in `.gz` is unpacked. Spreadsheets and copies add or lose empty cells
-    behind a row.
+    lines are left out, and a file that ends in `.gz` is unpacked. Missing and additional empty cells at the end of a
+    row, which spreadsheets make, are accepted.
 
     Args:
         path: a CSV file.
-        columns: columns that must be there; None takes all.
+        columns: required columns; None takes all.
         optional: columns that may be missing; their cells are then empty.
         separator: between cells.
 
     Returns:
-        The image of a row's place is its first cell; cells are stripped text, first those of `columns`, then those of
-        `optional`.
+        Rows whose cells are stripped texts, first those of `columns`, then those of `optional`. The first cell is the
+        id of the image in the row's place.
 
     Raises:
         ValueError: a column is missing; a row has too few or too many cells, and the first of `columns` is not the
@@ -270,16 +279,18 @@ def read_table(
     """
     header = read_header(path, separator)
     names = [name.lower() for name in header]
-    if missing := [name for name in columns or () if name.lower() not in names]:
+    missing = [name for name in columns or () if name.lower() not in names]
+    if missing:
         raise ValueError(
             f"Expected the columns {', '.join(columns or ())} in {path}, got {', '.join(header)} without "
             f"{', '.join(missing)}. Take the file as it was published."
         )
     width = len(header)
+    # The last columns of a header may have no name, and their cells may be missing.
     named_cells = max(number for number, name in enumerate(header, start=1) if name)
     indices = list(range(width))
     if columns is not None:
-        # Behind the last cell of a row stands an empty one, for the columns that are missing.
+        # An optional column that is missing has the index of an empty cell, which is added behind each row.
         indices = [names.index(name.lower()) if name.lower() in names else width for name in (*columns, *optional)]
     rows: list[TableRow] = []
     broken: dict[str, ValueError] = {}
@@ -297,7 +308,7 @@ def read_table(
 
 
 def read_rows(path: str | Path, columns: Sequence[str], optional: Sequence[str] = ()) -> list[TableRow]:
-    """The rows of `read_table`; one with too few or too many cells is an error."""
+    """The rows of `read_table`; refuses a row with too few or too many cells."""
     table = read_table(path, columns, optional)
     for error in table.broken.values():
         raise error
@@ -305,7 +316,7 @@ def read_rows(path: str | Path, columns: Sequence[str], optional: Sequence[str] 
 
 
 def _stripped_rows(path: str | Path, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a CSV file that are not blank, each with the number of its last line."""
+    """Yield the rows of a CSV file that are not blank, with stripped cells, each with the number of its last line."""
     lines = csv.reader(_split_lines(path), delimiter=separator)
     try:
         for row in lines:
@@ -325,19 +336,19 @@ def table_images(
     pixels: Sequence[str] = (),
     side: float = 0,
 ) -> Images:
-    """Group the rows of a CSV file by image, and make every image of its rows, wherever in the file these are.
+    """Group the rows of a CSV file by image, and make an image from the rows of each.
 
     Args:
-        make: takes the id of an image and its rows in the order of the file; None leaves it out.
+        make: a function of the id of an image and its rows; for an image that is left out it returns None.
         path: a CSV file with a header, which is read at the call.
-        columns: columns that must be there; the first one holds the id of the image.
+        columns: required columns; the first one has the id of the image.
         optional: columns that may be missing.
-        pixels: the columns that count pixels, for `check_thousands`.
-        side: of the images in pixels, where it is known.
+        pixels: the columns with numbers of pixels, for `check_thousands`.
+        side: of the images in pixels; 0 if it is not known.
 
     Returns:
-        Images in the order in which their first rows stand; before them the errors of those that have a row with too
-        few or too many cells.
+        Errors of images that have a row with too few or too many cells; then the images, in the order of their first
+        rows.
 
     Raises:
         ValueError: as `image_rows`.
@@ -365,7 +376,7 @@ def image_rows(
 ) -> tuple[dict[str, list[TableRow]], list[ValueError]]:
     """The rows of a CSV file by image, and the errors of images that have a row with too few or too many cells.
 
-    Args are those of `table_images`.
+    The arguments are those of `table_images`.
 
     Raises:
         ValueError: as `read_table` and `check_thousands`, or a row without an id.
@@ -377,17 +388,19 @@ def image_rows(
             raise place._replace(image="-").error(f"an id for {columns[0]}", "")
         if place.image not in table.broken:
             rows_of_images.setdefault(place.image, []).append((place, cells))
-    numbers = [(*columns, *optional).index(name) for name in pixels]
-    rows = chain.from_iterable(rows_of_images.values())
-    check_thousands(path, ((place, cells[number]) for place, cells in rows for number in numbers), lambda place: side)
+    pixel_indices = [(*columns, *optional).index(name) for name in pixels]
+    pixel_cells: list[tuple[RowPlace, str]] = []
+    for place, cells in chain.from_iterable(rows_of_images.values()):
+        pixel_cells += [(place, cells[index]) for index in pixel_indices]
+    check_thousands(path, pixel_cells, lambda place: side)
     return rows_of_images, list(table.broken.values())
 
 
 # Digits in groups of three, as thousands are written.
 _GROUPED = re.compile(r"[1-9]\d{0,2}(?:[.,]\d{3})+")
-# Longest side of an image in pixels: a larger number has decimals.
+# Pixels: a larger number without its marks is no side of an image, so that its mark begins decimals.
 _LARGEST_SIDE = 30_000
-# Longest side of an image in pixels that needs no mark between thousands.
+# Pixels: in images with smaller sides no number has thousands.
 _SMALL_SIDE = 999
 
 
@@ -396,13 +409,13 @@ def check_thousands(
 ) -> None:
     """Refuse a table whose numbers may have a mark between thousands: 1,010 would be read as 1.01 pixels.
 
-    Three digits stand behind each mark, and numbers or images are large enough; a mark that ever stands elsewhere
-    is the decimal sign.
+    A mark may be one if three digits follow it everywhere, and numbers or images are large enough. A mark that is
+    followed by another number of digits in any cell begins decimals.
 
     Args:
         path: the table.
-        cells: those with pixels.
-        side_of: the longest side of the image of a row in pixels, where it is known, else 0.
+        cells: place and text of the cells with pixels.
+        side_of: returns the longest side of the image of a row in pixels; 0 if it is not known.
 
     Raises:
         ValueError: the first such cell is named.
@@ -439,7 +452,7 @@ def check_thousands(
 
 
 def scaled_box(box: Sequence[float], scale_x: float, scale_y: float) -> list[float]:
-    """An xyxy box in another frame with the same origin: fractions to pixels with the size of the image, for example.
+    """Scale the axes of an xyxy box: with the size of the image, fractions become pixels.
 
     Example:
         >>> scaled_box([0.25, 0.5, 0.75, 1.0], 400, 200)
@@ -471,7 +484,8 @@ def turned_box(box: Sequence[float], degrees: float) -> list[float]:
         return list(box)
     x1, y1, x2, y2 = box
     cos, sin = abs(math.cos(math.radians(degrees))), abs(math.sin(math.radians(degrees)))
-    width, height = (x2 - x1) * cos + (y2 - y1) * sin, (x2 - x1) * sin + (y2 - y1) * cos
+    width = (x2 - x1) * cos + (y2 - y1) * sin
+    height = (x2 - x1) * sin + (y2 - y1) * cos
     middle_x, middle_y = (x1 + x2) / 2, (y1 + y2) / 2
     corners = (middle_x - width / 2, middle_y - height / 2, middle_x + width / 2, middle_y + height / 2)
     # Right angles give whole numbers.
@@ -479,7 +493,7 @@ def turned_box(box: Sequence[float], degrees: float) -> list[float]:
 
 
 def read_sizes(path: str | Path, key: str) -> dict[str, Size]:
-    """Sizes of images from a table: width and height are found by the names of their columns, never by their order.
+    """Read the sizes of images from a table; width and height are found by the names of their columns.
 
     Args:
         path: a CSV file with `width` and `height`, `image_width` and `image_height`, DICOM's `Columns` and `Rows`,
@@ -518,10 +532,10 @@ def read_sizes(path: str | Path, key: str) -> dict[str, Size]:
 
 
 def known_size(sizes: Mapping[str, Size], place: RowPlace) -> Size:
-    """The size of an image in a table of sizes.
+    """The size of the image of a row, from a table of sizes.
 
     Raises:
-        ValueError: the table does not have it.
+        ValueError: the table does not have the image.
 
     Example:
         >>> known_size({"a": (30, 20)}, RowPlace("train.csv", 7, "a"))
@@ -550,18 +564,19 @@ def header_size(path: str | Path) -> Size:
 
 
 def image_finder(root: str | Path, suffixes: Sequence[str] = IMAGE_SUFFIXES) -> Callable[..., str]:
-    """Find images of a dataset, wherever below its folder they lie; of a dataset of DICOM files often only PNG or JPEG
-    copies are kept.
+    """Make a function that finds the files of images anywhere below the folder of a dataset.
+
+    Often only PNG or JPEG copies of DICOM files are kept, in other folders than the published ones.
 
     Args:
         root: the folder of the dataset; links are not followed.
         suffixes: endings that count as an image, in lower case.
 
     Returns:
-        A function of the name of an image, with or without its ending, and of its published path. It gives the path of
-        the file relative to the root: the published one where it is there; else a DICOM file, or else a copy, that has
-        this name; else a DICOM file with this SOPInstanceUID; else the published one, which is empty by default. The
-        folder is searched at the first image that needs it. Raises `ValueError` where two files could be meant.
+        A function of the name of an image, with or without its ending, and of its published path. It returns the path
+        of the file relative to the root: the published one if it exists; else a DICOM file, or else a copy, of this
+        name; else a DICOM file with this SOPInstanceUID; else the published path, which is empty by default. The folder
+        is searched at the first image that needs it. Two files that could be meant raise `ValueError`.
 
     Example:
         >>> import tempfile
@@ -576,47 +591,51 @@ def image_finder(root: str | Path, suffixes: Sequence[str] = IMAGE_SUFFIXES) -> 
     endings = tuple(suffixes)
 
     @cache
-    def by_stem() -> dict[str, tuple[str, ...]]:
-        files_by_stem: dict[str, tuple[str, ...]] = {}
+    def paths_by_stem() -> dict[str, tuple[str, ...]]:
+        """Paths relative to the root by the name of the file without its ending."""
+        paths: dict[str, tuple[str, ...]] = {}
         for folder, subfolders, names in os.walk(root):
             subfolders.sort()
-            inside = Path(folder).relative_to(root).as_posix()
+            relative_folder = Path(folder).relative_to(root).as_posix()
             for name in names:
                 if name.lower().endswith(endings):
-                    stem = os.path.splitext(name)[0]
-                    files_by_stem[stem] = (*files_by_stem.get(stem, ()), name if inside == "." else f"{inside}/{name}")
-        return files_by_stem
+                    path = name if relative_folder == "." else f"{relative_folder}/{name}"
+                    stem, _ = os.path.splitext(name)
+                    paths[stem] = (*paths.get(stem, ()), path)
+        return paths
 
     @cache
-    def by_uid() -> dict[str, tuple[str, ...]]:
-        paths = [path for places in by_stem().values() for path in places if is_dicom(path)]
-        return {dicom_uid(os.path.join(root, path)): (path,) for path in paths}
+    def paths_by_uid() -> dict[str, tuple[str, ...]]:
+        """Paths of DICOM files by their SOPInstanceUID."""
+        dicom_paths = [path for path in chain.from_iterable(paths_by_stem().values()) if is_dicom(path)]
+        return {dicom_uid(os.path.join(root, path)): (path,) for path in dicom_paths}
 
     def find(name: str, published: str = "") -> str:
+        """The path of an image relative to the root, see :func:`image_finder`."""
         if published and os.path.isfile(os.path.join(root, published)):
             return published
         file = os.path.basename(name)
         # An id may hold dots, so that what looks like an ending need not be one.
-        places: Sequence[str] = by_stem().get(file, ())
-        if not places:
-            namesakes = by_stem().get(os.path.splitext(file)[0], ())
-            places = [path for path in namesakes if os.path.basename(path) == file]
-        if not places and _UID.fullmatch(file):
-            places = by_uid().get(file, ())
-        if len(places) > 1:
-            places = [path for path in places if is_dicom(path)] or places
-        if len(places) > 1:
+        paths: Sequence[str] = paths_by_stem().get(file, ())
+        if not paths:
+            stem, _ = os.path.splitext(file)
+            paths = [path for path in paths_by_stem().get(stem, ()) if os.path.basename(path) == file]
+        if not paths and _UID.fullmatch(file):
+            paths = paths_by_uid().get(file, ())
+        if len(paths) > 1:
+            paths = [path for path in paths if is_dicom(path)] or paths
+        if len(paths) > 1:
             raise ValueError(
-                f"Expected one image of the name {name!r} below {str(root)!r}, got {' and '.join(places[:3])}. Move "
+                f"Expected one image of the name {name!r} below {str(root)!r}, got {' and '.join(paths[:3])}. Move "
                 "the others elsewhere, or name the path in the table."
             )
-        return places[0] if places else published
+        return paths[0] if paths else published
 
     return find
 
 
 def stated_separator(path: str | Path) -> str | None:
-    """The separator that the first line of a CSV file names for Excel, as `sep=;`; None without such a line.
+    """The separator in a first line such as `sep=;`, which Excel reads; None without such a line.
 
     Example:
         >>> import tempfile
@@ -630,7 +649,7 @@ def stated_separator(path: str | Path) -> str | None:
 
 
 def _split_lines(path: str | Path) -> Iterator[str]:
-    """The lines of a CSV file, which may end in carriage returns alone, and begin with the separator for Excel."""
+    """Yield the lines of a CSV file without the line for Excel; single carriage returns end lines too."""
     for number, line in enumerate(text_lines(path)):
         if number == 0 and _STATED_SEPARATOR.fullmatch(line.strip()):
             continue

@@ -52,13 +52,15 @@ _SMALLEST_SIDE = 1e-3
 
 
 class _Layout(NamedTuple):
-    """What differs between the datasets.
+    """The layout of one of the datasets.
 
-    tables: where the table of each split may lie.
-    images: the folder of a split's images.
-    label, corners: columns of the finding and of x1, y1, x2 and y2.
-    sizes: the table of sizes beside the table of a split, where the dataset has one.
-    findings: the labels that count; None takes all, and refuses a box beside "No finding".
+    Attributes:
+        tables: possible paths of the table of each split.
+        images: the folder of a split's images.
+        label: column of the finding.
+        corners: columns of x1, y1, x2 and y2.
+        sizes: the table of sizes beside the table of a split; empty if the dataset has none.
+        findings: labels that have boxes; None takes all, and refuses a box beside "No finding".
     """
 
     tables: Mapping[str, Sequence[str]]
@@ -151,6 +153,7 @@ def read_vindr_spinexr(root: str | Path, *, split: str | None = None, sizes: str
 
 
 def _read(layout: _Layout, root: str | Path, split: str | None, sizes: str | Path | None) -> Images:
+    """The images of a split, or of all splits, of one dataset."""
     paths = tables.split_paths(root, split, layout.tables)
     images = [_read_table(layout, Path(root), own_split, path, sizes) for own_split, path in paths.items()]
     return chain.from_iterable(images)
@@ -167,10 +170,12 @@ def _read_table(layout: _Layout, root: Path, split: str, path: Path, sizes: str 
     empty_boxes = Counter[str]()
 
     def annotated(image: str, rows: list[tables.TableRow]) -> AnnotatedImage | None:
+        """The image of some rows; None if all its boxes are empty."""
         drawn = _drawn_image(layout, image, rows)
         empty = int(drawn.extra["empty_boxes"] or 0)
         if empty:
-            empty_boxes.update({"boxes": empty, "shortened" if drawn.boxes else "left out": 1})
+            empty_boxes["boxes"] += empty
+            empty_boxes["shortened" if drawn.boxes else "left out"] += 1
             if not drawn.boxes:
                 return None
         place, first_cells = rows[0]
@@ -178,7 +183,9 @@ def _read_table(layout: _Layout, root: Path, split: str, path: Path, sizes: str 
         if known_sizes is None and not is_dicom(file):
             fix = "Its boxes are in pixels of the DICOM file: give a table with image_id, width and height of these."
             raise place.error("`sizes` for an image that is a copy", file, fix)
-        width, height = (None, None) if known_sizes is None else tables.known_size(known_sizes, place)
+        width, height = None, None
+        if known_sizes is not None:
+            width, height = tables.known_size(known_sizes, place)
         more_readers, label_names = image_labels.get(image, ((), ""))
         extra = {"image_labels": label_names, **drawn.extra}
         return drawn._replace(
@@ -197,8 +204,13 @@ def _read_table(layout: _Layout, root: Path, split: str, path: Path, sizes: str 
 
 
 def _drawn_image(layout: _Layout, image: str, rows: list[tables.TableRow]) -> AnnotatedImage:
-    """What the rows of an image say; `empty_boxes` counts boxes without width or height."""
-    boxes, labels, readers, read_by, other_labels, empty = [], [], [], [], [], 0
+    """The boxes, labels and readers of the rows of an image.
+
+    In `extra`, `empty_boxes` is the number of boxes without width or height, `other_labels` has labels without a box.
+    """
+    boxes, labels, readers = [], [], []
+    read_by, other_labels = [], []
+    empty = 0
     for place, (_, name, *cells, reader, _study) in rows:
         read_by.append(reader)
         if layout.findings is not None and name not in layout.findings:
@@ -220,6 +232,7 @@ def _drawn_image(layout: _Layout, image: str, rows: list[tables.TableRow]) -> An
 
 
 def _with_warning(images: Images, path: Path, empty_boxes: Counter[str]) -> Images:
+    """Yield the images, and then warn of the empty boxes that were counted."""
     yield from images
     if empty_boxes:
         warnings.warn(
@@ -233,13 +246,15 @@ def _read_image_labels(path: Path) -> dict[str, tuple[tuple[str, ...], str]]:
     """For each image its readers, and the labels that any of them gave it, joined by `|` in the order of columns."""
     names = tables.read_header(path)
     labels = [name for name in names if name.lower() not in ("image_id", "rad_id") and name != NO_FINDING]
-    readers, labels_of_images = defaultdict[str, list[str]](list), defaultdict[str, set[str]](set)
+    readers = defaultdict[str, list[str]](list)
+    labels_of_images = defaultdict[str, set[str]](set)
     for _, (image, *cells, reader) in tables.read_rows(path, ("image_id", *labels), ("rad_id",)):
         readers[image].append(reader)
-        labels_of_images[image].update(
-            label for label, cell in zip(labels, cells, strict=True) if cell not in ("", "0", "0.0")
-        )
-    return {
-        image: (tuple(readers[image]), "|".join(label for label in labels if label in labels_of_images[image]))
-        for image in readers
-    }
+        for label, cell in zip(labels, cells, strict=True):
+            if cell not in ("", "0", "0.0"):
+                labels_of_images[image].add(label)
+    image_labels = {}
+    for image, image_readers in readers.items():
+        label_names = [label for label in labels if label in labels_of_images[image]]
+        image_labels[image] = (tuple(image_readers), "|".join(label_names))
+    return image_labels

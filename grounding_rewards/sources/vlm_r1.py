@@ -69,12 +69,14 @@ def read_vlm_r1(
             "Expected a name or a mapping for box_format, got None. State how the answers write boxes, for example "
             '{"syntax": "vlm-r1", "space": "pixel"} for pixels of the image file.'
         )
-    fmt, root = get_box_format(box_format), Path(root)
+    fmt = get_box_format(box_format)
+    root = Path(root)
     samples = grouped_samples(root, annotations, split, "image")
 
     def image(name: str | None, image_name: str, rows: Sequence[JsonRow]) -> AnnotatedImage:
         file = PurePosixPath(images, image_name).as_posix()
-        width, height = (pixels(rows[0][1].get(side)) for side in ("width", "height"))
+        _, first_row = rows[0]
+        width, height = pixels(first_row.get("width")), pixels(first_row.get("height"))
         if width is None or height is None:
             width, height = header_size(root / file)
         boxes, labels, phrases = [], [], []
@@ -91,7 +93,7 @@ def read_vlm_r1(
 def _answer(
     place: RowPlace, row: Mapping[str, Any], fmt: BoxFormat, width: int, height: int
 ) -> tuple[str, list[list[float]], list[str]]:
-    """Question, boxes and their labels of a row."""
+    """The question, the boxes and their labels of a row."""
     if "solution" in row:
         question, answer = row.get("problem"), row["solution"]
         answer = answer if isinstance(answer, str) else json.dumps(answer)

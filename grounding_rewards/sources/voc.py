@@ -24,7 +24,7 @@ Source: http://host.robots.ox.ac.uk/pascal/VOC/; https://docs.cvat.ai/docs/manua
 from __future__ import annotations
 
 import warnings
-from itertools import chain, repeat
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -94,7 +94,7 @@ def read_voc(
         except ValueError as error:
             if len(paths) == 1:
                 raise
-            # A broken file of several costs its image alone.
+            # One broken file of several is the error of one image.
             return iter([error])
         if tree.tag == "annotations":
             return _cvat_images(tree, path, root, images or "images", split)
@@ -114,11 +114,11 @@ def read_voc(
         folder = images or _image_folder(root, path, (tree.findtext("filename") or "").strip())
         return sound_images(_voc_image, [(tree, path, folder, splits[path], one_based)])
 
-    return _with_known_sizes(root, chain.from_iterable(images_of_file(path) for path in paths))
+    return _with_size_warning(root, chain.from_iterable(images_of_file(path) for path in paths))
 
 
-def _with_known_sizes(root: Path, images: Images) -> Images:
-    """The images as they are; a warning names one whose stated size is not that of its file."""
+def _with_size_warning(root: Path, images: Images) -> Images:
+    """Yield the images, and then warn of those whose stated size is not that of their file."""
     examples = []
     for image in images:
         yield image
@@ -137,15 +137,24 @@ def _with_known_sizes(root: Path, images: Images) -> Images:
 
 
 def _xml_files(root: Path, annotations: str | None) -> list[Path]:
+    """The XML files of a dataset; refuses a folder without any.
+
+    Args:
+        root: the folder of the dataset.
+        annotations: a file or folder in it; None takes the first usual one that has files.
+    """
     names = ("Annotations", "annotations", "annotations.xml") if annotations is None else (annotations,)
-    for path in (root / name for name in names):
-        if path.is_file():
-            return [path]
-        if path.is_dir() and (files := sorted(path.glob("*.xml"))):
+    for name in names:
+        path = root / name
+        files = [path] if path.is_file() else sorted(path.glob("*.xml"))
+        if files:
             return files
     if annotations is None:
-        of_splits = [path for name in SPLIT_NAMES for path in sorted(root.glob(f"{name}/*.xml"))]
-        if files := of_splits or sorted(root.glob("*.xml")):
+        files = []
+        for name in SPLIT_NAMES:
+            files += sorted(root.glob(f"{name}/*.xml"))
+        files = files or sorted(root.glob("*.xml"))
+        if files:
             return files
     raise ValueError(
         f"Expected {' or '.join(names)} with XML in the folder for root, got {str(root)!r} without. "
@@ -156,28 +165,39 @@ def _xml_files(root: Path, annotations: str | None) -> list[Path]:
 def _image_folder(root: Path, path: Path, name: str) -> str:
     """The folder of the image of a VOC file, relative to the root."""
     xml_folder = path.parent.relative_to(root).as_posix()
-    usual_folder = "JPEGImages" if xml_folder.casefold() == "annotations" else xml_folder
-    return next(
-        (folder for folder in ("JPEGImages", "images", xml_folder) if (root / folder / name).is_file()), usual_folder
-    )
+    for folder in ("JPEGImages", "images", xml_folder):
+        if (root / folder / name).is_file():
+            return folder
+    return "JPEGImages" if xml_folder.casefold() == "annotations" else xml_folder
 
 
 def _image_sets(root: Path) -> dict[str, str]:
+    """The split of each image in `ImageSets/Main`, by its name without the ending."""
     splits = {}
     for name in ("train", "val", "test"):
         path = root / "ImageSets" / "Main" / f"{name}.txt"
-        for stem in read_text(path).split() if path.is_file() else ():
-            splits[stem] = split_name(name)
+        if path.is_file():
+            splits |= dict.fromkeys(read_text(path).split(), split_name(name))
     return splits
 
 
 def _voc_image(root: Element, path: Path, images: str, split: str | None, one_based: bool) -> AnnotatedImage:
+    """The image of a VOC file.
+
+    Args:
+        root: of the XML.
+        path: of the file, for errors.
+        images: the folder of the images.
+        split: of the image.
+        one_based: as for `read_voc`.
+    """
     name = (root.findtext("filename") or "").strip()
     if not name:
         raise RowPlace(path, 1, path.stem).error("<filename>", name, "Name the image.")
     boxes, labels, ignored = [], [], []
     for number, shape in enumerate(root.iterfind("object"), start=1):
-        place, label = RowPlace(path, number, name), (shape.findtext("name") or "").strip()
+        place = RowPlace(path, number, name)
+        label = (shape.findtext("name") or "").strip()
         if not label:
             raise place.error("<name> of an object", label, "Name it.")
         x1, y1, x2, y2 = place.numbers([shape.findtext(f"bndbox/{key}") or "" for key in _CORNERS])
@@ -196,6 +216,15 @@ def _voc_image(root: Element, path: Path, images: str, split: str | None, one_ba
 
 
 def _cvat_images(tree: Element, path: Path, root: Path, images: str, split: str | None) -> Images:
+    """The images of a CVAT file.
+
+    Args:
+        tree: the root of the XML.
+        path: of the file, for errors.
+        root: the folder of the dataset.
+        images: the folder of the images in it.
+        split: only this subset; None takes all.
+    """
     if tree.find("track") is not None:
         raise ValueError(f"Expected images in {path}, got <track>, a video. Export the task as CVAT for images.")
     subsets = [image.get("subset", "") for image in tree.iterfind("image")]
@@ -204,11 +233,15 @@ def _cvat_images(tree: Element, path: Path, root: Path, images: str, split: str 
     if set(splits) == {NO_SUBSET}:
         splits = [None] * len(splits)
     check_split(split, dict.fromkeys(name for name in splits if name is not None))
-    image_arguments = zip(tree.iterfind("image"), repeat(path), folders, splits, strict=False)
-    return sound_images(_cvat_image, (image for image in image_arguments if split in (None, image[-1])))
+    arguments = []
+    for image, folder, own_split in zip(tree.iterfind("image"), folders, splits, strict=True):
+        if split in (None, own_split):
+            arguments.append((image, path, folder, own_split))
+    return sound_images(_cvat_image, arguments)
 
 
 def _cvat_image(image: Element, path: Path, images: str, split: str | None) -> AnnotatedImage:
+    """The image of an entry of a CVAT file, in a folder of images."""
     name = image.get("name") or ""
     shapes = [shape for shape in image if shape.tag not in _NO_BOX]
     boxes = [_cvat_box(shape, RowPlace(path, number, name)) for number, shape in enumerate(shapes, start=1)]
@@ -219,6 +252,7 @@ def _cvat_image(image: Element, path: Path, images: str, split: str | None) -> A
 
 
 def _cvat_box(shape: Element, place: RowPlace) -> list[float]:
+    """The box around a shape of a CVAT file; refuses a shape without a label, and other shapes than box and polygon."""
     if not place.image or not shape.get("label"):
         raise place.error("a name of the image and a label of the shape", shape.get("label"), "Add them.")
     if shape.tag == "box":

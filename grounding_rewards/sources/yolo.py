@@ -32,9 +32,16 @@ _SLACK = 0.01
 
 
 class _Images(NamedTuple):
+    """The files of images of a split.
+
+    Attributes:
+        split: None if the dataset has no splits.
+        files: of the images.
+        folder: that has them all; None if a list names them, as it may leave out images with labels.
+    """
+
     split: str | None
     files: list[Path]
-    # The folder that was searched; None where a list names the images, as it need not name all that have labels.
     folder: Path | None
 
 
@@ -54,20 +61,18 @@ def read_yolo(root: str | Path, *, split: str | None = None) -> Images:
             be read, such as a prediction.
     """
     root = Path(root)
-    description = _described(root)
-    names, sources = description if description is not None else _listed(root)
+    names, sources = _read_description(root) or _read_classes(root)
     check_split(split, dict.fromkeys(source.split for source in sources if source.split is not None))
     chosen_sources = [source for source in sources if split in (None, source.split)]
+    arguments = []
     for source in chosen_sources:
         _check_labels(source)
-    return sound_images(
-        yolo_image,
-        ((root, path, _label_path(path), names, source.split) for source in chosen_sources for path in source.files),
-    )
+        arguments += [(root, path, _label_path(path), names, source.split) for path in source.files]
+    return sound_images(yolo_image, arguments)
 
 
 def read_label_file(path: str | Path, names: Sequence[str]) -> Iterator[tuple[str, list[float]]]:
-    """The boxes of a text file and their labels, xyxy in fractions of the image; none where the file is missing.
+    """Yield label and box of each line of a text file, xyxy in fractions of the image; none if the file is missing.
 
     A corner up to 0.01 beyond the image is moved to its edge.
 
@@ -89,7 +94,8 @@ def read_label_file(path: str | Path, names: Sequence[str]) -> Iterator[tuple[st
     if not path.is_file():
         return
     for number, line in enumerate(text_lines(path), start=1):
-        line, place = line.strip(), RowPlace(path, number, path.stem)
+        line = line.strip()
+        place = RowPlace(path, number, path.stem)
         fields = line.split()
         if not fields:
             continue
@@ -103,24 +109,26 @@ def read_label_file(path: str | Path, names: Sequence[str]) -> Iterator[tuple[st
             raise place.error(f"a class from 0 to {len(names) - 1}", fields[0], "Name it with the others.")
         if not all(map(_is_near, values)):
             raise place.error("fractions of the image", line, "Divide pixels by the image's width and height.")
-        corners = ORDERS["cxcywh"].to_xyxy(*values) if len(values) == 4 else outline_box(values)
-        yield names[int(index)], [min(max(value, 0.0), 1.0) if _is_near(value) else value for value in corners]
+        box = ORDERS["cxcywh"].to_xyxy(*values) if len(values) == 4 else outline_box(values)
+        # Rounding is mended; a corner farther off the image is left for later checks.
+        box = [min(max(value, 0.0), 1.0) if _is_near(value) else value for value in box]
+        yield names[int(index)], box
 
 
 def _is_near(value: float) -> bool:
-    """Whether a number is a fraction of an image, or one that rounding put a little beyond."""
+    """Whether a number is in [0, 1], or outside by no more than rounding."""
     return -_SLACK <= value <= 1 + _SLACK
 
 
 def yolo_image(root: Path, path: Path, labels: Path, names: Sequence[str], split: str | None) -> AnnotatedImage:
-    """An image with the boxes of its text file; none where that is missing.
+    """An image with the boxes of its text file; without boxes if that is missing.
 
     Args:
         root: the folder of the dataset.
         path: the image, whose header has its size.
         labels: the text file.
         names: name of every class, by its number.
-        split: what the image says.
+        split: of the image.
 
     Raises:
         ValueError: as `read_label_file`, or the image cannot be read.
@@ -134,7 +142,7 @@ def yolo_image(root: Path, path: Path, labels: Path, names: Sequence[str], split
 
 
 def _label_path(path: Path) -> Path:
-    """As Ultralytics does: the last folder `images` becomes `labels`; without one, the label is beside the image."""
+    """The text file of an image, as Ultralytics finds it: in `labels` instead of the last `images`, else beside it."""
     parts = list(path.parts)
     for position in range(len(parts) - 2, -1, -1):
         if parts[position] == "images":
@@ -144,13 +152,15 @@ def _label_path(path: Path) -> Path:
 
 
 def _check_labels(source: _Images) -> None:
+    """Refuse images without any labels, and labels without an image; warn of images without a text file."""
     expected = {_label_path(path) for path in source.files}
     if not any(path.is_file() for path in expected):
         raise ValueError(
             f"Expected labels for the images of split {source.split}, got no text file such as "
             f"{min(expected, default='labels/<name>.txt')}. Put the labels beside the images, in `labels` for `images`."
         )
-    if missing := sorted(str(path) for path in expected if not path.is_file()):
+    missing = sorted(str(path) for path in expected if not path.is_file())
+    if missing:
         warnings.warn(
             f"{len(missing)} of {len(expected)} images have no text file, such as {missing[0]}: "
             "they are taken for images without findings. Where files were lost, put them back.",
@@ -158,21 +168,21 @@ def _check_labels(source: _Images) -> None:
         )
     if source.folder is None:
         return
-    lonely = sorted(
-        str(path)
-        for folder in {path.parent for path in expected}
-        for path in folder.glob("*.txt")
-        if path not in expected and path.name != "classes.txt"
-    )
-    if lonely:
+    without_image = []
+    for folder in {path.parent for path in expected}:
+        for path in folder.glob("*.txt"):
+            if path not in expected and path.name != "classes.txt":
+                without_image.append(str(path))
+    if without_image:
+        without_image.sort()
         raise ValueError(
-            f"Expected an image in {source.folder} for every label, got {len(lonely)} without: "
-            f"{', '.join(lonely[:3])}. Download the images, or remove the labels."
+            f"Expected an image in {source.folder} for every label, got {len(without_image)} without: "
+            f"{', '.join(without_image[:3])}. Download the images, or remove the labels."
         )
 
 
-def _described(root: Path) -> tuple[list[str], list[_Images]] | None:
-    """Names of classes, and images, from a YAML file; None where the folder has none."""
+def _read_description(root: Path) -> tuple[list[str], list[_Images]] | None:
+    """The names of classes, and the images of each split, from a YAML file; None if the folder has none."""
     for path in sorted(root.glob("*.y*ml")):
         content = read_yaml(path)
         if not isinstance(content, dict) or "names" not in content:
@@ -185,15 +195,16 @@ def _described(root: Path) -> tuple[list[str], list[_Images]] | None:
         sources = []
         for key, value in content.items():
             if key in ("train", "val", "valid", "test") and value:
-                entries = value if isinstance(value, list) else [value]
-                sources += [_entry(root, content.get("path"), str(entry), split_name(key)) for entry in entries]
+                for entry in value if isinstance(value, list) else [value]:
+                    sources.append(_images_of_entry(root, content.get("path"), str(entry), split_name(key)))
         if not sources:
             raise ValueError(f"Expected train, val or test in {path}, got none of them. Name the folders of images.")
-        return _names(content["names"], path), sources
+        return _class_names(content["names"], path), sources
     return None
 
 
-def _names(content: Any, path: Path) -> list[str]:
+def _class_names(content: Any, path: Path) -> list[str]:
+    """The names of classes in their order, from a list or a mapping of numbers in a YAML file."""
     if isinstance(content, dict) and sorted(content) == list(range(len(content))):
         content = [content[index] for index in range(len(content))]
     if not isinstance(content, list) or not content:
@@ -204,14 +215,19 @@ def _names(content: Any, path: Path) -> list[str]:
     return [str(name) for name in content]
 
 
-def _entry(root: Path, base: Any, entry: str, split: str) -> _Images:
-    """The images of an entry, relative to `path`, or, if that is of another machine, to the YAML file."""
-    tried = [root / str(base or "") / entry, root / entry]
+def _images_of_entry(root: Path, base: Any, entry: str, split: str) -> _Images:
+    """The images of an entry of a YAML file, which is a folder or a list of images.
+
+    Args:
+        root: the folder of the YAML file.
+        base: its key `path`, to which the entry is relative, unless that is a path of another machine.
+        entry: the path of the folder or list.
+        split: of the images.
+    """
     # Roboflow writes ../train/images in a file beside train/.
-    tried += [root / entry.removeprefix("../")]
-    for path in tried:
+    for path in (root / str(base or "") / entry, root / entry, root / entry.removeprefix("../")):
         if path.is_dir():
-            return _Images(split, _images(path), path)
+            return _Images(split, _images_below(path), path)
         if path.is_file():
             files = [path.parent / line.strip() for line in text_lines(path) if line.strip()]
             return _Images(split, sorted(files), None)
@@ -221,12 +237,13 @@ def _entry(root: Path, base: Any, entry: str, split: str) -> _Images:
     )
 
 
-def _images(folder: Path) -> list[Path]:
+def _images_below(folder: Path) -> list[Path]:
+    """The files of images anywhere below a folder."""
     return sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)
 
 
-def _listed(root: Path) -> tuple[list[str], list[_Images]]:
-    """Names of classes from classes.txt, and the images below images/."""
+def _read_classes(root: Path) -> tuple[list[str], list[_Images]]:
+    """The names of classes from classes.txt, and the images of each split below images/."""
     lists = [path for path in (root / "classes.txt", root / "labels" / "classes.txt") if path.is_file()]
     folder = root / "images"
     if not lists or not folder.is_dir():
@@ -236,7 +253,9 @@ def _listed(root: Path) -> tuple[list[str], list[_Images]]:
         )
     names = [line.strip() for line in text_lines(lists[0]) if line.strip()]
     by_split: dict[str | None, list[Path]] = {}
-    for path in _images(folder):
-        inside = path.relative_to(folder).parts
-        by_split.setdefault(split_name(inside[0]) if len(inside) > 1 else None, []).append(path)
+    for path in _images_below(folder):
+        first, *others = path.relative_to(folder).parts
+        # An image directly in images/ has no split.
+        split = split_name(first) if others else None
+        by_split.setdefault(split, []).append(path)
     return names, [_Images(split, files, folder) for split, files in by_split.items()]
