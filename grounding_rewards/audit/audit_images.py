@@ -1,4 +1,4 @@
-"""The images that scripts answer: reference boxes, sizes and readers, and what a script may know."""
+"""The images that scripts answer: their boxes, sizes and readers, and everything that a script may know of them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from grounding_rewards.metrics.baselines import constant_boxes, patient_folds
 from grounding_rewards.overlap import pairwise_iou
 
 _UNNAMED = "finding"
-# A false box overlaps no finding by more, so that it is a hit under no usual threshold.
+# Largest IoU of a false box with a finding, so that it is a hit under no usual threshold.
 _STRAY = 0.05
+# Random places that are tried for a false box.
 _TRIES = 30
-# A small finding: 40 pixels of 1024, as many nodules of the lung are.
+# Side of a small finding as a fraction of the shorter side: 40 pixels of 1024, as many nodules of the lung have.
 _SMALL = 40 / 1024
 #: Pixels of width and height of :func:`with_square_frames`.
 SQUARE_SIDE = 1000
@@ -32,15 +33,15 @@ class AuditImage:
     """One image.
 
     Attributes:
-        number: its row, which its random numbers depend on.
+        number: of its row, which seeds its random numbers.
         boxes: ``(m, 4)`` xyxy in pixels of the image.
         labels: m names.
         size: of the image.
-        readers: the boxes of every reader, ``(m_k, 4)`` each; empty where the image has one reference.
-        patient: whose image it is; of an unknown patient its number.
+        readers: the boxes of every reader, ``(m_k, 4)`` each; empty if the image has one reference.
+        patient: the patient; if unknown, the number of the row.
         all_labels: every label of the dataset, the most frequent first.
-        constant: by label the constant boxes of other patients as fractions of width and height, which a script may
-            know without looking (:func:`grounding_rewards.metrics.baselines.constant_boxes`).
+        constant: the constant box of each label, fitted on other patients, as fractions of width and height
+            (:func:`grounding_rewards.metrics.baselines.constant_boxes`); a script may know it without looking.
     """
 
     number: int
@@ -53,17 +54,17 @@ class AuditImage:
     constant: Mapping[str, Array] = field(default_factory=dict)
 
     def draw(self, name: str) -> np.random.Generator:
-        """Random numbers that are the same for every script that asks under this name."""
+        """A generator of random numbers, which are the same for every script that uses this name."""
         return np.random.default_rng([zlib.crc32(name.encode()), self.number])
 
 
 def images_of(rows: Sequence[Mapping[str, Any]]) -> list[AuditImage]:
-    """The images of a dataset.
+    """Make the images for an audit from the rows of a dataset.
 
     Args:
-        rows: with ``boxes`` or ``reader_boxes``, ``width`` and ``height``; as far as there are ``labels``,
-            ``resized_width``, ``resized_height`` and ``patient_id``. Of several readers the first is the reference
-            where there is no other.
+        rows: with ``boxes`` or ``reader_boxes``, ``width`` and ``height``; optional are ``labels``,
+            ``resized_width``, ``resized_height`` and ``patient_id``. Without ``boxes`` the first reader is the
+            reference.
 
     Raises:
         ValueError: there are no images, or one has no size; boxes are checked by the rewards.
@@ -79,14 +80,14 @@ def images_of(rows: Sequence[Mapping[str, Any]]) -> list[AuditImage]:
     images = [_image(row, number) for number, row in enumerate(rows)]
     label_counts = Counter(label for image in images for label in image.labels)
     all_labels = tuple(label for label, _ in label_counts.most_common()) or (_UNNAMED,)
-    known_rows = [
-        {"boxes": image.boxes, "labels": image.labels, "width": image.size.width, "height": image.size.height}
-        for image in images
-    ]
+    box_rows = []
+    for image in images:
+        size = {"width": image.size.width, "height": image.size.height}
+        box_rows.append({"boxes": image.boxes, "labels": image.labels, **size})
     constant_of_image: dict[int, Mapping[str, Array]] = {}
     for in_fold in patient_folds([image.patient for image in images], len(images)):
-        constant = constant_boxes(row for row, is_left_out in zip(known_rows, in_fold, strict=True) if not is_left_out)
-        constant_of_image |= dict.fromkeys(np.flatnonzero(in_fold).tolist(), constant)
+        other_rows = [box_rows[number] for number in np.flatnonzero(~in_fold).tolist()]
+        constant_of_image |= dict.fromkeys(np.flatnonzero(in_fold).tolist(), constant_boxes(other_rows))
     return [replace(image, all_labels=all_labels, constant=constant_of_image[image.number]) for image in images]
 
 
@@ -104,7 +105,7 @@ def _image(row: Mapping[str, Any], number: int) -> AuditImage:
     if boxes is None:
         boxes = readers[0] if readers else ()
     labels = (_UNNAMED,) * len(boxes)
-    # Labels that are not one for each box, as they may be beside a reader's boxes, say nothing of these.
+    # Another number of labels than of boxes belongs to other boxes than these of a reader.
     if row.get("labels") is not None and len(row["labels"]) == len(boxes):
         labels = tuple(row["labels"])
     patient = patient_of(row)
@@ -119,7 +120,7 @@ def _image(row: Mapping[str, Any], number: int) -> AuditImage:
 
 
 def stray_box(image: AuditImage, draw: np.random.Generator) -> Array:
-    """A box of the usual size where no finding is, or a speck in the corner where all places are taken.
+    """A random box that overlaps no finding; a speck in the corner if no such place is found.
 
     Example:
         >>> image, = images_of([{"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 80}])
@@ -138,7 +139,7 @@ def stray_box(image: AuditImage, draw: np.random.Generator) -> Array:
 
 
 def cut_box(box: Array, iou: float, draw: np.random.Generator) -> Array:
-    """A box cut from one side, so that it overlaps the whole one by this IoU.
+    """The box, cut at a random side so that it has this IoU with the whole box.
 
     Example:
         >>> box = np.array([0.0, 0.0, 10.0, 10.0])
@@ -146,8 +147,10 @@ def cut_box(box: Array, iou: float, draw: np.random.Generator) -> Array:
         0.75
     """
     side = int(draw.integers(4))
+    # x1 and x2, y1 and y2 are opposite.
+    opposite = (side + 2) % 4
     cut = box.copy()
-    cut[side] = box[(side + 2) % 4] + iou * (box[side] - box[(side + 2) % 4])
+    cut[side] = box[opposite] + iou * (box[side] - box[opposite])
     return cut
 
 
@@ -165,7 +168,7 @@ def with_square_frames(images: Sequence[AuditImage]) -> list[AuditImage]:
 
 
 def with_small_findings(images: Sequence[AuditImage]) -> list[AuditImage]:
-    """Images whose findings are squares of 40 pixels where the shorter side has 1024, in the middle of the real ones.
+    """The images with each finding replaced by a small square in its middle, whose side is 40/1024 of the shorter side.
 
     Example:
         >>> image, = with_small_findings(images_of([{"boxes": [[0, 0, 512, 512]], "labels": ["mass"], "width": 1024,
@@ -175,7 +178,10 @@ def with_small_findings(images: Sequence[AuditImage]) -> list[AuditImage]:
     """
     changed = []
     for image in images:
-        reach = _SMALL * min(image.size[:2]) / 2
-        middle = np.clip((image.boxes[:, :2] + image.boxes[:, 2:]) / 2, reach, np.array(image.size[:2]) - reach)
-        changed.append(replace(image, boxes=np.concatenate([middle - reach, middle + reach], axis=1)))
+        size = np.array([image.size.width, image.size.height])
+        half_side = _SMALL * size.min() / 2
+        middle = (image.boxes[:, :2] + image.boxes[:, 2:]) / 2
+        # So that the square is inside the image.
+        middle = np.clip(middle, half_side, size - half_side)
+        changed.append(replace(image, boxes=np.concatenate([middle - half_side, middle + half_side], axis=1)))
     return changed

@@ -1,4 +1,4 @@
-"""The text of a scripted answer in a model's format: boxes, and broken ones in the place of a box."""
+"""Write a scripted answer as text in a model's box format, with boxes that may be broken."""
 
 from __future__ import annotations
 
@@ -18,29 +18,35 @@ from grounding_rewards.parsing.write import write_answer
 _NUMBER = re.compile(r"\{(\d)([^}]*)\}")
 
 
-def _swapped(template: str) -> str:
-    """The last half of the numbers where the first is."""
+def _swap_corners(template: str) -> str:
+    """The template with the second half of the numbers before the first half."""
     count = len(_NUMBER.findall(template))
-    return _NUMBER.sub(lambda found: f"{{{(int(found[1]) + count // 2) % count}{found[2]}}}", template)
+
+    def swapped_number(match: re.Match[str]) -> str:
+        number = (int(match[1]) + count // 2) % count
+        return f"{{{number}{match[2]}}}"
+
+    return _NUMBER.sub(swapped_number, template)
 
 
-#: What can be wrong with a written box: how the template of a box is changed.
+#: Ways to break a written box: functions that change the template of a box.
 BREAKS: dict[str, Callable[[str], str]] = {
     "a number missing": lambda template: re.sub(r"[,\s]*\{[13][^}]*\}(?!.*\{)", "", template),
     "a number too many": lambda template: re.sub(r"(\{[13][^}]*\})(?!.*\{)", r"\1, 7", template),
     "not a number": lambda template: re.sub(r"\{0[^}]*\}", "NaN", template),
     "huge": lambda template: re.sub(r"\{[12][^}]*\}", "9" * 400, template, count=1),
     "words": lambda template: _NUMBER.sub("left", template),
-    "swapped corners": _swapped,
+    "swapped corners": _swap_corners,
 }
 
 
 class Item(NamedTuple):
     """One box of an answer.
 
-    box: ``(4,)`` xyxy in pixels of the image.
-    label: its finding.
-    broken: a key of :data:`BREAKS`; empty for a box as it should be.
+    Attributes:
+        box: ``(4,)`` xyxy in pixels of the image.
+        label: its finding.
+        broken: a key of :data:`BREAKS`; empty for a box that is whole.
     """
 
     box: Array
@@ -54,7 +60,7 @@ class Reply:
 
     Attributes:
         items: the boxes, in the order in which they are written.
-        counts: whether the answer can be read; where it cannot, it earns nothing on any image.
+        counts: whether the answer can be read; an answer that cannot must earn nothing on any image.
         edit: changes the written text.
     """
 
@@ -90,21 +96,25 @@ def write(answer: Reply, size: Size, fmt: BoxFormat) -> str:
 
 
 def _render(items: Sequence[Item], size: Size, fmt: BoxFormat) -> str:
+    """The text of boxes in a format, broken ones included."""
     boxes = np.array([item.box for item in items], dtype=np.float64).reshape(-1, 4)
-    in_space = pixel_to_frame(boxes, space_frame(fmt.space, *size)).tolist()
+    boxes_in_space = pixel_to_frame(boxes, space_frame(fmt.space, *size)).tolist()
     if not any(item.broken for item in items):
-        return write_answer(in_space, [item.label for item in items], fmt)
+        return write_answer(boxes_in_space, [item.label for item in items], fmt)
     layout = fmt.layout
-    alone = layout._replace(answer="{items}")
-    item_texts = [
-        write_answer([box], [item.label], replace(fmt, layout=alone._replace(box=_box_template(item.broken, fmt))))
-        for item, box in zip(items, in_space, strict=True)
-    ]
-    return layout.answer.format(items=layout.between_items.join(item_texts))
+    texts = []
+    for item, box in zip(items, boxes_in_space, strict=True):
+        # Each box is written alone, by a template of its own.
+        item_layout = layout._replace(answer="{items}", box=_box_template(item.broken, fmt))
+        texts.append(write_answer([box], [item.label], replace(fmt, layout=item_layout)))
+    return layout.answer.format(items=layout.between_items.join(texts))
 
 
 def _box_template(broken: str, fmt: BoxFormat) -> str:
+    """The template of a box in a format, broken in the way of a key of :data:`BREAKS`; whole for an empty key."""
+    if not broken:
+        return fmt.layout.box
     if broken == "words" and not (fmt.syntax.keyed or "<box>" in fmt.layout.bare_item):
-        # Where nothing but its numbers marks a box, words are prose.
+        # In such a format only numbers mark a box: words would be prose.
         broken = "a number missing"
-    return BREAKS[broken](fmt.layout.box) if broken else fmt.layout.box
+    return BREAKS[broken](fmt.layout.box)

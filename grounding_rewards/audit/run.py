@@ -1,4 +1,4 @@
-"""Play scripts against rewards: the reward of each, and which of them are paid too much."""
+"""Score scripted answers by rewards, and find those that a reward pays too much."""
 
 from __future__ import annotations
 
@@ -36,17 +36,18 @@ FINDINGS = {
 }
 # Differences below this are rounding.
 _ROUNDING = 1e-9
-# Smaller gains are 0.000 in every table, and nothing that a model would find.
+# Smallest gain that counts; a smaller one is 0.000 in every table, and no model would learn it.
 _LEAST_GAIN = 5e-4
 
 
 class Weakness(NamedTuple):
     """A documented weakness of rewards, see docs/audit.md.
 
-    rewards: the class of rewards on boxes that has it.
-    finding: a key of :data:`FINDINGS`.
-    scripts: names of the scripts that show it; empty for all.
-    reason: why it is accepted, and what to do about it.
+    Attributes:
+        rewards: the class of rewards on boxes that has it.
+        finding: a key of :data:`FINDINGS`.
+        scripts: names of the scripts that show it; empty for all.
+        reason: why it is accepted, and what to do about it.
     """
 
     rewards: type[Any]
@@ -79,10 +80,10 @@ class Played:
     Attributes:
         reward: its name.
         script: its name.
-        mean: the mean reward over images, with its 95 % interval; NaN where the reward raised.
-        gain: by how much it earns more than the honest script that it is held against, in the mean over the images with
-            findings or over those without, whichever is more; NaN without one.
-        ceiling: the mean over images of the most that the reward says such an answer can earn.
+        mean: the mean reward over images, with its 95 % interval; NaN if the reward raised an exception.
+        gain: its mean reward less that of its honest script, over the images with findings or over those without,
+            whichever is larger; NaN without an honest script.
+        ceiling: the mean over images of the most that the reward states for such an answer.
         finding: a key of :data:`FINDINGS`; empty if nothing is wrong.
         against: the honest script that it earns more than, or as much as; or the exception.
         accepted: the reason, if the finding is one of :data:`WEAKNESSES`.
@@ -134,7 +135,7 @@ class Audit:
         return tuple(played for played in self.findings if played.accepted)
 
     def of(self, reward: str, script: str) -> Played:
-        """One script against one reward."""
+        """The result of one script under one reward."""
         return next(played for played in self.played if (played.reward, played.script) == (reward, script))
 
     def to_dict(self) -> dict[str, Any]:
@@ -161,20 +162,20 @@ def audit(
     scripts: Sequence[scripted.ScriptedAnswer] = scripted.SCRIPTED_ANSWERS,
     track: Callable[[Iterable[scripted.ScriptedAnswer]], Iterable[scripted.ScriptedAnswer]] = iter,
 ) -> Audit:
-    """Let every script answer every image, and score the answers by every reward.
+    """Let every script answer every image, score the answers by every reward, and list what is paid too much.
 
-    Scripts about readers play only if some image has several readers.
+    Scripts about readers play only if an image has several readers.
 
     Args:
-        rewards: by name; called as TRL calls a reward function, with a text for each image. An object whose
-            ``box_reward`` has a ``ceiling``, as those of :func:`grounding_rewards.get_reward`, is held against it.
+        rewards: by name; called as TRL calls a reward function, with a text for each image. Rewards of
+            :func:`grounding_rewards.get_reward` must not pay more than their ``box_reward.ceiling``.
         images: from :func:`grounding_rewards.audit.audit_images.images_of`.
         box_format: in which the scripts write.
-        scripts: which; the honest one that a script is compared with has to be among them.
+        scripts: the scripted answers; the honest one that a script is compared with has to be among them.
         track: wraps the scripts, for a progress bar.
 
     Returns:
-        The rewards; a script that earns what its kind must not has a finding.
+        The results of every script under every reward.
 
     Raises:
         ValueError: no reward, or a script whose honest base is missing.
@@ -213,10 +214,10 @@ def audit(
         answers = [script.answer(image, box_format) for image in script_images]
         texts = [write(answer, image.size, box_format) for answer, image in zip(answers, script_images, strict=True)]
         columns = _columns(script_images, script.doubt, box_format)
-        # NaN where no answer can be read.
+        # NaN for an answer that cannot be read.
         box_counts = np.array([len(answer.items) if answer.counts else np.nan for answer in answers])
         for name, reward in rewards.items():
-            rewards_of[name, script.name] = _rewards(reward, texts, columns)
+            rewards_of[name, script.name] = _reward_values(reward, texts, columns)
             ceilings[name, script.name] = _ceiling(reward, box_counts, script_images, script.doubt)
     positive = np.array([len(image.boxes) > 0 for image in images])
     played: list[Played] = []
@@ -227,6 +228,7 @@ def audit(
 
 
 def _columns(images: Sequence[AuditImage], doubt: str, box_format: BoxFormat) -> dict[str, list[Any]]:
+    """The columns of the images as TRL passes them to a reward, with those of readers for scripts about readers."""
     columns: dict[str, list[Any]] = {
         "boxes": [image.boxes.tolist() for image in images],
         "labels": [list(image.labels) for image in images],
@@ -234,7 +236,8 @@ def _columns(images: Sequence[AuditImage], doubt: str, box_format: BoxFormat) ->
         **{side: [getattr(image.size, side) for image in images] for side in images[0].size._fields},
     }
     if doubt == "readers":
-        columns["reader_boxes"], columns["reader_labels"] = [], []
+        columns["reader_boxes"] = []
+        columns["reader_labels"] = []
         for image in images:
             readers = image.readers or (image.boxes,)
             labels = [[image.all_labels[0]] * len(boxes) for boxes in image.readers] or [list(image.labels)]
@@ -243,27 +246,28 @@ def _columns(images: Sequence[AuditImage], doubt: str, box_format: BoxFormat) ->
     return columns
 
 
-def _rewards(reward: Reward, texts: Sequence[str], columns: Mapping[str, list[Any]]) -> Array | str:
-    """The reward of each text, or the exception."""
+def _reward_values(reward: Reward, texts: Sequence[str], columns: Mapping[str, list[Any]]) -> Array | str:
+    """The reward of each text; or in words the exception that the reward raised, or its wrong number of values."""
     try:
-        values = np.array([math.nan if value is None else value for value in reward(list(texts), **columns)], float)
-    except Exception as error:  # somebody's reward may fail in any way
+        returned = reward(list(texts), **columns)
+        values = np.array([math.nan if value is None else value for value in returned], float)
+    except Exception as error:  # a user's reward may fail in any way
         return f"{type(error).__name__}: {error}"
     return values if values.shape == (len(texts),) else f"returned {values.shape} numbers for {len(texts)} texts"
 
 
 def _box_reward(reward: Reward) -> Any:
-    """The reward on boxes of a grounding reward; None for another function, and where texts are judged instead."""
+    """The reward on boxes inside a grounding reward; None for a function, or a reward on texts."""
     return getattr(reward, "box_reward", None) if getattr(reward, "judges_boxes", False) else None
 
 
 def _ceiling(reward: Reward, box_counts: Array, images: Sequence[AuditImage], doubt: str) -> Array:
-    """The most that the reward states for answers of so many boxes, ``(images,)``; 1 if it states nothing.
+    """The most that a reward states for answers of as many boxes, ``(images,)``; 1 if it states nothing.
 
     Args:
-        reward: which.
-        box_counts: how many boxes each answer has; NaN where it cannot be read.
-        images: that are answered.
+        reward: any.
+        box_counts: the number of boxes of each answer; NaN for an answer that cannot be read.
+        images: the image of each answer.
         doubt: of the script.
     """
     box_reward = _box_reward(reward)
@@ -272,10 +276,10 @@ def _ceiling(reward: Reward, box_counts: Array, images: Sequence[AuditImage], do
         return np.where(unread, 0.0, 1.0)
     highest = np.zeros(len(images))
     counts = np.nan_to_num(box_counts).astype(int).tolist()
-    for k, (count, image) in enumerate(zip(counts, images, strict=True)):
-        # Whichever reader it is compared with.
+    for index, (count, image) in enumerate(zip(counts, images, strict=True)):
+        # The answer may be compared with any reader.
         readers = image.readers if doubt == "readers" and image.readers else (image.boxes,)
-        highest[k] = max(box_reward.ceiling(count, len(reader_boxes)) for reader_boxes in readers)
+        highest[index] = max(box_reward.ceiling(count, len(reader_boxes)) for reader_boxes in readers)
     if getattr(reward, "on_unparseable", "zero") == "empty":
         # The literal reading of the specification pays for texts that say nothing.
         return highest
@@ -283,9 +287,9 @@ def _ceiling(reward: Reward, box_counts: Array, images: Sequence[AuditImage], do
 
 
 def _accepted(reward: Reward, result: Played) -> str:
-    """The reason of a documented weakness; empty for any other finding."""
+    """Why a finding is accepted, if it is a documented weakness of the reward; else empty."""
     box_reward = _box_reward(reward)
-    # What is documented of ours need not hold for somebody's reward that is derived from it.
+    # The documentation is about our classes; a user's subclass may behave otherwise.
     if not type(box_reward).__module__.startswith("grounding_rewards."):
         return ""
     for weakness in WEAKNESSES:
@@ -304,36 +308,38 @@ def _play(
     positive: NDArray[np.bool_],
     groups: Sequence[Any],
 ) -> list[Played]:
-    """Every script under one reward.
+    """The results of all scripts under one reward.
 
     Args:
         reward: its name.
         scripts: that were played.
         rewards_of: by reward and script the reward of each image, or the exception.
         ceilings: by reward and script the most that each image's answer can earn.
-        positive: which images have findings.
-        groups: whose image each is.
+        positive: ``(images,)``, whether an image has findings.
+        groups: the patient of each image.
     """
     honest_means = {}
     for script in scripts:
         values = rewards_of[reward, script.name]
-        # On images that were changed, to small findings for instance, an honest answer earns something else.
+        # Honest answers to changed images, such as those with small findings, cannot be compared with others.
         if script.kind == scripted.HONEST and not script.doubt and not isinstance(values, str):
             honest_means[script.name] = float(values.mean())
     results = []
     for script in scripts:
-        values, ceiling = rewards_of[reward, script.name], ceilings[reward, script.name]
-        mean, gain = Estimate(math.nan, math.nan, math.nan), math.nan
+        values = rewards_of[reward, script.name]
+        ceiling = ceilings[reward, script.name]
+        mean = Estimate(math.nan, math.nan, math.nan)
+        gain = math.nan
         if isinstance(values, str):
             finding, against = "raises", values
         else:
             mean = jackknifed_ratio(sum_by_group(np.column_stack([values, np.ones(len(values))]), groups)).estimate
             base = rewards_of.get((reward, script.base))
             if isinstance(base, np.ndarray):
-                kinds = [kind for kind in (positive, ~positive) if kind.any()]
-                gain = max(float((values - base)[kind].mean()) for kind in kinds)
+                selections = [selection for selection in (positive, ~positive) if selection.any()]
+                gain = max(float((values - base)[selection].mean()) for selection in selections)
             else:
-                # It is made of no other script, or the reward raised for that one.
+                # Without an honest script, or with one for which the reward raised, nothing is compared.
                 base = None
             finding, against = _finding(script, values, base, gain, ceiling, honest_means, positive)
         results.append(Played(reward, script.name, mean, gain, float(ceiling.mean()), finding, against))
@@ -349,16 +355,16 @@ def _finding(
     honest_means: Mapping[str, float],
     positive: NDArray[np.bool_],
 ) -> tuple[str, str]:
-    """What is wrong with a script that ran.
+    """Judge the rewards of a script by the rule of its kind.
 
     Args:
-        script: which.
-        values: the reward of each image.
-        base: the same of the honest script that it is made of; None without one, or where the reward raised for it.
-        gain: over that one, as in :class:`Played`; NaN without one.
+        script: the scripted answer.
+        values: its reward on each image.
+        base: the same for its honest script; None without one, or if the reward raised for it.
+        gain: over the honest script, as in :class:`Played`; NaN without one.
         ceiling: the most that each image's answer can earn.
-        honest_means: by name the mean reward of every honest script that ran on unchanged images.
-        positive: which images have findings.
+        honest_means: by name the mean reward of every honest script on unchanged images.
+        positive: ``(images,)``, whether an image has findings.
 
     Returns:
         A key of :data:`FINDINGS`, and the honest script that shows it; both empty if nothing is wrong.
@@ -373,7 +379,7 @@ def _finding(
     is_equal = base is not None and np.abs(values - base).max() <= _ROUNDING
     if is_equal and script.kind == scripted.ADDS and (values[positive] > 0).any():
         return "free", script.base
-    # The honest answers that it must not beat.
+    # Rivals are the honest answers that it must not beat.
     if script.kind == scripted.BLIND:
         finding, rivals = "beats honest", list(honest_means)
     elif script.kind == scripted.HONEST:
@@ -395,9 +401,9 @@ _QUALITIES = {
 
 
 def _better(name: str) -> list[str]:
-    """The honest answers of stated quality that are better than this one in one respect, and equal in the others."""
+    """Names of the honest answers that are better than this one in exactly one quality, and equal in the others."""
     if name not in _QUALITIES:
-        # Honest answers of another kind are compared with none.
+        # Other honest answers state no quality.
         return []
     better = []
     for candidate, qualities in _QUALITIES.items():

@@ -1,19 +1,19 @@
-"""Scripted answers, honest ones of stated quality and dishonest ones: a small function from an image to an answer.
+"""Scripted answers, honest ones of stated quality and dishonest ones; each is a function from an image to an answer.
 
 The kind of an answer is a rule for its reward:
 
-* `honest`: it looks, and is as good as its name says. The others are compared with these.
-* `adds`: an honest answer with something wrong added. It must earn less than the honest answer without.
-* `changes`: an honest answer, changed in what should not help. It must not earn more than the honest answer.
+* `honest`: it looks, and its quality is in its name. The others are compared with these.
+* `adds`: an honest answer with something wrong added. It must earn less than the honest answer.
+* `changes`: an honest answer, changed in a way that should not help. It must not earn more than the honest answer.
 * `blind`: it does not look at the image. It must not earn more than any honest one.
-* `unread`: it says nothing that can be read. It must earn nothing, also where there is nothing to find.
+* `unread`: it has nothing that can be read. It must earn nothing, also on an image without findings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import product
+from itertools import chain, product
 from typing import NamedTuple
 
 import numpy as np
@@ -26,25 +26,28 @@ from grounding_rewards.parsing import BoxFormat
 
 HONEST, ADDS, CHANGES, BLIND, UNREAD = KINDS = ("honest", "adds", "changes", "blind", "unread")
 
-#: IoUs of honest boxes, a little above thresholds, shares of findings that are found, and false boxes per image.
-IOUS, RECALLS, FALSE_BOXES = (0.55, 0.75, 0.9), (1.0, 0.5), (0.0, 0.5)
+#: Qualities of honest answers: IoU of a box, a little above thresholds; share of findings; false boxes per image.
+IOUS = (0.55, 0.75, 0.9)
+RECALLS = (1.0, 0.5)
+FALSE_BOXES = (0.0, 0.5)
 
-
+# A script: from an image and the model's box format to its answer.
 _Answers = Callable[[AuditImage, BoxFormat], Reply]
-# What is added beside a right box of an image.
+# From an image and a right box on it to the boxes that are added for this one.
 _Extra = Callable[[AuditImage, Item], Iterable[Item]]
 
 
 class ScriptedAnswer(NamedTuple):
-    """One answer to every image.
+    """A script, which answers every image.
 
-    name: for tables.
-    kind: what it must not do, see the top of this module.
-    idea: the idea, in one line.
-    answer: its answer to an image, in the model's box format.
-    base: the honest one that it must not better; empty if that is all of them, or none.
-    doubt: whether it plays on images with several readers (`readers`), small findings (`small`) or 1000 × 1000 pixels
-        (`square`).
+    Attributes:
+        name: for tables.
+        kind: the rule for its reward, see the top of this module.
+        idea: why it may be paid, in one line.
+        answer: its function from an image to an answer.
+        base: the honest script that it must not beat; empty if it is compared with all or none.
+        doubt: the images that it needs: with several readers (`readers`), with small findings (`small`), or of
+            1000 × 1000 pixels (`square`); empty for the images as they are.
     """
 
     name: str
@@ -63,10 +66,11 @@ def honest_name(iou: float, recall: float, false_boxes: float) -> str:
         'honest: IoU 0.75, half found, 0.5 false boxes'
     """
     share = {1.0: "all found", 0.5: "half found"}.get(recall, f"{recall:g} found")
-    return f"honest: IoU {iou:g}, {share}" + (f", {false_boxes:g} false boxes" if false_boxes else "")
+    false = f", {false_boxes:g} false boxes" if false_boxes else ""
+    return f"honest: IoU {iou:g}, {share}{false}"
 
 
-#: The honest answer that most dishonest ones begin with.
+#: The name of the honest answer from which most dishonest ones are made.
 RIGHT = honest_name(0.75, 1.0, 0.0)
 _GUESS, _LOOSE, _MIXED = "honest: one of two places", "honest: one loose box", "honest: a false box somewhere"
 _MAJORITY = "honest: what most readers drew"
@@ -83,15 +87,14 @@ COUNTS, SIDES = range(21), (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 def honest(image: AuditImage, fmt: BoxFormat, *, iou: float, recall: float, false_boxes: float) -> Reply:
-    """Every finding is found with probability ``recall``, at this IoU; so many false boxes on the mean image."""
-    place, hit_draw, junk = image.draw("place"), image.draw("found"), image.draw("false")
-    items = [
-        Item(cut_box(box, iou, place), label)
-        for box, label in zip(image.boxes, image.labels, strict=True)
-        if hit_draw.random() < recall
-    ]
-    if junk.random() < false_boxes:
-        items.append(_stray(image, junk))
+    """Find each finding with probability ``recall`` at this IoU; add a false box with probability ``false_boxes``."""
+    place_draw, hit_draw, false_draw = image.draw("place"), image.draw("found"), image.draw("false")
+    items = []
+    for box, label in zip(image.boxes, image.labels, strict=True):
+        if hit_draw.random() < recall:
+            items.append(Item(cut_box(box, iou, place_draw), label))
+    if false_draw.random() < false_boxes:
+        items.append(_stray(image, false_draw))
     return Reply(tuple(items))
 
 
@@ -99,61 +102,64 @@ right_boxes = partial(honest, iou=0.75, recall=1.0, false_boxes=0.0)
 
 
 def one_guess(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """Every finding is in one of two places, and one of them is written."""
+    """Guess one of two places for each finding: half of the guesses are right."""
     draw = image.draw("guess")
-    return Reply(tuple(item if draw.random() < 0.5 else _stray(image, draw) for item in right_boxes(image, fmt).items))
+    items = []
+    for item in right_boxes(image, fmt).items:
+        items.append(item if draw.random() < 0.5 else _stray(image, draw))
+    return Reply(tuple(items))
 
 
 def one_loose(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """The first finding is placed at IoU 0.55, the others at 0.95."""
-    place = image.draw("loose")
-    findings = zip(image.boxes, image.labels, strict=True)
-    return Reply(
-        tuple(Item(cut_box(box, 0.95 if k else 0.55, place), label) for k, (box, label) in enumerate(findings))
-    )
+    """Place the first finding at IoU 0.55, the others at 0.95."""
+    draw = image.draw("loose")
+    items = []
+    for box, label in zip(image.boxes, image.labels, strict=True):
+        iou = 0.95 if items else 0.55
+        items.append(Item(cut_box(box, iou, draw), label))
+    return Reply(tuple(items))
 
 
 def mixed(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """A false box stands anywhere among the right ones."""
-    draw, items = image.draw("mixed"), list(right_boxes(image, fmt).items)
+    """Write the right boxes with a false box anywhere among them."""
+    draw = image.draw("mixed")
+    items = list(right_boxes(image, fmt).items)
     if items:
         items.insert(int(draw.integers(len(items) + 1)), _stray(image, draw))
     return Reply(tuple(items))
 
 
 def one_size(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """Every finding is small or large, and a box of one of the two sizes is written."""
+    """Guess one of two sizes for each finding: half of the guesses are right."""
     draw = image.draw("size")
-    return Reply(tuple(sizes[int(draw.random() < 0.5)] for sizes in _two_sizes(image)))
+    return Reply(tuple(wrong if draw.random() < 0.5 else right for right, wrong in _two_sizes(image)))
 
 
 def whole_or_parts(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """Every finding is one or two, and one box or its two halves are written."""
+    """Write each finding as one box, or as its two halves."""
     draw = image.draw("parts")
-    return Reply(
-        tuple(
-            part
-            for item in right_boxes(image, fmt).items
-            for part in ([item] if draw.random() < 0.5 else _halves(item))
-        )
-    )
+    items: list[Item] = []
+    for item in right_boxes(image, fmt).items:
+        items += [item] if draw.random() < 0.5 else _halves(item)
+    return Reply(tuple(items))
 
 
 def near_miss(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """A box of the right size, a quarter of its width beside the finding."""
+    """Write boxes of the right size, each a quarter of its width beside its finding."""
     width = image.boxes[:, 2] - image.boxes[:, 0]
+    # To the right, or to the left if the image ends there.
     moves = np.where(image.boxes[:, 2] + 1.25 * width <= image.size.width, 1.25, -1.25) * width
     boxes = image.boxes + moves[:, None] * np.array([1, 0, 1, 0])
     return Reply(tuple(Item(box, label) for box, label in zip(boxes, image.labels, strict=True)))
 
 
 def most_readers(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """The boxes that at least half of the readers drew, at IoU 0.5."""
+    """Write the boxes that at least half of the readers drew, at IoU 0.5."""
     majority_boxes: list[Array] = []
     for reader_boxes in image.readers:
         for box in reader_boxes:
-            agree = sum(_best(box, reader) >= 0.5 for reader in image.readers)
-            if 2 * agree >= len(image.readers) and _best(box, majority_boxes) < 0.5:
+            agreeing = sum(_best_iou(box, boxes) >= 0.5 for boxes in image.readers)
+            if 2 * agreeing >= len(image.readers) and _best_iou(box, majority_boxes) < 0.5:
                 majority_boxes.append(box)
     return Reply(_as_items(image, majority_boxes))
 
@@ -162,36 +168,44 @@ def most_readers(image: AuditImage, fmt: BoxFormat) -> Reply:
 
 
 def _with_extra(image: AuditImage, fmt: BoxFormat, *, extra: _Extra, before: bool) -> Reply:
-    """The right boxes, and for each of them something beside it."""
+    """Write the right boxes, and before or after them the additional boxes for each."""
     items = right_boxes(image, fmt).items
-    added = tuple(item for item in items for item in extra(image, item))
-    return Reply(added + items if before else items + added)
+    added: list[Item] = []
+    for item in items:
+        added += extra(image, item)
+    return Reply((*added, *items) if before else (*items, *added))
 
 
 def _near_copies(image: AuditImage, item: Item) -> list[Item]:
-    """The same box, moved and resized a little in all directions."""
-    side = np.tile(item.box[2:] - item.box[:2], 2)
+    """The box moved to four sides, enlarged and reduced, each by a tenth of its sides."""
+    sides = np.tile(item.box[2:] - item.box[:2], 2)
     moves = [(1, 0, 1, 0), (-1, 0, -1, 0), (0, 1, 0, 1), (0, -1, 0, -1), (-1, -1, 1, 1), (1, 1, -1, -1)]
-    return [item._replace(box=_inside(image, item.box + 0.1 * side * np.array(move))) for move in moves]
+    return [item._replace(box=_clipped(image, item.box + 0.1 * sides * np.array(move))) for move in moves]
 
 
 def _junk(image: AuditImage, item: Item, *, times: int = 1) -> list[Item]:
+    """False boxes at random places."""
     draw = image.draw(f"junk {item.box.tolist()}")
     return [_stray(image, draw) for _ in range(times)]
 
 
 def _at(places: Callable[[AuditImage], Iterable[Array]]) -> _Extra:
-    """The finding's label at other places."""
-    return lambda image, item: [item._replace(box=box) for box in places(image)]
+    """Make a function that adds boxes with the label of the right one at given places of an image."""
+
+    def extra(image: AuditImage, item: Item) -> list[Item]:
+        return [item._replace(box=box) for box in places(image)]
+
+    return extra
 
 
 def _other_labels(image: AuditImage, item: Item) -> list[Item]:
-    """The same box under every other label, or a second time where there is no other."""
+    """The box under every other label of the dataset; a second time if there is no other."""
     labels = [label for label in image.all_labels if label != item.label] or [item.label]
     return [item._replace(label=label) for label in labels]
 
 
-def _spoilt(image: AuditImage, item: Item, *, defect: str) -> list[Item]:
+def _broken(image: AuditImage, item: Item, *, defect: str) -> list[Item]:
+    """A false box that is broken in the way of a key of :data:`BREAKS`."""
     return [_stray(image, image.draw("spoilt"))._replace(broken=defect)]
 
 
@@ -199,43 +213,49 @@ def _spoilt(image: AuditImage, item: Item, *, defect: str) -> list[Item]:
 
 
 def doubtful_last(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """The false box among the right ones is written last."""
+    """Write the answer of :func:`mixed` with the false box last."""
     items = mixed(image, fmt).items
-    return Reply(tuple(sorted(items, key=lambda item: _best(item.box, image.boxes) < 0.5)))
+    # False sorts before true.
+    return Reply(tuple(sorted(items, key=lambda item: _best_iou(item.box, image.boxes) < 0.5)))
 
 
 def leaves_out(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """The loose box is left out, if there are others."""
+    """Write the answer of :func:`one_loose` without the loose box, if there are others."""
     items = one_loose(image, fmt).items
     return Reply(items[1:] or items)
 
 
 def both_places(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """Both places are written."""
-    guessed = one_guess(image, fmt).items
+    """Write both of the places from which :func:`one_guess` chooses."""
     items = []
-    for item, guess in zip(right_boxes(image, fmt).items, guessed, strict=True):
-        hit = np.array_equal(item.box, guess.box)
-        items += [item, _stray(image, image.draw("other place")) if hit else guess]
+    for item, guess in zip(right_boxes(image, fmt).items, one_guess(image, fmt).items, strict=True):
+        if np.array_equal(item.box, guess.box):
+            guess = _stray(image, image.draw("other place"))
+        items += [item, guess]
     return Reply(tuple(items))
 
 
 def both_sizes(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """A small box and a large one around it, in any order."""
+    """Write both of the sizes from which :func:`one_size` chooses, in random order."""
     draw = image.draw("nested")
-    return Reply(tuple(sizes[k] for sizes in _two_sizes(image) for k in draw.permutation(2)))
+    items: list[Item] = []
+    for sizes in _two_sizes(image):
+        items += [sizes[index] for index in draw.permutation(2)]
+    return Reply(tuple(items))
 
 
 def parts_and_union(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """The two halves of every finding, and the whole in front of them or behind."""
-    draw, items = image.draw("union"), list[Item]()
+    """Write each finding as a whole and as two halves, the whole first or last."""
+    draw = image.draw("union")
+    items: list[Item] = []
     for item in right_boxes(image, fmt).items:
-        items += [item, *_halves(item)][:: 1 if draw.random() < 0.5 else -1]
+        boxes = [item, *_halves(item)]
+        items += boxes if draw.random() < 0.5 else boxes[::-1]
     return Reply(tuple(items))
 
 
 def all_instead(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """The whole image, if there is a finding."""
+    """Write the whole image if it has a finding, else nothing."""
     return Reply(tuple(Item(_image_box(image), label) for label in image.labels[:1]))
 
 
@@ -243,12 +263,12 @@ def all_instead(image: AuditImage, fmt: BoxFormat) -> Reply:
 
 
 def all_readers(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """The boxes of all readers at once."""
-    return Reply(_as_items(image, [box for reader_boxes in image.readers for box in reader_boxes]))
+    """Write the boxes of all readers."""
+    return Reply(_as_items(image, chain.from_iterable(image.readers)))
 
 
 def fullest_reader(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """The boxes of the reader who drew most."""
+    """Write the boxes of the reader who drew most."""
     fullest = max(image.readers, key=len, default=image.boxes)
     return Reply(_as_items(image, fullest))
 
@@ -257,52 +277,59 @@ def fullest_reader(image: AuditImage, fmt: BoxFormat) -> Reply:
 
 
 def whole_image(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """Write a box around the whole image."""
     return Reply(_as_items(image, [_image_box(image)]))
 
 
 def middle(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """The middle of the image, a quarter of its area."""
-    return Reply(_as_items(image, [_fraction(image, (0.25, 0.25, 0.75, 0.75))]))
+    """Write a box in the middle of the image, with a quarter of its area."""
+    return Reply(_as_items(image, [_from_fractions(image, (0.25, 0.25, 0.75, 0.75))]))
 
 
 def never_looking(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """The constant box, or boxes, that other patients allow; the middle of the image where they allow none."""
-    items = tuple(Item(_fraction(image, box), label) for label, box in image.constant.items())
+    """Write the constant boxes of other patients; the middle of the image if there are none."""
+    items = tuple(Item(_from_fractions(image, box), label) for label, box in image.constant.items())
     return Reply(items) if items else middle(image, fmt)
 
 
 def every_label(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """The constant box under every label of the dataset."""
-    boxes = [item.box for item in never_looking(image, fmt).items[:1]]
-    return Reply(tuple(Item(box, label) for box in boxes for label in image.all_labels))
+    """Write the first box of :func:`never_looking` under every label of the dataset."""
+    first = never_looking(image, fmt).items[0]
+    return Reply(tuple(Item(first.box, label) for label in image.all_labels))
 
 
 def grids(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """Grids of one to six cells a side."""
-    return Reply(_as_items(image, [box for cells in range(1, 7) for box in _grid(_image_box(image), cells)]))
+    """Write the cells of six grids, with one to six cells on a side."""
+    boxes: list[Array] = []
+    for cells in range(1, 7):
+        boxes += _grid(_image_box(image), cells)
+    return Reply(_as_items(image, boxes))
 
 
 def some_boxes(image: AuditImage, fmt: BoxFormat, *, count: int) -> Reply:
-    """A number of boxes in rows, wherever the findings are."""
+    """Write a number of boxes at fixed places, five in a row, on an image of 1000 × 1000 pixels."""
     boxes = []
-    for k in range(count):
-        left, top = 40.0 + 180 * (k % 5), 40.0 + 240 * (k // 5)
+    for number in range(count):
+        row, column = divmod(number, 5)
+        left, top = 40.0 + 180 * column, 40.0 + 240 * row
         boxes.append(np.array([left, top, left + 120, top + 160]))
     return Reply(_as_items(image, boxes))
 
 
 def one_square(image: AuditImage, fmt: BoxFormat, *, side: int) -> Reply:
-    """A square in the middle."""
+    """Write a square in the middle of an image of 1000 × 1000 pixels."""
     corner = (SQUARE_SIDE - side) // 2
     return Reply(_as_items(image, [np.array([corner, corner, corner + side, corner + side], dtype=np.float64)]))
 
 
 def random_box(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """Write a box with random corners."""
     low, high = np.sort(image.draw("random").uniform(0, 1, (2, 2)), axis=0)
-    return Reply(_as_items(image, [_fraction(image, (*low, *high))]))
+    return Reply(_as_items(image, [_from_fractions(image, (*low, *high))]))
 
 
 def nothing(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """Write that there is nothing to find."""
     return Reply()
 
 
@@ -310,14 +337,15 @@ def nothing(image: AuditImage, fmt: BoxFormat) -> Reply:
 
 
 def _unread(image: AuditImage, fmt: BoxFormat, *, edit: Callable[[str], str]) -> Reply:
-    """The right boxes, or the middle of the image where there are none, where they do not count."""
+    """Write the right boxes, or the middle of an image without findings, edited so that they do not count."""
     items = right_boxes(image, fmt).items or middle(image, fmt).items
     return Reply(items, counts=False, edit=edit)
 
 
 def echo(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """The instruction, with its example of a box and of an empty answer."""
+    """Write an instruction as a prompt has it, with examples of a box and of an empty answer."""
     box = fmt.layout.box
+    # The names of the numbers replace them in the template.
     for number, corner in enumerate(("x1", "y1", "x2", "y2")):
         box = box.replace(f"{{{number}", f"{{{corner}").replace(f"{{{corner}}}", corner)
     instruction = (
@@ -327,47 +355,54 @@ def echo(image: AuditImage, fmt: BoxFormat) -> Reply:
 
 
 def all_broken(image: AuditImage, fmt: BoxFormat, *, defect: str) -> Reply:
-    """Every right box, or the middle of the image, broken in this way."""
+    """Write the right boxes, or the middle of an image without findings, all broken in one way."""
     items = right_boxes(image, fmt).items
     if not items and defect == "swapped corners":
-        # Numbers all the same: where there is nothing to find, a false box like any other.
+        # Swapped corners are four numbers: without findings this would be a false box like any other.
         defect = "a number missing"
     return Reply(tuple(item._replace(broken=defect) for item in items or middle(image, fmt).items), counts=False)
 
 
 def _untagged(text: str) -> str:
-    """A text without marks of an answer, which count in thinking that holds all there is."""
+    """The text without marks of an answer: in thinking that is never followed by anything else they would count."""
     return text.replace("<answer>", "").replace("</answer>", "")
 
 
-def _best(box: Array, candidates: Iterable[Array]) -> float:
+def _best_iou(box: Array, candidates: Iterable[Array]) -> float:
+    """The largest IoU of a box with several others; 0 without others."""
     candidates = np.reshape(list(candidates), (-1, 4))
     return float(pairwise_iou(box[None], candidates).max(initial=0.0))
 
 
 def _as_items(image: AuditImage, boxes: Iterable[Array]) -> tuple[Item, ...]:
+    """The boxes of an answer, with the most frequent label of the dataset."""
     return tuple(Item(np.asarray(box), image.all_labels[0]) for box in boxes)
 
 
 def _two_sizes(image: AuditImage) -> list[tuple[Item, Item]]:
-    """Of each finding a box at IoU 0.75, and one at 0.45 that lies in it or around it."""
-    draw, sizes = image.draw("two sizes"), []
+    """For each finding a box of nearly its size, at IoU 0.75, and a smaller or larger one, at IoU 0.45."""
+    draw = image.draw("two sizes")
+    sizes = []
     for box, label in zip(image.boxes, image.labels, strict=True):
-        right_size, smaller, larger = (_resized(image, box, area) for area in (0.75, 0.45, 1 / 0.45))
-        # At an edge of the image the large one may be cut so far that it is right, too.
-        wrong_size = larger if draw.random() < 0.5 and _best(larger, [box]) < 0.5 else smaller
+        right_size = _scaled_about_middle(image, box, 0.75)
+        wrong_size = _scaled_about_middle(image, box, 0.45)
+        larger = _scaled_about_middle(image, box, 1 / 0.45)
+        # At an edge of the image the larger one may be clipped so far that it is right too.
+        if draw.random() < 0.5 and _best_iou(larger, [box]) < 0.5:
+            wrong_size = larger
         sizes.append((Item(right_size, label), Item(wrong_size, label)))
     return sizes
 
 
-def _resized(image: AuditImage, box: Array, area: float) -> Array:
-    """The box about its middle, with so many times its area."""
-    middle, half = (box[:2] + box[2:]) / 2, (box[2:] - box[:2]) / 2 * area**0.5
-    return _inside(image, np.concatenate([middle - half, middle + half]))
+def _scaled_about_middle(image: AuditImage, box: Array, area: float) -> Array:
+    """The box scaled about its middle to `area` times its area, and clipped to the image."""
+    middle = (box[:2] + box[2:]) / 2
+    half_sides = (box[2:] - box[:2]) / 2 * area**0.5
+    return _clipped(image, np.concatenate([middle - half_sides, middle + half_sides]))
 
 
 def _halves(item: Item) -> list[Item]:
-    """Two boxes side by side along the longer side."""
+    """The two halves of a box, which is cut across its longer side."""
     axis = int(np.argmax(item.box[2:] - item.box[:2]))
     first, second = item.box.copy(), item.box.copy()
     first[axis + 2] = second[axis] = (item.box[axis] + item.box[axis + 2]) / 2
@@ -375,34 +410,44 @@ def _halves(item: Item) -> list[Item]:
 
 
 def _stray(image: AuditImage, draw: np.random.Generator) -> Item:
+    """A false box with the most frequent label of the dataset."""
     return Item(stray_box(image, draw), image.all_labels[0])
 
 
 def _image_box(image: AuditImage) -> Array:
-    return _fraction(image, (0.0, 0.0, 1.0, 1.0))
+    """The box around the whole image."""
+    return _from_fractions(image, (0.0, 0.0, 1.0, 1.0))
 
 
-def _fraction(image: AuditImage, corners: Iterable[float]) -> Array:
+def _from_fractions(image: AuditImage, corners: Iterable[float]) -> Array:
+    """A box in pixels, from corners as fractions of the image."""
     return np.fromiter(corners, dtype=np.float64) * np.tile(image.size[:2], 2)
 
 
-def _inside(image: AuditImage, box: Array) -> Array:
+def _clipped(image: AuditImage, box: Array) -> Array:
+    """The box, clipped to the image."""
     return np.clip(box, 0.0, np.tile(image.size[:2], 2))
 
 
 def _grid(box: Array, cells: int) -> list[Array]:
-    """The box in as many cells a side."""
-    x, y = (np.linspace(box[k], box[k + 2], cells + 1) for k in (0, 1))
-    return [np.array([x[i], y[j], x[i + 1], y[j + 1]]) for j, i in product(range(cells), repeat=2)]
+    """The cells of a grid over a box, with `cells` cells on a side, row by row."""
+    x1, y1, x2, y2 = box
+    x = np.linspace(x1, x2, cells + 1)
+    y = np.linspace(y1, y2, cells + 1)
+    boxes = []
+    for row, column in product(range(cells), repeat=2):
+        boxes.append(np.array([x[column], y[row], x[column + 1], y[row + 1]]))
+    return boxes
 
 
 def _specks(image: AuditImage, count: int) -> list[Array]:
+    """Boxes of a hundredth of the image's sides at random places."""
     corners = image.draw("specks").uniform(0, 0.99, (count, 2))
-    return [_fraction(image, (*corner, *(corner + 0.01))) for corner in corners]
+    return [_from_fractions(image, (*corner, *(corner + 0.01))) for corner in corners]
 
 
 def _added(name: str, idea: str, extra: _Extra, *, before: bool = False) -> ScriptedAnswer:
-    """Something wrong beside each right box, behind them or in front."""
+    """A script that adds boxes to the right ones, before or after them."""
     return ScriptedAnswer(name, ADDS, idea, partial(_with_extra, extra=extra, before=before), RIGHT)
 
 
@@ -419,11 +464,11 @@ _ADDED = (
     _added("the whole image after", "it holds every finding", _at(lambda image: [_image_box(image)])),
     _added("every label", "one of the labels is right", _other_labels),
     *(
-        _added(f"{defect}, {place}", _CHEAP, partial(_spoilt, defect=defect), before=place == "before")
+        _added(f"{defect}, {place}", _CHEAP, partial(_broken, defect=defect), before=place == "before")
         for defect, place in product(BREAKS, ("before", "after"))
     ),
 )
-#: Honest answers, changed: the name, what it tries, the answer, the honest one, and where it plays.
+#: Changed honest answers: name, idea, function, honest script, and the images that it needs.
 _CHANGED: tuple[tuple[str, str, _Answers, str, str], ...] = (
     ("doubtful last", "a false box written last may be free", doubtful_last, _MIXED, ""),
     ("leaves the loose box out", "fewer boxes, better ones", leaves_out, _LOOSE, ""),
@@ -449,7 +494,7 @@ _BLIND: tuple[tuple[str, str, _Answers], ...] = (
     ("random box", "chance", random_box),
     ("grids of all sizes", "some cell fits the finding", grids),
 )
-#: What is made of the text of the right boxes, so that nothing in it counts.
+#: Answers that cannot be read: name, idea, and the function that edits the text of the right boxes.
 _EDITED: tuple[tuple[str, str, Callable[[str], str]], ...] = (
     ("silence", "an empty text may pass for an empty answer", lambda text: ""),
     ("words", "words without a box may pass for an empty answer", lambda text: "The image is a radiograph."),

@@ -1,5 +1,5 @@
-"""The images and boxes of an evaluation in the formats of other tools, one module each.
+"""Write images and boxes in the formats of other tools, one module each.
 
-Every function takes the images that `grounding-rewards evaluate` writes, as `Prediction`, so that each tool shows
-the boxes that were scored.
+`coco` and `dicom_sr` take the images that `grounding-rewards evaluate` writes, as `Prediction`, so that each tool shows
+the boxes that were scored. `trainer_tables` takes datasets.
 """

@@ -1,16 +1,15 @@
-"""COCO: reference boxes and predictions as files for pycocotools and its kin.
+"""Write reference boxes and predictions as COCO files, for pycocotools and similar tools.
 
 * Boxes are ``[x, y, width, height]`` in pixels of the image; images, annotations and categories are numbered from 1.
-* ``image_id`` and, where known, ``patient_id`` of an image say where it comes from; other tools ignore them.
-* ``file_name`` is that of the image without its folders. Where two would share one, or an image has no file, all images
-  are called after their ids.
+* ``image_id`` and, if known, ``patient_id`` of an image say where it comes from; other tools ignore them.
+* ``file_name`` is that of the image without its folders. If two would share one, or an image has no file, all names are
+  made from ids.
 * Categories are the labels of reference boxes in alphabetical order, then those that only predictions have. A predicted
-  box without a label is taken to have the only label that the references have; where they have several, its category is
-  `unlabelled`, the last.
+  box without a label gets the label of the references if they have only one, else the category `unlabelled`, the last.
 * A region to ignore is a crowd (``iscrowd`` 1). In COCO a crowd belongs to a category, so the file repeats the region
   for every category.
-* COCO demands a score for every prediction. A box without a stated confidence gets 1: the boxes of an image then rank
-  in the order in which they were written, and an AP from such a file depends on that order.
+* COCO demands a score for every prediction. A box without a stated confidence gets 1: such boxes rank in the order in
+  which they were written, and an AP from the file depends on that order.
 * An invalid predicted box becomes a box without area, which overlaps nothing and counts as a false positive.
 
 Source: https://cocodataset.org/#format-data and #format-results.
@@ -44,22 +43,25 @@ def coco_ground_truth(images: Sequence[Prediction]) -> dict[str, Any]:
         >>> document["annotations"][0]["bbox"]
         [10.0, 20.0, 30.0, 30.0]
     """
-    number = _categories(images)
+    category_ids = _categories(images)
     entries: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
     for image_number, (image, name) in enumerate(zip(images, _file_names(images), strict=True), start=1):
         # Other tools expect whole numbers where sides have whole pixels.
         width, height = (int(side) if side % 1 == 0 else side for side in (image.width, image.height))
         entry = {"id": image_number, "file_name": name, "width": width, "height": height, "image_id": image.id}
-        entries.append(entry if image.patient is None else {**entry, "patient_id": image.patient})
+        if image.patient is not None:
+            entry["patient_id"] = image.patient
+        entries.append(entry)
         boxes = [(bbox, label, 0) for bbox, label in zip(_xywh(image.gt), image.gt_labels, strict=True)]
-        boxes += [(bbox, label, 1) for bbox in _xywh(image.ignore) for label in number]
+        for bbox in _xywh(image.ignore):
+            boxes += [(bbox, label, 1) for label in category_ids]
         for bbox, label, iscrowd in boxes:
             annotations.append(
                 {
                     "id": len(annotations) + 1,
                     "image_id": image_number,
-                    "category_id": number[label],
+                    "category_id": category_ids[label],
                     "bbox": bbox,
                     "area": bbox[2] * bbox[3],
                     "segmentation": [],
@@ -70,7 +72,7 @@ def coco_ground_truth(images: Sequence[Prediction]) -> dict[str, Any]:
         "info": {"description": "boxes of an evaluation by grounding_rewards"},
         "images": entries,
         "annotations": annotations,
-        "categories": [{"id": k, "name": name} for name, k in number.items()],
+        "categories": [{"id": category_id, "name": name} for name, category_id in category_ids.items()],
     }
 
 
@@ -82,8 +84,8 @@ def coco_results(images: Sequence[Prediction]) -> list[dict[str, Any]]:
         >>> coco_results([image])
         [{'image_id': 1, 'category_id': 1, 'bbox': [10.0, 20.0, 30.0, 30.0], 'score': 0.5}]
     """
-    number = _categories(images)
-    unlabelled = _UNLABELLED if _UNLABELLED in number else next(iter(number), _UNLABELLED)
+    category_ids = _categories(images)
+    unlabelled = _UNLABELLED if _UNLABELLED in category_ids else next(iter(category_ids), _UNLABELLED)
     results = []
     for image_number, image in enumerate(images, start=1):
         # An invalid box becomes one without area.
@@ -92,7 +94,7 @@ def coco_results(images: Sequence[Prediction]) -> list[dict[str, Any]]:
             results.append(
                 {
                     "image_id": image_number,
-                    "category_id": number[unlabelled if label is None else label],
+                    "category_id": category_ids[unlabelled if label is None else label],
                     "bbox": bbox,
                     "score": 1.0 if math.isnan(score) else score,
                 }
@@ -107,11 +109,12 @@ def write_coco(images: Sequence[Prediction], out: str | Path) -> None:
 
 
 def _xywh(boxes: Boxes) -> list[list[float]]:
+    """Boxes xyxy as lists x, y, width, height."""
     return from_xyxy(boxes, "xywh").tolist()
 
 
 def _categories(images: Sequence[Prediction]) -> dict[str, int]:
-    """The number of every label, by the rule at the top of this module."""
+    """The id of every category by its label, by the rule at the top of this module."""
     gt = sorted({label for image in images for label in image.gt_labels})
     pred = {label for image in images for label in image.pred_labels}
     names = gt + sorted(label for label in pred if label is not None and label not in gt)
@@ -126,8 +129,9 @@ def _file_names(images: Sequence[Prediction]) -> list[str]:
     names = [file.name for file in files]
     if all(names) and len(set(names)) == len(names):
         return names
-    ids = [
-        "/".join(part for part in PurePosixPath(image.id).parts if part not in ("/", "//", "..")) for image in images
-    ]
-    names = [(name or "image").removesuffix(file.suffix) + file.suffix for name, file in zip(ids, files, strict=True)]
+    names = []
+    for image, file in zip(images, files, strict=True):
+        safe_parts = [part for part in PurePosixPath(image.id).parts if part not in ("/", "//", "..")]
+        name = "/".join(safe_parts) or "image"
+        names.append(name.removesuffix(file.suffix) + file.suffix)
     return names if len(set(names)) == len(names) else [f"{k:06d}_{name}" for k, name in enumerate(names, start=1)]

@@ -1,11 +1,11 @@
-"""DICOM SR: the answer to an image as a measurement report (TID 1500), each predicted box an image region in it.
+"""Write the answer to an image as a measurement report in DICOM SR (TID 1500), each predicted box an image region.
 
 Every report is marked as research: ContentQualification RESEARCH, UNVERIFIED, PRELIMINARY, a comment that says so, and
 a device, not a person, as observer. It names the patient and the study of its image, as DICOM demands.
 
-A box becomes a closed polyline of its corners in columns and rows of the stored image. As here, the top left corner of
-the image is 0, 0 and the bottom right one the number of columns and rows. Labels are codes of a private scheme, because
-no public one has every word that a model may write.
+A box becomes a closed polyline of its corners in columns and rows of the stored image. As in the package, the top left
+corner of the image is 0, 0 and the bottom right one the number of columns and rows. Labels are codes of a private
+scheme, because no public one has every word that a model may write.
 
 Source: DICOM PS3.16, TID 1500, 1410 and 1501; PS3.3, C.18.6.1.2 for the coordinates.
 """
@@ -43,25 +43,28 @@ NOTICE = (
 SCHEME = "99GROUNDING"
 
 _VERSION = version("grounding_rewards")
-_NOTHING, _UNLABELLED = "no finding", "unlabelled"
+_NOTHING = "no finding"
+_UNLABELLED = "unlabelled"
 # Elements that anonymised images often lack; the standard allows them to be empty.
 _MAY_BE_EMPTY = (
     "PatientID", "PatientName", "PatientBirthDate", "PatientSex", "AccessionNumber", "StudyID", "StudyDate",
     "StudyTime", "ReferringPhysicianName",
 )  # fmt: skip
+# Elements without which a report cannot refer to an image.
 _NEEDED = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "SOPClassUID", "Modality", "Rows", "Columns")
-# The longest meaning of a code, and the longest series description, that the standard allows.
+# Characters of the longest meaning of a code, and of the longest series description, that the standard allows.
 _LONGEST = 64
-# In pixels: the sizes of one image at two scales differ by rounding.
+# Pixels by which sides of one image at two scales may differ through rounding.
 _ROUNDING = 1.0
 
 
 class Written(NamedTuple):
     """The result of :func:`write_dicom_sr`.
 
-    reports: how many were written.
-    without_file: ids of the images without a DICOM file.
-    without_answer: ids of the images whose answer has neither a box that can be drawn nor a no-finding statement.
+    Attributes:
+        reports: the number of written reports.
+        without_file: ids of the images without a DICOM file.
+        without_answer: ids of the images whose answer has neither a box that can be drawn nor a no-finding statement.
     """
 
     reports: int
@@ -73,14 +76,14 @@ def findings_report(image: Prediction, source: Dataset, *, model: str) -> Compre
     """The report of one image.
 
     Args:
-        image: with its answer. Boxes are clipped to the image; what cannot be drawn is left out.
+        image: with its answer. Boxes are clipped to the image; those that cannot be drawn are left out.
         source: the header of the DICOM image that the answer is about. If ``image`` is that image at another scale,
             boxes are scaled.
         model: the name of the model, for the observer.
 
     Returns:
-        A `highdicom.sr.ComprehensiveSR` in a series of its own. An answer that states that there is nothing becomes one
-        measurement group of the whole image with the finding `no finding`.
+        A `highdicom.sr.ComprehensiveSR` in a new series. A no-finding statement becomes one measurement group of the
+        whole image with the finding `no finding`.
 
     Raises:
         ValueError: the answer has neither a box that can be drawn nor a no-finding statement; the image has another
@@ -111,8 +114,8 @@ def findings_report(image: Prediction, source: Dataset, *, model: str) -> Compre
             "Expected highdicom for DICOM SR, got none. Install it with `pip install 'grounding_rewards[dicom]'`."
         ) from error
 
-    evidence = _completed(source, image.id)
-    name = _line(model)
+    evidence = _completed_header(source, image.id)
+    name = _short_line(model)
     groups = _groups(image, evidence, name)
     device = sr.DeviceObserverIdentifyingAttributes(
         uid=UID.from_uuid(str(uuid.uuid5(uuid.NAMESPACE_URL, f"{name} {_VERSION}"))),
@@ -162,35 +165,37 @@ def write_dicom_sr(
 
     Args:
         images: with their answers.
-        out: the folder; a file is named after its number and the image's id.
+        out: the folder; the name of a file has its number and the image's id.
         model: the name of the model.
-        dicom: the folder of the DICOM images, searched with its subfolders; an image's file is called after its id or
-            its image. Without it, the image must be a DICOM file.
+        dicom: the folder of the DICOM images, searched with its subfolders for names that are the id or the image's.
+            Without it, the image of a prediction must be a DICOM file.
 
     Raises:
         ValueError: no image has a DICOM file, a file cannot be read, two have one name, or as :func:`findings_report`.
         ImportError: the extra `dicom` is not installed.
     """
     find = None if dicom is None else image_finder(dicom, DICOM_SUFFIXES)
-    files = [_source_of(image, find) for image in images]
-    sources = [None if file is None else Path(dicom or "", file) for file in files]
-    if not any(sources):
+    files = [_dicom_file(image, find) for image in images]
+    paths = [None if file is None else Path(dicom or "", file) for file in files]
+    if not any(paths):
         raise ValueError(
             f"Expected DICOM files called after the images' ids or images, got none for {len(images)} images. "
             "Name their folder with --dicom."
         )
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
-    without_file, without_answer, reports = [], [], 0
-    for number, (image, path) in enumerate(zip(images, sources, strict=True), start=1):
+    without_file, without_answer = [], []
+    reports = 0
+    for number, (image, path) in enumerate(zip(images, paths, strict=True), start=1):
         if path is None:
             without_file.append(image.id)
-        elif not _says_something(image):
+        elif not _has_answer(image):
             without_answer.append(image.id)
         else:
             reports += 1
-            report = findings_report(image, _header(path), model=model)
-            report.save_as(out / f"{number:06d}_{re.sub(r'[^A-Za-z0-9.-]+', '_', image.id)[-80:]}.dcm")
+            report = findings_report(image, _read_header(path), model=model)
+            safe_id = re.sub(r"[^A-Za-z0-9.-]+", "_", image.id)[-80:]
+            report.save_as(out / f"{number:06d}_{safe_id}.dcm")
     return Written(reports, tuple(without_file), tuple(without_answer))
 
 
@@ -217,43 +222,44 @@ def drawable_boxes(boxes: Boxes, width: float, height: float) -> tuple[Boxes, ND
 
 
 def _groups(image: Prediction, source: Dataset, model: str) -> list[Any]:
+    """The measurement groups of a report: one for each box, or one for a no-finding statement."""
     from highdicom import UID, sr
     from pydicom.sr.codedict import codes
 
     algorithm = sr.AlgorithmIdentification(name=model, version=_VERSION)
     boxes, indices = drawable_boxes(image.pred, image.width, image.height)
-    if not _says_something(image):
+    if not _has_answer(image):
         raise ValueError(
             f"Expected boxes or a no-finding statement in the answer to image {image.id!r}, got neither (its status is "
             f"{image.status}). Leave it out: a report would say that nothing was found."
         )
     if not len(boxes):
         whole_image = sr.SourceImageForMeasurementGroup.from_source_image(source)
-        return [
-            sr.MeasurementsAndQualitativeEvaluations(
-                sr.TrackingIdentifier(UID(), _NOTHING),
-                finding_type=_coded(_NOTHING),
-                algorithm_id=algorithm,
-                source_images=[whole_image],
-            )
-        ]
+        group = sr.MeasurementsAndQualitativeEvaluations(
+            sr.TrackingIdentifier(UID(), _NOTHING),
+            finding_type=_coded(_NOTHING),
+            algorithm_id=algorithm,
+            source_images=[whole_image],
+        )
+        return [group]
     scaled = boxes * _scale(image, source)
     groups = []
-    for (x1, y1, x2, y2), i in zip(scaled.tolist(), indices.tolist(), strict=True):
+    for (x1, y1, x2, y2), index in zip(scaled.tolist(), indices.tolist(), strict=True):
         region = sr.ImageRegion(
             graphic_type=sr.GraphicTypeValues.POLYLINE,
             # Columns and rows of a closed rectangle.
             graphic_data=np.array([[x1, y1], [x2, y1], [x2, y2], [x1, y2], [x1, y1]]),
             source_image=sr.SourceImageForRegion.from_source_image(source),
         )
-        score, confidence = float(image.pred_scores[i]), None
+        score = float(image.pred_scores[index])
+        confidence = None
         if math.isfinite(score):
             confidence = [sr.Measurement(_coded("stated confidence"), score, codes.UCUM.NoUnits)]
         groups.append(
             sr.PlanarROIMeasurementsAndQualitativeEvaluations(
-                sr.TrackingIdentifier(UID(), f"box {i + 1}"),
+                sr.TrackingIdentifier(UID(), f"box {index + 1}"),
                 referenced_region=region,
-                finding_type=_coded(image.pred_labels[i] or _UNLABELLED),
+                finding_type=_coded(image.pred_labels[index] or _UNLABELLED),
                 algorithm_id=algorithm,
                 measurements=confidence,
             )
@@ -261,37 +267,46 @@ def _groups(image: Prediction, source: Dataset, model: str) -> list[Any]:
     return groups
 
 
-def _says_something(image: Prediction) -> bool:
-    return image.status == "empty" or len(drawable_boxes(image.pred, image.width, image.height)[0]) > 0
+def _has_answer(image: Prediction) -> bool:
+    """Whether the answer to an image is a no-finding statement or has a box that can be drawn."""
+    boxes, _ = drawable_boxes(image.pred, image.width, image.height)
+    return image.status == "empty" or len(boxes) > 0
 
 
 def _scale(image: Prediction, source: Dataset) -> list[float]:
     """The factors from pixels of the image to columns and rows of the source, for x, y, x, y."""
-    across, down = source.Columns / image.width, source.Rows / image.height
-    if abs(image.height * across - source.Rows) > max(_ROUNDING, _ROUNDING * across):
+    scale_x, scale_y = source.Columns / image.width, source.Rows / image.height
+    # Both are one number, but for rounding at the smaller of the two scales.
+    if abs(image.height * scale_x - source.Rows) > max(_ROUNDING, _ROUNDING * scale_x):
         raise ValueError(
             f"Expected the DICOM image of {image.id!r} in the shape of {image.width:g} x {image.height:g} pixels, got "
             f"{source.Columns} x {source.Rows}. Name the folder of the images that the boxes were measured on."
         )
-    return [across, down, across, down]
+    return [scale_x, scale_y, scale_x, scale_y]
 
 
 def _coded(label: str) -> CodedConcept:
-    """A label as a code of the private scheme, shortened to what DICOM allows."""
+    """The code of a label in the private scheme."""
     from highdicom.sr import CodedConcept
 
-    meaning = _line(label)
+    meaning = _short_line(label)
     return CodedConcept(meaning.lower(), SCHEME, meaning)
 
 
-def _line(text: str) -> str:
-    """At most 64 characters on one line, without control characters and without DICOM's own backslash."""
-    words = "".join(sign if sign.isprintable() and sign != "\\" else " " for sign in text).split()
+def _short_line(text: str) -> str:
+    """A text in one line of at most 64 characters; control characters and backslashes, which DICOM uses, are spaces."""
+    characters = [character if character.isprintable() and character != "\\" else " " for character in text]
+    words = "".join(characters).split()
     return " ".join(words)[:_LONGEST].strip() or _UNLABELLED
 
 
-def _completed(source: Dataset, image: str) -> Dataset:
-    """A copy of the header, with missing elements added as empty where the standard allows it."""
+def _completed_header(source: Dataset, image: str) -> Dataset:
+    """A copy of a header with missing elements added as empty; refuse one that lacks an element that may not be empty.
+
+    Args:
+        source: the header.
+        image: its id, for the error.
+    """
     missing = [name for name in _NEEDED if name not in source]
     if missing:
         raise ValueError(
@@ -305,15 +320,28 @@ def _completed(source: Dataset, image: str) -> Dataset:
     return completed
 
 
-def _source_of(annotated: Prediction, find: Callable[[str], str] | None) -> str | Path | None:
-    image = Path(annotated.image) if annotated.image else None
+def _dicom_file(prediction: Prediction, find: Callable[[str], str] | None) -> str | Path | None:
+    """The DICOM file of an image; None if there is none.
+
+    Args:
+        prediction: on the image.
+        find: finds a file by a name, in the folder of the DICOM images; None takes the image of the prediction.
+    """
+    image = Path(prediction.image) if prediction.image else None
     if find is None:
         return image if image is not None and is_dicom(image) and image.is_file() else None
-    names = [annotated.id, Path(annotated.id).stem, *([image.stem] if image else [])]
-    return next(filter(None, map(find, names)), None)
+    names = [prediction.id, Path(prediction.id).stem]
+    if image is not None:
+        names.append(image.stem)
+    for name in names:
+        file = find(name)
+        if file:
+            return file
+    return None
 
 
-def _header(path: Path) -> Dataset:
+def _read_header(path: Path) -> Dataset:
+    """Read the header of a DICOM file."""
     from pydicom import dcmread
     from pydicom.errors import InvalidDicomError
 

@@ -1,12 +1,12 @@
-"""The tables that other trainers read: images, prompts, and the reference of each row as one JSON text.
+"""Write the tables that other trainers read: images, prompts, and the reference of each row as one JSON text.
 
 Layouts of verl 0.9.1 (`utils/dataset/rl_dataset.py`), EasyR1 at 46c6c21 (`verl/utils/dataset.py`), ms-swift 4.6.0
 (`dataset/preprocessor/core.py`, `rl_core/data.py`) and OpenRLHF 0.11.2 (`datasets/prompts_dataset.py`), read in
 November 2026. All of them mark the place of the image in a prompt by `<image>`.
 
-Sizes are those of each trainer: what it does to an image before the processor of the model, and whether that resizes it
-once more; by verl 0.9.1 and ms-swift 4.6.0 with qwen-vl-utils 0.0.14, EasyR1 and OpenRLHF as above. They hold for
-processors of the Qwen2-VL kind, the only ones after which a model may count in resized pixels.
+Sizes follow each trainer's resizing before the processor of the model, and the processor's own: verl 0.9.1 and
+ms-swift 4.6.0 with qwen-vl-utils 0.0.14, EasyR1 and OpenRLHF as above. They hold for processors of the Qwen2-VL kind,
+the only ones after which a model may count in resized pixels.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int | None], None]
 
 IMAGES = "images"
-"""The folder next to a table with images that are not files, or that trainers would decode in another way."""
+"""The folder next to a table with images that are not files, or whose files trainers would decode in another way."""
 
 _MARK = "<image>"
-# Marks of verl for other media.
+# Marks that verl replaces by other media.
 _OTHER_MARKS = ("<video>", "<audio>")
 # Tokens of an image, as qwen-vl-utils bounds them by default.
 _MIN_TOKENS = 4
@@ -51,7 +51,7 @@ _EASYR1_LIMITS = (262_144, 4_194_304)
 
 @dataclass(frozen=True)
 class PixelLimits:
-    """The smallest and largest area of an image in pixels that is passed to the trainer; None keeps its default."""
+    """The smallest and the largest area of an image in pixels, as options of a trainer; None keeps its default."""
 
     least: int | None = None
     most: int | None = None
@@ -68,14 +68,14 @@ ITS_OWN = PixelLimits()
 
 
 def trainer_limits(trainer: str, limits: PixelLimits) -> PixelLimits:
-    """The limits that a trainer applies itself, its own where none are given; None where it has none.
+    """The limits of areas under a trainer: the user's, or where these are None EasyR1's own.
 
     Args:
         trainer: a name in :data:`TABLES`.
-        limits: as the user wants them.
+        limits: of the user.
 
     Raises:
-        ValueError: limits for OpenRLHF, which hands images to the processor as they are.
+        ValueError: limits for OpenRLHF, which passes images unchanged to the processor.
 
     Example:
         >>> trainer_limits("easyr1", PixelLimits(most=1_003_520))
@@ -89,8 +89,10 @@ def trainer_limits(trainer: str, limits: PixelLimits) -> PixelLimits:
     if trainer != "easyr1":
         return limits
     min_area, max_area = _EASYR1_LIMITS
-    max_area = max_area if limits.most is None else limits.most
-    return PixelLimits(min(min_area, max_area) if limits.least is None else limits.least, max_area)
+    if limits.most is not None:
+        max_area = limits.most
+    min_area = min(min_area, max_area) if limits.least is None else limits.least
+    return PixelLimits(min_area, max_area)
 
 
 def trainer_size(
@@ -119,9 +121,10 @@ def trainer_size(
     # The merge size of qwen_vl_utils is 2, whatever the processor has.
     side = getattr(processor, "image_processor", processor).patch_size * 2
     if trainer == "ms-swift":
-        # The processor is told not to resize; MIN_PIXELS and MAX_PIXELS are cut to whole tokens.
-        whole_tokens = (None if limit is None else limit // side**2 * side**2 for limit in (limits.least, limits.most))
-        return qwen_vl_utils_size(width, height, side, PixelLimits(*whole_tokens))
+        # The processor does not resize here. MIN_PIXELS and MAX_PIXELS are rounded down to whole tokens.
+        least = None if limits.least is None else limits.least // side**2 * side**2
+        most = None if limits.most is None else limits.most // side**2 * side**2
+        return qwen_vl_utils_size(width, height, side, PixelLimits(least, most))
     if trainer == "verl":
         width, height = qwen_vl_utils_size(width, height, side, limits)
     elif trainer == "easyr1":
@@ -130,7 +133,7 @@ def trainer_size(
 
 
 def easyr1_size(width: int, height: int, limits: PixelLimits) -> tuple[int, int]:
-    """Width and height that EasyR1 resizes an image to before the processor: by area, sides cut to whole pixels.
+    """Width and height to which EasyR1 resizes an image before the processor: its area is brought within the limits.
 
     Source: `process_image` in `verl/utils/dataset.py`.
 
@@ -139,8 +142,8 @@ def easyr1_size(width: int, height: int, limits: PixelLimits) -> tuple[int, int]
         (1224, 816)
     """
     # side = int(side * sqrt(limit / (width * height))), first for the largest area, then for the smallest
-    for limit, beyond in ((limits.most, 1), (limits.least, -1)):
-        if limit is not None and beyond * (width * height) > beyond * limit:
+    for limit, sign in ((limits.most, 1), (limits.least, -1)):
+        if limit is not None and sign * (width * height) > sign * limit:
             scale = math.sqrt(limit / (width * height))
             width, height = int(width * scale), int(height * scale)
             if not (width and height):
@@ -149,7 +152,7 @@ def easyr1_size(width: int, height: int, limits: PixelLimits) -> tuple[int, int]
 
 
 def qwen_vl_utils_size(width: int, height: int, factor: int, limits: PixelLimits) -> tuple[int, int]:
-    """Width and height that `qwen_vl_utils.fetch_image` resizes an image to: whole tokens, the area between limits.
+    """Width and height to which `qwen_vl_utils.fetch_image` resizes an image: whole tokens, and an area within limits.
 
     Source: `smart_resize` in `qwen_vl_utils/vision_process.py`. Where a side rounds to nothing it differs from the
     function of this name in transformers, see :func:`grounding_rewards.images.resize.resized_size`.
@@ -196,14 +199,15 @@ def qwen_vl_utils_size(width: int, height: int, factor: int, limits: PixelLimits
 class TableRow(NamedTuple):
     """One image as a trainer gets it.
 
-    messages: role and text of each turn, with `<image>` at the place of the image.
-    image: absolute path of the image's file.
-    truth: the reference, JSON with the columns that rewards read.
-    source: name of the dataset.
-    split: name of the split.
-    number: of the row in its split, from 0.
-    id: of the image.
-    limits: areas passed to the trainer, as qwen_vl_utils takes them with an image; without those that are not given.
+    Attributes:
+        messages: role and text of each turn, with `<image>` at the place of the image.
+        image: absolute path of the image's file.
+        truth: the reference, JSON with the columns that rewards read.
+        source: name of the dataset.
+        split: name of the split.
+        number: of the row in its split, from 0.
+        id: of the image.
+        limits: `min_pixels` and `max_pixels` as qwen_vl_utils takes them with an image; without unset ones.
     """
 
     messages: list[dict[str, str]]
@@ -231,9 +235,9 @@ def write_trainer_table(
 ) -> dict[str, Any]:
     """Write the table of one split for a trainer, `out/<split>.parquet` or `.jsonl`, and images that need a file.
 
-    An image in a file that every program decodes in the same way stays where it is, and the table names it; the rest
-    is written to `out/images`, under names made of their bytes. Sizes after the trainer's own resizing are in
-    the ground truth if the processor is of the Qwen2-VL kind.
+    The table names the file of an image if every program decodes it in the same way; other images are written to
+    `out/images`, under names made from their bytes. Sizes after the trainer's own resizing are in the ground truth if
+    the processor is of the Qwen2-VL kind.
 
     Args:
         dataset: rows with the package's columns.
@@ -248,7 +252,7 @@ def write_trainer_table(
         on_progress: called after every image.
 
     Returns:
-        A mapping with `path`, `rows`, `negatives`, `images` (images that were written), and `lines` for the trainer's
+        A mapping with `path`, the numbers of `rows`, `negatives` and written `images`, and `lines` for the trainer's
         configuration.
 
     Raises:
@@ -263,14 +267,16 @@ def write_trainer_table(
     rows: list[TableRow] = []
     negatives = 0
     with whole_folder(out) as unfinished:
-        folder, final = unfinished / IMAGES, (out / IMAGES).absolute()
+        folder = unfinished / IMAGES
+        final_folder = (out / IMAGES).absolute()
         prompts = dataset.with_format(None).select_columns("prompt")
         for row, prompt_row, image in zip(rows_with_sizes(dataset), prompts, stored_images(dataset), strict=True):
             truth = {name: row[name] for name in SCORED_COLUMNS if row.get(name) is not None}
-            negatives += not any(truth.get("reader_boxes", truth.get("boxes", ())))
+            if not any(truth.get("reader_boxes", truth.get("boxes", ()))):
+                negatives += 1
             row_of_table = TableRow(
                 messages=marked_messages(prompt_row["prompt"]),
-                image=_place_image(image, folder, final),
+                image=_place_image(image, folder, final_folder),
                 truth=json.dumps(truth, ensure_ascii=False),
                 source=row.get("source") or source,
                 split=split,
@@ -287,7 +293,7 @@ def write_trainer_table(
             import pyarrow
             import pyarrow.parquet as parquet
 
-            # A column keeps its type where no row has an id.
+            # Types from a row with an id: a column of None alone would have none.
             schema = pyarrow.Table.from_pylist([layout.row(rows[0]._replace(id=""))]).schema
             table = pyarrow.Table.from_pylist(list(map(layout.row, rows)), schema=schema)
             parquet.write_table(table, unfinished / path.name)
@@ -299,7 +305,7 @@ def write_trainer_table(
 
 
 def marked_messages(prompt: Any) -> list[dict[str, str]]:
-    """A prompt as turns of text, with `<image>` at the place of the image.
+    """The turns of a prompt as texts, with `<image>` at the place of the image.
 
     Args:
         prompt: as :func:`grounding_rewards.data.prompts.conversation` takes it.
@@ -311,29 +317,32 @@ def marked_messages(prompt: Any) -> list[dict[str, str]]:
         >>> marked_messages("Where is the mass?")
         [{'role': 'user', 'content': '<image>Where is the mass?'}]
     """
-    turns = conversation(prompt)
-    words = [part["text"] for turn in turns for part in turn["content"] if part["type"] == "text"]
-    if forbidden_marks := [mark for mark in (_MARK, *_OTHER_MARKS) if any(mark in text for text in words)]:
-        raise ValueError(
-            f"the words of its prompt contain {forbidden_marks[0]}, which stands for an image there; remove it"
-        )
-    images = sum(part["type"] == "image" for turn in turns for part in turn["content"])
+    messages = []
+    words = []
+    images = 0
+    for turn in conversation(prompt):
+        content = ""
+        for block in turn["content"]:
+            if block["type"] == "image":
+                content += _MARK
+                images += 1
+            else:
+                content += block["text"]
+                words.append(block["text"])
+        messages.append({"role": turn["role"], "content": content})
+    for mark in (_MARK, *_OTHER_MARKS):
+        if any(mark in text for text in words):
+            raise ValueError(f"the words of its prompt contain {mark}, which stands for an image there; remove it")
     if images != 1:
         raise ValueError(f"its prompt shows {images} images, and the row has one; show it once")
-    return [
-        {
-            "role": turn["role"],
-            "content": "".join(_MARK if part["type"] == "image" else part["text"] for part in turn["content"]),
-        }
-        for turn in turns
-    ]
+    return messages
 
 
 def one_problem(messages: Sequence[Mapping[str, str]]) -> str:
-    """The turns as the one text of EasyR1, which makes a single turn of the user: that of the system goes in front.
+    """The turns as one text, as EasyR1 makes a single turn of the user: the text of the system comes first.
 
     Raises:
-        ValueError: there are other turns.
+        ValueError: there are turns other than one of the user, and one of the system before it.
 
     Example:
         >>> one_problem([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "<image>Where?"}])
@@ -348,38 +357,41 @@ def one_problem(messages: Sequence[Mapping[str, str]]) -> str:
 def _checked_rows(
     dataset: Dataset, trainer: str, box_format: str | None, processor: Any, limits: PixelLimits, bad_rows: str
 ) -> Dataset:
-    """The rows with prompts, box format and sizes, those that a reward could not use refused or dropped."""
+    """The rows with prompts, box format and a trainer's sizes; refuse or drop those that a reward could not use."""
     if "image" not in dataset.column_names:
         raise ValueError(
             f"Expected a column image in the dataset, got {', '.join(sorted(dataset.column_names))}. Add the images."
         )
-    box_format_read = None if box_format is None else get_box_format(box_format_from_option(box_format))
-    if box_format_read is None and "box_format" not in dataset.column_names:
+    stated_format = None if box_format is None else get_box_format(box_format_from_option(box_format))
+    if stated_format is None and "box_format" not in dataset.column_names:
         raise ValueError("Expected --box-format, as the dataset has no column box_format, got none. Name it.")
-    formats = box_formats_of(box_format_read, filter(None, dataset["box_format"]) if box_format_read is None else ())
+    column = dataset["box_format"] if stated_format is None else ()
+    formats = box_formats_of(stated_format, [name for name in column if name])
+    resized_formats = [fmt.name for fmt in formats if fmt.space.frame == "resized"]
     resizes = processor is not None and limits_area(processor)
-    if not resizes and (counting := [fmt.name for fmt in formats if fmt.space.frame == "resized"]):
+    if resized_formats and not resizes:
+        processor_name = "none" if processor is None else type(processor).__name__
         raise ValueError(
-            f"Expected --model with a processor of the Qwen2-VL kind for the box format {counting[0]}, which counts in "
-            f"pixels of the resized image, got {'none' if processor is None else type(processor).__name__}. Name the "
-            "model that will be trained."
+            f"Expected --model with a processor of the Qwen2-VL kind for the box format {resized_formats[0]}, which "
+            f"counts in pixels of the resized image, got {processor_name}. Name the model that will be trained."
         )
-    dataset = check_rows(add_prompts(dataset, box_format_read), name="the dataset", bad_rows=bad_rows)
+    dataset = check_rows(add_prompts(dataset, stated_format), name="the dataset", bad_rows=bad_rows)
 
     def prompt_of(prompt: Any) -> Any:
         messages = marked_messages(prompt)
         return one_problem(messages) if trainer == "easyr1" else messages
 
-    prompts, expected = dataset.with_format(None)["prompt"], f"a prompt that {trainer} can show"
+    prompts = dataset.with_format(None)["prompt"]
+    expected = f"a prompt that {trainer} can show"
     dataset, _ = with_each(dataset, prompts, prompt_of, expected, "the dataset", bad_rows)
     if box_format is not None:
         dataset = with_column(dataset, "box_format", [box_format] * dataset.num_rows)
     dataset = _with_trainer_sizes(dataset, trainer, processor, limits, bad_rows)
-    return check_dataset(dataset, get_reward("R4", box_format=box_format_read), name="the dataset", bad_rows=bad_rows)
+    return check_dataset(dataset, get_reward("R4", box_format=stated_format), name="the dataset", bad_rows=bad_rows)
 
 
 def _with_trainer_sizes(dataset: Dataset, trainer: str, processor: Any, limits: PixelLimits, bad_rows: str) -> Dataset:
-    """The dataset with resized sizes by the trainer's rule, and without those that another pipeline made."""
+    """The dataset with resized sizes by the trainer's rule instead of any that it has."""
     dataset = dataset.remove_columns([name for name in SIZE_COLUMNS[2:] if name in dataset.column_names])
     if processor is None or not limits_area(processor):
         return dataset
@@ -396,16 +408,16 @@ def _with_trainer_sizes(dataset: Dataset, trainer: str, processor: Any, limits: 
 
 
 def _place_image(image: Any, folder: Path, final: Path) -> str:
-    """The absolute path under which a trainer finds an image; one without a file of a plain format gets a new file.
+    """The absolute path of the file of an image, which is written if there is none in a plain format.
 
     Args:
         image: as the dataset stores it, with `path` or `bytes`.
-        folder: new files are written into it.
-        final: the path to which the caller moves that folder, so that the result begins with it.
+        folder: where a new file is written.
+        final: the path to which the caller moves that folder, with which the path of a new file begins.
     """
     file_format = plain_format(image)
     if file_format is None:
-        # Such as DICOM, which trainers do not read.
+        # Trainers do not read such an image, for example DICOM.
         buffer = io.BytesIO()
         open_image(image).save(buffer, "PNG")
         data, ending = buffer.getvalue(), "png"
@@ -413,7 +425,7 @@ def _place_image(image: Any, folder: Path, final: Path) -> str:
         return str(Path(image["path"]).absolute())
     else:
         data, ending = image["bytes"], file_format.lower()
-    # By content: an image that several rows show is written once.
+    # Named by its content, an image that several rows show is written once.
     name = f"{hashlib.sha256(data).hexdigest()[:24]}.{ending}"
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / name).exists():
@@ -424,9 +436,10 @@ def _place_image(image: Any, folder: Path, final: Path) -> str:
 class TableLayout(NamedTuple):
     """The layout of the table of a trainer.
 
-    ending: of the name of the file: `parquet` or `jsonl`.
-    row: a row of it.
-    lines: of the trainer's configuration; those with a limit that is not given are left out.
+    Attributes:
+        ending: of the name of the file: `parquet` or `jsonl`.
+        row: makes a row of the table.
+        lines: of the trainer's configuration; those with an unset limit are left out.
     """
 
     ending: str
@@ -435,6 +448,7 @@ class TableLayout(NamedTuple):
 
 
 def _verl_row(row: TableRow) -> dict[str, Any]:
+    """A row of verl's table."""
     return {
         "data_source": row.source,
         "prompt": row.messages,
@@ -461,7 +475,7 @@ TABLES: Mapping[str, TableLayout] = {
     ),
     "ms-swift": TableLayout(
         "jsonl",
-        # Of the columns ms-swift logs `solution` alone, without which `inspect` could not score its log.
+        # ms-swift logs only `solution`, from which `inspect` scores its log.
         lambda row: {
             "messages": row.messages, "images": [row.image], "ground_truth": row.truth, "solution": row.truth,
         },

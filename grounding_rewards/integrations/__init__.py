@@ -1,1 +1,1 @@
-"""The same rewards in other trainers: a small module each, which does not import its trainer."""
+"""The rewards in other trainers: a small module for each, which imports the trainer's library only in functions."""

@@ -1,7 +1,7 @@
 """ms-swift: a class for each reward, which a file given to `--external_plugins` registers.
 
 By `swift/rewards/orm.py` and `rl_core/grpo_algorithm.py` of ms-swift 4.6.0, read in 2026-11: it logs the name of the
-class, and hands over the arguments of the training, but none of the reward.
+class, and passes it arguments of the training, but no parameters of the reward.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from grounding_rewards.integrations.samples import environment_parameters, rewar
 
 
 def register(reward: str, *, asynchronous: bool = False, **parameters: Any) -> type:
-    """Make a reward known to ms-swift under its name, for ``--reward_funcs``.
+    """Register a reward with ms-swift under its name, for ``--reward_funcs``.
 
     Args:
         reward: as for :func:`grounding_rewards.get_reward`.
         asynchronous: whether it runs next to other asynchronous rewards.
-        **parameters: of the reward; what `samples.ENVIRONMENT_VARIABLE` says goes before.
+        **parameters: of the reward; those in `samples.ENVIRONMENT_VARIABLE` override them.
 
     Returns:
         The class, whose objects take ms-swift's columns: ``ground_truth``, or the fields of one.
@@ -36,9 +36,6 @@ def register(reward: str, *, asynchronous: bool = False, **parameters: Any) -> t
         return grounding_reward(completions, **columns)
 
     parent, call = (AsyncORM, score_asynchronously) if asynchronous else (ORM, score)
-    orms[reward] = type(
-        grounding_reward.__name__,
-        (parent,),
-        {"__call__": call, "__doc__": f"{grounding_reward.__name__} of grounding_rewards."},
-    )
+    attributes = {"__call__": call, "__doc__": f"{grounding_reward.__name__} of grounding_rewards."}
+    orms[reward] = type(grounding_reward.__name__, (parent,), attributes)
     return orms[reward]

@@ -4,7 +4,7 @@ By `nemo_gym/base_resources_server.py` of NVIDIA-NeMo/Gym at 011c338, read in 20
 answer, so that the names of components have `_` for `/`.
 """
 
-# Without `from __future__ import annotations`: FastAPI could not find the classes that are made in a function.
+# Without `from __future__ import annotations`: FastAPI could not find classes that are made in a function by name.
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -13,13 +13,16 @@ from grounding_rewards.integrations.samples import image_columns, offering, rewa
 
 
 def last_message(output: Sequence[Any]) -> str:
-    """The text of the last message among the items of a response; calls of tools and reasoning are none."""
+    """The text of the assistant's last message among the items of a response; empty without a message."""
     messages = [item for item in output if item.type == "message" and item.role == "assistant"]
-    return "".join(part.text for part in messages[-1].content if part.type == "output_text") if messages else ""
+    if not messages:
+        return ""
+    return "".join(part.text for part in messages[-1].content if part.type == "output_text")
 
 
 @functools.cache
 def _server() -> type:
+    """Make the class of the server."""
     from nemo_gym import base_resources_server as gym
     from pydantic import ConfigDict, Field
 
@@ -40,9 +43,10 @@ def _server() -> type:
 
         async def verify(self, body: GroundingRequest) -> GroundingResponse:
             reward = reward_of(self.config.reward, **self.config.reward_kwargs)
-            text, columns = last_message(body.response.output), image_columns([body.ground_truth])
-            sample = scored(reward, [text], columns).samples("reward")[0]
-            return GroundingResponse(**body.model_dump(), **{name.replace("/", "_"): sample[name] for name in sample})
+            columns = image_columns([body.ground_truth])
+            [sample] = scored(reward, [last_message(body.response.output)], columns).samples("reward")
+            components = {name.replace("/", "_"): number for name, number in sample.items()}
+            return GroundingResponse(**body.model_dump(), **components)
 
     return GroundingResourcesServer
 

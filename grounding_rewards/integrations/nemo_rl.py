@@ -15,7 +15,7 @@ _CLASS = f"{__name__}.GroundingEnvironment"
 
 
 def register(name: str = "grounding") -> None:
-    """Make the environment known under a name, before the training is set up: its settings are ``env.<name>``."""
+    """Register the environment under a name, before the training is set up; its settings are ``env.<name>``."""
     from nemo_rl.distributed.ray_actor_environment_registry import ACTOR_ENVIRONMENT_REGISTRY
     from nemo_rl.distributed.virtual_cluster import PY_EXECUTABLES
     from nemo_rl.environments.utils import register_env
@@ -26,6 +26,7 @@ def register(name: str = "grounding") -> None:
 
 @functools.cache
 def _environment() -> Any:
+    """Make the class of the environment, as an actor of Ray."""
     import ray
     import torch
     from nemo_rl.environments.interfaces import EnvironmentInterface, EnvironmentReturn
@@ -37,6 +38,7 @@ def _environment() -> Any:
             self.reward = reward_of(cfg.get("reward", "R4"), **(cfg.get("reward_kwargs") or {}))
 
         def step(self, message_log_batch: Any, metadata: Any) -> Any:
+            """Score a batch; the metadata of each sample then has its components under `grounding`."""
             columns = image_columns([row["ground_truth"] for row in metadata])
             samples = scored(self.reward, message_log_batch, columns).samples("reward")
             rewards = torch.tensor([sample["reward"] for sample in samples])
@@ -47,6 +49,7 @@ def _environment() -> Any:
             )
 
         def global_post_process_and_metrics(self, batch: Any) -> tuple[Any, dict[str, float]]:
+            """The batch unchanged, and the mean reward for the log."""
             return batch, {f"{self.reward.__name__}/mean": batch["rewards"].float().mean().item()}
 
     return ray.remote(GroundingEnvironment)

@@ -1,7 +1,7 @@
 """OpenRLHF: `--reward.remote_url FILE.py`, where the file may be this one.
 
-By `openrlhf/utils/agent.py` of OpenRLHF 0.11.2, read in 2026-11: a query is the prompt, in which images take more
-room, and the answer, with special tokens. It catches what is raised and goes on, so that `samples.scored` prints it.
+By `openrlhf/utils/agent.py` of OpenRLHF 0.11.2, read in 2026-11: a query is the prompt, with more tokens for images,
+and the answer, with special tokens. It catches errors and goes on, so that `samples.scored` prints them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from grounding_rewards.integrations.samples import environment_parameters, image_columns, reward_of, scored
 from grounding_rewards.parsing.answer_span import opens_thinking
 
-# A shorter one may occur anywhere.
+# Fewest characters by which the end of a prompt is recognised; a shorter one may occur anywhere.
 _LEAST_END = 8
 
 
@@ -23,10 +23,10 @@ def reward_func(
 
     Args:
         queries: prompts with answers.
-        prompts: the prompts alone.
+        prompts: the prompts without answers.
         labels: of ``--data.label_key``: JSON strings with ``boxes``, ``width``, ``height``, ``box_format`` …
-        reward: as for :func:`grounding_rewards.get_reward`, like the
-        **parameters: which ``samples.ENVIRONMENT_VARIABLE`` goes before.
+        reward: as for :func:`grounding_rewards.get_reward`.
+        **parameters: likewise; those in ``samples.ENVIRONMENT_VARIABLE`` override them.
 
     Returns:
         ``rewards`` and ``scores``, (n,) in [0, 1], and `samples.COMPONENTS` as ``extra_logs``.
@@ -45,16 +45,21 @@ def reward_func(
 
 
 def answer_in(query: str, prompt: str) -> str:
-    """The text after the prompt, or after the longest end of it that the query has; all of it without such an end.
+    """The part of a query after the prompt, or after the longest end of the prompt in it; the whole without either.
 
     Example:
         >>> answer_in("<image><image>Where?<|im_start|>assistant\\n[]", "<image>Where?<|im_start|>assistant\\n")
         '[]'
     """
-    # A query that has an end of the prompt has all shorter ends.
-    longest, missing = 0, len(prompt) + 1
-    while missing - longest > 1:
-        middle = (longest + missing) // 2
-        longest, missing = (middle, missing) if prompt[len(prompt) - middle :] in query else (longest, middle)
-    end = prompt[len(prompt) - longest :]
-    return query[query.index(end) + longest :] if longest >= min(len(prompt), _LEAST_END) else query
+    # By bisection: a query that has an end of the prompt has all shorter ends too.
+    length, missing_length = 0, len(prompt) + 1
+    while missing_length - length > 1:
+        middle = (length + missing_length) // 2
+        if prompt[len(prompt) - middle :] in query:
+            length = middle
+        else:
+            missing_length = middle
+    if length < min(len(prompt), _LEAST_END):
+        return query
+    end = prompt[len(prompt) - length :]
+    return query[query.index(end) + length :]

@@ -1,4 +1,4 @@
-"""The common parts of all trainers' modules: the reward, built once; the columns of images; the numbers of samples."""
+"""Shared by the modules of all trainers: build the reward once, read the columns of samples, score them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,24 @@ from grounding_rewards.columns import SCORED_COLUMNS, refuse_outside, with_groun
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward, score_batches
 from grounding_rewards.rewards.scoring import LOGGED_VALUES
 
-#: Parameters of rewards as a JSON object, for trainers that hand none over. They go before those in a file.
+#: The environment variable with parameters of rewards as a JSON object, for trainers that pass none. They override
+#: those in a file.
 ENVIRONMENT_VARIABLE = "GROUNDING_REWARDS_KWARGS"
-#: Numbers of each sample next to its reward, 1 for true, in the words of TRL's log, which has their means. The rate of
-#: hallucinations is the mean of ``hallucinated`` by that of ``negatives``.
+#: Names of the numbers of each sample besides its reward, as in TRL's log, which has their means; 1 is true. The
+#: hallucination rate is the mean of ``hallucinated`` divided by that of ``negatives``.
 COMPONENTS = tuple(LOGGED_VALUES)
 
-_SAID: set[str] = set()
+# Messages of errors that this process has printed.
+_PRINTED: set[str] = set()
 
 
 def offering(module: str, name: str, make: Callable[[], Any]) -> Callable[[str], Any]:
-    """The `__getattr__` of a module with a class whose parents only a trainer has; the class is made on first access.
+    """Make the `__getattr__` of a module that has a class whose parents are in the library of a trainer.
+
+    Args:
+        module: its name.
+        name: of the class.
+        make: returns the class; called at the first access.
 
     Example:
         >>> offering("mine", "Environment", dict)("Environment")
@@ -39,13 +46,13 @@ def offering(module: str, name: str, make: Callable[[], Any]) -> Callable[[str],
 
 
 class Scores(NamedTuple):
-    """The rewards of n samples and their components: lists of n finite numbers, the same names every time."""
+    """The rewards of n samples, and their components by name: lists of n finite numbers, always the same names."""
 
     rewards: list[float]
     components: dict[str, list[float]]
 
     def samples(self, key: str) -> list[dict[str, float]]:
-        """A mapping for each sample: its reward under the key that the trainer wants, and its components.
+        """One mapping for each sample, with its components, and its reward under the trainer's key.
 
         Example:
             >>> Scores([0.8], {"R3/f_beta": [1.0]}).samples("overall")
@@ -56,11 +63,11 @@ class Scores(NamedTuple):
 
 
 def reward_of(reward: str = "R4", **parameters: Any) -> GroundingReward:
-    """The reward of this name with these parameters, one for the process, so that it sees all samples.
+    """The reward of a name with these parameters; one object for the whole process, so that it sees all samples.
 
     Args:
         reward: as for :func:`grounding_rewards.get_reward`.
-        **parameters: likewise; mappings and lists of a trainer's configuration are taken as plain ones.
+        **parameters: likewise; mappings and lists may be those of a trainer's configuration.
 
     Raises:
         ValueError: an unknown name or parameter, or one that is no JSON value.
@@ -70,18 +77,19 @@ def reward_of(reward: str = "R4", **parameters: Any) -> GroundingReward:
         True
     """
     try:
-        return _built(reward, json.dumps(parameters, sort_keys=True, default=_plain_container) if parameters else "{}")
+        return _build_reward(reward, json.dumps(parameters, sort_keys=True, default=_plain_container))
     except ValueError as error:
         raise _reported(error) from None
 
 
 @functools.lru_cache(maxsize=64)
-def _built(name: str, parameters: str) -> GroundingReward:
+def _build_reward(name: str, parameters: str) -> GroundingReward:
+    """The reward of a name and parameters in JSON, made once."""
     return get_reward(name, **json.loads(parameters))
 
 
 def _plain_container(value: Any) -> Any:
-    """A container of a trainer's configuration, such as OmegaConf's, as one that JSON knows."""
+    """A dict or list with the content of a container of a trainer's configuration, such as OmegaConf's, for JSON."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, Sequence):
@@ -93,10 +101,10 @@ def _plain_container(value: Any) -> Any:
 
 
 def environment_parameters() -> dict[str, Any]:
-    """The parameters in :data:`ENVIRONMENT_VARIABLE`; none if it is not set.
+    """The parameters in :data:`ENVIRONMENT_VARIABLE`; empty if it is not set.
 
     Raises:
-        ValueError: it is no JSON object.
+        ValueError: the variable has no JSON object, or names the reward.
 
     Example:
         >>> os.environ[ENVIRONMENT_VARIABLE] = '{"beta": 2}'
@@ -109,6 +117,7 @@ def environment_parameters() -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=8)
 def _parameters_in(text: str) -> dict[str, Any]:
+    """Read the value of the environment variable; cached, as trainers score one sample at a time."""
     try:
         parameters = json.loads(text)
     except json.JSONDecodeError:
@@ -124,12 +133,12 @@ def _parameters_in(text: str) -> dict[str, Any]:
 
 
 def image_columns(ground_truths: Sequence[Any], rows: Sequence[Mapping[str, Any] | None] = ()) -> dict[str, Any]:
-    """The columns of n samples, from one ground truth each.
+    """The columns of n samples as rewards take them, from one ground truth each.
 
     Args:
         ground_truths: JSON strings, or mappings, with ``boxes`` in original pixels, ``width``, ``height`` …; None or an
             empty string if the fields are in `rows`.
-        rows: n mappings in which the trainer carries other columns: a field that a ground truth has goes before.
+        rows: n mappings with the trainer's other columns; the fields of a ground truth override them.
 
     Raises:
         ValueError: a ground truth is no JSON object with `boxes`.
@@ -139,17 +148,19 @@ def image_columns(ground_truths: Sequence[Any], rows: Sequence[Mapping[str, Any]
         >>> columns["boxes"], columns["width"], columns["height"], "index" in columns
         ([[]], [640], [480], False)
     """
-    other_columns = [{name: row[name] for name in SCORED_COLUMNS if row and name in row} for row in rows]
-    packed = []
-    for truth, extra in zip(ground_truths, other_columns or [{}] * len(ground_truths), strict=True):
+    row_fields: list[dict[str, Any]] = []
+    for row in rows or [None] * len(ground_truths):
+        row_fields.append({name: row[name] for name in SCORED_COLUMNS if row and name in row})
+    truths = []
+    for truth, fields in zip(ground_truths, row_fields, strict=True):
         is_missing = truth is None or (isinstance(truth, str) and not truth)
-        # A ground truth that is missing in both is named by the error below.
-        packed.append(extra if is_missing and "boxes" in extra else truth)
-    columns = dict(with_ground_truth({"ground_truth": packed}, len(packed)))
-    for name in {name for extra in other_columns for name in extra}:
-        values = columns.get(name) or [None] * len(packed)
+        # `with_ground_truth` refuses a truth that is missing in both places.
+        truths.append(fields if is_missing and "boxes" in fields else truth)
+    columns = dict(with_ground_truth({"ground_truth": truths}, len(truths)))
+    for name in set().union(*row_fields):
+        values = columns.get(name) or [None] * len(truths)
         columns[name] = [
-            extra.get(name) if value is None else value for value, extra in zip(values, other_columns, strict=True)
+            fields.get(name) if value is None else value for value, fields in zip(values, row_fields, strict=True)
         ]
     return columns
 
@@ -158,7 +169,7 @@ def scored(reward: GroundingReward, completions: Sequence[Any], columns: Mapping
     """Score n samples for a trainer that passes no step.
 
     Args:
-        reward: of :func:`reward_of`.
+        reward: from :func:`reward_of`.
         completions: n texts or message lists.
         columns: as :meth:`GroundingReward.__call__` takes them.
 
@@ -166,8 +177,8 @@ def scored(reward: GroundingReward, completions: Sequence[Any], columns: Mapping
         The same rewards, to the last bit, as calling the reward, with :data:`COMPONENTS` under its name.
 
     Raises:
-        ValueError: as calling the reward, or a parameter has a schedule. It is also written to the standard error,
-            once, as some trainers go on without a word.
+        ValueError: as calling the reward, or a parameter has a schedule. It is also printed to the standard error,
+            once, as some trainers hide it and go on.
 
     Example:
         >>> columns = {"boxes": [[[0, 0, 50, 50]]], "width": [100], "height": [100]}
@@ -191,9 +202,9 @@ def scored(reward: GroundingReward, completions: Sequence[Any], columns: Mapping
 
 
 def _reported(error: ValueError) -> ValueError:
-    """The error, after writing it to the standard error, once in a process."""
+    """Print an error to the standard error, each message once in a process, and return it."""
     message = str(error)
-    if message not in _SAID:
-        _SAID.add(message)
+    if message not in _PRINTED:
+        _PRINTED.add(message)
         print(f"grounding_rewards: {message}", file=sys.stderr, flush=True)
     return error

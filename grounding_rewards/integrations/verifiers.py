@@ -1,7 +1,7 @@
 """verifiers: `fn = "grounding_rewards.integrations.verifiers:r4"` of a reward, and `…:r4_components` of a metric.
 
-By `v1/utils/loaders.py` and `v1/task.py` of verifiers 0.4.0, read in 2026-11. What a function raises it keeps in the
-errors of the trace, so that `samples.scored` prints it.
+By `v1/utils/loaders.py` and `v1/task.py` of verifiers 0.4.0, read in 2026-11. It hides the error of a function in the
+trace, so that `samples.scored` prints it.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from grounding_rewards.integrations.samples import Scores, environment_parameter
 
 
 def functions_of(reward: str, **parameters: Any) -> tuple[Callable[..., Awaitable[Any]], Callable[..., Awaitable[Any]]]:
-    """The reward and its components as functions of a task and the trace of a rollout.
+    """Make two functions of a task and the trace of a rollout: the reward, and its components.
 
     Args:
-        reward: as for :func:`grounding_rewards.get_reward`, like the
-        **parameters: which ``samples.ENVIRONMENT_VARIABLE`` goes before.
+        reward: as for :func:`grounding_rewards.get_reward`.
+        **parameters: likewise; those in ``samples.ENVIRONMENT_VARIABLE`` override them.
 
     Returns:
-        A function with a number in [0, 1], and one with `samples.COMPONENTS` under the reward's name. The task has
-        ``ground_truth``, a JSON string or a mapping with ``boxes``, ``width``, ``height``, ``box_format`` …
+        A function that returns a number in [0, 1], and one that returns `samples.COMPONENTS` under the reward's name.
+        The task has ``ground_truth``, a JSON string or a mapping with ``boxes``, ``width``, ``height``, ``box_format``
+        …
 
     Example:
         >>> import asyncio, types

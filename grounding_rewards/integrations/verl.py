@@ -1,7 +1,7 @@
 """verl: functions for `reward.custom_reward_function`. By the sources of verl 0.9.1, read in 2026-11.
 
-verl calls with one sample, in threads or in its event loop, and takes the names of the first sample's numbers for all.
-Where special tokens matter, see :mod:`grounding_rewards.integrations.verl_tokens`.
+verl calls a function with one sample, in threads or in its event loop, and expects the names of the first sample's
+numbers in all. If special tokens matter, see :mod:`grounding_rewards.integrations.verl_tokens`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def compute_score(
 
     Args:
         data_source: not used.
-        solution_str: what the model wrote.
+        solution_str: the completion.
         ground_truth: a JSON string, or a mapping, with ``boxes``, ``width``, ``height``, ``box_format`` …
-        extra_info: holds what the ground truth lacks.
+        extra_info: may have fields that the ground truth lacks.
         reward: as for :func:`grounding_rewards.get_reward`.
-        reward_router_address: not used, like
-        reward_model_tokenizer: which is of a reward model.
+        reward_router_address: not used; of a reward model.
+        reward_model_tokenizer: likewise.
         **parameters: of the reward; verl takes them from ``reward_kwargs``.
 
     Raises:
@@ -47,13 +47,13 @@ def compute_score(
 
 
 async def compute_score_async(*sample: Any, **named: Any) -> dict[str, float]:
-    """:func:`compute_score` in verl's event loop, without a thread: it waits for nothing."""
+    """As :func:`compute_score`, called in verl's event loop instead of a thread; it never waits."""
     return compute_score(*sample, **named)
 
 
 def compute_score_batch(
     data_sources: Any, solution_strs: Sequence[str], ground_truths: Any, extra_infos: Any, reward: str = "R4", **kw: Any
 ) -> list[dict[str, float]]:
-    """:func:`compute_score` for a whole batch, as the older ``reward_manager.name=batch`` calls."""
+    """As :func:`compute_score` for a whole batch, for the older ``reward_manager.name=batch``."""
     columns = image_columns(list(ground_truths), list(extra_infos))
     return scored(reward_of(reward, **kw), list(solution_strs), columns).samples("score")

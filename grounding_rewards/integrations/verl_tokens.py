@@ -1,4 +1,4 @@
-"""verl with token ids, for boxes and thinking in special tokens, which it takes out of the text that functions get.
+"""verl with token ids, for boxes and thinking in special tokens: verl removes these from the text for functions.
 
 `reward.reward_manager.source=importlib`, `.module.path=pkg://grounding_rewards.integrations.verl_tokens` and
 `.name=GroundingRewardManager`; its parameters are those of `reward.custom_reward_function.reward_kwargs`.
@@ -16,6 +16,7 @@ from grounding_rewards.integrations.samples import image_columns, offering, rewa
 
 @functools.cache
 def _reward_manager() -> type:
+    """Make the class of the reward manager."""
     from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
     class GroundingRewardManager(RewardManagerBase):
@@ -27,12 +28,15 @@ def _reward_manager() -> type:
             self.reward = replace(reward_of(**parameters), tokenizer=tokenizer)
 
         async def run_single(self, data: Any) -> dict[str, Any]:
-            # The last of several sequences is the whole conversation.
+            """The reward and components of a sample; the last of its sequences is the whole conversation."""
             return await asyncio.to_thread(self._score, data[-1:][0])
 
         def _score(self, item: Any) -> dict[str, Any]:
-            ids, row = item.batch["responses"], item.non_tensor_batch
-            ids = ids[: int(item.batch["attention_mask"][-len(ids) :].sum())].tolist()
+            """The same for one sequence."""
+            row = item.non_tensor_batch
+            padded_ids = item.batch["responses"]
+            length = int(item.batch["attention_mask"][-len(padded_ids) :].sum())
+            ids = padded_ids[:length].tolist()
             columns = image_columns([row["reward_model"]["ground_truth"]], [row.get("extra_info")])
             text = self.tokenizer.decode(ids, skip_special_tokens=True)
             sample = scored(self.reward, [text], {**columns, "completion_ids": [ids]}).samples("score")[0]

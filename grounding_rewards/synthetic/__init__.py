@@ -1,7 +1,7 @@
-"""Chest radiographs drawn by a seeded program, with boxes around what was drawn.
+"""Draw chest radiographs from a seed, with boxes around the findings.
 
-They are no substitute for real images; they let every part of the package run without patients' data. `draw_radiograph`
-draws one, `synthetic_dataset` the images of a split.
+They let every part of the package run without patients' data, and are no substitute for real images. `draw_radiograph`
+draws one, `synthetic_dataset` those of a split.
 """
 
 from grounding_rewards.synthetic.findings import FINDINGS

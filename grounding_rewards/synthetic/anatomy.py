@@ -1,4 +1,4 @@
-"""A normal chest with individual proportions, in millimetres, and the maps of what a ray loses on its way through it.
+"""A normal chest with individual proportions, in millimetres, painted on maps of how much it attenuates the rays.
 
 Proportions are those of an adult; the cardiothoracic ratio (width of the heart over the inner width of the chest) of a
 normal heart is below 0.5.
@@ -16,32 +16,33 @@ import numpy as np
 VIEWS = ("PA", "AP")
 """Projections: back to front, and front to back (in bed)."""
 
+# Range of the cardiothoracic ratio of a normal heart.
 _NORMAL_RATIO = (0.40, 0.48)
+# Width of soft edges in millimetres.
 _EDGE = 4.0
 
-# Outline of a lung from its apex (0) to its lowest point (1): distance of the inner and outer edge from the midline in
-# half widths of the chest.
+# Outline of a lung from its apex (level 0) to its lowest point (1): distance of the inner and of the outer edge from
+# the midline in half widths of the chest.
 _LEVELS = (0.0, 0.05, 0.16, 0.35, 0.6, 0.85, 1.0)
 _INNER = (0.42, 0.27, 0.19, 0.17, 0.19, 0.21, 0.22)
 _OUTER = (0.44, 0.62, 0.79, 0.90, 0.97, 1.0, 0.99)
 
 Box = tuple[int, int, int, int]
 
-# How much less a ray loses in air-filled lung than in as much soft tissue.
+# Attenuation that air-filled lung takes away from soft tissue of the same thickness.
 _AIR = 1.15
 
-# A finding is visible from this part of its full strength on.
+# Smallest value of a mask at which a finding is visible.
 _VISIBLE = 0.2
-
-_BUT_LAST, _BUT_FIRST = slice(None, -1), slice(1, None)
 
 
 class Line(NamedTuple):
     """A line of straight pieces.
 
-    points: `(n, 2)` of x and y in millimetres.
-    width: In millimetres.
-    amount: Added in its middle.
+    Attributes:
+        points: `(n, 2)`, x and y in millimetres.
+        width: In millimetres.
+        amount: Added to the map in the middle of the line.
     """
 
     points: np.ndarray
@@ -52,9 +53,13 @@ class Line(NamedTuple):
 class Canvas:
     """Maps of one image, each `(rows, columns)`; all lengths are millimetres from the upper left corner.
 
-    tissue: loss in soft tissue, bone and metal.
-    air: share of the thickness that is air-filled lung, 0 to 1.
-    vessels: loss in the vessels of the lung, counted where there is air around them.
+    Attributes:
+        spacing: Millimetres per pixel.
+        x: `(1, columns)`, of the middles of pixels.
+        y: `(rows, 1)`, of the middles of pixels.
+        tissue: Attenuation by soft tissue, bone and metal.
+        air: Share of the thickness that is air-filled lung, 0 to 1.
+        vessels: Attenuation by the vessels of the lung, which counts only inside air.
     """
 
     def __init__(self, rows: int, columns: int, spacing: float) -> None:
@@ -66,54 +71,71 @@ class Canvas:
         self.vessels = np.zeros((rows, columns))
 
     def attenuation(self) -> np.ndarray:
-        """The loss of all maps together, `(rows, columns)`, at least 0."""
+        """The attenuation by all maps together, `(rows, columns)`, at least 0."""
         return np.maximum(self.tissue - _AIR * self.air + self.vessels * self.air, 0.0)
 
     def ellipse(self, cx: float, cy: float, rx: float, ry: float, *, softness: float, tilt: float = 0.0) -> np.ndarray:
-        """An ellipse of ones with a soft edge, `(rows, columns)`; `tilt` in radians, clockwise."""
+        """A map with an ellipse of ones with a soft edge, `(rows, columns)`.
+
+        Args:
+            cx: Of its centre.
+            cy: Likewise.
+            rx: Radius along x before it is tilted.
+            ry: Radius along y before it is tilted.
+            softness: Width of its edge.
+            tilt: In radians, clockwise.
+        """
         x, y = self.x - cx, self.y - cy
-        along, across = x * np.cos(tilt) + y * np.sin(tilt), y * np.cos(tilt) - x * np.sin(tilt)
+        along = x * np.cos(tilt) + y * np.sin(tilt)
+        across = y * np.cos(tilt) - x * np.sin(tilt)
         return ramp((1.0 - np.hypot(along / rx, across / ry)) * min(rx, ry), softness)
 
     def add_lines(self, target: np.ndarray, lines: Sequence[Line]) -> None:
-        """Add lines with round ends to a map, in their order; overlaps of the pieces of one line are not darker.
+        """Add lines with round ends to a map, one after another; a line adds once where its own pieces overlap.
 
-        All lines are worked on together, and of each piece only the pixels near it: an image has hundreds of lines.
+        As an image has hundreds of lines, all are computed together, and for each piece only the pixels near it.
         """
         if not lines:
             return
         widths, amounts = np.array([(line.width, line.amount) for line in lines]).T
         softness = np.maximum(self.spacing, widths / 4)
-        starts, ends = (np.concatenate([line.points[cut] for line in lines]) for cut in (_BUT_LAST, _BUT_FIRST))
+        starts = np.concatenate([line.points[:-1] for line in lines])
+        ends = np.concatenate([line.points[1:] for line in lines])
         pieces = np.array([len(line.points) - 1 for line in lines])
+        first_piece = np.cumsum(pieces) - pieces
+        # The line of each piece.
         line_of = np.repeat(np.arange(len(lines)), pieces)
         low, high = np.minimum(starts, ends), np.maximum(starts, ends)
 
-        # A line ends at its window, even where its soft edge would reach further.
-        reach, first_piece = (widths / 2 + self.spacing)[:, None], np.cumsum(pieces) - pieces
-        left_top, right_bottom = self._windows(
-            np.minimum.reduceat(low, first_piece) - reach, np.maximum.reduceat(high, first_piece) + reach
-        )
+        # The window of each line: nothing is added outside, even if the soft edge would reach further.
+        reach = (widths / 2 + self.spacing)[:, None]
+        low_of_line = np.minimum.reduceat(low, first_piece)
+        high_of_line = np.maximum.reduceat(high, first_piece)
+        left_top, right_bottom = self._windows(low_of_line - reach, high_of_line + reach)
         size = right_bottom - left_top
-        # Where each line begins in a list of the pixels of all lines' windows.
+        # The index of each line's first pixel in a list of the pixels of all windows.
         area = size.prod(axis=1)
         begin = np.cumsum(area) - area
 
-        # The pixels that each piece reaches, one after the other; on all others it adds nothing.
+        # The pixels that each piece reaches, one piece after another: row and column of each.
         reach = (widths / 2 + softness / 2)[line_of, None]
         first, stop = self._windows(low - reach, high + reach)
-        first, stop = np.maximum(first, left_top[line_of]), np.minimum(stop, right_bottom[line_of])
+        first = np.maximum(first, left_top[line_of])
+        stop = np.minimum(stop, right_bottom[line_of])
         columns, rows = np.maximum(stop - first, 0).T
         piece = np.repeat(np.arange(len(starts)), rows * columns)
         number = np.arange(len(piece)) - np.repeat(np.cumsum(rows * columns) - rows * columns, rows * columns)
-        row, column = first[piece, 1] + number // columns[piece], first[piece, 0] + number % columns[piece]
+        row = first[piece, 1] + number // columns[piece]
+        column = first[piece, 0] + number % columns[piece]
 
+        # The distance of each pixel from each piece; of one line the nearest piece counts.
         x1, y1, dx, dy = (values[piece] for values in (*starts.T, *(ends - starts).T))
         x, y = self.x[0, column] - x1, self.y[row, 0] - y1
         share = np.minimum(np.maximum((x * dx + y * dy) / np.maximum(dx * dx + dy * dy, 1e-9), 0.0), 1.0)
         line = line_of[piece]
         at = begin[line] + (row - left_top[line, 1]) * size[line, 0] + column - left_top[line, 0]
-        nearest, pixel = np.full(area.sum(), np.inf), np.zeros(area.sum(), dtype=int)
+        nearest = np.full(area.sum(), np.inf)
+        pixel = np.zeros(area.sum(), dtype=int)
         np.minimum.at(nearest, at, np.hypot(x - share * dx, y - share * dy))
         pixel[at] = row * target.shape[1] + column
         (reached,) = np.isfinite(nearest).nonzero()
@@ -122,14 +144,25 @@ class Canvas:
         np.add.at(target.reshape(-1), pixel[reached], added)
 
     def _windows(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The first and the last column and row, that one excluded, that rectangles touch; each `(n, 2)`."""
-        ends = self.tissue.shape[::-1]
-        first, stop = np.clip(low / self.spacing, 0, ends), np.clip((high + self.spacing) / self.spacing, 0, ends)
+        """The pixels that rectangles touch: first column and row, and those after the last; each `(n, 2)`.
+
+        Args:
+            low: `(n, 2)`, smallest x and y of each rectangle in millimetres.
+            high: `(n, 2)`, largest x and y.
+        """
+        rows, columns = self.tissue.shape
+        first = np.clip(low / self.spacing, 0, (columns, rows))
+        stop = np.clip((high + self.spacing) / self.spacing, 0, (columns, rows))
         return first.astype(int), stop.astype(int)
 
 
 def ramp(inward: np.ndarray, softness: float) -> np.ndarray:
-    """0 outside, 1 inside, smooth over `softness` around the edge; `inward` is the distance from the edge."""
+    """A smooth step from 0 outside to 1 inside an edge.
+
+    Args:
+        inward: Distance from the edge, positive inside.
+        softness: Width of the step.
+    """
     share = np.minimum(np.maximum(inward / softness + 0.5, 0.0), 1.0)
     return share * share * (3.0 - 2.0 * share)
 
@@ -137,7 +170,8 @@ def ramp(inward: np.ndarray, softness: float) -> np.ndarray:
 def visible_box(mask: np.ndarray) -> Box | None:
     """The box around the visible part of a mask, xyxy in pixels; None if nothing is visible."""
     visible = mask > _VISIBLE
-    rows, columns = np.flatnonzero(visible.any(axis=1)), np.flatnonzero(visible.any(axis=0))
+    rows = np.flatnonzero(visible.any(axis=1))
+    columns = np.flatnonzero(visible.any(axis=0))
     if not rows.size:
         return None
     return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1
@@ -145,7 +179,7 @@ def visible_box(mask: np.ndarray) -> Box | None:
 
 @functools.cache
 def _outline(shape: tuple[float, ...]) -> Callable[[np.ndarray], np.ndarray]:
-    """A smooth curve through the distances of `shape` at `_LEVELS`; of one image it is asked for a hundred times."""
+    """A function from a level to a distance: a smooth curve through `shape` at `_LEVELS`. Cached, as images need it often."""
     from scipy.interpolate import PchipInterpolator
 
     return PchipInterpolator(_LEVELS, shape)
@@ -155,11 +189,13 @@ def _outline(shape: tuple[float, ...]) -> Callable[[np.ndarray], np.ndarray]:
 class Lung:
     """One lung.
 
-    side: -1 in the left half of the image, which is the patient's right; 1 in the other.
-    middle: x of the midline.
-    top, base: y of the apex and of the lowest point.
-    half_width: of the chest.
-    dome: how far the diaphragm rises above the lowest point.
+    Attributes:
+        side: -1 in the left half of the image, which is the patient's right; 1 in the other.
+        middle: x of the midline.
+        top: y of the apex.
+        base: y of the lowest point.
+        half_width: Of the chest.
+        dome: Height of the diaphragm above the lowest point.
     """
 
     side: int
@@ -180,6 +216,7 @@ class Lung:
     def floor(self, x: np.ndarray | float) -> np.ndarray:
         """The y of the diaphragm: a dome that falls steeply to the wall."""
         x_min, x_max = self.edges(self.base - 0.15 * (self.base - self.top))
+        # 0 at the midline, 1 at the wall.
         share = np.clip((np.asarray(x) - x_min) / (x_max - x_min), 0.0, 1.0)
         share = 1.0 - share if self.side < 0 else share
         outer = np.clip((share - 0.4) / 0.6, 0.0, 1.0) ** 2.5
@@ -201,10 +238,15 @@ class Lung:
 
 @dataclass(frozen=True)
 class Anatomy:
-    """The proportions of a patient in one projection, and the seed of random details.
+    """The proportions of a patient in one projection.
 
-    heart_ratio: the cardiothoracic ratio.
-    lungs: the right and the left one.
+    Attributes:
+        view: One of `VIEWS`.
+        middle: x of the midline.
+        heart_ratio: The cardiothoracic ratio.
+        lungs: The patient's right and left one.
+        breasts: Whether the shadows of breasts are painted.
+        seed: Of random details.
     """
 
     view: str
@@ -216,14 +258,17 @@ class Anatomy:
 
     @property
     def top(self) -> float:
+        """y of the apex of both lungs."""
         return self.lungs[0].top
 
     @property
     def base(self) -> float:
+        """y of the lowest point of the right lung."""
         return self.lungs[0].base
 
     @property
     def half_width(self) -> float:
+        """Half the width of the chest."""
         return self.lungs[0].half_width
 
 
@@ -231,14 +276,17 @@ def plan_anatomy(rng: np.random.Generator, view: str, width: float, height: floa
     """Choose the proportions of a patient at random, for one of `VIEWS` and an image of this size in millimetres."""
     half_width = float(rng.uniform(128.0, 152.0)) * min(1.0, width / 340.0)
     middle = width / 2 + float(rng.uniform(-10.0, 10.0)) * (width / 350.0)
-    # Patients in bed breathe in less deeply
-    lung = float(rng.uniform(235.0, 275.0) if view != "AP" else rng.uniform(200.0, 240.0)) * min(1.0, height / 400.0)
-    top = (height - lung) * float(rng.uniform(0.33, 0.45))
+    # Patients in bed breathe in less deeply, and their hearts look larger.
+    shortest, longest, magnification = (200.0, 240.0, 1.08) if view == "AP" else (235.0, 275.0, 1.0)
+    length = float(rng.uniform(shortest, longest)) * min(1.0, height / 400.0)
+    top = (height - length) * float(rng.uniform(0.33, 0.45))
     dome = float(rng.uniform(32.0, 46.0))
+    # The left lung reaches lower.
     drop = float(rng.uniform(4.0, 14.0))
-    ratio = float(rng.uniform(*_NORMAL_RATIO)) * (1.08 if view == "AP" else 1.0)
-    lungs = tuple(Lung(side, middle, top, top + lung + drop * (side > 0), half_width, dome) for side in (-1, 1))
-    return Anatomy(view, middle, ratio, lungs, bool(rng.random() < 0.4), int(rng.integers(2**32)))
+    ratio = float(rng.uniform(*_NORMAL_RATIO)) * magnification
+    right = Lung(-1, middle, top, top + length, half_width, dome)
+    left = Lung(1, middle, top, top + length + drop, half_width, dome)
+    return Anatomy(view, middle, ratio, (right, left), bool(rng.random() < 0.4), int(rng.integers(2**32)))
 
 
 def paint_anatomy(canvas: Canvas, anatomy: Anatomy) -> None:
@@ -277,9 +325,9 @@ def paint_heart(canvas: Canvas, anatomy: Anatomy, ratio: float) -> np.ndarray:
     """Push the lung aside for a heart of this cardiothoracic ratio, and return its mask, `(rows, columns)`."""
     width = 2.0 * anatomy.half_width * ratio
     floor = anatomy.base - anatomy.lungs[0].dome
-    # A large heart grows to the sides rather than upwards
+    # A large heart grows to the sides rather than upwards.
     flat = 0.40 * float(np.sqrt(0.44 / max(ratio, 0.44)))
-    # A third of the heart lies right of the midline
+    # A third of the heart is on the patient's right of the midline.
     x, y = anatomy.middle + 0.17 * width, floor + 18.0 - 0.9 * flat * width
     mask = canvas.ellipse(x, y, 0.54 * width, flat * width, softness=_EDGE, tilt=0.6)
     canvas.air *= 1.0 - 0.9 * mask
@@ -288,15 +336,16 @@ def paint_heart(canvas: Canvas, anatomy: Anatomy, ratio: float) -> np.ndarray:
 
 
 def _spine(x: float, end: float, *, width: float) -> list[Line]:
-    discs = np.arange(12.0, end, 25.0)
-    across = x - width / 2 + 4.0, x + width / 2 - 4.0
-    return [
-        Line(np.array([[x, 0.0], [x, end]]), width, 0.30),
-        *(Line(np.array([[across[0], y], [across[1], y]]), 4.0, -0.10) for y in discs),
-    ]
+    """The lines of a spine at x, from the top of the image to y = end: a broad line, and a thin one for each disc."""
+    lines = [Line(np.array([[x, 0.0], [x, end]]), width, 0.30)]
+    left, right = x - width / 2 + 4.0, x + width / 2 - 4.0
+    for y in np.arange(12.0, end, 25.0):
+        lines.append(Line(np.array([[left, y], [right, y]]), 4.0, -0.10))
+    return lines
 
 
 def _ribs(lung: Lung) -> list[Line]:
+    """The lines of the ribs around a lung: the back of each with a darker middle, and the front of some."""
     ribs: list[Line] = []
     share = np.linspace(0.0, 1.0, 14)
     gap = (lung.base - lung.top) / 9.0
@@ -313,22 +362,29 @@ def _ribs(lung: Lung) -> list[Line]:
 
 
 def _vessels(lung: Lung, rng: np.random.Generator, *, thinnest: float) -> list[Line]:
-    """44 branches from the root of the lung, of four parts of two pieces each, that thin out towards its edge."""
+    """The lines of 44 vessels from the root of a lung, each of four parts of two pieces, which thin out outwards.
+
+    Args:
+        lung: with the vessels.
+        rng: of their directions and widths.
+        thinnest: width in millimetres below which a part is left out.
+    """
     outward = np.pi if lung.side < 0 else 0.0
-    draws = [
-        (rng.uniform(-1.45, 1.45), rng.normal(0.0, (4.0, 14.0)), rng.uniform(1.8, 4.5), rng.normal(0.0, 0.22, 8))
-        for _ in range(44)
-    ]
+    draws = []
+    for _ in range(44):
+        direction, root_offset = rng.uniform(-1.45, 1.45), rng.normal(0.0, (4.0, 14.0))
+        draws.append((direction, root_offset, rng.uniform(1.8, 4.5), rng.normal(0.0, 0.22, 8)))
     turn, shift, root_width, bends = (np.array(values) for values in zip(*draws, strict=True))
+    # The direction of each of the eight pieces, and the points between them.
     angles = np.cumsum(np.column_stack([outward + turn, bends]), axis=1)[:, 1:]
     steps = 0.95 * lung.half_width / 9.0 * np.stack([np.cos(angles), np.sin(angles)], axis=2)
     roots = np.array(lung.place(0.95 if lung.side < 0 else 0.05, 0.55)) + shift
     points = np.cumsum(np.concatenate([roots[:, None], steps], axis=1), axis=1)
     widths = np.cumprod(np.column_stack([root_width, np.full((44, 3), 0.72)]), axis=1)
-    return [
-        Line(branch[2 * part : 2 * part + 3], width, 0.14 * min(1.0, width / 2.5))
-        for branch, branch_widths in zip(points, widths.tolist(), strict=True)
-        for part, width in enumerate(branch_widths)
-        # Nobody sees what is narrower than half a pixel, and small images are drawn by the thousand.
-        if width >= thinnest
-    ]
+    lines = []
+    for vessel, part_widths in zip(points, widths.tolist(), strict=True):
+        for part, width in enumerate(part_widths):
+            # A thinner part would be invisible, and small images are drawn by the thousand.
+            if width >= thinnest:
+                lines.append(Line(vessel[2 * part : 2 * part + 3], width, 0.14 * min(1.0, width / 2.5)))
+    return lines

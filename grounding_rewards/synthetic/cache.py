@@ -1,4 +1,4 @@
-"""Datasets of drawn images on disk, so that a command does not draw what an earlier one drew."""
+"""Keep datasets of drawn images on disk, so that a command does not draw again what an earlier one drew."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 FOLDER_VARIABLE = "GROUNDING_REWARDS_CACHE"
-"""The environment variable with the folder of the cache; where it is empty nothing is kept."""
+"""The environment variable with the folder of the cache; if it is empty, nothing is kept."""
 
-# Bytes of all files together. The files that were used least recently go first.
+# Bytes of all files together; beyond them the least recently used files are removed.
 _MOST_BYTES = 2**30
 
 
 def cached_dataset(name: str, draw: Callable[[], Dataset]) -> Dataset:
-    """The dataset of this name from the cache, else drawn and kept there; several processes may do so at once.
+    """Read the dataset of a name from the cache, or draw it and keep it there; several processes may do so at once.
 
     Args:
-        name: of a file, without its ending. Drawings of another program or version of a library have files of their
-            own.
+        name: of the file, without its ending. Another version of the drawing program or of a library has other files.
         draw: makes the dataset.
 
     Example:
@@ -42,14 +41,14 @@ def cached_dataset(name: str, draw: Callable[[], Dataset]) -> Dataset:
     if folder is None:
         return draw()
     path = folder / f"{name}-{_version()}.arrow"
-    # It may be missing, cut, or removed by another process at this moment.
+    # The file may be missing, cut, or just being removed by another process.
     with contextlib.suppress(OSError, ArrowInvalid):
         dataset = Dataset.from_file(str(path), in_memory=True)
         with contextlib.suppress(OSError):
             path.touch()
         return dataset
     dataset = draw()
-    # A disk that is full or may not be written is no reason to end.
+    # If the disk is full or cannot be written, the dataset is still returned.
     with contextlib.suppress(OSError):
         _write(dataset, path)
         _remove_oldest(folder)
@@ -57,28 +56,28 @@ def cached_dataset(name: str, draw: Callable[[], Dataset]) -> Dataset:
 
 
 def _folder() -> Path | None:
-    """A folder for drawn images alone: whatever lies in it may be removed."""
+    """The folder of the cache, whose files may all be removed; None if nothing is to be kept."""
     parent = os.environ.get(FOLDER_VARIABLE)
     if parent == "":
         return None
     if parent is None:
         user_cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         if user_cache.startswith("~"):
-            # A user without a home
+            # The user has no home.
             return None
         parent = f"{user_cache}/grounding_rewards"
     return Path(parent, "drawn_images")
 
 
 def _version() -> str:
-    """The program that draws, and the libraries that its numbers depend on, as one word."""
+    """A hash of the drawing program and of the versions of libraries on which its numbers depend."""
     parts = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
     parts.append(repr(package_versions(("numpy", "scipy", "pillow"))).encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
 
 def _write(dataset: Dataset, path: Path) -> None:
-    """Write a file under a name of this process, and then give it its name."""
+    """Write a dataset under a temporary name of this process, and then rename the file."""
     import pyarrow
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,10 +92,10 @@ def _write(dataset: Dataset, path: Path) -> None:
 
 
 def _remove_oldest(folder: Path) -> None:
-    """Remove the files beyond :data:`_MOST_BYTES`, also those that a killed process did not finish."""
-    states = {path: path.stat() for path in folder.iterdir() if path.is_file()}
+    """Remove the least recently used files beyond :data:`_MOST_BYTES`, also unfinished ones of killed processes."""
+    stats = {path: path.stat() for path in folder.iterdir() if path.is_file()}
     total = 0
-    for path in sorted(states, key=lambda path: states[path].st_mtime, reverse=True):
-        total += states[path].st_size
+    for path in sorted(stats, key=lambda path: stats[path].st_mtime, reverse=True):
+        total += stats[path].st_size
         if total > _MOST_BYTES:
             path.unlink(missing_ok=True)

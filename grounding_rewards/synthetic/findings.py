@@ -1,7 +1,7 @@
-"""Findings: frequency, size, place, look, and the phrase for a report.
+"""Choose and paint findings: their frequency, size, place and look, and the phrase for a report.
 
-Sizes follow public metrics. `NIH` is BBox_List_2017.csv of ChestX-ray14, 984 boxes; a share of its 1024 pixels is taken
-as that share of an image of 400 mm. Percentiles are the 10th, 50th and 90th.
+Sizes follow public data. `NIH` is BBox_List_2017.csv of ChestX-ray14, 984 boxes, whose sides are fractions of an image
+of 1024 pixels, taken here as 400 mm. The three numbers are the 10th, 50th and 90th percentile.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from grounding_rewards.synthetic.anatomy import VIEWS, Anatomy, Canvas, Line, Lung, paint_heart, ramp
 
 _SIDES = {-1: "right", 1: "left"}
+# Width of soft edges, and side of an image of NIH, in millimetres.
 _EDGE = 4.0
 _IMAGE = 400.0
 
@@ -23,12 +24,15 @@ _IMAGE = 400.0
 class PlannedFinding:
     """A finding to be painted, in millimetres of the image.
 
-    label: One of `FINDINGS`.
-    side: -1 in the patient's right, 1 in his left, 0 for neither.
-    x, y: its middle or its start.
-    width, height: its extent before it is cut off at the lung or the image.
-    phrase: what a report says; `{zone}` is replaced by the name of the place once the box is known.
-    seed: of its irregular outline.
+    Attributes:
+        label: One of `FINDINGS`.
+        side: -1 in the patient's right, 1 in his left, 0 for neither.
+        x: Of its middle or its start.
+        y: Likewise.
+        width: Before it is cut off at the lung or the image.
+        height: Likewise.
+        phrase: For a report; `{zone}` is replaced by the name of the place when the box is known.
+        seed: Of its irregular outline.
     """
 
     label: str
@@ -43,6 +47,8 @@ class PlannedFinding:
 
 @dataclass(frozen=True)
 class _Kind:
+    """How often a finding occurs and in which views, and the functions that choose its place and paint it."""
+
     frequency: float
     views: tuple[str, ...]
     place: Callable[[np.random.Generator, Anatomy], PlannedFinding]
@@ -50,20 +56,28 @@ class _Kind:
 
 
 def _spread(rng: np.random.Generator, low: float, median: float, high: float) -> float:
-    """A lognormal number whose 10th and 90th percentiles are as far apart as `low` and `high`, clipped."""
+    """A random lognormal number with this median, whose 10th and 90th percentile have the ratio of low and high."""
     # 1.2816 is the 90th percentile of the normal distribution.
     value = median * math.exp(math.log(high / low) / (2 * 1.2816) * rng.normal())
     return float(np.clip(value, low / 2, high * 2))
 
 
-def _side_of(rng: np.random.Generator, anatomy: Anatomy) -> Lung:
+def _random_lung(rng: np.random.Generator, anatomy: Anatomy) -> Lung:
+    """The right or the left lung."""
     return anatomy.lungs[int(rng.integers(len(anatomy.lungs)))]
+
+
+def _lung_of(anatomy: Anatomy, finding: PlannedFinding) -> Lung:
+    """The lung on the side of a finding; the right one for a finding on neither side."""
+    right, left = anatomy.lungs
+    return left if finding.side > 0 else right
 
 
 def _in_lung(
     rng: np.random.Generator, anatomy: Anatomy, label: str, size: tuple[float, float], word: str
 ) -> PlannedFinding:
-    lung = _side_of(rng, anatomy)
+    """A finding anywhere in a lung, with its width and height, and a word before its label in the phrase."""
+    lung = _random_lung(rng, anatomy)
     x, y = lung.place(float(rng.uniform(0.2, 0.8)), float(rng.uniform(0.12, 0.9)))
     phrase = f"{word} {label} in the {{zone}}".strip()
     return PlannedFinding(label, lung.side, x, y, *size, phrase, int(rng.integers(2**32)))
@@ -86,35 +100,43 @@ def _place_mass(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
 
 def _place_consolidation(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
     # NIH, pneumonia, 120 boxes: width 0.164, 0.223, 0.574, height 0.158, 0.269, 0.497.
-    width, height = _IMAGE * _spread(rng, 0.164, 0.223, 0.574), _IMAGE * _spread(rng, 0.158, 0.269, 0.497)
+    width = _IMAGE * _spread(rng, 0.164, 0.223, 0.574)
+    height = _IMAGE * _spread(rng, 0.158, 0.269, 0.497)
     return _in_lung(rng, anatomy, "consolidation", (width, height), "large" if height > 140 else "")
 
 
 def _place_atelectasis(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
     # NIH, 180 boxes: width 0.099, 0.167, 0.321.
-    lung = _side_of(rng, anatomy)
+    lung = _random_lung(rng, anatomy)
     x, y = lung.place(float(rng.uniform(0.4, 0.6)), float(rng.uniform(0.6, 0.88)))
     size = _IMAGE * _spread(rng, 0.099, 0.167, 0.321), float(rng.uniform(6.0, 14.0))
     phrase = "linear atelectasis in the {zone}"
     return PlannedFinding("atelectasis", lung.side, x, y, *size, phrase, int(rng.integers(2**32)))
 
 
+def _degree(
+    value: float, moderate: float, large: float, words: tuple[str, str, str] = ("small", "moderate", "large")
+) -> str:
+    """The word for a size: the second one from `moderate` up, the third one from `large` up."""
+    if value < moderate:
+        return words[0]
+    return words[1] if value < large else words[2]
+
+
 def _place_effusion(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
     # NIH, 153 boxes: height 0.087, 0.271, 0.588.
-    lung = _side_of(rng, anatomy)
+    lung = _random_lung(rng, anatomy)
     height = min(_IMAGE * _spread(rng, 0.087, 0.271, 0.588), 0.8 * (lung.base - lung.top))
-    word = "small" if height < 70 else "moderate" if height < 150 else "large"
-    label, top = "pleural effusion", lung.base - height
-    phrase = f"{word} {_SIDES[lung.side]} {label}"
-    return PlannedFinding(label, lung.side, lung.middle, top, lung.half_width, height, phrase, 0)
+    phrase = f"{_degree(height, 70, 150)} {_SIDES[lung.side]} pleural effusion"
+    top = lung.base - height
+    return PlannedFinding("pleural effusion", lung.side, lung.middle, top, lung.half_width, height, phrase, 0)
 
 
 def _place_pneumothorax(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
     # NIH, 98 boxes: height 0.083, 0.201, 0.517.
-    lung = _side_of(rng, anatomy)
+    lung = _random_lung(rng, anatomy)
     height = min(_IMAGE * _spread(rng, 0.083, 0.201, 0.517), 0.8 * (lung.base - lung.top))
-    word = "small" if height < 60 else "moderate" if height < 120 else "large"
-    phrase = f"{word} {_SIDES[lung.side]} apical pneumothorax"
+    phrase = f"{_degree(height, 60, 120)} {_SIDES[lung.side]} apical pneumothorax"
     return PlannedFinding("pneumothorax", lung.side, lung.middle, lung.top, 0.35 * height, height, phrase, 0)
 
 
@@ -122,8 +144,8 @@ def _place_cardiomegaly(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFi
     # NIH, 146 boxes: width 0.403, 0.466, 0.535. A heart is enlarged from half of the chest's width up.
     ratio = float(np.clip(_IMAGE * _spread(rng, 0.403, 0.466, 0.535) / (2 * anatomy.half_width), 0.54, 0.68))
     width = 2 * anatomy.half_width * ratio
-    word = "mild" if ratio < 0.58 else "moderate" if ratio < 0.65 else "severe"
-    return PlannedFinding("cardiomegaly", 0, anatomy.middle, anatomy.base, width, width, f"{word} cardiomegaly", 0)
+    phrase = f"{_degree(ratio, 0.58, 0.65, ('mild', 'moderate', 'severe'))} cardiomegaly"
+    return PlannedFinding("cardiomegaly", 0, anatomy.middle, anatomy.base, width, width, phrase, 0)
 
 
 def _place_pacemaker(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
@@ -144,7 +166,7 @@ def _place_tube(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
 
 
 def _lobed(canvas: Canvas, finding: PlannedFinding, bumps: float) -> np.ndarray:
-    """The distance from the middle, 1 on the outline, of a body with an irregular outline; `(rows, columns)`."""
+    """The distance from the middle of a body with an irregular outline, where it is 1; `(rows, columns)`."""
     rng = np.random.default_rng(finding.seed)
     x, y = (canvas.x - finding.x) / (finding.width / 2), (canvas.y - finding.y) / (finding.height / 2)
     angle = np.arctan2(y, x)
@@ -155,9 +177,10 @@ def _lobed(canvas: Canvas, finding: PlannedFinding, bumps: float) -> np.ndarray:
 
 
 def _paint_ball(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
+    """Paint a nodule or a mass, and return its mask; so do the next functions with their findings."""
     radius = _lobed(canvas, finding, 0.06)
     soft = 1.0 - ramp((radius - 1.0) * min(finding.width, finding.height) / 2, 3.0)
-    # The thickness of a ball, but not down to nothing, so that its edge is seen
+    # The thickness of a ball, but not down to nothing, so that its edge is visible.
     mask = soft * (0.35 + 0.65 * np.sqrt(np.clip(1.0 - radius**2, 0.0, 1.0)))
     canvas.tissue += (0.35 + 0.006 * min(finding.width, 60.0)) * mask
     return soft
@@ -166,11 +189,11 @@ def _paint_ball(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np
 def _paint_consolidation(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
     from scipy.ndimage import gaussian_filter, map_coordinates
 
-    (lung,) = (lung for lung in anatomy.lungs if lung.side == finding.side)
+    lung = _lung_of(anatomy, finding)
     rng = np.random.default_rng(finding.seed + 1)
     size = min(finding.width, finding.height)
     extent = ramp((1.0 - _lobed(canvas, finding, 0.18)) * size / 2, 0.2 * size)
-    # Patches of the same size whatever the pixels
+    # Patches have the same size in millimetres for every number of pixels.
     rows, columns = canvas.tissue.shape
     grain = gaussian_filter(rng.normal(size=(64, 64)), 1.6)
     places = np.meshgrid(np.linspace(0.0, 63.0, rows), np.linspace(0.0, 63.0, columns), indexing="ij")
@@ -182,7 +205,7 @@ def _paint_consolidation(canvas: Canvas, anatomy: Anatomy, finding: PlannedFindi
 
 
 def _paint_atelectasis(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
-    (lung,) = (lung for lung in anatomy.lungs if lung.side == finding.side)
+    lung = _lung_of(anatomy, finding)
     tilt = np.random.default_rng(finding.seed).uniform(-0.25, 0.25)
     band = canvas.ellipse(finding.x, finding.y, finding.width / 2, finding.height / 2, softness=3.0, tilt=tilt)
     mask = band * ramp(lung.inward(canvas), _EDGE)
@@ -192,11 +215,11 @@ def _paint_atelectasis(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding
 
 
 def _paint_effusion(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
-    (lung,) = (lung for lung in anatomy.lungs if lung.side == finding.side)
+    lung = _lung_of(anatomy, finding)
     x_min, x_max = lung.edges(lung.base - 0.3 * (lung.base - lung.top))
     share = np.clip((canvas.x - x_min) / (x_max - x_min), 0.0, 1.0)
     share = 1.0 - share if finding.side < 0 else share
-    # The meniscus: fluid climbs along the wall
+    # The meniscus: fluid climbs along the wall.
     surface = finding.y + 0.75 * finding.height * (1.0 - share**1.6)
     mask = ramp(canvas.y - surface, 7.0) * ramp(lung.inward(canvas), _EDGE)
     visible = mask * canvas.air
@@ -205,11 +228,11 @@ def _paint_effusion(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -
 
 
 def _paint_pneumothorax(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
-    (lung,) = (lung for lung in anatomy.lungs if lung.side == finding.side)
+    lung = _lung_of(anatomy, finding)
     down = np.clip((canvas.y - finding.y) / finding.height, 0.0, 1.0)
     x_min, x_max = lung.edges(canvas.y)
     outer = canvas.x - x_min if finding.side < 0 else x_max - canvas.x
-    # The lung has sunk from the wall and from the apex, less the lower
+    # Distance of the collapsed lung's edge: it has sunk from the wall and the apex, less in lower parts.
     gap = np.minimum(outer - finding.width * (1.0 - down**2), canvas.y - finding.y - 0.45 * finding.width)
     inside = ramp(lung.inward(canvas), _EDGE)
     mask = ramp(-gap, 2.5) * inside * (canvas.y < finding.y + finding.height)
@@ -229,7 +252,7 @@ def _paint_pacemaker(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) 
     tilt = np.random.default_rng(finding.seed).uniform(-0.4, 0.4)
     x, y = canvas.x - finding.x, canvas.y - finding.y
     along, across = x * np.cos(tilt) + y * np.sin(tilt), y * np.cos(tilt) - x * np.sin(tilt)
-    # A superellipse: a box with round corners
+    # A superellipse: a box with round corners.
     radius = ((2 * along / finding.width) ** 4 + (2 * across / finding.height) ** 4) ** 0.25
     mask = ramp((1.0 - radius) * finding.width / 2, 1.5)
     canvas.tissue += 2.6 * mask
@@ -241,12 +264,12 @@ def _paint_tube(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np
     path = np.array([[finding.x, -20.0], [finding.x, finding.y]])
     canvas.add_lines(mask, [Line(path, finding.width, 1.0)])
     canvas.tissue += 0.30 * mask
-    # A stripe of metal salt along the wall
+    # A stripe of metal salt along the wall.
     canvas.add_lines(canvas.tissue, [Line(path - [finding.width / 2 - 1.5, 1.5], 1.6, 0.5)])
     return mask
 
 
-# In the order in which they are painted: what hides more comes first, so that what it hides gets no box.
+# In the order of painting: a finding that may hide others comes first, so that a hidden one gets no box.
 _KINDS = {
     "cardiomegaly": _Kind(1.3, VIEWS, _place_cardiomegaly, _paint_cardiomegaly),
     "pneumothorax": _Kind(0.8, VIEWS, _place_pneumothorax, _paint_pneumothorax),
@@ -262,6 +285,7 @@ _KINDS = {
 FINDINGS = tuple(_KINDS)
 """The findings that may be drawn, in words of the shared vocabulary and in the order of an image's labels."""
 
+# Probabilities of the number of different findings on an image, and of the number of nodules if there are any.
 _COUNTS = {0: 0.25, 1: 0.42, 2: 0.22, 3: 0.11}
 _NODULES = {1: 0.75, 2: 0.17, 3: 0.08}
 
@@ -276,8 +300,11 @@ def plan_findings(
     sampled_labels = rng.choice(possible, size=count, replace=False, p=weights / weights.sum())
     findings: list[PlannedFinding] = []
     for label in sorted(sampled_labels.tolist(), key=FINDINGS.index):
-        times = int(rng.choice(list(_NODULES), p=list(_NODULES.values()))) if label == "nodule" else 1
-        findings.extend(_KINDS[label].place(rng, anatomy) for _ in range(times))
+        times = 1
+        if label == "nodule":
+            times = int(rng.choice(list(_NODULES), p=list(_NODULES.values())))
+        for _ in range(times):
+            findings.append(_KINDS[label].place(rng, anatomy))
     return tuple(findings)
 
 
@@ -288,7 +315,7 @@ def paint_finding(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> 
 
 def describe(anatomy: Anatomy, finding: PlannedFinding, y: float) -> str:
     """The phrase of a finding whose box has its centre at y, in millimetres: it names the third of the lung."""
-    lung = next((lung for lung in anatomy.lungs if lung.side == finding.side), anatomy.lungs[0])
+    lung = _lung_of(anatomy, finding)
     share = (y - lung.top) / (lung.base - lung.dome - lung.top)
-    third = "upper" if share < 1 / 3 else "middle" if share < 2 / 3 else "lower"
+    third = _degree(share, 1 / 3, 2 / 3, ("upper", "middle", "lower"))
     return finding.phrase.format(zone=f"{_SIDES[lung.side]} {third} zone")

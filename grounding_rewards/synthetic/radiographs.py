@@ -1,5 +1,6 @@
-"""Chest radiographs of several views, sizes and findings, any number of them by index: a plan first, then its
-picture; objects over it that are no findings; and a dataset whose splits share no image.
+"""Draw chest radiographs of several views, sizes and findings by their index: first a plan, then its picture.
+
+Objects over the image, such as markers, are no findings. The splits of a dataset share no image.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 # Width and height in millimetres: 14 by 17 inches upright and lying, and 17 by 17.
-_UPRIGHT, _LYING, _SQUARE = (356.0, 432.0), (432.0, 356.0), (432.0, 432.0)
+_UPRIGHT = (356.0, 432.0)
+_LYING = (432.0, 356.0)
+_SQUARE = (432.0, 432.0)
 #: Strokes of the letters of a marker, in a square of side 1.
 LETTERS = {
     "R": (
@@ -41,23 +44,27 @@ LETTERS = {
     ),
     "L": (((0.15, 0.0), (0.15, 1.0), (0.75, 1.0)),),
 }
+# Side of a marker in millimetres.
 _MARKER = 15.0
+# Probability of leads in each view.
 _LEADS = {"PA": 0.06, "AP": 0.7}
-# Of each lead the electrode, in half widths and heights of the chest, and the exit of its wire, in sides of the image.
+# For each lead x and y of the electrode, in half widths and in heights of the chest, and x and y of the exit of its
+# wire, as fractions of the image's sides.
 _LEAD_PATHS = ((-0.62, 0.12, 0.1, 0.75), (0.66, 0.10, 0.9, 0.8), (0.72, 0.80, 0.95, 1.02))
 
 SPLITS = ("train", "validation", "test")
 
-# Each split has a range of indices of its own, so that no image is in two splits.
+# Indices in each split; the ranges of two splits do not overlap.
 _PER_SPLIT = 10_000_000
 
 
 class Occluders(NamedTuple):
     """Objects over one image, in millimetres; by default none.
 
-    marker: The letter and its upper left corner; None without marker.
-    leads: Curves of wires, `(n, 2)` points each, that end in an electrode.
-    margins: Width of the black margin on the left, top, right and bottom.
+    Attributes:
+        marker: The letter and its upper left corner; None without a marker.
+        leads: Curves of wires, `(n, 2)` points each, which end in an electrode.
+        margins: Width of the black margin on the left, top, right and bottom.
     """
 
     marker: tuple[str, float, float] | None = None
@@ -87,7 +94,7 @@ class Preset:
 _MIXED = {"PA": 0.5, "AP": 0.5}
 
 LABELS = ("cardiomegaly", "pleural effusion", "mass", "pacemaker")
-"""The findings of the preset pa-112: what can be told apart on images that the tiny model takes as they are."""
+"""The findings of the preset pa-112: those that differ visibly at the size that the tiny model sees."""
 
 PRESETS: Mapping[str, Preset] = {
     "pa-112": Preset((112,), (_SQUARE,), {"PA": 1.0}, occluders=False, labels=LABELS),
@@ -133,9 +140,9 @@ class Radiograph:
 
     Attributes:
         image: 8-bit grey; the left of the image is the right of the patient.
-        boxes: xyxy in pixels of the image, one per finding, tight around what can be seen of it.
-        labels: As many as boxes, from `FINDINGS`; only nodules occur several times.
-        phrases: As many as boxes: what a report says; two nodules in one place share their phrase.
+        boxes: xyxy in pixels of the image, one per finding, tight around its visible part.
+        labels: One per box, from `FINDINGS`; only nodules occur several times.
+        phrases: One per box, as a report would have it; two nodules in one place share their phrase.
         view: PA or AP.
         spacing: Millimetres per pixel.
         id: Preset, seed and index.
@@ -151,7 +158,7 @@ class Radiograph:
 
 
 def draw_radiograph(index: int, preset: str = "mixed-512", *, seed: int = 0) -> Radiograph:
-    """Draw the image of this index; the same arguments always give the same image.
+    """Draw the image of an index; the same arguments always give the same image.
 
     Args:
         index: Any number from 0 up.
@@ -169,7 +176,7 @@ def draw_radiograph(index: int, preset: str = "mixed-512", *, seed: int = 0) -> 
 
 
 def plan_radiograph(index: int, preset: str = "mixed-512", *, seed: int = 0) -> RadiographPlan:
-    """Plan the image of this index, without painting it; arguments and errors as `draw_radiograph`.
+    """Plan the image of an index without painting it; arguments and errors as `draw_radiograph`.
 
     >>> [finding.label for finding in plan_radiograph(15, "pa-256").findings]
     ['consolidation']
@@ -198,7 +205,7 @@ def plan_radiograph(index: int, preset: str = "mixed-512", *, seed: int = 0) -> 
 
 
 def paint_radiograph(plan: RadiographPlan) -> Radiograph:
-    """Paint a plan.
+    """Paint the image of a plan.
 
     >>> paint_radiograph(plan_radiograph(15, "pa-256")).id
     'pa-256-0-15'
@@ -215,11 +222,12 @@ def paint_radiograph(plan: RadiographPlan) -> Radiograph:
     for finding in plan.findings:
         box = visible_box(paint_finding(canvas, plan.anatomy, finding) * image)
         if box:
+            _, y1, _, y2 = box
             boxes.append(box)
             labels.append(finding.label)
-            phrases.append(describe(plan.anatomy, finding, (box[1] + box[3]) / 2 * plan.spacing))
+            phrases.append(describe(plan.anatomy, finding, (y1 + y2) / 2 * plan.spacing))
     paint_occluders(canvas, plan.occluders)
-    # Beer-Lambert: what passes falls exponentially with what lies in the way; images show it inverted
+    # Beer-Lambert: the rays that pass fall exponentially with the attenuation; images show them inverted.
     grey = (1.0 - np.exp(-plan.gain * gaussian_filter(canvas.attenuation(), 0.5))) * image
     grain = np.random.default_rng(plan.seed).normal(0.0, plan.noise, grey.shape)
     grey = np.clip(grey + grain * np.sqrt(np.maximum(grey, 0.05)), 0.0, 1.0) ** 1.25
@@ -235,12 +243,12 @@ def paint_radiograph(plan: RadiographPlan) -> Radiograph:
 
 
 def plan_occluders(rng: np.random.Generator, anatomy: Anatomy, width: float, height: float) -> Occluders:
-    """Choose the objects over an image of this size in millimetres; leads are common in bed and rare otherwise."""
+    """Choose the objects over an image of this size in millimetres; leads are common in the view AP, rare in PA."""
     margins = tuple(float(rng.uniform(0.0, 14.0)) * (rng.random() < 0.5) for _ in range(4))
     left_margin, top, right_margin, _ = margins
     marker = None
     if rng.random() < 0.85:
-        # The marker names the side it lies on
+        # The marker names the side of the patient: his left is in the right half of the image.
         letter = str(rng.choice(["R", "L"]))
         inset = float(rng.uniform(8.0, 16.0))
         x = width - right_margin - inset - _MARKER if letter == "L" else left_margin + inset
@@ -252,10 +260,11 @@ def plan_occluders(rng: np.random.Generator, anatomy: Anatomy, width: float, hei
             x = anatomy.middle + (across + rng.normal(0.0, 0.06)) * half
             y = anatomy.top + (down + rng.normal(0.0, 0.05)) * (anatomy.base - anatomy.top)
             turn = (x + exit_x * width) / 2 + rng.normal(0.0, 25.0), y + rng.uniform(10.0, 60.0)
-            # Twelve points of the quadratic Bézier curve.
-            points, share = np.array([(exit_x * width, exit_y * height + 60.0), turn, (x, y)]), np.linspace(0, 1, 12)
-            shares = np.stack([(1 - share) ** 2, 2 * share * (1 - share), share**2], axis=1)
-            leads.append((shares[:, :, None] * points).sum(axis=1))
+            # Twelve points of the quadratic Bézier curve from the exit over the turn to the electrode.
+            points = np.array([(exit_x * width, exit_y * height + 60.0), turn, (x, y)])
+            share = np.linspace(0, 1, 12)
+            weights = np.stack([(1 - share) ** 2, 2 * share * (1 - share), share**2], axis=1)
+            leads.append((weights[:, :, None] * points).sum(axis=1))
     return Occluders(marker, tuple(leads), margins)
 
 
@@ -273,7 +282,7 @@ def paint_occluders(canvas: Canvas, occluders: Occluders) -> None:
 
 
 def exposed(canvas: Canvas, occluders: Occluders) -> np.ndarray:
-    """1 where the image was exposed, 0 outside the collimator's edge, `(rows, columns)`."""
+    """A map `(rows, columns)` that is 1 where the image was exposed, and 0 in the black margins."""
     left_margin, top, right_margin, bottom = occluders.margins
     rows, columns = canvas.tissue.shape
     sides = np.minimum(canvas.x - left_margin, columns * canvas.spacing - right_margin - canvas.x)
@@ -282,7 +291,7 @@ def exposed(canvas: Canvas, occluders: Occluders) -> np.ndarray:
 
 
 def image_indices(split: str, n: int) -> range:
-    """The indices of the first images of a split; splits share none.
+    """The indices of the first images of a split; two splits share none.
 
     Args:
         split: One of `SPLITS`.
@@ -302,7 +311,7 @@ def image_indices(split: str, n: int) -> range:
 
 
 def synthetic_dataset(split: str, n: int, *, preset: str = "pa-112", seed: int = 0) -> Dataset:
-    """The first `n` images of a split with the columns that the package uses, from the cache if they were drawn before.
+    """The first `n` images of a split as a dataset with the package's columns; images drawn before come from the cache.
 
     Args:
         split: One of `SPLITS`.
