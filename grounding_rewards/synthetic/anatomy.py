@@ -179,7 +179,7 @@ def visible_box(mask: np.ndarray) -> Box | None:
 
 @functools.cache
 def _outline(shape: tuple[float, ...]) -> Callable[[np.ndarray], np.ndarray]:
-    """A function from a level to a distance: a smooth curve through `shape` at `_LEVELS`. Cached, as images need it often."""
+    """The smooth function from a level to a distance that has the values of `shape` at `_LEVELS`; each is made once."""
     from scipy.interpolate import PchipInterpolator
 
     return PchipInterpolator(_LEVELS, shape)
