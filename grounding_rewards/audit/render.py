@@ -23,6 +23,7 @@ def _swap_corners(template: str) -> str:
     count = len(_NUMBER.findall(template))
 
     def swapped_number(match: re.Match[str]) -> str:
+        """The field of a number, with the index of the number that takes its place."""
         number = (int(match[1]) + count // 2) % count
         return f"{{{number}{match[2]}}}"
 

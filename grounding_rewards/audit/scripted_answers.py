@@ -193,6 +193,7 @@ def _at(places: Callable[[AuditImage], Iterable[Array]]) -> _Extra:
     """Make a function that adds boxes with the label of the right one at given places of an image."""
 
     def extra(image: AuditImage, item: Item) -> list[Item]:
+        """Copies of the item, with its label, at the places of the image."""
         return [item._replace(box=box) for box in places(image)]
 
     return extra

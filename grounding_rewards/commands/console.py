@@ -99,6 +99,7 @@ def plain_warnings() -> Iterator[None]:
     default_format = warnings.formatwarning
 
     def format_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> str:
+        """A warning in one line, after the word or the category that it begins with."""
         is_ours = category is UserWarning or category.__module__.startswith("grounding_rewards.")
         title = "warning" if is_ours else category.__name__
         return f"{title}: {printable(str(message))}\n"
@@ -163,6 +164,7 @@ def stage_progress(
     last_count: int | None = None
 
     def on_progress(stage: str, count: int = 0, total: int | None = None) -> None:
+        """Show the stage and its count in the bar; without a terminal, say them once in a while."""
         nonlocal last_count, next_line_time
         description = printable(stage, lines=False)
         if last_count is None or count < last_count:

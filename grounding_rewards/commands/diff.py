@@ -129,6 +129,7 @@ def _image_loader(
             return lambda image: None
 
         def load_row(image: Prediction) -> Image | None:
+            """The image in the dataset's row of a prediction; None if the dataset has no such row."""
             return load_dataset_image(dataset, row_numbers[image.id]) if image.id in row_numbers else None
 
         return load_row
@@ -144,6 +145,7 @@ def _image_loader(
         )
 
     def open_file(image: Prediction) -> Image | None:
+        """The image in the file of a prediction; None if the file may not be shown."""
         return open_image(shown_files[image.id]) if image.id in shown_files else None
 
     return open_file

@@ -42,6 +42,7 @@ def in_range(low: float = 0, high: float = math.inf, *, above: bool = False) -> 
     legal = Interval(low, high, above=above)
 
     def check(_: Any, option_value: Any) -> None:
+        """Raise a ValueError if a number of the option's value lies outside the range."""
         values = option_value if isinstance(option_value, tuple | list) else [option_value]
         for value in values:
             if value is not None and value not in legal:

@@ -101,9 +101,11 @@ def run(
     with stage_progress("starting", patience=0.0) as on_progress:
 
         def begin(name: str) -> None:
+            """Show the name of a run that begins."""
             on_progress(name, finished, len(runs))
 
         def end(status: RunStatus) -> None:
+            """Count a run that has ended, and say how."""
             nonlocal finished
             # Initial checkpoints are not counted: they are not runs.
             if not status.name.startswith("start "):

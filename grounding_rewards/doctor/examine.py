@@ -343,6 +343,7 @@ def _with_thumbnails(defect: Defect, jpegs: dict[tuple[str, int], bytes]) -> Def
     """The defect whose examples, and their partners, have the pixels of their images."""
 
     def with_thumbnail(example: Example) -> Example:
+        """The example, and its partner, with the pixels of their images."""
         if example.image is not None:
             example = example._replace(image=example.image._replace(jpeg=jpegs[example.split, example.row]))
         if example.partner is not None:

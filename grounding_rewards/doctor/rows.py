@@ -271,7 +271,8 @@ def numbered(rows: Iterable[ImageRow]) -> Iterator[ImageRow]:
         """A mapping that gives each new name the next number, from 1."""
         return defaultdict(partial(next, count(1)))
 
-    patient_numbers, id_numbers, file_numbers, study_numbers = counter(), counter(), counter(), counter()
+    patient_numbers, id_numbers = counter(), counter()
+    file_numbers, study_numbers = counter(), counter()
     for row in rows:
         columns = dict(row.columns)
         column = patient_column([name for name, value in columns.items() if value is not None]) or "patient_id"
@@ -339,6 +340,7 @@ def _jsonl_source(root: Path, splits: Sequence[str], allow_outside: bool) -> Row
     wanted_splits = _choose_splits(splits, line_splits, str(root))
 
     def rows() -> Iterator[ImageRow]:
+        """The rows of the wanted splits, each with its image's path and its faults."""
         # The file may mix splits; as with shards, one split is finished before the next.
         for split in wanted_splits:
             lines_of_split = [line for line, line_split in zip(lines, line_splits, strict=True) if line_split == split]
@@ -353,7 +355,7 @@ def _jsonl_source(root: Path, splits: Sequence[str], allow_outside: bool) -> Row
                 # Checks find the faults of boxes, sizes, images and prompts.
                 faults = [f"expected {expected}, got {got!r:.80}" for expected, got in word_faults(columns)]
                 damage = f"line {line} is {no_object}" if no_object else "; ".join(faults)
-                yield ImageRow(split, number, columns, image, damage, True, outside)
+                yield ImageRow(split, number, columns, image, damage, expects_image=True, outside=outside)
 
     draw_note = assigned.said if assigned.drawn else ""
     return RowSource(str(root), rows, sum(map(line_splits.count, wanted_splits)), draw_note=draw_note)
@@ -392,6 +394,7 @@ def _parquet_source(name: str, shards: Mapping[str, Sequence[str]], splits: Sequ
             total += parquet_file.metadata.num_rows
 
     def rows_of(files: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """The rows of parquet files, as values by column."""
         for file in files:
             try:
                 for batch in pq.ParquetFile(file).iter_batches(batch_size=_BATCH):
@@ -403,6 +406,7 @@ def _parquet_source(name: str, shards: Mapping[str, Sequence[str]], splits: Sequ
                 ) from error
 
     def rows() -> Iterator[ImageRow]:
+        """The rows of the wanted splits, read when they are asked for."""
         for split, files in wanted_splits.items():
             yield from _image_rows(split, rows_of(files))
 
@@ -425,6 +429,7 @@ def _datasets_source(name: str, splits: Sequence[str]) -> RowSource:
         total = sum(part.num_rows for part in wanted_splits.values())
 
     def rows() -> Iterator[ImageRow]:
+        """The rows of the wanted splits, read when they are asked for."""
         for split, part in wanted_splits.items():
             yield from _image_rows(split, part)
 

@@ -378,6 +378,7 @@ def _checked_rows(
     dataset = check_rows(add_prompts(dataset, stated_format), name="the dataset", bad_rows=bad_rows)
 
     def prompt_of(prompt: Any) -> Any:
+        """The prompt as the trainer expects it, with marks for images."""
         messages = marked_messages(prompt)
         return one_problem(messages) if trainer == "easyr1" else messages
 
@@ -397,6 +398,7 @@ def _with_trainer_sizes(dataset: Dataset, trainer: str, processor: Any, limits: 
         return dataset
 
     def size(row: Mapping[str, Any]) -> tuple[int, int]:
+        """The size to which the trainer resizes the image of a row."""
         width, height = row["image_size"]
         return trainer_size(trainer, processor, width, height, limits)
 

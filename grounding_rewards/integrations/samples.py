@@ -38,6 +38,7 @@ def offering(module: str, name: str, make: Callable[[], Any]) -> Callable[[str],
     """
 
     def get(attribute: str) -> Any:
+        """The class, made now, for its name; raises an AttributeError for every other name."""
         if attribute == name:
             return make()
         raise AttributeError(f"module {module!r} has no attribute {attribute!r}")

@@ -33,13 +33,16 @@ def functions_of(reward: str, **parameters: Any) -> tuple[Callable[..., Awaitabl
     """
 
     def score(task: Any, trace: Any) -> Scores:
+        """The scores of the last reply of a trace."""
         grounding_reward = reward_of(reward, **{**parameters, **environment_parameters()})
         return scored(grounding_reward, [trace.last_reply], image_columns([task.ground_truth]))
 
     async def number(task: Any, trace: Any) -> float:
+        """The reward of the last reply of a trace."""
         return score(task, trace).rewards[0]
 
     async def components(task: Any, trace: Any) -> dict[str, float]:
+        """The components of that reward by name."""
         return {name: values[0] for name, values in score(task, trace).components.items()}
 
     number.__name__, components.__name__ = reward, f"{reward}_components"

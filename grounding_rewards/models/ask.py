@@ -83,6 +83,7 @@ def blank_images(dataset: Dataset) -> Dataset:
     from PIL import Image, ImageStat
 
     def replace_images(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        """A batch of rows with a grey image in place of each image."""
         for index, image in enumerate(rows.get("image", ())):
             grey = int(ImageStat.Stat(image.convert("L")).mean[0])
             rows["image"][index] = Image.new("L", image.size, grey).convert(image.mode)

@@ -263,11 +263,13 @@ def _generate_forced(
     logps: _LogpsByTokens = {}
 
     def generate_answers(generation_config: Any = None, **inputs: torch.Tensor) -> torch.Tensor:
+        """Generate the given answers token by token, and note the log probabilities of the tokens."""
         prompts = inputs["input_ids"]
         answers = _pad(ids, pad_token_id, prompts.device)
         mask = _pad([[1] * len(tokens) for tokens in ids], 0, prompts.device)
 
         def force(input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            """Scores that leave only the next token of the given answer possible."""
             step = input_ids.shape[1] - prompts.shape[1]
             return torch.full_like(scores, -torch.inf).scatter(1, answers[:, step : step + 1], 0.0)
 

@@ -476,6 +476,7 @@ def completed_examples(planned: PlannedImage, stored: StoredImage, plan: FolderP
         common["resized_width"], common["resized_height"] = resized_size(processor, stored.width, stored.height)
 
     def scale_boxes(boxes: Sequence[Sequence[float]]) -> list[list[float]]:
+        """The boxes in pixels of the stored image."""
         scaled = []
         for x1, y1, x2, y2 in boxes:
             left, right = x1 * stored.width / width, x2 * stored.width / width

@@ -189,6 +189,7 @@ def source_options(read: Callable[..., Any], texts: Sequence[str]) -> dict[str, 
 
 
 def _option_value(text: str, default: Any) -> Any:
+    """The value of an option's text: a boolean, a mapping, a tuple where the default is one, or the text."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     if text.startswith('{"'):

@@ -74,6 +74,7 @@ def read_chest_imagenome(root: str | Path, *, split: str | None = None, sizes: s
         )
 
     def image(split: str, cells: Sequence[str]) -> AnnotatedImage | None:
+        """The image of a row, with the boxes of its scene graph; None if it has no scene graph."""
         graph = graphs / f"{cells[0]}_SceneGraph.json"
         if not graph.is_file():
             return None
@@ -118,6 +119,7 @@ def _gold(root: Path, sizes: Mapping[str, Size]) -> Images:
     facts_of_images = {cells[0]: cells for _, cells in rows}
 
     def gold_image(name: str, rows: list[TableRow]) -> AnnotatedImage:
+        """The image of that name, with the boxes of its rows and their annotators."""
         annotators = tuple(cells[-1] for _, cells in rows)
         image = name.removesuffix(".dcm")
         boxes = [place._replace(image=image).numbers(cells[2:6]) for place, cells in rows]

@@ -65,6 +65,7 @@ def _read(root: str | Path, split: str | None, name: str) -> Images:
     find = image_finder(root)
 
     def image(split: str, place: RowPlace, entry: Mapping[str, Any]) -> AnnotatedImage:
+        """The image of an entry, with its boxes as numbers."""
         name, labels, boxes = place.image, entry.get("syms"), entry.get("boxes")
         if not isinstance(labels, list) or not isinstance(boxes, list) or len(labels) != len(boxes):
             raise place.error("as many syms as boxes", (labels, boxes), "Correct the entry.")
@@ -75,6 +76,7 @@ def _read(root: str | Path, split: str | None, name: str) -> Images:
         return AnnotatedImage(name, find(name, f"{split}_data/{name}"), float_boxes, labels, _SIDE, _SIDE, split=split)
 
     def entries() -> Iterator[tuple[str, RowPlace, Mapping[str, Any]]]:
+        """The split, the place and the content of each entry in the files."""
         for own_split, path in paths.items():
             for place, entry in read_json_rows(path, "file_name"):
                 yield own_split, place, entry

@@ -134,6 +134,7 @@ def coco_images(
     content = _Content(path, patient_key, missing_category)
 
     def image(name: str, entries: Sequence[Mapping[str, Any]]) -> AnnotatedImage:
+        """The image of that file name, from all entries with the name."""
         file = PurePosixPath(images, name).as_posix() if name else ""
         return _image(content, file, entries, split)
 

@@ -77,6 +77,7 @@ def read_fracatlas(root: str | Path, *, split: str | None = None) -> Images:
         )
 
     def image(path: Path) -> AnnotatedImage:
+        """The image in a file, with its annotations, which must fit the file's folder."""
         name = path.stem
         annotations = annotated.get(name) or AnnotatedImage(name, "", [], [])
         if (path.parent.name == "Fractured") != bool(annotations.boxes):

@@ -62,6 +62,7 @@ def read_grazpedwri_dx(
     find = image_finder(root, (".png",))
 
     def image(stem: str, rows: list[TableRow]) -> AnnotatedImage:
+        """The image of that name, with its patient and the boxes of the wanted classes."""
         place, (_, patient, *extra) = rows[0]
         file = find(stem)
         if not file:

@@ -79,16 +79,20 @@ def read_imagefolder(
     check_split(split, dict.fromkeys(name for name in splits.values() if name is not None))
 
     def image(path: Path, own_split: str | None, place: RowPlace, row: Mapping[str, Any]) -> AnnotatedImage:
+        """The image of a row, with its boxes as corners."""
         name, cell = row.get("file_name"), row.get("objects")
         if not isinstance(name, str) or not (path.parent / name).is_file():
             raise place.error("the name of an image for file_name", name, "Add it, or drop the row.")
         try:
-            objects = parse_json(cell) if isinstance(cell, str) and cell else cell or {}
+            objects = cell or {}
+            if isinstance(objects, str):
+                objects = parse_json(objects)
             if isinstance(objects, list):
-                keys = {key for entry in objects for key in entry}
+                keys = set().union(*objects)
                 objects = {key: [entry.get(key) for entry in objects] for key in keys}
             boxes = objects.get("bbox") or []
-            categories: Sequence[Any] = next((objects[key] for key in _CATEGORIES if objects.get(key) is not None), [])
+            category_lists = [objects[key] for key in _CATEGORIES if objects.get(key) is not None]
+            categories: Sequence[Any] = category_lists[0] if category_lists else []
             is_sound = all(map(is_box, boxes)) and len(categories) == len(boxes)
         except (ValueError, AttributeError, TypeError):
             is_sound = False
@@ -104,6 +108,7 @@ def read_imagefolder(
         return AnnotatedImage(file, file, xyxy_boxes, labels, width, height, patient, own_split)
 
     def images(path: Path, own_split: str | None) -> Images:
+        """The images of one metadata file, JSON lines or CSV."""
         if path.suffix == ".jsonl":
             return sound_images(image, ((path, own_split, *row) for row in read_json_rows(path, "file_name")))
         rows, errors = _csv_rows(path)

@@ -94,6 +94,7 @@ def sound_rows(path: Path) -> Iterator[JsonRow | ValueError]:
     """Yield the place and the row of each line of `annotations.jsonl`, or the error of a line that is no image."""
 
     def checked_row(line: int, content: Any, no_object: str) -> JsonRow:
+        """The place and the row of a line; raises a ValueError if they are no sound image."""
         if no_object:
             raise RowPlace(path, line, "-").error("a JSON object", content or no_object, "Correct the line.")
         row = image_row(content)

@@ -59,6 +59,7 @@ def read_ms_cxr(root: str | Path, *, split: str | None = None, images: str | Pat
         raise ValueError(f"Expected None for split, got {split!r}, but {path} has no splits. Take release 1.1.0.")
 
     def image(name: str, rows: list[TableRow]) -> AnnotatedImage | None:
+        """The image of that name, with the boxes of its rows; None if it is of another split than the wanted one."""
         # File, width, height and split, which all rows of an image share.
         shared = rows[0][1][7:]
         for place, cells in rows:

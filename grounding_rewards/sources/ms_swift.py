@@ -76,6 +76,7 @@ def read_ms_swift(
     samples = grouped_samples(root, annotations, split, "images")
 
     def image(name: str | None, image_name: str, rows: Sequence[JsonRow]) -> AnnotatedImage:
+        """The image of that file, with the boxes and names of all its rows."""
         file = PurePosixPath(images, image_name).as_posix()
         boxes, labels, size = [], [], None
         for row in rows:

@@ -74,6 +74,7 @@ def read_nih_chestxray14(root: str | Path, *, split: str | None = None, negative
     find = image_finder(root)
 
     def image(name: str) -> AnnotatedImage:
+        """The image of that name, with the boxes of its rows and the facts about it."""
         rows = rows_of_images[name]
         boxes = [place.box(cells[2:], "xywh") for place, cells in rows]
         labels = [cells[1] for _, cells in rows]

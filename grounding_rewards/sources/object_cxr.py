@@ -54,6 +54,7 @@ def _images(path: Path, name: str) -> Images:
     column = "image_path" if by_path else "image_name"
 
     def file_of(cell: str) -> str:
+        """The file of an image, from its cell in the table."""
         return cell if by_path else f"{name}/{cell}"
 
     def size_of(file: str) -> tables.Size | None:
@@ -61,10 +62,12 @@ def _images(path: Path, name: str) -> Images:
         return tables.header_size(path.parent / file) if (path.parent / file).is_file() else None
 
     def longest_side(place: tables.RowPlace) -> float:
+        """The longest side of the image at that place; 0 if its file is missing."""
         size = size_of(file_of(place.image))
         return 0 if size is None else max(size)
 
     def image(cell: str, rows: list[tables.TableRow]) -> AnnotatedImage:
+        """The image of that cell, with the boxes of the shapes in its rows."""
         file = file_of(cell)
         size = size_of(file)
         shapes = [(place, shape) for place, cells in rows for shape in cells[1].split(";") if shape.strip()]

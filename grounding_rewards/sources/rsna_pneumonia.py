@@ -51,6 +51,7 @@ def read_rsna_pneumonia(root: str | Path, *, split: str | None = None) -> Images
     find = tables.image_finder(root)
 
     def image(name: str, rows: list[tables.TableRow]) -> AnnotatedImage:
+        """The image of that name, with the boxes of its rows and its class."""
         boxes = []
         for place, cells in rows:
             _, *box, target = cells

@@ -53,6 +53,7 @@ def read_siim_acr(root: str | Path, *, split: str | None = None) -> Images:
     find = image_finder(root)
 
     def image(name: str, rows: list[TableRow]) -> AnnotatedImage:
+        """The image of that name, with the boxes of its rows in the table."""
         boxes = _boxes(rows)
         file = find(name, f"dicom-images-train/{name}.dcm")
         return AnnotatedImage(name, file, boxes, [_LABEL] * len(boxes), _SIDE, _SIDE, split="train")
@@ -97,11 +98,11 @@ def mask_boxes(masks: Sequence[Sequence[int]], side: int = _SIDE) -> list[list[f
     inner = mask_pixels[columns[0] : columns[-1] + 1, lines[0] : lines[-1] + 1]
     # A margin, so that the edge of the image closes nothing.
     inner = np.pad(inner, _CLOSING)
-    parts, _ = label(binary_closing(inner, np.ones((_CLOSING, _CLOSING))), structure=np.ones((3, 3)))
+    part_numbers, _ = label(binary_closing(inner, np.ones((_CLOSING, _CLOSING))), structure=np.ones((3, 3)))
     left, top = int(columns[0]) - _CLOSING, int(lines[0]) - _CLOSING
     boxes = []
-    # Around the pixels of the mask, without those that closing added; a part may have only such pixels.
-    for region in find_objects(np.where(inner, parts, 0)):
+    # Around the mask's own pixels of each part; a part that closing alone made has none, and no region.
+    for region in find_objects(np.where(inner, part_numbers, 0)):
         if region is not None:
             x, y = region
             boxes.append([float(left + x.start), float(top + y.start), float(left + x.stop), float(top + y.stop)])

@@ -32,6 +32,7 @@ def read_tbx11k(root: str | Path, *, split: str | None = None) -> Images:
 
 
 def _images(paths: Mapping[str, Path]) -> Images:
+    """The images in the COCO files of the splits, each with its group."""
     for split, path in paths.items():
         for image in coco_images(path, images="imgs", split=split):
             if isinstance(image, ValueError):

@@ -74,6 +74,7 @@ def read_vlm_r1(
     samples = grouped_samples(root, annotations, split, "image")
 
     def image(name: str | None, image_name: str, rows: Sequence[JsonRow]) -> AnnotatedImage:
+        """The image of that file, with the boxes, labels and phrases of all its rows."""
         file = PurePosixPath(images, image_name).as_posix()
         _, first_row = rows[0]
         width, height = pixels(first_row.get("width")), pixels(first_row.get("height"))

@@ -89,6 +89,7 @@ def read_voc(
         paths = [path for path in paths if split in (None, splits[path])]
 
     def images_of_file(path: Path) -> Images:
+        """The images of one XML file, a Pascal VOC or a CVAT export."""
         try:
             tree = read_xml(path)
         except ValueError as error:

@@ -84,6 +84,7 @@ def _in_lung(
 
 
 def _place_nodule(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
+    """Draw the size, the place and the words of a nodule."""
     # NIH, 79 boxes: side 0.045, 0.068, 0.095. A box leaves about a fifth of margin; 30 mm and more is a mass
     # (Fleischner Society glossary, Radiology 2008;246:697).
     size = min(29.0, 0.8 * _IMAGE * _spread(rng, 0.045, 0.068, 0.095))
@@ -92,6 +93,7 @@ def _place_nodule(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
 
 
 def _place_mass(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
+    """Draw the size, the place and the words of a mass."""
     # NIH, 85 boxes: side 0.076, 0.121, 0.347.
     size = float(np.clip(0.8 * _IMAGE * _spread(rng, 0.076, 0.121, 0.347), 31.0, 110.0))
     shape = size, max(31.0, size * float(rng.uniform(0.8, 1.2)))
@@ -99,6 +101,7 @@ def _place_mass(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
 
 
 def _place_consolidation(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
+    """Draw the size, the place and the words of a consolidation."""
     # NIH, pneumonia, 120 boxes: width 0.164, 0.223, 0.574, height 0.158, 0.269, 0.497.
     width = _IMAGE * _spread(rng, 0.164, 0.223, 0.574)
     height = _IMAGE * _spread(rng, 0.158, 0.269, 0.497)
@@ -106,6 +109,7 @@ def _place_consolidation(rng: np.random.Generator, anatomy: Anatomy) -> PlannedF
 
 
 def _place_atelectasis(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
+    """Draw the size, the place and the words of a linear atelectasis."""
     # NIH, 180 boxes: width 0.099, 0.167, 0.321.
     lung = _random_lung(rng, anatomy)
     x, y = lung.place(float(rng.uniform(0.4, 0.6)), float(rng.uniform(0.6, 0.88)))
@@ -124,6 +128,7 @@ def _degree(
 
 
 def _place_effusion(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
+    """Draw the size, the place and the words of a pleural effusion."""
     # NIH, 153 boxes: height 0.087, 0.271, 0.588.
     lung = _random_lung(rng, anatomy)
     height = min(_IMAGE * _spread(rng, 0.087, 0.271, 0.588), 0.8 * (lung.base - lung.top))
@@ -133,6 +138,7 @@ def _place_effusion(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFindin
 
 
 def _place_pneumothorax(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
+    """Draw the size, the place and the words of an apical pneumothorax."""
     # NIH, 98 boxes: height 0.083, 0.201, 0.517.
     lung = _random_lung(rng, anatomy)
     height = min(_IMAGE * _spread(rng, 0.083, 0.201, 0.517), 0.8 * (lung.base - lung.top))
@@ -141,6 +147,7 @@ def _place_pneumothorax(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFi
 
 
 def _place_cardiomegaly(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
+    """Draw the size, the place and the words of an enlarged heart."""
     # NIH, 146 boxes: width 0.403, 0.466, 0.535. A heart is enlarged from half of the chest's width up.
     ratio = float(np.clip(_IMAGE * _spread(rng, 0.403, 0.466, 0.535) / (2 * anatomy.half_width), 0.54, 0.68))
     width = 2 * anatomy.half_width * ratio
@@ -149,6 +156,7 @@ def _place_cardiomegaly(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFi
 
 
 def _place_pacemaker(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
+    """Draw the size, the place and the words of a pacemaker."""
     # Usual devices are 40 to 55 mm wide and 40 to 60 mm high. Most lie below the left clavicle.
     side = int(rng.choice([-1, 1], p=[0.25, 0.75]))
     x = anatomy.middle + side * float(rng.uniform(0.62, 0.85)) * anatomy.half_width
@@ -159,6 +167,7 @@ def _place_pacemaker(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFindi
 
 
 def _place_tube(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
+    """Draw the size, the place and the words of an endotracheal tube."""
     # Outer diameter 9 to 12 mm; the tip lies 30 to 50 mm above the carina.
     tip = anatomy.top + 62.0 - float(rng.uniform(30.0, 50.0))
     phrase = "endotracheal tube in the midline"
@@ -187,6 +196,7 @@ def _paint_ball(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np
 
 
 def _paint_consolidation(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
+    """Paint patches that displace air in a lung, and return the mask of the displaced air."""
     from scipy.ndimage import gaussian_filter, map_coordinates
 
     lung = _lung_of(anatomy, finding)
@@ -205,6 +215,7 @@ def _paint_consolidation(canvas: Canvas, anatomy: Anatomy, finding: PlannedFindi
 
 
 def _paint_atelectasis(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
+    """Paint a band that displaces air in a lung, and return the mask of the displaced air."""
     lung = _lung_of(anatomy, finding)
     tilt = np.random.default_rng(finding.seed).uniform(-0.25, 0.25)
     band = canvas.ellipse(finding.x, finding.y, finding.width / 2, finding.height / 2, softness=3.0, tilt=tilt)
@@ -215,6 +226,7 @@ def _paint_atelectasis(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding
 
 
 def _paint_effusion(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
+    """Paint fluid at the base of a lung, and return the mask of the displaced air."""
     lung = _lung_of(anatomy, finding)
     x_min, x_max = lung.edges(lung.base - 0.3 * (lung.base - lung.top))
     share = np.clip((canvas.x - x_min) / (x_max - x_min), 0.0, 1.0)
@@ -228,6 +240,7 @@ def _paint_effusion(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -
 
 
 def _paint_pneumothorax(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
+    """Paint air without vessels and the edge of the collapsed lung, and return the mask of the air."""
     lung = _lung_of(anatomy, finding)
     down = np.clip((canvas.y - finding.y) / finding.height, 0.0, 1.0)
     x_min, x_max = lung.edges(canvas.y)
@@ -245,10 +258,12 @@ def _paint_pneumothorax(canvas: Canvas, anatomy: Anatomy, finding: PlannedFindin
 
 
 def _paint_cardiomegaly(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
+    """Paint an enlarged heart, and return its mask."""
     return paint_heart(canvas, anatomy, finding.width / (2 * anatomy.half_width))
 
 
 def _paint_pacemaker(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
+    """Paint the case of a pacemaker, and return its mask."""
     tilt = np.random.default_rng(finding.seed).uniform(-0.4, 0.4)
     x, y = canvas.x - finding.x, canvas.y - finding.y
     along, across = x * np.cos(tilt) + y * np.sin(tilt), y * np.cos(tilt) - x * np.sin(tilt)
@@ -260,6 +275,7 @@ def _paint_pacemaker(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) 
 
 
 def _paint_tube(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
+    """Paint a tube with its stripe, and return its mask."""
     mask = np.zeros(canvas.tissue.shape)
     path = np.array([[finding.x, -20.0], [finding.x, finding.y]])
     canvas.add_lines(mask, [Line(path, finding.width, 1.0)])

@@ -336,6 +336,7 @@ def synthetic_dataset(split: str, n: int, *, preset: str = "pa-112", seed: int =
     indices = image_indices(split, n)
 
     def draw() -> Dataset:
+        """Draw the images, and put them and their annotations into the columns of a dataset."""
         bar = tqdm(indices, desc=f"drawing {split} images", delay=1)
         images = [draw_radiograph(index, preset, seed=seed) for index in bar]
         columns = {

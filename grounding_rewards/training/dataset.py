@@ -92,6 +92,7 @@ def _drop_image_tokens(dataset: Dataset, processor: Any, name: str, bad_rows: st
     tokens = [getattr(processor, attribute, None) for attribute in ("image_token", "boi_token")]
 
     def check(row: Mapping[str, Any]) -> None:
+        """Raise a ValueError if the prompt of a row has a token of an image in its words."""
         words = prompt_words(row["prompt"])
         for token in tokens:
             if token and token in words:

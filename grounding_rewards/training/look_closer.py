@@ -180,6 +180,7 @@ def _tool(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def tool(self: LookEnvironment, *args: Any, **arguments: Any) -> Any:
+        """The result of the method for checked numbers, or a sentence that says why there is no picture."""
         try:
             if sum(self.pictures.values()) >= self.settings.looks:
                 raise _RefusedError("all looks are used")

@@ -197,6 +197,7 @@ def _image(intensities: NDArray[np.float64]) -> Image:
 
 
 def _window_level(image: Image, amount: float, rng: np.random.Generator) -> Image:
+    """The image in a narrower window whose level is moved up or down."""
     # y = (x - level) / width + 1/2: the level moves by the amount, the window narrows by 2.5 times as much.
     level = 0.5 + amount * rng.choice([-1.0, 1.0])
     width = 1.0 - 2.5 * amount
@@ -204,6 +205,7 @@ def _window_level(image: Image, amount: float, rng: np.random.Generator) -> Imag
 
 
 def _noise(image: Image, amount: float, rng: np.random.Generator) -> Image:
+    """The image with normally distributed noise; the amount is its standard deviation."""
     grain = rng.normal(0.0, amount, (image.height, image.width))
     clean = _intensities(image)
     # A radiograph is grey: all channels of a copy in colour get the same grain.
@@ -213,12 +215,14 @@ def _noise(image: Image, amount: float, rng: np.random.Generator) -> Image:
 
 
 def _blur(image: Image, amount: float, rng: np.random.Generator) -> Image:
+    """The image blurred by a Gaussian; the amount is its standard deviation as a fraction of the longer side."""
     from PIL.ImageFilter import GaussianBlur
 
     return image.filter(GaussianBlur(amount * max(image.size)))
 
 
 def _jpeg(image: Image, amount: float, rng: np.random.Generator) -> Image:
+    """The image stored as a JPEG file and read again; the amount is the quality."""
     from PIL.Image import open as open_image
 
     file = io.BytesIO()
@@ -227,6 +231,7 @@ def _jpeg(image: Image, amount: float, rng: np.random.Generator) -> Image:
 
 
 def _burned_in_marker(image: Image, amount: float, rng: np.random.Generator) -> Image:
+    """The image with a white L or R in one corner; the amount is its height as a fraction of the shorter side."""
     from PIL.ImageDraw import Draw
 
     marked = image.copy()
@@ -242,6 +247,7 @@ def _burned_in_marker(image: Image, amount: float, rng: np.random.Generator) -> 
 
 
 def _rotation(amount: float, width: float, height: float, rng: np.random.Generator) -> Matrix:
+    """The matrix of a rotation to the left or to the right; the amount is in degrees."""
     angle = math.radians(amount) * rng.choice([-1.0, 1.0])
     cos, sin = math.cos(angle), math.sin(angle)
     # The middle of the image stays in its place.
@@ -250,6 +256,7 @@ def _rotation(amount: float, width: float, height: float, rng: np.random.Generat
 
 
 def _crop(amount: float, width: float, height: float, rng: np.random.Generator) -> Matrix:
+    """The matrix that crops an image and enlarges the rest to its size; the amount is the fraction that is cut off."""
     # The fractions that are cut off at the left and at the top.
     x, y = rng.uniform(0.0, amount, 2)
     scale = 1.0 / (1.0 - amount)
@@ -257,6 +264,7 @@ def _crop(amount: float, width: float, height: float, rng: np.random.Generator) 
 
 
 def _laterality_flip(amount: float, width: float, height: float, rng: np.random.Generator) -> Matrix:
+    """The matrix that swaps left and right, with the amount as its probability; otherwise that of no change."""
     if rng.uniform() >= amount:
         return np.eye(2, 3)
     return np.array([[-1.0, 0.0, width], [0.0, 1.0, 0.0]])

@@ -214,6 +214,7 @@ def answer_loss(model: Any, inputs: Any, answers: Sequence[Sequence[int]], pad_t
     extended["attention_mask"] = torch.cat([mask, is_answer.to(mask.dtype)], dim=1)
 
     def loss(pixel_values: Tensor) -> Tensor:
+        """The negative log probability of the answer's tokens, summed."""
         logits = model(**extended, pixel_values=pixel_values, use_cache=False).logits
         # The token at position t is predicted at t - 1.
         log_p = logits[:, prompt.shape[1] - 1 : -1].float().log_softmax(dim=-1)
