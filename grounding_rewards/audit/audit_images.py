@@ -164,7 +164,11 @@ def with_square_frames(images: Sequence[AuditImage]) -> list[AuditImage]:
     """
     side = float(SQUARE_SIDE)
     size = Size(side, side, side, side)
-    return [replace(image, size=size, boxes=side * image.boxes / np.tile(image.size[:2], 2)) for image in images]
+    framed = []
+    for image in images:
+        boxes = side * image.boxes / np.tile([image.size.width, image.size.height], 2)
+        framed.append(replace(image, size=size, boxes=boxes))
+    return framed
 
 
 def with_small_findings(images: Sequence[AuditImage]) -> list[AuditImage]:

@@ -106,14 +106,16 @@ def one_guess(image: AuditImage, fmt: BoxFormat) -> Reply:
     draw = image.draw("guess")
     items = []
     for item in right_boxes(image, fmt).items:
-        items.append(item if draw.random() < 0.5 else _stray(image, draw))
+        if draw.random() >= 0.5:
+            item = _stray(image, draw)
+        items.append(item)
     return Reply(tuple(items))
 
 
 def one_loose(image: AuditImage, fmt: BoxFormat) -> Reply:
     """Place the first finding at IoU 0.55, the others at 0.95."""
     draw = image.draw("loose")
-    items = []
+    items: list[Item] = []
     for box, label in zip(image.boxes, image.labels, strict=True):
         iou = 0.95 if items else 0.55
         items.append(Item(cut_box(box, iou, draw), label))
@@ -173,7 +175,9 @@ def _with_extra(image: AuditImage, fmt: BoxFormat, *, extra: _Extra, before: boo
     added: list[Item] = []
     for item in items:
         added += extra(image, item)
-    return Reply((*added, *items) if before else (*items, *added))
+    if before:
+        return Reply((*added, *items))
+    return Reply((*items, *added))
 
 
 def _near_copies(image: AuditImage, item: Item) -> list[Item]:
@@ -422,12 +426,12 @@ def _image_box(image: AuditImage) -> Array:
 
 def _from_fractions(image: AuditImage, corners: Iterable[float]) -> Array:
     """A box in pixels, from corners as fractions of the image."""
-    return np.fromiter(corners, dtype=np.float64) * np.tile(image.size[:2], 2)
+    return np.fromiter(corners, dtype=np.float64) * np.tile([image.size.width, image.size.height], 2)
 
 
 def _clipped(image: AuditImage, box: Array) -> Array:
     """The box, clipped to the image."""
-    return np.clip(box, 0.0, np.tile(image.size[:2], 2))
+    return np.clip(box, 0.0, np.tile([image.size.width, image.size.height], 2))
 
 
 def _grid(box: Array, cells: int) -> list[Array]:

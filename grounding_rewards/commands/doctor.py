@@ -85,10 +85,10 @@ def run(
         OSError: a file cannot be read or written.
     """
     target_model = Model(
-        None if box_format is None else get_box_format(box_format_from_option(box_format)),
-        None if model is None else load_processor(model),
-        max_completion_length,
-        model or "",
+        box_format=None if box_format is None else get_box_format(box_format_from_option(box_format)),
+        processor=None if model is None else load_processor(model),
+        max_completion_length=max_completion_length,
+        name=model or "",
     )
     checkup = examine(
         dataset,

@@ -136,7 +136,8 @@ def _image_problems(row: ImageRow) -> Iterator[Problem]:
     if facts.size is not None and not has_shape(facts.size, size):
         declared = f"width {size[0]:g}, height {size[1]:g}; the image is {facts.size[0]} x {facts.size[1]}"
         is_exchanged = has_shape(facts.size, (size[1], size[0]))
-        yield Problem("exchanged-size" if is_exchanged else "image-size", row, declared)
+        name = "exchanged-size" if is_exchanged else "image-size"
+        yield Problem(name, row, declared)
         return
     seen = row.resized_size
     if seen and has_shape(seen[::-1], size, _PATCH) and not has_shape(seen, size, _PATCH):

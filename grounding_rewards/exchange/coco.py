@@ -114,11 +114,17 @@ def _xywh(boxes: Boxes) -> list[list[float]]:
 
 
 def _categories(images: Sequence[Prediction]) -> dict[str, int]:
-    """The id of every category by its label, by the rule at the top of this module."""
-    gt = sorted({label for image in images for label in image.gt_labels})
-    pred = {label for image in images for label in image.pred_labels}
-    names = gt + sorted(label for label in pred if label is not None and label not in gt)
-    if None in pred and len(gt) != 1 and _UNLABELLED not in names:
+    """The id of every category by its label: those of references in alphabetical order, then the others.
+
+    Unlabelled predictions have the last category, and none of their own if references have a single label.
+    """
+    gt_labels: set[str] = set()
+    pred_labels: set[str | None] = set()
+    for image in images:
+        gt_labels.update(image.gt_labels)
+        pred_labels.update(image.pred_labels)
+    names = sorted(gt_labels) + sorted(label for label in pred_labels - gt_labels if label is not None)
+    if None in pred_labels and len(gt_labels) != 1 and _UNLABELLED not in names:
         names.append(_UNLABELLED)
     return {name: number for number, name in enumerate(names, start=1)}
 

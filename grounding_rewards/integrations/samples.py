@@ -156,7 +156,9 @@ def image_columns(ground_truths: Sequence[Any], rows: Sequence[Mapping[str, Any]
     for truth, fields in zip(ground_truths, row_fields, strict=True):
         is_missing = truth is None or (isinstance(truth, str) and not truth)
         # `with_ground_truth` refuses a truth that is missing in both places.
-        truths.append(fields if is_missing and "boxes" in fields else truth)
+        if is_missing and "boxes" in fields:
+            truth = fields
+        truths.append(truth)
     columns = dict(with_ground_truth({"ground_truth": truths}, len(truths)))
     for name in set().union(*row_fields):
         values = columns.get(name) or [None] * len(truths)

@@ -359,7 +359,8 @@ class _TableReader:
         width, height = size or (None, None)
         patient = stated_name(self._value(rows, "patient"))
         own_split = self.file_split or self._value(rows, "split", split_name)
-        return AnnotatedImage(file if is_absolute else name, file, boxes, labels, width, height, patient, own_split)
+        image_id = file if is_absolute else name
+        return AnnotatedImage(image_id, file, boxes, labels, width, height, patient, own_split)
 
     def _row_boxes(
         self, place: tables.RowPlace, cells: Sequence[str], size: tables.Size | None
@@ -452,6 +453,8 @@ def _number(place: tables.RowPlace, cell: Any) -> float:
     text = str(cell)
     try:
         # In a table with other separators, a comma may be the decimal sign.
-        return float(text if "." in text else text.replace(",", "."))
+        if "." not in text:
+            text = text.replace(",", ".")
+        return float(text)
     except ValueError:
         raise place.error("a number", cell) from None

@@ -93,6 +93,7 @@ def read_padchest_gr(
         extra = {"study_id": str(report.get("StudyID"))}
         if unlocated:
             extra["findings_without_box"] = str(unlocated)
+        has_second_reader = any(reader == _SETS[1] for _, reader, _ in drawn_boxes)
         file = find(name, name)
         width, height = None, None
         if known_sizes:
@@ -109,7 +110,7 @@ def read_padchest_gr(
             patient_id=stated_name(patient),
             split=stated_name(own_split),
             readers=tuple(reader for _, reader, _ in drawn_boxes),
-            read_by=_SETS if any(reader == _SETS[1] for _, reader, _ in drawn_boxes) else _SETS[:1],
+            read_by=_SETS if has_second_reader else _SETS[:1],
             phrases=tuple(finding[f"sentence_{language}"] for finding, _, _ in drawn_boxes),
             extra=extra,
         )

@@ -174,7 +174,7 @@ def _image_folder(root: Path, path: Path, name: str) -> str:
 
 def _image_sets(root: Path) -> dict[str, str]:
     """The split of each image in `ImageSets/Main`, by its name without the ending."""
-    splits = {}
+    splits: dict[str, str] = {}
     for name in ("train", "val", "test"):
         path = root / "ImageSets" / "Main" / f"{name}.txt"
         if path.is_file():

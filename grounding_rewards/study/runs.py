@@ -141,7 +141,8 @@ def _attempt(name: str, make: Callable[[], bool], on_begin: Callable[[str], None
         state = FINISHED if make() else FINISHED_BEFORE
     except (ValueError, OSError) as error:
         return RunStatus(name, FAILED, time.monotonic() - start_time, str(error))
-    return RunStatus(name, state, time.monotonic() - start_time if state == FINISHED else 0.0)
+    seconds = time.monotonic() - start_time if state == FINISHED else 0.0
+    return RunStatus(name, state, seconds)
 
 
 def _make_start(plan: Plan, folder: Folder, start: InitialCheckpoint) -> bool:
@@ -328,7 +329,8 @@ def thin_curve(entries: Sequence[Mapping[str, Any]], equivalent: float = 1.0, po
         curve[name] = []
         for chunk in chunks:
             values = [entry[name] for entry in chunk if entry.get(name) is not None and math.isfinite(entry[name])]
-            curve[name].append(round(sum(values) / len(values), 4) if values else None)
+            mean = round(sum(values) / len(values), 4) if values else None
+            curve[name].append(mean)
     return curve
 
 

@@ -158,8 +158,10 @@ def trains_vision(model: Any) -> bool:
     """
     base = model.get_base_model() if is_peft_model(model) else model
     parts: list[nn.Module] = [base.get_decoder(), base.get_input_embeddings(), base.get_output_embeddings()]
-    language = {id(weight) for part in parts for weight in part.parameters()}
-    return any(weight.requires_grad and id(weight) not in language for weight in base.parameters())
+    language_weights: set[int] = set()
+    for part in parts:
+        language_weights.update(map(id, part.parameters()))
+    return any(weight.requires_grad and id(weight) not in language_weights for weight in base.parameters())
 
 
 def check_prompt_lengths(trained: Sequence[Sequence[int]], sampled: Sequence[Sequence[int]]) -> None:

@@ -231,7 +231,7 @@ def _jpeg(image: Image, amount: float, rng: np.random.Generator) -> Image:
 
 
 def _burned_in_marker(image: Image, amount: float, rng: np.random.Generator) -> Image:
-    """The image with a white L or R in one corner; the amount is its height as a fraction of the shorter side."""
+    """The image with a white L or R in a corner, whose height is the amount as a fraction of the shorter side."""
     from PIL.ImageDraw import Draw
 
     marked = image.copy()
