@@ -302,8 +302,8 @@ def excused_boxes(
 ) -> NDArray[np.bool_]:
     """Which predicted boxes of one image its ignored regions excuse.
 
-    As many boxes as there can be, one for each region; where not all can be, those that were written first. Another
-    region excuses the same boxes or more.
+    Each region excuses one box at most. They are assigned so that as many boxes as possible are excused, and among
+    equally many those that were written first. One region more never excuses fewer boxes.
 
     Args:
         pred: ``(n, 4)`` xyxy.

@@ -33,7 +33,8 @@ class Interval(NamedTuple):
     def __str__(self) -> str:
         if math.isinf(self.high):
             return f"a number above {self.low:g}" if self.above else f"a number from {self.low:g} up"
-        opening, closing = "(" if self.above else "[", ")" if self.below else "]"
+        opening = "(" if self.above else "["
+        closing = ")" if self.below else "]"
         return f"a number in {opening}{self.low:g}, {self.high:g}{closing}"
 
 

@@ -81,7 +81,7 @@ def _map_in_order(pool: ProcessPoolExecutor, items: Iterable[Any], ahead: int) -
         yield waiting.popleft().result()
 
 
-# The function of this worker: one sent with every item would forget what it has seen.
+# The one function of this worker, in a list: one sent with every item would forget what it has seen.
 _FUNCTION: list[Callable[[Any], Any]] = []
 
 
@@ -94,8 +94,9 @@ def _start(function: Callable[[Any], Any]) -> None:
 
 
 def _call(item: Any) -> Any:
-    """The result of this worker's function for an item."""
-    return _FUNCTION[0](item)
+    """What the function that `_start` kept in this worker returns for an item."""
+    (function,) = _FUNCTION
+    return function(item)
 
 
 def _end_with_parent() -> None:

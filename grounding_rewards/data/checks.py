@@ -402,14 +402,15 @@ _Reference = tuple[int, str, Mapping[str, Any]]
 
 
 def _references(number: int, row: Mapping[str, Any]) -> Iterator[_Reference]:
-    """The row as each of its readers drew it, or as it is."""
+    """The row as it is; or, where several readers drew boxes, a copy of it with the boxes of each."""
     if row.get("reader_boxes") is None:
         yield number, "", row
         return
     labels = row.get("reader_labels")
     for index, boxes in enumerate(row["reader_boxes"]):
-        reader_columns = {"boxes": boxes, "labels": None if labels is None else labels[index]}
-        yield number, f"reader {index}: ", {**row, **reader_columns, "reader_boxes": None, "reader_labels": None}
+        reader_labels = None if labels is None else labels[index]
+        reader_columns = {"boxes": boxes, "labels": reader_labels, "reader_boxes": None, "reader_labels": None}
+        yield number, f"reader {index}: ", {**row, **reader_columns}
 
 
 def gold_problems(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) -> list[list[str]]:
@@ -610,7 +611,7 @@ def _gold_problems(gold: _Gold, reward: GroundingReward) -> Iterator[str]:
         for index in range(len(gt)):
             if index in found:
                 continue
-            problem = f"box {index} {_loss(row, gt[[index]], read[[index]], box_format)}"
+            problem = f"box {index} {_why_lost(row, gt[[index]], read[[index]], box_format)}"
             if reward.compares_labels:
                 problem += f", label {row['labels'][index]!r} read back as {scored.parsed.labels[index]!r}"
             yield problem
@@ -623,8 +624,8 @@ def _gold_problems(gold: _Gold, reward: GroundingReward) -> Iterator[str]:
         yield f"{earnings} ({scored.reason})"
 
 
-def _loss(row: Mapping[str, Any], box: Boxes, read: Boxes, box_format: BoxFormat) -> str:
-    """Why one box, (1, 4), is not found again."""
+def _why_lost(row: Mapping[str, Any], box: Boxes, read: Boxes, box_format: BoxFormat) -> str:
+    """Why a box, (1, 4), is not the same once it is written in the box format and read again, which gives `read`."""
     size = " x ".join(f"{side:.3g}" for side in box[0, 2:] - box[0, :2])
     reason = f"does not survive the rounding of {box_format.name}"
     if box_format.space.frame == "cropped":

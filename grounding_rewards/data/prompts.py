@@ -394,13 +394,13 @@ class Claim(NamedTuple):
 
 
 def _order(order: str, words: str) -> Claim:
-    """The claim of prompts with these words that the format has this order."""
+    """The claim of a prompt that boxes are in this order; `words` is the pattern of prompts that make it."""
     return Claim("order", order, re.compile(words, re.IGNORECASE), lambda fmt: fmt.order == order)
 
 
-def _space(says: str, words: str, *names: str) -> Claim:
-    """The claim of prompts with these words that the format has a space of one of these names."""
-    return Claim("space", says, re.compile(words, re.IGNORECASE), lambda fmt: fmt.space.name in names)
+def _space(says: str, words: str, *spaces: str) -> Claim:
+    """The claim of a prompt that boxes are in one of these spaces; `words` is the pattern of prompts that make it."""
+    return Claim("space", says, re.compile(words, re.IGNORECASE), lambda fmt: fmt.space.name in spaces)
 
 
 CLAIMS = (
@@ -479,20 +479,20 @@ def told_box(
     if len(matches) < 4 or not boxes:
         return ""
     numbers = np.array([float(match[0]) for match in matches])
-    # The last digit may be rounded either way.
-    slack = np.array([1.0 if match[1] is None else 10.0 ** -len(match[1]) for match in matches])
-    windows = np.lib.stride_tricks.sliding_window_view(numbers, 4)
-    slacks = np.lib.stride_tricks.sliding_window_view(slack, 4)
+    # One step of the last digit, which may be rounded either way.
+    steps = np.array([1.0 if match[1] is None else 10.0 ** -len(match[1]) for match in matches])
+    four_numbers = np.lib.stride_tricks.sliding_window_view(numbers, 4)
+    four_steps = np.lib.stride_tricks.sliding_window_view(steps, 4)
     fractions = as_box_array(boxes) / np.array([*size, *size])
     frames = [size, *((unit, unit) for unit in _UNITS)]
     if resized is not None:
         frames.append(resized)
     for frame in frames:
         # Whole numbers say nothing of fractions.
-        is_fine = (slacks <= 0.02 * max(frame)).all(axis=1)
+        is_fine = (four_steps <= 0.02 * max(frame)).all(axis=1)
         for order in ORDERS:
             written_boxes = from_xyxy(fractions * np.array([*frame, *frame]), order)
-            is_near = np.all(np.abs(windows[:, None] - written_boxes) <= 1.001 * slacks[:, None], axis=2)
+            is_near = np.all(np.abs(four_numbers[:, None] - written_boxes) <= 1.001 * four_steps[:, None], axis=2)
             starts = np.flatnonzero(is_fine & np.any(is_near, axis=1))
             if len(starts):
                 return ", ".join(match[0] for match in matches[starts[0] : starts[0] + 4])

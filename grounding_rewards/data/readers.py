@@ -354,6 +354,7 @@ def measure_agreement(images: Iterable[AnnotatedImage]) -> Agreement:
         (0.333, 0.8, (1, 1, 0))
     """
     count = single = pairs = most_readers = 0
+    # By label the images on which somebody drew it, their sums over pairs of readers, and how many readers drew it.
     numbers: dict[str, list[int]] = defaultdict(list)
     sums: dict[str, list[Array]] = defaultdict(list)
     drawn_by: dict[str, Counter[int]] = defaultdict(Counter)
@@ -368,11 +369,13 @@ def measure_agreement(images: Iterable[AnnotatedImage]) -> Agreement:
         # For every label that somebody drew, the boxes of every reader.
         by_label: dict[str, list[list[list[float]]]] = {}
         for box, label, reader in zip(image.boxes, image.labels, image.readers, strict=True):
-            by_label.setdefault(label, [[] for _ in readers])[readers.index(reader)].append(box)
-        for label, sets in by_label.items():
+            boxes_by_reader = by_label.setdefault(label, [[] for _ in readers])
+            boxes_by_reader[readers.index(reader)].append(box)
+        for label, boxes_by_reader in by_label.items():
             numbers[label].append(count)
-            sums[label].append(np.sum([_pair_sums(first, second) for first, second in combinations(sets, 2)], axis=0))
-            drawn_by[label][sum(bool(boxes_of_reader) for boxes_of_reader in sets)] += 1
+            pair_sums = [_pair_sums(first, second) for first, second in combinations(boxes_by_reader, 2)]
+            sums[label].append(np.sum(pair_sums, axis=0))
+            drawn_by[label][sum(map(bool, boxes_by_reader))] += 1
         count += 1
     if not count:
         raise ValueError(

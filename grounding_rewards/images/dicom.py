@@ -345,7 +345,10 @@ def value_range(values: np.ndarray) -> tuple[float, float]:
 
 
 def _look_up(dataset: FileDataset, item: Any, values: np.ndarray) -> tuple[np.ndarray, int]:
-    """The entries of a LUT for integer values, and its largest possible entry."""
+    """The values after a look-up table (LUT) of the file, and the largest value that it can give.
+
+    `item` is the DICOM item with the table, `values` are integers.
+    """
     from highdicom.pixels import apply_lut
 
     count, first, bits = (int(number) for number in item.LUTDescriptor)

@@ -312,22 +312,23 @@ class RunDifference:
 
     @property
     def leading(self) -> list[str]:
-        """Keys of the metrics that the verdict tells whatever became of them."""
+        """Keys of the core metrics that the verdict names even if no change is shown; the main metric is the first."""
         return [key for key in dict.fromkeys((self.main, *_LEADING)) if key in self.core]
 
     @property
     def summary(self) -> str:
-        """The metrics that lead, each with its change or that none is shown, and which others are better."""
+        """A sentence for each leading metric, with its change or that none is shown; then which others are better."""
         sentences = [_sentence(key, self.metrics[key], self.units) for key in self.leading]
         gains = [_format_change(self.metrics[key]) for key in self._following if self.metrics[key].direction > 0]
         if gains:
             leads_better = any(self.metrics[key].direction > 0 for key in self.leading)
-            sentences.append(f"{'Also better' if leads_better else 'Better'}: {'; '.join(gains)}.")
+            opening = "Also better" if leads_better else "Better"
+            sentences.append(f"{opening}: {'; '.join(gains)}.")
         return " ".join(sentences)
 
     @property
     def losses(self) -> str:
-        """Which other metrics, labels and sizes are worse."""
+        """A sentence that says which metrics besides the leading ones, and which labels and sizes, are worse."""
         leads_worse = any(self.metrics[key].direction < 0 for key in self.leading)
         if self.worse:
             return f"{'Also worse' if leads_worse else 'Worse'}: {'; '.join(self.worse)}."
@@ -335,7 +336,7 @@ class RunDifference:
 
     @property
     def worse(self) -> list[str]:
-        """Losses besides the metrics that lead, with one number each."""
+        """The metrics besides the leading ones that are worse, in all or on a label or a size; each with its change."""
         changes = [(self.metrics[key], "") for key in self._following]
         for group in (*self.labels, *self.sizes):
             changes += [(change, f" on {group.name}") for change in group.changes.values()]
@@ -343,7 +344,7 @@ class RunDifference:
 
     @property
     def _following(self) -> list[str]:
-        """Keys of the metrics that are shown and do not lead."""
+        """Keys of the core metrics that are not leading."""
         return [key for key in self.core if key not in self.leading]
 
     def to_dict(self) -> dict[str, Any]:

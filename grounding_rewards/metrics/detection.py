@@ -294,7 +294,7 @@ class MatchedImages:
 
 
 def _is_box(boxes: BoxBatch) -> Mask:
-    """Which places of an array with a row for each image, padded to the longest, hold a box, ``(images, boxes)``."""
+    """Whether a place of the array of :func:`boxes.pad` holds a box, not padding: ``(images, most boxes of one)``."""
     return np.arange(int(boxes.counts.max(initial=0))) < boxes.counts[:, None]
 
 
@@ -302,7 +302,7 @@ def _is_box(boxes: BoxBatch) -> Mask:
 
 
 def _at_50(sums: Callable[[Array, Array, Array], Sums]) -> Callable[[MatchedImages], Sums]:
-    """The function of a metric that is made of the counts n, m and tp at IoU 0.5."""
+    """A function that calls `sums` with the counts n, m and tp of matched images at IoU 0.5."""
     return lambda images: sums(*images.counts_50)
 
 
@@ -319,7 +319,7 @@ def _specificity(images: MatchedImages) -> Sums:
 
 
 def _of_areas(sums: Callable[[Array, Array, Array, Array], Sums]) -> Callable[[MatchedImages], Sums]:
-    """The function of a metric that is made of the hit, false, missed and remaining area of each image."""
+    """A function that calls `sums` with the hit, false, missed and remaining areas of matched images."""
     return lambda images: sums(*images.areas.T)
 
 

@@ -217,7 +217,7 @@ class Evaluation:
 
 
 def _by_name(groups: Sequence[GroupMetrics]) -> dict[str, Any]:
-    """The number of boxes and the metrics of each group, by its name."""
+    """By the name of each group a dict with its number of `boxes` and its metrics."""
     return {group.name: {"boxes": group.boxes, **group.metrics} for group in groups}
 
 

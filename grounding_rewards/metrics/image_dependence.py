@@ -478,7 +478,7 @@ def _pairs(
 
 
 def _permutation_variance(values: Array, turned: Array, partner: NDArray[np.int64], divisor: Array) -> Array:
-    """The variance of the numerators of groups over all permutations, ``(3,)``: the second of ``squares``."""
+    """The variance over all permutations of the numerators of groups: ``(3,)`` a, b and c of a - 2 b θ + c θ²."""
     n = len(partner)
     credit = _without_means(values, turned, partner)
     diagonal = np.zeros_like(values)

@@ -368,13 +368,14 @@ def jackknifed_difference(before: Jackknifed, after: Jackknifed) -> Jackknifed:
         >>> change.estimate
         Estimate(value=0.25, low=0.25, high=0.25)
     """
-    reach = after.bounds[1] - after.bounds[0]
+    low, high = after.bounds
+    largest = high - low
     return Jackknifed(
-        after.value - before.value,
-        after.left_out - before.left_out,
-        min(before.units, after.units),
-        after.bias - before.bias,
-        SIGNED if math.isinf(reach) else (-reach, reach),
+        value=after.value - before.value,
+        left_out=after.left_out - before.left_out,
+        units=min(before.units, after.units),
+        bias=after.bias - before.bias,
+        bounds=SIGNED if math.isinf(largest) else (-largest, largest),
     )
 
 
@@ -411,15 +412,15 @@ class Parts(NamedTuple):
         return cls(part[number], MOST_PARTS, units)
 
     def halves(self, seed: int) -> Array:
-        """Weights of the parts, two rows for each split into halves, one after the other.
+        """Random splits of the parts into halves, as rows of weights: all the first halves, then their counterparts.
 
         Example:
             >>> Parts.of(None, 4, seed=0).halves(seed=0).sum(axis=0)
             array([20., 20., 20., 20.])
         """
         rng = np.random.default_rng(seed)
-        first = np.array([rng.permutation(self.parts) < self.parts // 2 for _ in range(_SPLITS)])
-        return np.concatenate([first, ~first]).astype(np.float64)
+        in_first_half = np.array([rng.permutation(self.parts) < self.parts // 2 for _ in range(_SPLITS)])
+        return np.concatenate([in_first_half, ~in_first_half]).astype(np.float64)
 
 
 def jackknife(metric: Callable[[Array], Array], parts: Parts, *, hull_seed: int | None = None) -> list[Jackknifed]:

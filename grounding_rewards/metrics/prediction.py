@@ -220,7 +220,8 @@ class PredictionBatch(tuple[Prediction, ...]):
     @cached_property
     def pred_scores(self) -> Array:
         """The confidences of all predicted boxes, NaN where none is stated."""
-        return np.concatenate([np.zeros(0), *(image.pred_scores for image in self.answers)])
+        scores = [image.pred_scores for image in self.answers]
+        return np.concatenate(scores) if scores else np.zeros(0)
 
     @cached_property
     def sizes(self) -> Array:

@@ -199,7 +199,7 @@ class Groups:
 
     @cached_property
     def effective_sizes(self) -> Array:
-        """``(g,)`` effective group size, see the module."""
+        """``(g,)`` effective group size, ``(Σ |A|)² / Σ A²`` of the advantages A of the group; 0 without spread."""
         centred = self.rewards - np.repeat(self._sum(self.rewards) / self.sizes, self.sizes)
         return np.where(self.has_spread, ratio(self._sum(np.abs(centred)) ** 2, self._sum(centred**2)), 0.0)
 
@@ -381,9 +381,9 @@ class SignalReport:
             causes = sorted((name for name in CAUSES if signal.causes[name]), key=lambda name: -signal.causes[name])
             share, low, high = map(percent, signal.no_spread)
             shares = ", ".join(f"{percent(signal.causes[name])} {CAUSES[name].title}" for name in causes)
-            fit = NO_VALUE if signal.iou_correlation is None else f"{signal.iou_correlation:.2f}"
-            numbers = f"{signal.effective_group_size:.1f}", f"{signal.mean:.3f}", fit
-            rows.append([signal.name, f"{share} [{low}, {high}]", shares, *numbers])
+            correlation = NO_VALUE if signal.iou_correlation is None else f"{signal.iou_correlation:.2f}"
+            row = [signal.name, f"{share} [{low}, {high}]", shares]
+            rows.append([*row, f"{signal.effective_group_size:.1f}", f"{signal.mean:.3f}", correlation])
         return ["reward", "no spread", "because", "effective size", "mean", "with IoU"], rows
 
     def to_dataframe(self) -> Any:

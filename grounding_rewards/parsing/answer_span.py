@@ -610,7 +610,7 @@ class Turn:
             self.take_step(mark["react"], mark.start(), mark.end())
 
     def take_python(self, mark: re.Match[str]) -> None:
-        """Take a call in Python, with the list around it."""
+        """Take a tool call in Python, with the list around it."""
         if self.speaker == _ASSISTANT:
             self.keep(mark.start())
             self.asks = True
@@ -618,7 +618,10 @@ class Turn:
             self.since = mark.end()
 
     def take_json(self, mark: re.Match[str]) -> int | None:
-        """Take a call in JSON, with the list around it, which would say that there is nothing."""
+        """Take a tool call in JSON, and return where to read on; None if it is not the assistant that speaks here.
+
+        A list around the call is taken with it: left alone, `[]` would say that there is nothing.
+        """
         if self.speaker != _ASSISTANT:
             return None
         self.keep(mark.start())
@@ -633,7 +636,7 @@ class Turn:
         return self.since
 
     def take_bare(self, mark: re.Match[str]) -> int | None:
-        """Take a call, or a tool's result, whose marks were taken out: a name and braces."""
+        """Take a name and braces, a tool's call or result that lost its marks, and return where to read on."""
         if not mark[0].startswith("response"):
             return self.take_json(mark)
         self.open_tool("response", mark.start(), "response")

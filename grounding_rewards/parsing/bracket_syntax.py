@@ -454,7 +454,7 @@ class _Scan:
             self.collector.note_words(self._own_label())
 
     def _read_numbers(self, mark: _Mark) -> None:
-        """Add the boxes of a run of tokens or of a group; keep a corner point for the one behind it."""
+        """Add the boxes of a mark with numbers; a group with one point is kept, as the next may be the other corner."""
         if mark.kind == "run":
             self._end_corners()
             self._read_run(mark)

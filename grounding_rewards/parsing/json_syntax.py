@@ -542,7 +542,8 @@ def _asserts_finding(key: str | None, value: _Value) -> bool:
                 return True
         return False
     if isinstance(value, bool):
-        return value is not bool(key and _NORMAL_KEY.search(key))
+        is_about_normality = bool(key and _NORMAL_KEY.search(key))
+        return value != is_about_normality
     if value is None or _is_nothing(value) or numbers.read_number(value) == 0:
         return False
     return key not in _LABEL_KEYS or asserts_finding(value)

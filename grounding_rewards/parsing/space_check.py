@@ -135,7 +135,7 @@ class ReadCompletion(NamedTuple):
 
     @property
     def image_key(self) -> tuple[bytes, bytes]:
-        """Identifies an image: all completions of a prompt have the same references, and are one piece of evidence."""
+        """Its references and size as bytes, equal for all completions of a prompt, which count as one image."""
         return self.gt.tobytes(), self.sizes.tobytes()
 
 
@@ -246,15 +246,15 @@ def _declaration(fmt: BoxFormat, convention: Convention) -> str:
     """How to declare this format with another convention: the name of a format like it, or else a mapping as JSON."""
     if fmt.name.startswith("{"):
         return json.dumps({**json.loads(fmt.name), **convention._asdict()}, ensure_ascii=False)
-    wanted = _without_name(replace(fmt, space=SPACES[convention.space], order=convention.order))
+    wanted = _reading_rules(replace(fmt, space=SPACES[convention.space], order=convention.order))
     for name in list_box_formats():
-        if _without_name(get_box_format(name)) == wanted:
+        if _reading_rules(get_box_format(name)) == wanted:
             return name
     return json.dumps({"syntax": fmt.name, **convention._asdict()})
 
 
-def _without_name(fmt: BoxFormat) -> BoxFormat:
-    """The format without what plays no part when it is read, so that formats that are read alike are equal."""
+def _reading_rules(fmt: BoxFormat) -> BoxFormat:
+    """A copy of the format without its name and its rules of writing; equal for two formats that are read alike."""
     return replace(fmt, name="", family="", decimals=0, keys=tuple(sorted(fmt.keys)))
 
 

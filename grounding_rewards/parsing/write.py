@@ -63,7 +63,10 @@ def written_label(label: str, fmt: BoxFormat) -> str:
 def _grouped(
     boxes: Sequence[Sequence[float]], labels: Sequence[str | None], fmt: BoxFormat
 ) -> list[tuple[str | None, list[Sequence[float]]]]:
-    """The items of an answer, each a label and its boxes: several where the family writes a label once for them."""
+    """Boxes and labels as the items that the format writes, `(label, boxes)` each.
+
+    An item has one box; in formats that write a label once for boxes in a row, all that follow each other with it.
+    """
     if "{label}" not in fmt.layout.item:
         labels = [None] * len(labels)
     pairs = list(zip(labels, boxes, strict=True))
@@ -173,11 +176,13 @@ def _items(item: str, label: str, fmt: BoxFormat, count: int) -> str:
 
 
 def _fill(template: str, slots: Mapping[str, Callable[[str], str]]) -> str:
-    """The template as a pattern; each slot's function makes its pattern of the format after the slot's colon."""
-    return "".join(
-        _escape(text) + ("" if slot is None else slots[slot](spec or ""))
-        for text, slot, spec, _ in string.Formatter().parse(template)
-    )
+    """The template as a pattern; by the name of a slot the function that turns its format, behind a colon, into one."""
+    pattern = ""
+    for text, slot, spec, _ in string.Formatter().parse(template):
+        pattern += _escape(text)
+        if slot is not None:
+            pattern += slots[slot](spec or "")
+    return pattern
 
 
 def _escape(text: str) -> str:

@@ -89,7 +89,7 @@ class AveragePrecisionReward(ThresholdReward):
         return recall if levels is None else (levels <= recall[..., None]).mean(axis=-1)
 
     def _combine(self, batch: Matched) -> tuple[Array, Array, Array]:
-        """F1, and the average precision as quality and as reward."""
+        """F1, the quality and the reward of each completion; the last two are the average precision."""
         f1 = f_beta_score(batch.precision, batch.recall, 1.0)
         if batch.pred_labels is not None and batch.gt_labels is not None and self.per_label:
             ap = self._mean_over_labels(batch, batch.pred_labels, batch.gt_labels)
@@ -140,7 +140,7 @@ def _order(batch: Matched, ranking: str) -> np.ndarray | None:
 
 
 def _in_order(values: np.ndarray, order: np.ndarray | None) -> np.ndarray:
-    """The values of the predictions, (b, n), in an order that :func:`_order` gives."""
+    """The values of the predicted boxes, (b, n), in this order of the columns, which is None if it is as written."""
     return values if order is None else np.take_along_axis(values, order, axis=1)
 
 

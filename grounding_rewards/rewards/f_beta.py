@@ -61,7 +61,7 @@ class BetaReward(BoxReward):
     beta: float = parameter(1.0, _BETA)
 
     def _ceiling(self, precision: Array, recall: Array) -> Array:
-        """F-beta of the precision and the recall."""
+        """The most that the reward pays at this precision and recall: their F-beta."""
         return f_beta_score(precision, recall, self.beta)
 
 
@@ -83,14 +83,14 @@ class FBetaReward(BetaReward, ThresholdReward):
     beta: float = parameter(1.5, _BETA)
 
     def _combine(self, batch: Matched) -> tuple[Array, Array, Array]:
-        """F-beta, the quality, and as the reward their product."""
+        """F-beta, the quality and the reward of each completion; the reward is the product of the other two."""
         f_beta = f_beta_score(batch.precision, batch.recall, self.beta)
         quality = self._quality(batch)
         return f_beta, quality, f_beta * quality
 
     @abstractmethod
     def _quality(self, batch: Matched) -> Array:
-        """Return Q, (b,) in [0, 1]; 0 without a match."""
+        """Return the quality Q of the matched IoUs of each completion, (b,) in [0, 1]; 0 without a match."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -153,7 +153,7 @@ def _listed_pieces(knots: tuple[tuple[float, float, float], ...]) -> tuple[list[
 
 @functools.lru_cache(maxsize=64)
 def _columns(knots: tuple[tuple[float, ...], ...]) -> Array:
-    """The knots as an array, a row for each of their numbers."""
+    """The columns of the knots as the rows of an array: all IoUs, all credits and, where they have one, all slopes."""
     table = np.ascontiguousarray(np.array(knots).T)
     table.flags.writeable = False
     return table

@@ -398,10 +398,10 @@ class Pace:
         return {name: {"moved": self._moved[name], "window": list(self._windows[name])} for name in self._paced}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from :meth:`state`.
+        """Set what :meth:`state` returned in an earlier process, to go on from there.
 
         Raises:
-            ValueError: it is that of other parameters.
+            ValueError: it is the state of other parameters.
         """
         if state.keys() != self._paced.keys():
             raise ValueError(
