@@ -49,7 +49,7 @@ def with_image_ids(
     """
     ids = [str(row.get("id", k)) for k, row in enumerate(images)]
     if by_order:
-        return _in_order(log, ids, in_groups)
+        return _named_by_order(log, ids, in_groups)
     files = [[stated_name(row.get(column)) for column in _FILE_COLUMNS] for row in images]
     names = [[name, *filter(None, files[k])] for k, name in enumerate(ids)]
     columns = [name for name in _columns(log) if name not in (*BOX_COLUMNS, *SIZE_COLUMNS)]
@@ -86,8 +86,8 @@ def with_image_ids(
     return log._replace(rows=rows, notes=notes)
 
 
-def _in_order(log: Log, ids: Sequence[str], in_groups: bool) -> Log:
-    """The log with the ids of images in their order; in groups, as many rows one after another for each."""
+def _named_by_order(log: Log, ids: Sequence[str], in_groups: bool) -> Log:
+    """The log with an `id` in each row: row k answers image k, or, in groups, equally many rows answer each image."""
     n = len(log.rows)
     group_size = n // max(len(ids), 1) if in_groups else 1
     if n != group_size * len(ids):

@@ -117,7 +117,8 @@ class _MetricPair:
     """One metric of both runs, as sums over units that change with a swap of the runs.
 
     `units`: those on which the runs differ; `changes`: ``(units, 6)`` by how much a swap of each unit changes `first`,
-    the sums of :func:`_sums_and_products` of run A; `both`: those of A and B together; `observed`: the statistic.
+    the sums of :func:`_sums_and_products` of run A; `both`: those of A and B together; `shared`: the sum of the
+    numerators' products of A and B, and that of the denominators'; `observed`: the statistic.
     """
 
     def __init__(self, a: Array, b: Array) -> None:

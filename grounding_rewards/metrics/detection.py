@@ -213,9 +213,10 @@ class MatchedImages:
         return ious, (pred.sum(axis=1) + gt.sum(axis=1)) / 2
 
     def by_image(self, iou_threshold: float) -> Iterator[tuple[Prediction, NDArray[np.int64], Mask]]:
-        """Each image; the reference box that each predicted box is right about, or -1; which predicted boxes count.
+        """Each image, with the partner of each of its predicted boxes and whether that box counts.
 
-        Broken boxes are left out, as they are no boxes of the image.
+        The partner is the index of the reference box that the box is right about, or -1. Broken boxes are left out, as
+        they are no boxes of the image.
         """
         outcomes = self._hits(iou_threshold)
         pred, _ = self._countable(outcomes)

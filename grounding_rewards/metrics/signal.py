@@ -399,7 +399,7 @@ class SignalReport:
 
 
 def variants(reward: GroundingReward, tried: Sequence[str] = TRIED) -> list[GroundingReward]:
-    """The rewards that are tried on the same completions: the one with the least change first.
+    """Other rewards to try on the same completions, the one that differs least from the configured one first.
 
     All read texts as the configured one does, and keep its rules for labels, ignore regions and negatives.
 

@@ -147,7 +147,7 @@ class BoxCollector:
     room: int = MAX_BOXES
 
     def reject(self, reason: str, label: str | None = None, score: float | None = None) -> None:
-        """Count why something is no box; where it stands in the place of one, it is a broken box."""
+        """Count the reason why something is no box; unless the reason is one of the whole text, keep a broken box."""
         if self._take_room():
             self.rejected[reason] = self.rejected.get(reason, 0) + 1
             if reason not in WHOLE_TEXT:

@@ -149,7 +149,8 @@ def _reason(raw: RawBoxes, read: int, scored: int, m: int, tp: int, ignored: int
         if broken:
             return f"{broken} broken {_boxes(broken)} where there is nothing to find{but_ignored}"
         if ignored:
-            return ("nothing to find" if raw.status == "boxes" else raw.status) + but_ignored
+            answer = "nothing to find" if raw.status == "boxes" else raw.status
+            return answer + but_ignored
         return "nothing to find, and says so"
     if n == 0 and not ignored:
         return f"says there is nothing, misses {m}"
