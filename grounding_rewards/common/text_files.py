@@ -370,9 +370,9 @@ def parse_yaml(text: str) -> Any:
 
 
 def _nodes(node: Any, counts: dict[int, int]) -> int:
-    """The number of nodes in a node of YAML, those behind an alias counted for each use; refuses repeated keys.
+    """Count a node of YAML and all nodes in it, those behind an alias for each use; repeated keys are refused.
 
-    `counts` are the numbers of the nodes that were counted already, by their `id`.
+    `counts`: the results for nodes that were counted already, by Python's `id` of the node.
     """
     if id(node) in counts:
         return counts[id(node)]

@@ -568,7 +568,7 @@ class _Gold(NamedTuple):
 
 
 def _gold(references: Sequence[_Reference], reward: GroundingReward) -> list[_Gold]:
-    """The ground truth of each reference, written in its box format and scored."""
+    """Write each reference as an answer in its box format, score that, and say what its boxes earn without writing."""
     rows = [row for *_, row in references]
     if not rows:
         return []

@@ -173,7 +173,7 @@ def _judge(sentence: str) -> bool | None:
 
 
 def _judge_clause(clause: str) -> bool | None:
-    """Whether a clause says that there is nothing; None for one that only introduces what follows."""
+    """Whether a clause says that there is nothing to find; None for one that only introduces the next clause."""
     words = clause.removeprefix("the ").removeprefix("json ")
     if words in SENTENCES or re.sub(rf" (?:{_ALTERNATIVES['seen']})$", "", words) in SENTENCES:
         return True

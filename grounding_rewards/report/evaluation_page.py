@@ -362,7 +362,7 @@ def _tiles(page: EvaluationPage) -> list[html.Tile]:
 
 
 def _data(page: EvaluationPage, images: Sequence[_ScoredImage]) -> dict[str, Any]:
-    """What the page's program knows of all images: rewards, groups, pictures, and which have a record."""
+    """What the page's program needs for all images: rewards, groups, pictures, and which have a record."""
     # Worst first.
     ordered = sorted(range(len(images)), key=lambda place: images[place].fraction(page.reward))
     ranked = [place for place in ordered if not images[place].image.is_normal]
@@ -400,7 +400,7 @@ def _pictures(page: EvaluationPage, places: Sequence[int]) -> dict[int, str]:
 
 
 def _image_records(images: Sequence[_ScoredImage], rewards: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """What the page's program knows of each image: its boxes, their outcomes, its rewards and the answer's text."""
+    """What the page's program needs for each image: its boxes, their outcomes, its rewards and the answer's text."""
     text_length = min(_MOST_TEXT, max(_LEAST_TEXT, TEXT_BUDGET // max(1, len(images))))
 
     def boxes(corners: Any, *columns: Sequence[Any]) -> list[list[Any]]:
