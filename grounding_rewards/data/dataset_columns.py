@@ -118,7 +118,7 @@ def add_prompts(dataset: Dataset, box_format: str | Mapping[str, Any] | BoxForma
     made_prompts: dict[str, Any] = {}
 
     def row_prompt(number: int) -> Any:
-        """The prompt of the row with this number: its own as messages, or one that asks for its findings."""
+        """The prompt of the row as messages: its own, or one that asks for its findings; None if it cannot be made."""
         stated_prompt = None if prompts is None else prompts[number]
         if stated_prompt is not None:
             return None if prompt_problem(stated_prompt) else conversation(stated_prompt)
@@ -166,6 +166,7 @@ class ExtraColumns:
     """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Find the type of each column from its values in these rows."""
         columns: dict[str, list[Any]] = {}
         for row in rows:
             for name, value in row.items():

@@ -267,7 +267,7 @@ class Jackknifed(NamedTuple):
 
     @property
     def as_mean(self) -> Array:
-        """The metric as the mean of what each part says of it, ``v + (g - 1) (mean - v_(k))``, for a test of means.
+        """The metric as the mean of a value for each part, ``v + (g - 1) (mean - v_(k))``, for a test of means.
 
         Returns:
             ``(g, 2)`` numerators and denominators; 0 / 0 where there is nothing to measure without some part.

@@ -189,7 +189,7 @@ class PredictionBatch(tuple[Prediction, ...]):
 
     @cached_property
     def answers(self) -> list[Prediction]:
-        """The images as :func:`with_broken_boxes` gives them."""
+        """The images, with their broken boxes among the predicted ones: see :func:`with_broken_boxes`."""
         return [with_broken_boxes(image) for image in self]
 
     @cached_property

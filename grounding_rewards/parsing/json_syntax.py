@@ -97,6 +97,7 @@ def read_plain_json(text: str, fmt: BoxFormat) -> RawBoxes | None:
         return None
     coords: list[float] = []
     labels: list[str | None] = []
+    # The quotes that these keys and labels take in the text: two for each string.
     quotes = 0
     try:
         for item in items:

@@ -99,11 +99,13 @@ class SelfPaced:
     by: float
 
     def value(self, times: int) -> float:
-        """The value after it has moved so many times."""
-        way = self.to - self.start
+        """The value after this many moves of `by` from `start`; `to` once it is reached."""
+        whole_way = self.to - self.start
         # 3 · 0.05 is 0.15000000000000002: what is logged and compared should be the number that was meant
         distance = round(times * self.by, 12)
-        return self.to if distance >= abs(way) else round(self.start + math.copysign(distance, way), 12)
+        if distance >= abs(whole_way):
+            return self.to
+        return round(self.start + math.copysign(distance, whole_way), 12)
 
     def __str__(self) -> str:
         return (
