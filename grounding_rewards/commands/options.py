@@ -260,6 +260,7 @@ class AnswerOptions:
         with stage_progress(title, patience=0.0) as on_stage:
 
             def on_progress(images: int, total: int, tokens: int) -> None:
+                """Show the images that are answered, and the tokens per second."""
                 on_stage(f"{title}, {tokens / (time.monotonic() - started):.0f} tokens/s", images, total)
 
             return asked_model.answer(

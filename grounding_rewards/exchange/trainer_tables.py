@@ -378,7 +378,7 @@ def _checked_rows(
     dataset = check_rows(add_prompts(dataset, stated_format), name="the dataset", bad_rows=bad_rows)
 
     def prompt_of(prompt: Any) -> Any:
-        """The prompt as the trainer expects it, with marks for images."""
+        """The messages of a prompt with marks for images; for EasyR1 all of them as one text."""
         messages = marked_messages(prompt)
         return one_problem(messages) if trainer == "easyr1" else messages
 

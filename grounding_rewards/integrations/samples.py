@@ -161,10 +161,11 @@ def image_columns(ground_truths: Sequence[Any], rows: Sequence[Mapping[str, Any]
         truths.append(truth)
     columns = dict(with_ground_truth({"ground_truth": truths}, len(truths)))
     for name in set().union(*row_fields):
-        values = columns.get(name) or [None] * len(truths)
-        columns[name] = [
-            fields.get(name) if value is None else value for value, fields in zip(values, row_fields, strict=True)
-        ]
+        values = list(columns.get(name) or [None] * len(truths))
+        for index, fields in enumerate(row_fields):
+            if values[index] is None:
+                values[index] = fields.get(name)
+        columns[name] = values
     return columns
 
 

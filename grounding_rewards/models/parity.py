@@ -175,7 +175,9 @@ def check_rollout(trainer: Any, difference: float, *, refuse: bool) -> str | Non
 def parity_of_model(
     model: Any, processor: Any, dataset: Any, box_format: str | Mapping[str, Any] | BoxFormat | None = None
 ) -> Parity:
-    """Check a model without a trainer as :func:`check_parity` does, with a trainer of TRL that takes no step.
+    """Compare what a model sees while training and while generating, as :func:`check_parity` does for a trainer.
+
+    A trainer of TRL is made for it, which takes no step.
 
     Args:
         model: a transformers vision-language model.

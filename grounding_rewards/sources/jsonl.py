@@ -109,20 +109,22 @@ def sound_rows(path: Path) -> Iterator[JsonRow | ValueError]:
 
 
 def image_row(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of a line with its id, split and patient settled, as loading, `prepare` and the doctor use it.
+    """The content of a line with its id and patient as texts, and its split under the package's name for it.
 
-    A split or patient that is missing or empty is None; an id that is missing is the file.
+    A split or patient that is missing or empty is None; an id that is missing is the file, or a dash without one.
 
     Example:
         >>> image_row({"file": "a.png", "id": 7, "patient_id": "", "split": None})
         {'file': 'a.png', 'id': '7', 'patient_id': None, 'split': None}
     """
     file = content.get("file")
+    file_or_dash = file if isinstance(file, str) else "-"
+    split = stated_name(content.get("split")) or ""
     return {
         **content,
-        "id": stated_name(content.get("id")) or (file if isinstance(file, str) else "-"),
+        "id": stated_name(content.get("id")) or file_or_dash,
         "patient_id": stated_name(content.get("patient_id")),
-        "split": split_name(stated_name(content.get("split")) or "") or None,
+        "split": split_name(split) or None,
     }
 
 
