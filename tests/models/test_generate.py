@@ -88,7 +88,7 @@ def test_the_model_is_left_in_its_mode(tiny_model, images):
         (lambda: to_file(["a"], batch_size=0), "Expected a number from 1 up for `batch_size`, got 0"),
         (lambda: to_file(["a"], path="a.txt"), "Expected a file that ends in .jsonl for `path`, got 'a.txt'"),
         (lambda: VllmOptions.of({"max_len": 512}), "Expected some of max_model_len, .* in vllm_options, got 'max_len'"),
-        (lambda: load_model("assets", vllm_options=VllmOptions()), "vllm for `backend` beside `vllm_options`, got tra"),
+        (lambda: load_model("assets/tiny_vlm", vllm_options=VllmOptions()), "vllm for `backend` beside `vllm_options`"),
     ],
 )
 def test_wrong_settings_are_refused(call, message):
