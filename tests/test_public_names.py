@@ -7,16 +7,7 @@ from pathlib import Path
 
 import pytest
 
-PUBLIC = (
-    "grounding_rewards",
-    "grounding_rewards.boxes",
-    "grounding_rewards.columns",
-    "grounding_rewards.matching",
-    "grounding_rewards.overlap",
-    "grounding_rewards.parsing",
-    "grounding_rewards.rewards",
-    "grounding_rewards.parsing.space_check",
-)
+PUBLIC = ("", ".boxes", ".columns", ".matching", ".overlap", ".parsing", ".parsing.space_check", ".rewards")
 
 
 def defined_names(module) -> set[str]:
@@ -33,13 +24,13 @@ def defined_names(module) -> set[str]:
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_what_is_public_says_what_it_is(name):
-    module = importlib.import_module(name)
+    module = importlib.import_module(f"grounding_rewards{name}")
     offered = set(getattr(module, "__all__", defined_names(module)))
     assert defined_names(module) <= offered
     for public in offered:
         found = getattr(module, public)
         if inspect.isfunction(found) or inspect.isclass(found):
-            assert inspect.getdoc(found), f"{name}.{public} has no docstring"
+            assert inspect.getdoc(found), f"{module.__name__}.{public} has no docstring"
 
 
 def test_a_star_import_takes_nothing_private():

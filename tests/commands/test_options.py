@@ -12,11 +12,8 @@ from grounding_rewards.commands.evaluate import EvaluateOptions
 from grounding_rewards.commands.signal import SignalOptions
 
 # IoU 0.3: a hit at the beginning of the schedule, none at its end.
-IMAGE = {
-    **{"id": "a", "prompt": "Where?", "boxes": [[0, 0, 100, 100]], "labels": ["mass"], "width": 1000, "height": 1000},
-    "completion": '[{"bbox_2d": [0, 0, 100, 30], "label": "mass"}]',
-    "box_format": "qwen3-vl",
-}
+IMAGE = {"id": "a", "prompt": "Where?", "boxes": [[0, 0, 100, 100]], "labels": ["mass"], "width": 1000, "height": 1000}
+IMAGE |= {"completion": '[{"bbox_2d": [0, 0, 100, 30], "label": "mass"}]', "box_format": "qwen3-vl"}
 
 
 @pytest.mark.parametrize(

@@ -30,14 +30,10 @@ def test_by_hand(name, pred, gt, options, expected):
     assert gr.get_reward(name, **options).score(pred, gt) == pytest.approx(expected, abs=1e-15)
 
 
-@given(
-    st.sampled_from(NAMES),
-    box_lists(),
-    valid_box_lists(0, 3),
-    box_lists(3),
-    st.floats(0, 1),
-    st.floats(0, 1, exclude_max=True),
-)
+SHARES, LESS_THAN_ALL = st.floats(0, 1), st.floats(0, 1, exclude_max=True)
+
+
+@given(st.sampled_from(NAMES), box_lists(), valid_box_lists(0, 3), box_lists(3), SHARES, LESS_THAN_ALL)
 def test_another_box_never_pays_and_silence_pays_most(name, pred, regions, more, bonus, graded):
     reward = gr.get_reward(name, no_box_bonus=bonus, graded_negatives=graded)
     paid = reward.score(pred, [], ignore=regions)
@@ -88,11 +84,10 @@ def test_no_text_earns_more_by_being_broken(name, text, expected):
     assert earned(name, text, **GRADED) == pytest.approx(expected, abs=1e-15)
 
 
-@given(
-    st.sampled_from(NAMES),
-    st.lists(st.sampled_from([str(JUNK), "[5, 5, 5, 5]", "[900, 900, 950, 990]"]), min_size=1, max_size=5),
-    st.data(),
-)
+WHOLE = st.sampled_from([str(JUNK), "[5, 5, 5, 5]", "[900, 900, 950, 990]"])
+
+
+@given(st.sampled_from(NAMES), st.lists(WHOLE, min_size=1, max_size=5), st.data())
 def test_breaking_a_box_never_pays(name, boxes, data):
     broken = data.draw(st.sampled_from([*BROKEN, "[7, 7"]))
     which = data.draw(st.integers(0, len(boxes) - 1))

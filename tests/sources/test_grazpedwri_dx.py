@@ -35,10 +35,8 @@ def test_images(write):
     assert first.boxes[0] == [100, 300, 300, 500]
     # The id of the patient keeps its zeros.
     assert [image.patient_id for image in (first, second, third)] == ["0001", "0001", "0002"]
-    assert first.extra == {
-        "gender": "M", "age": "14", "laterality": "L", "projection": "1", "fracture_visible": "1",
-        "pixel_spacing": "0.144",
-    }  # fmt: skip
+    shown = {"laterality": "L", "projection": "1", "fracture_visible": "1", "pixel_spacing": "0.144"}
+    assert first.extra == {"gender": "M", "age": "14", **shown}
     # The marker of the side is no finding, and a missing text file is a negative.
     assert second.boxes == third.boxes == []
     assert third.file == f"images_part2/{STEMS[2]}.png"

@@ -16,6 +16,7 @@ from tests.conftest import REPOSITORY
 NEED_TRL = ["test_plan.py", "test_claims.py", "test_runs.py"]
 collect_ignore_glob = [] if find_spec("trl") and find_spec("torch") else NEED_TRL
 
+TRAIN = {"config": "configs/demo/grpo.yaml", "train_images": 16, "max_steps": 6, "per_device_train_batch_size": 16}
 #: A study whose runs take a few seconds; paths are found from the repository.
 SMALL = {
     "name": "small",
@@ -26,12 +27,7 @@ SMALL = {
     "batch_size": 16,
     "accelerate": "configs/accelerate/cpu_1.yaml",
     "dataset": "synthetic",
-    "train": {
-        "config": "configs/demo/grpo.yaml",
-        "train_images": 16,
-        "max_steps": 6,
-        "per_device_train_batch_size": 16,
-    },
+    "train": TRAIN,
     "sets": {
         "test": {"split": "test", "images": 4},
         "other": {"split": "validation", "images": 3, "changes": {"window_level": 2, "crop": 3}},
