@@ -30,10 +30,8 @@ settings.load_profile("default")
 REPOSITORY = Path(__file__).resolve().parent.parent
 #: Rooms and files whose properties (what Hypothesis tries) run with the core alone: there all examples are tried, and
 #: nothing beside the core changes what they find. Under coverage they would take three times as long again.
-PROPERTIES_OF_THE_CORE = (
-    *("tests/parsing", "tests/rewards", "tests/test_boxes.py", "tests/test_labels.py", "tests/test_matching.py"),
-    "tests/test_overlap.py",
-)
+PROPERTIES_OF_THE_CORE = ("tests/parsing", "tests/rewards", "tests/test_boxes.py", "tests/test_labels.py")
+PROPERTIES_OF_THE_CORE += ("tests/test_matching.py", "tests/test_overlap.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -147,7 +145,5 @@ def box_lists(max_size: int = 6) -> st.SearchStrategy[list[list[float]]]:
 def valid_box_lists(min_size: int = 0, max_size: int = 6) -> st.SearchStrategy[list[list[float]]]:
     """Lists of valid boxes on a coarse grid."""
     corner, side = st.integers(0, 10), st.integers(1, 8)
-    box = st.tuples(corner, corner, side, side).map(
-        lambda b: [float(b[0]), float(b[1]), float(b[0] + b[2]), float(b[1] + b[3])]
-    )
+    box = st.tuples(corner, corner, side, side).map(lambda b: [*map(float, (b[0], b[1], b[0] + b[2], b[1] + b[3]))])
     return st.lists(box, min_size=min_size, max_size=max_size)

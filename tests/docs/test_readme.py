@@ -29,10 +29,8 @@ SMALLER = {
     "signal": "--samples 2",
 }
 # The same for a script with stock TRL.
-FEW_ARGUMENTS = (
-    "max_steps=1, use_cpu=True, bf16=False, num_generations=2, per_device_train_batch_size=2, "
-    "max_completion_length=8, disable_tqdm=True, "
-)
+FEW_ARGUMENTS = "max_steps=1, use_cpu=True, bf16=False, num_generations=2, per_device_train_batch_size=2, "
+FEW_ARGUMENTS += "max_completion_length=8, disable_tqdm=True, "
 
 
 def vindr(root: Path) -> None:

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -103,10 +104,7 @@ def test_examples_of_docstrings_are_code_below_a_heading_or_not() -> None:
 def test_a_link_that_leads_nowhere_ends_the_build() -> None:
     pages = script("site_pages")
 
-    class OnTop:
-        class file:  # noqa: N801
-            src_uri = "x.md"
-
-    assert pages.on_page_markdown("[a](../configs/demo/grpo.yaml)", OnTop) == "`configs/demo/grpo.yaml`"
+    on_top = SimpleNamespace(file=SimpleNamespace(src_uri="x.md"))
+    assert pages.on_page_markdown("[a](../configs/demo/grpo.yaml)", on_top) == "`configs/demo/grpo.yaml`"
     with pytest.raises(FileNotFoundError, match=r"got configs/none\.yaml"):
-        pages.on_page_markdown("[a](../configs/none.yaml)", OnTop)
+        pages.on_page_markdown("[a](../configs/none.yaml)", on_top)

@@ -22,10 +22,8 @@ BOXES = {"bbox": [[1, 2, 9, 9]], "categories": [1]}
     ],
 )
 def test_objects_of_all_kinds(write, objects):
-    lines = [
-        {"file_name": "a.png", "objects": objects, "PatientID": 7},
-        {"file_name": "b.png", "objects": {"bbox": []}},
-    ]
+    positive = {"file_name": "a.png", "objects": objects, "PatientID": 7}
+    lines = [positive, {"file_name": "b.png", "objects": {"bbox": []}}]
     root = write({"metadata.jsonl": "\n".join(map(json.dumps, lines)), "a.png": (40, 60), "b.png": (40, 60)})
     a, b = read_imagefolder(root, classes=("cyst", "mass"))
     assert (a.boxes, a.labels, a.width, a.height, a.patient_id) == ([[1, 2, 10, 11]], ["mass"], 40, 60, "7")
