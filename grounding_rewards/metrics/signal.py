@@ -17,8 +17,8 @@ than their mean, there is nothing that RL could still prefer: what pass@K is to 
 wrong, here for their mean IoU.
 
 Sources: DAPO (arXiv 2503.14476) leaves groups without spread out and samples others, its dynamic sampling; TRL logs
-their share as ``frac_reward_zero_std``; Kish, Survey Sampling, 1965; pass@K as what RL can still teach, arXiv
-2603.01301.
+their share as ``frac_reward_zero_std``; Kish, Survey Sampling, 1965; pass@K beside
+pass@1, arXiv 2603.01301.
 """
 
 from __future__ import annotations
@@ -299,8 +299,8 @@ class SignalReport:
         recommendation: what to train with, computed from the shares.
         image_dependence: of the first answer to each image, by mean IoU.
         mean_iou: of all answers to images with findings.
-        teachable: how much higher the mean IoU of the best answer to each image is, with its 95 % interval; NaN without
-            findings.
+        best_of_k_gain: how much higher the mean IoU of the best answer to each image is, with its 95 % interval; NaN
+            without findings.
         misreading: how the answers contradict the box format or the marks of thinking that were declared; then no
             reward is recommended. Empty where they do not.
     """
@@ -314,7 +314,7 @@ class SignalReport:
     recommendation: str
     image_dependence: ImageDependence
     mean_iou: float
-    teachable: Estimate
+    best_of_k_gain: Estimate
     misreading: str = ""
 
     def __repr__(self) -> str:
@@ -329,15 +329,15 @@ class SignalReport:
 
     @property
     def best_of_k(self) -> str:
-        """The gain that RL can still teach, in a sentence; empty where there is nothing to find."""
-        gain = self.teachable
+        """The gain of the best answer over the mean, in a sentence; empty where there is nothing to find."""
+        gain = self.best_of_k_gain
         if math.isnan(gain.value):
             return ""
         best = self.mean_iou + gain.value
         sentence = f"The best of {self.size} answers reaches {best:.2f} mean IoU, all of them {self.mean_iou:.2f}"
         if not gain.low > 0:
             return f"{sentence}: RL has nothing to prefer. Raise temperature or num_generations."
-        return f"{sentence}: RL can still teach {gain.value:.2f} [{gain.low:.2f}, {gain.high:.2f}] of it."
+        return f"{sentence}: RL can prefer what is {gain.value:.2f} [{gain.low:.2f}, {gain.high:.2f}] better."
 
     @property
     def looking(self) -> str:
@@ -468,7 +468,7 @@ def measure_signal(
         Train with R4 at τ 0.3: 0 % of the groups are without spread under it, 100 % under R4, most often because \
 there are findings and boxes, and every answer earns 0.
         >>> print(report.best_of_k)
-        The best of 2 answers reaches 0.40 mean IoU, all of them 0.30: RL can still teach 0.10 [0.06, 0.43] of it.
+        The best of 2 answers reaches 0.40 mean IoU, all of them 0.30: RL can prefer what is 0.10 [0.06, 0.43] better.
     """
     sizes = np.array([len(answers) for answers in texts], dtype=np.int64)
     if not (sizes > 1).any():
@@ -516,7 +516,7 @@ there are findings and boxes, and every answer earns 0.
         recommendation=recommendation,
         image_dependence=dependence,
         mean_iou=float(np.nanmean(means)) if gains.any() else math.nan,
-        teachable=jackknifed_ratio(sum_by_group(gains, units)).estimate,
+        best_of_k_gain=jackknifed_ratio(sum_by_group(gains, units)).estimate,
         misreading=misreading,
     )
 

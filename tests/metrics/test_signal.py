@@ -206,13 +206,13 @@ def test_nothing_is_recommended_while_intervals_overlap():
     assert (name, said.partition(":")[0]) == ("random", "random is a control")
 
 
-def test_teachable_is_best_of_k_less_mean():
+def test_the_gain_of_the_best_answer_is_over_the_mean():
     rows = [image(str(k)) for k in range(10)] + [image("normal", boxes=[])]
     # IoUs of 1 and 1/3: the best is 1, the mean 2/3.
     texts = [[shifted(0), shifted(100)]] * 10 + [["[]", "[]"]]
     report = measure_signal(rows, texts, R4, tried=("soft_f1", "random"))
-    assert (report.mean_iou, report.teachable.value) == (pytest.approx(2 / 3), pytest.approx(1 / 3))
-    assert "reaches 1.00 mean IoU, all of them 0.67: RL can still teach 0.33 [" in report.best_of_k
+    assert (report.mean_iou, report.best_of_k_gain.value) == (pytest.approx(2 / 3), pytest.approx(1 / 3))
+    assert "reaches 1.00 mean IoU, all of them 0.67: RL can prefer what is 0.33 [" in report.best_of_k
     by_name = {one.name: one.iou_correlation for one in report.all}
     assert by_name["soft_f1"] == pytest.approx(1)
     assert abs(by_name["random"]) < 0.9
