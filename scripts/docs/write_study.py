@@ -461,7 +461,7 @@ def signal_record(result: StudyResult, folder: Path, columns: Sequence[Column]) 
     for path in sorted((folder / "samples").glob("*.jsonl.gz")):
         checkpoint = path.name.removesuffix(".jsonl.gz")
         start = checkpoint.partition(".")[0]
-        if start not in deciding:
+        if start not in deciding or checkpoint not in result.study.starts[start]:
             continue
         gains = {when: gains_from(result, checkpoint, deciding[start], step) for when, step in TIMES.items()}
         reports = signal_reports(path)
