@@ -287,6 +287,29 @@ def check_split_exists(split: str, split_names: Collection[str], name: str, reme
         )
 
 
+def choose_splits(names: Sequence[str], splits: Iterable[str], dataset: str) -> list[str]:
+    """The splits to read: those that are named, or all that the dataset has, in the usual order.
+
+    Args:
+        names: of the wanted splits; empty or `all` for all.
+        splits: that the dataset has; a name may occur several times.
+        dataset: its name, for messages.
+
+    Raises:
+        ValueError: The dataset has no split, or not one that is named.
+
+    Example:
+        >>> choose_splits([], ["test", "train", "test"], "images")
+        ['train', 'test']
+    """
+    existing_splits = in_usual_order(splits)
+    if not existing_splits:
+        raise ValueError(f"Expected at least one row in {dataset!r}, got none. Check the path.")
+    for split in names:
+        check_split_exists(split, existing_splits, dataset, "Choose one of the dataset's own splits.")
+    return existing_splits if not names or ALL in names else list(names)
+
+
 def patient_column(columns: Iterable[str]) -> str | None:
     """The first column whose name looks like that of patients; None without one, and where there is a `patient_id`.
 
@@ -384,6 +407,23 @@ def patients_of_rows(images: Iterable[Mapping[str, Any]]) -> list[str | None]:
     unknown = [file for file, patient in zip(files, patients, strict=True) if patient is None and isinstance(file, str)]
     suggested = patients_in_names(unknown)
     return [patient or suggested.get(file or "") for file, patient in zip(files, patients, strict=True)]
+
+
+def splits_of_rows(rows: Sequence[Mapping[str, Any]], name: str) -> Assigned:
+    """The split of each row of a source, as :func:`assign_splits`; its patient is that of :func:`patients_of_rows`.
+
+    Args:
+        rows: with `split`, `id`, `patient_id` and `file`, as far as they have them.
+        name: of the source, for messages.
+
+    Example:
+        >>> rows = [{"id": "1", "patient_id": "p", "split": "test"}, {"id": "2", "patient_id": "p"}]
+        >>> splits_of_rows(rows, "images").splits
+        ['test', 'test']
+    """
+    patients = patients_of_rows(rows)
+    images = [(row.get("split"), patient, row.get("id", "-")) for row, patient in zip(rows, patients, strict=True)]
+    return assign_splits(images, name)
 
 
 def is_row_number(patients: Sequence[object]) -> bool:

@@ -39,13 +39,9 @@ def check_negatives(context: Context) -> Iterator[Defect]:
 def check_prompts(context: Context) -> Iterator[Defect]:
     """Find unknown and several box formats, and prompts that ask nothing or for another format, or tell the answer."""
     yield from context.collect(_prompt_problems(context))
-    formats = Counter[str]()
-    for row in context.rows:
-        box_format = context.model.format_of(row)
-        if box_format is not None:
-            formats[box_format.name] += 1
-    if len(formats) > 1:
-        counts = formats.most_common()
+    formats = [context.model.format_of(row) for row in context.rows]
+    counts = Counter(box_format.name for box_format in formats if box_format is not None).most_common()
+    if len(counts) > 1:
         _, most = counts[0]
         summary = f"{', '.join(f'{name}: {count} rows' for name, count in counts)}."
         defect = context.defect("box-format", count=len(context.rows) - most, found=summary)

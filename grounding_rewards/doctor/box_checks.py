@@ -44,14 +44,13 @@ def check_boxes(context: Context) -> Iterator[Defect]:
         if name is not None:
             label = f", {place.label!r:.40}" if name == "negative-placeholder" else ""
             problems.append(place.problem(name, _box_words(context, index) + label))
+    seen_sides = (table.numbers[:, 2:] - table.numbers[:, :2]) * table.seen / table.sizes
     for index in np.flatnonzero(table.sound & table.answers).tolist():
-        place, box = table.places[index], table.numbers[index]
-        size, seen_size = table.sizes[index], table.seen[index]
-        seen_sides = (box[2:] - box[:2]) * seen_size / size
-        if seen_sides.min() < LEAST_SIDE:
-            words = "is {:.1f} x {:.1f} pixels of {:g} x {:g}".format(*seen_sides, *seen_size)
+        place = table.places[index]
+        if seen_sides[index].min() < LEAST_SIDE:
+            words = "is {:.1f} x {:.1f} pixels of {:g} x {:g}".format(*seen_sides[index], *table.seen[index])
             problems.append(place.problem("small-boxes", words))
-        elif image_share(box, size) >= WHOLE_IMAGE:
+        elif image_share(table.numbers[index], table.sizes[index]) >= WHOLE_IMAGE:
             problems.append(place.problem("giant-boxes", _box_words(context, index)))
     for defect in context.collect(problems):
         if defect.name == "normalised-boxes":
@@ -79,8 +78,7 @@ def _check_conventions(context: Context) -> Iterator[Defect]:
             splits_by_words[convention.words].append(split)
         summary = " ".join(f"{', '.join(splits)}: {words}" for words, splits in splits_by_words.items())
         fixes = dict.fromkeys(convention.fix for convention in conventions.values())
-        order = next(iter(conventions.values())).order
-        yield context.defect(name, rows, of=len(indices), found=summary, fix=" ".join(fixes), order=order)
+        yield replace(context.defect(name, rows, of=len(indices), found=summary), fix=" ".join(fixes))
 
 
 def _box_words(context: Context, index: int) -> str:
@@ -118,9 +116,8 @@ def _check_constant_box(context: Context) -> Iterator[Defect]:
         # The box is shown once for each image.
         _, first = np.unique(table.rows[box_indices], return_index=True)
         if len(first) >= max(_MIN_CONSTANT_IMAGES, _MIN_CONSTANT_SHARE * images):
-            problems = []
-            for index in box_indices[first].tolist():
-                problems.append(table.places[index].problem("constant-box", _box_words(context, index)))
+            places = [(table.places[index], _box_words(context, index)) for index in box_indices[first]]
+            problems = [place.problem("constant-box", words) for place, words in places]
             box = box_text(distinct_boxes[commonest].tolist())
             summary = f"{box} in {unit} is on {len(first)} of {images} images with boxes."
             yield from context.collect(problems, of=images, found=summary)
@@ -135,8 +132,7 @@ def check_pairs(context: Context) -> Iterator[Defect]:
     for row in context.rows:
         for drawing in row.answers:
             pairs, has_several = same_label_pairs(drawing)
-            if has_several:
-                images_with_several[row.split] += 1
+            images_with_several[row.split] += has_several
             repeated: set[int] = set()
             overlaps = []
             for first, second, iou in pairs:

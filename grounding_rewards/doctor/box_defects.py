@@ -23,6 +23,8 @@ PLACEHOLDERS = ((0, 0, 1, 1), (0, 0, 0, 0), (-1, -1, -1, -1))
 WHOLE_IMAGE = 0.95
 # Texts that programs write for a missing value.
 _NULLS = ("nan", "none", "null", "nil", "n/a", "na", "#n/a", "<na>", "undefined", "-", "?")
+# Beginnings and ends of a label that say "no".
+_DENIAL = re.compile(r"^(?:without|absence of|negative for) (?:an? |any )?|^(.*): (?:absent|negative|none|no)$")
 # Shortest side, in pixels, of an image on which a box inside the first pixel is taken for a normalised one.
 _MIN_SIDE = 16
 
@@ -73,9 +75,7 @@ def is_placeholder(box: Any, label: Any, size: tuple[float, float] | None = None
         if not _names_nothing(label):
             return False
         encloses_nothing = not is_box(box) or max(box) <= 1 or reference_defect(box) == "no-area"
-        if encloses_nothing:
-            return True
-        return size is not None and image_share(box, size) >= WHOLE_IMAGE
+        return encloses_nothing or (size is not None and image_share(box, size) >= WHOLE_IMAGE)
     return isinstance(box, list | tuple) and len(box) == 4 and tuple(box) in PLACEHOLDERS
 
 
@@ -83,9 +83,7 @@ def is_placeholder(box: Any, label: Any, size: tuple[float, float] | None = None
 def _names_nothing(label: str) -> bool:
     """Whether a label says that there is no finding, such as "No finding", "absence of mass" or "mass: none"."""
     words = " ".join(label.replace("_", " ").split()).casefold()
-    words = re.sub(
-        r"^(?:without|absence of|negative for) (?:an? |any )?|^(.*): (?:absent|negative|none|no)$", r"no \1", words
-    )
+    words = _DENIAL.sub(r"no \1", words)
     # "Normal lung" may name a place: without "no" only a single word counts.
     is_denial = words.startswith("no ") or " " not in words
     return is_denial and not is_null_label(label) and states_nothing(f"{words}.")
@@ -145,16 +143,12 @@ class MistakenOrder(NamedTuple):
 
 _TWICE = "x1, y1, x1 + x2, y1 + y2 (corners that were converted from x, y, width, height although they were none)"
 _YXYX = "y1, x1, y2, x2 (or width and height of the images are exchanged; then exchange these instead)"
+_CENTRED = "x - w / 2, y - h / 2, x + w / 2, y + h / 2"
 #: The likeliest mistake first.
 MISTAKEN_ORDERS = (
     MistakenOrder("x, y, width, height", lambda boxes: to_xyxy(boxes, "xywh"), "x, y, w, h", "x, y, x + w, y + h"),
     MistakenOrder(_TWICE, lambda boxes: from_xyxy(boxes, "xywh"), "x1, y1, x2, y2", "x1, y1, x2 - x1, y2 - y1"),
-    MistakenOrder(
-        "centre x, centre y, width, height",
-        lambda boxes: to_xyxy(boxes, "cxcywh"),
-        "x, y, w, h",
-        "x - w / 2, y - h / 2, x + w / 2, y + h / 2",
-    ),
+    MistakenOrder("centre x, centre y, width, height", lambda boxes: to_xyxy(boxes, "cxcywh"), "x, y, w, h", _CENTRED),
     MistakenOrder("x1, x2, y1, y2", lambda boxes: boxes[:, [0, 2, 1, 3]], "x1, x2, y1, y2", "x1, y1, x2, y2"),
     MistakenOrder("y1, y2, x1, x2", lambda boxes: boxes[:, [2, 0, 3, 1]], "y1, y2, x1, x2", "x1, y1, x2, y2"),
     MistakenOrder(
@@ -209,13 +203,19 @@ def find_convention(
     is_misfit = np.logical_or.reduceat(is_turned | is_far_off, first)
     misfits = int(is_misfit.sum())
     if misfits >= max(min_images, _MIN_SHARE * images):
-        return _order_of(boxes, sizes, first, is_misfit) or _frame_of_misfits(boxes, sizes, resized, misfits, images)
-    is_cornered = len(boxes) >= _MIN_CORNER_BOXES and (fractions <= _CORNER).all(axis=1).mean() >= _MIN_AGREEMENT
-    frame = _find_frame(boxes, sizes, resized) if is_cornered else None
+        convention = _order_of(boxes, sizes, first, is_misfit)
+        if convention is not None:
+            return convention
+        words = f"The boxes of {misfits} of {images} images reach far over the edge"
+        advice = f"{_WHOLE}, or if only some are drawn so"
+    elif len(boxes) >= _MIN_CORNER_BOXES and (fractions <= _CORNER).all(axis=1).mean() >= _MIN_AGREEMENT:
+        words, advice = "All boxes lie in the upper left corner of their images", _WHOLE
+    else:
+        return None
+    frame = _find_frame(boxes, sizes, resized)
     if frame is None:
         return None
-    words = f"All boxes lie in the upper left corner of their images; the numbers fit {frame.name}."
-    return MistakenConvention("wrong-frame", words, f"{_WHOLE}: {frame.fix}")
+    return MistakenConvention("wrong-frame", f"{words}; the numbers fit {frame.name}.", f"{advice}: {frame.fix}")
 
 
 def _order_of(boxes: Boxes, sizes: np.ndarray, first: np.ndarray, is_misfit: np.ndarray) -> MistakenConvention | None:
@@ -238,23 +238,10 @@ def _order_of(boxes: Boxes, sizes: np.ndarray, first: np.ndarray, is_misfit: np.
     misfits = int(is_misfit.sum())
     if most < _MIN_AGREEMENT * misfits:
         return None
-    words = (
-        f"As x1, y1, x2, y2, the boxes of {misfits} of {len(first)} images do not fit; of {most} they do as "
-        f"{best_order.name}."
-    )
+    words = f"As x1, y1, x2, y2, the boxes of {misfits} of {len(first)} images do not fit"
+    words += f"; of {most} they do as {best_order.name}."
     advice = _WHOLE if best_fit.mean() >= _MIN_AGREEMENT else _PART
     return MistakenConvention("box-order", words, f"{advice}: {best_order.fix}", best_order)
-
-
-def _frame_of_misfits(
-    boxes: Boxes, sizes: np.ndarray, resized: np.ndarray | None, misfits: int, images: int
-) -> MistakenConvention | None:
-    """The convention of boxes in another frame, for `misfits` of `images` that do not fit; None if no frame fits."""
-    frame = _find_frame(boxes, sizes, resized)
-    if frame is None:
-        return None
-    words = f"The boxes of {misfits} of {images} images reach far over the edge; the numbers fit {frame.name}."
-    return MistakenConvention("wrong-frame", words, f"{_WHOLE}, or if only some are drawn so: {frame.fix}")
 
 
 _WHOLE = "Convert them once, where the annotations are read"

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grounding_rewards.boxes import is_box
+from grounding_rewards.data.checks import row_problems
 from grounding_rewards.doctor.box_defects import MistakenConvention, box_defect, find_convention, is_placeholder
 from grounding_rewards.doctor.rows import IGNORED, Drawing, ImageRow, RowSource
 from grounding_rewards.doctor.target_model import Model
@@ -103,9 +104,8 @@ class Defect:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, without images."""
         values = {name: value for name, value in vars(self).items() if name != "rows"}
-        examples = []
-        for example in self.examples:
-            examples.append({name: getattr(example, name) for name in ("split", "row", "id", "detail")})
+        columns = ("split", "row", "id", "detail")
+        examples = [dict(zip(columns, example, strict=False)) for example in self.examples]
         return {**values, "of": self.of or None, "share": self.share, "examples": examples}
 
 
@@ -162,6 +162,10 @@ class Problem(NamedTuple):
     detail: str
 
 
+#: A row and what is wrong with it in words; None for something that no row shows.
+Fault = tuple[ImageRow | None, str]
+
+
 class Place(NamedTuple):
     """The place of a box: its row, its drawing, and its number in that."""
 
@@ -213,13 +217,15 @@ class BoxTable:
         """The table of the boxes of these rows, for a model to be trained."""
         places: list[Place] = []
         defects: list[str | None] = []
-        numbers, sizes, seen, resized = array("d"), array("d"), array("d"), array("d")
-        row_numbers, answers = array("l"), array("b")
+        row_numbers, numbers, answers = array("l"), array("d"), array("b")
+        # Those of each row.
+        sizes, seen, resized = array("d"), array("d"), array("d")
         unknown = (np.nan, np.nan)
         for row_number, row in enumerate(rows):
             size = row.trusted_size
-            seen_size = model.seen_size(row) if size else unknown
-            resized_size = model.resized(row) or unknown
+            sizes.extend(size or unknown)
+            seen.extend(model.seen_size(row) if size else unknown)
+            resized.extend(model.resized(row) or unknown)
             answer_names = {drawing.name for drawing in row.answers}
             for drawing in row.drawings:
                 for index, box in enumerate(drawing.boxes):
@@ -231,19 +237,10 @@ class BoxTable:
                     row_numbers.append(row_number)
                     answers.append(drawing.name in answer_names)
                     numbers.extend(box if is_box(box) else (np.nan,) * 4)
-                    sizes.extend(size or unknown)
-                    seen.extend(seen_size)
-                    resized.extend(resized_size)
-        return cls(
-            places,
-            defects,
-            rows=np.array(row_numbers, dtype=int),
-            numbers=np.array(numbers).reshape(-1, 4),
-            sizes=np.array(sizes).reshape(-1, 2),
-            seen=np.array(seen).reshape(-1, 2),
-            resized=np.array(resized).reshape(-1, 2),
-            answers=np.array(answers, dtype=bool),
-        )
+        row_of_box = np.array(row_numbers, dtype=int)
+        sizes_of_boxes = [np.array(of_rows).reshape(-1, 2)[row_of_box] for of_rows in (sizes, seen, resized)]
+        boxes = np.array(numbers).reshape(-1, 4)
+        return cls(places, defects, row_of_box, boxes, *sizes_of_boxes, answers=np.array(answers, dtype=bool))
 
     @cached_property
     def sound(self) -> np.ndarray:
@@ -324,18 +321,14 @@ class Context:
     @cached_property
     def conventions(self) -> dict[str, MistakenConvention]:
         """The convention of each split whose boxes are not x1, y1, x2, y2 in pixels."""
-        exceptions = ("normalised-boxes", "negative-placeholder")
         # The split of each box; empty for a box that plays no part.
         box_splits = []
         for place, defect in zip(self.table.places, self.table.defects, strict=True):
-            is_excluded = defect in exceptions or place.drawing.name == IGNORED
+            is_excluded = defect in ("normalised-boxes", "negative-placeholder") or place.drawing.name == IGNORED
             box_splits.append("" if is_excluded else place.row.split)
         splits = np.array(box_splits, dtype=np.str_)
-        conventions = {}
-        for split in self.images:
-            convention = self.table.convention(splits == split)
-            if convention is not None:
-                conventions[split] = convention
+        by_split = {split: self.table.convention(splits == split) for split in self.images}
+        conventions = {split: convention for split, convention in by_split.items() if convention is not None}
         if not conventions:
             # Each split may be too small to show a convention that all splits together show.
             convention = self.table.convention(splits != "")
@@ -348,6 +341,15 @@ class Context:
                 conventions[split] = convention
         return conventions
 
+    def add(self, row: ImageRow) -> None:
+        """Count a row, and keep it if it could be read."""
+        self.images[row.split] += 1
+        damage = row.damage or "; ".join(row_problems(row.columns, parts=["lists"]))
+        if damage:
+            self.damaged.append(Problem("unreadable-row", row, damage))
+        else:
+            self.rows.append(row)
+
     def collect(self, problems: Iterable[Problem], **about: Any) -> Iterator[Defect]:
         """Yield a defect for each check that has problems, without those that a convention of their split explains.
 
@@ -355,7 +357,7 @@ class Context:
             problems: of rows, of any checks.
             **about: further arguments of :meth:`defect`.
         """
-        by_check: dict[str, list[tuple[ImageRow | None, str]]] = {}
+        by_check: dict[str, list[Fault]] = {}
         for problem in problems:
             if not (CHECKS[problem.name].follows and problem.row.split in self.conventions):
                 by_check.setdefault(problem.name, []).append((problem.row, problem.detail))
@@ -365,53 +367,50 @@ class Context:
     def defect(
         self,
         name: str,
-        rows: Iterable[tuple[ImageRow | None, str]] = (),
+        rows: Iterable[Fault] = (),
         *,
         count: int | None = None,
         of: int | None = None,
         found: str = "",
-        fix: str = "",
-        order: Any = None,
     ) -> Defect:
         """Make a defect of a check.
 
         Args:
             name: of the check.
-            rows: that show it, each with what is wrong in words; None for something that no row shows.
+            rows: that show it, each with what is wrong in words.
             count: number of units affected; None for the number of rows.
             of: number of units in the dataset; None for all of the check's unit.
             found: details in a sentence.
-            fix: what to do; empty for the words of the check.
-            order: a :class:`MistakenOrder`, in which pictures propose the boxes.
         """
         check = CHECKS[name]
         rows = list(rows)
-        examples = [_example(row, detail) for row, detail in rows]
+        examples = tuple(_example(row, detail) for row, detail in rows)
         first = examples[:EXAMPLES]
         if self.has_pictures:
-            for number, (row, _) in enumerate(rows[:EXAMPLES]):
-                if row is None:
-                    continue
-                first[number] = first[number]._replace(image=picture(row, order))
-                if name in LEAKS:
-                    other_row = self.partners[row.key]
-                    partner = _example(other_row, "the same image")._replace(image=picture(other_row))
-                    first[number] = first[number]._replace(partner=partner)
+            first = tuple(self._pictured(name, row, detail) for row, detail in rows[:EXAMPLES])
+        if count is None:
+            count = len(examples)
         if of is None:
             of = {"images": self.images.total(), "boxes": len(self.table.places)}.get(check.unit, 0)
         return Defect(
-            name,
-            check.severity,
-            check.title,
-            count=len(examples) if count is None else count,
-            of=of,
-            unit=check.unit,
-            found=found,
-            why=check.why,
-            fix=fix or check.fix,
-            examples=tuple(first),
-            rows=tuple(examples),
+            name, check.severity, check.title, count, of, check.unit, found, check.why, check.fix, first, examples
         )
+
+    def _pictured(self, name: str, row: ImageRow | None, detail: str) -> Example:
+        """An example of a defect with the picture of its row, and for a leak that of the row of the other split."""
+        example = _example(row, detail)
+        if row is None:
+            return example
+        image = picture(row)
+        partner: Example | None = None
+        order = self.conventions[row.split].order if name == "box-order" else None
+        if order is not None:
+            numbers = np.array([box for box in image.boxes if is_box(box)], dtype=np.float64).reshape(-1, 4)
+            image = image._replace(proposed=order.to_xyxy(numbers).tolist())
+        if name in LEAKS:
+            other_row = self.partners[row.key]
+            partner = _example(other_row, "the same image")._replace(image=picture(other_row))
+        return example._replace(image=image, partner=partner)
 
 
 def _example(row: ImageRow | None, detail: str) -> Example:
@@ -423,13 +422,8 @@ def _example(row: ImageRow | None, detail: str) -> Example:
     return Example(row.split, row.number, row.id, detail)
 
 
-def picture(row: ImageRow, order: Any = None) -> ImagePicture:
-    """The picture of a row, with all its boxes and still without pixels.
-
-    Args:
-        row: of the dataset.
-        order: a :class:`MistakenOrder`, in which the boxes are proposed; None for no proposal.
-    """
+def picture(row: ImageRow, reason: str = "") -> ImagePicture:
+    """The picture of a row, with all its boxes and still without pixels; `reason` says in the title why it is shown."""
     # Boxes are in pixels of the stated size; without any size the page can still show the picture.
     width, height = row.size or row.image_size or (1, 1)
     boxes, labels = [], []
@@ -439,8 +433,5 @@ def picture(row: ImageRow, order: Any = None) -> ImagePicture:
             label = drawing.label(index)
             words = [drawing.name, "" if label is None else str(label)]
             labels.append(": ".join(word for word in words if word))
-    proposed: Sequence[Any] = ()
-    if order is not None:
-        numbers = np.array([box for box in boxes if is_box(box)], dtype=np.float64).reshape(-1, 4)
-        proposed = order.to_xyxy(numbers).tolist()
-    return ImagePicture(b"", width, height, boxes, labels, f"{row.split} {row.number} · {row.id}", proposed)
+    title = f"{row.split} {row.number} · {row.id}"
+    return ImagePicture(b"", width, height, boxes, labels, f"{title} · {reason}" if reason else title)

@@ -6,26 +6,17 @@ import random
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from typing import Any
 
 import numpy as np
 
-from grounding_rewards.data.checks import row_problems
 from grounding_rewards.data.splits import patient_in_name
 from grounding_rewards.doctor.answer_checks import check_gold, check_negatives, check_prompts
 from grounding_rewards.doctor.box_checks import check_boxes, check_pairs
-from grounding_rewards.doctor.context import (
-    CHECKS,
-    SEVERITIES,
-    Context,
-    Defect,
-    Example,
-    ImagePicture,
-    Problem,
-    picture,
-)
+from grounding_rewards.doctor.context import CHECKS, SEVERITIES, Context, Defect, Example, ImagePicture, picture
 from grounding_rewards.doctor.image_checks import check_images, check_readability, rows_with_facts
 from grounding_rewards.doctor.label_checks import check_labels
 from grounding_rewards.doctor.rows import ImageRow, RowSource, numbered, open_rows
@@ -97,15 +88,12 @@ class Metrics:
     def of(cls, context: Context) -> Metrics:
         """The counts of a dataset."""
         table = context.table
-        metrics = cls(context.images, longest_gold=context.longest_gold)
+        metrics = cls(context.images, negatives=context.counts.count(0), longest_gold=context.longest_gold)
         metrics.labels = Counter(dict(context.labels.most_common(_MAX_LABELS)))
-        metrics.negatives = context.counts.count(0)
         metrics.per_image.update(min(count, MOST_BOXES) for count in context.counts)
         # An image counts once for each of its labels.
         images_of_labels = {(place.row.key, place.label) for place in context.labelled()}
-        for (split, _), label in images_of_labels:
-            if label in metrics.labels:
-                metrics.label_images[split, label] += 1
+        metrics.label_images.update((split, label) for (split, _), label in images_of_labels if label in metrics.labels)
         is_placeholder = np.array([defect == "negative-placeholder" for defect in table.defects], dtype=bool)
         metrics.boxes = int((table.answers & ~is_placeholder).sum())
         is_sound = table.sound & table.answers
@@ -243,16 +231,10 @@ def examine(
     # Most prompts and labels are equal: one object is kept for all equal ones.
     distinct_values: dict[str, Any] = {}
     for row in rows:
-        context.images[row.split] += 1
-        damage = row.damage or "; ".join(row_problems(row.columns, parts=["lists"]))
-        if damage:
-            context.damaged.append(Problem("unreadable-row", row, damage))
-            continue
-        for column in ("prompt", "labels", "box_format"):
-            value = row.columns.get(column)
-            if value is not None:
-                row.columns[column] = distinct_values.setdefault(repr(value), value)
-        context.rows.append(row)
+        for column in {"prompt", "labels", "box_format"} & row.columns.keys():
+            value = row.columns[column]
+            row.columns[column] = distinct_values.setdefault(repr(value), value)
+        context.add(row)
     defects: list[Defect] = []
     # Numbers that overflow are wrong, and a check names them.
     with np.errstate(all="ignore"):
@@ -261,18 +243,16 @@ def examine(
         order = list(CHECKS)
         defects.sort(key=lambda defect: (SEVERITIES.index(defect.severity), order.index(defect.name)))
         metrics = Metrics.of(context)
-        sheet = contact_sheet(context, seed) if thumbnails else []
-    pictures: list[ImagePicture] = []
+        sheet = contact_sheet(context, seed) if thumbnails else {}
+    # By the key of the row.
+    jpegs: dict[tuple[str, int], bytes] = {}
     if thumbnails:
         examples = [example for defect in defects for example in defect.examples if example.image]
         examples += [example.partner for example in examples if example.partner]
-        keys = {(example.split, example.row) for example in examples}
-        jpegs = _thumbnails(source, keys | {row.key for row, _ in sheet}, thumbnails)
-        for row, reason in sheet:
-            image = picture(row)
-            pictures.append(image._replace(jpeg=jpegs[row.key], title=f"{image.title} · {reason}"))
+        jpegs = _thumbnails(source, {(example.split, example.row) for example in examples} | {*sheet}, thumbnails)
         defects = [_with_thumbnails(defect, jpegs) for defect in defects]
-    return Checkup(source.name, tuple(defects), _unchecked(context), _assumptions(context), metrics, tuple(pictures))
+    pictures = tuple(image._replace(jpeg=jpegs[key]) for key, image in sheet.items())
+    return Checkup(source.name, tuple(defects), _unchecked(context), _assumptions(context), metrics, pictures)
 
 
 def _count_in_cells(points: np.ndarray) -> np.ndarray:
@@ -286,8 +266,8 @@ def _histogram(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
     return np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0]
 
 
-def contact_sheet(context: Context, seed: int) -> list[tuple[ImageRow, str]]:
-    """Choose images for a person to look at; returns the row of each and the reason in words.
+def contact_sheet(context: Context, seed: int) -> dict[tuple[str, int], ImagePicture]:
+    """Choose images for a person to look at; returns their pictures, still without pixels, by the keys of their rows.
 
     Some of each split are drawn at random. Then come those with the largest and the smallest box, most boxes and the
     rarest labels, one of each kind in turn.
@@ -297,10 +277,10 @@ def contact_sheet(context: Context, seed: int) -> list[tuple[ImageRow, str]]:
         by_split.setdefault(row.split, []).append(row)
     rng = random.Random(seed)
     of_each = min(_MAX_RANDOM_OF_SPLIT, _MAX_RANDOM // max(1, len(by_split)))
-    sheet: dict[tuple[str, int], tuple[ImageRow, str]] = {}
+    sheet: dict[tuple[str, int], ImagePicture] = {}
     for rows in by_split.values():
         for row in rng.sample(rows, min(of_each, len(rows))):
-            sheet[row.key] = row, "at random"
+            sheet[row.key] = picture(row, "at random")
     table = context.table
     indices = np.flatnonzero(table.sound & table.answers)
     sides = table.fractions[indices, 2:] - table.fractions[indices, :2]
@@ -318,8 +298,8 @@ def contact_sheet(context: Context, seed: int) -> list[tuple[ImageRow, str]]:
     for turn in range(SHEET):
         for reason, rows in lists.items():
             if turn < len(rows) and len(sheet) < SHEET:
-                sheet.setdefault(rows[turn].key, (rows[turn], reason))
-    return list(sheet.values())
+                sheet.setdefault(rows[turn].key, picture(rows[turn], reason))
+    return sheet
 
 
 def _thumbnails(source: RowSource, keys: set[tuple[str, int]], side: int) -> dict[tuple[str, int], bytes]:
@@ -331,11 +311,9 @@ def _thumbnails(source: RowSource, keys: set[tuple[str, int]], side: int) -> dic
     for row in source.open():
         if row.key in jpegs and row.image is not None:
             buffer = BytesIO()
-            try:
+            with suppress(ValueError):
                 small_image(load_image(row.image, draft=side), side).save(buffer, format="JPEG", quality=80)
-            except ValueError:
-                continue
-            jpegs[row.key] = buffer.getvalue()
+                jpegs[row.key] = buffer.getvalue()
     return jpegs
 
 
@@ -367,9 +345,9 @@ def _unchecked(context: Context) -> dict[str, str]:
         reasons["format"] = "no box format: give --box-format, or add the column box_format"
     unchecked = {}
     for name, check in CHECKS.items():
-        missing_needs = [need for need in check.needs if need in reasons]
-        if missing_needs:
-            unchecked[name] = reasons[missing_needs[0]]
+        for need in check.needs:
+            if need in reasons:
+                unchecked.setdefault(name, reasons[need])
     # Only the model's own answers say whether a reward tells them apart; another command asks for them.
     words = ("grounding-rewards", "signal", "--model", context.model.name or "MODEL", "--dataset", context.source.name)
     return unchecked | {"no-signal": f"it takes answers of the model: {shlex.join(words)}"}

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,7 @@ _MIN_FOR_PROCESSES = 200
 _PATCH = 28
 
 
-def rows_with_facts(
-    rows: Iterable[ImageRow], total: int | None, processes: int, *, quick: bool = False
-) -> Iterator[ImageRow]:
+def rows_with_facts(rows: Iterable[ImageRow], total: int | None, processes: int, *, quick: bool) -> Iterator[ImageRow]:
     """Yield the rows in their order, with the facts about their images instead of the images' bytes.
 
     Args:
@@ -109,10 +108,7 @@ def check_readability(context: Context) -> Iterator[Defect]:
 
 def check_images(context: Context) -> Iterator[Defect]:
     """Find missing and broken images, and sizes of another shape than the image."""
-    problems: list[Problem] = []
-    for row in context.rows:
-        problems += _image_problems(row)
-    yield from context.collect(problems)
+    yield from context.collect(chain.from_iterable(map(_image_problems, context.rows)))
 
 
 def _image_problems(row: ImageRow) -> Iterator[Problem]:
@@ -135,8 +131,7 @@ def _image_problems(row: ImageRow) -> Iterator[Problem]:
         return
     if facts.size is not None and not has_shape(facts.size, size):
         declared = f"width {size[0]:g}, height {size[1]:g}; the image is {facts.size[0]} x {facts.size[1]}"
-        is_exchanged = has_shape(facts.size, (size[1], size[0]))
-        name = "exchanged-size" if is_exchanged else "image-size"
+        name = "exchanged-size" if has_shape(facts.size, size[::-1]) else "image-size"
         yield Problem(name, row, declared)
         return
     seen = row.resized_size

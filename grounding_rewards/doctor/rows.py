@@ -10,26 +10,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.columns import patient_key, stated_name
 from grounding_rewards.common.text_files import json_lines
 from grounding_rewards.data.checks import is_size
-from grounding_rewards.data.splits import (
-    ALL,
-    TRAIN,
-    assign_splits,
-    check_split_exists,
-    in_usual_order,
-    patient_column,
-    patient_in_name,
-    patients_of_rows,
-)
+from grounding_rewards.data.splits import TRAIN, choose_splits, patient_column, patient_in_name, splits_of_rows
 from grounding_rewards.images.decoding import has_shape, image_path
 from grounding_rewards.prepare.load import dataset_parts, parquet_shards
-from grounding_rewards.prepare.manifest import MANIFEST, read_manifest
+from grounding_rewards.prepare.manifest import why_unfinished
 from grounding_rewards.sources.jsonl import ANNOTATIONS, image_row, word_faults
 
 #: The name of the drawing that holds the regions to ignore.
@@ -169,15 +160,14 @@ class ImageRow:
 
     @property
     def readers(self) -> tuple[Drawing, ...]:
-        """The boxes of each reader; empty if the column `reader_boxes` is no list of lists."""
-        box_lists = self._list("reader_boxes")
-        label_lists = self._list("reader_labels")
+        """The boxes of each reader; empty without the column `reader_boxes`."""
+        box_lists = _as_list(self.columns.get("reader_boxes"))
+        label_lists = _as_list(self.columns.get("reader_labels"))
         if len(label_lists) != len(box_lists):
             label_lists = [()] * len(box_lists)
         drawings = []
         for number, (boxes, labels) in enumerate(zip(box_lists, label_lists, strict=True)):
-            if isinstance(boxes, list | tuple):
-                drawings.append(Drawing(f"reader {number}", boxes, labels if isinstance(labels, list | tuple) else ()))
+            drawings.append(Drawing(f"reader {number}", _as_list(boxes), _as_list(labels)))
         return tuple(drawings)
 
     @property
@@ -188,23 +178,23 @@ class ImageRow:
     @property
     def drawings(self) -> tuple[Drawing, ...]:
         """All boxes of the row: `boxes`, those of each reader, and regions that are ignored."""
-        return (self._boxes_column, *self.readers, Drawing(IGNORED, self._list("ignore_boxes")))
+        return (self._boxes_column, *self.readers, Drawing(IGNORED, _as_list(self.columns.get("ignore_boxes"))))
 
     @property
     def _boxes_column(self) -> Drawing:
         """The boxes and labels of the columns of these names."""
-        return Drawing("", self._list("boxes"), self._list("labels"))
-
-    def _list(self, column: str) -> Sequence[Any]:
-        """The list of a column; empty if it is no list."""
-        value = self.columns.get(column)
-        return value if isinstance(value, list | tuple) else ()
+        return Drawing("", _as_list(self.columns.get("boxes")), _as_list(self.columns.get("labels")))
 
     @property
     def prompt(self) -> str | None:
         """The text of all messages of the prompt; None without a prompt, for which training writes one."""
         value = self.columns.get("prompt")
         return None if value is None else " ".join(texts(value)).strip()
+
+
+def _as_list(value: Any) -> Sequence[Any]:
+    """A list as it is; empty if the value is no list."""
+    return value if isinstance(value, list | tuple) else ()
 
 
 @dataclass(frozen=True)
@@ -249,7 +239,7 @@ def open_rows(dataset: str, splits: Sequence[str] = (), *, allow_outside: bool =
     path = Path(dataset)
     if (path / ANNOTATIONS).is_file():
         return _jsonl_source(path, splits, allow_outside)
-    unfinished = _why_unfinished(path)
+    unfinished = why_unfinished(path)
     shards = parquet_shards(path)
     if shards:
         return replace(_parquet_source(dataset, shards, splits), unfinished=unfinished)
@@ -271,8 +261,7 @@ def numbered(rows: Iterable[ImageRow]) -> Iterator[ImageRow]:
         """A mapping that gives each new name the next number, from 1."""
         return defaultdict(partial(next, count(1)))
 
-    patient_numbers, id_numbers = counter(), counter()
-    file_numbers, study_numbers = counter(), counter()
+    patient_numbers, id_numbers, file_numbers, study_numbers = counter(), counter(), counter(), counter()
     for row in rows:
         columns = dict(row.columns)
         column = patient_column([name for name, value in columns.items() if value is not None]) or "patient_id"
@@ -288,16 +277,13 @@ def numbered(rows: Iterable[ImageRow]) -> Iterator[ImageRow]:
                 names.add(str(study))
                 columns[name] = str(study_numbers[str(study)])
         if row.file:
-            prefix = ""
             patient = patient_in_name(row.file)
-            if patient is not None:
-                # The checks read the patient from the name of the file here too.
-                prefix = f"patient{patient_numbers[patient]}_"
+            # The checks read the patient from the name of the file here too.
+            prefix = "" if patient is None else f"patient{patient_numbers[patient]}_"
             columns["file"] = f"{prefix}{file_numbers[row.file]}.image"
         # Short texts and numbers also stand in details for other reasons.
         hidden = [name for name in names if len(name) > (5 if name.isdigit() else 3)]
-        hidden.sort(key=len, reverse=True)
-        yield replace(row, columns=columns, hidden=tuple(hidden))
+        yield replace(row, columns=columns, hidden=tuple(sorted(hidden, key=len, reverse=True)))
 
 
 # Cached, as it is called for every row.
@@ -328,16 +314,10 @@ def _jsonl_source(root: Path, splits: Sequence[str], allow_outside: bool) -> Row
     lines: list[tuple[int, dict[str, Any], str]] = []
     for line, content, no_object in json_lines(root / ANNOTATIONS):
         lines.append((line, {} if no_object else image_row(content), no_object))
-    rows_of_lines = [columns for _, columns, _ in lines]
-    patients = patients_of_rows(rows_of_lines)
-    images = [
-        (columns.get("split"), patient, columns.get("id", "-"))
-        for columns, patient in zip(rows_of_lines, patients, strict=True)
-    ]
-    assigned = assign_splits(images, str(root))
+    assigned = splits_of_rows([columns for _, columns, _ in lines], str(root))
     # Images that training draws into splits come from one source, and are examined together.
     line_splits = [TRAIN] * len(assigned.splits) if assigned.drawn else assigned.splits
-    wanted_splits = _choose_splits(splits, line_splits, str(root))
+    wanted_splits = choose_splits(splits, line_splits, str(root))
 
     def rows() -> Iterator[ImageRow]:
         """The rows of the wanted splits, each with its image's path and its faults."""
@@ -361,56 +341,30 @@ def _jsonl_source(root: Path, splits: Sequence[str], allow_outside: bool) -> Row
     return RowSource(str(root), rows, sum(map(line_splits.count, wanted_splits)), draw_note=draw_note)
 
 
-def _why_unfinished(folder: Path) -> str:
-    """Why training would refuse a prepared folder, in words; empty if it would not, or the folder is not prepared."""
-    try:
-        manifest = read_manifest(folder) if (folder / MANIFEST).is_file() else None
-    except ValueError:
-        return f"{MANIFEST} cannot be read."
-    if not isinstance(manifest, dict) or "complete" not in manifest:
-        return ""
-    if not manifest["complete"]:
-        return f"{MANIFEST} says that the preparation was not completed."
-    files = []
-    for counts in manifest["splits"].values():
-        files += [shard["file"] for shard in counts["shards"]]
-    missing_files = [file for file in files if not (folder / file).is_file()]
-    if not missing_files:
-        return ""
-    return f"{len(missing_files)} of {len(files)} shards are missing, the first is {missing_files[0]}."
-
-
 def _parquet_source(name: str, shards: Mapping[str, Sequence[str]], splits: Sequence[str]) -> RowSource:
     """The rows of parquet files by split, read from the files; training unpacks them into a cache first."""
     import pyarrow.parquet as pq
     from pyarrow import ArrowException
 
-    wanted_splits = {split: shards[split] for split in _choose_splits(splits, shards, name)}
+    wanted_splits = {split: shards[split] for split in choose_splits(splits, shards, name)}
     total = 0
-    for files in wanted_splits.values():
-        for file in files:
-            parquet_file = pq.ParquetFile(file)
-            _check_columns(parquet_file.schema_arrow.names, file)
-            total += parquet_file.metadata.num_rows
+    for file in chain.from_iterable(wanted_splits.values()):
+        parquet_file = pq.ParquetFile(file)
+        _check_columns(parquet_file.schema_arrow.names, file)
+        total += parquet_file.metadata.num_rows
 
-    def rows_of(files: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """The rows of parquet files, as values by column."""
-        for file in files:
+    def rows_of(split: str) -> Iterator[dict[str, Any]]:
+        """The rows of a split, as values by column."""
+        for file in wanted_splits[split]:
             try:
                 for batch in pq.ParquetFile(file).iter_batches(batch_size=_BATCH):
                     yield from batch.to_pylist()
             except (ArrowException, OSError) as error:
                 # Its header and footer are whole: `parquet_shards` has read them.
-                raise ValueError(
-                    f"Expected a whole parquet file, got {file!r} ({error}). Download or write it again."
-                ) from error
+                message = f"Expected a whole parquet file, got {file!r} ({error}). Download or write it again."
+                raise ValueError(message) from error
 
-    def rows() -> Iterator[ImageRow]:
-        """The rows of the wanted splits, read when they are asked for."""
-        for split, files in wanted_splits.items():
-            yield from _image_rows(split, rows_of(files))
-
-    return RowSource(name, rows, total)
+    return RowSource(name, partial(_image_rows, wanted_splits, rows_of), total)
 
 
 def _datasets_source(name: str, splits: Sequence[str]) -> RowSource:
@@ -418,47 +372,25 @@ def _datasets_source(name: str, splits: Sequence[str]) -> RowSource:
     from datasets import Image, IterableDataset
 
     parts = dataset_parts(name, splits, streaming=True)
-    wanted_splits = {split: parts[split] for split in _choose_splits(splits, parts, name)}
+    wanted_splits = {split: parts[split] for split in choose_splits(splits, parts, name)}
     for split, part in wanted_splits.items():
         if part.column_names is not None:
             _check_columns(part.column_names, f"{name}, split {split}")
         if part.features is not None and isinstance(part.features.get("image"), Image):
             wanted_splits[split] = part.cast_column("image", Image(decode=False))
-    total = None
-    if not any(isinstance(part, IterableDataset) for part in wanted_splits.values()):
-        total = sum(part.num_rows for part in wanted_splits.values())
-
-    def rows() -> Iterator[ImageRow]:
-        """The rows of the wanted splits, read when they are asked for."""
-        for split, part in wanted_splits.items():
-            yield from _image_rows(split, part)
-
-    return RowSource(name, rows, total)
+    is_streamed = any(isinstance(part, IterableDataset) for part in wanted_splits.values())
+    total = None if is_streamed else sum(part.num_rows for part in wanted_splits.values())
+    return RowSource(name, partial(_image_rows, wanted_splits, wanted_splits.__getitem__), total)
 
 
-def _image_rows(split: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[ImageRow]:
-    """Yield the rows of a split, from mappings of all their columns."""
-    for number, row in enumerate(rows):
-        columns = {name: value for name, value in row.items() if name != "image"}
-        image = row.get("image")
-        stored_image = image if isinstance(image, Mapping) else None
-        yield ImageRow(split, number, columns, stored_image, expects_image="image" in row)
-
-
-def _choose_splits(names: Sequence[str], splits: Iterable[str], name: str) -> list[str]:
-    """The splits to read: those that are named, or all that the dataset has; refuse unknown names.
-
-    Args:
-        names: of the wanted splits; empty for all.
-        splits: that the dataset has; a name may occur several times.
-        name: of the dataset, for messages.
-    """
-    existing_splits = in_usual_order(splits)
-    if not existing_splits:
-        raise ValueError(f"Expected at least one row in {name!r}, got none. Check the path.")
-    for split in names:
-        check_split_exists(split, existing_splits, name, "Choose one of the dataset's own splits.")
-    return existing_splits if not names or ALL in names else list(names)
+def _image_rows(splits: Iterable[str], rows_of: Callable[[str], Iterable[Mapping[str, Any]]]) -> Iterator[ImageRow]:
+    """Yield the rows of splits; `rows_of` gives those of one, as mappings of all their columns."""
+    for split in splits:
+        for number, row in enumerate(rows_of(split)):
+            columns = {name: value for name, value in row.items() if name != "image"}
+            image = row.get("image")
+            stored_image = image if isinstance(image, Mapping) else None
+            yield ImageRow(split, number, columns, stored_image, expects_image="image" in row)
 
 
 def _check_columns(columns: Sequence[str], name: str) -> None:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from grounding_rewards.data.splits import TRAIN, patient_in_name, patients_in_names
-from grounding_rewards.doctor.context import Context, Defect, Problem
+from grounding_rewards.doctor.context import Context, Defect, Fault, Problem
 from grounding_rewards.doctor.rows import ImageRow, is_study
 from grounding_rewards.images.near_duplicates import find_near_duplicates
 from grounding_rewards.sources.base import is_misspelt, split_name
@@ -28,8 +28,7 @@ def check_splits(context: Context) -> Iterator[Defect]:
     if misspelt_splits:
         groups.append(misspelt_splits)
     for splits in groups:
-        counts = [f"{split}: {context.images[split]} images" for split in splits]
-        summary = f"{', '.join(counts)}."
+        summary = f"{', '.join(f'{split}: {context.images[split]} images' for split in splits)}."
         yield context.defect("split-names", count=len(splits), of=len(context.images), found=summary)
     # By label and split: the numbers of the rows.
     rows_by_label: defaultdict[str, defaultdict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
@@ -49,12 +48,9 @@ def check_splits(context: Context) -> Iterator[Defect]:
 
 def check_repeats(context: Context) -> Iterator[Defect]:
     """Find repeated images, by their bytes, ids and looks; and patients and studies in several splits."""
-    repeats = list(_repeated_images(context))
-    yield from context.collect(repeats)
-    copies = list(_copies(context))
-    yield from context.collect(copies)
-    leaks = [problem for problem in repeats if problem.name == "image-leak"] + copies
-    yield from _check_patients(context, {problem.row.key for problem in leaks})
+    yield from context.collect(_repeated_images(context))
+    yield from context.collect(_copies(context))
+    yield from _check_patients(context)
 
 
 def _repeated_images(context: Context) -> Iterator[Problem]:
@@ -99,16 +95,14 @@ def _copies(context: Context) -> Iterator[Problem]:
             yield Problem("copy-leak", copy, f"a copy of row {original.number} of {original.split} (id {original.id})")
 
 
-def _check_patients(context: Context, leaked: set[tuple[str, int]]) -> Iterator[Defect]:
+def _check_patients(context: Context) -> Iterator[Defect]:
     """Find patients in several splits, or studies if no patient is known.
 
-    Args:
-        context: with the rows.
-        leaked: keys of rows whose images are in several splits; these say more, and are not reported again.
+    Rows whose images are in several splits say more, and are not reported again.
     """
     # By check: the keys of all patients or studies, and the rows that show one in several splits.
     keys: defaultdict[str, set[str]] = defaultdict(set)
-    leaks: defaultdict[str, list[tuple[ImageRow | None, str]]] = defaultdict(list)
+    leaks: defaultdict[str, list[Fault]] = defaultdict(list)
     # By check and key: split and spelling of the first row.
     first: dict[tuple[str, str], tuple[str, str]] = {}
     reported: set[tuple[str, str]] = set()
@@ -125,7 +119,7 @@ def _check_patients(context: Context, leaked: set[tuple[str, int]]) -> Iterator[
         check, key, spelling = owner
         keys[check].add(key)
         split, first_spelling = first.setdefault((check, key), (row.split, spelling))
-        if split != row.split and (check, key) not in reported and row.key not in leaked:
+        if split != row.split and (check, key) not in reported and row.key not in context.partners:
             reported.add((check, key))
             alias = f", as {first_spelling}" if first_spelling != spelling else ""
             leaks[check].append((row, f"{spelling} is also in {split}{alias}"))

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,34 @@ def split_shards(folder: str | Path, split: str) -> list[str]:
     return paths
 
 
+def why_unfinished(folder: str | Path) -> str:
+    """Why training would refuse a prepared folder, in words; empty if it would not, or the folder is not prepared.
+
+    >>> why_unfinished("synthetic")
+    ''
+    """
+    if not Path(folder, MANIFEST).is_file():
+        return ""
+    try:
+        manifest = read_manifest(folder)
+    except ValueError:
+        return f"{MANIFEST} cannot be read."
+    if not isinstance(manifest, dict) or "complete" not in manifest:
+        return ""
+    if not manifest["complete"]:
+        return f"{MANIFEST} says that the preparation was not completed."
+    files = [shard["file"] for shard in _shards(manifest)]
+    missing_files = [file for file in files if not Path(folder, file).is_file()]
+    if not missing_files:
+        return ""
+    return f"{len(missing_files)} of {len(files)} shards are missing, the first is {missing_files[0]}."
+
+
+def _shards(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The shards of all splits of a manifest."""
+    return list(chain.from_iterable(counts["shards"] for counts in manifest["splits"].values()))
+
+
 def verify_images(folder: str | Path) -> list[str]:
     """Compare the shards and the card of a prepared folder with their checksums; returns a sentence for each problem.
 
@@ -220,10 +249,7 @@ def verify_images(folder: str | Path) -> list[str]:
     manifest = read_manifest(folder)
     if not manifest["complete"]:
         return ["the preparation was interrupted; run the same command again"]
-    files = []
-    for counts in manifest["splits"].values():
-        files += counts["shards"]
-    files.append(manifest["card"])
+    files = [*_shards(manifest), manifest["card"]]
     problems = []
     for file in files:
         path = folder / file["file"]

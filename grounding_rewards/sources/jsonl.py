@@ -23,7 +23,7 @@ from grounding_rewards.common.text_files import json_lines
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.checks import is_size, row_problems
 from grounding_rewards.data.prompts import prompt_problem
-from grounding_rewards.data.splits import ALL, assign_splits, check_split_exists, patients_of_rows
+from grounding_rewards.data.splits import ALL, check_split_exists, splits_of_rows
 from grounding_rewards.sources.base import Images, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import JsonRow
 from grounding_rewards.sources.tables import RowPlace, find_file
@@ -81,9 +81,7 @@ def _images(path: Path, split: str | None) -> Images:
     if split is None:
         yield from images
         return
-    patients = patients_of_rows({"patient_id": image.patient_id, "file": image.file} for image in images)
-    described_images = [(image.split, patient, image.id) for image, patient in zip(images, patients, strict=True)]
-    assigned = assign_splits(described_images, str(path.parent))
+    assigned = splits_of_rows([image._asdict() for image in images], str(path.parent))
     check_split_exists(split, assigned.names, str(path.parent), f"Choose a split of {path}.")
     for image, own_split in zip(images, assigned.splits, strict=True):
         if split in (ALL, own_split):
