@@ -169,6 +169,14 @@ class GreyValues(NamedTuple):
     padding: np.ndarray | None
     inverse: bool
 
+    def ends(self) -> tuple[float, float] | None:
+        """The lowest and the highest value, padding and what is not finite left out; None if nothing is left."""
+        import numpy as np
+
+        values = self.values if self.padding is None else self.values[~self.padding]
+        values = values[np.isfinite(values)]
+        return (values.min(), values.max()) if values.size else None
+
     def shown(self, rectangle: tuple[int, int, int, int], window: tuple[float, float]) -> Image:
         """A part of the image in 8 bits.
 

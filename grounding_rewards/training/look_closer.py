@@ -15,6 +15,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -70,14 +71,8 @@ class LookCloser(Extra):
     bonus: float = 0.0
 
     def __post_init__(self) -> None:
-        ranges = {
-            "looks": Interval(1),
-            "min_side": Interval(1),
-            "max_pixels": Interval(LookCloser.min_side**2),
-            "cost": Interval(),
-            "bonus": Interval(),
-        }
-        check_options(self, ranges, owner_name="look_closer")
+        ranges = {"looks": Interval(1), "min_side": Interval(1), "max_pixels": Interval(LookCloser.min_side**2)}
+        check_options(self, ranges | {"cost": Interval(), "bonus": Interval()}, owner_name="look_closer")
 
     @classmethod
     def of(cls, settings: Any) -> LookCloser | None:
@@ -187,10 +182,9 @@ def _tool(method: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 bound = signature.bind(self, *args, **arguments).arguments
             except TypeError:
-                names = [name for name in signature.parameters if name != "self"]
+                _, *names = signature.parameters
                 raise _RefusedError(f"{method.__name__} takes {', '.join(names)}") from None
-            numbers = {name: _number(name, value) for name, value in bound.items() if name != "self"}
-            return method(self, **numbers)
+            return method(self, **{name: _number(name, value) for name, value in bound.items() if name != "self"})
         except _RefusedError as error:
             self.refusals += 1
             return f"No picture: {error}. {self._looks_left()}"
@@ -281,8 +275,7 @@ class LookEnvironment:
         if reference_defect(part, (self.views[0].width, self.views[0].height)) not in (None, "partly-off-image"):
             raise _RefusedError("x1 is left of x2 and y1 above y2, and the part lies on the image")
         # Read anew at each call: kept for all answers of a step, values of 64 bits would take gigabytes.
-        greys = None if self._window is None else grey_values(self.source)
-        return self._show("zoom", self._pixels_under(part), greys)
+        return self._show("zoom", self._pixels_under(part), None if self._window is None else grey_values(self.source))
 
     @_tool
     def window(self, center: float, width: float) -> list:
@@ -306,11 +299,8 @@ class LookEnvironment:
         if greys is None:
             raise _RefusedError("the image has colours, and no grey values")
         self._window = low, high
-        values = greys.values if greys.padding is None else greys.values[~greys.padding]
-        values = values[np.isfinite(values)]
-        range_words = ""
-        if values.size:
-            range_words = f" The image has grey values from {values.min():.6g} to {values.max():.6g}."
+        ends = greys.ends()
+        range_words = "" if ends is None else f" The image has grey values from {ends[0]:.6g} to {ends[1]:.6g}."
         view = self.views[-1]
         rectangle = self._pixels_under([view.x, view.y, view.x + view.width, view.y + view.height])
         return self._show("window", rectangle, greys, range_words)
@@ -339,9 +329,8 @@ class LookEnvironment:
         min_side = np.minimum(max(self.settings.min_side, math.ceil(longest / _MAX_SIDE_RATIO)), size)
         # Widen around the middle.
         missing = np.maximum(min_side - (last - first), 0)
-        first = np.where(missing > 0, np.clip(first - missing // 2, 0, size - min_side), first)
-        last = np.where(missing > 0, first + min_side, last)
-        return np.concatenate([first, last]).astype(int).tolist()
+        first = np.clip(first - missing // 2, 0, size - min_side)
+        return np.concatenate([first, np.maximum(last, first + min_side)]).astype(int).tolist()
 
     def _show(self, tool: str, rectangle: Sequence[int], greys: GreyValues | None, words: str = "") -> list:
         """Cut out pixels of the image file, add the view of them, and return them as content blocks of a message.
@@ -361,12 +350,11 @@ class LookEnvironment:
         width, height = (x2 - x1) * scale_x, (y2 - y1) * scale_y
         self.views.append(View(x1 * scale_x, y1 * scale_y, width, height, *self._resized(*picture.size)))
         self.pictures[tool] += 1
-        part = [[x1 * scale_x, y1 * scale_y, x2 * scale_x, y2 * scale_y]]
-        box = whole_view.from_image(part, self.space)[0]
+        box = whole_view.from_image([[x1 * scale_x, y1 * scale_y, x2 * scale_x, y2 * scale_y]], self.space)[0]
         # + 0.0 turns -0 into 0.
         place = ", ".join(f"{value:.6g}" for value in box + 0.0)
-        text = f"Image {len(self.views)} shows {place} of image 1.{words} Answer with boxes on image 1. "
-        text += self._looks_left()
+        title = f"Image {len(self.views)} shows {place} of image 1."
+        text = f"{title}{words} Answer with boxes on image 1. {self._looks_left()}"
         return [{"type": "image", "image": picture.convert("RGB")}, {"type": "text", "text": text}]
 
     def _looks_left(self) -> str:
@@ -377,13 +365,10 @@ class LookEnvironment:
 
 def _number(name: str, value: Any) -> float:
     """Read a finite number that a model wrote, also one in quotes; refuse anything else by its parameter's name."""
-    try:
-        number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise _RefusedError(f"{name} is not a finite number")
-    return number
+    with suppress(TypeError, ValueError, OverflowError):
+        if not isinstance(value, bool) and math.isfinite(float(value)):
+            return float(value)
+    raise _RefusedError(f"{name} is not a finite number")
 
 
 @dataclass(frozen=True)
@@ -446,10 +431,9 @@ class LookReward:
         values = 0.0 - self.settings.cost * pictures
         if self.settings.bonus and self.reward is not None:
             for index, explanation in enumerate(self.reward.details(completions, **columns)):
-                has_no_error = explanation.fp == 0 and explanation.fn == 0
                 # Without any box only a stated "no finding" is right.
                 is_answer = explanation.tp > 0 or explanation.parsed.status == "empty"
-                if has_no_error and is_answer and pictures[index]:
+                if explanation.fp == explanation.fn == 0 and is_answer and pictures[index]:
                     values[index] += self.settings.bonus
         if log_metric is not None:
             n = max(len(environments), 1)
