@@ -238,9 +238,9 @@ class BoxTable:
                     answers.append(drawing.name in answer_names)
                     numbers.extend(box if is_box(box) else (np.nan,) * 4)
         row_of_box = np.array(row_numbers, dtype=int)
-        sizes_of_boxes = [np.array(of_rows).reshape(-1, 2)[row_of_box] for of_rows in (sizes, seen, resized)]
-        boxes = np.array(numbers).reshape(-1, 4)
-        return cls(places, defects, row_of_box, boxes, *sizes_of_boxes, answers=np.array(answers, dtype=bool))
+        of_boxes = [np.array(values).reshape(-1, 2)[row_of_box] for values in (sizes, seen, resized)]
+        boxes, is_answer = np.array(numbers).reshape(-1, 4), np.array(answers, dtype=bool)
+        return cls(places, defects, row_of_box, boxes, of_boxes[0], of_boxes[1], of_boxes[2], is_answer)
 
     @cached_property
     def sound(self) -> np.ndarray:

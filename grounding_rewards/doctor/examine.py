@@ -343,7 +343,7 @@ def _unchecked(context: Context) -> dict[str, str]:
         reasons["pixels"] = "--quick reads the headers of images, not their pixels"
     if not any(context.model.format_of(row) for row in context.rows):
         reasons["format"] = "no box format: give --box-format, or add the column box_format"
-    unchecked = {}
+    unchecked: dict[str, str] = {}
     for name, check in CHECKS.items():
         for need in check.needs:
             if need in reasons:
