@@ -179,7 +179,7 @@ def _attributes(style: str) -> str:
 
 
 def panels_of(figure: Figure, count: int, columns: int, **shared: Any) -> list[Axes]:
-    """The axes of `count` small plots in so many columns, row by row; `shared` as for `Figure.subplots`."""
+    """The axes of `count` small plots in so many columns, row by row; `shared`: as `subplots` takes it."""
     axes = figure.subplots(math.ceil(count / columns), columns, squeeze=False, **shared).ravel()
     for axis in axes[count:]:
         axis.remove()

@@ -99,7 +99,7 @@ def test_no_answer_may_hold_the_token_of_an_image(tiny_vlm, tmp_path):
     assert trainer.generation_config.suppress_tokens == trainer.generation_kwargs["suppress_tokens"] == token
 
 
-@pytest.mark.parametrize(("page", "reward"), [("README.md", "soft_f1"), ("docs/recipe_own_script.md", "R4")])
+@pytest.mark.parametrize(("page", "reward"), [("README.md", "R4"), ("docs/recipe_own_script.md", "R4")])
 def test_the_script_of_a_page_trains(page, reward, tiny_vlm, tmp_path):
     """Stock TRL, with the model and the images of these tests; what it says of reward and columns stays as it is."""
     script = (REPOSITORY / page).read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
