@@ -285,16 +285,17 @@ def gains_plot(result: StudyResult, columns: Sequence[Column]) -> Plot:
                     axis.annotate(
                         name,
                         (loss, at),
-                        (-3, 0),
+                        (0, 4),
                         textcoords="offset points",
-                        ha="right",
-                        va="center",
+                        ha="center",
+                        va="bottom",
                         fontsize=6,
                         color=SOFT,
                     )
             axis.axvline(0, color=SOFT, linewidth=0.8)
             axis.set_yticks(range(len(arms)), [arm.key.arm for arm in arms])
             axis.invert_yaxis()
+            axis.margins(x=0.12)
             axis.set_title(column.heading, loc="left")
             axis.grid(axis="x")
 
@@ -316,11 +317,16 @@ def learning_plot(result: StudyResult) -> Plot:
         for row, arm in zip(axes, arms, strict=True):
             row[0].set_ylabel(arm, rotation=0, ha="right", va="center")
             for axis, start in zip(row, starts, strict=True):
-                for run in runs_of_arm.get(ArmKey(start, arm), ()):
+                runs = runs_of_arm.get(ArmKey(start, arm), ())
+                for run in runs:
                     axis.plot(run.curve["step"], run.curve["reward"], color=SERIES[0], linewidth=0.8)
                 axis.set_ylim(0, 1)
                 axis.set_yticks([0, 1])
                 axis.tick_params(labelsize=5)
+                if not runs:
+                    # The label of the row and the heading of the column stay.
+                    axis.spines[:].set_visible(False)
+                    axis.tick_params(length=0, labelleft=False, labelbottom=False)
         for axis, start in zip(axes[0], starts, strict=True):
             axis.set_title(start)
 
