@@ -211,8 +211,8 @@ def in_usual_order(splits: Iterable[str]) -> list[str]:
     """
     usual_order = (TRAIN, "validation", "val", "dev", "test")
     distinct = set(splits)
-    usual = [split for split in usual_order if split in distinct]
-    return usual + sorted(distinct.difference(usual_order))
+    usual_splits = [split for split in usual_order if split in distinct]
+    return usual_splits + sorted(distinct.difference(usual_order))
 
 
 def assign_splits(images: Iterable[tuple[str | None, str | None, str]], name: str) -> Assigned:

@@ -227,19 +227,19 @@ def _order_of(boxes: Boxes, sizes: np.ndarray, first: np.ndarray, is_misfit: np.
         first: (images,), the index of the first box of each image.
         is_misfit: (images,), whether the image has a box that does not fit as xyxy.
     """
-    best_order, best_fit, most = MISTAKEN_ORDERS[0], is_misfit, -1
+    best_order, best_fit, best_count = MISTAKEN_ORDERS[0], is_misfit, -1
     for order in MISTAKEN_ORDERS:
         is_inside = inside_image(order.to_xyxy(boxes) / np.tile(sizes, 2), _TOLERANCE)
         fit = np.logical_and.reduceat(is_inside, first)
         fitting = int(fit[is_misfit].sum())
         # The first of equal ones stays: it is the likeliest mistake.
-        if fitting > most:
-            best_order, best_fit, most = order, fit, fitting
+        if fitting > best_count:
+            best_order, best_fit, best_count = order, fit, fitting
     misfits = int(is_misfit.sum())
-    if most < _MIN_AGREEMENT * misfits:
+    if best_count < _MIN_AGREEMENT * misfits:
         return None
     words = f"As x1, y1, x2, y2, the boxes of {misfits} of {len(first)} images do not fit"
-    words += f"; of {most} they do as {best_order.name}."
+    words += f"; of {best_count} they do as {best_order.name}."
     advice = _WHOLE if best_fit.mean() >= _MIN_AGREEMENT else _PART
     return MistakenConvention("box-order", words, f"{advice}: {best_order.fix}", best_order)
 

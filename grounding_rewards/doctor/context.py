@@ -299,11 +299,11 @@ class Context:
         counts = []
         for row in self.rows:
             size = row.trusted_size
-            most = 0
+            most_boxes = 0
             for drawing in row.answers:
                 placeholders = [is_placeholder(box, drawing.label(k), size) for k, box in enumerate(drawing.boxes)]
-                most = max(most, placeholders.count(False))
-            counts.append(most)
+                most_boxes = max(most_boxes, placeholders.count(False))
+            counts.append(most_boxes)
         return counts
 
     def labelled(self) -> Iterator[Place]:

@@ -122,9 +122,9 @@ def trainer_size(
     side = getattr(processor, "image_processor", processor).patch_size * 2
     if trainer == "ms-swift":
         # The processor does not resize here. MIN_PIXELS and MAX_PIXELS are rounded down to whole tokens.
-        least = None if limits.least is None else limits.least // side**2 * side**2
-        most = None if limits.most is None else limits.most // side**2 * side**2
-        return qwen_vl_utils_size(width, height, side, PixelLimits(least, most))
+        least_pixels = None if limits.least is None else limits.least // side**2 * side**2
+        most_pixels = None if limits.most is None else limits.most // side**2 * side**2
+        return qwen_vl_utils_size(width, height, side, PixelLimits(least_pixels, most_pixels))
     if trainer == "verl":
         width, height = qwen_vl_utils_size(width, height, side, limits)
     elif trainer == "easyr1":

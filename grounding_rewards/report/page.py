@@ -255,14 +255,14 @@ def jpeg_uri(image: Image, longest_side: int) -> str:
         image: the image.
         longest_side: in pixels of the JPEG, which has at most :data:`PICTURE_BYTES`.
     """
-    small = small_image(image, longest_side)
+    thumbnail = small_image(image, longest_side)
     for quality in (85, 70, 50, 30):
-        content = _jpeg(small, quality)
+        content = _jpeg(thumbnail, quality)
         if len(content) <= PICTURE_BYTES:
             break
     while len(content) > PICTURE_BYTES:
-        small = small.resize((max(1, small.width // 2), max(1, small.height // 2)))
-        content = _jpeg(small, quality)
+        thumbnail = thumbnail.resize((max(1, thumbnail.width // 2), max(1, thumbnail.height // 2)))
+        content = _jpeg(thumbnail, quality)
     return data_uri(content, "image/jpeg")
 
 

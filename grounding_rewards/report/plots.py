@@ -188,8 +188,8 @@ def panels_of(figure: Figure, count: int, columns: int, **shared: Any) -> list[A
 
 def draw_curve(axis: Axes, curve: Curve, number: int) -> None:
     """Draw a curve with its band, in the style of this number; a single point gets a marker and a bar."""
-    drawn = np.unique(np.linspace(0, len(curve.x) - 1, min(_POINTS, len(curve.x))).round().astype(int))
-    x, y = np.asarray(curve.x, dtype=np.float64)[drawn], np.asarray(curve.y)[drawn]
+    drawn_points = np.unique(np.linspace(0, len(curve.x) - 1, min(_POINTS, len(curve.x))).round().astype(int))
+    x, y = np.asarray(curve.x, dtype=np.float64)[drawn_points], np.asarray(curve.y)[drawn_points]
     style: dict[str, Any] = {"color": SERIES[number % len(SERIES)], "label": short(curve.name)}
     if len(x) == 1:
         style |= {"marker": MARKERS[number % len(MARKERS)], "clip_on": False}
@@ -198,7 +198,9 @@ def draw_curve(axis: Axes, curve: Curve, number: int) -> None:
     axis.plot(x, y, **style)
     if curve.low is not None and curve.high is not None:
         width = 1.2 if len(x) == 1 else 0
-        axis.fill_between(x, curve.low[drawn], curve.high[drawn], color=style["color"], alpha=0.16, linewidth=width)
+        axis.fill_between(
+            x, curve.low[drawn_points], curve.high[drawn_points], color=style["color"], alpha=0.16, linewidth=width
+        )
 
 
 def share_axis(axis: Any, label: str | None = None) -> None:

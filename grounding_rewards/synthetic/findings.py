@@ -119,12 +119,15 @@ def _place_atelectasis(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFin
 
 
 def _degree(
-    value: float, moderate: float, large: float, words: tuple[str, str, str] = ("small", "moderate", "large")
+    value: float,
+    moderate_limit: float,
+    large_limit: float,
+    words: tuple[str, str, str] = ("small", "moderate", "large"),
 ) -> str:
-    """The word for a size: the second one from `moderate` up, the third one from `large` up."""
-    if value < moderate:
+    """The word for a size: the second one from `moderate_limit` up, the third one from `large_limit` up."""
+    if value < moderate_limit:
         return words[0]
-    return words[1] if value < large else words[2]
+    return words[1] if value < large_limit else words[2]
 
 
 def _place_effusion(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
