@@ -316,12 +316,14 @@ class StudyResult:
         arms: every arm with enough runs, by initial checkpoint, controls last.
         starts: by kind of initial checkpoint, metric and set the mean over checkpoints.
         patients: number of patients of each set.
+        table: every metric of every model, from which the others are computed, see :func:`model_table`.
     """
 
     study: Study
     arms: tuple[ArmResult, ...]
     starts: Mapping[str, Mapping[Measure, Estimate]]
     patients: Mapping[str, int]
+    table: Sequence[ModelMetric]
 
     @property
     def family(self) -> int:
@@ -444,6 +446,7 @@ def analyse(study: Study, *, on_progress: Callable[[str], None] = lambda step: N
         arms=tuple(sorted(arms, key=lambda arm: (order.index(arm.key.start), arm.is_control))),
         starts=starts,
         patients=patients,
+        table=table,
     )
 
 

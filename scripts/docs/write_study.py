@@ -22,16 +22,9 @@ import numpy as np
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.common.formatting import counted, format_value
 from grounding_rewards.metrics.comparison import direction, holm
+from grounding_rewards.metrics.detection import MatchedImages
 from grounding_rewards.metrics.image_dependence import image_dependence
-from grounding_rewards.metrics.intervals import (
-    SIGNED,
-    UNIT,
-    Estimate,
-    Jackknifed,
-    format_estimate,
-    jackknifed_ratio,
-    sum_by_group,
-)
+from grounding_rewards.metrics.intervals import Estimate, format_estimate, jackknifed_ratio, sum_by_group
 from grounding_rewards.metrics.prediction import patients_of
 from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.metrics.signal import SignalReport, measure_signal, recommend
@@ -48,11 +41,10 @@ from grounding_rewards.study.analysis import (
     StudyResult,
     analyse,
     compare_rows,
-    metric_sums,
     model_predictions,
 )
 from grounding_rewards.study.report import ROWS
-from grounding_rewards.study.results import ArmKey, Measure, Study, StudyRun, read_study
+from grounding_rewards.study.results import ArmKey, Measure, Study, read_study
 from scripts.docs.page_parts import markdown_table
 
 if TYPE_CHECKING:
@@ -155,7 +147,7 @@ def write_rows(result: StudyResult, folder: Path) -> None:
 def advice(result: StudyResult, columns: Sequence[Column]) -> str:
     """The choice between rewards, with the numbers that speak for it."""
     numbers = {}
-    for start, measure in reversed(columns):
+    for start, measure in deciding_measures(columns).items():
         numbers[f"{start}_before"] = f"{result.starts[start][measure].value:.2f}"
         gains = {}
         for arm in result.of_start(start):
@@ -167,6 +159,7 @@ def advice(result: StudyResult, columns: Sequence[Column]) -> str:
             if not arm.is_control:
                 gains[change] = numbers[f"{name}_gain"]
         numbers[f"{start}_best_gain"] = gains[max(gains)]
+    numbers["fewest_runs"] = counted(min(len(arm.seeds) for arm in result.arms), "run")
     return _ADVICE.format_map(numbers)
 
 
@@ -187,9 +180,14 @@ def gain(arm: ArmResult, measure: Measure, partner: str = START) -> Estimate:
     """The improvement over the checkpoint or the reference arm; of few checkpoints with the interval over patients."""
     difference = arm.differences[partner][measure]
     estimate = difference.estimate if len(arm.seeds) >= FEWEST_CHECKPOINTS else difference.patients
+    return improvement(estimate, measure)
+
+
+def improvement(change: Estimate, measure: Measure) -> Estimate:
+    """A change of a metric, with the sign turned where less of it is better."""
     if METRICS[measure.metric.partition(" of ")[0]].lower_is_better:
-        return Estimate(-estimate.value, -estimate.high, -estimate.low)
-    return estimate
+        return Estimate(-change.value, -change.high, -change.low)
+    return change
 
 
 def is_shown(arm: ArmResult, measure: Measure, adjusted: float) -> bool:
@@ -369,7 +367,7 @@ def specification_table(result: StudyResult, columns: Sequence[Column]) -> str:
     """Each recommendation of the specification, with what the runs say about it."""
     rows = []
     for claim in CLAIMS:
-        differences, checkpoints = claim_differences(result.study, claim, columns)
+        differences, checkpoints = claim_differences(result, claim, columns)
         verdict = claim_verdict(claim, differences, result.study.equivalence)
         if differences and checkpoints < FEWEST_CHECKPOINTS:
             verdict = f"so far {verdict}"
@@ -378,50 +376,54 @@ def specification_table(result: StudyResult, columns: Sequence[Column]) -> str:
     return markdown_table(["use case", "the specification", "here"], rows)
 
 
-def claim_differences(study: Study, claim: Claim, columns: Sequence[Column]) -> tuple[dict[str, Estimate], int]:
+def claim_differences(result: StudyResult, claim: Claim, columns: Sequence[Column]) -> tuple[dict[str, Estimate], int]:
     """The first arm less the second by fault, and the fewest checkpoints of a fault.
 
     In the first metric that decides for the fault, or in mean IoU on the images that count.
     """
-    deciding = {column.start: column.measure for column in reversed(columns)}
     differences, counts = {}, []
-    for start, measure in deciding.items():
-        runs = [study.arms.get(ArmKey(start, arm), ()) for arm in claim.arms]
-        if claim.findings is not None:
+    for start, measure in deciding_measures(columns).items():
+        if claim.findings is None:
+            rows, partner_rows = (rows_of_arm(result, start, arm, measure) for arm in claim.arms)
+        else:
             measure = Measure("mean_iou", measure.on)
-        rows, partner_rows = ([metric_of_run(study, run, measure, claim.findings) for run in of_arm] for of_arm in runs)
-        difference = compare_rows(rows, partner_rows)
+            rows, partner_rows = (
+                rows_with_findings(result.study, ArmKey(start, arm), measure, claim.findings) for arm in claim.arms
+            )
         count = len({row.checkpoint for row in rows} & {row.checkpoint for row in partner_rows})
-        if not count:
-            continue
-        counts.append(count)
-        value, low, high = difference.estimate if count >= FEWEST_CHECKPOINTS else difference.patients
-        if METRICS[measure.metric].lower_is_better:
-            value, low, high = -value, -high, -low
-        differences[start] = Estimate(value, low, high)
+        if count:
+            counts.append(count)
+            difference = compare_rows(rows, partner_rows)
+            estimate = difference.estimate if count >= FEWEST_CHECKPOINTS else difference.patients
+            differences[start] = improvement(estimate, measure)
     return differences, min(counts, default=0)
 
 
-def metric_of_run(
-    study: Study, run: StudyRun, measure: Measure, findings: tuple[int, int] | None = None
-) -> ModelMetric:
-    """A metric of a trained model, on all images of a set or on those that have as many findings."""
-    metric = metric_of_answers(study, run.checkpoints[run.last_step][measure.on], measure, findings)
-    return ModelMetric(run.arm.start, run.start, run.arm.arm, run.seed, run.last_step, measure, metric)
+def deciding_measures(columns: Sequence[Column]) -> dict[str, Measure]:
+    """The first metric that decides for each kind of checkpoint."""
+    return {column.start: column.measure for column in reversed(columns)}
 
 
-def metric_of_answers(
-    study: Study, texts: Sequence[str], measure: Measure, findings: tuple[int, int] | None = None
-) -> Jackknifed:
-    """A metric of the answers to a set, of all images or of those that have as many findings."""
-    rows, counted_texts = [], []
-    for row, text in zip(study.sets[measure.on], texts, strict=True):
-        if findings is None or findings[0] <= len(row["boxes"]) <= findings[1]:
-            rows.append(row)
-            counted_texts.append(text)
-    images = model_predictions(rows, counted_texts, study.box_format)
-    sums = sum_by_group(metric_sums(images)[measure.metric], patients_of(images) or range(len(images)))
-    return jackknifed_ratio(sums, SIGNED if measure.metric == "placing" else UNIT)
+def rows_of_arm(result: StudyResult, start: str, arm: str, measure: Measure) -> list[ModelMetric]:
+    """A metric of the trained models of an arm."""
+    rows = [row for row in result.table if (row.start, row.arm, row.measure) == (start, arm, measure)]
+    return [row for row in rows if row.step == max(row.step for row in rows)]
+
+
+def rows_with_findings(study: Study, key: ArmKey, measure: Measure, findings: tuple[int, int]) -> list[ModelMetric]:
+    """A metric of the trained models of an arm, on the images that have as many findings."""
+    metric_rows = []
+    for run in study.arms.get(key, ()):
+        rows, texts = [], []
+        for row, text in zip(study.sets[measure.on], run.checkpoints[run.last_step][measure.on], strict=True):
+            if findings[0] <= len(row["boxes"]) <= findings[1]:
+                rows.append(row)
+                texts.append(text)
+        images = model_predictions(rows, texts, study.box_format)
+        sums = MatchedImages(images).sums([measure.metric])[measure.metric]
+        metric = jackknifed_ratio(sum_by_group(sums, patients_of(images) or range(len(images))))
+        metric_rows.append(ModelMetric(key.start, run.start, key.arm, run.seed, run.last_step, measure, metric))
+    return metric_rows
 
 
 def claim_verdict(claim: Claim, differences: Mapping[str, Estimate], margin: float) -> str:
@@ -463,7 +465,7 @@ def signal_record(result: StudyResult, folder: Path, columns: Sequence[Column]) 
     correlations: dict[str, dict[str, list[float]]] = {when: defaultdict(list) for when in TIMES}
     advices, advised_gained_more = 0, dict.fromkeys(TIMES, 0)
     teachable, taught = [], []
-    deciding = {column.start: column.measure for column in reversed(columns)}
+    deciding = deciding_measures(columns)
     for path in sorted((folder / "samples").glob("*.jsonl.gz")):
         checkpoint = path.name.removesuffix(".jsonl.gz")
         start = checkpoint.partition(".")[0]
@@ -527,16 +529,14 @@ def gains_from(
     result: StudyResult, checkpoint: str, measure: Measure, step: Callable[[Iterable[int]], int] = max
 ) -> dict[str, float]:
     """The improvement of a metric by each arm from one checkpoint, at its first or last step."""
-    study = result.study
-    start = checkpoint.partition(".")[0]
-    initial = metric_of_answers(study, study.starts[start][checkpoint][measure.on], measure).value
-    sign = -1 if METRICS[measure.metric].lower_is_better else 1
+    rows = [row for row in result.table if (row.checkpoint, row.measure) == (checkpoint, measure)]
+    initial = next(row.metric.value for row in rows if row.arm is None)
+    told_step = step(row.step for row in rows if row.arm is not None)
     gains = {}
-    for key, runs in study.arms.items():
-        for run in runs:
-            if key.start == start and run.start == checkpoint:
-                trained = metric_of_answers(study, run.checkpoints[step(run.checkpoints)][measure.on], measure)
-                gains[key.arm] = sign * (trained.value - initial)
+    for row in rows:
+        if row.arm is not None and row.step == told_step:
+            change = row.metric.value - initial
+            gains[row.arm] = improvement(Estimate(change, change, change), measure).value
     return gains
 
 
@@ -644,17 +644,18 @@ boxes are those of NIH ChestX-ray14, scaled; the NIH Clinical Center provides th
 #: README's copy of the advice stands between these.
 _README_HEADING, _README_END = "**Which one?**\n\n", "\n\nNumbers: "
 _ADVICE = """\
-- **SFT first**, as long as there are right boxes to teach: at equal cost it raised the mean IoU of loose boxes by
+- **SFT first**, while there are right boxes to teach: at equal cost it raised the mean IoU of loose boxes by
   {loose_sft_gain} and of far ones by {far_sft_gain}, the best reward by {loose_best_gain} and {far_best_gain}.
 - **R4**, the default. R3, R5 and soft_f1 end within 0.02 of it from either.
 - **soft_f1**, or R4 at τ 0.3, if few boxes reach an IoU of 0.5: it begins sooner (far boxes: {far_soft_f1_halfway}
   after half of the steps, under R4 {far_R4_halfway}), and ends within 0.02.
 - **Not R1**: a better overlap above τ earns nothing ({loose_R1_gain} and {far_R1_gain}), nor does leaving out spurious
   boxes (precision {extra_R1_gain}, under R4 {extra_R4_gain}).
-- **Boxes on normal images** fell under every reward (from {eager_before} of them to {eager_R4_after} under R4), on grey
-  images to {eager_blank_after}: that alone does not show that a model looks.
+- **Boxes on normal images** fell under every reward tried (from {eager_before} of them to {eager_R4_after} under R4),
+  on grey images to {eager_blank_after}: that alone does not show that a model looks.
 
-Measured on faults made on purpose, in a model of 1.2 million parameters on drawn images; nothing ran at 3B."""
+At least {fewest_runs} each, from faults made on purpose, in a model of 1.2 million parameters on drawn images; nothing
+ran at 3B."""
 
 _SIGNAL = """\
 16 answers of each checkpoint to 200 validation images were kept before it was trained. `signal` measures on them, for
@@ -690,8 +691,8 @@ reward is. Recall of a finding is given by its name. A gain in hallucination is 
 {sentences}
 
 Against what was expected beforehand: far boxes are mended at τ 0.5 too, though hardly any reaches it at first; findings
-that were left out come back under every reward; R1 does not remove spurious boxes, for boxes after the right ones cost
-nothing under it; and most of the boxes on normal images go away on grey images too, so that their going away is no
+that were left out come back under every reward tried; R1 does not remove spurious boxes, for boxes after the right ones
+cost nothing under it; and most of the boxes on normal images go away on grey images too, so that their going away is no
 proof of looking.
 
 ## Learning curves
