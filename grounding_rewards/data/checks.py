@@ -260,8 +260,9 @@ def _many_rows(numbers: Sequence[int], ids: Sequence[Any]) -> str:
     >>> _many_rows([0, 1, 2, 4, 6], "abcdefg")
     'rows 0 to 2, 4, 6 (ids a, b, c, …)'
     """
-    starts = [k for k in numbers if k - 1 not in set(numbers)]
-    ends = [k for k in numbers if k + 1 not in set(numbers)]
+    distinct = set(numbers)
+    starts = [k for k in numbers if k - 1 not in distinct]
+    ends = [k for k in numbers if k + 1 not in distinct]
     runs = [str(start) if start == end else f"{start} to {end}" for start, end in zip(starts, ends, strict=True)]
     return f"rows {', '.join(runs)} (ids {', '.join(str(ids[k]) for k in numbers[:_FEW_ROWS])}, …)"
 

@@ -117,9 +117,12 @@ def without_counts(text: str) -> str:
     elif any(numbers[0].startswith("[") for numbers in boxes):
         # Boxes stand in square brackets here, so that four numbers in round ones are none.
         counts += [numbers for numbers in boxes if numbers[0].startswith("(")]
-    for numbers in sorted(counts, key=lambda numbers: numbers.start(), reverse=True):
-        text = f"{text[: numbers.start()]} {text[numbers.end() :]}"
-    return text
+    left = []
+    end = 0
+    for numbers in sorted(counts, key=lambda numbers: numbers.start()):
+        left.append(text[end : numbers.start()])
+        end = numbers.end()
+    return " ".join([*left, text[end:]])
 
 
 def _without_labels(coords: list[float], fmt: BoxFormat) -> RawBoxes:

@@ -19,6 +19,7 @@ import re
 import unicodedata
 from collections.abc import Collection
 from functools import cache, lru_cache
+from itertools import dropwhile
 
 from grounding_rewards.common.text_files import packaged_tables
 from grounding_rewards.labels import anatomy, normalize_label
@@ -83,9 +84,8 @@ def _says_nothing(answer: str, declared: tuple[str, ...]) -> bool:
         # A sentence that is said three times is a generation that got stuck.
         return False
     verdicts = [sentence in declared_sentences or _judge(sentence) for sentence in sentences]
-    while verdicts[:1] == [None] and any(verdict is not None for verdict in verdicts):
-        # What says neither may come before a statement; behind it, it may be where something is.
-        verdicts.pop(0)
+    # What says neither may come before a statement; behind it, it may be where something is.
+    verdicts = list(dropwhile(lambda verdict: verdict is None, verdicts))
     return bool(verdicts) and all(verdicts)
 
 

@@ -181,7 +181,7 @@ _NAMED_NUMBER = re.compile(
     r"""["'`*]{0,3}[ \t]{0,4}(?P<number>[-+]?(?:\d{1,9}(?:\.\d{0,20})?|\.\d{1,20}))(?![\w.%])""",
     re.IGNORECASE,
 )
-_NAME_SETS = tuple(map(frozenset, CORNER_NAMES))
+_NAMES_BY_SET = {frozenset(names): names for names in CORNER_NAMES}
 _AFTER_NUMBER = " \t\r\n,.;:-，。；：、[]()*`\\&"
 
 
@@ -200,7 +200,7 @@ def named_boxes(text: str) -> list[list[float] | str]:
     end = 0
     for match in itertools.islice(_NAMED_NUMBER.finditer(text), MAX_GROUPS):
         name = folded(match["name"])
-        if name in corners or not any(corners.keys() | {name} <= names for names in _NAME_SETS):
+        if name in corners or not any(corners.keys() | {name} <= names for names in _NAMES_BY_SET):
             # Three corners of four are a broken box; fewer may be prose, "left: 2 nodules, right: 1".
             if len(corners) == 3:
                 boxes.append("wrong_count")
@@ -208,9 +208,8 @@ def named_boxes(text: str) -> list[list[float] | str]:
         corners[name] = match["number"]
         end = match.end()
         if len(corners) == 4:
-            for names in CORNER_NAMES:
-                if corners.keys() == set(names):
-                    boxes.append(box_or_reason([corners[name] for name in names]))
+            names = _NAMES_BY_SET[frozenset(corners)]
+            boxes.append(box_or_reason([corners[name] for name in names]))
             corners = {}
     if len(corners) == 3:
         boxes.append("wrong_count" if text[end:].strip(_AFTER_NUMBER) else "unclosed")
