@@ -89,10 +89,13 @@ _BOXED = re.compile(_MARKS["answer"]["boxed"])
 _BLANK = re.compile(r"\s*(?:```\w*\s*)?(?:```\s*)?")
 # Harmony without its special tokens: "analysisWe see …assistantfinalNo finding."
 _BARE_CHANNEL, _BARE_FINAL = re.compile(r"analysis(?=[A-Z])"), "assistantfinal"
+_EDITS_ANYWHERE = ("~~", "/*", "<del>", "<strike>")
+# These take back what stands behind them at the beginning of a line alone.
+_EDITS_OF_LINES = ("//", "#")
 #: How parts of a text that are struck out or commented out begin.
-EDITS = ("~~", "/*", "//", "#", "<del>", "<strike>")
+EDITS = (*_EDITS_ANYWHERE, *_EDITS_OF_LINES)
 # A text without any of these has no mark that moves the answer, but for those that begin with `<`.
-_WORDS_OF_MARKS = (*EDITS[:4], *_RARE_WORDS, *_TURN_WORDS, "inal", "INAL", "boxed")
+_WORDS_OF_MARKS = ("~~", "/*", *_EDITS_OF_LINES, *_RARE_WORDS, *_TURN_WORDS, "inal", "INAL", "boxed")
 
 
 class AnswerSpan(NamedTuple):
@@ -352,13 +355,13 @@ def marks_thinking(tokens: Iterable[str]) -> bool:
 
 
 def moves_answer(words: str) -> bool:
-    """Whether words, such as a label, hold a mark that begins or ends an answer or a turn.
+    """Whether words, such as a label, hold a mark that begins or ends an answer or a turn, or takes words back.
 
     Example:
         >>> moves_answer("nodule <think>"), moves_answer("nodule <tool_call>"), moves_answer("nodule < 5 mm")
         (True, True, False)
     """
-    if _TAG_OR_RARE.search(words):
+    if _TAG_OR_RARE.search(words) or any(mark in words for mark in _EDITS_ANYWHERE):
         return True
     marks_of_all_families = _turn_pattern((True,) * len(_WORD_PATTERNS))
     # Without a group it is the end of a fence, which code has too.
