@@ -192,7 +192,7 @@ def _mean_iou_of(boxes: Array, gt: BoxBatch) -> float:
     """The mean IoU of an answer that is the same on all images."""
     images = len(gt.counts)
     pred = BoxBatch(np.tile(boxes, (images, 1)), np.full(images, len(boxes)))
-    pairs = _ANY_PAIR.score_flat(pred, gt)
+    pairs = _ANY_PAIR.match_and_score(pred, gt)
     return float(pairs.iou[pairs.matched >= 0].sum()) / len(gt.flat)
 
 

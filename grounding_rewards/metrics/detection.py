@@ -260,7 +260,7 @@ class MatchedImages:
         """The matches of all images, at a threshold by the matcher of this name; made once, then kept."""
         reward = MeanIoUReward(iou_threshold=iou_threshold, matching=matching, label_matching=self.label_matching)
         if reward not in self._outcomes_by_reward:
-            self._outcomes_by_reward[reward] = reward.score_flat(
+            self._outcomes_by_reward[reward] = reward.match_and_score(
                 self.batch.pred,
                 self.batch.gt,
                 ignore=self.batch.ignore,

@@ -148,6 +148,22 @@ class Outcomes(Matches):
     f_beta: Array
     quality: Array
 
+    @classmethod
+    def without_matches(cls, n: NDArray[np.int64], m: NDArray[np.int64]) -> Outcomes:
+        """Outcomes of completions with n predictions and m references, where nothing matches and nothing is paid."""
+        b, longest = len(n), int(n.max(initial=0))
+        return cls(
+            n=n,
+            m=m,
+            tp=np.zeros(b, dtype=np.int64),
+            matched=np.full((b, longest), -1, dtype=np.int64),
+            iou=np.zeros((b, longest)),
+            ignored=np.zeros((b, longest), dtype=np.bool_),
+            reward=np.zeros(b),
+            f_beta=np.zeros(b),
+            quality=np.zeros(b),
+        )
+
     def take(self, rows: NDArray[np.intp]) -> Outcomes:
         """The outcomes of the chosen completions."""
         chosen: dict[str, Any] = {}
@@ -393,7 +409,7 @@ class BoxReward(BoxScorer):
         return np.ones_like(precision)
 
     def label_codes(self, pred_labels: Labels, gt_labels: Labels) -> LabelCodes | None:
-        """The labels of all boxes in the form that :meth:`score_flat` takes; None where labels play no part.
+        """The labels of all boxes in the form that :meth:`match_and_score` takes; None where labels play no part.
 
         Raises:
             ValueError: labels are needed and missing.
@@ -408,9 +424,9 @@ class BoxReward(BoxScorer):
         return LabelCodes.of(pred_labels, gt_labels, self.label_matching)
 
     def _score_images(self, pred: BoxBatch, gt: BoxBatch, ignore: BoxBatch | None, *labels: Labels) -> Outcomes:
-        return self.score_flat(pred, gt, ignore=ignore, labels=self.label_codes(*labels))
+        return self.match_and_score(pred, gt, ignore=ignore, labels=self.label_codes(*labels))
 
-    def score_flat(
+    def match_and_score(
         self,
         pred: BoxBatch,
         gt: BoxBatch,
@@ -419,7 +435,7 @@ class BoxReward(BoxScorer):
         ignore: BoxBatch | None = None,
         labels: LabelCodes | None = None,
     ) -> Outcomes:
-        """Score many completions at once, each against its own ground truth.
+        """Match and score many completions at once, each against its own ground truth.
 
         Args:
             pred: the predictions of all completions.
@@ -439,13 +455,12 @@ class BoxReward(BoxScorer):
             >>> pred = BoxBatch.of([[[50, 50, 60, 60], [0, 0, 10, 10]]], "pred")
             >>> gt = BoxBatch.of([[[0, 0, 10, 10]]], "gt")
             >>> by_score = AveragePrecisionReward(ranking="score")
-            >>> by_score.score_flat(pred, gt, np.array([0.1, 0.9])).reward
+            >>> by_score.match_and_score(pred, gt, np.array([0.1, 0.9])).reward
             array([1.])
         """
         labels = self._checked_labels(labels, pred, gt)
-        b = len(pred.counts)
-        all_rows = np.arange(b)
-        if b == 1 and len(pred.flat) and len(gt.flat):
+        all_rows = np.arange(len(pred.counts))
+        if len(all_rows) == 1 and len(pred.flat) and len(gt.flat):
             # One completion that has both kinds of boxes: nothing to cut up, and to put together again.
             batch = self._match(pred, gt, scores, all_rows, ignore, labels)
             f_beta, quality, reward = self._combine(batch)
@@ -463,28 +478,17 @@ class BoxReward(BoxScorer):
                 f_beta=f_beta,
                 quality=quality,
             )
-        longest = int(pred.counts.max(initial=0))
-        scored = Outcomes(
-            n=pred.counts,
-            m=gt.counts,
-            tp=np.zeros(b, dtype=np.int64),
-            matched=np.full((b, longest), -1, dtype=np.int64),
-            iou=np.zeros((b, longest)),
-            ignored=np.zeros((b, longest), dtype=np.bool_),
-            reward=np.zeros(b),
-            f_beta=np.zeros(b),
-            quality=np.zeros(b),
-        )
-        # Arrays with a number for each box, filled up to the longest completion.
-        of_boxes = ["matched", "iou", "ignored"]
+        scored = Outcomes.without_matches(pred.counts, gt.counts)
+        box_columns = ["matched", "iou", "ignored"]
         if labels is not None:
             scored.pred_labels = pad(labels.pred, pred.counts, all_rows)
             scored.gt_labels = pad(labels.gt, gt.counts, all_rows)
             scored.label_texts = labels.texts
-            of_boxes.append("pred_labels")
+            box_columns.append("pred_labels")
         for rows in _chunks(pred.counts, gt.counts):
             batch = self._match(pred, gt, scores, rows, ignore, labels)
-            for name in of_boxes:
+            for name in box_columns:
+                # As long as the longest completion of the chunk; the rest stays as it is.
                 getattr(scored, name)[rows, : batch.matched.shape[1]] = getattr(batch, name)
             scored.f_beta[rows], scored.quality[rows], scored.reward[rows] = self._combine(batch)
             scored.tp[rows] = batch.tp
@@ -531,10 +535,10 @@ class BoxReward(BoxScorer):
 
         Args:
             pred: the predictions of all completions, as the next arguments but `rows`.
-            gt: as in :meth:`score_flat`.
+            gt: as in :meth:`match_and_score`.
             scores: likewise.
             rows: the completions that are matched, each with boxes of both kinds.
-            ignore: as in :meth:`score_flat`.
+            ignore: as in :meth:`match_and_score`.
             labels: likewise.
         """
         p, g = pred.padded(rows), gt.padded(rows)

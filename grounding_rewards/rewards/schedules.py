@@ -167,16 +167,34 @@ def read_schedule(parameter: str, value: Any) -> Any:
             name = f"{end}` of the schedule of `{parameter}"
             check_number(name, getattr(value, end, None), _ANY, advice)
         return value
-    kind = value.get("schedule")
+    kind: Any = value.get("schedule")
     check_word(f"schedule of {parameter}", kind, SCHEDULES)
-    is_self_paced = kind == _SELF_PACED
+    _check_keys(parameter, kind, value)
+    start = check_number(f"from of {parameter}", value["from"], _ANY, "Write a number.")
+    to = check_number(f"to of {parameter}", value["to"], _ANY, "Write a number.")
+    if start == to:
+        raise ValueError(
+            f"Expected two different numbers for `from` and `to` of {parameter}, got {start:g} twice. "
+            f"Write {parameter}: {start:g} for a constant."
+        )
+    if kind == _SELF_PACED:
+        return _read_self_paced(parameter, value, start, to)
+    over = check_number(f"over of {parameter}", value["over"], SOME_SHARE, "It is a share of the training.")
+    if kind == "step" and over == 1:
+        raise ValueError(
+            f"Expected a share of the training below 1 for `over` of {parameter}, got 1, at which a step would come "
+            "when all is over. The usual value is 0.4."
+        )
+    return Schedule(kind, start, to, over)
+
+
+def _check_keys(parameter: str, kind: str, value: Mapping[str, Any]) -> None:
+    """Refuse the mapping of a schedule of this kind that has an unknown key, or lacks one that it needs."""
+    needed, example = ("from", "to", "over"), "from: 0.1, to: 0.5, over: 0.4"
     optional: tuple[str, ...] = ()
-    if is_self_paced:
-        needed, optional = ("from", "to", "of"), ("window", "rate", "by")
-        example = "of: hit_rate, window: 200, from: 0.1, to: 0.5"
-    else:
-        needed = ("from", "to", "over")
-        example = "from: 0.1, to: 0.5, over: 0.4"
+    if kind == _SELF_PACED:
+        needed, example = ("from", "to", "of"), "of: hit_rate, window: 200, from: 0.1, to: 0.5"
+        optional = ("window", "rate", "by")
     legal = ("schedule", *needed, *optional)
     faults = [f"{key!r}, which it has not" for key in value if key not in legal]
     faults += [f"no {key!r}" for key in needed if key not in value]
@@ -185,21 +203,10 @@ def read_schedule(parameter: str, value: Any) -> Any:
             f"Expected the keys {', '.join(legal)} for the {kind} schedule of {parameter}, got {', '.join(faults)}. "
             f"Write it like {{schedule: {kind}, {example}}}."
         )
-    start = check_number(f"from of {parameter}", value["from"], _ANY, "Write a number.")
-    to = check_number(f"to of {parameter}", value["to"], _ANY, "Write a number.")
-    if start == to:
-        raise ValueError(
-            f"Expected two different numbers for `from` and `to` of {parameter}, got {start:g} twice. "
-            f"Write {parameter}: {start:g} for a constant."
-        )
-    if not is_self_paced:
-        over = check_number(f"over of {parameter}", value["over"], SOME_SHARE, "It is a share of the training.")
-        if kind == "step" and over == 1:
-            raise ValueError(
-                f"Expected a share of the training below 1 for `over` of {parameter}, got 1, at which a step would "
-                "come when all is over. The usual value is 0.4."
-            )
-        return Schedule(str(kind), start, to, over)
+
+
+def _read_self_paced(parameter: str, value: Mapping[str, Any], start: float, to: float) -> SelfPaced:
+    """The self-paced schedule that a mapping describes, whose keys and ends were checked."""
     check_word(f"of of {parameter}", value["of"], FOLLOWED)
     window = value.get("window", 200)
     if not isinstance(window, int) or isinstance(window, bool) or window < 1:
@@ -209,10 +216,8 @@ def read_schedule(parameter: str, value: Any) -> Any:
         )
     rate = check_number(f"rate of {parameter}", value.get("rate", 0.5), SOME_SHARE, "The usual value is 0.5.")
     by = value.get("by", abs(to - start) / _STEPS_OF_THE_WAY)
-    by = check_number(
-        f"by of {parameter}", by, Interval(above=True), "It is the length of a step, in either direction."
-    )
-    return SelfPaced(window, start, to, rate, by)
+    by_hint = "It is the length of a step, in either direction."
+    return SelfPaced(window, start, to, rate, check_number(f"by of {parameter}", by, Interval(above=True), by_hint))
 
 
 def split_schedules(params: Mapping[str, Any]) -> tuple[dict[str, Any], Schedules]:

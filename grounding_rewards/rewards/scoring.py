@@ -307,14 +307,14 @@ def score_boxes(
         ValueError: a third party's reward is not finite.
     """
     if isinstance(box_reward, BoxReward):
-        return box_reward.score_flat(pred, gt, scores, ignore=ignore, labels=labels)
+        return box_reward.match_and_score(pred, gt, scores, ignore=ignore, labels=labels)
     # A third party's reward gives only the number, and knows no ignore regions: R3 gives the matches that are logged
     # with it, and the ignored boxes, which are taken out first.
-    outcomes = MeanIoUReward().score_flat(pred, gt, ignore=ignore)
-    rewards = [
-        float(box_reward.score(p[~ignored[: len(p)]], g))
-        for p, g, ignored in zip(pred.split(), gt.split(), outcomes.ignored, strict=True)
-    ]
+    outcomes = MeanIoUReward().match_and_score(pred, gt, ignore=ignore)
+    rewards = []
+    for p, g, ignored in zip(pred.split(), gt.split(), outcomes.ignored, strict=True):
+        # `ignored` is as long as the longest completion.
+        rewards.append(float(box_reward.score(p[~ignored[: len(p)]], g)))
     if not np.isfinite(rewards).all():
         raise ValueError(
             f"Expected finite numbers for the score of {type(box_reward).__name__}, got {rewards!r:.200}. "

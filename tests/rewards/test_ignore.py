@@ -58,7 +58,7 @@ def test_explanation():
 def score(reward, pred, gt, ignore, scores):
     batch = {"pred": BoxBatch.of([pred], "pred"), "gt": BoxBatch.of([gt], "gt")}
     stated = np.array(scores[: len(pred)], dtype=float)
-    return reward.box_reward.score_flat(**batch, scores=stated, ignore=BoxBatch.of([ignore], "ignore"))
+    return reward.box_reward.match_and_score(**batch, scores=stated, ignore=BoxBatch.of([ignore], "ignore"))
 
 
 CONFIDENCES = st.lists(st.sampled_from([0.1, 0.5, 0.9, np.nan]), min_size=6, max_size=6)

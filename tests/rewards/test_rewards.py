@@ -190,7 +190,7 @@ def test_a_batch_is_cut_into_chunks_without_a_trace():
     rng = np.random.default_rng(5)
     gts = [random_boxes(rng, 40) for _ in range(60)]
     preds = [random_boxes(rng, 1000 if k == 7 else int(rng.integers(0, 150))) for k in range(60)]
-    explained = R5.box_reward.score_flat(BoxBatch.of(preds, "pred"), BoxBatch.of(gts, "gt")).explanations()
+    explained = R5.box_reward.match_and_score(BoxBatch.of(preds, "pred"), BoxBatch.of(gts, "gt")).explanations()
     for k in (0, 7, 30, 59):
         assert explained[k] == R5.explain(preds[k], gts[k])
 
