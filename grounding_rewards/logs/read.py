@@ -13,6 +13,7 @@ import itertools
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,6 +50,8 @@ _LOG_THEM = (
     "Check the path; a training logs its completions with `--log_completions true`, and `grounding-rewards evaluate "
     "--samples 8` asks a model that is trained already."
 )
+# In the name of a file: the number of a shard, and how many there are.
+_SHARD = re.compile(r"\d+-of-(\d+)")
 # Files that every training leaves in its folder.
 _FILES_OF_A_RUN = ("config.yaml", "log.jsonl", "versions.json")
 
@@ -339,9 +342,9 @@ def _lie_within(boxes: Sequence[Sequence[float]], frame: tuple[Any, Any], *, unk
     """Whether all boxes lie in a frame of this width and height; a side that is no number counts as `unknown`."""
     width = frame[0] if isinstance(frame[0], int | float) else unknown
     height = frame[1] if isinstance(frame[1], int | float) else unknown
-    for box in boxes:
-        x1, y1, x2, y2 = box
-        if min(box) < 0 or max(x1, x2) > width or max(y1, y2) > height:
+    for x1, y1, x2, y2 in boxes:
+        # Written so that NaN lies in no frame.
+        if not (0 <= x1 <= width and 0 <= x2 <= width and 0 <= y1 <= height and 0 <= y2 <= height):
             return False
     return True
 
@@ -462,7 +465,8 @@ def log_files(paths: Sequence[str | Path]) -> list[Path]:
             theirs; 3. all files of a kind that :func:`read_log_file` takes, such as verl's 2.jsonl, … 10.jsonl.
 
     Raises:
-        ValueError: a folder has no such file, or is that of a training that logged no completions.
+        ValueError: a folder has no such file, or is that of a training that logged no completions; or shards are
+            missing, of which names such as log-00001-of-00004.jsonl say the number.
 
     Example:
         >>> import tempfile
@@ -481,6 +485,14 @@ def log_files(paths: Sequence[str | Path]) -> list[Path]:
         else:
             raise ValueError(
                 f"Expected a file or folder with completions, got {str(path)!r}, which is not there. {_LOG_THEM}"
+            )
+    shards = Counter(path.with_name(_SHARD.sub(r"*-of-\1", path.name)) for path in set(files))
+    for pattern, count in shards.items():
+        total = re.search(r"\*-of-(\d+)", pattern.name)
+        if total and count < int(total[1]):
+            raise ValueError(
+                f"Expected {int(total[1])} shards {str(pattern)!r} of a log, got {count}. Copy all of them, or rename "
+                "them where these are meant alone."
             )
     return files
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -257,6 +258,15 @@ def test_the_files_of_a_folder(tmp_path, files, expected):
     assert [path.name for path in log_files([tmp_path])] == expected
 
 
+def test_a_log_without_all_of_its_shards_is_refused(tmp_path):
+    for name in ("a-00000-of-00002.jsonl", "a-00001-of-00002.jsonl", "b-1-of-3.jsonl", "b-3-of-3.jsonl"):
+        write_text(tmp_path, name, '{"completion": "[]"}\n')
+    assert len(log_files(sorted(tmp_path.glob("a-*")))) == 2
+    for paths in ([tmp_path], [tmp_path / "b-1-of-3.jsonl", tmp_path / "b-3-of-3.jsonl"]):
+        with pytest.raises(ValueError, match=r"Expected 3 shards '.*b-\*-of-3.jsonl' of a log, got 2\. Copy all"):
+            log_files(paths)
+
+
 def test_a_run_that_logged_nothing_is_told_how(tmp_path):
     for name in ("config.yaml", "log.jsonl", "versions.json"):
         write_text(tmp_path, name, "{}")
@@ -397,6 +407,8 @@ def test_numbers_above_the_range_of_the_format_are_pixels(box_format, columns, s
         ("qwen3-vl", LARGE, [[0, 0, 1000, 1000]]),  # both
         ("qwen3-vl", {}, [[0, 0, 1200, 1100]]),  # an image of unknown size
         ("qwen3-vl", LARGE, [[0, 0, 1200, 1600]]),  # neither
+        ("qwen3-vl", LARGE, [[0, 0, 1200, 1100], [0, 0, math.nan, 50]]),  # nowhere
+        ("qwen3-vl", {**LARGE, "width": math.nan}, [[0, 0, 1200, 1100]]),
         ("qwen2.5-vl", LARGE, [[0, 0, 1200, 1100]]),  # no size after resizing
     ],
 )
