@@ -41,7 +41,7 @@ def load_run_processor(model: ModelArguments, *, trust_remote_code: bool = False
         trust_remote_code: as in transformers.
 
     Raises:
-        ValueError: there is no processor, or it has no tokenizer.
+        ValueError: there is no processor, or it has no tokenizer or no chat template.
     """
     try:
         processor = AutoProcessor.from_pretrained(
@@ -59,6 +59,11 @@ def load_run_processor(model: ModelArguments, *, trust_remote_code: bool = False
         raise ValueError(
             f"Expected a processor with a tokenizer for model_name_or_path, got {model.model_name_or_path!r} without "
             "one. Copy tokenizer.json and tokenizer_config.json of the model into its folder."
+        )
+    if getattr(processor, "chat_template", None) is None:
+        raise ValueError(
+            f"Expected a processor with a chat template for model_name_or_path, got {model.model_name_or_path!r} "
+            "without one. Begin with the instruction-tuned model, or copy its chat_template.jinja into the folder."
         )
     return processor
 
