@@ -71,21 +71,20 @@ def read_jsonl(root: str | Path, *, split: str | None = None) -> Images:
 
 def _images(path: Path, split: str | None) -> Images:
     """Yield the errors of all lines first, as splits depend on all images; then the images."""
-    images = []
-    for placed_row in sound_rows(path):
-        if isinstance(placed_row, ValueError):
-            yield placed_row
+    rows = []
+    for line in sound_rows(path):
+        if isinstance(line, ValueError):
+            yield line
         else:
-            _, row = placed_row
-            images.append(annotated_image(row))
+            rows.append(line[1])
     if split is None:
-        yield from images
+        yield from map(annotated_image, rows)
         return
-    assigned = splits_of_rows([image._asdict() for image in images], str(path.parent))
+    assigned = splits_of_rows(rows, str(path.parent))
     check_split_exists(split, assigned.names, str(path.parent), f"Choose a split of {path}.")
-    for image, own_split in zip(images, assigned.splits, strict=True):
+    for row, own_split in zip(rows, assigned.splits, strict=True):
         if split in (ALL, own_split):
-            yield image._replace(split=own_split)
+            yield annotated_image({**row, "split": own_split})
 
 
 def sound_rows(path: Path) -> Iterator[JsonRow | ValueError]:

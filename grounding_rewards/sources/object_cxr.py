@@ -49,37 +49,27 @@ def read_object_cxr(root: str | Path, *, split: str | None = None) -> Images:
 
 def _images(path: Path, name: str) -> Images:
     """The images of one table, whose name is that of the folder of its images."""
-    by_path = "image_path" in tables.read_header(path)
+    column = "image_path" if "image_path" in tables.read_header(path) else "image_name"
+    # A name is relative to the folder of the split, a path to the folder of the table.
+    prefix = f"{name}/" if column == "image_name" else ""
 
-    column = "image_path" if by_path else "image_name"
-
-    def file_of(cell: str) -> str:
-        """The file of an image, from its cell in the table."""
-        return cell if by_path else f"{name}/{cell}"
-
-    def size_of(file: str) -> tables.Size | None:
-        """The size of an image; None if its file is missing."""
-        return tables.header_size(path.parent / file) if (path.parent / file).is_file() else None
-
-    def longest_side(place: tables.RowPlace) -> float:
-        """The longest side of the image at that place; 0 if its file is missing."""
-        size = size_of(file_of(place.image))
-        return 0 if size is None else max(size)
+    def size_of(cell: str) -> tables.Size | None:
+        """The size of the image of a cell; None if its file is missing."""
+        file = path.parent / f"{prefix}{cell}"
+        return tables.header_size(file) if file.is_file() else None
 
     def image(cell: str, rows: list[tables.TableRow]) -> AnnotatedImage:
         """The image of that cell, with the boxes of the shapes in its rows."""
-        file = file_of(cell)
-        size = size_of(file)
+        file, size = f"{prefix}{cell}", size_of(cell)
         shapes = [(place, shape) for place, cells in rows for shape in cells[1].split(";") if shape.strip()]
         boxes = [_box(shape.split(), size, place) for place, shape in shapes]
         width, height = size or (None, None)
         return AnnotatedImage(file, file, boxes, [LABEL] * len(boxes), width, height, split=split_name(name))
 
     rows_of_images, errors = tables.image_rows(path, (column, "annotation"))
-    numbers = []
-    for place, (_, annotation) in chain.from_iterable(rows_of_images.values()):
-        numbers += [(place, number) for number in re.split("[; ]", annotation)]
-    tables.check_thousands(path, numbers, longest_side)
+    rows = chain.from_iterable(rows_of_images.values())
+    numbers = ((place, number) for place, (_, annotation) in rows for number in re.split("[; ]", annotation))
+    tables.check_thousands(path, numbers, lambda place: max(size_of(place.image) or (0,)))
     return chain(errors, sound_images(image, rows_of_images.items()))
 
 

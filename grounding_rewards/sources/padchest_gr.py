@@ -72,7 +72,7 @@ def read_padchest_gr(
     find, root = tables.image_finder(root), Path(root)
 
     def image(place: tables.RowPlace, report: Mapping[str, Any]) -> AnnotatedImage | None:
-        """The image of a report; None if it is of another split, or if no abnormal finding has a box."""
+        """The image of a report; None if it is of another split, or has abnormal findings but no box."""
         name = str(report.get("ImageID"))
         patient, own_split = facts.get(name, ("", ""))
         if split not in (None, own_split):
@@ -96,7 +96,7 @@ def read_padchest_gr(
         has_second_reader = any(reader == _SETS[1] for _, reader, _ in drawn_boxes)
         file = find(name, name)
         width, height = None, None
-        if known_sizes:
+        if known_sizes is not None:
             width, height = tables.known_size(known_sizes, place)
         elif drawn_boxes:
             width, height = tables.header_size(root / file)

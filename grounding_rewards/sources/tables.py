@@ -389,9 +389,9 @@ def image_rows(
         if place.image not in table.broken:
             rows_of_images.setdefault(place.image, []).append((place, cells))
     pixel_indices = [(*columns, *optional).index(name) for name in pixels]
-    pixel_cells: list[tuple[RowPlace, str]] = []
-    for place, cells in chain.from_iterable(rows_of_images.values()):
-        pixel_cells += [(place, cells[index]) for index in pixel_indices]
+    rows = chain.from_iterable(rows_of_images.values())
+    # One by one: a large table has millions.
+    pixel_cells = ((place, cells[index]) for place, cells in rows for index in pixel_indices)
     check_thousands(path, pixel_cells, lambda place: side)
     return rows_of_images, list(table.broken.values())
 

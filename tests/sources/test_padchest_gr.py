@@ -59,6 +59,10 @@ def test_the_size_is_read_or_told_and_never_guessed(write):
     a, b = read_padchest_gr(root, sizes=root / "sizes.csv")
     assert a.boxes[0] == [400, 50, 600, 100]
     assert (b.width, b.height) == (30, 40)
+    # A table without rows is no missing table: headers would be read instead of it.
+    write({PLACE: (400, 200), "sizes.csv": "ImageID,width,height\n"})
+    with pytest.raises(ValueError, match=r"whose size is known in entry 1 of .* \(id a\.png\)"):
+        list(read_padchest_gr(root, sizes=root / "sizes.csv"))
     write({"sizes.csv": "ImageID,width,height\nb.png,30,40\n"})
     with pytest.raises(ValueError, match=r"whose size is known in entry 1 of .* \(id a\.png\)"):
         list(read_padchest_gr(root, sizes=root / "sizes.csv"))
