@@ -114,9 +114,8 @@ def _objects(path: Path) -> tuple[list[list[float]], list[str]]:
 
 def _gold(root: Path, sizes: Mapping[str, Size]) -> Images:
     """The images of the gold set."""
-    avoided = tables.optional_file(root, _AVOIDED)
-    rows = () if avoided is None else tables.read_rows(avoided, _ABOUT, ("ViewPosition",))
-    facts_of_images = {cells[0]: cells for _, cells in rows}
+    avoided = tables.optional_rows(root, _AVOIDED, _ABOUT, ("ViewPosition",))
+    facts_of_images = {cells[0]: cells for _, cells in avoided}
 
     def gold_image(name: str, rows: list[TableRow]) -> AnnotatedImage:
         """The image of that name, with the boxes of its rows and their annotators."""

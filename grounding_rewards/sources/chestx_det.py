@@ -20,7 +20,7 @@ Access: open.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +75,5 @@ def _read(root: str | Path, split: str | None, name: str) -> Images:
         float_boxes = [[float(value) for value in box] for box in boxes]
         return AnnotatedImage(name, find(name, f"{split}_data/{name}"), float_boxes, labels, _SIDE, _SIDE, split=split)
 
-    def entries() -> Iterator[tuple[str, RowPlace, Mapping[str, Any]]]:
-        """The split, the place and the content of each entry in the files."""
-        for own_split, path in paths.items():
-            for place, entry in read_json_rows(path, "file_name"):
-                yield own_split, place, entry
-
-    return sound_images(image, entries())
+    rows = ((own_split, *row) for own_split, path in paths.items() for row in read_json_rows(path, "file_name"))
+    return sound_images(image, rows)

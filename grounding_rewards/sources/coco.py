@@ -205,10 +205,7 @@ def _image(content: _Content, file: str, entries: Sequence[Mapping[str, Any]], s
     if not file or is_ambiguous or len(set(sizes_and_patients)) > 1:
         problems.append(f"images {image_ids}: id, file_name, size or patient is missing or contradicts another image's")
     boxes, labels, ignored = [], [], []
-    annotations: list[dict[str, Any]] = []
-    for image_id in dict.fromkeys(image_ids):
-        annotations += content.annotations[image_id]
-    for annotation in annotations:
+    for annotation in chain.from_iterable(content.annotations[image_id] for image_id in dict.fromkeys(image_ids)):
         category: Any = annotation.get("category_id")
         is_missing = content.missing_category == "ignore" and category is None
         is_ignored = annotation.get("iscrowd") == 1 or is_missing

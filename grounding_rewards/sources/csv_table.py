@@ -298,10 +298,8 @@ class _TableReader:
         if split is not None and self.file_split is None:
             place = self.columns.places.get("split")
             rows = chain.from_iterable(rows_of_images.values())
-            stated_splits = set() if place is None else {split_name(cells[place]) for _, cells in rows}
-            # Of a row without a split.
-            stated_splits.discard("")
-            tables.check_split(split, stated_splits)
+            # None for a row without a split.
+            tables.check_split(split, () if place is None else (split_name(cells[place]) or None for _, cells in rows))
             rows_of_images = {
                 name: rows for name, rows in rows_of_images.items() if split == self._value(rows, "split", split_name)
             }
@@ -417,11 +415,9 @@ def _listed_boxes(place: tables.RowPlace, cell: str, label: str) -> tuple[list[A
     if label.startswith("["):
         labels = _listed(label)
     else:
-        labels = [part.strip() for part in label.split("|")]
-        for mark in ";,":
-            if len(labels) != len(boxes):
-                other_labels = [part.strip() for part in label.split(mark)]
-                labels = other_labels if len(other_labels) == len(boxes) else labels
+        parted = [re.split(rf"\s*[{mark}]\s*", label) for mark in "|;,"]
+        fitting = [parts for parts in parted if len(parts) == len(boxes)]
+        labels = (fitting or parted)[0]
     if len(labels) == 1 < len(boxes):
         labels = labels * len(boxes)
     if not all(map(is_box, boxes)) or (boxes and len(labels) != len(boxes)):

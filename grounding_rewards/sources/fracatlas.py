@@ -20,7 +20,7 @@ from pathlib import Path
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import Images, register_source, sound_images, split_name
 from grounding_rewards.sources.coco import coco_images
-from grounding_rewards.sources.tables import check_split, find_file, optional_file, read_rows
+from grounding_rewards.sources.tables import check_split, find_file, optional_rows
 
 _FOLDERS = ("images/Fractured", "images/Non_fractured")
 _COCO = "Annotations/COCO JSON/COCO_fracture_masks.json"
@@ -43,17 +43,12 @@ def read_fracatlas(root: str | Path, *, split: str | None = None) -> Images:
     """
     root = Path(root)
     check_split(split, _SPLITS)
-    tables = {}
-    for name, file in _SPLITS.items():
-        table = optional_file(root, file)
-        if table is not None:
-            tables[name] = table
-    if split is not None and not tables:
+    if split is not None:
         find_file(root, *_SPLITS.values())
     # Tables and annotations spell an image with and without its ending.
     splits: dict[str, str] = {}
-    for own_split, path in tables.items():
-        splits |= {Path(name).stem: own_split for _, (name,) in read_rows(path, ("image_id",))}
+    for own_split, file in _SPLITS.items():
+        splits |= {Path(name).stem: own_split for _, (name,) in optional_rows(root, file, ("image_id",))}
     annotated: dict[str, AnnotatedImage] = {}
     unreadable: list[ValueError] = []
     for annotated_image in coco_images(find_file(root, _COCO), images=".", split=None):
@@ -61,12 +56,10 @@ def read_fracatlas(root: str | Path, *, split: str | None = None) -> Images:
             unreadable.append(annotated_image)
         else:
             annotated[Path(annotated_image.file).stem] = annotated_image
-    facts_table = optional_file(root, "dataset.csv")
     marks = {}
-    if facts_table is not None:
-        for _, (name, *cells) in read_rows(facts_table, ("image_id",), _MARKS):
-            image_marks = [mark for mark, cell in zip(_MARKS, cells, strict=True) if cell == "1"]
-            marks[Path(name).stem] = "|".join(image_marks)
+    for _, (name, *cells) in optional_rows(root, "dataset.csv", ("image_id",), _MARKS):
+        image_marks = [mark for mark, cell in zip(_MARKS, cells, strict=True) if cell == "1"]
+        marks[Path(name).stem] = "|".join(image_marks)
     files: list[Path] = []
     for folder in _FOLDERS:
         files += sorted((root / folder).glob("*.jpg"))

@@ -14,6 +14,7 @@ Source: https://huggingface.co/docs/datasets/image_dataset.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -76,29 +77,14 @@ def read_imagefolder(
             "Point to the folder that `load_dataset('imagefolder', data_dir=…)` takes."
         )
     splits = {path: split_name(path.parent.name) if path.parent != root else None for path in tables}
-    check_split(split, dict.fromkeys(name for name in splits.values() if name is not None))
+    check_split(split, splits.values())
 
     def image(path: Path, own_split: str | None, place: RowPlace, row: Mapping[str, Any]) -> AnnotatedImage:
         """The image of a row, with its boxes as corners."""
-        name, cell = row.get("file_name"), row.get("objects")
+        name = row.get("file_name")
         if not isinstance(name, str) or not (path.parent / name).is_file():
             raise place.error("the name of an image for file_name", name, "Add it, or drop the row.")
-        try:
-            objects = cell or {}
-            if isinstance(objects, str):
-                objects = parse_json(objects)
-            if isinstance(objects, list):
-                keys = set().union(*objects)
-                objects = {key: [entry.get(key) for entry in objects] for key in keys}
-            boxes = objects.get("bbox") or []
-            category_lists = [objects[key] for key in _CATEGORIES if objects.get(key) is not None]
-            categories: Sequence[Any] = category_lists[0] if category_lists else []
-            is_sound = all(map(is_box, boxes)) and len(categories) == len(boxes)
-        except (ValueError, AttributeError, TypeError):
-            is_sound = False
-        if not is_sound:
-            fix = "Correct the row; `jsonl` and `csv` read other columns."
-            raise place.error("bbox and categories, as many, in objects", cell, fix)
+        boxes, categories = _objects(place, row.get("objects"))
         width, height = header_size(path.parent / name)
         file = (path.parent / name).relative_to(root).as_posix()
         filled_columns = [key for key, value in row.items() if value not in (None, "")]
@@ -109,13 +95,28 @@ def read_imagefolder(
 
     def images(path: Path, own_split: str | None) -> Images:
         """The images of one metadata file, JSON lines or CSV."""
-        if path.suffix == ".jsonl":
-            return sound_images(image, ((path, own_split, *row) for row in read_json_rows(path, "file_name")))
-        rows, errors = _csv_rows(path)
+        rows, errors = (read_json_rows(path, "file_name"), ()) if path.suffix == ".jsonl" else _csv_rows(path)
         return chain(sound_images(image, ((path, own_split, *row) for row in rows)), errors)
 
     chosen = [(path, own_split) for path, own_split in splits.items() if split in (None, own_split)]
     return chain.from_iterable(images(path, own_split) for path, own_split in chosen)
+
+
+def _objects(place: RowPlace, cell: Any) -> tuple[Sequence[Any], Sequence[Any]]:
+    """The boxes and the categories of a row, from a mapping of lists, a list of mappings, or JSON of either."""
+    objects = cell or {}
+    with suppress(ValueError, AttributeError, TypeError):
+        if isinstance(objects, str):
+            objects = parse_json(objects)
+        if isinstance(objects, list):
+            objects = {key: [entry.get(key) for entry in objects] for key in set().union(*objects)}
+        boxes = objects.get("bbox") or []
+        category_lists = [objects[key] for key in _CATEGORIES if objects.get(key) is not None]
+        categories = category_lists[0] if category_lists else []
+        if all(map(is_box, boxes)) and len(categories) == len(boxes):
+            return boxes, categories
+    fix = "Correct the row; `jsonl` and `csv` read other columns."
+    raise place.error("bbox and categories, as many, in objects", cell, fix)
 
 
 def _csv_rows(path: Path) -> tuple[list[JsonRow], list[ValueError]]:

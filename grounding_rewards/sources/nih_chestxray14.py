@@ -23,19 +23,19 @@ Access: open.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from itertools import chain
 from pathlib import Path
 
 from grounding_rewards.common.text_files import read_text
 from grounding_rewards.data.annotated_image import AnnotatedImage
+from grounding_rewards.sources import tables
 from grounding_rewards.sources.base import Images, register_source, sound_images
-from grounding_rewards.sources.tables import check_split, find_file, image_finder, image_rows, optional_file, read_table
 
 _SIDE = 1024
 _BOXES = ("Image Index", "Finding Label", "Bbox [x", "y", "w", "h]")
 _LISTS = {"train_val": "train_val_list.txt", "test": "test_list.txt"}
 _ENTRIES = ("Data_Entry_2017_v2020.csv", "Data_Entry_2017.csv")
+_FACTS = ("Image Index", "Finding Labels")
 _NEGATIVE = "No Finding"
 
 
@@ -58,20 +58,27 @@ def read_nih_chestxray14(root: str | Path, *, split: str | None = None, negative
         Images in the order of the tables. `extra` has `finding_labels` (all labels of the image, joined by `|`,
         with and without box) and `view`, where the folder has `Data_Entry_2017`.
     """
-    check_split(split, _LISTS)
+    tables.check_split(split, _LISTS)
     root = Path(root)
-    rows_of_images, errors = image_rows(find_file(root, "BBox_List_2017.csv"), _BOXES, (), _BOXES[2:], _SIDE)
+    rows_of_images, errors = tables.image_rows(
+        tables.find_file(root, "BBox_List_2017.csv"), _BOXES, (), _BOXES[2:], _SIDE
+    )
     if split is not None:
-        find_file(root, _LISTS[split])
+        tables.find_file(root, _LISTS[split])
     splits: dict[str, str] = {}
     for list_split, file in _LISTS.items():
-        path = optional_file(root, file)
+        path = tables.optional_file(root, file)
         if path is not None and split in (None, list_split):
             splits |= dict.fromkeys(read_text(path).split(), list_split)
-    facts, fact_errors = _facts(optional_file(root, *_ENTRIES), rows_of_images)
+    entries = tables.optional_file(root, *_ENTRIES)
+    table = tables.CsvTable([], {}) if entries is None else tables.read_table(entries, _FACTS, ("View Position",))
+    facts = {}
+    for _, (name, labels, view) in table.rows:
+        if labels == _NEGATIVE or name in rows_of_images:
+            facts[name] = {"finding_labels": labels, "view": view}
     if negatives:
         rows_of_images |= {name: [] for name in facts if name not in rows_of_images}
-    find = image_finder(root)
+    find = tables.image_finder(root)
 
     def image(name: str) -> AnnotatedImage:
         """The image of that name, with the boxes of its rows and the facts about it."""
@@ -83,16 +90,4 @@ def read_nih_chestxray14(root: str | Path, *, split: str | None = None, negative
         return AnnotatedImage(name, file, boxes, labels, _SIDE, _SIDE, patient, splits.get(name), extra=extra)
 
     names = [(name,) for name in rows_of_images if split is None or name in splits]
-    return chain(errors, fact_errors, sound_images(image, names))
-
-
-def _facts(path: Path | None, listed: Collection[str]) -> tuple[dict[str, Mapping[str, str]], list[ValueError]]:
-    """The columns of images with boxes or without findings, by image; and the errors of rows that cannot be read."""
-    if path is None:
-        return {}, []
-    facts: dict[str, Mapping[str, str]] = {}
-    table = read_table(path, ("Image Index", "Finding Labels"), ("View Position",))
-    for _, (name, labels, view) in table.rows:
-        if labels == _NEGATIVE or name in listed:
-            facts[name] = {"finding_labels": labels, "view": view}
-    return facts, list(table.broken.values())
+    return chain(errors, table.broken.values(), sound_images(image, names))

@@ -44,8 +44,7 @@ def read_rsna_pneumonia(root: str | Path, *, split: str | None = None) -> Images
     """The images of the challenge's training set, the only one with boxes, in the order of the table."""
     tables.check_split(split, ["train"])
     path = tables.find_file(root, "stage_2_train_labels.csv")
-    class_table = tables.optional_file(root, "stage_2_detailed_class_info.csv")
-    table = () if class_table is None else tables.read_rows(class_table, ("patientId", "class"))
+    table = tables.optional_rows(root, "stage_2_detailed_class_info.csv", ("patientId", "class"))
     # One string for each class, not for each image.
     classes = {name: sys.intern(class_name) for _, (name, class_name) in table}
     find = tables.image_finder(root)

@@ -144,21 +144,25 @@ def optional_file(root: str | Path, *names: str) -> Path | None:
     return None
 
 
-def check_split(split: str | None, split_names: Iterable[str]) -> None:
+def check_split(split: str | None, split_names: Iterable[str | None]) -> None:
     """Refuse a split that the dataset does not have; None, for all of them, is always legal.
 
+    Args:
+        split: the wanted one.
+        split_names: of the dataset, or of its images; None, and a name that occurs again, are passed over.
+
     Example:
-        >>> check_split("val", ["train", "test"])
+        >>> check_split("val", ["train", None, "test", "train"])
         Traceback (most recent call last):
         ...
         ValueError: Expected one of train, test or None for split, got 'val'. Choose a split of the dataset.
     """
-    split_names = list(split_names)
-    if split is not None and split not in split_names:
-        if not split_names:
+    names = [name for name in dict.fromkeys(split_names) if name is not None]
+    if split is not None and split not in names:
+        if not names:
             raise ValueError(f"Expected None for split, got {split!r}. Leave it out: the dataset has no splits.")
         raise ValueError(
-            f"Expected one of {', '.join(split_names)} or None for split, got {split!r}. Choose a split of the dataset."
+            f"Expected one of {', '.join(names)} or None for split, got {split!r}. Choose a split of the dataset."
         )
 
 
@@ -210,7 +214,7 @@ def split_files(root: str | Path, pattern: str, split: str | None) -> list[tuple
             f"{', '.join(other_files) or 'no such file'}. "
             "Name the file: --option annotations=FILE, in which {split} stands for the name of the split."
         )
-    check_split(split, dict.fromkeys(name for name, _, _ in files if name is not None))
+    check_split(split, (name for name, _, _ in files))
     return [file for file in files if split in (None, file[0])]
 
 
@@ -313,6 +317,12 @@ def read_rows(path: str | Path, columns: Sequence[str], optional: Sequence[str] 
     for error in table.broken.values():
         raise error
     return table.rows
+
+
+def optional_rows(root: str | Path, name: str, columns: Sequence[str], optional: Sequence[str] = ()) -> list[TableRow]:
+    """The rows of a table below a folder, as :func:`read_rows`; none if there is no such file."""
+    path = optional_file(root, name)
+    return [] if path is None else read_rows(path, columns, optional)
 
 
 def _stripped_rows(path: str | Path, separator: str) -> Iterator[tuple[int, list[str]]]:

@@ -85,7 +85,7 @@ def read_voc(
     in_folders = {path: split_name(path.parent.name) for path in paths if path.parent in folders}
     splits = {path: sets.get(path.stem) or in_folders.get(path) for path in paths}
     if any(splits.values()):
-        check_split(split, dict.fromkeys(name for name in splits.values() if name))
+        check_split(split, splits.values())
         paths = [path for path in paths if split in (None, splits[path])]
 
     def images_of_file(path: Path) -> Images:
@@ -233,7 +233,7 @@ def _cvat_images(tree: Element, path: Path, root: Path, images: str, split: str 
     splits = [split_name(name) or None for name in subsets]
     if set(splits) == {NO_SUBSET}:
         splits = [None] * len(splits)
-    check_split(split, dict.fromkeys(name for name in splits if name is not None))
+    check_split(split, splits)
     arguments = []
     for image, folder, own_split in zip(tree.iterfind("image"), folders, splits, strict=True):
         if split in (None, own_split):

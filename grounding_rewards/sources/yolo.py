@@ -62,7 +62,7 @@ def read_yolo(root: str | Path, *, split: str | None = None) -> Images:
     """
     root = Path(root)
     names, sources = _read_description(root) or _read_classes(root)
-    check_split(split, dict.fromkeys(source.split for source in sources if source.split is not None))
+    check_split(split, (source.split for source in sources))
     chosen_sources = [source for source in sources if split in (None, source.split)]
     arguments = []
     for source in chosen_sources:
