@@ -225,17 +225,15 @@ def _count_boxes(images: Sequence[AnnotatedImage], settings: PrepareSettings) ->
     boxes = Counter[str]()
     small_boxes = {"boxes": 0, "images": 0, "without_other": 0}
     for image in images:
-        remaining = without_small_boxes(image, settings)
-        boxes.update(remaining.labels)
-        counted, large = image, remaining
-        if settings.labels is not None:
-            counted = image_of_interest(image, settings.labels)
-            large = image_of_interest(remaining, settings.labels)
-        small = len(counted.boxes) - len(large.boxes)
+        large_labels = without_small_boxes(image, settings).labels
+        boxes.update(large_labels)
+        wanted = set(image.labels if settings.labels is None else settings.labels)
+        large = sum(label in wanted for label in large_labels)
+        small = sum(label in wanted for label in image.labels) - large
         if small:
             small_boxes["boxes"] += small
             small_boxes["images"] += 1
-            small_boxes["without_other"] += int(not large.boxes)
+            small_boxes["without_other"] += int(not large)
     return boxes, small_boxes
 
 

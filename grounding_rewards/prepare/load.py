@@ -9,24 +9,17 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.columns import patient_of, stated_name
+from grounding_rewards.columns import stated_name
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.checks import BAD_ROWS, said_dropped
 from grounding_rewards.data.dataset_columns import ExtraColumns
 from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_order
 from grounding_rewards.data.readers import image_readers
-from grounding_rewards.data.splits import (
-    ALL,
-    TRAIN,
-    assign_splits,
-    check_split_exists,
-    in_usual_order,
-    patients_of_rows,
-)
+from grounding_rewards.data.splits import ALL, TRAIN, check_split_exists, in_usual_order, splits_of_rows
 from grounding_rewards.images.decoding import image_path, image_size
 from grounding_rewards.prepare.examples import column_types
 from grounding_rewards.prepare.manifest import MANIFEST, split_shards
@@ -75,8 +68,7 @@ def load_images(
         # `val` is `validation`, as in the lines.
         split = split_name(split)
     remedy = f'To choose yourself, give every image in {ANNOTATIONS} its "split", the images of a patient on one side.'
-    images = [(row["split"], patient, row["id"]) for row, patient in zip(rows, patients_of_rows(rows), strict=True)]
-    splits = _assigned_splits(images, split, str(root), remedy)
+    splits = _assigned_splits(rows, split, str(root), remedy)
     extra_values = []
     for row in rows:
         extra_values.append({name: value for name, value in row.items() if name not in KNOWN_KEYS})
@@ -93,18 +85,16 @@ def load_images(
     return Dataset.from_dict(table, Features(features))
 
 
-def _assigned_splits(
-    images: Iterable[tuple[str | None, str | None, str]], split: str | None, name: str, remedy: str
-) -> list[str]:
+def _assigned_splits(rows: Sequence[Mapping[str, Any]], split: str | None, name: str, remedy: str) -> list[str]:
     """The split of each image: its own, or a drawn one, which a warning reports.
 
     Args:
-        images: split, patient and id of each, as `assign_splits` takes them.
+        rows: of the images, as `splits_of_rows` takes them.
         split: the one that is asked for, which has to exist.
         name: of the dataset, for messages.
         remedy: how to choose the splits instead, for messages.
     """
-    assigned = assign_splits(images, name)
+    assigned = splits_of_rows(rows, name)
     if split not in (None, ALL):
         check_split_exists(split, assigned.names, name, remedy)
         if assigned.said:
@@ -369,15 +359,13 @@ def _split_of(parts: Mapping[str, Dataset], split: str, name: str) -> Dataset:
     unknown = [None] * images.num_rows
     patients = unformatted["patient_id"][:] if "patient_id" in images.column_names else unknown
     ids = unformatted["id"][:] if "id" in images.column_names else unknown
-    # Split, patient and name of each image.
-    described_images = []
-    for row_number, (patient, image_id) in enumerate(zip(patients, ids, strict=True)):
-        image_name = stated_name(image_id) or str(row_number)
-        described_images.append((part_name, patient_of({"patient_id": patient}), image_name))
+    rows = []
+    for number, (patient, image_id) in enumerate(zip(patients, ids, strict=True)):
+        rows.append({"split": part_name, "patient_id": patient, "id": stated_name(image_id) or str(number)})
     remedy = (
         "To choose yourself, save it with splits, the images of a patient in one of them: "
         'DatasetDict({"train": train, "validation": validation, "test": test}).save_to_disk(path).'
     )
-    splits = _assigned_splits(described_images, split, name, remedy)
+    splits = _assigned_splits(rows, split, name, remedy)
     row_numbers = [number for number, image_split in enumerate(splits) if image_split == split]
     return images if len(row_numbers) == images.num_rows else images.select(row_numbers)

@@ -147,8 +147,8 @@ def written_splits(out: Path) -> tuple[dict[str, Any], list[list[str]]]:
         for path in shard_files(out, split):
             counts = ShardCounts(read_footer(path))
             total += counts
-            shard = {"file": path.relative_to(out).as_posix(), "rows": counts.rows}
-            shards.append({**shard, "bytes": path.stat().st_size, "sha256": file_checksum(path)})
+            size, checksum = path.stat().st_size, file_checksum(path)
+            shards.append({"file": f"{FOLDER}/{path.name}", "rows": counts.rows, "bytes": size, "sha256": checksum})
         split_counts = total.as_json()
         skipped += [[split, *image] for image in split_counts.pop("skipped")]
         splits[split] = {**split_counts, "shards": shards}
@@ -205,10 +205,8 @@ def split_shards(folder: str | Path, split: str) -> list[str]:
         # `val` is `validation`.
         split = split_name(split)
     check_split_exists(split, list(splits), str(folder), "Choose one of these.")
-    paths = []
-    for name in splits if split == ALL else [split]:
-        paths += [str(Path(folder) / shard["file"]) for shard in splits[name]["shards"]]
-    return paths
+    shards = _shards(manifest) if split == ALL else splits[split]["shards"]
+    return [str(Path(folder) / shard["file"]) for shard in shards]
 
 
 def why_unfinished(folder: str | Path) -> str:

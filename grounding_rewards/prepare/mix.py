@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -138,10 +138,8 @@ def _manifest(parts: Sequence[Part], manifests: Sequence[dict[str, Any]], out: P
     splits, skipped = written_splits(out)
     sources = [manifest["source"] for manifest in manifests]
     titles = [", ".join(text for text in (source["title"], source["url"]) if text) for source in sources]
-    vocabulary: list[str] = []
     part_settings = []
     for part, manifest in zip(parts, manifests, strict=True):
-        vocabulary += [label for label in manifest["vocabulary"] if label not in vocabulary]
         part_settings.append({"folder": part.name, "weight": part.weight, "settings": manifest["settings"]})
     sums = {}
     for name in ("images_without_patient", "images_without_own_split", "images_drawn"):
@@ -163,7 +161,7 @@ def _manifest(parts: Sequence[Part], manifests: Sequence[dict[str, Any]], out: P
             "licence": _join_texts(parts, [source["licence"] for source in sources]),
             "note": _join_texts(parts, [source["note"] for source in sources]),
         },
-        "vocabulary": vocabulary,
+        "vocabulary": list(dict.fromkeys(chain.from_iterable(manifest["vocabulary"] for manifest in manifests))),
         **sums,
         "splits": splits,
         "skipped": skipped,

@@ -91,10 +91,7 @@ def prepare_images(
     if is_general_format and settings.split is None and settings.bad_rows == "refuse" and str(root):
         warn_of_unnamed_images(plan.images, root)
     if out is None:
-        counts: dict[str, ShardCounts] = {}
-        for _, split, examples in planned_images(plan):
-            counts.setdefault(split, ShardCounts()).add(examples)
-        return {"splits": {name: counts[name].as_json() for name in in_usual_order(counts)}, **known_facts(plan)}
+        return _planned_counts(plan)
     out = Path(out)
     finished_manifest = find_finished(out, plan)
     if finished_manifest is not None:
@@ -105,9 +102,7 @@ def prepare_images(
     # Fail before the folder is begun: it would refuse corrected settings.
     processor = None if settings.model is None else load_processor(settings.model)
     if any(len(image_readers(image)) > 1 for image in plan.images):
-        images_of_interest = [image_of_interest(image, plan.vocabulary) for image in plan.images]
-        compared_images = [without_small_boxes(image, settings) for image in images_of_interest]
-        plan.facts["agreement"] = measure_agreement(compared_images).to_dict()
+        plan.facts["agreement"] = _readers_agreement(plan)
     begin_folder(out, plan)
     features = dataset_features(plan, with_resized=has_resized_size(processor))
     writers = {}
@@ -157,6 +152,20 @@ class _Files(NamedTuple):
             return store_image(path, side=side, image_format=image_format, window=window)
         except ValueError as error:
             return str(error)
+
+
+def _planned_counts(plan: FolderPlan) -> dict[str, Any]:
+    """The counts of a manifest, without opening an image."""
+    counts: dict[str, ShardCounts] = {}
+    for _, split, examples in planned_images(plan):
+        counts.setdefault(split, ShardCounts()).add(examples)
+    return {"splits": {name: counts[name].as_json() for name in in_usual_order(counts)}, **known_facts(plan)}
+
+
+def _readers_agreement(plan: FolderPlan) -> dict[str, Any]:
+    """The agreement of the readers about the findings of interest, without small boxes."""
+    images = [image_of_interest(image, plan.vocabulary) for image in plan.images]
+    return measure_agreement(without_small_boxes(image, plan.settings) for image in images).to_dict()
 
 
 def _with_origin(image: AnnotatedImage, settings: PrepareSettings) -> AnnotatedImage:
