@@ -362,9 +362,9 @@ def _label_count_problems(row: Mapping[str, Any]) -> Iterator[str]:
         labelled.append(("", row["labels"], boxes))
     if reader_labels is not None and reader_boxes is not None:
         count = len(reader_labels) if _is_list(reader_labels) else 0
-        if _is_list(reader_labels) and count == len(reader_boxes):
-            for k in range(count):
-                labelled.append((f"reader {k}: ", reader_labels[k], reader_boxes[k]))
+        # `_list_problems` has refused a list of no readers.
+        if count == len(reader_boxes):
+            labelled += [(f"reader {k}: ", reader_labels[k], reader_boxes[k]) for k in range(count)]
         else:
             yield f"reader_labels of {count} readers for reader_boxes of {len(reader_boxes)}"
     for prefix, labels, labelled_boxes in labelled:
@@ -608,10 +608,8 @@ def _gold_problems(gold: _Gold, reward: GroundingReward) -> Iterator[str]:
         return
     earnings = f"its own boxes written in {box_format.name} earn {scored.reward:.2g} of {full:.2g}"
     if scored.fn:
-        found = {gt_index for _, gt_index in scored.matches}
-        for index in range(len(gt)):
-            if index in found:
-                continue
+        matched = {gt_index for _, gt_index in scored.matches}
+        for index in sorted(set(range(len(gt))) - matched):
             problem = f"box {index} {_why_lost(row, gt[[index]], read[[index]], box_format)}"
             if reward.compares_labels:
                 problem += f", label {row['labels'][index]!r} read back as {scored.parsed.labels[index]!r}"
@@ -640,10 +638,8 @@ def _why_lost(row: Mapping[str, Any], box: Boxes, read: Boxes, box_format: BoxFo
 
 def _warn_of_coarse_rows(gold: Sequence[_Gold], reward: GroundingReward, name: str, rows: int) -> None:
     """Warn once where the rounding of the format costs much although every box is found again."""
-    coarse = []
-    for gold_row in gold:
-        if gold_row.row["boxes"] and gold_row.scored.reward < _FINE_ENOUGH * gold_row.full:
-            coarse.append(gold_row)
+    positive = [gold_row for gold_row in gold if gold_row.row["boxes"]]
+    coarse = [gold_row for gold_row in positive if gold_row.scored.reward < _FINE_ENOUGH * gold_row.full]
     if not coarse or not reward.judges_boxes:
         return
     worst = min(coarse, key=lambda gold_row: gold_row.scored.reward / gold_row.full)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -247,12 +248,8 @@ def prompt_words(prompt: str | Sequence[Mapping[str, Any]]) -> str:
         >>> prompt_words([{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "Where?"}]}])
         'Where?'
     """
-    words = ""
-    for turn in conversation(prompt):
-        for part in turn["content"]:
-            if part["type"] == "text":
-                words += part["text"]
-    return words
+    parts = chain.from_iterable(turn["content"] for turn in conversation(prompt))
+    return "".join(part["text"] for part in parts if part["type"] == "text")
 
 
 def prompt_problem(prompt: Any, *, several_images: bool = False) -> str | None:
@@ -383,24 +380,24 @@ class Claim(NamedTuple):
 
     kind: what it is about: `order`, `space` or `syntax`.
     says: the claim, for messages.
-    words: the pattern.
+    words: the pattern, for any case.
     agrees: whether a box format fits the claim.
     """
 
     kind: str
     says: str
-    words: re.Pattern[str]
+    words: str
     agrees: Callable[[BoxFormat], bool]
 
 
 def _order(order: str, words: str) -> Claim:
     """The claim of a prompt that boxes are in this order; `words` is the pattern of prompts that make it."""
-    return Claim("order", order, re.compile(words, re.IGNORECASE), lambda fmt: fmt.order == order)
+    return Claim("order", order, words, lambda fmt: fmt.order == order)
 
 
 def _space(says: str, words: str, *spaces: str) -> Claim:
     """The claim of a prompt that boxes are in one of these spaces; `words` is the pattern of prompts that make it."""
-    return Claim("space", says, re.compile(words, re.IGNORECASE), lambda fmt: fmt.space.name in spaces)
+    return Claim("space", says, words, lambda fmt: fmt.space.name in spaces)
 
 
 CLAIMS = (
@@ -418,14 +415,12 @@ CLAIMS = (
     Claim(
         "answer",
         "words",
-        re.compile(
-            r"\byes (?:or|/) no\b|^\W*(?:describe|summari[sz]e)\b(?!.*\b(?:box|coord|locat|where))", re.IGNORECASE
-        ),
+        r"\byes (?:or|/) no\b|^\W*(?:describe|summari[sz]e)\b(?!.*\b(?:box|coord|locat|where))",
         lambda fmt: False,
     ),
-    Claim("syntax", "JSON", re.compile(r"\bJSON\b", re.IGNORECASE), lambda fmt: fmt.syntax.keyed),
-    Claim("syntax", "<loc…> tokens", re.compile(r"<loc", re.IGNORECASE), lambda fmt: "<loc" in fmt.layout.box),
-    Claim("syntax", "<box> tags", re.compile(r"<box>", re.IGNORECASE), lambda fmt: "<box>" in fmt.layout.item),
+    Claim("syntax", "JSON", r"\bJSON\b", lambda fmt: fmt.syntax.keyed),
+    Claim("syntax", "<loc…> tokens", r"<loc", lambda fmt: "<loc" in fmt.layout.box),
+    Claim("syntax", "<box> tags", r"<box>", lambda fmt: "<box>" in fmt.layout.item),
 )
 
 
@@ -441,7 +436,7 @@ def prompt_contradictions(prompt: str, box_format: BoxFormat) -> Iterator[str]:
     """
     by_kind: dict[str, list[Claim]] = {}
     for claim in CLAIMS:
-        if claim.words.search(prompt):
+        if re.search(claim.words, prompt, re.IGNORECASE):
             by_kind.setdefault(claim.kind, []).append(claim)
     for kind, claims in by_kind.items():
         if not any(claim.agrees(box_format) for claim in claims):

@@ -136,15 +136,13 @@ def hashed_split(name: str, shares: Mapping[str, float], seed: int) -> str:
     'test'
     """
     fraction, sum_of_shares = hash_fraction("split", seed, name), 0.0
-    last_split = ""
-    for split, share in shares.items():
-        sum_of_shares += share
+    drawn_splits = [split for split, share in shares.items() if share]
+    for split in drawn_splits:
+        sum_of_shares += shares[split]
         if fraction < sum_of_shares:
             return split
-        if share:
-            last_split = split
     # The shares sum to 1 only up to rounding.
-    return last_split
+    return drawn_splits[-1]
 
 
 def splits_of_patients(images: Iterable[tuple[str | None, str | None]]) -> dict[str, list[str]]:
@@ -215,30 +213,31 @@ def in_usual_order(splits: Iterable[str]) -> list[str]:
     return usual_splits + sorted(distinct.difference(usual_order))
 
 
-def assign_splits(images: Iterable[tuple[str | None, str | None, str]], name: str) -> Assigned:
-    """The split of every image of a source, the same on every call: its own, its patient's, or drawn by the patient.
+def splits_of_rows(rows: Sequence[Mapping[str, Any]], name: str) -> Assigned:
+    """The split of every row of a source, the same on every call: its own, its patient's, or drawn by the patient.
 
     Args:
-        images: split, patient and id of each, None where there is none.
+        rows: with `split`, `id`, `patient_id` and `file`, as far as they have them; see :func:`patients_of_rows`.
         name: of the source, for messages.
 
     Example:
-        >>> assign_splits([("test", "p", "1"), (None, "p", "2"), (None, None, "3")], "images").splits
+        >>> rows = [{"id": "1", "patient_id": "p", "split": "test"}, {"id": "2", "patient_id": "p"}, {"id": "3"}]
+        >>> splits_of_rows(rows, "images").splits
         ['test', 'test', 'train']
-        >>> assign_splits([(None, str(number), "1") for number in range(100)], "images").said
+        >>> splits_of_rows([{"patient_id": str(number)} for number in range(100)], "images").said
         'images holds no image out: 80 % of its patients are drawn for train, 10 % for validation, 10 % for test.'
     """
-    images = list(images)
-    patient_splits = splits_of_patients((patient, split) for split, patient, _ in images)
-    unknown_patients = sum(patient is None for _, patient, _ in images)
-    patients = len({patient for _, patient, _ in images if patient is not None}) + unknown_patients
-    rule = split_rule({split for split, _, _ in images if split is not None}, patients)
+    patients = patients_of_rows(rows)
+    own_splits = [row.get("split") for row in rows]
+    patient_splits = splits_of_patients(zip(patients, own_splits, strict=True))
+    unknown_patients = patients.count(None)
+    rule = split_rule({*own_splits} - {None}, len({*patients} - {None}) + unknown_patients)
     splits = []
-    for split, patient, image in images:
-        own_split = patient_splits[patient][0] if patient in patient_splits else None
-        splits.append(image_split(split, patient or image, own_split, rule))
+    for row, own_split, patient in zip(rows, own_splits, patients, strict=True):
+        patient_split = patient_splits[patient][0] if patient in patient_splits else None
+        splits.append(image_split(own_split, patient or row.get("id", "-"), patient_split, rule))
     if not rule.own:
-        return Assigned(splits, True, drawn_sentence(name, rule.shares, len(images), unknown_patients))
+        return Assigned(splits, True, drawn_sentence(name, rule.shares, len(rows), unknown_patients))
     split_patients = [(patient, names) for patient, names in patient_splits.items() if len(names) > 1]
     if not split_patients:
         return Assigned(splits, False, "")
@@ -260,11 +259,8 @@ def drawn_sentence(name: str, shares: Mapping[str, float], images: int, alone: i
         so that a patient may be in several splits.
     """
     units = "images" if alone == images else "patients"
-    clauses: list[str] = []
-    for split, share in shares.items():
-        # Said once, of the first split.
-        of_units = "" if clauses else f" of its {units} are drawn"
-        clauses.append(f"{share:.0%}{of_units} for {split}")
+    clauses = [f"{share:.0%} for {split}" for split, share in shares.items()]
+    clauses[0] = clauses[0].replace("%", f"% of its {units} are drawn", 1)
     sentence = f"{name} holds no image out: {', '.join(clauses)}.".replace("%", " %")
     if not alone:
         return sentence
@@ -319,13 +315,9 @@ def patient_column(columns: Iterable[str]) -> str | None:
         >>> patient_column(["inpatient", "PatientPosition", "anon_patient_id"])
         'anon_patient_id'
     """
-    patient_columns = []
-    for column in columns:
-        if column == "patient_id":
-            return None
-        if _is_patient(column):
-            patient_columns.append(column)
-    return patient_columns[0] if patient_columns else None
+    names = list(columns)
+    patient_columns = [name for name in names if _is_patient(name)]
+    return patient_columns[0] if patient_columns and "patient_id" not in names else None
 
 
 # Asked of every row.
@@ -391,39 +383,21 @@ def _numbered_patient(file: str) -> str | None:
     return None if numbered is None else numbered[1].casefold()
 
 
-def patients_of_rows(images: Iterable[Mapping[str, Any]]) -> list[str | None]:
+def patients_of_rows(rows: Sequence[Mapping[str, Any]]) -> list[str | None]:
     """The patient of each row, as :func:`patient_of_row`, else as the names of all the other files suggest.
 
     Args:
-        images: rows of one source, with `patient_id` and `file`.
+        rows: of one source, with `patient_id` and `file`.
 
     Example:
         >>> patients_of_rows([{"patient_id": "7", "file": "a.png"}, {"file": "b.png"}])
         ['7', None]
     """
-    rows = list(images)
     patients = [patient_of_row(row) for row in rows]
     files = [row.get("file") for row in rows]
     unknown = [file for file, patient in zip(files, patients, strict=True) if patient is None and isinstance(file, str)]
     suggested = patients_in_names(unknown)
     return [patient or suggested.get(file or "") for file, patient in zip(files, patients, strict=True)]
-
-
-def splits_of_rows(rows: Sequence[Mapping[str, Any]], name: str) -> Assigned:
-    """The split of each row of a source, as :func:`assign_splits`; its patient is that of :func:`patients_of_rows`.
-
-    Args:
-        rows: with `split`, `id`, `patient_id` and `file`, as far as they have them.
-        name: of the source, for messages.
-
-    Example:
-        >>> rows = [{"id": "1", "patient_id": "p", "split": "test"}, {"id": "2", "patient_id": "p"}]
-        >>> splits_of_rows(rows, "images").splits
-        ['test', 'test']
-    """
-    patients = patients_of_rows(rows)
-    images = [(row.get("split"), patient, row.get("id", "-")) for row, patient in zip(rows, patients, strict=True)]
-    return assign_splits(images, name)
 
 
 def is_row_number(patients: Sequence[object]) -> bool:

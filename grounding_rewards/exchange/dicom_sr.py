@@ -228,7 +228,7 @@ def _groups(image: Prediction, source: Dataset, model: str) -> list[Any]:
 
     algorithm = sr.AlgorithmIdentification(name=model, version=_VERSION)
     boxes, indices = drawable_boxes(image.pred, image.width, image.height)
-    if not _has_answer(image):
+    if image.status != "empty" and not len(boxes):
         raise ValueError(
             f"Expected boxes or a no-finding statement in the answer to image {image.id!r}, got neither (its status is "
             f"{image.status}). Leave it out: a report would say that nothing was found."
@@ -327,13 +327,10 @@ def _dicom_file(prediction: Prediction, find: Callable[[str], str] | None) -> st
         prediction: on the image.
         find: finds a file by a name, in the folder of the DICOM images; None takes the image of the prediction.
     """
-    image = Path(prediction.image) if prediction.image else None
     if find is None:
-        return image if image is not None and is_dicom(image) and image.is_file() else None
-    names = [prediction.id, Path(prediction.id).stem]
-    if image is not None:
-        names.append(image.stem)
-    for name in names:
+        image = Path(prediction.image or "")
+        return image if is_dicom(image) and image.is_file() else None
+    for name in (prediction.id, Path(prediction.id).stem, Path(prediction.image or prediction.id).stem):
         file = find(name)
         if file:
             return file

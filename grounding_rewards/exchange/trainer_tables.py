@@ -24,7 +24,7 @@ from grounding_rewards.columns import SCORED_COLUMNS, SIZE_COLUMNS
 from grounding_rewards.common.atomic_files import check_new, whole_folder
 from grounding_rewards.data.checks import check_dataset, check_rows, rows_with_sizes, with_each
 from grounding_rewards.data.dataset_columns import add_prompts, with_column
-from grounding_rewards.data.prompts import conversation
+from grounding_rewards.data.prompts import conversation, prompt_words
 from grounding_rewards.images.decoding import open_image, plain_format, stored_images
 from grounding_rewards.images.resize import limits_area, resized_size
 from grounding_rewards.parsing import box_formats_of, get_box_format
@@ -181,11 +181,11 @@ def qwen_vl_utils_size(width: int, height: int, factor: int, limits: PixelLimits
         )
     new_width, new_height = (max(factor, round(side / factor) * factor) for side in (width, height))
     if new_width * new_height > max_area:
-        # beta = sqrt(width * height / most);  side = floor(side / beta / factor) * factor
+        # beta = sqrt(width * height / max_area);  side = floor(side / beta / factor) * factor
         beta = math.sqrt((height * width) / max_area)
         new_width, new_height = (math.floor(side / beta / factor) * factor for side in (width, height))
     elif new_width * new_height < min_area:
-        # beta = sqrt(least / (width * height));  side = ceil(side * beta / factor) * factor
+        # beta = sqrt(min_area / (width * height));  side = ceil(side * beta / factor) * factor
         beta = math.sqrt(min_area / (height * width))
         new_width, new_height = (math.ceil(side * beta / factor) * factor for side in (width, height))
     if not (new_width and new_height):
@@ -317,22 +317,15 @@ def marked_messages(prompt: Any) -> list[dict[str, str]]:
         >>> marked_messages("Where is the mass?")
         [{'role': 'user', 'content': '<image>Where is the mass?'}]
     """
-    messages = []
-    words = []
-    images = 0
-    for turn in conversation(prompt):
-        content = ""
-        for block in turn["content"]:
-            if block["type"] == "image":
-                content += _MARK
-                images += 1
-            else:
-                content += block["text"]
-                words.append(block["text"])
-        messages.append({"role": turn["role"], "content": content})
+    words = prompt_words(prompt)
     for mark in (_MARK, *_OTHER_MARKS):
-        if any(mark in text for text in words):
+        if mark in words:
             raise ValueError(f"the words of its prompt contain {mark}, which stands for an image there; remove it")
+    messages = []
+    for turn in conversation(prompt):
+        content = "".join(_MARK if part["type"] == "image" else part["text"] for part in turn["content"])
+        messages.append({"role": turn["role"], "content": content})
+    images = sum(message["content"].count(_MARK) for message in messages)
     if images != 1:
         raise ValueError(f"its prompt shows {images} images, and the row has one; show it once")
     return messages

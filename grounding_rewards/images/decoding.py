@@ -18,9 +18,9 @@ import io
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grounding_rewards.images.dicom import dicom_size, is_dicom, read_dicom, read_dicom_values, value_range
 
@@ -110,13 +110,12 @@ def _opened(source: str | Path | Mapping[str, Any]) -> Iterator[Image]:
     formats = [name for name in _FORMATS if name in Image.OPEN]
     encoded: Mapping[str, Any] = source if isinstance(source, Mapping) else {"bytes": None, "path": source}
     try:
-        with ExitStack() as stack:
-            # Opened here: of a name, Pillow may map a TIFF file into memory, and then turns it upright wrongly.
-            if encoded["bytes"] is None:
-                data: IO[bytes] = stack.enter_context(Path(encoded["path"]).open("rb"))
-            else:
-                data = stack.enter_context(io.BytesIO(encoded["bytes"]))
-            yield stack.enter_context(Image.open(data, formats=formats))
+        # Opened here: of a name, Pillow may map a TIFF file into memory, and then turns it upright wrongly.
+        with (
+            Path(encoded["path"]).open("rb") if encoded["bytes"] is None else io.BytesIO(encoded["bytes"]) as data,
+            Image.open(data, formats=formats) as image,
+        ):
+            yield image
     # Decoders raise errors of any type for files that were damaged or made to do damage.
     except Exception as error:
         name = str(encoded.get("path") or "the bytes of a row")
@@ -279,12 +278,9 @@ def spread(values: np.ndarray, window: tuple[float, float] | None = None) -> np.
         return spread(np.arange(2**16, dtype=np.float64)[None], window or value_range(values))[0][values]
     values = values.astype(np.float64)
     is_finite = np.isfinite(values)
-    if window is not None:
-        low, high = window
-    elif is_finite.any():
-        low, high = value_range(values[is_finite])
-    else:
-        low = high = 0.0
+    if window is None:
+        window = value_range(values[is_finite]) if is_finite.any() else (0.0, 0.0)
+    low, high = window
     if low == high:
         return np.zeros(values.shape, dtype=np.uint8)
     values = np.where(is_finite, values, low)

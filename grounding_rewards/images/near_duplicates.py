@@ -64,11 +64,8 @@ def find_near_duplicates(signatures: Sequence[bytes | None]) -> Iterator[tuple[i
         >>> list(find_near_duplicates([image_signature(image), None, image_signature(image.resize((90, 60)))]))
         [(0, 2)]
     """
-    indices, known = [], []
-    for index, signature in enumerate(signatures):
-        if signature is not None:
-            indices.append(index)
-            known.append(signature)
+    indices = [index for index, signature in enumerate(signatures) if signature is not None]
+    known = [signature for signature in signatures if signature is not None]
     for start in range(0, len(known), _BLOCK):
         earlier = _unit_slopes(known[start : start + _BLOCK])
         for later_start in range(start, len(known), _BLOCK):

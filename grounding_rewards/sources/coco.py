@@ -86,13 +86,12 @@ def read_coco(
         [('images/a.png', [[1.0, 2.0, 11.0, 22.0]], ['mass'])]
     """
     check_word("missing_category", missing_category, get_args(MissingCategory))
-    pattern = annotations
-    if pattern is None:
+    if annotations is None:
         # The first pattern with a file; without any, the first one is named in the error.
         existing = [name for name in _ANNOTATIONS if any(Path(root).glob(name.replace("{split}", "*")))]
-        pattern = existing[0] if existing else _ANNOTATIONS[0]
+        annotations = (existing or _ANNOTATIONS)[0]
     images_of_files = []
-    for name, spelling, path in split_files(root, pattern, split):
+    for name, spelling, path in split_files(root, annotations, split):
         folder = _image_folder(Path(root), images, spelling)
         images_of_files.append(coco_images(path, folder, name, patient_key, missing_category))
     return chain.from_iterable(images_of_files)
@@ -109,7 +108,7 @@ def _image_folder(root: Path, images: str | None, split: str) -> str:
     patterns = _IMAGES if images is None else (images,)
     folders = [pattern.replace("{split}", split) for pattern in patterns]
     existing = [folder for folder in folders if (root / folder).is_dir()]
-    return existing[0] if existing else folders[0]
+    return (existing or folders)[0]
 
 
 def coco_images(

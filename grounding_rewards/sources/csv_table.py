@@ -415,7 +415,7 @@ def _listed_boxes(place: tables.RowPlace, cell: str, label: str) -> tuple[list[A
     if label.startswith("["):
         labels = _listed(label)
     else:
-        parted = [re.split(rf"\s*[{mark}]\s*", label) for mark in "|;,"]
+        parted = [re.split(rf"\s*[{mark}]\s*", label.strip()) for mark in "|;,"]
         fitting = [parts for parts in parted if len(parts) == len(boxes)]
         labels = (fitting or parted)[0]
     if len(labels) == 1 < len(boxes):
