@@ -334,7 +334,7 @@ def dataset_parts(dataset: str, splits: Sequence[str] = (), *, streaming: bool =
 
 
 def _split_of(parts: Mapping[str, Dataset], split: str, name: str) -> Dataset:
-    """One split of a dataset; if the dataset has only one, patients are drawn into splits.
+    """One split of a dataset; if it has only `train`, patients are drawn into splits.
 
     Args:
         parts: the splits of the dataset by name.

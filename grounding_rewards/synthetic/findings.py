@@ -56,7 +56,10 @@ class _Kind:
 
 
 def _spread(rng: np.random.Generator, low: float, median: float, high: float) -> float:
-    """A random lognormal number with this median, whose 10th and 90th percentile have the ratio of low and high."""
+    """A random lognormal number with this median; its 10th and 90th percentile have the ratio of low and high.
+
+    It is clipped to half of `low` and twice `high`.
+    """
     # 1.2816 is the 90th percentile of the normal distribution.
     value = median * math.exp(math.log(high / low) / (2 * 1.2816) * rng.normal())
     return float(np.clip(value, low / 2, high * 2))
