@@ -272,9 +272,12 @@ def prompt_problem(prompt: Any, *, several_images: bool = False) -> str | None:
         return f"prompt is {prompt!r:.100}, neither a text nor a list of messages with role and content"
     if is_blank:
         return f"prompt is {prompt!r:.100}, without a word"
-    places = sum(part["type"] == "image" for turn in turns for part in turn["content"])
-    if places > 1 and not several_images:
-        return f"prompt has {places} places for its one image"
+    types = [part["type"] for part in chain.from_iterable(turn["content"] for turn in turns)]
+    for kind in types:
+        if kind not in ("image", "text"):
+            return f"prompt has a part of type {kind!r:.100}, which is neither text nor image"
+    if types.count("image") > 1 and not several_images:
+        return f"prompt has {types.count('image')} places for its one image"
     return None
 
 

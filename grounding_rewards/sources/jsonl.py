@@ -149,7 +149,7 @@ def row_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     if list_problems:
         yield "four numbers per box for boxes, ignore_boxes and reader_boxes", "; ".join(list_problems)
     else:
-        drawings = [("boxes", row["boxes"]), ("ignore_boxes", row.get("ignore_boxes"))]
+        drawings = [("boxes", row.get("boxes")), ("ignore_boxes", row.get("ignore_boxes"))]
         drawings += [("reader_boxes", reader_boxes) for reader_boxes in _listed(row.get("reader_boxes"))]
         for name, boxes in drawings:
             if not all(map(is_box, _listed(boxes))):
@@ -205,7 +205,8 @@ def annotated_image(row: Mapping[str, Any]) -> AnnotatedImage:
         >>> image.boxes, image.readers, image.read_by
         ([[0.0, 0.0, 9.0, 9.0]], ('1',), ('1', '2'))
     """
-    boxes, labels = row["boxes"], row["labels"]
+    # They may be missing if those of each reader are given.
+    boxes, labels = row.get("boxes"), row["labels"]
     readers = tuple(row.get("readers") or ())
     read_by = tuple(row.get("read_by") or ())
     if row.get("reader_boxes") is not None:

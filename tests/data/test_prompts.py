@@ -88,6 +88,7 @@ def test_paligemma_is_asked_in_the_words_that_it_was_trained_on(task):
         ([], "without a word|neither"),
         (5, "neither a text nor a list"),
         ([{"role": "user"}], "neither a text nor a list"),
+        ([{"role": "user", "content": ["Where?", {"type": "video"}]}], "a part of type 'video', which is neither"),
         ([{"role": "user", "content": [{"type": "image"}]}], "without a word"),
     ],
 )

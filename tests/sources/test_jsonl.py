@@ -48,6 +48,8 @@ def test_what_readers_drew_stands_side_by_side(folder):
     (image,) = read_jsonl(folder(IMAGE | reader_sets))
     assert (image.boxes, image.labels) == ([[1.0, 2.0, 20.0, 25.0], [3.0, 3.0, 9.0, 9.0]], ["mass", "nodule"])
     assert (image.readers, image.read_by) == (("1", "3"), ("1", "2", "3"))
+    without_boxes = {name: value for name, value in IMAGE.items() if name != "boxes"} | {"labels": []}
+    assert list(read_jsonl(folder(without_boxes | reader_sets))) == [image]
 
 
 @pytest.mark.parametrize(
