@@ -20,6 +20,7 @@ Negative: an image without numbers in the cells of its box: they are empty, or s
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -447,10 +448,13 @@ def _listed(text: str) -> list[Any]:
 def _number(place: tables.RowPlace, cell: Any) -> float:
     """Read a number with a decimal point or comma."""
     text = str(cell)
+    # In a table with other separators, a comma may be the decimal sign.
+    if "." not in text:
+        text = text.replace(",", ".")
     try:
-        # In a table with other separators, a comma may be the decimal sign.
-        if "." not in text:
-            text = text.replace(",", ".")
-        return float(text)
+        number = float(text)
     except ValueError:
-        raise place.error("a number", cell) from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise place.error("a number", cell)
+    return number

@@ -119,8 +119,10 @@ def _boxes(rows: list[TableRow]) -> list[list[float]]:
         return []
     masks = []
     for place, (_, text) in rows:
+        if not all(map(str.isdecimal, text.split())):
+            raise place.error("whole numbers from 0 on", text[:40])
+        masks.append([int(number) for number in text.split()])
         try:
-            masks.append([int(number) for number in text.split()])
             boxes = mask_boxes(masks[-1:])
             if not boxes:
                 raise ValueError("at least one pixel in the mask, or -1")

@@ -205,7 +205,7 @@ def _read_description(root: Path) -> tuple[list[str], list[_Images]] | None:
 
 def _class_names(content: Any, path: Path) -> list[str]:
     """The names of classes in their order, from a list or a mapping of numbers in a YAML file."""
-    if isinstance(content, dict) and sorted(content) == list(range(len(content))):
+    if isinstance(content, dict) and content.keys() == set(range(len(content))):
         content = [content[index] for index in range(len(content))]
     if not isinstance(content, list) or not content:
         raise ValueError(
