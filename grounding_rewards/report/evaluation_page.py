@@ -40,7 +40,7 @@ from grounding_rewards.metrics.confusion import (
 from grounding_rewards.metrics.detection import MatchedImages
 from grounding_rewards.metrics.evaluation import Evaluation, evaluation_file, read_evaluation, write_evaluation
 from grounding_rewards.metrics.intervals import format_interval
-from grounding_rewards.metrics.prediction import Prediction, save_predictions
+from grounding_rewards.metrics.prediction import Prediction, is_read, save_predictions
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS
 from grounding_rewards.report import page as html
 from grounding_rewards.report import tables
@@ -140,11 +140,6 @@ class _ScoredImage(NamedTuple):
         """The reward as a fraction of the reward that the reference itself would earn."""
         ceiling = self.ceilings.get(reward, 1.0)
         return self.image.rewards.get(reward, 0.0) / ceiling if ceiling > 0 else 1.0
-
-    @property
-    def is_unreadable(self) -> bool:
-        """Whether the answer has neither a complete box nor a no-finding statement."""
-        return self.image.status == "unparseable" or (self.image.status == "truncated" and not len(self.image.pred))
 
     @property
     def tags(self) -> list[str]:
@@ -299,14 +294,15 @@ def _groups(images: Sequence[_ScoredImage], reward: str, ranked: Sequence[int]) 
     tagged: dict[str, list[int]] = defaultdict(list)
     unreadable = []
     for place, scored in enumerate(images):
-        if scored.is_unreadable:
+        if not is_read(scored.image.pred, scored.image.status):
             unreadable.append(place)
-        else:
-            for tag in scored.tags:
-                tagged[tag].append(place)
+            continue
+        for tag in scored.tags:
+            tagged[tag].append(place)
     missed = tagged[MISSED_FINDING]
-    mislabelled = [place for place in tagged[MISLABELLED] if place not in set(missed)]
-    complete = [place for place in ranked if place not in {*missed, *mislabelled, *unreadable}]
+    mislabelled = sorted(set(tagged[MISLABELLED]) - set(missed))
+    incomplete = {*missed, *mislabelled, *unreadable}
+    complete = [place for place in ranked if place not in incomplete]
     half = len(complete) // 2
     n, normal = len(ranked), len(images) - len(ranked)
 
