@@ -265,9 +265,9 @@ def numbered(rows: Iterable[ImageRow]) -> Iterator[ImageRow]:
     for row in rows:
         columns = dict(row.columns)
         column = patient_column([name for name, value in columns.items() if value is not None]) or "patient_id"
-        path = str((row.image or {}).get("path"))
-        names = {str(columns.get("id", "")), str(columns.get(column)), row.file, path}
-        names |= {Path(row.file).name, Path(path).name}
+        files = [row.file, str((row.image or {}).get("path") or "")]
+        names = {str(columns.get("id") or ""), str(columns.get(column) or ""), *files}
+        names |= {Path(file).name for file in files}
         if row.id != "-":
             columns["id"] = f"image {id_numbers[row.id]}"
         if row.patient_id is not None:

@@ -23,7 +23,7 @@ from grounding_rewards.doctor.box_defects import box_defect, find_convention  # 
 from grounding_rewards.doctor.context import CHECKS, SEVERITIES  # noqa: E402
 from grounding_rewards.doctor.examine import SHEET, Checkup, examine  # noqa: E402
 from grounding_rewards.doctor.label_checks import label_variants  # noqa: E402
-from grounding_rewards.doctor.rows import open_rows  # noqa: E402
+from grounding_rewards.doctor.rows import ImageRow, numbered, open_rows  # noqa: E402
 from grounding_rewards.doctor.target_model import Model  # noqa: E402
 from grounding_rewards.parsing import get_box_format, list_box_formats  # noqa: E402
 from tests.conftest import write_lines  # noqa: E402
@@ -86,6 +86,11 @@ def over_the_edge(annotated_images):
 
 def leaked_patient(annotated_images):
     annotated_images[45]["patient_id"] = annotated_images[6]["patient_id"]
+
+
+def test_a_missing_name_hides_no_word_of_a_report() -> None:
+    row = ImageRow("train", 0, {"id": "DOE^JANE", "patient_id": None}, {"bytes": b"", "path": None})
+    assert next(numbered([row])).hidden == ("DOE^JANE",)
 
 
 def test_a_clean_set_passes(folder):
