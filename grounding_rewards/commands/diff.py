@@ -18,6 +18,7 @@ examples:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -115,6 +116,7 @@ def _image_loader(
     from grounding_rewards.images.decoding import is_below, open_image
     from grounding_rewards.prepare.load import SYNTHETIC, load_split
 
+    loaders: dict[str, Callable[[], Image | None]] = {}
     split = facts.get("split")
     # A log without a dataset has no split.
     if split:
@@ -123,29 +125,21 @@ def _image_loader(
         count = facts.get("images") if name.partition(":")[0] == SYNTHETIC else None
         try:
             dataset = load_split(name, str(split), max_images=count, allow_outside=allow_outside, bad_rows="drop")
-            row_numbers = {str(image_id): number for number, image_id in enumerate(dataset["id"])}
+            for number, image_id in enumerate(dataset["id"]):
+                loaders[str(image_id)] = partial(load_dataset_image, dataset, number)
         except (ValueError, KeyError, OSError, ImportError) as error:
             say(f"grounding-rewards: images are shown without their pixels: {error}", error=True)
-            return lambda image: None
-
-        def load_row(image: Prediction) -> Image | None:
-            """The image in the dataset's row of a prediction; None if the dataset has no such row."""
-            return load_dataset_image(dataset, row_numbers[image.id]) if image.id in row_numbers else None
-
-        return load_row
-    folder = run if run.is_dir() else run.parent
-    files = {image.id: image.image for image in images if image.image is not None and Path(image.image).is_file()}
-    shown_files = {name: file for name, file in files.items() if allow_outside or is_below([folder], file)}
-    hidden = len(files) - len(shown_files)
-    if hidden:
-        say(
-            f"grounding-rewards: {hidden} images are shown without their pixels, which lie outside {str(folder)!r}. "
-            "Give --allow-outside if these images are meant.",
-            error=True,
-        )
-
-    def open_file(image: Prediction) -> Image | None:
-        """The image in the file of a prediction; None if the file may not be shown."""
-        return open_image(shown_files[image.id]) if image.id in shown_files else None
-
-    return open_file
+    else:
+        folder = run if run.is_dir() else run.parent
+        files = {image.id: image.image for image in images if image.image is not None and Path(image.image).is_file()}
+        for image_id, file in files.items():
+            if allow_outside or is_below([folder], file):
+                loaders[image_id] = partial(open_image, file)
+        hidden = len(files) - len(loaders)
+        if hidden:
+            say(
+                f"grounding-rewards: {hidden} images are shown without their pixels, which lie outside "
+                f"{str(folder)!r}. Give --allow-outside if these images are meant.",
+                error=True,
+            )
+    return lambda image: loaders[image.id]() if image.id in loaders else None

@@ -50,17 +50,17 @@ from grounding_rewards.common.environment import package_versions
 from grounding_rewards.logs.run_log import model_name
 from grounding_rewards.metrics.average_precision import AP_THRESHOLDS
 from grounding_rewards.metrics.baselines import BLANK, REFERENCE, baseline_systems
-from grounding_rewards.metrics.evaluation import Evaluation, Measures, answer_notes, evaluate
+from grounding_rewards.metrics.evaluation import Measures, answer_notes, evaluate
 from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
 from grounding_rewards.parsing import box_format_from_option, box_formats_of
+from grounding_rewards.report import evaluation_page
 from grounding_rewards.report.tables import core_table, evaluation_table, metrics_table, robustness_rows, rows_of_groups
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
     from grounding_rewards.models.ask import AskedModel
-    from grounding_rewards.report.evaluation_page import EvaluationPage
     from grounding_rewards.rewards.grounding import GroundingReward
 
 #: The value of --train-split for which the constant box is fitted on the other patients of the images themselves.
@@ -115,38 +115,6 @@ class EvaluateOptions(AnswerOptions):
     robustness_images: Annotated[int, in_range(1)] = 100
     all_metrics: Annotated[bool, Parameter(name="--all")] = False
 
-    def check(self) -> None:
-        """Refuse wrong options before a model is loaded, or a log is read.
-
-        Raises:
-            ValueError: options exclude each other, a value is out of range, or `--out` has another evaluation.
-        """
-        from grounding_rewards.report.evaluation_page import check_evaluation_folder
-
-        self.check_subject(self.completions)
-        if self.robustness and self.backend == "vllm":
-            raise ValueError(
-                "Expected transformers for --backend beside --robustness, got vllm. Attacks need gradients, and "
-                "changed images are asked about by transformers: leave --backend out."
-            )
-        # Refuses wrong values now, not after hours of generation.
-        self.measures(self.reward)
-        if not self.overwrite:
-            check_evaluation_folder(self.out, self.command())
-
-    def command(self) -> str:
-        """The options that differ from their defaults, as they are typed, without those of the output."""
-        return self.words(hidden=("out", "overwrite", "all_metrics"))
-
-    def measures(self, reward: str) -> Measures:
-        """The settings of the metrics, with a reward by its name.
-
-        Raises:
-            ValueError: a value is out of range.
-        """
-        iou = tuple(dict.fromkeys(self.iou))
-        return Measures(reward, self.label_matching, self.interpolation, iou, self.seed)
-
 
 def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
     """Evaluate, write the folder, and print the tables.
@@ -156,15 +124,25 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
     """
     from grounding_rewards.logs.join import ImageAnswers, image_loader, read_log
     from grounding_rewards.prepare.manifest import readers_agreement
-    from grounding_rewards.report.evaluation_page import write_evaluation_folder
     from grounding_rewards.rewards.grounding import get_reward
 
     if log:
         options.completions = [*log, *options.completions]
-    options.check()
+    options.check_subject(options.completions)
+    if options.robustness and options.backend == "vllm":
+        raise ValueError(
+            "Expected transformers for --backend beside --robustness, got vllm. Attacks need gradients, and "
+            "changed images are asked about by transformers: leave --backend out."
+        )
+    command = options.words(hidden=("out", "overwrite", "all_metrics"))
+    if not options.overwrite:
+        evaluation_page.check_evaluation_folder(options.out, command)
     parameters = parameters_from_option(options.reward_kwargs)
     parameters = {"box_format": box_format_from_option(options.box_format), **parameters}
     reward = final_reward(get_reward(options.reward, **parameters))
+    # Refuses wrong values now, not after hours of generation.
+    iou = tuple(dict.fromkeys(options.iou))
+    measures = Measures(reward.name, options.label_matching, options.interpolation, iou, options.seed)
     training = _training_images(options)
     images = options.images(options.split, options.max_images)
     robustness: list[RobustnessPoint] = []
@@ -204,19 +182,28 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
             systems[BLANK] = read_predictions(answers.rows, blank_texts, reward, nms_threshold=options.nms)
         evaluation = evaluate(
             systems,
-            options.measures(reward.name),
+            measures,
             agreement=None if options.dataset is None else readers_agreement(options.dataset),
             robustness=robustness,
             facts={**facts, **_facts(options, reward, answers.rows)},
-            command=options.command(),
+            command=command,
             on_progress=on_progress,
         )
         on_progress("drawing")
-        page = _page(options, evaluation, reward.name, systems)
+        page = evaluation_page.EvaluationPage(
+            title=name if options.dataset is None else f"{name} on {Path(options.dataset).name}",
+            subtitle=evaluation_page.evaluated_images(evaluation.facts),
+            evaluation=evaluation,
+            images=predictions,
+            reward=reward.name,
+            load_image=image_loader(answers, images),
+            label_matching=options.label_matching,
+            reference=systems[REFERENCE],
+        )
         # Plots and page need memory; the other systems are not shown image by image.
         systems.clear()
-        write_evaluation_folder(options.out, replace(page, load_image=image_loader(answers, images)))
-    _print(options, evaluation, reward.name)
+        evaluation_page.write_evaluation_folder(options.out, page)
+    _print(options, page)
     return 0
 
 
@@ -309,33 +296,15 @@ def _facts(options: EvaluateOptions, reward: GroundingReward, rows: Iterable[Map
     }
 
 
-def _page(options: EvaluateOptions, evaluation: Evaluation, reward: str, systems: Mapping[str, Any]) -> EvaluationPage:
-    """The content of the page, with the images of the first system."""
-    from grounding_rewards.report.evaluation_page import EvaluationPage, evaluated_images
-
-    name = next(iter(systems))
-    return EvaluationPage(
-        title=name if options.dataset is None else f"{name} on {Path(options.dataset).name}",
-        subtitle=evaluated_images(evaluation.facts),
-        evaluation=evaluation,
-        images=systems[name],
-        reward=reward,
-        label_matching=options.label_matching,
-        reference=systems[REFERENCE],
-    )
-
-
-def _print(options: EvaluateOptions, evaluation: Evaluation, reward: str) -> None:
+def _print(options: EvaluateOptions, page: evaluation_page.EvaluationPage) -> None:
     """Print the tables of an evaluation, and where its page is."""
-    from grounding_rewards.report.evaluation_page import evaluated_images
-
+    evaluation = page.evaluation
     console = output_console(160)
     console.print(evaluation.looking, soft_wrap=True, markup=False)
-    title = evaluated_images(evaluation.facts)
     if options.all_metrics:
-        console.print(evaluation_table(evaluation, title=title).rich())
+        console.print(evaluation_table(evaluation, title=page.subtitle).rich())
     else:
-        table = core_table(evaluation, reward, title=title)
+        table = core_table(evaluation, page.reward, title=page.subtitle)
         if console.width < WIDE:
             # Without the baselines: names, the model, and how far it is above the constant box.
             table = table._replace(header=table.header[:3], rows=[row[:3] for row in table.rows])

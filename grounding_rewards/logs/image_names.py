@@ -59,14 +59,12 @@ def with_image_ids(
     column = _naming_column(log, matches)
     if column is None:
         # Dataset and log may each have folders of their own.
-        matches = _matches(log, columns, names, part=lambda name: re.split(r"[\\/]", name)[-1])
-        unique_matches = {}
-        for name, numbers in matches.items():
+        matches = {}
+        for name, numbers in _matches(log, columns, names, lambda name: re.split(r"[\\/]", name)[-1]).items():
             values_and_numbers = {(str(row.get(name)), k) for row, k in zip(log.rows, numbers, strict=True)}
             # Each row names an image, and no image is named by several values.
             if None not in numbers and len(values_and_numbers) == len(set(numbers)):
-                unique_matches[name] = numbers
-        matches = unique_matches
+                matches[name] = numbers
         column = _naming_column(log, matches)
     if column is None:
         if any(row.get("id") not in (None, "") for row in log.rows):
@@ -77,9 +75,8 @@ def with_image_ids(
             f"{first_of([repr(name) for name in ids])}, got none among {', '.join(_columns(log)) or 'no columns'}. Add "
             "the image's `id` to every row, or give --by-order if the rows are in the order of the images."
         )
-    rows = []
-    for row, k in zip(log.rows, matches[column], strict=True):
-        rows.append({**row, "id": row.get(column) if k is None else ids[k]})
+    numbered_rows = zip(log.rows, matches[column], strict=True)
+    rows = [{**row, "id": row.get(column) if k is None else ids[k]} for row, k in numbered_rows]
     notes = log.notes
     if column != "id":
         notes = (*notes, f"Rows belong to images by the column `{column}` of the log.")
@@ -108,12 +105,10 @@ def _matches(
     `names` are those of each image; `part` gives the part of a name that is compared.
     """
     find = image_number_finder([list(map(part, image_names)) for image_names in names])
-    matches: dict[str, list[int | None]] = {}
+    matches = {}
     for column in columns:
-        matches[column] = []
-        for row in log.rows:
-            value = row.get(column)
-            matches[column].append(find(part(value) if isinstance(value, str) else value))
+        values = [row.get(column) for row in log.rows]
+        matches[column] = [find(part(value) if isinstance(value, str) else value) for value in values]
     return matches
 
 

@@ -222,10 +222,8 @@ def _of_last_step(log: Log, groups: dict[str, list[int]]) -> tuple[dict[str, lis
     steps = [step for step in map(step_of, log.rows) if step is not None]
     if len(steps) < len(log.rows):
         return groups, list(log.notes)
-    last_steps, last_rows = {}, {}
-    for name, rows in groups.items():
-        last_steps[name] = max(steps[k] for k in rows)
-        last_rows[name] = [k for k in rows if steps[k] == last_steps[name]]
+    last_steps = {name: max(steps[k] for k in rows) for name, rows in groups.items()}
+    last_rows = {name: [k for k in rows if steps[k] == last_steps[name]] for name, rows in groups.items()}
     earlier = len(log.rows) - sum(map(len, last_rows.values()))
     if not earlier:
         return groups, list(log.notes)
@@ -316,11 +314,7 @@ def _rows_of_dataset(log: Log, groups: Sequence[Sequence[int]], images: Sequence
     for group, image in zip(groups, images, strict=True):
         logged = log.rows[group[0]]
         conflicts += [(group[0], image, column) for column in _contradictions(logged, image)]
-        row = dict(image)
-        for name in _LOG_COLUMNS:
-            if logged.get(name) is not None:
-                row[name] = logged[name]
-        rows.append(row)
+        rows.append(image | {name: logged[name] for name in _LOG_COLUMNS if logged.get(name) is not None})
     if conflicts:
         k, image, column = conflicts[0]
         raise ValueError(
@@ -369,10 +363,8 @@ def _image_numbers(
 
 def _places_of(log: Log, groups: Mapping[str, Sequence[int]]) -> str:
     """The first few images, each with the places of its rows."""
-    images = []
-    for name, rows in groups.items():
-        images.append(f"{name!r} ({first_of([log.places[k] for k in rows])})")
-    return first_of(images)
+    places = {name: first_of([log.places[k] for k in rows]) for name, rows in groups.items()}
+    return first_of([f"{name!r} ({text})" for name, text in places.items()])
 
 
 def _contradictions(logged: Mapping[str, Any], image: Mapping[str, Any]) -> Iterator[str]:

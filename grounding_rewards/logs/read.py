@@ -38,6 +38,7 @@ _OTHER_TEXT_COLUMNS = (
     *("prompt", "prompts", "input", "inputs", "problem", "question", "query", "instruction", "messages", "system"),
     *("ground_truth", "gts", "gt", "solution", "target", "label", "labels", "reference", "reference_answer"),
 )
+_KNOWN_COLUMNS = frozenset((*TEXT_COLUMNS, *_OTHER_TEXT_COLUMNS, *BOX_COLUMNS))
 # Four numbers within a bracket or tag.
 _BOX_IN_TEXT = re.compile(r"[\[(<{]\D{0,24}(?:\d+(?:\.\d+)?\D{1,16}){3}\d")
 # In a CSV file these columns hold JSON.
@@ -260,24 +261,24 @@ def with_answer_references(
         >>> read.rows[0]["boxes"], read.rows[0]["labels"]
         ([[0.0, 0.0, 50.0, 20.0]], ['mass'])
     """
-    rows = list(log.rows)
-    listed_rows: list[dict[str, Any]] = list(log.rows)
+    # By the number of the row: lists of four numbers, and answers in the box format, which count if all can be read.
+    listed: dict[int, dict[str, Any]] = {}
+    answered: dict[int, dict[str, Any]] = {}
     columns: set[str] = set()
     question, above_range, on_image, is_readable = "", False, True, True
     for k, row in enumerate(log.rows):
         if row.get("boxes") is not None or row.get("reader_boxes") is not None:
             continue
-        answer_columns = [name for name in PACKED if row.get(name) is not None]
+        column = next((name for name in PACKED if row.get(name) is not None), None)
         option = row.get("box_format") if box_format is None else box_format
-        if not answer_columns or option is None:
+        if column is None or option is None:
             is_readable = False
             continue
-        column = answer_columns[0]
         fmt = get_box_format(box_format_from_option(option))
         row_sizes = {name: row.get(name, (sizes or {}).get(name)) for name in SIZE_COLUMNS}
         boxes = [] if fmt.space.frame == "original" else _listed_boxes(row[column])
         if boxes:
-            listed_rows[k] = rows[k] = {**row, "boxes": boxes}
+            listed[k] = {"boxes": boxes}
             question = question or f"`{column}` of {log.places[k]}, which may be pixels or {fmt.space.name}"
             # The largest x and y that the space has.
             limits: tuple[Any, Any] = (fmt.space.unit, fmt.space.unit)
@@ -286,39 +287,38 @@ def with_answer_references(
             above_range |= not _lie_within(boxes, limits, unknown=math.inf)
             on_image &= _lie_within(boxes, (row_sizes["width"], row_sizes["height"]), unknown=0.0)
         elif is_readable:
-            reference = _answered_boxes(row[column], fmt, row_sizes)
-            if reference is None:
-                is_readable = False
-            else:
-                rows[k] = {**row, **reference}
-                columns.add(column)
-    if question and (not above_range or not on_image):
-        raise ValueError(
-            f"Expected a column `boxes` in pixels of the image, got a list of numbers in {question}. "
-            'Write it as {"boxes": [[x1, y1, x2, y2]]}, in pixels.'
-        )
+            answered[k] = _answered_boxes(row[column], fmt, row_sizes)
+            is_readable = bool(answered[k])
+            columns.add(column)
     notes = list(log.notes)
     if question:
+        if not above_range or not on_image:
+            raise ValueError(
+                f"Expected a column `boxes` in pixels of the image, got a list of numbers in {question}. "
+                'Write it as {"boxes": [[x1, y1, x2, y2]]}, in pixels.'
+            )
         notes.append(
             "Reference boxes that are lists of numbers are taken for pixels: the box format has no number so large."
         )
-    if not is_readable or not columns or not any(row.get("boxes") for row in rows):
-        return log._replace(rows=listed_rows, notes=tuple(notes))
-    names = " and ".join(sorted(columns))
-    notes.append(f"Reference boxes are read from the answers in {names}, in the box format of the log.")
+    if is_readable and any(row.get("boxes") for row in (*log.rows, *listed.values(), *answered.values())):
+        listed |= answered
+        if columns:
+            names = " and ".join(sorted(columns))
+            notes.append(f"Reference boxes are read from the answers in {names}, in the box format of the log.")
+    rows = [row | listed[k] if k in listed else row for k, row in enumerate(log.rows)]
     return log._replace(rows=rows, notes=tuple(notes))
 
 
-def _answered_boxes(answer: Any, fmt: BoxFormat, sizes: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The columns `boxes` and, if all boxes have one, `labels` of an answer in the box format; None for others."""
+def _answered_boxes(answer: Any, fmt: BoxFormat, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns `boxes` and, if all boxes have one, `labels` of an answer in the box format; empty for others."""
     text = answer if isinstance(answer, str) else json.dumps(answer, default=str)
     try:
         parsed = parse_boxes(text, fmt, **sizes)
     except ValueError:
         # The format needs sizes that are not known.
-        return None
+        return {}
     if parsed.status not in ("boxes", "empty") or parsed.rejected:
-        return None
+        return {}
     reference: dict[str, Any] = {"boxes": parsed.boxes.tolist()}
     if all(parsed.labels):
         reference["labels"] = list(parsed.labels)
@@ -394,10 +394,9 @@ def find_text_column(rows: Sequence[Mapping[str, Any]], text_column: str | None 
     # A table may have a column that is empty throughout, or holds the number of something.
     candidates = [name for name in known_columns if any(row.get(name) and _is_text(row[name]) for row in rows)]
     if len(candidates) == 1 and candidates[0] in _UNSURE_TEXT_COLUMNS:
-        unknown_columns = columns.keys() - {*TEXT_COLUMNS, *_OTHER_TEXT_COLUMNS, *BOX_COLUMNS}
-        for name in columns:
+        for name in [name for name in columns if name not in _KNOWN_COLUMNS]:
             texts = [row[name] for row in rows if isinstance(row.get(name), str)]
-            if name in unknown_columns and any(map(_BOX_IN_TEXT.search, texts)):
+            if any(map(_BOX_IN_TEXT.search, texts)):
                 candidates.append(name)
     if any(row.get(name) != row.get(candidates[0]) for row in rows for name in candidates):
         raise ValueError(
@@ -500,25 +499,20 @@ def log_files(paths: Sequence[str | Path]) -> list[Path]:
 def _folder_files(folder: Path) -> list[Path]:
     """The files of the log in a folder, in the order of :func:`log_files`."""
     files = _readable_files(folder / "completions")
-    if files:
-        return files
-    if (folder / "completions.jsonl").is_file():
-        return [folder / "completions.jsonl"]
-    if all((folder / name).is_file() for name in _FILES_OF_A_RUN):
+    if not files and (folder / "completions.jsonl").is_file():
+        files = [folder / "completions.jsonl"]
+    if not files and all((folder / name).is_file() for name in _FILES_OF_A_RUN):
         raise ValueError(f"Expected completions in {str(folder)!r}, got a run that logged none. {_LOG_THEM}")
-    files = _readable_files(folder)
-    if files:
-        return files
-    raise ValueError(
-        f"Expected files that end in {', '.join(_READERS)} in the folder {str(folder)!r}, got none. {_LOG_THEM}"
-    )
+    files = files or _readable_files(folder)
+    if not files:
+        endings = ", ".join(_READERS)
+        raise ValueError(f"Expected files that end in {endings} in the folder {str(folder)!r}, got none. {_LOG_THEM}")
+    return files
 
 
 def _readable_files(folder: Path) -> list[Path]:
     """The files in a folder that are of a kind that can be read, by the numbers in their names: 2.jsonl, 10.jsonl."""
-    if not folder.is_dir():
-        return []
-    files = [path for path in folder.iterdir() if _kind(path) in _READERS]
+    files = [path for path in folder.glob("*") if _kind(path) in _READERS]
     # The settings with which answers were generated are no log.
     files = [path for path in files if not path.name.endswith(".settings.json")]
     return sorted(files, key=lambda path: [part.zfill(20) for part in re.split(r"(\d+)", path.name)])

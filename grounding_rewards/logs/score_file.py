@@ -187,11 +187,8 @@ def _score_rows(
     rewards: Sequence[GroundingReward], completions: Sequence[Any], rows: Sequence[Mapping[str, Any]]
 ) -> dict[str, list[Any]]:
     """The columns of :func:`score_columns` for these rows."""
-    columns = {}
-    for name in _COLUMNS:
-        if any(name in row for row in rows):
-            columns[name] = [row.get(name) for row in rows]
-    return score_columns(rewards, completions, **columns)
+    names = [name for name in _COLUMNS if any(name in row for row in rows)]
+    return score_columns(rewards, completions, **{name: [row.get(name) for row in rows] for name in names})
 
 
 @contextmanager

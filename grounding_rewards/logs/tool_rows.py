@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from grounding_rewards.columns import SCORED_COLUMNS
@@ -53,11 +54,8 @@ def unpack_row(row: dict[str, Any], place: str = "a row") -> list[dict[str, Any]
         [{'id': 'a', 'custom_id': 'a', 'completion': {'role': 'assistant', 'content': '[]'}}]
     """
     is_table = any(isinstance(row.get(name), list) for name in STEPS)
-    rows: list[dict[str, Any]] = []
     table_rows = _table_rows(row, place) if is_table else [row]
-    for table_row in table_rows:
-        rows += map(_image_row, _answer_rows(table_row))
-    return rows
+    return list(map(_image_row, chain.from_iterable(map(_answer_rows, table_rows))))
 
 
 def _table_rows(table: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
@@ -144,19 +142,13 @@ def _image_row(row: dict[str, Any]) -> dict[str, Any]:
     """The row with columns of its own for the image that it packs into one, and with its step in `step`."""
     logged_columns = [name for name in row if name.endswith(f"/{ROW_COLUMN}")]
     # All rewards of a run log the same image, and each its own values of scheduled parameters.
-    packed_columns: Sequence[str] = logged_columns
-    if not logged_columns and row.get("boxes") is None:
-        packed_columns = PACKED
     unpacked = {}
-    for name in packed_columns:
+    for name in logged_columns or (PACKED if row.get("boxes") is None else ()):
         fields = parsed_json(row.get(name))
         # Anything else of that name is other people's.
         if isinstance(fields, Mapping) and (fields.get("boxes") is not None or fields.get("reader_boxes") is not None):
             unpacked[name] = fields
-    step_column = None
-    for name in STEPS:
-        if step_column is None and row.get(name) is not None:
-            step_column = name
+    step_column = next((name for name in STEPS if row.get(name) is not None), None)
     if not unpacked and step_column in (None, "step"):
         return row
     removed = {*logged_columns, *STEPS, *unpacked.keys() - {"ground_truth"}}

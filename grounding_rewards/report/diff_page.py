@@ -140,9 +140,8 @@ def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
         card = _card(comparison, images[choice.places[0]], load_image)
         reference = images[choice.places[0]][0]
         # The reference with the answers, without the details of their boxes.
-        panels = [
-            html.Panel(confusion.drawn_boxes(reference.gt, "reference", reference.gt_labels), "reference", card.title)
-        ]
+        boxes = confusion.drawn_boxes(reference.gt, "reference", reference.gt_labels)
+        panels = [html.Panel(boxes, "reference", card.title)]
         panels += [panel._replace(lines=(), text=None) for panel in card.panels]
         first_cards.append(card._replace(title=choice.title, panels=panels))
     sections = []
@@ -178,15 +177,8 @@ def _card(comparison: Comparison, shared: SharedImage, load_image: LoadImage) ->
         for label, outcome, iou in zip(image.pred_labels, outcomes.pred, outcomes.pred_ious.tolist(), strict=True):
             lines.append((f"{label or 'box'}: {outcome}", f"IoU {confusion.format_iou(iou)}"))
         heading = f"{name} {image.rewards[comparison.reward]:.2f}"
-        panels.append(
-            html.Panel(
-                confusion.drawn_answer(image, outcomes),
-                heading,
-                confusion.image_summary(image, outcomes),
-                lines[: confusion.MOST_BOXES],
-                image.text[:_MOST_TEXT],
-            )
-        )
+        boxes, summary = confusion.drawn_answer(image, outcomes), confusion.image_summary(image, outcomes)
+        panels.append(html.Panel(boxes, heading, summary, lines[: confusion.MOST_BOXES], image.text[:_MOST_TEXT]))
     pixels, gain, reference = load_image(shared[-1]), _gain(shared, comparison.reward), shared[0]
     return html.Card(
         title=", ".join(reference.gt_labels) or "normal",

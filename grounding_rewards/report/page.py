@@ -146,16 +146,10 @@ class Page:
         style = read_asset("page.css")
         if self.style:
             style += read_asset(self.style)
-        document = (
-            _environment()
-            .get_template("page.html.jinja")
-            .render(
-                page=self,
-                sections=[section for section in self.sections if section.blocks],
-                style=style,
-                script=read_asset(self.script) if self.script else "",
-            )
-        )
+        script = read_asset(self.script) if self.script else ""
+        sections = [section for section in self.sections if section.blocks]
+        template = _environment().get_template("page.html.jinja")
+        document = template.render(page=self, sections=sections, style=style, script=script)
         # Lone surrogates become "?".
         return document.encode("utf-8", "replace").decode("utf-8")
 

@@ -203,13 +203,12 @@ def draw_curve(axis: Axes, curve: Curve, number: int) -> None:
         )
 
 
-def share_axis(axis: Any, label: str | None = None) -> None:
+def share_axis(axis: Any, label: str) -> None:
     """Let a matplotlib Axis run from 0 to 1, with a grid and a label."""
     axis.set_ticks(np.linspace(0, 1, 6))
     axis.grid(visible=True)
     getattr(axis.axes, f"set_{axis.axis_name}lim")(-0.015, 1.015)
-    if label:
-        axis.set_label_text(label)
+    axis.set_label_text(label)
 
 
 def short(name: str, max_length: int = 34) -> str:
