@@ -104,12 +104,8 @@ right_boxes = partial(honest, iou=0.75, recall=1.0, false_boxes=0.0)
 def one_guess(image: AuditImage, fmt: BoxFormat) -> Reply:
     """Guess one of two places for each finding: half of the guesses are right."""
     draw = image.draw("guess")
-    items = []
-    for item in right_boxes(image, fmt).items:
-        if draw.random() >= 0.5:
-            item = _stray(image, draw)
-        items.append(item)
-    return Reply(tuple(items))
+    items = right_boxes(image, fmt).items
+    return Reply(tuple(item if draw.random() < 0.5 else _stray(image, draw) for item in items))
 
 
 def one_loose(image: AuditImage, fmt: BoxFormat) -> Reply:
@@ -175,9 +171,7 @@ def _with_extra(image: AuditImage, fmt: BoxFormat, *, extra: _Extra, before: boo
     added: list[Item] = []
     for item in items:
         added += extra(image, item)
-    if before:
-        return Reply((*added, *items))
-    return Reply((*items, *added))
+    return Reply((*added, *items) if before else (*items, *added))
 
 
 def _near_copies(image: AuditImage, item: Item) -> list[Item]:
@@ -439,10 +433,8 @@ def _grid(box: Array, cells: int) -> list[Array]:
     x1, y1, x2, y2 = box
     x = np.linspace(x1, x2, cells + 1)
     y = np.linspace(y1, y2, cells + 1)
-    boxes = []
-    for row, column in product(range(cells), repeat=2):
-        boxes.append(np.array([x[column], y[row], x[column + 1], y[row + 1]]))
-    return boxes
+    corners = product(range(cells), repeat=2)
+    return [np.array([x[column], y[row], x[column + 1], y[row + 1]]) for row, column in corners]
 
 
 def _specks(image: AuditImage, count: int) -> list[Array]:

@@ -206,12 +206,9 @@ def read_as(option: str, form: str, text: str, example: str) -> Iterator[None]:
 
 def _shares(text: str) -> tuple[tuple[str, float], ...]:
     """Read NAME=SHARE,… into names and shares."""
-    shares = []
     with read_as("--split-shares", "NAME=SHARE,…", text, "train=0.8,validation=0.1,test=0.1"):
-        for part in text.split(","):
-            name, share = part.split("=")
-            shares.append((name.strip(), float(share)))
-    return tuple(shares)
+        parts = [part.split("=") for part in text.split(",")]
+        return tuple((name.strip(), float(share)) for name, share in parts)
 
 
 def _window(text: str | None) -> tuple[float, float] | None:

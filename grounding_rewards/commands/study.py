@@ -149,11 +149,7 @@ def _selected_runs(plan: Plan, only: Sequence[str], seeds: Sequence[int], index:
         if seed not in plan.seeds:
             plan_seeds = ", ".join(map(str, plan.seeds))
             raise ValueError(f"Expected seeds of the study for --seeds, got {seed}. It has {plan_seeds}.")
-    runs = list(plan.runs)
-    if only:
-        runs = [run for run in runs if run.arm in only]
-    if seeds:
-        runs = [run for run in runs if run.seed in seeds]
+    runs = [run for run in plan.runs if (not only or run.arm in only) and (not seeds or run.seed in seeds)]
     if index is None:
         return runs
     if not 0 <= index < len(runs):
@@ -167,18 +163,13 @@ def _print_runs(plan: Plan, runs: Sequence[Run], folder: Folder) -> None:
     from grounding_rewards.study.report import reward_text
     from grounding_rewards.study.runs import estimated_cost
 
-    headings: list[str | Cell] = [
-        "",
-        *(Cell(name, kind="words") for name in ("run", "role", "reward")),
-        "steps",
-        "state",
-    ]
+    words = [Cell(name, kind="words") for name in ("run", "role", "reward")]
     rows = []
     for number, run in enumerate(runs):
         state = "finished" if folder.result(run.name).is_file() else "to be made"
         rows.append([str(number), run.name, run.role, reward_text(run.reward), str(run.config["max_steps"]), state])
     title = f"{plan.name}: {len(runs)} runs from {len(plan.starts)} initial checkpoints"
-    output_console(140).print(Table(headings, rows, title).rich())
+    output_console(140).print(Table(["", *words, "steps", "state"], rows, title).rich())
     say(estimated_cost(runs, folder))
 
 

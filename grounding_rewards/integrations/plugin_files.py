@@ -14,19 +14,7 @@ from grounding_rewards.integrations.samples import reward_of
 from grounding_rewards.parsing import get_box_format
 
 # Names of modules that a file of the same name in the working directory would hide.
-_MODULES = {
-    "trl",
-    "axolotl",
-    "unsloth",
-    "verl",
-    "swift",
-    "openrlhf",
-    "nemo_rl",
-    "nemo_gym",
-    "verifiers",
-    "ray",
-    "torch",
-}
+_HIDDEN = {"trl", "axolotl", "unsloth", "verl", "swift", "openrlhf", "nemo_rl", "nemo_gym", "verifiers", "ray", "torch"}
 
 
 class Plugin(NamedTuple):
@@ -66,7 +54,7 @@ def plugin(trainer: str, reward: str, parameters: Mapping[str, Any], out: str | 
         raise ValueError(f"Expected no --out for {trainer}, got {path}. It takes the package as it is: leave it out.")
     if "file" in trainer_files and path is None:
         raise ValueError(f"Expected a file for --out, got none. {trainer} reads its reward from one: give its place.")
-    if path is not None and (path.suffix != ".py" or not path.stem.isidentifier() or path.stem in _MODULES):
+    if path is not None and (path.suffix != ".py" or not path.stem.isidentifier() or path.stem in _HIDDEN):
         raise ValueError(
             f"Expected a name such as boxes.py for --out, got {path.name!r}. It is imported: give it letters, digits "
             "and _, the ending .py, and not the name of a trainer."

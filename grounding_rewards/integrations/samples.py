@@ -161,11 +161,9 @@ def image_columns(ground_truths: Sequence[Any], rows: Sequence[Mapping[str, Any]
         truths.append(truth)
     columns = dict(with_ground_truth({"ground_truth": truths}, len(truths)))
     for name in set().union(*row_fields):
-        values = list(columns.get(name) or [None] * len(truths))
-        for index, fields in enumerate(row_fields):
-            if values[index] is None:
-                values[index] = fields.get(name)
-        columns[name] = values
+        values = columns.get(name) or [None] * len(truths)
+        defaults = [fields.get(name) for fields in row_fields]
+        columns[name] = [default if value is None else value for value, default in zip(values, defaults, strict=True)]
     return columns
 
 
