@@ -311,13 +311,17 @@ def score_boxes(
     # A third party's reward gives only the number, and knows no ignore regions: R3 gives the matches that are logged
     # with it, and the ignored boxes, which are taken out first.
     outcomes = MeanIoUReward().match_and_score(pred, gt, ignore=ignore)
-    rewards = []
+    values = []
     for p, g, ignored in zip(pred.split(), gt.split(), outcomes.ignored, strict=True):
         # `ignored` is as long as the longest completion.
-        rewards.append(float(box_reward.score(p[~ignored[: len(p)]], g)))
+        values.append(box_reward.score(p[~ignored[: len(p)]], g))
+    try:
+        rewards = [float(value) for value in values]
+    except (TypeError, ValueError):
+        rewards = [math.nan]
     if not np.isfinite(rewards).all():
         raise ValueError(
-            f"Expected finite numbers for the score of {type(box_reward).__name__}, got {rewards!r:.200}. "
+            f"Expected finite numbers for the score of {type(box_reward).__name__}, got {values!r:.200}. "
             "TRL would skip such a sample: return 0 where the reward is undefined."
         )
     return replace(outcomes, reward=np.array(rewards, dtype=np.float64))

@@ -23,13 +23,6 @@ class Coverage:
         return float((np.asarray(pred)[0, :2] < np.asarray(gt)[0, 2:]).all())
 
 
-class Undefined:
-    """Somebody's own reward, with a division by zero in it."""
-
-    def score(self, pred, gt):
-        return float("nan")
-
-
 def same_count(pred, gt):
     return float(len(pred) == len(gt))
 
@@ -112,7 +105,8 @@ def test_what_cannot_be_registered_is_refused(name, factory):
     assert REGISTRY["R1"] is not Coverage
 
 
-def test_a_score_that_is_no_number_is_refused():
-    reward = gr.get_reward("tests.rewards.test_registry.Undefined", box_format="qwen3-vl")
-    with pytest.raises(ValueError, match="Undefined"):
-        reward(["[]"], boxes=[GT], width=[10], height=[10])
+@pytest.mark.parametrize("score", [None, "a", float("nan"), [0.5, 0.5]])
+def test_a_score_that_is_no_number_is_refused(score):
+    reward = gr.get_reward(lambda pred, gt: score, box_format="qwen3-vl")
+    with pytest.raises(ValueError, match=r"Expected finite numbers for the score of FunctionReward, got \["):
+        reward(completions=["[]"], boxes=[GT], width=[10], height=[10])
