@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -301,13 +302,17 @@ def facts_that_differ(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, t
     if not a or not b:
         return {}
     names = dict.fromkeys([*a, *b])
-    return {name: (_fact_text(a.get(name)), _fact_text(b.get(name))) for name in names if a.get(name) != b.get(name)}
+    return {name: _different_texts(a.get(name), b.get(name)) for name in names if a.get(name) != b.get(name)}
 
 
-def _fact_text(fact: Any) -> str:
-    """A fact as text, cut after :data:`_LONGEST_FACT` characters."""
-    text = fact if isinstance(fact, str) else json.dumps(fact, ensure_ascii=False)
-    return text if len(text) <= _LONGEST_FACT else text[: _LONGEST_FACT - 1] + "…"
+def _different_texts(*facts: Any) -> tuple[str, str]:
+    """Two facts as texts; of long ones the part from the first difference, of :data:`_LONGEST_FACT` characters."""
+    a, b = (fact if isinstance(fact, str) else json.dumps(fact, ensure_ascii=False) for fact in facts)
+    if max(len(a), len(b)) <= _LONGEST_FACT:
+        return a, b
+    first_difference = next(k for k, (letter, other_letter) in enumerate(zip_longest(a, b)) if letter != other_letter)
+    start = a.rfind(" ", 0, first_difference) + 1
+    return f"…{a[start : start + _LONGEST_FACT]}", f"…{b[start : start + _LONGEST_FACT]}"
 
 
 def _line(heading: str, change: Change) -> list[str | Cell]:

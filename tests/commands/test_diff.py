@@ -12,7 +12,7 @@ from rich.console import Console
 
 from grounding_rewards.cli import main
 from grounding_rewards.metrics.prediction import Prediction, save_predictions
-from grounding_rewards.report.comparison_tables import compare_evaluations
+from grounding_rewards.report.comparison_tables import compare_evaluations, facts_that_differ
 from tests.commands.conftest import call
 from tests.conftest import write_image_folder
 
@@ -34,7 +34,7 @@ diff = partial(call, "diff")
 
 def test_a_third_run_is_refused(capsys):
     assert main(["diff", "a", "b", "c"]) == 2
-    assert "Expected options of the command, got ['c']" in capsys.readouterr().err
+    assert "Expected options of the command, got c" in capsys.readouterr().err
 
 
 def test_two_folders(tmp_path, capsys):
@@ -81,6 +81,12 @@ def test_the_terminal_shows_the_core_and_all_on_request(runs, capsys):
     printed = capsys.readouterr().out
     assert re.search(r"F1 at IoU 0\.5 +0\.000 +1\.000 +\+1\.000", printed)
     assert "precision" not in printed
+
+
+def test_long_facts_are_shown_from_where_they_differ():
+    reward = f"R4({'beta=1.5, ' * 9}"
+    facts = facts_that_differ({"reward": f"{reward}tau=0.5)"}, {"reward": f"{reward}tau=0.3)"})
+    assert facts == {"reward": ("…tau=0.5)", "…tau=0.3)")}
 
 
 @pytest.mark.parametrize("every", [False, True])
@@ -233,7 +239,7 @@ def test_images_come_from_the_dataset_or_from_their_files(tmp_path, capsys):
     Image.new("L", (64, 64), 9).save(tmp_path / "image.png")
     c = write(tmp_path / "c", 0.4, str(tmp_path / "image.png"))
     # of another folder than the run's, be it the dataset's: only where it is allowed; images of a log have no folder
-    for dataset in (str(tmp_path), "the log's own images"):
+    for dataset in (str(tmp_path), "the log"):
         write_facts(c, dataset=dataset)
         capsys.readouterr()
         assert diff(a, c, "--html", tmp_path / "page.html") == 0
