@@ -103,18 +103,18 @@ def capitalised(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
 
 
-def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def html_table(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> str:
     """A table as HTML, for a notebook.
 
     Example:
-        >>> html_table(["metric", "after"], [["F1 < 1", "0.5"]])
-        '<table><tr><th>metric</th><th>after</th></tr><tr><td>F1 &lt; 1</td><td>0.5</td></tr></table>'
+        >>> html_table(["metric"], [["F1 < 1"]], "better")
+        '<table><caption>better</caption><tr><th>metric</th></tr><tr><td>F1 &lt; 1</td></tr></table>'
     """
     table = "".join(f"<th>{escape(cell)}</th>" for cell in header)
     for row in rows:
         cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
         table += f"</tr><tr>{cells}"
-    return f"<table><tr>{table}</tr></table>"
+    return f"<table><caption>{escape(caption)}</caption><tr>{table}</tr></table>"
 
 
 def first_of(names: Sequence[str]) -> str:

@@ -304,7 +304,7 @@ class RunDifference:
             change = self.metrics[key]
             values = [format_value(change.a.value), format_value(change.b.value)]
             rows.append([change.metric.heading, *values, intervals.format_estimate(change.difference, signed=True)])
-        return html_table(["metric", "before", "after", "change"], rows)
+        return html_table(["metric", "before", "after", "change"], rows, self.verdict)
 
     @property
     def verdict(self) -> str:

@@ -142,7 +142,7 @@ class Evaluation:
         for key in self._core:
             values = [intervals.format_estimate(table[key]) for table in systems.values()]
             rows.append([self.metrics[key].heading, *values])
-        return html_table(["metric", *systems], rows)
+        return html_table(["metric", *systems], rows, self.looking)
 
     @property
     def _core(self) -> list[str]:
@@ -176,7 +176,7 @@ class Evaluation:
         if not math.isnan(constant):
             above = self.above_constant.get("mean_iou", _NOTHING)
             if not above.low > 0:
-                verdict = "Worse" if above.high < 0 else "No better"
+                verdict = "Worse" if above.high < 0 else "Not shown to be better"
                 sentence = f"{verdict} than a model that never looks: {sentence}"
             sentence += f"the constant box, which never looks, reaches {constant:.2f}; "
         if BLANK in self.systems:

@@ -325,7 +325,7 @@ class SignalReport:
         return f"{self.configured.name}: {share} [{low}, {high}] of {groups} without spread.\n{self.recommendation}"
 
     def _repr_html_(self) -> str:
-        return html_table(*self.table())
+        return html_table(*self.table(), self.recommendation)
 
     @property
     def best_of_k(self) -> str:

@@ -163,7 +163,7 @@ def test_sentence_of_image_dependence() -> None:
     same = [replace(image, pred=[boxes[0]], text="same") for image in looks]
     found = evaluate({"model": looks, "constant box": same}, MEASURES)
     # Three images do not show that it is better, eight do.
-    assert found.looking.startswith("No better than a model that never looks: 1.00 mean IoU; ")
+    assert found.looking.startswith("Not shown to be better than a model that never looks: 1.00 mean IoU; ")
     eight = [[replace(one, id=f"{one.id}/{k}") for k in range(8) for one in run] for run in (looks, same)]
     assert evaluate({"model": eight[0], "constant box": eight[1]}, MEASURES).looking.startswith("1.00 mean IoU; the c")
     # By hand: one of six permutations leaves all three answers at their images.

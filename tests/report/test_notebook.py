@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from html import escape
 
 import pytest
 
@@ -85,5 +86,7 @@ def test_results_show_themselves_in_three_lines(rows, evaluation):
         assert sentence in repr(result)
         assert len(repr(result).splitlines()) <= 3
         assert result._repr_html_().startswith("<table>")
+        # The sentence stands in the table too, which is all that a notebook shows.
+        assert escape(repr(result).splitlines()[-1].removeprefix("qwen3-vl: ")) in result._repr_html_()
         assert json.loads(json.dumps(result.to_dict()))
         assert len(result.to_dataframe())
