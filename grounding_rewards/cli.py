@@ -183,7 +183,7 @@ def _shown_default(value: Any) -> str | None:
 
 def _sentence(error: CycloptsError) -> str:
     """The message of an error of the parser, in the form of all errors of the package."""
-    from cyclopts import CoercionError, MissingArgumentError, ValidationError
+    from cyclopts import CoercionError, MissingArgumentError, UnusedCliTokensError, ValidationError
 
     option = error.argument.name if error.argument is not None else ""
     if isinstance(error, MissingArgumentError):
@@ -201,8 +201,9 @@ def _sentence(error: CycloptsError) -> str:
         else:
             legal = "a number" if "float" in type_name else "a value"
         return f"Expected {legal} for {option}, got {error.token.value!r}."
-    unknown = str(error).removeprefix("Unknown option: ").removeprefix("Unused Tokens: ")
-    return f"Expected options of the command, got {unknown}"
+    if isinstance(error, UnusedCliTokensError):
+        return f"Expected options of the command, got {' '.join(error.unused_tokens or ())}."
+    return f"Expected options of the command, got {str(error).removeprefix('Unknown option: ')}"
 
 
 def _as_typed(message: str, words: Sequence[str]) -> str:

@@ -89,6 +89,11 @@ def test_wrong_arguments_end_with_a_line_and_2(arguments, message, capsys):
     assert captured.out == ""
 
 
+def test_words_that_no_option_takes_are_named(capsys):
+    assert main(["configs", "foo", "bar"]) == 2
+    assert "Expected options of the command, got foo bar. See grounding-rewards configs" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("value", ["0", "-3", "nan", "inf", "wide"])
 def test_a_size_is_a_number_of_pixels(value, capsys):
     assert main(["inspect", str(LOG), "--width", value]) == 2

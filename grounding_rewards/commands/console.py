@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
+import textwrap
 import threading
 import time
 import warnings
@@ -82,7 +84,17 @@ def printable(text: str, *, lines: bool = True) -> str:
 
 def say(text: str, *, error: bool = False) -> None:
     """Print a line of text on the standard output, or on the standard error, see :func:`printable`."""
-    print(printable(text), file=sys.stderr if error else sys.stdout)
+    print(_folded(text) if error else printable(text), file=sys.stderr if error else sys.stdout)
+
+
+def _folded(text: str) -> str:
+    """A printable text for the standard error; for a terminal in lines that end between words, not anywhere."""
+    text = printable(text)
+    if not sys.stderr.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    lines = [textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False) for line in text.split("\n")]
+    return "\n".join(lines)
 
 
 # A pattern of the modules whose warnings about future changes are hidden.
@@ -102,7 +114,7 @@ def plain_warnings() -> Iterator[None]:
         """A warning in one line, after the word or the category that it begins with."""
         is_ours = category is UserWarning or category.__module__.startswith("grounding_rewards.")
         title = "warning" if is_ours else category.__name__
-        return f"{title}: {printable(str(message))}\n"
+        return _folded(f"{title}: {message}") + "\n"
 
     warnings.formatwarning = format_warning
     try:

@@ -143,8 +143,8 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
     # Refuses wrong values now, not after hours of generation.
     iou = tuple(dict.fromkeys(options.iou))
     measures = Measures(reward.name, options.label_matching, options.interpolation, iou, options.seed)
-    training = _training_images(options)
     images = options.images(options.split, options.max_images)
+    training = _training_images(options)
     robustness: list[RobustnessPoint] = []
     blank_texts: list[list[str]] | None = None
     if options.model is not None and images is not None:
@@ -285,7 +285,7 @@ def _facts(options: EvaluateOptions, reward: GroundingReward, rows: Iterable[Map
     formats = box_formats_of(reward.box_format, (row.get("box_format") for row in rows))
     versions = {name: version for name, version in package_versions(_PACKAGES).items() if version is not None}
     return {
-        "dataset": options.dataset or "the log's own images",
+        "dataset": options.dataset or "the log",
         "split": options.split if options.dataset is not None else "",
         "reward": repr(reward),
         "box format": ", ".join(box_format.name for box_format in formats),
@@ -300,7 +300,7 @@ def _print(options: EvaluateOptions, page: evaluation_page.EvaluationPage) -> No
     """Print the tables of an evaluation, and where its page is."""
     evaluation = page.evaluation
     console = output_console(160)
-    console.print(evaluation.looking, soft_wrap=True, markup=False)
+    console.print(evaluation.looking, markup=False)
     if options.all_metrics:
         console.print(evaluation_table(evaluation, title=page.subtitle).rich())
     else:

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from grounding_rewards.commands.console import output_console, say, stage_progress
 from grounding_rewards.commands.options import in_range
+from grounding_rewards.common.formatting import counted
 
 if TYPE_CHECKING:
     from grounding_rewards.study.plan import Plan, Run
@@ -168,7 +169,7 @@ def _print_runs(plan: Plan, runs: Sequence[Run], folder: Folder) -> None:
     for number, run in enumerate(runs):
         state = "finished" if folder.result(run.name).is_file() else "to be made"
         rows.append([str(number), run.name, run.role, reward_text(run.reward), str(run.config["max_steps"]), state])
-    title = f"{plan.name}: {len(runs)} runs from {len(plan.starts)} initial checkpoints"
+    title = f"{plan.name}: {counted(len(runs), 'run')} from {counted(len(plan.starts), 'initial checkpoint')}"
     output_console(140).print(Table(["", *words, "steps", "state"], rows, title).rich())
     say(estimated_cost(runs, folder))
 

@@ -308,7 +308,7 @@ def dataset_parts(dataset: str, splits: Sequence[str] = (), *, streaming: bool =
         if path.name == ANNOTATIONS:
             remedy = f"Name the folder, {str(path.parent)!r}."
         raise ValueError(
-            f"Expected a folder, parquet files or the name of a dataset on the hub for dataset, got the file "
+            f"Expected a folder, parquet files or the name of a dataset on the hub for `dataset`, got the file "
             f"{dataset!r}. {remedy}"
         )
     if path.is_dir():
@@ -316,8 +316,8 @@ def dataset_parts(dataset: str, splits: Sequence[str] = (), *, streaming: bool =
             loaded = load_from_disk(dataset)
         except FileNotFoundError:
             raise ValueError(
-                f"Expected annotations.jsonl, parquet files, a prepared or a saved dataset in the folder for dataset, "
-                f"got {dataset!r} without any. Point to the folder that holds annotations.jsonl, or that "
+                "Expected annotations.jsonl, parquet files, a prepared or a saved dataset in the folder for "
+                f"`dataset`, got {dataset!r} without any. Point to the folder that holds annotations.jsonl, or that "
                 "`grounding-rewards prepare` wrote, which reads COCO, YOLO, CSV and other layouts."
             ) from None
     else:
@@ -327,7 +327,7 @@ def dataset_parts(dataset: str, splits: Sequence[str] = (), *, streaming: bool =
         # `datasets` raises RuntimeError for a dataset with a script.
         except (FileNotFoundError, ConnectionError, ValueError, RuntimeError) as error:
             raise ValueError(
-                f"Expected {SYNTHETIC!r}, an existing folder or the name of a dataset on the hub for dataset, got "
+                f"Expected {SYNTHETIC!r}, an existing folder or the name of a dataset on the hub for `dataset`, got "
                 f"{dataset!r} ({error}). Check the path and the spelling."
             ) from error
     return dict(loaded) if isinstance(loaded, dict) else {str(loaded.split or TRAIN): loaded}

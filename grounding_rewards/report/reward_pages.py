@@ -16,8 +16,8 @@ from grounding_rewards.report.tables import Cell, Table, estimate_cell
 
 _KINDS = {
     "honest": ("Honest", "They look, and are as good as their names say. The others are measured by these."),
-    "adds": ("With something wrong beside", "Each must earn less than the honest answer without it."),
-    "changes": ("Told otherwise", "None must earn more than the honest answer that it was made of."),
+    "adds": ("Adds something wrong", "Each must earn less than the honest answer without it."),
+    "changes": ("Changes the answer", "None must earn more than the honest answer that it was made of."),
     "blind": ("Blind", "They do not look at the image. None must earn more than an honest one."),
     "unread": ("Unread", "They say nothing that can be read, and must earn nothing."),
 }

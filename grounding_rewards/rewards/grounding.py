@@ -316,8 +316,8 @@ class GroundingReward(BoxScorer):
         names = column_of(columns, "box_format", n)
         if names is None or any(name is None for name in names):
             raise ValueError(
-                f"Expected a box format for reward {self.name}, got none. "
-                f'Build it with get_reward("{self.name}", box_format=...), or add a `box_format` column to the dataset.'
+                f"Expected a box format for reward {self.name}, got none. Give get_reward(..., box_format=...), "
+                "--box-format on the command line, or the dataset a column `box_format`."
             )
         for name in names:
             if not isinstance(name, str | Mapping | BoxFormat):

@@ -148,7 +148,7 @@ def _tables(root: Path, name: str) -> dict[str | None, Path]:
         remedy = "Name it: --option table=FILE."
         if sheets and not paths:
             remedy = f"Save {sheets[0]} as CSV in the spreadsheet program."
-        raise ValueError(f"Expected one CSV file in the folder for root, got {listed} in {str(root)!r}. {remedy}")
+        raise ValueError(f"Expected one CSV file in the folder for `root`, got {listed} in {str(root)!r}. {remedy}")
     return {None: paths[0]}
 
 

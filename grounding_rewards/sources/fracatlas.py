@@ -65,7 +65,7 @@ def read_fracatlas(root: str | Path, *, split: str | None = None) -> Images:
         files += sorted((root / folder).glob("*.jpg"))
     if not files:
         raise ValueError(
-            f"Expected {' and '.join(_FOLDERS)} with JPEG files in the folder for root, got {str(root)!r} without. "
+            f"Expected {' and '.join(_FOLDERS)} with JPEG files in the folder for `root`, got {str(root)!r} without. "
             "Point to the folder that holds them."
         )
 

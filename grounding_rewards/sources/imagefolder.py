@@ -73,7 +73,7 @@ def read_imagefolder(
     tables.sort()
     if not tables:
         raise ValueError(
-            f"Expected {' or '.join(_TABLES)} in the folder for root or in folders of it, got {str(root)!r} without. "
+            f"Expected {' or '.join(_TABLES)} in the folder for `root` or in folders of it, got {str(root)!r} without. "
             "Point to the folder that `load_dataset('imagefolder', data_dir=…)` takes."
         )
     splits = {path: split_name(path.parent.name) if path.parent != root else None for path in tables}

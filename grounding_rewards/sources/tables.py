@@ -125,13 +125,13 @@ def find_file(root: str | Path, *names: str, remedy: str = "Point to the folder 
         >>> find_file("no such folder", "train.csv", "annotations/train.csv")
         Traceback (most recent call last):
         ...
-        ValueError: Expected train.csv or annotations/train.csv in the folder for root, got 'no such folder' without. \
-Point to the folder that holds it.
+        ValueError: Expected train.csv or annotations/train.csv in the folder for `root`, got 'no such folder' \
+without. Point to the folder that holds it.
     """
     path = optional_file(root, *names)
     if path is None:
         expected = " or ".join(names)
-        raise ValueError(f"Expected {expected} in the folder for root, got {str(root)!r} without. {remedy}")
+        raise ValueError(f"Expected {expected} in the folder for `root`, got {str(root)!r} without. {remedy}")
     return path
 
 
@@ -210,7 +210,7 @@ def split_files(root: str | Path, pattern: str, split: str | None) -> list[tuple
     if not files:
         other_files = sorted(path.relative_to(root).as_posix() for path in root.rglob(f"*{Path(pattern).suffix}"))[:5]
         raise ValueError(
-            f"Expected {pattern} in the folder for root, got {str(root)!r} with "
+            f"Expected {pattern} in the folder for `root`, got {str(root)!r} with "
             f"{', '.join(other_files) or 'no such file'}. "
             "Name the file: --option annotations=FILE, in which {split} stands for the name of the split."
         )

@@ -158,7 +158,7 @@ def _xml_files(root: Path, annotations: str | None) -> list[Path]:
         if files:
             return files
     raise ValueError(
-        f"Expected {' or '.join(names)} with XML in the folder for root, got {str(root)!r} without. "
+        f"Expected {' or '.join(names)} with XML in the folder for `root`, got {str(root)!r} without. "
         "Name the file or folder: --option annotations=NAME."
     )
 

@@ -248,7 +248,7 @@ def _read_classes(root: Path) -> tuple[list[str], list[_Images]]:
     folder = root / "images"
     if not lists or not folder.is_dir():
         raise ValueError(
-            f"Expected a .yaml file with names, or classes.txt and the folder images, in the folder for root, got "
+            f"Expected a .yaml file with names, or classes.txt and the folder images, in the folder for `root`, got "
             f"{str(root)!r} without. Write the names of the classes, one a line, into classes.txt."
         )
     names = [line.strip() for line in text_lines(lists[0]) if line.strip()]

@@ -58,6 +58,13 @@ def test_warnings_have_no_path_and_no_line_of_code():
     assert warnings.formatwarning("low", UserWarning, *place, line="").startswith("/a/b.py:3: ")
 
 
+def test_errors_on_a_terminal_end_their_lines_between_words(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "20")
+    say("Expected a file, got\nnone. Check /a/path/longer/than/a/line.", error=True)
+    assert capsys.readouterr().err == "Expected a file, got\nnone. Check\n/a/path/longer/than/a/line.\n"
+
+
 def test_old_names_among_libraries_are_not_shown():
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")

@@ -170,7 +170,7 @@ def test_numbers_within_texts_and_long_ids_as_text_stay():
 
 def test_a_missing_file_is_named(tmp_path):
     for read in (read_text, lambda path: list(text_lines(path)), lambda path: list(decoded_lines(path)), read_yaml):
-        with pytest.raises(ValueError, match=r"gone\.txt"):
+        with pytest.raises(ValueError, match=r"gone\.txt.*got none\. Check the path"):
             read(tmp_path / "gone.txt")
 
 

@@ -59,5 +59,5 @@ def test_a_folder_that_cannot_be_read_is_refused_at_the_call(write, name, files,
 @pytest.mark.parametrize("split", [None, "no such split"])
 def test_a_missing_file_or_split_is_named_at_the_call(tmp_path, name, split):
     """And not when the first image is asked for."""
-    with pytest.raises(ValueError, match=r"Expected .+ (for split|in the folder for root).*, got .+\. [A-Z]"):
+    with pytest.raises(ValueError, match=r"Expected .+ (for split|in the folder for `root`).*, got .+\. [A-Z]"):
         get_source(name).read(tmp_path, **{**OPTIONS.get(name, {}), "split": split})
