@@ -31,7 +31,7 @@ from grounding_rewards.common.numeric import Array
 from grounding_rewards.matching import LabelCodes
 from grounding_rewards.metrics.average_precision import Area, Mask, label_name, query_ap_sums
 from grounding_rewards.metrics.intervals import COUNT, UNIT, Metric
-from grounding_rewards.metrics.prediction import Prediction, PredictionBatch, is_read
+from grounding_rewards.metrics.prediction import UNNAMED, Prediction, PredictionBatch, is_read
 from grounding_rewards.metrics.segmentation import segmentation_areas
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing.results import with_broken
@@ -176,7 +176,9 @@ class MatchedImages:
         image, i = np.nonzero(self._countable(outcomes)[0] & (outcomes.matched >= 0))
         pred = pad(codes.pred, self.batch.pred.counts, all_images)[image, i]
         gt = pad(codes.gt, self.batch.gt.counts, all_images)[image, outcomes.matched[image, i]]
-        labelled = ~np.isnan(pred) & ~np.isnan(gt)
+        # References without labels have a name that no answer could know.
+        has_labels = any(label != UNNAMED for image in self.images for label in image.gt_labels)
+        labelled = has_labels & ~np.isnan(pred) & ~np.isnan(gt)
         agreeing = labelled & codes.agree(pred, gt)
         images = len(self.images)
         return np.bincount(image[agreeing], minlength=images), np.bincount(image[labelled], minlength=images)
