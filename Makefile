@@ -57,7 +57,7 @@ $(VENV)/.installed: pyproject.toml
 # What `make demo` needs, without what develops and documents.
 $(VENV)/.train: pyproject.toml
 	@echo "Installing PyTorch and what trains with it into $(VENV): 6.4 GB with CUDA, 4 GB less with"
-	@echo "TORCH_INDEX=https://download.pytorch.org/whl/cpu. The demo then takes 8 minutes on one core."
+	@echo "TORCH_INDEX=https://download.pytorch.org/whl/cpu. The demo then takes 8 to 11 minutes on one core."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(if $(TORCH_INDEX),$(BIN)/python -m pip install --quiet torch torchvision --index-url $(TORCH_INDEX))
