@@ -502,16 +502,16 @@ def image_problems(
     require_columns(rows, places)
     # Without any format there is one error, not one for each row: that of the reward.
     knows_format = reward is not None and (reward.box_format is not None or any(row.get("box_format") for row in rows))
-    label_reason = f"--label-matching {label_matching} compares"
-    if label_matching == "ignore":
-        # Such boxes would be a label of their own, which no answer gives: its average precision is 0.
-        has_labels = any(not is_blank(label) for row in rows for label in row.get("labels") or ())
-        label_reason = "other images have" if has_labels else ""
+    labels_compared = label_matching != "ignore"
+    label_reason = f"--label-matching {label_matching} compares" if labels_compared else "other images have"
+    # Beside labels, boxes without one would be a label of their own, which no answer gives: its average precision is 0.
+    has_labels = any(not is_blank(label) for row in rows for label in row.get("labels") or ())
+    needs_labels = labels_compared or has_labels
     problems: dict[int, list[str]] = {}
     for k, row in enumerate(rows):
         defects = list(row_problems(row, reward if knows_format else None))
         labels, boxes = row.get("labels"), row["boxes"]
-        if label_reason and isinstance(boxes, list) and boxes and (not labels or any(map(is_blank, labels))):
+        if needs_labels and isinstance(boxes, list) and boxes and (not labels or any(map(is_blank, labels))):
             defects.append(f"a box without a label, which {label_reason}")
         if defects:
             problems[k] = defects

@@ -256,16 +256,18 @@ def rank_boxes(
     image_numbers = np.arange(len(batch))
     pred_image, gt_image = np.repeat(image_numbers, pred.counts), np.repeat(image_numbers, gt.counts)
     pred_entry, gt_entry = pred_image * len(names) + pred_label, gt_image * len(names) + gt_label
-    uncertainty = np.where(np.isnan(batch.pred_scores), np.inf, -batch.pred_scores)
-    by_confidence = ranking in ("score", "coco")
-    order = np.lexsort((uncertainty if by_confidence else _place_within(pred_image), pred_entry))
+    # Without confidences all are equal, and the boxes of an entry stay in the order of writing.
+    uncertainty = np.zeros(len(pred.flat))
+    if ranking in ("score", "coco"):
+        uncertainty = np.where(np.isnan(batch.pred_scores), np.inf, -batch.pred_scores)
+    order = np.lexsort((uncertainty, pred_entry))
     # A predicted box without a label is of no entry.
     order = order[pred_label[order] >= 0]
     place = _place_within(pred_entry[order])
-    order, place = order[place < max_detections], place[place < max_detections]
+    is_looked_at = place < max_detections
+    order, place = order[is_looked_at], place[is_looked_at]
     gt_order = np.argsort(gt_entry, kind="stable")
-    pred_entry, gt_entry = pred_entry[order], gt_entry[gt_order]
-    entries = np.unique(np.concatenate([pred_entry, gt_entry]))
+    entries = np.unique(np.concatenate([pred_entry[order], gt_entry]))
 
     codes = None
     if label_matching == "synonyms" or (together and label_matching != "ignore"):
@@ -273,29 +275,27 @@ def rank_boxes(
         codes = replace(codes, pred=codes.pred[order], gt=codes.gt[gt_order])
     area = area or Area(-np.inf, np.inf)
     image_areas = batch.sizes.prod(axis=1)
-    pred_in_area = area.holds(box_area(pred.flat), image_areas[pred_image])[order]
-    gt_in_area = area.holds(box_area(gt.flat), image_areas[gt_image])[gt_order]
+    pred_in_area = area.holds(box_area(pred.flat), image_areas[pred_image])
+    gt_in_area = area.holds(box_area(gt.flat), image_areas[gt_image])
     matched = _match_entries(
-        BoxBatch(pred.flat[order], _count_sorted(pred_entry, entries)),
-        BoxBatch(gt.flat[gt_order], _count_sorted(gt_entry, entries)),
+        BoxBatch(pred.flat[order], _count_sorted(pred_entry[order], entries)),
+        BoxBatch(gt.flat[gt_order], _count_sorted(gt_entry[gt_order], entries)),
         batch.ignore.take(entries // len(names)),
-        gt_in_area,
+        gt_in_area[gt_order],
         codes,
         np.minimum(np.asarray(iou_thresholds, dtype=np.float64), _ALMOST_ONE),
         most_overlap_first=ranking == "tied",
     )
     # COCO: a matched box counts if its reference box does, an unmatched one if its own size is in the range.
     hit = matched == _WANTED
-    counts = hit | ((matched == _NOTHING) & pred_in_area)
-    keys = {"emission": place.astype(np.float64), "tied": np.zeros(len(order))}
-    key = uncertainty[order] if by_confidence else keys[ranking]
+    counts = hit | ((matched == _NOTHING) & pred_in_area[order])
+    key = place.astype(np.float64) if ranking == "emission" else uncertainty[order]
 
     by_label = {}
     for number, name in enumerate(names):
-        of_label = pred_entry % len(names) == number
-        gt_of_label = (gt_entry % len(names) == number) & gt_in_area
-        references = np.bincount(gt_entry[gt_of_label] // len(names), minlength=len(batch))
-        image = pred_entry[of_label] // len(names)
+        of_label = pred_label[order] == number
+        image = pred_image[order][of_label]
+        references = np.bincount(gt_image[(gt_label == number) & gt_in_area], minlength=len(batch))
         by_label[name] = RankedBoxes(image, key[of_label], hit[:, of_label], counts[:, of_label], references, ranking)
     return RankedImages(by_label, len(batch), tuple(iou_thresholds), ranking, group_by)
 
@@ -405,17 +405,18 @@ def _match_entries(
         thresholds: ``(t,)``.
         most_overlap_first: whether the boxes that overlap a reference box most choose first.
     """
-    result = np.full((len(thresholds), len(preds.flat)), _NOTHING, dtype=np.int8)
+    partners = np.full((len(thresholds), len(preds.flat)), _NOTHING, dtype=np.int8)
     shapes = np.column_stack([preds.counts, gts.counts, ignore.counts])
     for rows in rows_of_one_shape(shapes, lambda n, m, k: n * (m + k)):
+        # b entries, each with n predicted boxes, m reference boxes and k regions
         b, (n, m, k) = len(rows), shapes[rows[0]].tolist()
         if not n or not m + k:
             continue
-        pred, gt = positions(preds.counts, rows), positions(gts.counts, rows)
-        boxes = preds.flat[pred].reshape(b, n, 4)
-        iou = pairwise_iou(boxes, gts.flat[gt].reshape(b, m, 4))
+        pred_places, gt_places = positions(preds.counts, rows), positions(gts.counts, rows)
+        boxes = preds.flat[pred_places].reshape(b, n, 4)
+        iou = pairwise_iou(boxes, gts.flat[gt_places].reshape(b, m, 4))
         if codes is not None:
-            agreeing = codes.agree(codes.pred[pred].reshape(b, n, 1), codes.gt[gt].reshape(b, 1, m))
+            agreeing = codes.agree(codes.pred[pred_places].reshape(b, n, 1), codes.gt[gt_places].reshape(b, 1, m))
             iou = np.where(agreeing, iou, 0.0)
         regions = ignore.take(rows).flat.reshape(b, k, 4)
         order = np.tile(np.arange(n), (b, 1))
@@ -424,12 +425,13 @@ def _match_entries(
         matched = _match(
             np.take_along_axis(iou, order[..., None], axis=1),
             np.take_along_axis(covered_share(boxes, regions), order, axis=1),
-            gt_in_area[gt].reshape(b, m),
+            gt_in_area[gt_places].reshape(b, m),
             thresholds,
         )
-        in_ranking = np.take_along_axis(matched, np.argsort(order, axis=1)[:, None, :], axis=2)
-        result[:, pred] = np.swapaxes(in_ranking, 0, 1).reshape(len(thresholds), -1)
-    return result
+        # Back into the order of the ranking: the inverse of a permutation is its argsort.
+        matched = np.take_along_axis(matched, np.argsort(order, axis=1)[:, None, :], axis=2)
+        partners[:, pred_places] = np.swapaxes(matched, 0, 1).reshape(len(thresholds), -1)
+    return partners
 
 
 def _match(iou: Array, share: Array, gt_in_area: Mask, thresholds: Array) -> NDArray[np.int8]:

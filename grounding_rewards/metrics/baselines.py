@@ -193,7 +193,7 @@ def _mean_iou_of(boxes: Array, gt: BoxBatch) -> float:
     images = len(gt.counts)
     pred = BoxBatch(np.tile(boxes, (images, 1)), np.full(images, len(boxes)))
     pairs = _ANY_PAIR.match_and_score(pred, gt)
-    return float(pairs.iou[pairs.matched >= 0].sum()) / len(gt.flat)
+    return float(pairs.iou[pairs.hit].sum()) / len(gt.flat)
 
 
 def _fitted_box(gt: BoxBatch, medians: Sequence[Array]) -> Array:

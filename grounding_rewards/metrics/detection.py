@@ -102,7 +102,7 @@ class MatchedImages:
         """Boxes of each image, where a pair is right from this IoU on, in (0, 1]."""
         outcomes = self._hits(iou_threshold)
         pred, gt = self._countable(outcomes)
-        right = pred & (outcomes.matched >= 0)
+        right = pred & outcomes.hit
         n, m, tp = pred.sum(axis=1), gt.sum(axis=1), right.sum(axis=1)
         return BoxCounts(n.astype(np.float64), m.astype(np.float64), tp.astype(np.float64))
 
@@ -170,17 +170,18 @@ class MatchedImages:
         Labels play no part in finding these boxes: where they do, all that are right have the finding's label.
         """
         outcomes = replace(self, label_matching="ignore", label=None)._hits(0.5)
-        all_images = np.arange(len(self.images))
+        countable_preds, _ = self._countable(outcomes)
+        image, i = np.nonzero(countable_preds & outcomes.hit)
+        # The labels of the pairs, as codes that may agree.
         rule = "synonyms" if self.label_matching == "synonyms" else "exact"
         codes = LabelCodes.of(self.batch.pred_labels, self.batch.gt_labels, rule)
-        image, i = np.nonzero(self._countable(outcomes)[0] & (outcomes.matched >= 0))
-        pred = pad(codes.pred, self.batch.pred.counts, all_images)[image, i]
-        gt = pad(codes.gt, self.batch.gt.counts, all_images)[image, outcomes.matched[image, i]]
+        images = len(self.images)
+        pred = pad(codes.pred, self.batch.pred.counts, np.arange(images))[image, i]
+        gt = pad(codes.gt, self.batch.gt.counts, np.arange(images))[image, outcomes.matched[image, i]]
         # References without labels have a name that no answer could know.
         has_labels = any(label != UNNAMED for image in self.images for label in image.gt_labels)
         labelled = has_labels & ~np.isnan(pred) & ~np.isnan(gt)
         agreeing = labelled & codes.agree(pred, gt)
-        images = len(self.images)
         return np.bincount(image[agreeing], minlength=images), np.bincount(image[labelled], minlength=images)
 
     def found(self, iou_threshold: float) -> tuple[Mask, Mask]:
@@ -202,7 +203,7 @@ class MatchedImages:
         """The values of predicted boxes, at the reference boxes that they match, else 0; and which places hold one."""
         _, is_box = self._countable(outcomes)
         gt_values = np.zeros(is_box.shape)
-        image, i = np.nonzero(outcomes.matched >= 0)
+        image, i = np.nonzero(outcomes.hit)
         gt_values[image, outcomes.matched[image, i]] = values[image, i]
         return np.where(is_box, gt_values, 0.0), is_box
 
@@ -211,7 +212,7 @@ class MatchedImages:
         """The sum of the IoUs above a half of each image, and half the number of its boxes, TP + FP / 2 + FN / 2."""
         outcomes = self._hits(_ABOVE_HALF)
         pred, gt = self._countable(outcomes)
-        ious = np.where(pred & (outcomes.matched >= 0), outcomes.iou, 0.0).sum(axis=1)
+        ious = np.where(pred & outcomes.hit, outcomes.iou, 0.0).sum(axis=1)
         return ious, (pred.sum(axis=1) + gt.sum(axis=1)) / 2
 
     def by_image(self, iou_threshold: float) -> Iterator[tuple[Prediction, NDArray[np.int64], Mask]]:
@@ -274,7 +275,6 @@ class MatchedImages:
         """Which predicted boxes, (images, n), and which reference boxes, (images, m), count for the label and size."""
         gt = _is_box(self.batch.gt)
         pred = _is_box(self.batch.pred) & ~outcomes.ignored
-        matched = outcomes.matched
         if self.label is not None and outcomes.gt_labels is not None and outcomes.pred_labels is not None:
             name = label_name(self.label, self.label_matching)
             names = [label_name(text, self.label_matching) for text in outcomes.label_texts]
@@ -286,8 +286,8 @@ class MatchedImages:
             gt_in_area = self._in_area(self.area, self.batch.gt)
             gt &= gt_in_area
             # An index of -1 takes what is added at the end.
-            partner_in_area = np.take_along_axis(np.pad(gt_in_area, ((0, 0), (0, 1))), matched, axis=1)
-            pred &= np.where(matched >= 0, partner_in_area, pred_in_area)
+            partner_in_area = np.take_along_axis(np.pad(gt_in_area, ((0, 0), (0, 1))), outcomes.matched, axis=1)
+            pred &= np.where(outcomes.hit, partner_in_area, pred_in_area)
         return pred, gt
 
     def _in_area(self, area: Area, boxes: BoxBatch) -> Mask:

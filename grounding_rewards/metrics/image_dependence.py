@@ -360,48 +360,46 @@ def _permute(
     table = _BoxTable.of(images, label_matching)
     divisor = table.gt.counts.astype(np.float64)
     # Partners are drawn apart from the permutations of the test, so that a number is the same wherever it stands.
-    partners, tester = np.random.default_rng(0), np.random.default_rng(seed)
+    partner_rng, test_rng = np.random.default_rng(0), np.random.default_rng(seed)
     patient = intervals.group_numbers(patients_of(images), len(images))
     rows = np.arange(len(images))
     own_credit = table.credits(rows, rows)
     on_image, of_answer, linear = own_credit.copy(), own_credit.copy(), np.zeros((len(images), 2))
     squares, freedom = np.zeros((2, 3)), 0
-    by_size: dict[int, list[list[int]]] = defaultdict(list)
-    for members in _groups(images, within).values():
-        if len(members) > 1:
-            by_size[len(members)].append(members)
+    groups = [group for group in _groups(images, within).values() if len(group) > 1]
     has_others = np.zeros(len(images), dtype=bool)
-    for groups_of_size in by_size.values():
-        has_others[np.ravel(groups_of_size)] = True
-    is_drawn = has_others.sum() <= MOST_IMAGES and not table.answers_alike
-    totals = np.full(permutations if is_drawn else 0, own_credit[~has_others].sum())
-    for groups in [] if table.answers_alike else _batches(by_size):
-        group = partners.permuted(groups, axis=1)
-        n = group.shape[1]
-        shifts = _shifts(n, partners)
+    for group in groups:
+        has_others[group] = True
+    if table.answers_alike:
+        # Whichever answer an image gets, it earns the same.
+        groups = []
+    draws = permutations if groups and has_others.sum() <= MOST_IMAGES else 0
+    # What the answers earn on all images, under each permutation.
+    totals = np.full(draws, own_credit[~has_others].sum())
+    for batch in _batches(groups):
+        image = partner_rng.permuted(batch, axis=1)
+        n = image.shape[1]
+        shifts = _shifts(n, partner_rng)
+        # The k-th partner of the i-th image of a group; by the opposite shift that image is a partner of its partner.
         partner = (np.arange(n)[:, None] + shifts) % n
         back = np.searchsorted(shifts, (n - shifts) % n)
-        image, answer = np.repeat(group.ravel(), partner.shape[1]), group[:, partner].ravel()
-        blocks = [slice(start, start + _PAIRS) for start in range(0, len(image), _PAIRS)]
-        values = np.concatenate([table.credits(image[block], answer[block]) for block in blocks])
-        # Credits of the answers to the partners on each image of each group.
-        values = values.reshape(len(group), *partner.shape)
+        values = table.credits_of_partners(image, partner)
         # What the answer to the image of the row earns on the partner.
         turned = values[:, partner, back]
         partners_per_image = len(shifts) - 1
-        on_image[group] = (values.sum(axis=2) - own_credit[group]) / partners_per_image
-        of_answer[group] = (turned.sum(axis=2) - own_credit[group]) / partners_per_image
-        linear[group], shared = _pairs(values, turned, partner, divisor[group], patient[group])
-        squares += shared, _permutation_variance(values, turned, partner, divisor[group])
-        freedom += len(group) * (n - 1) ** 2
-        if len(totals):
+        on_image[image] = (values.sum(axis=2) - own_credit[image]) / partners_per_image
+        of_answer[image] = (turned.sum(axis=2) - own_credit[image]) / partners_per_image
+        linear[image], shared = _pairs(values, turned, partner, divisor[image], patient[image])
+        squares += shared, _permutation_variance(values, turned, partner, divisor[image])
+        freedom += len(image) * (n - 1) ** 2
+        if draws:
             # Column k of `values` is the k-th shift; answer j of image i stands in column (j - i) mod n.
-            orders = tester.permuted(np.tile(np.arange(n), (len(totals), len(group), 1)), axis=2)
-            places = np.arange(len(group))[:, None], np.arange(n), (orders - np.arange(n)) % n
+            orders = test_rng.permuted(np.tile(np.arange(n), (draws, len(image), 1)), axis=2)
+            places = np.arange(len(image))[:, None], np.arange(n), (orders - np.arange(n)) % n
             totals += values[places].sum(axis=(1, 2))
     p = 1.0
-    if len(totals):
-        p = (1 + int((totals >= own_credit.sum() - 1e-9).sum())) / (1 + len(totals))
+    if draws:
+        p = (1 + int((totals >= own_credit.sum() - 1e-9).sum())) / (1 + draws)
     elif squares[1, 0] > _ROUNDING:
         # The upper tail of the normal distribution.
         deviations = float((own_credit - on_image)[has_others].sum()) / math.sqrt(squares[1, 0])
@@ -437,13 +435,16 @@ def _groups(images: Sequence[Prediction], within: str) -> dict[Any, list[int]]:
     return groups
 
 
-def _batches(by_size: Mapping[int, Sequence[Sequence[int]]]) -> Iterator[NDArray[np.int64]]:
+def _batches(groups: Sequence[Sequence[int]]) -> Iterator[NDArray[np.int64]]:
     """Some groups at a time, all of one size n, as an array of image indices, ``(groups, n)``."""
+    by_size: dict[int, list[Sequence[int]]] = defaultdict(list)
+    for group in groups:
+        by_size[len(group)].append(group)
     for size in sorted(by_size):
-        groups = np.array(by_size[size])
+        groups_of_size = np.array(by_size[size])
         step = max(1, _PAIRS // size**2)
-        for start in range(0, len(groups), step):
-            yield groups[start : start + step]
+        for start in range(0, len(groups_of_size), step):
+            yield groups_of_size[start : start + step]
 
 
 def _pairs(
@@ -527,6 +528,18 @@ class _BoxTable:
             return False
         return n == 0 or np.allclose(boxes.reshape(-1, n, 5), boxes[:n], rtol=0, atol=1e-9, equal_nan=True)
 
+    def credits_of_partners(self, image: NDArray[np.int64], partner: NDArray[np.int64]) -> Array:
+        """What the answers to the partners of each image earn on it, ``(groups, n, partners)``.
+
+        Args:
+            image: ``(groups, n)`` indices of images.
+            partner: ``(n, partners)`` places in a group.
+        """
+        images, answers = np.repeat(image.ravel(), partner.shape[1]), image[:, partner].ravel()
+        blocks = [slice(start, start + _PAIRS) for start in range(0, len(images), _PAIRS)]
+        values = np.concatenate([self.credits(images[block], answers[block]) for block in blocks])
+        return values.reshape(len(image), *partner.shape)
+
     def credits(self, image: NDArray[np.int64], answer: NDArray[np.int64]) -> Array:
         """What each answer earns on the image beside it, ``(pairs,)``; both are indices of images."""
         credits = np.zeros(len(image))
@@ -534,6 +547,7 @@ class _BoxTable:
         starts_of_gt = np.cumsum(self.gt.counts) - self.gt.counts
         for chunk in self._chunks(image, answer):
             i, j = image[chunk], answer[chunk]
+            # The same for all pairs of the chunk.
             n, m = int(self.pred.counts[j[0]]), int(self.gt.counts[i[0]])
             iou = np.zeros((len(chunk), n, m))
             if n and m:

@@ -432,7 +432,9 @@ def _is_result(name: str) -> bool:
 
 
 class Turn:
-    """The last turn of the assistant, read from mark to mark; `take_json` and so on take the marks of one group each.
+    """The last turn of the assistant, read from mark to mark.
+
+    `take_json` and so on each take the marks of one group of the patterns in `answer_marks.toml`.
 
     `words`: what the assistant says in it, without the words of tools.
     `ended`: a mark ends it, so nothing in it is cut off.
@@ -472,7 +474,7 @@ class Turn:
             group = mark.lastgroup or "fence"
             # All groups without a method of their own hold the role of a turn.
             take_mark = getattr(self, f"take_{group}", self.take_role)
-            # A method that reads further than its mark returns where it stopped.
+            # A method that reads beyond its mark returns where it stopped; the others return None.
             position = max(take_mark(mark) or 0, mark.end())
         else:
             self.loops = True
@@ -480,7 +482,7 @@ class Turn:
         self.keep(len(self.text))
         preamble = "".join(self.preamble)
         self.words = "".join(self.pieces)
-        if self.words.isspace() or not self.words or _TAGGED.search(preamble):
+        if not self.words.strip() or _TAGGED.search(preamble):
             self.words = preamble + self.words
         elif preamble:
             self.drafts.append(preamble)
@@ -492,7 +494,7 @@ class Turn:
             self.pieces.append(self.text[self.since : end])
 
     def set_aside(self) -> None:
-        """A call is over: the words before it count only if none follow."""
+        """Make the words before a call, which is over, the preamble: they count only if none follow."""
         self.preamble += self.pieces
         self.pieces = []
 
@@ -572,14 +574,14 @@ class Turn:
         self.close_tool(_mark_name(mark[0]), mark.start(), mark.end())
 
     def take_bracket(self, mark: re.Match[str]) -> None:
-        """Take `[TOOL_CALLS]` or `[/TOOL_CALLS]`, and the like."""
+        """Take `[TOOL_CALLS]`, which begins a call, or `[/TOOL_CALLS]`, which ends it, and the like of results."""
         if mark["bracket"] == "/":
             self.take_close(mark)
         else:
             self.take_open(mark)
 
     def take_end(self, mark: re.Match[str]) -> None:
-        """Take a token that ends the present turn; of the group `asked`, because a tool is called."""
+        """Take a token that ends the present turn; one of the group `asked` does because a tool is called."""
         self.keep(mark.start())
         if self.speaker in (_ASSISTANT, _CALL):
             self.ended = True
@@ -598,6 +600,7 @@ class Turn:
         if mark["fence"]:
             self.open_tool(_mark_name(mark["fence"]), mark.start(), "```")
             if self.closer:
+                # Of a result as well, and of a call by another mark that the fence stands in.
                 self.closer = "```"
         elif self.closer == "```":
             self.close_tool("```", mark.start(), mark.end())
@@ -613,7 +616,7 @@ class Turn:
             self.take_step(mark["react"], mark.start(), mark.end())
 
     def take_python(self, mark: re.Match[str]) -> None:
-        """Take a tool call in Python, with the list around it."""
+        """Take a tool call in Python, with the list around it, all of which is the mark."""
         if self.speaker == _ASSISTANT:
             self.keep(mark.start())
             self.asks = True
@@ -639,7 +642,7 @@ class Turn:
         return self.since
 
     def take_bare(self, mark: re.Match[str]) -> int | None:
-        """Take a name and braces, a tool's call or result that lost its marks, and return where to read on."""
+        """Take "call:zoom{…}" or "response:zoom{…}", which lost the marks around it, and return where to read on."""
         if not mark[0].startswith("response"):
             return self.take_json(mark)
         self.open_tool("response", mark.start(), "response")

@@ -540,14 +540,13 @@ class _Scan:
         patches = self.fmt.syntax.patches
         largest = patches**2 - 2 if patches else self.fmt.largest
         box_size = 2 if patches else 4
-        complete = len(tokens) // box_size * box_size
-        is_whole = complete == len(tokens)
-        cut_off = not is_whole and mark.end == len(self.text)
-        too_long = max(map(len, tokens)) > MAX_LIST
-        numbers = [] if too_long else list(map(int, tokens[:complete]))
+        box_count, remainder = divmod(len(tokens), box_size)
+        cut_off = remainder > 0 and mark.end == len(self.text)
+        # `int` refuses endless numbers.
+        numbers = [10**MAX_LIST if len(token) > MAX_LIST else int(token) for token in tokens]
         # One more than the largest is allowed, for the far edge of the image.
-        if largest is not None and (too_long or any(int(token) > largest + 1 for token in tokens)):
-            for _ in range(max(len(tokens) // box_size, 1)):
+        if largest is not None and max(numbers) > largest + 1:
+            for _ in range(max(box_count, 1)):
                 self._reject("number_too_large")
         elif patches:
             if len(tokens) == 2:
@@ -556,14 +555,15 @@ class _Scan:
                 self._reject("wrong_count")
         else:
             # Eight may be a quadrilateral; its corners, listed around it, are no boxes with their corners in order: of
-            # two sides that face each other one runs backwards.
-            boxes = [numbers[start : start + 4] for start in range(0, len(numbers), 4)]
-            in_order = not too_long and all(x1 <= x2 and y1 <= y2 for x1, y1, x2, y2 in boxes)
-            if (is_whole and complete != 8) or ((is_whole or cut_off) and in_order):
-                for start in range(0, complete, 4):
-                    self._add(tokens[start : start + 4])
-            elif not cut_off:
+            # two sides that face each other one runs backwards. So may fewer be, where the text breaks off.
+            starts = range(0, 4 * box_count, 4)
+            in_order = all(numbers[k] <= numbers[k + 2] and numbers[k + 1] <= numbers[k + 3] for k in starts)
+            if (remainder and not cut_off) or (len(tokens) == 8 and not in_order):
+                # Too many for one box: a broken one.
                 self._add(tokens[:MAX_LIST])
+            elif in_order or not cut_off:
+                for start in starts:
+                    self._add(tokens[start : start + 4])
         if cut_off:
             self._reject("unclosed")
             self.collector.cut_off = True

@@ -424,31 +424,31 @@ def _collect(
     fmt: BoxFormat,
     collector: BoxCollector,
     *,
-    labelled: bool = False,
-    boxed: bool = False,
+    beside_label: bool = False,
+    beside_box: bool = False,
 ) -> None:
     """Add the boxes in a node, which stands under this key, to the collector.
 
-    What a list holds counts as under the list's key. `labelled` and `boxed`: the object that holds the node has a
-    label, or a box of its own.
+    What a list holds counts as under the list's key. `beside_label` and `beside_box`: the object that holds the node
+    has a label, or a box of its own.
     """
     if node.is_object:
-        _collect_object(node, fmt, collector, beside_box=boxed)
+        _collect_object(node, fmt, collector, beside_box=beside_box)
         return
     children = node.nodes()
     if children:
         for child in children:
             if collector.full:
                 break
-            _collect(child, key, fmt, collector, labelled=labelled, boxed=boxed)
+            _collect(child, key, fmt, collector, beside_label=beside_label, beside_box=beside_box)
         return
     if key is None or key in _LIST_KEYS:
         for box in _read_box(node, fmt, collector, has_box_key=False):
             collector.take(box)
     elif not node.members:
         # {"answer": []}, but not {"label": "mass", "attributes": []}
-        collector.stated_empty |= node.closed and not labelled
-    elif node.closed and not boxed and not isinstance(numbers.box_or_reason(node.tokens()), str):
+        collector.stated_empty |= node.closed and not beside_label
+    elif node.closed and not beside_box and not isinstance(numbers.box_or_reason(node.tokens()), str):
         collector.reject("unknown_key")
 
 
@@ -477,29 +477,27 @@ def _collect_object(node: _Node, fmt: BoxFormat, collector: BoxCollector, *, bes
         count = 1
     elif not count:
         collector.asserted |= _asserts_without_box(members, keys)
-    # "{[1, 2, 3, 4]}": a pair of braces around a list is no object.
-    is_object = any(key is not None for key, _ in members)
-    holding = [member for _, member in members if isinstance(member, _Node) and _holds_key(member, fmt)]
-    index = 0
+    # Duplicate keys: as many labels as boxes belong together in their order.
+    label_of_next_box = iter(labels if len(labels) == count else [last_label] * count)
+    # "{[1, 2, 3, 4]}": a pair of braces around a list is no object, and the list stands under no key at all.
+    is_braces_only = all(key is None for key, _ in members)
+    findings = [member for _, member in members if isinstance(member, _Node) and _holds_key(member, fmt)]
     for boxes_of_member, (key, member) in zip(boxes, members, strict=True):
         for box in boxes_of_member:
-            # Duplicate keys: as many labels as boxes belong together in their order.
-            label = labels[index] if len(labels) == count else last_label
-            collector.take(box, label, score)
-            index += 1
+            collector.take(box, next(label_of_next_box), score)
         if key in keys:
             continue
         # Beside a box or a list of findings, numbers under a name of their own are no failed boxes; in the list they
         # are.
-        boxed = beside_box or count > 0 or any(node is not member for node in holding)
+        has_box_beside = beside_box or count > 0 or any(node is not member for node in findings)
         if key in _REASON_BY_KEY:
-            if not boxed:
+            if not has_box_beside:
                 collector.reject(_REASON_BY_KEY[key], last_label, score)
         elif isinstance(member, _Node):
             is_label_in_languages = member.is_object and key in _LABEL_KEYS and not _holds_key(member, fmt)
             if not is_label_in_languages:
-                key_or_empty = "" if is_object and key is None else key
-                _collect(member, key_or_empty, fmt, collector, labelled=bool(labels), boxed=boxed)
+                key_of_member = None if is_braces_only else key or ""
+                _collect(member, key_of_member, fmt, collector, beside_label=bool(labels), beside_box=has_box_beside)
         elif isinstance(member, bool):
             collector.asserted |= _asserts_finding(key, member)
             collector.stated_empty |= key in _STATEMENT_KEYS and not member

@@ -105,6 +105,7 @@ def read_voc(
                 f"<{tree.tag}>. Export the annotations in one of the two."
             )
         if split not in (None, splits[path]):
+            # No file has a split: it is refused.
             check_split(split, ())
         if one_based is None:
             raise ValueError(

@@ -17,7 +17,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -388,6 +388,11 @@ class StudyResult:
         }
 
 
+_RowsByMeasure: TypeAlias = "dict[Measure, list[ModelMetric]]"
+#: By partner, `START` or `REFERENCE`, and metric.
+_Differences: TypeAlias = "dict[str, dict[Measure, Difference]]"
+
+
 def analyse(study: Study, *, on_progress: Callable[[str], None] = lambda step: None) -> StudyResult:
     """Measure every model of a study by every metric, and compare arms.
 
@@ -402,25 +407,26 @@ def analyse(study: Study, *, on_progress: Callable[[str], None] = lambda step: N
         check_word("the primary metric", measure.metric, METRICS)
     table = model_table(study, on_progress)
     last_steps = {key: runs[0].last_step for key, runs in study.arms.items()}
-    trained: dict[ArmKey, dict[Measure, list[ModelMetric]]] = defaultdict(lambda: defaultdict(list))
-    initial: dict[str, dict[Measure, list[ModelMetric]]] = defaultdict(lambda: defaultdict(list))
+    trained: dict[ArmKey, _RowsByMeasure] = defaultdict(lambda: defaultdict(list))
+    initial: dict[str, _RowsByMeasure] = defaultdict(lambda: defaultdict(list))
     for row in table:
         if row.arm is None:
             initial[row.start][row.measure].append(row)
         elif row.step == last_steps[ArmKey(row.start, row.arm)]:
             trained[ArmKey(row.start, row.arm)][row.measure].append(row)
-    differences: dict[ArmKey, dict[str, dict[Measure, Difference]]] = {}
-    for key, metrics in trained.items():
+    differences: dict[ArmKey, _Differences] = {}
+    for key, rows_by_measure in trained.items():
         partners = {START: initial[key.start]}
         if key.arm != study.reference:
             partners[REFERENCE] = trained[ArmKey(key.start, study.reference)]
-        differences[key] = {}
+        differences[key] = {name: {} for name in partners}
         for name, partner_rows in partners.items():
-            by_measure = {measure: compare_rows(rows, partner_rows[measure]) for measure, rows in metrics.items()}
-            differences[key][name] = by_measure
+            for measure, rows in rows_by_measure.items():
+                differences[key][name][measure] = compare_rows(rows, partner_rows[measure])
     adjusted = _adjusted(study, differences)
-    arms = [
-        ArmResult(
+    arms = []
+    for key, runs in study.arms.items():
+        arm = ArmResult(
             key=key,
             is_control=runs[0].role == CONTROL,
             reward=runs[0].reward,
@@ -431,12 +437,11 @@ def analyse(study: Study, *, on_progress: Callable[[str], None] = lambda step: N
             curves=_curves(key, runs, table, study.primary_of(key.start)[0]),
             compute={name: float(np.mean([run.compute[name] for run in runs])) for name in runs[0].compute},
         )
-        for key, runs in study.arms.items()
-    ]
+        arms.append(arm)
     order = list(study.starts)
     starts = {}
-    for start, metrics in initial.items():
-        starts[start] = {measure: mean_of_rows(rows) for measure, rows in metrics.items()}
+    for start, rows_by_measure in initial.items():
+        starts[start] = {measure: mean_of_rows(rows) for measure, rows in rows_by_measure.items()}
     patients = {}
     for on, images in study.sets.items():
         # An image without a patient counts as one.
@@ -451,7 +456,7 @@ def analyse(study: Study, *, on_progress: Callable[[str], None] = lambda step: N
 
 
 def _adjusted(
-    study: Study, differences: Mapping[ArmKey, Mapping[str, Mapping[Measure, Difference]]]
+    study: Study, differences: Mapping[ArmKey, _Differences]
 ) -> dict[ArmKey, dict[str, dict[Measure, float]]]:
     """Holm's p of every arm by partner and primary metric; those that share a kind of checkpoint are a family."""
     adjusted: dict[ArmKey, dict[str, dict[Measure, float]]] = {}
@@ -492,8 +497,7 @@ def _curves(key: ArmKey, runs: Sequence[StudyRun], table: Sequence[ModelMetric],
     for name, values in (("learning", learning), (NO_SPREAD, without_spread)):
         if values:
             steps = sorted(values)
-            mean, low, high = (
-                np.array([summary(values[step]) for step in steps]) for summary in (np.mean, np.min, np.max)
-            )
+            summaries = [(np.mean(values[step]), np.min(values[step]), np.max(values[step])) for step in steps]
+            mean, low, high = np.array(summaries).T
             curves[name] = Curve("", np.array(steps, dtype=np.float64), mean, low, high)
     return curves

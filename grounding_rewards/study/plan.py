@@ -559,14 +559,15 @@ def claim_folder(folder: Folder, plan: Plan) -> None:
 
 def _as_yaml(plan: Plan) -> dict[str, Any]:
     """The content of study.yaml."""
-    arms: dict[str, Any] = {}
+    arms = {}
     for run in plan.runs:
-        arm = arms.setdefault(f"{run.start}--{run.arm}", {"arm": run.arm, "start": run.start, "role": run.role})
-        arm |= {"kind": run.kind, "reward": run.reward}
-        arm["settings"] = {key: value for key, value in settings_of(run.config).items() if key != "seed"}
+        # The runs of an arm differ in their seed alone.
+        settings = {key: value for key, value in settings_of(run.config).items() if key != "seed"}
+        arm = {"arm": run.arm, "start": run.start, "role": run.role, "kind": run.kind, "reward": run.reward}
+        arms[run.start, run.arm] = arm | {"settings": settings}
     primary = []
-    for measure, kind in plan.primary:
-        primary.append(_drop_none({"metric": measure.metric, "set": measure.on, "start": kind}))
+    for measure, start_kind in plan.primary:
+        primary.append(_drop_none({"metric": measure.metric, "set": measure.on, "start": start_kind}))
     sets = {}
     for image_set in plan.sets:
         sets[image_set.name] = {key: value for key, value in vars(image_set).items() if key != "name"}

@@ -340,12 +340,17 @@ def adapter_note(empty: Any) -> str:
 
 
 def _check_adapter(empty: Any, model: ModelArguments) -> None:
-    """Add the adapter to the model without weights, and refuse names in its options that fit no part of the model."""
+    """Add the adapter to the model without weights, and refuse names in its options that fit no part of the model.
+
+    Experts that are one weight, which PEFT takes by the name of the weight, move to the option `lora_target_parameters`
+    if the pattern for layers fits them.
+    """
     targets = model.lora_target_modules
     modules = dict(empty.named_modules())
     parameters = dict(empty.named_parameters())
     try:
         if isinstance(targets, str) and targets != "all-linear":
+            # A weight of three dimensions holds a matrix for each expert.
             experts = [name for name, weight in parameters.items() if weight.ndim == 3 and re.fullmatch(targets, name)]
             named_parameters = list(model.lora_target_parameters or ())
             model.lora_target_parameters = list(dict.fromkeys(named_parameters + experts)) or None
