@@ -55,11 +55,11 @@ _COLUMN = re.compile(
 class SplitRule(NamedTuple):
     """How images come to their splits.
 
-    own: whether an image, or its patient, keeps the split that the source gives.
+    keeps_splits: whether an image, or its patient, keeps the split that the source gives.
     shares: of the images that are drawn.
     """
 
-    own: bool
+    keeps_splits: bool
     shares: Mapping[str, float]
 
 
@@ -75,13 +75,13 @@ def split_rule(names: Iterable[str], patients: int, shares: Mapping[str, float] 
 
     Example:
         >>> split_rule(["train", "test"], 90), split_rule(["train"], 9)
-        (SplitRule(own=True, shares={'train': 1.0}), SplitRule(own=True, shares={'train': 1.0}))
-        >>> split_rule(["train"], 90).own
+        (SplitRule(keeps_splits=True, shares={'train': 1.0}), SplitRule(keeps_splits=True, shares={'train': 1.0}))
+        >>> split_rule(["train"], 90).keeps_splits
         False
     """
     if holds_out(names) or patients < FEWEST_PATIENTS:
-        return SplitRule(True, {TRAIN: 1.0})
-    return SplitRule(False, shares)
+        return SplitRule(keeps_splits=True, shares={TRAIN: 1.0})
+    return SplitRule(keeps_splits=False, shares=shares)
 
 
 def holds_out(names: Iterable[str]) -> bool:
@@ -104,11 +104,11 @@ def image_split(split: str | None, name: str, patient_split: str | None, rule: S
         seed: of the draw.
 
     Example:
-        >>> image_split(None, "patient 7", "test", SplitRule(own=True, shares={"train": 1.0}))
+        >>> image_split(None, "patient 7", "test", SplitRule(keeps_splits=True, shares={"train": 1.0}))
         'test'
     """
     own_split = split or patient_split
-    if rule.own and own_split:
+    if rule.keeps_splits and own_split:
         return own_split
     return hashed_split(name, rule.shares, seed)
 
@@ -188,12 +188,12 @@ class Assigned(NamedTuple):
 
     splits: in the order of the images.
     drawn: whether they were drawn.
-    said: a sentence where they were drawn, or where a patient is in several; else empty.
+    note: a sentence where they were drawn, or where a patient is in several; else empty.
     """
 
     splits: list[str]
     drawn: bool
-    said: str
+    note: str
 
     @property
     def names(self) -> list[str]:
@@ -224,7 +224,7 @@ def splits_of_rows(rows: Sequence[Mapping[str, Any]], name: str) -> Assigned:
         >>> rows = [{"id": "1", "patient_id": "p", "split": "test"}, {"id": "2", "patient_id": "p"}, {"id": "3"}]
         >>> splits_of_rows(rows, "images").splits
         ['test', 'test', 'train']
-        >>> splits_of_rows([{"patient_id": str(number)} for number in range(100)], "images").said
+        >>> splits_of_rows([{"patient_id": str(number)} for number in range(100)], "images").note
         'images holds no image out: 80 % of its patients are drawn for train, 10 % for validation, 10 % for test.'
     """
     patients = patients_of_rows(rows)
@@ -236,18 +236,19 @@ def splits_of_rows(rows: Sequence[Mapping[str, Any]], name: str) -> Assigned:
     for row, own_split, patient in zip(rows, own_splits, patients, strict=True):
         patient_split = patient_splits[patient][0] if patient in patient_splits else None
         splits.append(image_split(own_split, patient or row.get("id", "-"), patient_split, rule))
-    if not rule.own:
-        return Assigned(splits, True, drawn_sentence(name, rule.shares, len(rows), unknown_patients))
+    if not rule.keeps_splits:
+        sentence = drawn_sentence(name, rule.shares, len(rows), unknown_patients)
+        return Assigned(splits, drawn=True, note=sentence)
     split_patients = [(patient, names) for patient, names in patient_splits.items() if len(names) > 1]
     if not split_patients:
-        return Assigned(splits, False, "")
+        return Assigned(splits, drawn=False, note="")
     patient, names = split_patients[0]
     count = "1 patient" if len(split_patients) == 1 else f"{len(split_patients)} patients"
     sentence = (
         f"{count} of {name} are in several splits, such as {patient} ({', '.join(in_usual_order(names))}): metrics "
         "on held-out images will be too good."
     )
-    return Assigned(splits, False, sentence)
+    return Assigned(splits, drawn=False, note=sentence)
 
 
 def drawn_sentence(name: str, shares: Mapping[str, float], images: int, alone: int) -> str:

@@ -107,7 +107,10 @@ def _last_of_assistant(prompt: Any) -> str:
 
 
 def check_gold(context: Context) -> Iterator[Defect]:
-    """Find right answers that are too long or earn less than the full reward, among rows without another problem."""
+    """Find right answers that are too long or earn less than the full reward, among rows without another problem.
+
+    The tokens of the longest are kept in the context.
+    """
     model, table = context.model, context.table
     boxes = zip(table.places, table.defects, strict=True)
     bad_keys = {place.row.key for place, defect in boxes if defect is not None}

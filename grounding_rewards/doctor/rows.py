@@ -337,7 +337,7 @@ def _jsonl_source(root: Path, splits: Sequence[str], allow_outside: bool) -> Row
                 damage = f"line {line} is {no_object}" if no_object else "; ".join(faults)
                 yield ImageRow(split, number, columns, image, damage, expects_image=True, outside=outside)
 
-    draw_note = assigned.said if assigned.drawn else ""
+    draw_note = assigned.note if assigned.drawn else ""
     return RowSource(str(root), rows, sum(map(line_splits.count, wanted_splits)), draw_note=draw_note)
 
 

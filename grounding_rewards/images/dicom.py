@@ -281,7 +281,8 @@ def _is_inverse(dataset: FileDataset) -> bool:
 def _modality(dataset: FileDataset, values: np.ndarray) -> np.ndarray:
     """The values of the modality for stored values, of the same shape."""
     if dataset.get("ModalityLUTSequence"):
-        return _look_up(dataset, dataset.ModalityLUTSequence[0], values)[0]
+        entries, _ = _look_up(dataset, dataset.ModalityLUTSequence[0], values)
+        return entries
     slope, intercept = _numbers(dataset, "RescaleSlope"), _numbers(dataset, "RescaleIntercept")
     return values * (slope or [1.0])[0] + (intercept or [0.0])[0]
 
@@ -301,8 +302,9 @@ def _voi(dataset: FileDataset, values: np.ndarray, stored: np.ndarray) -> np.nda
             raise _RefusedError(f"a WindowWidth that {function} can use", f"{widths[0]:g}", "Correct the header")
         return apply_voi_window(values, centers[0], widths[0], function)
     if dataset.BitsStored <= 8:
-        sign = int(dataset.PixelRepresentation) << (dataset.BitsStored - 1)
-        ends = _modality(dataset, np.array([-sign, (1 << dataset.BitsStored) - 1 - sign]))
+        # The values that these bits can hold, of which half are negative in an image with a sign.
+        lowest = -(1 << (dataset.BitsStored - 1)) if dataset.PixelRepresentation else 0
+        ends = _modality(dataset, np.array([lowest, lowest + (1 << dataset.BitsStored) - 1]))
     else:
         unpadded = stored[~_is_padding(dataset, stored)]
         ends = np.array(value_range(_modality(dataset, unpadded)) if unpadded.size else ())

@@ -101,9 +101,9 @@ def score_file(
     with _paused_collection():
         log_rows = list(chain.from_iterable(map(read_log_file, log_files([path]))))
         log = with_answer_references(log_of_rows(log_rows, text_column), rewards[0].box_format)
+    starts = range(0, len(log.rows), _CHUNK)
     chunks = [
-        Log(log.completions[k : k + _CHUNK], log.rows[k : k + _CHUNK], log.places[k : k + _CHUNK])
-        for k in range(0, len(log.rows), _CHUNK)
+        Log(log.completions[k : k + _CHUNK], log.rows[k : k + _CHUNK], log.places[k : k + _CHUNK]) for k in starts
     ]
     rewards_of_all: dict[str, list[float]] = {reward.__name__: [] for reward in rewards}
     statuses: Counter[str] = Counter()
@@ -114,9 +114,8 @@ def score_file(
         _open_output(unfinished, out.suffix, list(rewards_of_all), names_files=path.is_dir()) as write,
         map_in_workers(partial(_score_chunk, tuple(rewards)), chunks, processes=processes) as scored_chunks,
     ):
-        for columns, messages in scored_chunks:
-            start = statuses.total()
-            rows = log_rows[start : start + len(columns["status"])]
+        for start, (columns, messages) in zip(starts, scored_chunks, strict=True):
+            rows = log_rows[start : start + _CHUNK]
             ids = [row.row.get("id") for row in rows]
             write(
                 {
@@ -133,7 +132,7 @@ def score_file(
                 # Every worker warns for itself, with other numbers.
                 space_warnings.setdefault(re.sub(r"[\d.]+", "", message), message)
             if on_progress is not None:
-                on_progress(statuses.total())
+                on_progress(start + len(rows))
             # Garbage of this chunk: the rows of the log are older.
             gc.collect(1)
     return ScoreSummary(

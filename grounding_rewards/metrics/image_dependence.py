@@ -204,8 +204,8 @@ def image_dependence(
     above, compared = permuted.above_others(permuted.on_image).sum(axis=0).tolist()
     total = sum(len(image.gt) for image in images)
     return ImageDependence(
-        value=float(permuted.own.sum()) / total if total else math.nan,
-        dealt=float(permuted.own[permuted.divisor > 0].sum() - above) / compared if compared else math.nan,
+        value=float(permuted.own_credit.sum()) / total if total else math.nan,
+        dealt=float(permuted.own_credit[permuted.divisor > 0].sum() - above) / compared if compared else math.nan,
         dependence=dependence,
         p=permuted.p if compared else math.nan,
         placing=placing,
@@ -292,7 +292,7 @@ class _Permuted:
     """Credits of answers where they are and on the other images of their group; all by image.
 
     divisor: what the metric divides by, 0 of images that have no others.
-    own: what each answer earns where it is.
+    own_credit: what each answer earns where it is.
     on_image: the mean of what the other answers earn on the image.
     of_answer: the mean of what the answer earns on the other images.
     linear: ``(images, 2)`` Σ_j r_ij as numbers a and b of a - b θ; of pairs within a patient half.
@@ -304,7 +304,7 @@ class _Permuted:
     """
 
     divisor: Array
-    own: Array
+    own_credit: Array
     on_image: Array
     of_answer: Array
     linear: Array
@@ -315,7 +315,7 @@ class _Permuted:
 
     def above_others(self, permuted: Array) -> Array:
         """Credit of each image or answer above the mean of others, ``(images, 2)``."""
-        above = np.where(self.divisor > 0, self.own - permuted, 0.0)
+        above = np.where(self.divisor > 0, self.own_credit - permuted, 0.0)
         # One answer to all images owes them nothing, not a rounding error.
         above[np.abs(above) < _ROUNDING] = 0.0
         # Nothing is measured where most images that count are alone.
@@ -406,7 +406,7 @@ def _permute(
         p = math.erfc(deviations / math.sqrt(2)) / 2
     return _Permuted(
         divisor=np.where(has_others, divisor, 0.0),
-        own=own_credit,
+        own_credit=own_credit,
         on_image=on_image,
         of_answer=of_answer,
         linear=linear,

@@ -271,13 +271,13 @@ class Marks(NamedTuple):
     `unopened`: the first mark of thinking closes it.
     """
 
-    answer: tuple[int, int] | None
-    answer_close: tuple[int, int] | None
-    answer_end: int | None
-    first_thinking: int | None
-    open_thinking: int | None
-    thinking_end: int
-    unopened: bool
+    answer: tuple[int, int] | None = None
+    answer_close: tuple[int, int] | None = None
+    answer_end: int | None = None
+    first_thinking: int | None = None
+    open_thinking: int | None = None
+    thinking_end: int = 0
+    unopened: bool = False
 
 
 def _find_marks(text: str) -> Marks | None:
@@ -291,7 +291,7 @@ def _find_marks(text: str) -> Marks | None:
     for count, tag in enumerate(pattern.finditer(text)):
         if count == MAX_MARKS:
             # A generation that loops over its marks has no answer.
-            return Marks(None, None, None, None, None, len(text), False)
+            return Marks(thinking_end=len(text))
         group = tag.lastgroup
         if group == "answer":
             answer, answer_close = tag.span(), None

@@ -279,11 +279,11 @@ def _read_marks(places: Sequence[re.Match[str]]) -> Iterator[_Mark]:
             breaks_off = not closed and lists and looks_numeric(lists[0][0])
             # Anything else in brackets is prose.
             if not lists or breaks_off or any(_is_attempt(tokens, opening) for tokens in lists):
-                yield _Mark("group", start, end, "", opening, closed, lists)
+                yield _Mark("group", start, end, opening=opening, closed=closed, lists=lists)
         elif kind == "run":
             yield _Mark("run", start, end, tag)
         elif tag[1] in "0123456789-." and "," in tag:
-            yield _Mark("group", start, end, "", "<", True, split_numbers(tag[1:-1]))
+            yield _Mark("group", start, end, opening="<", closed=True, lists=split_numbers(tag[1:-1]))
         elif kind == "named":
             yield _Mark("named_end" if tag[1] == "/" else "named", start, end, tag)
         elif tag.startswith("<point") and "=" in tag:
@@ -421,8 +421,8 @@ class _Scan:
         self.in_relation |= mark.kind == "relation"
         self.in_shape &= mark.kind != "shape_end"
         if mark.kind == "box" or mark.text.startswith("<point_box"):
-            self.box_tag, self.box_tag_is_bare, self.met_before_box = mark, True, self.collector.met
-            self.box_tag_ends = in_box
+            self.box_tag, self.box_tag_is_bare, self.box_tag_ends = mark, True, in_box
+            self.met_before_box = self.collector.met
 
     def _read_named(self, tag: str) -> None:
         """Take the label in the attribute `mention` of a tag; a collection's holds for all boxes in it."""

@@ -189,13 +189,13 @@ def scan_json(text: str, fmt: BoxFormat, collector: BoxCollector) -> str:
         # JSON without a box or a denial is left to the other readers.
         if not any(word in lower for word in ("false", *keys, *_FIRST_CORNERS)):
             return text
-    original, text = text, _without_escapes(text)
-    reader = _Reader(text)
+    unescaped = _without_escapes(text)
+    reader = _Reader(unescaped)
     roots = reader.read()
     answers = [root for root in roots if _holds_key(root, fmt)]
     if not answers and not fmt.syntax.keyed:
         collector.stated_empty |= any(map(_denies, roots))
-        return original
+        return text
     # Beside the answer's own objects, numbers in brackets are prose: "[3] nodules", "near [1, 2, 3, 4]".
     answers = answers or roots
     collector.cut_off |= reader.cut_off
@@ -204,11 +204,11 @@ def scan_json(text: str, fmt: BoxFormat, collector: BoxCollector) -> str:
     outside = []
     end = 0
     for root in answers:
-        outside.append(text[end : root.start])
+        outside.append(unescaped[end : root.start])
         end = root.end
         if not collector.full:
             _collect(root, None, fmt, collector)
-    return "".join([*outside, text[end:]])
+    return "".join([*outside, unescaped[end:]])
 
 
 # ms-swift fills templates of JSON with boxes in Qwen2-VL's tags; others write <bbox> for a bracket.

@@ -81,14 +81,14 @@ def make_plan(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Fo
         splits.check_one_split(patient_splits)
     split_names = {image.split for image in images if image.split is not None}
     rule = _split_rule(split_names, len({*patients} - {None}) + unknown_patients, settings)
-    own_splits = {patient: names[0] for patient, names in patient_splits.items()} if rule.own else {}
-    if settings.splits_from == "dataset" and not rule.own:
+    own_splits = {patient: names[0] for patient, names in patient_splits.items()} if rule.keeps_splits else {}
+    if settings.splits_from == "dataset" and not rule.keeps_splits:
         sentence = splits.drawn_sentence(settings.dataset, rule.shares, len(images), unknown_patients)
         # Only a dataset that names the split can be asked for it, so that nothing is drawn.
         remedy = f", --split {splits.TRAIN} draws none" if split_names else ""
         warnings.warn(f"{sentence} --split-shares draws others{remedy}.", stacklevel=3)
     boxes, small_boxes = _count_boxes(images, settings)
-    images_without_split = sum(image.split is None for image in images) if rule.own else len(images)
+    images_without_split = sum(image.split is None for image in images) if rule.keeps_splits else len(images)
     is_drawn = sum(share > 0 for share in rule.shares.values()) > 1
     facts = {
         "boxes_drawn": dict(sorted(boxes.items())),
@@ -191,13 +191,13 @@ def _split_rule(names: set[str], patients: int, settings: PrepareSettings) -> sp
     """
     shares = dict(settings.shares)
     if settings.splits_from == "hash":
-        return splits.SplitRule(False, shares)
+        return splits.SplitRule(keeps_splits=False, shares=shares)
     if settings.split is not None:
-        return splits.SplitRule(True, {settings.split: 1.0})
+        return splits.SplitRule(keeps_splits=True, shares={settings.split: 1.0})
     rule = splits.split_rule(names, patients, shares)
     # With too few patients the rule draws none, but shares that were asked for are drawn all the same.
     is_asked = shares != splits.SHARES and not splits.holds_out(names)
-    return splits.SplitRule(True, shares) if rule.own and is_asked else rule
+    return rule._replace(shares=shares) if rule.keeps_splits and is_asked else rule
 
 
 def _vocabulary(boxes: Mapping[str, int], labels: tuple[str, ...] | None) -> tuple[str, ...]:

@@ -97,8 +97,8 @@ def _assigned_splits(rows: Sequence[Mapping[str, Any]], split: str | None, name:
     assigned = splits_of_rows(rows, name)
     if split not in (None, ALL):
         check_split_exists(split, assigned.names, name, remedy)
-        if assigned.said:
-            warnings.warn(f"{assigned.said} {remedy} The split {ALL} is every image.", stacklevel=4)
+        if assigned.note:
+            warnings.warn(f"{assigned.note} {remedy} The split {ALL} is every image.", stacklevel=4)
     return assigned.splits
 
 

@@ -69,7 +69,7 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_ro
             signatures.append(image_signature(open_image({"bytes": first["image"]["bytes"], "path": None})))
             ids_of_images[first["id"]] = [row["id"] for row in rows]
     check_one_split(splits_of_patients((patient_of_image(image), image.split) for image in images))
-    duplicates = group_duplicates(zip(images, signatures, strict=True), {}, own=True, bad_rows=bad_rows)
+    duplicates = group_duplicates(zip(images, signatures, strict=True), {}, keeps_splits=True, bad_rows=bad_rows)
     train_rows: dict[str, list[str]] = {part.name: [] for part in parts}
     for image in images:
         if image.split == TRAIN and image.id not in duplicates.left_out:

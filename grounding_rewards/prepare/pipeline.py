@@ -204,7 +204,7 @@ def with_shared_labels(image: AnnotatedImage, dataset: str | None = None) -> Ann
 def _find_duplicates(plan: FolderPlan, files: _Files, processes: int | None, on_progress: Progress) -> DuplicateGroups:
     """The near-duplicates among the images; nothing is compared if all images go into one split."""
     splits = set()
-    if plan.rule.own:
+    if plan.rule.keeps_splits:
         splits = {image.split for image in plan.images if image.split is not None}
     if plan.facts["images_without_own_split"]:
         splits |= {name for name, share in plan.rule.shares.items() if share}
@@ -219,7 +219,7 @@ def _find_duplicates(plan: FolderPlan, files: _Files, processes: int | None, on_
     duplicates = group_duplicates(
         zip(plan.images, signatures, strict=True),
         plan.patient_splits,
-        own=plan.rule.own,
+        keeps_splits=plan.rule.keeps_splits,
         bad_rows=plan.settings.bad_rows,
     )
     plan.facts["images_with_copies"] = duplicates.images

@@ -46,7 +46,7 @@ def group_duplicates(
     images: Iterable[tuple[AnnotatedImage, bytes | None]],
     patient_splits: Mapping[str, str],
     *,
-    own: bool,
+    keeps_splits: bool,
     bad_rows: str,
 ) -> DuplicateGroups:
     """Find near-duplicates among images, and group the patients who share one.
@@ -54,14 +54,15 @@ def group_duplicates(
     Args:
         images: Each with the signature of its file; None for a file that cannot be read.
         patient_splits: The dataset's own split of each patient.
-        own: Whether the dataset's own splits are used.
+        keeps_splits: Whether the dataset's own splits are used.
         bad_rows: `drop` leaves out an image with a copy in another split of the dataset's own; `refuse` raises.
 
     Raises:
         ValueError: An image and its copy are in two splits of the dataset's own.
 
     >>> images = [AnnotatedImage(name, f"{name}.png", [], []) for name in "ab"]
-    >>> group_duplicates([(image, bytes([1] * 2048)) for image in images], {}, own=True, bad_rows="refuse").groups
+    >>> signed = [(image, bytes([1] * 2048)) for image in images]
+    >>> group_duplicates(signed, {}, keeps_splits=True, bad_rows="refuse").groups
     {'a': 'a', 'b': 'a'}
     """
     from scipy.cluster.hierarchy import DisjointSet
@@ -71,7 +72,7 @@ def group_duplicates(
     for image, signature in images:
         patient = patient_of_image(image)
         own_split = image.split or patient_splits.get(patient or "")
-        places.append(_Place(image.id, patient or image.id, own_split if own else None))
+        places.append(_Place(image.id, patient or image.id, own_split if keeps_splits else None))
         signatures.append(signature)
     pairs = [(places[a], places[b]) for a, b in find_near_duplicates(signatures)]
     left_out = _left_out(pairs, Counter(place.split for place in places))

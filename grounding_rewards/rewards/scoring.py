@@ -194,32 +194,32 @@ def score_batch(batch: Batch, reward: Any) -> Scored:
     earns_bonus = [_earns_bonus(raw, reward.on_unparseable) for raw in raws]
     rows = batch.references.rows
     if rows is not None:
-        # Several readers: an entry for each, with the same predictions.
+        # Several readers: an entry for each, with the predictions of its row.
         box_positions = positions(pred.counts, rows)
         pred, earns_bonus = pred.take(rows), [earns_bonus[row] for row in rows.tolist()]
         scores = None if scores is None else scores[box_positions]
         ignore = None if ignore is None else ignore.take(rows)
         labels = None if labels is None else replace(labels, pred=labels.pred[box_positions])
-    # As the reward takes the reference boxes; `gt` stays in pixels, for the log.
-    references = gt
+    # The reference boxes as the reward takes them; `gt` stays in pixels, for the log.
+    scored_gt = gt
     if isinstance(box_reward, BoxReward | PublishedReward) and box_reward.normalised_boxes:
         sizes = _image_sides(batch, box_reward)
         sizes = sizes if rows is None else sizes[rows]
-        pred, references = _normalised(pred, sizes), _normalised(gt, sizes)
+        pred, scored_gt = _normalised(pred, sizes), _normalised(gt, sizes)
         ignore = None if ignore is None else _normalised(ignore, sizes)
-    outcomes = score_boxes(box_reward, pred, references, scores, ignore=ignore, labels=labels)
+    outcomes = score_boxes(box_reward, pred, scored_gt, scores, ignore=ignore, labels=labels)
     if not all(earns_bonus):
         # On an image without findings the other texts earn nothing.
         outcomes = replace(outcomes, reward=np.where((outcomes.m > 0) | earns_bonus, outcomes.reward, 0.0))
     readers: Sequence[int | None] = [None] * len(raws)
     if rows is not None:
+        # Back to one entry for each row, that of the reader by whom it is best.
         best = _first_best(outcomes.reward, rows)
-        rewards = _over_readers(outcomes, rows, best, reward)
-        outcomes, gt = replace(outcomes.take(best), reward=rewards), gt.take(best)
+        outcomes = replace(outcomes.take(best), reward=_reduce_readers(outcomes, rows, best, reward))
+        gt = gt.take(best)
         readers = [batch.references.readers[entry] for entry in best]
     if reward.text_reward is not None:
-        rewards = np.array(reward.text_reward(batch), dtype=np.float64)
-        outcomes = replace(outcomes, reward=rewards)
+        outcomes = replace(outcomes, reward=np.array(reward.text_reward(batch), dtype=np.float64))
     return Scored(**vars(batch), outcomes=outcomes, gt=gt, readers=readers)
 
 
@@ -234,7 +234,7 @@ def _earns_bonus(raw: RawBoxes, on_unparseable: str) -> bool:
     return raw.status in ("empty", "boxes") or is_lenient
 
 
-def _over_readers(
+def _reduce_readers(
     outcomes: Outcomes, rows: NDArray[np.intp], best: NDArray[np.intp], reward: Any
 ) -> NDArray[np.float64]:
     """The reward of each row, from its rewards by each of its readers.

@@ -149,7 +149,7 @@ def model_table(study: Study, on_progress: Callable[[str], None] = lambda step: 
         on_progress(f"start {start}")
         for name, completions in checkpoints.items():
             for measure, metric in _measure(study, completions, study.sets):
-                table.append(ModelMetric(start, name, None, None, 0, measure, metric))
+                table.append(ModelMetric(start, name, arm=None, seed=None, step=0, measure=measure, metric=metric))
     for (start, arm), runs in study.arms.items():
         on_progress(f"{start}, {arm}")
         primary_set = study.primary_of(start)[0].on

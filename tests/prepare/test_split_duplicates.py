@@ -110,6 +110,7 @@ def test_chains_of_copies_are_one_group():
     one, two = bytes([1] * 2048), bytes([1, 255] * 1024)
     named = zip("abcd", "9878", strict=True)
     images = [AnnotatedImage(name, f"{name}.png", [], [], patient_id=patient) for name, patient in named]
-    joined = group_duplicates(list(zip(images, (one, one, two, two), strict=True)), {}, own=True, bad_rows="refuse")
+    signed = list(zip(images, (one, one, two, two), strict=True))
+    joined = group_duplicates(signed, {}, keeps_splits=True, bad_rows="refuse")
     assert joined.groups == {"7": "7", "8": "7", "9": "7"}
     assert joined.images == 4
