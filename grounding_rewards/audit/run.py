@@ -56,7 +56,7 @@ class Weakness(NamedTuple):
     reason: str
 
 
-_READERS = tuple(script.name for script in scripted.SCRIPTED_ANSWERS if script.doubt == "readers")
+_READERS = tuple(script.name for script in scripted.SCRIPTED_ANSWERS if script.image_set == "readers")
 _CONSTANT_BOXES = (scripted.NEVER_LOOKING, f"{scripted.NEVER_LOOKING}, under every label")
 _BLIND_WEAKNESS = "findings have usual places: compare a model with the constant box, and check image dependence"
 #: Documented weaknesses of our own rewards: they are listed, and no failure under ``--strict``.
@@ -142,7 +142,8 @@ class Audit:
         """Everything as plain values."""
         scripts = {}
         for script in self.scripts:
-            texts = {"kind": script.kind, "why": script.idea, "base": script.base, "doubt": script.doubt}
+            # `doubt` is the name that readers of the file know.
+            texts = {"kind": script.kind, "why": script.idea, "base": script.base, "doubt": script.image_set}
             scripts[script.name] = texts
         content: dict[str, Any] = as_json({**vars(self), "scripts": scripts, "findings": FINDINGS})
         return content
@@ -198,27 +199,27 @@ def audit(
                 f"Expected the scripted answer {script.base!r} beside {script.name!r}, got {', '.join(sorted(names))}. "
                 "One is held against the honest one that it is made of: play both."
             )
-    images_of_doubt = {
+    images_by_set = {
         "": images,
         "readers": images,
         "small": with_small_findings(images),
         "square": with_square_frames(images),
     }
     if not any(image.readers for image in images):
-        scripts = [script for script in scripts if script.doubt != "readers"]
+        scripts = [script for script in scripts if script.image_set != "readers"]
     groups = [image.patient for image in images]
     rewards_of: dict[tuple[str, str], Array | str] = {}
     ceilings: dict[tuple[str, str], Array] = {}
     for script in track(scripts):
-        script_images = images_of_doubt[script.doubt]
+        script_images = images_by_set[script.image_set]
         answers = [script.answer(image, box_format) for image in script_images]
         texts = [write(answer, image.size, box_format) for answer, image in zip(answers, script_images, strict=True)]
-        columns = _columns(script_images, script.doubt, box_format)
+        columns = _columns(script_images, script.image_set, box_format)
         # NaN for an answer that cannot be read.
         box_counts = np.array([len(answer.items) if answer.counts else np.nan for answer in answers])
         for name, reward in rewards.items():
             rewards_of[name, script.name] = _reward_values(reward, texts, columns)
-            ceilings[name, script.name] = _ceiling(reward, box_counts, script_images, script.doubt)
+            ceilings[name, script.name] = _ceiling(reward, box_counts, script_images, script.image_set)
     positive = np.array([len(image.boxes) > 0 for image in images])
     played: list[Played] = []
     for name, reward in rewards.items():
@@ -227,7 +228,7 @@ def audit(
     return Audit(tuple(rewards), tuple(scripts), tuple(played), len(images), int((~positive).sum()), box_format.name)
 
 
-def _columns(images: Sequence[AuditImage], doubt: str, box_format: BoxFormat) -> dict[str, list[Any]]:
+def _columns(images: Sequence[AuditImage], image_set: str, box_format: BoxFormat) -> dict[str, list[Any]]:
     """The columns of the images as TRL passes them to a reward, with those of readers for scripts about readers."""
     columns: dict[str, list[Any]] = {
         "boxes": [image.boxes.tolist() for image in images],
@@ -235,7 +236,7 @@ def _columns(images: Sequence[AuditImage], doubt: str, box_format: BoxFormat) ->
         "box_format": [box_format.name] * len(images),
         **{side: [getattr(image.size, side) for image in images] for side in images[0].size._fields},
     }
-    if doubt == "readers":
+    if image_set == "readers":
         columns["reader_boxes"] = []
         columns["reader_labels"] = []
         for image in images:
@@ -261,14 +262,14 @@ def _box_reward(reward: Reward) -> Any:
     return getattr(reward, "box_reward", None) if getattr(reward, "judges_boxes", False) else None
 
 
-def _ceiling(reward: Reward, box_counts: Array, images: Sequence[AuditImage], doubt: str) -> Array:
+def _ceiling(reward: Reward, box_counts: Array, images: Sequence[AuditImage], image_set: str) -> Array:
     """The most that a reward states for answers of as many boxes, ``(images,)``; 1 if it states nothing.
 
     Args:
         reward: any.
         box_counts: the number of boxes of each answer; NaN for an answer that cannot be read.
         images: the image of each answer.
-        doubt: of the script.
+        image_set: of the script.
     """
     box_reward = _box_reward(reward)
     unread = np.isnan(box_counts)
@@ -278,7 +279,7 @@ def _ceiling(reward: Reward, box_counts: Array, images: Sequence[AuditImage], do
     counts = np.nan_to_num(box_counts).astype(int).tolist()
     for index, (count, image) in enumerate(zip(counts, images, strict=True)):
         # The answer may be compared with any reader.
-        readers = image.readers if doubt == "readers" and image.readers else (image.boxes,)
+        readers = image.readers if image_set == "readers" and image.readers else (image.boxes,)
         highest[index] = max(box_reward.ceiling(count, len(reader_boxes)) for reader_boxes in readers)
     if getattr(reward, "on_unparseable", "zero") == "empty":
         # The literal reading of the specification pays for texts that say nothing.
@@ -322,7 +323,7 @@ def _play(
     for script in scripts:
         values = rewards_of[reward, script.name]
         # Honest answers to changed images, such as those with small findings, cannot be compared with others.
-        if script.kind == scripted.HONEST and not script.doubt and not isinstance(values, str):
+        if script.kind == scripted.HONEST and not script.image_set and not isinstance(values, str):
             honest_means[script.name] = float(values.mean())
     results = []
     for script in scripts:

@@ -46,7 +46,7 @@ class ScriptedAnswer(NamedTuple):
         idea: why it may be paid, in one line.
         answer: its function from an image to an answer.
         base: the honest script that it must not beat; empty if it is compared with all or none.
-        doubt: the images that it needs: with several readers (`readers`), with small findings (`small`), or of
+        image_set: the images that it needs: with several readers (`readers`), with small findings (`small`), or of
             1000 × 1000 pixels (`square`); empty for the images as they are.
     """
 
@@ -55,7 +55,7 @@ class ScriptedAnswer(NamedTuple):
     idea: str
     answer: _Answers
     base: str = ""
-    doubt: str = ""
+    image_set: str = ""
 
 
 def honest_name(iou: float, recall: float, false_boxes: float) -> str:
@@ -519,18 +519,22 @@ SCRIPTED_ANSWERS: tuple[ScriptedAnswer, ...] = (
     ScriptedAnswer(_SIZE, HONEST, "knows two sizes for every finding, IoU 0.75 and 0.45, and writes one", one_size),
     ScriptedAnswer(_PARTS, HONEST, "knows every finding, and writes it as one box or as two halves", whole_or_parts),
     ScriptedAnswer(
-        _BESIDE, HONEST, "misses findings of 40 pixels in 1024 by a quarter of that", near_miss, doubt="small"
+        _BESIDE, HONEST, "misses findings of 40 pixels in 1024 by a quarter of that", near_miss, image_set="small"
     ),
-    ScriptedAnswer(_MAJORITY, HONEST, "writes what at least half of the readers drew", most_readers, doubt="readers"),
+    ScriptedAnswer(
+        _MAJORITY, HONEST, "writes what at least half of the readers drew", most_readers, image_set="readers"
+    ),
     *_ADDED,
-    *(ScriptedAnswer(name, CHANGES, idea, answer, base, doubt) for name, idea, answer, base, doubt in _CHANGED),
+    *(ScriptedAnswer(name, CHANGES, idea, answer, base, image_set) for name, idea, answer, base, image_set in _CHANGED),
     *(ScriptedAnswer(name, BLIND, idea, answer) for name, idea, answer in _BLIND),
     *(
-        ScriptedAnswer(f"{n} boxes", BLIND, "a number alone may pay", partial(some_boxes, count=n), doubt="square")
+        ScriptedAnswer(f"{n} boxes", BLIND, "a number alone may pay", partial(some_boxes, count=n), image_set="square")
         for n in COUNTS
     ),
     *(
-        ScriptedAnswer(f"{n} × {n} pixels", BLIND, "a size alone may pay", partial(one_square, side=n), doubt="square")
+        ScriptedAnswer(
+            f"{n} × {n} pixels", BLIND, "a size alone may pay", partial(one_square, side=n), image_set="square"
+        )
         for n in SIDES
     ),
     *(ScriptedAnswer(name, UNREAD, idea, partial(_unread, edit=edit)) for name, idea, edit in _EDITED),

@@ -214,10 +214,9 @@ def drawable_boxes(boxes: Boxes, width: float, height: float) -> tuple[Boxes, ND
         >>> drawable_boxes(np.array([[-5.0, 0, 5, 5], [20, 0, 30, 5], [5, 5, 1, 1]]), 10, 10)
         (array([[0., 0., 5., 5.]]), array([0]))
     """
-    # Check before clipping: clipping would make an infinite corner finite.
-    is_drawable = valid_boxes(boxes)
     inside = np.clip(boxes, 0, [width, height, width, height])
-    is_drawable &= valid_boxes(inside)
+    # Both are checked: clipping makes an infinite corner finite.
+    is_drawable = valid_boxes(boxes) & valid_boxes(inside)
     return inside[is_drawable], np.flatnonzero(is_drawable)
 
 

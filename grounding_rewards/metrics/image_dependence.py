@@ -460,7 +460,7 @@ def _pairs(
         patient: ``(groups, n)``.
     """
     partners, own_credit = partner[:, 1:], values[:, :, 0]
-    # Every pair stands here twice, from either image.
+    # Every pair is here twice, from either image.
     count = partners.shape[1]
     kernel = (own_credit[:, :, None] + own_credit[:, partners] - values[:, :, 1:] - turned[:, :, 1:]) / count
     share = (divisor[:, :, None] + divisor[:, partners]) / count
@@ -472,9 +472,10 @@ def _pairs(
         if n <= MOST_IMAGES:
             # The pairs of two patients vary as one; a patient is known by the first of its images.
             first = np.minimum(np.where(is_same, partners, n).min(axis=2), np.arange(n))
-            pair = (np.arange(len(first))[:, None, None] * n + first[:, :, None]) * n + first[:, partners]
-            kernel = np.bincount(pair[~is_same], weights=kernel[~is_same])
-            share = np.bincount(pair[~is_same], weights=share[~is_same])
+            group = np.arange(len(first))[:, None, None]
+            patient_pair = np.ravel_multi_index((group, first[:, :, None], first[:, partners]), (len(first), n, n))
+            kernel = np.bincount(patient_pair[~is_same], weights=kernel[~is_same])
+            share = np.bincount(patient_pair[~is_same], weights=share[~is_same])
     return linear, np.array([(kernel**2).sum(), (kernel * share).sum(), (share**2).sum()]) / 2
 
 

@@ -68,7 +68,7 @@ def audit_table(audit: Audit) -> Table:
             title, meaning = _KINDS[kind]
             rows.append([Cell(title, meaning)])
         for script in scripts:
-            if script.doubt == "square" and script.name not in gains:
+            if script.image_set == "square" and script.name not in gains:
                 continue
             played = [audit.of(name, script.name) for name in audit.rewards]
             rows.append([Cell(script.name, script.idea), *map(_reward_cell, played)])

@@ -187,6 +187,7 @@ def plots(result: StudyResult) -> list[Plot]:
         for name, partner, partner_name in partners:
             groups = _forest_rows(result, primary, partner)
             if any(groups.values()):
+                # The files of the first primary metric have the names alone.
                 file = f"{name}_{primary.metric}" if number else name
                 label = f"{metric}, less that of {partner_name}"
                 drawings.append(forest(file, f"Differences from {partner_name}", note, label, groups))

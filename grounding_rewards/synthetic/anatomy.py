@@ -302,17 +302,17 @@ def paint_anatomy(canvas: Canvas, anatomy: Anatomy) -> None:
     across = np.abs(canvas.x - middle) / outline
     canvas.tissue += 1.5 * np.clip(1.0 - 0.45 * across**3, 0.0, 1.0) * ramp((1.0 - across) * outline, 6.0)
     canvas.tissue += 0.3 * ramp(canvas.y - base + 10.0, 40.0) * (across < 1.0)
-    windpipe = Line(np.array([[middle, -20.0], [middle + 1.0, top + 62.0]]), 17.0, -0.30)
+    windpipe = Line(np.array([[middle, -20.0], [middle + 1.0, top + 62.0]]), width=17.0, amount=-0.30)
     canvas.add_lines(canvas.tissue, [*_spine(middle, base + 300.0, width=34.0), windpipe])
     canvas.air *= 1.0 - 0.8 * canvas.ellipse(middle + 0.13 * half, top + 74.0, 19.0, 26.0, softness=_EDGE)
     canvas.tissue -= 0.35 * canvas.ellipse(middle + 0.5 * half, base - 6.0, 26.0, 15.0, softness=6.0)
     for lung in anatomy.lungs:
         side = lung.side
-        bronchus = Line(np.array([[middle, top + 62.0], [middle + side * 30.0, top + 86.0]]), 11.0, -0.15)
+        bronchus = Line(np.array([[middle, top + 62.0], [middle + side * 30.0, top + 86.0]]), width=11.0, amount=-0.15)
         collar_x = middle + side * 13.0, middle + side * 0.45 * half, middle + side * 1.12 * half
-        collar = Line(np.column_stack([collar_x, [top + 33.0, top + 20.0, top + 2.0]]), 12.0, 0.22)
+        collar = Line(np.column_stack([collar_x, [top + 33.0, top + 20.0, top + 2.0]]), width=12.0, amount=0.22)
         blade_x = middle + side * (half + 6.0), middle + side * (half - 4.0)
-        blade = Line(np.column_stack([blade_x, [top + 25.0, top + 125.0]]), 12.0, 0.13)
+        blade = Line(np.column_stack([blade_x, [top + 25.0, top + 125.0]]), width=12.0, amount=0.13)
         canvas.add_lines(canvas.tissue, [bronchus, *_ribs(lung), collar, blade])
         if anatomy.breasts:
             chest = canvas.ellipse(middle + side * 0.55 * half, base - 62.0, 0.42 * half, 52.0, softness=14.0)
@@ -337,10 +337,10 @@ def paint_heart(canvas: Canvas, anatomy: Anatomy, ratio: float) -> np.ndarray:
 
 def _spine(x: float, end: float, *, width: float) -> list[Line]:
     """The lines of a spine at x, from the top of the image to y = end: a broad line, and a thin one for each disc."""
-    lines = [Line(np.array([[x, 0.0], [x, end]]), width, 0.30)]
+    lines = [Line(np.array([[x, 0.0], [x, end]]), width=width, amount=0.30)]
     left, right = x - width / 2 + 4.0, x + width / 2 - 4.0
     for y in np.arange(12.0, end, 25.0):
-        lines.append(Line(np.array([[left, y], [right, y]]), 4.0, -0.10))
+        lines.append(Line(np.array([[left, y], [right, y]]), width=4.0, amount=-0.10))
     return lines
 
 
@@ -354,10 +354,10 @@ def _ribs(lung: Lung) -> list[Line]:
     for number, (start, reach) in enumerate(zip(starts, np.maximum(first_reach, second_reach) + 5.0, strict=True)):
         x = lung.middle + lung.side * (16.0 + share * (reach - 16.0))
         back = np.stack([x, start - 9.0 * np.sin(np.pi * share * 0.9) + (14.0 + 3.0 * number) * share**2.2], axis=1)
-        ribs += [Line(back, 10.0, 0.15), Line(back, 5.5, -0.05)]
+        ribs += [Line(back, width=10.0, amount=0.15), Line(back, width=5.5, amount=-0.05)]
         if 0 < number < 7:
             front = np.stack([x[4:], back[-1, 1] + 44.0 * (1.0 - share[4:]) ** 0.8 + 4.0], axis=1)
-            ribs.append(Line(front, 11.0, 0.07))
+            ribs.append(Line(front, width=11.0, amount=0.07))
     return ribs
 
 

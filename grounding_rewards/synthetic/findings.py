@@ -284,10 +284,10 @@ def _paint_tube(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np
     """Paint a tube with its stripe, and return its mask."""
     mask = np.zeros(canvas.tissue.shape)
     path = np.array([[finding.x, -20.0], [finding.x, finding.y]])
-    canvas.add_lines(mask, [Line(path, finding.width, 1.0)])
+    canvas.add_lines(mask, [Line(path, width=finding.width, amount=1.0)])
     canvas.tissue += 0.30 * mask
     # A stripe of metal salt along the wall.
-    canvas.add_lines(canvas.tissue, [Line(path - [finding.width / 2 - 1.5, 1.5], 1.6, 0.5)])
+    canvas.add_lines(canvas.tissue, [Line(path - [finding.width / 2 - 1.5, 1.5], width=1.6, amount=0.5)])
     return mask
 
 

@@ -275,7 +275,7 @@ def paint_occluders(canvas: Canvas, occluders: Occluders) -> None:
         strokes = [Line(np.array(stroke) * _MARKER + [x, y], 2.6, 2.2) for stroke in LETTERS[letter]]
         canvas.add_lines(canvas.tissue, strokes)
     for lead in occluders.leads:
-        canvas.add_lines(canvas.tissue, [Line(lead, 1.7, 0.45)])
+        canvas.add_lines(canvas.tissue, [Line(lead, width=1.7, amount=0.45)])
         x, y = lead[-1]
         canvas.tissue += 0.22 * canvas.ellipse(x, y, 9.0, 9.0, softness=1.5)
         canvas.tissue += 0.9 * canvas.ellipse(x, y, 3.0, 3.0, softness=1.5)

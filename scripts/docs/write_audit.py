@@ -107,7 +107,7 @@ def honest(done: Audit) -> str:
     rows = [
         [name, *(f"{done.of(reward, f'honest: {name}').mean.value:.3f}" for reward in COLUMNS)] for name in HONEST_ROWS
     ]
-    blind = [script.name for script in done.scripts if script.kind == "blind" and not script.doubt]
+    blind = [script.name for script in done.scripts if script.kind == "blind" and not script.image_set]
     best = (max(done.of(name, one).mean.value for one in blind) for name in COLUMNS)
     rows.append(["best blind one", *(f"{value:.3f}" for value in best)])
     return markdown_table(["scripted answer", *COLUMNS], rows)

@@ -158,7 +158,7 @@ def audited(references: list[tuple[str, str, Boxes]]) -> dict[str, int]:
     rows += [{"boxes": [], "labels": [], "patient_id": f"normal {k}"} for k in range(NORMAL)]
     images = images_of([{**row, "width": SIDE, "height": SIDE} for row in rows])
     # NIH has neither several readers nor regions to ignore.
-    scripts = [one for one in SCRIPTED_ANSWERS if one.doubt in ("", "small")]
+    scripts = [one for one in SCRIPTED_ANSWERS if one.image_set in ("", "small")]
     found: dict[str, int] = {}
     for name in NAMES:
         reward = gr.get_reward(name, box_format=FORMAT)

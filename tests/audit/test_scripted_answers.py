@@ -20,7 +20,7 @@ ROWS = [
     {"boxes": [[0, 0, 100, 80]], "labels": ["mass"], "width": 100, "height": 80},
 ]
 IMAGES = images_of(ROWS)
-IMAGES_OF_DOUBT = {
+IMAGES_BY_SET = {
     "": IMAGES,
     "readers": images_of([{**row, "boxes": None, "reader_boxes": [row["boxes"], [[5, 5, 20, 20]]]} for row in ROWS]),
     "small": with_small_findings(IMAGES),
@@ -39,7 +39,7 @@ def test_names_are_different_and_bases_are_honest():
 
 @pytest.mark.parametrize("script", SCRIPTED_ANSWERS, ids=lambda script: script.name)
 def test_every_image_gets_the_same_text_twice(script):
-    images = IMAGES_OF_DOUBT[script.doubt]
+    images = IMAGES_BY_SET[script.image_set]
     texts = [[write(script.answer(image, FMT), image.size, FMT) for image in images] for _ in range(2)]
     assert texts[0] == texts[1]
     for text, image in zip(texts[0], images, strict=True):
@@ -50,7 +50,7 @@ def test_every_image_gets_the_same_text_twice(script):
     "script", [one for one in SCRIPTED_ANSWERS if one.kind in ("honest", "blind")], ids=lambda one: one.name
 )
 def test_what_counts_is_read(script):
-    for image in IMAGES_OF_DOUBT[script.doubt]:
+    for image in IMAGES_BY_SET[script.image_set]:
         answer = script.answer(image, FMT)
         assert len(parse_boxes(write(answer, image.size, FMT), FMT, **image.size._asdict()).boxes) == len(answer.items)
 
