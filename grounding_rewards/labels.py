@@ -173,7 +173,7 @@ def _normalize(text: str, dataset: str | None) -> Label:
                 name = f"{laterality} {name}"
             if not sides.keys().isdisjoint(_words(name)):
                 laterality = None
-            return Label(name, laterality, text, True)
+            return Label(name, laterality, text, known=True)
     return _unknown(text, laterality)
 
 
@@ -191,7 +191,7 @@ def _without_initials(words: list[str]) -> list[str]:
 
 def _unknown(text: str, laterality: str | None) -> Label:
     """The label of a text that the vocabulary does not have."""
-    return Label(" ".join(text.casefold().split()), laterality, text, False)
+    return Label(" ".join(text.casefold().split()), laterality, text, known=False)
 
 
 def _look_up(words: list[str], dataset: str | None) -> str | None:

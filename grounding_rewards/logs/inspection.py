@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -191,7 +191,7 @@ def inspect_completions(
     for row, fmt, size in zip(rows, formats, image_sizes, strict=True):
         is_placed = fmt.space.frame == "original" or np.isfinite(size[:2]).all()
         references.append(row["boxes"] if is_placed and isinstance(row.get("boxes"), list) else None)
-    counts = np.zeros(4, dtype=np.int64)
+    box_counts = np.zeros(len(_BoxCounts._fields), dtype=np.int64)
     space_checks: dict[str, SpaceCheck] = {}
     values: dict[str, list[float]] = {"mean_iou": [], **{name: [] for name in SPECIFICATION_REWARDS}}
     notes: dict[str, None] = {}
@@ -209,7 +209,7 @@ def inspect_completions(
         notes |= dict.fromkeys(messages)
         for name in values:
             values[name] += columns[name]
-        counts += _count_boxes(format_raws, fmt, format_sizes)
+        box_counts += _count_boxes(format_raws, fmt, format_sizes)
         space_checks[fmt.name] = check_space(format_raws, fmt, [references[k] or [] for k in members], format_sizes)
     unscored = sum(isinstance(row.get("boxes"), list) for row in rows) - len(values["R3"])
     if unscored:
@@ -224,7 +224,6 @@ def inspect_completions(
     answers = []
     for text, fmt, is_open in zip(texts, formats, opened, strict=True):
         answers.append(find_answer(text, fmt.scope, prompt_opens_thinking=is_open).text)
-    upside_down, located, off_image, in_corner = counts.tolist()
     return Inspection(
         texts=tuple(texts),
         answers=tuple(answers),
@@ -232,10 +231,7 @@ def inspect_completions(
         reasons={reason: reasons[reason] for reason in REJECT_REASONS if reasons[reason]},
         boxes=sum(len(raw.labels) for raw in raws),
         most_boxes=max((len(raw.labels) for raw in raws), default=0),
-        upside_down=upside_down,
-        located=located,
-        off_image=off_image,
-        in_corner=in_corner,
+        **_BoxCounts(*box_counts.tolist())._asdict(),
         scored=len(values["R3"]),
         metrics={name: float(np.mean(numbers)) for name, numbers in values.items() if numbers},
         space_checks=space_checks,
@@ -284,21 +280,30 @@ def _complete(sizes: Array) -> dict[str, Array]:
     return {side: values for side, values in zip(_SIZES, sizes.T, strict=True) if np.isfinite(values).all()}
 
 
-def _count_boxes(raws: Sequence[RawBoxes], fmt: BoxFormat, sizes: Array) -> tuple[int, int, int, int]:
+class _BoxCounts(NamedTuple):
     """How many boxes are upside down, can be located on their image, reach off it, and are in its corner."""
+
+    upside_down: int
+    located: int = 0
+    off_image: int = 0
+    in_corner: int = 0
+
+
+def _count_boxes(raws: Sequence[RawBoxes], fmt: BoxFormat, sizes: Array) -> _BoxCounts:
+    """Count the boxes of completions in one box format; without the sizes that it needs no box can be located."""
     counts = [len(raw.labels) for raw in raws]
     boxes = np.array([value for raw in raws for value in raw.coords], dtype=np.float64).reshape(-1, 4)
     upside_down = int((~valid_boxes(boxes)).sum())
     columns = {side: np.repeat(values, counts) for side, values in _complete(sizes).items()}
     if "width" not in columns or "height" not in columns:
         if fmt.space.frame != "image":
-            return upside_down, 0, 0, 0
+            return _BoxCounts(upside_down)
         # For fractions of the image its size does not matter.
         columns = {"width": np.ones(len(boxes)), "height": np.ones(len(boxes))}
     if fmt.space.frame == "resized" and len(columns) < len(_SIZES):
-        return upside_down, 0, 0, 0
+        return _BoxCounts(upside_down)
     edges = np.tile(np.stack([columns["width"], columns["height"]], axis=-1), 2)
     pixels = to_pixel(boxes, fmt.space, **columns)
     off_image = ((pixels < -_ROUNDING * edges) | (pixels > (1 + _ROUNDING) * edges)).any(axis=1)
     in_corner = ~off_image & (pixels <= _CORNER * edges).all(axis=1)
-    return upside_down, len(boxes), int(off_image.sum()), int(in_corner.sum())
+    return _BoxCounts(upside_down, len(boxes), int(off_image.sum()), int(in_corner.sum()))

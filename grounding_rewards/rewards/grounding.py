@@ -495,7 +495,7 @@ def _box_reward(reward: Any, params: Mapping[str, Any], schedules: Schedules) ->
         box_reward = make_box_reward(reward, params)
     if isinstance(box_reward, GroundingReward):
         box_reward = box_reward.box_reward
-    if not takes(getattr(box_reward, "score", None), None, None):
+    if not takes(getattr(box_reward, "score", None), "pred", "gt"):
         raise ValueError(
             f"Expected an object with `score(pred, gt)` for reward {name_of(reward)!r}, got {box_reward!r}. "
             "Give its class that method, of these two arguments, or subclass BoxReward."

@@ -277,11 +277,9 @@ def _closing_line(trainer: Any, arguments: GroundingArguments | SupervisedArgume
     values = [entry[key] for entry in trainer.state.log_history if entry.get(key) is not None]
     change = f"; {key} {first_and_last(values)}" if values else ""
     words = ["evaluate", "--model", checkpoint, "--dataset", arguments.dataset]
-    if arguments.box_format is not None:
-        box_format = arguments.box_format
-        if not isinstance(box_format, str):
-            box_format = json.dumps(box_format)
-        words += ["--box-format", box_format]
+    box_format = arguments.box_format
+    if box_format is not None:
+        words += ["--box-format", box_format if isinstance(box_format, str) else json.dumps(box_format)]
     limit = getattr(trainer.args, "max_completion_length", None)
     if limit:
         words += ["--max-new-tokens", limit]
