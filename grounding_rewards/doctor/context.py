@@ -218,7 +218,7 @@ class BoxTable:
         places: list[Place] = []
         defects: list[str | None] = []
         row_numbers, numbers, answers = array("l"), array("d"), array("b")
-        # Those of each row.
+        # Width and height of the image of each row.
         sizes, seen, resized = array("d"), array("d"), array("d")
         unknown = (np.nan, np.nan)
         for row_number, row in enumerate(rows):
@@ -238,9 +238,9 @@ class BoxTable:
                     answers.append(drawing.name in answer_names)
                     numbers.extend(box if is_box(box) else (np.nan,) * 4)
         row_of_box = np.array(row_numbers, dtype=int)
-        of_boxes = [np.array(values).reshape(-1, 2)[row_of_box] for values in (sizes, seen, resized)]
+        box_sizes = [np.array(values).reshape(-1, 2)[row_of_box] for values in (sizes, seen, resized)]
         boxes, is_answer = np.array(numbers).reshape(-1, 4), np.array(answers, dtype=bool)
-        return cls(places, defects, row_of_box, boxes, of_boxes[0], of_boxes[1], of_boxes[2], is_answer)
+        return cls(places, defects, row_of_box, boxes, *box_sizes, is_answer)
 
     @cached_property
     def sound(self) -> np.ndarray:

@@ -372,8 +372,10 @@ def rows_of_one_shape(counts: Indices, cells: Callable[..., int]) -> Iterator[In
     """
     if not len(counts):
         return
-    order = np.lexsort(counts.T[::-1])
-    changes = np.flatnonzero(np.diff(counts[order], axis=0).any(axis=1)) + 1
+    shape = np.ravel_multi_index(tuple(counts.T), counts.max(axis=0) + 1)
+    # Numpy sorts small numbers by their digits, which is fast.
+    order = np.argsort(shape.astype(np.min_scalar_type(shape.max())), kind="stable")
+    changes = np.flatnonzero(np.diff(shape[order])) + 1
     for rows in np.split(order, changes):
         blocks = len(rows) * cells(*counts[rows[0]].tolist()) // _CELLS + 1
         yield from np.array_split(rows, blocks)
@@ -741,15 +743,15 @@ def mean_average_precision(
 
     def mean_ap(weights: Array) -> Array:
         """The metric under weights of the parts, (rows, 1)."""
-        total, count = np.zeros((len(thresholds), len(weights))), np.zeros(len(weights))
+        ap_sums, label_counts = np.zeros((len(thresholds), len(weights))), np.zeros(len(weights))
         for boxes in labels:
             label_boxes, label_weights = _in_its_images(boxes, weights)
-            measured = label_weights @ label_boxes.references > 0
-            count += measured
-            for row, t in enumerate(thresholds):
+            has_references = label_weights @ label_boxes.references > 0
+            label_counts += has_references
+            for ap_sum, t in zip(ap_sums, thresholds, strict=True):
                 ap = _average_precision(label_boxes, t, label_weights, INTERPOLATIONS[interpolation])
-                total[row] += np.where(measured, ap, 0.0)
-        return ratio_or_nan(total, count).mean(axis=0)[:, None]
+                ap_sum += np.where(has_references, ap, 0.0)
+        return ratio_or_nan(ap_sums, label_counts).mean(axis=0)[:, None]
 
     return jackknife(mean_ap, parts, hull_seed=seed)[0]
 

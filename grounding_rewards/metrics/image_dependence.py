@@ -57,6 +57,7 @@ from grounding_rewards.common.numeric import Array
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.matching import LabelCodes, match_batch
 from grounding_rewards.metrics import intervals
+from grounding_rewards.metrics.average_precision import rows_of_one_shape
 from grounding_rewards.metrics.intervals import Estimate, Metric
 from grounding_rewards.metrics.prediction import Prediction, PredictionBatch, patients_of
 from grounding_rewards.overlap import pairwise_iou
@@ -88,8 +89,6 @@ _PERMUTATIONS = 1999
 _FEWEST_UNITS = 2
 # Differences that rounding alone makes are smaller.
 _ROUNDING = 1e-12
-# IoUs that are in memory at once; more are slower, too, as they leave the processor's cache.
-_CELLS = 1 << 17
 # Pairs of an image and an answer that are worked on at once.
 _PAIRS = 1 << 17
 _FEW_PAIRINGS = 120
@@ -546,29 +545,16 @@ class _BoxTable:
         credits = np.zeros(len(image))
         starts_of_pred = np.cumsum(self.pred.counts) - self.pred.counts
         starts_of_gt = np.cumsum(self.gt.counts) - self.gt.counts
-        for chunk in self._chunks(image, answer):
-            i, j = image[chunk], answer[chunk]
-            # The same for all pairs of the chunk.
-            n, m = int(self.pred.counts[j[0]]), int(self.gt.counts[i[0]])
-            iou = np.zeros((len(chunk), n, m))
+        shapes = np.column_stack([self.gt.counts[image], self.pred.counts[answer]])
+        for pairs in rows_of_one_shape(shapes, lambda m, n: m * n):
+            i, j = image[pairs], answer[pairs]
+            m, n = shapes[pairs[0]].tolist()
+            iou = np.zeros((len(pairs), n, m))
             if n and m:
                 pred = self.pred.flat[starts_of_pred[j][:, None] + np.arange(n)]
                 iou = pairwise_iou(pred, self.gt.flat[starts_of_gt[i][:, None] + np.arange(m)])
             if self.codes is not None:
                 pred, gt = pad(self.codes.pred, self.pred.counts, j), pad(self.codes.gt, self.gt.counts, i)
                 iou = np.where(self.codes.agree(pred[:, :, None], gt[:, None, :]), iou, 0.0)
-            credits[chunk] = _matched_iou(iou)
+            credits[pairs] = _matched_iou(iou)
         return credits
-
-    def _chunks(self, image: NDArray[np.int64], answer: NDArray[np.int64]) -> Iterator[NDArray[np.intp]]:
-        """The indices of some pairs at a time, all with the same numbers of boxes, so that nothing is filled up."""
-        n, m = self.pred.counts[answer], self.gt.counts[image]
-        # By m, then n; a stable sort of small numbers is one by their digits.
-        shape = m * (n.max(initial=0) + 1) + n
-        order = np.argsort(shape.astype(np.min_scalar_type(shape.max(initial=0))), kind="stable")
-        # Where the numbers of boxes change, and in between so often that memory suffices.
-        changes = np.flatnonzero(np.diff(n[order]) | np.diff(m[order])) + 1
-        for pairs in np.split(order, changes):
-            size = max(1, _CELLS // max(1, int(n[pairs[:1]].sum() * m[pairs[:1]].sum())))
-            for start in range(0, len(pairs), size):
-                yield pairs[start : start + size]

@@ -202,11 +202,13 @@ def read_study(root: str | Path, *, fewest: int = FEWEST_SEEDS) -> Study:
         # The column of patients has another name there than in datasets.
         sets[name] = tuple({**row, "patient_id": row.get("patient_id", row.get("patient"))} for row in rows)
     declared = _declared(plan["declared"]["primary"], sets, folder.images)
-    kinds = {name: start.get("kind", name) for name, start in plan["starts"].items()}
-    runs_of_arm: dict[ArmKey, list[StudyRun]] = {ArmKey(kinds[arm["start"]], arm["arm"]): [] for arm in plan["arms"]}
+    kind_of_start = {name: start.get("kind", name) for name, start in plan["starts"].items()}
+    runs_of_arm: dict[ArmKey, list[StudyRun]] = {}
+    for arm in plan["arms"]:
+        runs_of_arm[ArmKey(kind_of_start[arm["start"]], arm["arm"])] = []
     results = folder.results()
     for path in results.values():
-        run = _read_run(path, sets, plan["name"], kinds)
+        run = _read_run(path, sets, plan["name"], kind_of_start)
         runs_of_arm.setdefault(run.arm, []).append(run)
     arms = {}
     for key, arm_runs in runs_of_arm.items():
@@ -215,6 +217,7 @@ def read_study(root: str | Path, *, fewest: int = FEWEST_SEEDS) -> Study:
     _check_reference(arms, plan["declared"]["reference"], fewest, root)
     starts: dict[str, dict[str, Completions]] = {}
     for key, runs in arms.items():
+        # Runs of several seeds begin from one checkpoint, which is read once.
         for start in dict.fromkeys(run.start for run in runs):
             path = folder.start(start)
             starts.setdefault(key.start, {}).setdefault(start, _read_completions(read_json(path), sets, path))
@@ -257,14 +260,14 @@ def _check_reference(arms: Mapping[ArmKey, Any], reference: str, fewest: int, ro
             )
 
 
-def _read_run(path: Path, sets: Mapping[str, Sequence[Any]], study: str, kinds: Mapping[str, str]) -> StudyRun:
+def _read_run(path: Path, sets: Mapping[str, Sequence[Any]], study: str, kind_of_start: Mapping[str, str]) -> StudyRun:
     """Read the result of a run; refuse one of another study.
 
     Args:
         path: of the file.
         sets: images by set.
         study: its name.
-        kinds: the kind of each initial checkpoint.
+        kind_of_start: the kind of each initial checkpoint.
     """
     content = read_json(path)
     if (content.get("schema"), content.get("study")) != (SCHEMA, study):
@@ -277,7 +280,7 @@ def _read_run(path: Path, sets: Mapping[str, Sequence[Any]], study: str, kinds: 
         checkpoints[checkpoint["step"]] = _read_completions(checkpoint, sets, path)
     fields = ("start", "seed", "role", "reward", "box_format", "compute", "curve")
     return StudyRun(
-        arm=ArmKey(kinds[content["start"]], content["arm"]),
+        arm=ArmKey(kind_of_start[content["start"]], content["arm"]),
         checkpoints=checkpoints,
         **{name: content[name] for name in fields},
     )

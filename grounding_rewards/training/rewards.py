@@ -190,7 +190,7 @@ class StepReward:
     def metrics(
         self, rows: Sequence[Mapping[str, Any]], rewards: torch.Tensor, group_size: int, image_groups: ImageGroups
     ) -> dict[str, float]:
-        """The metrics of the last call over all processes, by their keys in the log.
+        """The metrics of the last call over all processes, by their keys in the log; `rejected` is set for them too.
 
         Args:
             rows: of this process.
