@@ -12,6 +12,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,13 +140,18 @@ def _run_command(name: str, words: list[str]) -> int:
         from rich.console import Console
 
         description, heading, examples = _module(name).__doc__.partition("examples:\n")
-        print(description)
+        fold = partial(textwrap.fill, width=shutil.get_terminal_size((120, 24)).columns, break_on_hyphens=False)
+        for paragraph in description.split("\n\n"):
+            # Lines of a table stay lines.
+            for line in paragraph.splitlines() if paragraph.startswith(" ") else [paragraph]:
+                print(fold(line, subsequent_indent=" " * 6 if line.startswith(" ") else ""))
+            print()
         # On lines without end, which are folded below: cyclopts would fold them without an indent.
         option_text = io.StringIO()
         app.help_print([], console=Console(file=option_text, width=10_000))
-        width = shutil.get_terminal_size((120, 24)).columns
-        for line in option_text.getvalue().splitlines():
-            print(textwrap.fill(line, width, subsequent_indent=" " * 6, break_on_hyphens=False))
+        # Lines of the docstring that go on are joined.
+        for line in re.sub(r"\n  (?!--|[A-Z]+:)", " ", option_text.getvalue()).splitlines():
+            print(fold(line, subsequent_indent=" " * 6))
         print(f"{heading}{examples}")
         return 0
     try:

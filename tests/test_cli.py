@@ -111,6 +111,15 @@ def test_help_describes_and_shows_examples(name, capsys):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_a_narrow_terminal(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([name, "--help"]) == 0
+    text = capsys.readouterr().out.partition("\nexamples:")[0]
+    # A list of values may be a word too long for any line.
+    assert [line for line in text.splitlines() if len(line) > 80 and " " in line.strip()] == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_examples_are_legal(name):
     command = importlib.import_module(f"grounding_rewards.commands.{name.replace('-', '_')}")
     app = command_app(name)
