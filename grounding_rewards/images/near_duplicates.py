@@ -65,12 +65,12 @@ def find_near_duplicates(signatures: Sequence[bytes | None]) -> Iterator[tuple[i
         [(0, 2)]
     """
     indices = [index for index, signature in enumerate(signatures) if signature is not None]
-    known = [signature for signature in signatures if signature is not None]
-    for start in range(0, len(known), _BLOCK):
-        earlier = _unit_slopes(known[start : start + _BLOCK])
-        for later_start in range(start, len(known), _BLOCK):
+    known_signatures = [signature for signature in signatures if signature is not None]
+    for start in range(0, len(known_signatures), _BLOCK):
+        earlier = _unit_slopes(known_signatures[start : start + _BLOCK])
+        for later_start in range(start, len(known_signatures), _BLOCK):
             # cosine = a · b for vectors of length 1
-            is_copy = earlier @ _unit_slopes(known[later_start : later_start + _BLOCK]).T >= THRESHOLD
+            is_copy = earlier @ _unit_slopes(known_signatures[later_start : later_start + _BLOCK]).T >= THRESHOLD
             if later_start == start:
                 is_copy = np.triu(is_copy, k=1)
             for row, column in np.argwhere(is_copy).tolist():

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from grounding_rewards.boxes import as_box_array
 from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.data import splits
 from grounding_rewards.data.annotated_image import AnnotatedImage
@@ -227,13 +228,13 @@ def _count_boxes(images: Sequence[AnnotatedImage], settings: PrepareSettings) ->
     for image in images:
         large_labels = without_small_boxes(image, settings).labels
         boxes.update(large_labels)
-        wanted = set(image.labels if settings.labels is None else settings.labels)
-        large = sum(label in wanted for label in large_labels)
-        small = sum(label in wanted for label in image.labels) - large
-        if small:
-            small_boxes["boxes"] += small
+        findings = set(image.labels if settings.labels is None else settings.labels)
+        large_count = sum(label in findings for label in large_labels)
+        small_count = sum(label in findings for label in image.labels) - large_count
+        if small_count:
+            small_boxes["boxes"] += small_count
             small_boxes["images"] += 1
-            small_boxes["without_other"] += int(not large)
+            small_boxes["without_other"] += int(not large_count)
     return boxes, small_boxes
 
 
@@ -308,7 +309,8 @@ def _with_share_of_negatives(
         return planned
     plan.facts["negatives_left_out"] = len(negatives) - kept_count
     # Other images have no hash, and stay.
-    return [each for each in planned if hashes.get(each.image.id, -1.0) < negatives[kept_count]]
+    first_left_out = negatives[kept_count]
+    return [planned_image for planned_image in planned if hashes.get(planned_image.image.id, -1.0) < first_left_out]
 
 
 def _split_of(image: AnnotatedImage, plan: FolderPlan, duplicates: DuplicateGroups) -> str:
@@ -475,12 +477,8 @@ def completed_examples(planned: PlannedImage, stored: StoredImage, plan: FolderP
 
     def scale_boxes(boxes: Sequence[Sequence[float]]) -> list[list[float]]:
         """The boxes in pixels of the stored image."""
-        scaled = []
-        for x1, y1, x2, y2 in boxes:
-            left, right = x1 * stored.width / width, x2 * stored.width / width
-            top, bottom = y1 * stored.height / height, y2 * stored.height / height
-            scaled.append([left, top, right, bottom])
-        return scaled
+        scaled = as_box_array(boxes) * ([stored.width, stored.height] * 2) / ([width, height] * 2)
+        return scaled.tolist()
 
     completed = []
     for example in planned.examples:
