@@ -371,6 +371,8 @@ def _label_count_problems(row: Mapping[str, Any]) -> Iterator[str]:
         count = len(labels) if _is_list(labels) else 0
         if count != len(labelled_boxes):
             yield f"{prefix}{count} labels for {len(labelled_boxes)} boxes"
+        elif labels is not None and not _is_list(labels):
+            yield f"{prefix}labels is {labels!r:.200}, not a list"
     if row.get("labels") is None and reader_labels is None and boxes:
         # One for each box under a wrong name; a single word may name the image.
         names = [name for name in _LIKE_LABELS if _is_list(row.get(name)) and len(row[name]) == len(boxes)]

@@ -21,6 +21,7 @@ Access: form of BIMCV.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -129,7 +130,12 @@ def _problem(report: Mapping[str, Any], sentence: str) -> str | None:
     if not isinstance(findings, list) or not all(isinstance(finding, dict) for finding in findings):
         return "no list of findings"
     for finding in findings:
-        boxes = [box for key in _SETS for box in finding.get(key) or ()]
+        *box_lists, labels = [finding.get(key) or [] for key in (*_SETS, "labels")]
+        if not all(isinstance(values, list) for values in (*box_lists, labels)):
+            return "boxes or labels that are no list"
+        if not all(isinstance(label, str) for label in labels):
+            return "a label that is no text"
+        boxes = list(chain.from_iterable(box_lists))
         # A box in pixels would otherwise be far outside the image.
         bad_boxes = [box for box in boxes if not is_box(box) or not all(-0.5 <= value <= 1.5 for value in box)]
         if bad_boxes:
