@@ -58,11 +58,8 @@ def model_card(trainer: Any) -> str:
         base_model=None if Path(base_model).is_dir() else base_model,
         tags=["grounding_rewards", "radiology", "visual-grounding", *trainer._tag_names],
     )
-    cells = {}
-    for name, value in _facts(trainer).items():
-        if value:
-            # A line end or a bar in a value would end its cell of the table.
-            cells[name] = " ".join(value.split()).replace("|", "\\|")
+    # A line end or a bar in a value would end its cell of the table.
+    cells = {name: " ".join(value.split()).replace("|", "\\|") for name, value in _facts(trainer).items() if value}
     # A declared format has no name that a reader of the card could write.
     has_named_format = trainer.box_format_name in list_box_formats()
     template = Path(__file__).with_name("card.md.jinja").read_text(encoding="utf-8")

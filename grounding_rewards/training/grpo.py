@@ -47,12 +47,8 @@ from grounding_rewards.training.sharding import SharedWeights
 
 # Environment variables with which trackers upload checkpoints, or the whole folder of the run.
 _UPLOAD_VARIABLES = (
-    "WANDB_LOG_MODEL",
-    "HF_MLFLOW_LOG_ARTIFACTS",
-    "HF_DAGSHUB_LOG_ARTIFACTS",
-    "HF_DVCLIVE_LOG_MODEL",
-    "CLEARML_LOG_MODEL",
-    "COMET_LOG_ASSETS",
+    *("WANDB_LOG_MODEL", "HF_MLFLOW_LOG_ARTIFACTS", "HF_DAGSHUB_LOG_ARTIFACTS", "HF_DVCLIVE_LOG_MODEL"),
+    *("CLEARML_LOG_MODEL", "COMET_LOG_ASSETS"),
 )
 # Their values with which nothing is uploaded, or only the weights at the end.
 _NO_UPLOAD = ("", "0", "false", "no", "none", "off", "end")
@@ -187,15 +183,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
 
         Every grounding reward becomes a :class:`StepReward`, which is also listed in `step_rewards`.
         """
-        self.step_rewards = []
-        functions: list[Any] = []
-        for reward in rewards:
-            if isinstance(reward, GroundingReward):
-                step_reward = StepReward(reward, self)
-                self.step_rewards.append(step_reward)
-                functions.append(step_reward)
-            else:
-                functions.append(reward)
+        functions = [StepReward(reward, self) if isinstance(reward, GroundingReward) else reward for reward in rewards]
+        self.step_rewards = [function for function in functions if isinstance(function, StepReward)]
         setup = Setup(args, functions, processor, train_dataset, options)
         for extra in extras:
             extra.begin(setup)

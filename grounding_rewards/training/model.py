@@ -213,13 +213,9 @@ def check_installed(config: Any, model: ModelArguments) -> None:
         ("load_in_4bit", model.load_in_4bit, "bitsandbytes"),
         ("load_in_8bit", model.load_in_8bit, "bitsandbytes"),
     )
-    missing = []
-    for option, is_on, library in requirements:
-        if is_on and find_spec(library) is None:
-            missing.append((option, library))
-    for tracker in config.report_to:
-        if tracker not in get_available_reporting_integrations():
-            missing.append(("report_to", tracker))
+    missing = [(option, library) for option, is_on, library in requirements if is_on and find_spec(library) is None]
+    trackers = get_available_reporting_integrations()
+    missing += [("report_to", tracker) for tracker in config.report_to if tracker not in trackers]
     for option, library in missing:
         raise ValueError(
             f"Expected {library} to be installed for {option}, got none. Install it with `pip install {library}`, or "

@@ -53,9 +53,7 @@ class ExactResume(_Trainer):
         if resume_from_checkpoint is True:
             # Without any checkpoint True stays, which `Trainer` refuses.
             resume_from_checkpoint = get_last_checkpoint(self.args.output_dir) or True
-        self._resumed_from = None
-        if not isinstance(resume_from_checkpoint, bool | None):
-            self._resumed_from = Path(resume_from_checkpoint)
+        self._resumed_from = None if isinstance(resume_from_checkpoint, bool | None) else Path(resume_from_checkpoint)
         if self._resumed_from is not None and not (self.is_fsdp_enabled or self.is_deepspeed_enabled):
             state = TrainerState.load_from_json(str(self._resumed_from / "trainer_state.json"))
             if 0 < self.args.max_steps <= state.global_step:

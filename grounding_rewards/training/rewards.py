@@ -207,10 +207,8 @@ class StepReward:
         local_counts = torch.tensor(np.array(columns).T, device=rewards.device).contiguous()
         # A group may span two processes.
         statuses, predictions, findings, *rejected = accelerator.gather(local_counts).T.cpu().numpy()
-        self.rejected = {}
-        for reason, counts in zip(REJECT_REASONS, rejected, strict=True):
-            if counts.any():
-                self.rejected[reason] = int(counts.sum())
+        counts = [int(column.sum()) for column in rejected]
+        self.rejected = {reason: count for reason, count in zip(REJECT_REASONS, counts, strict=True) if count}
         values = rewards.double().cpu().numpy()
         groups = Groups(np.full(len(values) // group_size, group_size), values, statuses, predictions, findings)
         metrics = {f"{self.reward.name}/signal/{key}": value for key, value in groups.metrics().items()}

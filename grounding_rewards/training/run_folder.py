@@ -172,10 +172,7 @@ def last_complete_checkpoint(folder: Path) -> Path | None:
     >>> last_complete_checkpoint(Path("no/such/run")) is None
     True
     """
-    for path in reversed(_checkpoints(folder)):
-        if _is_complete(path):
-            return path
-    return None
+    return next((path for path in reversed(_checkpoints(folder)) if _is_complete(path)), None)
 
 
 def _refuse_run(folder: Path, remedy: str) -> None:

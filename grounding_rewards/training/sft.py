@@ -93,12 +93,9 @@ class GoldAnswers:
 
     def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
         """Turn a batch of rows, column by column, into the columns prompt, image and completion."""
-        columns: dict[str, list[Any]] = {"prompt": [], "image": [], "completion": []}
-        for values in zip(*batch.values(), strict=True):
-            example = self._example(dict(zip(batch, values, strict=True)))
-            for name, column in columns.items():
-                column.append(example[name])
-        return columns
+        rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
+        examples = list(map(self._example, rows))
+        return {name: [example[name] for example in examples] for name in ("prompt", "image", "completion")}
 
     def _example(self, row: dict[str, Any]) -> dict[str, Any]:
         """Augment one row and return its prompt, image and completion."""

@@ -274,9 +274,8 @@ class AttackingProcessor:
             copies = getattr(image_processor, "temporal_patch_size", 1)
         tokenizer = getattr(self._processor, "tokenizer", self._processor)
         end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
-        answers = []
-        for _ in conversations:
-            answers.append(tokenizer(next(self._answers), add_special_tokens=False)["input_ids"] + end)
+        texts = [next(self._answers) for _ in conversations]
+        answers = [ids + end for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]]
         inputs["pixel_values"] = project_gradient(
             answer_loss(self._model, inputs, answers, tokenizer.pad_token_id),
             pixel_values,
