@@ -75,13 +75,8 @@ def image_loader(answers: ImageAnswers, dataset: Dataset | None) -> Callable[[in
     """
     if dataset is not None:
         return lambda k: load_dataset_image(dataset, answers.numbers[k])
-
-    def open_file(k: int) -> Image | None:
-        """The image of the k-th row's file."""
-        path = answers.rows[k].get("image_path")
-        return None if path is None else open_image(path)
-
-    return open_file
+    files = [row.get("image_path") for row in answers.rows]
+    return lambda k: None if files[k] is None else open_image(files[k])
 
 
 def read_log(

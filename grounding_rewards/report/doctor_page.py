@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -174,10 +173,7 @@ def _defect(defect: Defect) -> Section:
 
 def _card(image: ImagePicture, caption: str) -> Card:
     """The card of one image with its boxes, and beside them the proposed ones, if there are any."""
-    labelled_boxes = []
-    for box, label in zip_longest(image.boxes, image.labels[: len(image.boxes)], fillvalue=""):
-        if is_box(box):
-            labelled_boxes.append((box, str(label)))
+    labelled_boxes = [(box, label) for box, label in zip(image.boxes, image.labels, strict=True) if is_box(box)]
     panels = [_panel(image, labelled_boxes, "as given" if image.proposed else "", caption)]
     if image.proposed:
         proposed = [(box, label) for box, (_, label) in zip(image.proposed, labelled_boxes, strict=True)]

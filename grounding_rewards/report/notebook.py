@@ -230,9 +230,8 @@ def _answers(
     log: Any, judge: GroundingReward, dataset: str | Dataset | None, split: str, **options: Any
 ) -> ImageAnswers:
     """The answers of a log, to the images of a dataset where one is given."""
-    source = _log_source(log)
     images = load_split(dataset, split) if isinstance(dataset, str) else dataset
-    return read_log(source, judge, dataset=images, **options)
+    return read_log(_log_source(log), judge, dataset=images, **options)
 
 
 def _log_source(log: Any) -> Sequence[Any]:
