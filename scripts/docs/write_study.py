@@ -237,12 +237,15 @@ def arm_of(result: StudyResult, start: str, name: str) -> ArmResult | None:
 
 
 def matrix_cell(arm: ArmResult, column: Column, result: StudyResult) -> str:
-    """The gain, bold where it is shown, and below it in small letters the largest loss."""
+    """The gain, bold where it is shown; in small letters the largest loss, and from how many checkpoints."""
     text = format_estimate(gain(arm, column.measure), signed=True).replace("[", "\\[")
     if is_shown(arm, column.measure, arm.holm[START][column.measure]):
         text = f"**{text}**"
-    losses = prices(arm, result.study.primary_of(column.start))
-    return f"{text}<br><sub>{losses[0][0]} {losses[0][1]:+.3f}</sub>" if losses else text
+    notes = [f"{name} {loss:+.3f}" for name, loss in prices(arm, result.study.primary_of(column.start))[:1]]
+    checkpoints = len(result.study.starts[column.start])
+    if len(arm.seeds) < checkpoints:
+        notes.append(f"from {len(arm.seeds)} of {checkpoints} checkpoints")
+    return f"{text}<br><sub>{', '.join(notes)}</sub>" if notes else text
 
 
 def fault_sentence(result: StudyResult, column: Column) -> str:
@@ -681,10 +684,11 @@ fault, on 500 test images:
 
 {matrix}
 
-Bold: shown. Small: what fell most. ◦: controls (sft: as many answers learned from, with right boxes; blank: R3 on
-grey images). Intervals are 95 %: Student's t over checkpoints, one run of an arm each, with Holm's p within the fault;
-of fewer than three checkpoints, so far, over patients alone, which says how sure this one run is and not how sure the
-reward is. Recall of a finding is given by its name. A gain in hallucination is a fall.
+Bold: shown. Small: what fell most, and from how many checkpoints, if not from all. ◦: controls (sft: as many answers
+learned from, with right boxes; blank: R3 on grey images). Intervals are 95 %: Student's t over checkpoints, one run of
+an arm each, with Holm's p within the fault; of fewer than three checkpoints, so far, over patients alone, which says
+how sure this one run is and not how sure the reward is. Recall of a finding is given by its name. A gain in
+hallucination is a fall.
 
 ![Gains since the checkpoint](study/faults/gains.svg)
 
