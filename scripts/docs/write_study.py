@@ -647,18 +647,19 @@ boxes are those of NIH ChestX-ray14, scaled; the NIH Clinical Center provides th
 #: README's copy of the advice stands between these.
 _README_HEADING, _README_END = "**Which one?**\n\n", "\n\nNumbers: "
 _ADVICE = """\
-- **SFT first**, while there are right boxes to teach: at equal cost it raised the mean IoU of loose boxes by
-  {loose_sft_gain} and of far ones by {far_sft_gain}, the best reward by {loose_best_gain} and {far_best_gain}.
-- **R4**, the default. R3, R5 and soft_f1 end within 0.02 of it from either.
-- **soft_f1**, or R4 at τ 0.3, if few boxes reach an IoU of 0.5: it begins sooner (far boxes: {far_soft_f1_halfway}
-  after half of the steps, under R4 {far_R4_halfway}), and ends within 0.02.
+- **SFT first**, while there are right boxes to teach: at equal cost it raised the mean IoU of loose boxes
+  ({loose_before}) by {loose_sft_gain} and of far ones ({far_before}) by {far_sft_gain}, the best reward by
+  {loose_best_gain} and {far_best_gain}.
+- **R4**, the default. R3, R5 and soft_f1 end within 0.02 of its mean IoU.
+- **soft_f1**, or R4 at τ 0.3, if few boxes reach an IoU of 0.5: it begins sooner (far boxes half-way:
+  {far_soft_f1_halfway}, under R4 {far_R4_halfway}), and ends within 0.02.
 - **Not R1**: a better overlap above τ earns nothing ({loose_R1_gain} and {far_R1_gain}), nor does leaving out spurious
   boxes (precision {extra_R1_gain}, under R4 {extra_R4_gain}).
-- **Boxes on normal images** fell under every reward tried (from {eager_before} of them to {eager_R4_after} under R4),
+- **Boxes on normal images** fell under every reward (from {eager_before} of them to {eager_R4_after} under R4),
   on grey images to {eager_blank_after}: that alone does not show that a model looks.
 
-At least {fewest_runs} each, from faults made on purpose, in a model of 1.2 million parameters on drawn images; nothing
-ran at 3B."""
+At least {fewest_runs} of each reward, from faults made on purpose, in a model of 1.2 million parameters on drawn
+images; nothing ran at 3B."""
 
 _SIGNAL = """\
 16 answers of each checkpoint to 200 validation images were kept before it was trained. `signal` measures on them, for
@@ -696,8 +697,8 @@ hallucination is a fall.
 
 Against what was expected beforehand: far boxes are mended at τ 0.5 too, though hardly any reaches it at first; findings
 that were left out come back under every reward tried; R1 does not remove spurious boxes, for boxes after the right ones
-cost nothing under it; and most of the boxes on normal images go away on grey images too, so that their going away is no
-proof of looking.
+cost nothing under it; and boxes on normal images become fewer on grey images too, so that their going away is no proof
+of looking.
 
 ## Learning curves
 
