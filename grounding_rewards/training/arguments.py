@@ -135,7 +135,15 @@ class GroundingArguments(run_options.GroundingOptions, _ImageArguments):
         super().__post_init__()
         # Attributes, not fields: fields are saved in the configuration.
         self.extras = [] if look_closer is None else [look_closer]
-        self.rewards = build_rewards(self.reward, self.reward_kwargs, self.box_format)
+        try:
+            self.rewards = build_rewards(self.reward, self.reward_kwargs, self.box_format)
+        except ValueError as error:
+            if not self.reward_kwargs:
+                raise
+            raise ValueError(
+                f"{error} reward_kwargs, on the command line or in the YAML, is {self.reward_kwargs}; "
+                "another reward needs its own, for example --reward_kwargs '{\"no_box_bonus\": 0.2}'."
+            ) from error
 
 
 @dataclass
@@ -298,17 +306,12 @@ def _parse(
     arguments, config, model = parser.parse_args_into_dataclasses(args=words)
     _check_evaluation(arguments, config)
     is_peft_stated = "use_peft" in values or any(word.startswith("--use_peft") for word in words)
-    if not is_peft_stated:
-        _refuse_adapter_options(model)
-    return arguments, config, model
-
-
-def _refuse_adapter_options(model: ModelArguments) -> None:
-    """Refuse options of an adapter that differ from their defaults; for a run that states no `use_peft`."""
     for option in fields(ModelConfig):
         is_of_adapter = option.name.startswith(("lora_", "use_rslora", "use_dora"))
-        if is_of_adapter and getattr(model, option.name) != option.default:
+        # In a run that states use_peft: false they only wait to be used.
+        if is_of_adapter and not is_peft_stated and getattr(model, option.name) != option.default:
             raise _no_peft_error(model, option.name)
+    return arguments, config, model
 
 
 def _no_peft_error(model: ModelArguments, name: str) -> ValueError:

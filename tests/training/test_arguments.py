@@ -112,6 +112,16 @@ def test_files_over_files_and_what_a_run_saves_of_them(tmp_path):
     assert resolved_config(*parse_grpo_arguments(["--config", str(tmp_path / "elsewhere/config.yaml")])) == saved
 
 
+@pytest.mark.parametrize(("reward", "parameter"), [("soft_f1", "iou_threshold"), ("R1", "beta")])
+def test_another_reward_names_the_parameters_of_the_file(tmp_path, reward, parameter):
+    options = {"reward": "R4", "reward_kwargs": {"beta": 1.5, "iou_threshold": 0.5}}
+    message = rf"got '{parameter}'.* reward_kwargs, .* in the YAML, is \{{'beta': 1\.5, .* --reward_kwargs '\{{\"no_box"
+    with pytest.raises(ValueError, match=message):
+        parse(tmp_path, options, "--reward", reward)
+    arguments, _, _ = parse(tmp_path, options, "--reward", reward, "--reward_kwargs", '{"no_box_bonus": 0.3}')
+    assert arguments.rewards[0].box_reward.no_box_bonus == 0.3
+
+
 def test_options_in_the_place_of_a_file(tmp_path):
     (tmp_path / "over.yaml").write_text("{seed: 4}")
     _, config, _ = parse_grpo_arguments([f"--config={tmp_path / 'over.yaml'}"], {**SOUND, "seed": 3, "max_steps": 7})
