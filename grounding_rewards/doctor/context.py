@@ -238,9 +238,9 @@ class BoxTable:
                     answers.append(drawing.name in answer_names)
                     numbers.extend(box if is_box(box) else (np.nan,) * 4)
         row_of_box = np.array(row_numbers, dtype=int)
-        box_sizes = [np.array(values).reshape(-1, 2)[row_of_box] for values in (sizes, seen, resized)]
+        original, input_size, fixed = (np.array(values).reshape(-1, 2)[row_of_box] for values in (sizes, seen, resized))
         boxes, is_answer = np.array(numbers).reshape(-1, 4), np.array(answers, dtype=bool)
-        return cls(places, defects, row_of_box, boxes, *box_sizes, is_answer)
+        return cls(places, defects, row_of_box, boxes, original, input_size, fixed, is_answer)
 
     @cached_property
     def sound(self) -> np.ndarray:

@@ -75,7 +75,7 @@ def image_loader(answers: ImageAnswers, dataset: Dataset | None) -> Callable[[in
     """
     if dataset is not None:
         return lambda k: load_dataset_image(dataset, answers.numbers[k])
-    files = [row.get("image_path") for row in answers.rows]
+    files: list[Any] = [row.get("image_path") for row in answers.rows]
     return lambda k: None if files[k] is None else open_image(files[k])
 
 

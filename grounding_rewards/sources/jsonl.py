@@ -206,7 +206,8 @@ def annotated_image(row: Mapping[str, Any]) -> AnnotatedImage:
         ([[0.0, 0.0, 9.0, 9.0]], ('1',), ('1', '2'))
     """
     # They may be missing if those of each reader are given.
-    boxes, labels = row.get("boxes"), row["labels"]
+    boxes: Any = row.get("boxes")
+    labels = row["labels"]
     readers = tuple(row.get("readers") or ())
     read_by = tuple(row.get("read_by") or ())
     if row.get("reader_boxes") is not None:
