@@ -231,7 +231,9 @@ def splits_of_rows(rows: Sequence[Mapping[str, Any]], name: str) -> Assigned:
     own_splits = [row.get("split") for row in rows]
     patient_splits = splits_of_patients(zip(patients, own_splits, strict=True))
     unknown_patients = patients.count(None)
-    rule = split_rule({split for split in own_splits if split is not None}, len({*patients} - {None}) + unknown_patients)
+    rule = split_rule(
+        {split for split in own_splits if split is not None}, len({*patients} - {None}) + unknown_patients
+    )
     splits = []
     for row, own_split, patient in zip(rows, own_splits, patients, strict=True):
         patient_split = patient_splits[patient][0] if patient in patient_splits else None
