@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grounding_rewards.common.atomic_files import write_whole
-from grounding_rewards.common.formatting import as_json, html_table
+from grounding_rewards.common.formatting import as_json, format_value, html_table
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.metrics import average_precision, detection, intervals
 from grounding_rewards.metrics.average_precision import Curve, RankedImages, RankingMetrics, can_compare_labels
@@ -172,15 +172,15 @@ class Evaluation:
         if self.dependence is None:
             return ""
         constant = self.constant.get("mean_iou", _NOTHING).value
-        sentence = f"{self.dependence.value:.2f} mean IoU; "
+        sentence = f"{format_value(self.dependence.value)} mean IoU; "
         if not math.isnan(constant):
             above = self.above_constant.get("mean_iou", _NOTHING)
             if not above.low > 0:
                 verdict = "Worse" if above.high < 0 else "Not shown to be better"
                 sentence = f"{verdict} than a model that never looks: {sentence}"
-            sentence += f"the constant box, which never looks, reaches {constant:.2f}; "
+            sentence += f"the constant box, which never looks, reaches {format_value(constant)}; "
         if BLANK in self.systems:
-            sentence += f"on blank images the model reaches {self.systems[BLANK]['mean_iou'].value:.2f}; "
+            sentence += f"on blank images the model reaches {format_value(self.systems[BLANK]['mean_iou'].value)}; "
         sentence += self.dependence.sentence
         images, answers = self.dependence.images, self.dependence.distinct
         if answers > 1:

@@ -52,7 +52,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.boxes import BoxBatch, pad
-from grounding_rewards.common.formatting import format_p
+from grounding_rewards.common.formatting import format_p, format_value
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.matching import LabelCodes, match_batch
@@ -151,13 +151,15 @@ class ImageDependence:
         alone = f"{self.alone} of {self.images} images share question and number of boxes with no other"
         if math.isnan(self.dependence.value):
             return f"what of it is owed to the image cannot be measured: {alone}" if self.alone else ""
-        sentence = f"{self.dependence.value:.2f} {intervals.format_interval(self.dependence)}".rstrip()
-        sentence += f" of it is owed to the image ({format_p(self.p)})"
+        sentence = f"{intervals.format_estimate(self.dependence)} of it is owed to the image ({format_p(self.p)})"
         if self.naming and not math.isnan(self.naming):
-            placing = f"{self.placing.value:.2f} {intervals.format_interval(self.placing)}".rstrip()
-            sentence += f", {self.naming:.2f} to naming and {placing} to placing"
+            # Of fewer images, so that the two need not add up to the whole.
+            sentence += (
+                f"; on images that share their labels with others, {format_value(self.naming)} is owed to naming"
+            )
+            sentence += f" and {intervals.format_estimate(self.placing)} to placing"
         if self.unasked:
-            sentence += "; as the question is not known, what the model read there counts as seen"
+            sentence += "; the prompts are not known, so what an answer owes to its prompt counts as owed to the image"
         return f"{sentence}; {alone}, and play no part" if self.alone else sentence
 
 

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.columns import patient_of
-from grounding_rewards.common.formatting import NO_VALUE, as_json, html_table, percent
+from grounding_rewards.common.formatting import NO_VALUE, as_json, format_value, html_table, percent
 from grounding_rewards.common.numeric import Array, ratio, ratio_or_nan
 from grounding_rewards.metrics.image_dependence import ImageDependence, image_dependence
 from grounding_rewards.metrics.intervals import Estimate, jackknifed_ratio, share_estimate, sum_by_group
@@ -346,7 +346,7 @@ class SignalReport:
         if not math.isfinite(dependence.dependence.low):
             return ""
         sentence = (
-            f"{dependence.value:.2f} mean IoU of the first answers; {dependence.sentence}; "
+            f"{format_value(dependence.value)} mean IoU of the first answers; {dependence.sentence}; "
             f"{dependence.distinct} distinct answers to {dependence.images} images."
         )
         if dependence.dependence.low > 0:

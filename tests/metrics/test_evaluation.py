@@ -163,9 +163,9 @@ def test_sentence_of_image_dependence() -> None:
     same = [replace(image, pred=[boxes[0]], text="same") for image in looks]
     found = evaluate({"model": looks, "constant box": same}, MEASURES)
     # Three images do not show that it is better, eight do.
-    assert found.looking.startswith("Not shown to be better than a model that never looks: 1.00 mean IoU; ")
+    assert found.looking.startswith("Not shown to be better than a model that never looks: 1.000 mean IoU; ")
     eight = [[replace(one, id=f"{one.id}/{k}") for k in range(8) for one in run] for run in (looks, same)]
-    assert evaluate({"model": eight[0], "constant box": eight[1]}, MEASURES).looking.startswith("1.00 mean IoU; the c")
+    assert evaluate({"model": eight[0], "constant box": eight[1]}, MEASURES).looking.startswith("1.000 mean IoU; the c")
     # By hand: one of six permutations leaves all three answers at their images.
     assert " of it is owed to the image (p = 0.1" in found.looking
     assert found.to_dict()["image_dependence"]["dependence"]["value"] == pytest.approx(1)
@@ -174,6 +174,6 @@ def test_sentence_of_image_dependence() -> None:
     many = [replace(image, id=f"{image.id}/{k}") for k in range(10) for image in same]
     wrong = [replace(image, pred=[[90, 90, 95, 95]]) for image in many]
     worse = evaluate({"model": wrong, "constant box": many}, MEASURES).looking
-    assert worse.startswith("Worse than a model that never looks: 0.00 mean IoU; ")
+    assert worse.startswith("Worse than a model that never looks: 0.000 mean IoU; ")
     assert worse.endswith("All 30 images have the same answer.")
     assert evaluate({"model": [Prediction("a", 9, 9, rewards={"R3": 0.2})]}, MEASURES).looking == ""

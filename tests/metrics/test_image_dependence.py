@@ -149,7 +149,11 @@ def test_naming_and_placing_are_told_apart(places: bool) -> None:
     assert found.dependence.value == pytest.approx(found.naming + found.placing.value)
     assert found.naming > 0.3
     assert (found.placing.value > 0.1) if places else found.placing == (0, 0, 0)
-    assert f"{found.naming:.2f} to naming and {found.placing.value:.2f} [" in found.sentence
+    assert f"{found.naming:.3f} is owed to naming and {found.placing.value:.3f} [" in found.sentence
+    # An image that shares its labels with no other counts in the whole, not in its parts.
+    lonely = image_dependence([replace(images[0], gt_labels=["other"]), *images[1:]])
+    assert lonely.dependence.value != pytest.approx(lonely.naming + lonely.placing.value, abs=1e-4)
+    assert "; on images that share their labels with others, " in lonely.sentence
     # Where no image has another with its labels, the two are not told apart.
     unlike = image_dependence([replace(image, gt_labels=[image.id]) for image in images])
     assert np.isnan(unlike.naming)

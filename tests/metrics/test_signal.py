@@ -226,7 +226,7 @@ def test_the_gain_of_the_best_answer_is_over_the_mean():
     ("shift", "said"),
     [
         # Each answer follows its image, though never to an IoU of 0.5: lower τ teaches it more.
-        (12, "of it is owed to the image (p < 0.001); as the question is not known, what the model read there counts"),
+        (12, "of it is owed to the image (p < 0.001); the prompts are not known, so what an answer owes to its prompt"),
         # One answer to all, with spread within each group.
         (0, "not shown to depend on the image: what differs in reward then teaches where findings usually are."),
     ],
