@@ -95,7 +95,8 @@ def print_audit(result: Audit, console: Console) -> None:
     images = f"{result.images} images, {result.negatives} of them without a finding"
     caption = f"Written in {result.box_format}. ! marks what is wrong, ~ a documented weakness, both explained below."
     answers = audit_table(result)._replace(title=f"Mean reward of each scripted answer, {images}")
-    console.print(answers.rich(small=False, caption=caption))
+    # Names are broken into lines, numbers never.
+    console.print(answers.rich(small=False, caption=caption, unbroken=range(1, len(answers.header))))
     for table in found_tables(result):
         console.print(table.rich(small=False))
     if result.accepted:

@@ -36,7 +36,7 @@ def output_console(width: int) -> Console:
     """A ``rich.console.Console`` on the standard output that escapes every text by :func:`printable`.
 
     Args:
-        width: in characters, used only if the output is not a terminal and so has no width.
+        width: in characters, used only if the output is not a terminal, and no variable COLUMNS says its width.
     """
     from rich.console import Console
     from rich.segment import Segment
@@ -56,7 +56,7 @@ def output_console(width: int) -> Console:
             raise BrokenPipeError
 
     console = PrintableConsole()
-    return console if console.is_terminal else PrintableConsole(width=width)
+    return console if console.is_terminal or os.environ.get("COLUMNS") else PrintableConsole(width=width)
 
 
 def printable(text: str, *, lines: bool = True) -> str:
