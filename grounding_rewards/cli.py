@@ -203,8 +203,7 @@ def _sentence(error: CycloptsError) -> str:
     if isinstance(error, MissingArgumentError):
         return f"Expected {option}, got none."
     if isinstance(error, ValidationError) and error.argument is not None:
-        # See `commands.options.within`.
-        return error.exception_message.replace(", got", f" for {option}, got", 1)
+        return re.sub(r"( for `\w+`)?, got", f" for {option}, got", error.exception_message, count=1)
     if isinstance(error, CoercionError) and error.token is not None and error.argument is not None:
         choices = error.argument.get_choices()
         type_name = str(error.target_type)

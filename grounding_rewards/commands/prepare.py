@@ -44,7 +44,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -150,7 +150,12 @@ class PrepareOptions:
         return PrepareSettings(**values)
 
 
-def run(dataset: str, /, *, options: PrepareOptions) -> int:
+def _check_source(_: type, dataset: str) -> None:
+    """Refuse the name of no source before anything that is missing is asked for."""
+    get_source(dataset)
+
+
+def run(dataset: Annotated[str, Parameter(validator=_check_source)], /, *, options: PrepareOptions) -> int:
     """Prepare a dataset, or count what would be in it.
 
     Args:

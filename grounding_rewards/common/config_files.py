@@ -7,11 +7,11 @@ A file may name one or several others as `base`; what it says itself goes before
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from grounding_rewards.common.text_files import read_yaml
+from grounding_rewards.common.validation import guess_word
 
 BASE = "base"
 """The key under which a file names those that it is built on."""
@@ -116,8 +116,7 @@ def check_known(options: Iterable[str], option_names: Collection[str], command: 
         return
     for name in map(str, options):
         if name not in option_names:
-            nearest = get_close_matches(name, option_names, n=1)
-            guess = f"Did you mean {nearest[0]}? " if nearest else ""
+            guess = guess_word(name, option_names)
             raise ValueError(
                 f"Expected options of `grounding-rewards {command}`{file and f' in {file}'}, got {name}. {guess}"
                 "--help lists them; parameters of a reward stand in reward_kwargs."

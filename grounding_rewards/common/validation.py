@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from numbers import Real
 from typing import NamedTuple
@@ -57,6 +57,19 @@ def check_number(name: str, value: object, legal: Interval, hint: str = "Choose 
     return float(value)
 
 
+def guess_word(word: object, legal: Iterable[str]) -> str:
+    """A question with the legal word that is spelt most like an unknown one; empty if none is.
+
+    Example:
+        >>> guess_word("VinDr", ("coco", "vindr-cxr")), guess_word("mine", ("coco", "vindr-cxr"))
+        ('Did you mean vindr-cxr? ', '')
+    """
+    words = {name.casefold(): name for name in legal}
+    # The cell of a log may be long.
+    matches = get_close_matches(str(word)[:60].casefold(), words, 1)
+    return f"Did you mean {words[matches[0]]}? " if matches else ""
+
+
 #: So many legal names are read to their end; of more the nearest are named.
 _READ = 20
 
@@ -73,8 +86,7 @@ def check_keys(name: str, mapping: object, legal: Collection[str], hint: str = "
         return
     unknown = [str(key) for key in mapping if key not in legal]
     if unknown:
-        nearest = get_close_matches(unknown[0], legal, n=1)
-        remedy = hint or (f"Did you mean {nearest[0]}?" if nearest else "Choose among these.")
+        remedy = hint or guess_word(unknown[0], legal).strip() or "Choose among these."
         listed = list(legal)
         if len(legal) > _READ:
             listed = [*get_close_matches(unknown[0], legal, n=3, cutoff=0.4), "…"]
@@ -92,4 +104,7 @@ def check_word(name: str, value: object, legal: Collection[str]) -> None:
         ValueError: Expected a known word for `matching`, got 'best'. Use one of: greedy, hungarian.
     """
     if not isinstance(value, str) or value not in legal:
-        raise ValueError(f"Expected a known word for `{name}`, got {value!r:.200}. Use one of: {', '.join(legal)}.")
+        raise ValueError(
+            f"Expected a known word for `{name}`, got {value!r:.200}. {guess_word(value, legal)}Use one of: "
+            f"{', '.join(legal)}."
+        )

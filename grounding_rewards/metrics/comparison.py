@@ -40,7 +40,6 @@ Applications in Genetics and Molecular Biology 2010.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -52,6 +51,7 @@ import numpy as np
 from grounding_rewards.boxes import box_area
 from grounding_rewards.common.formatting import NO_VALUE, as_json, capitalised, format_value, html_table
 from grounding_rewards.common.numeric import Array, ratio_or_nan
+from grounding_rewards.common.validation import guess_word
 from grounding_rewards.metrics import intervals
 from grounding_rewards.metrics.average_precision import IMAGE_AREAS, RankingMetrics
 from grounding_rewards.metrics.detection import BoxGroups, MatchedImages, label_groups, reference_sums
@@ -379,8 +379,7 @@ class RunDifference:
 def check_metric(option: str, key: str, metrics: Mapping[str, Any]) -> None:
     """Refuse the key of a metric that is not among those of both runs."""
     if key not in metrics:
-        matches = difflib.get_close_matches(key, metrics, 1)
-        guess = f"Did you mean {matches[0]}? " if matches else ""
+        guess = guess_word(key, metrics)
         raise ValueError(
             f"Expected a metric of both runs for {option}, got {key!r}. {guess}They have: {', '.join(metrics)}."
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import json
 import re
@@ -12,7 +11,7 @@ from typing import Any
 
 from grounding_rewards.boxes import ORDERS, CoordinateSpace, get_space
 from grounding_rewards.common.text_files import packaged_tables, parse_yaml
-from grounding_rewards.common.validation import check_word
+from grounding_rewards.common.validation import check_word, guess_word
 from grounding_rewards.parsing.box_format import BOX_KEYS, SCOPES, BoxFormat, Layout, Syntax
 from grounding_rewards.parsing.bracket_syntax import read_plain_items, read_plain_lists, read_plain_sentences
 from grounding_rewards.parsing.json_syntax import read_plain_json
@@ -94,20 +93,24 @@ def get_box_format(box_format: str | Mapping[str, Any] | BoxFormat) -> BoxFormat
         if isinstance(box_format, str) and box_format.lstrip().startswith("{"):
             return _written_format(box_format)
         raise ValueError(
-            f"Expected a known name for `box_format`, got {box_format!r:.200}. {_guess(str(box_format))}Use one of: "
-            f"{', '.join(BOX_FORMATS)}; or declare one: {{syntax: json, keys: [box], order: xyxy, space: norm1000}}."
+            f"Expected a known name for `box_format`, got {box_format!r:.200}. {_advice(str(box_format))}"
         ) from None
 
 
-def _guess(text: str) -> str:
-    """Guess in a sentence which format an unknown name means: one that is spelt alike, or that of a model on the hub.
+def _advice(text: str) -> str:
+    """What to write for an unknown name: the format that is spelt alike or that of a model on the hub, or else any.
 
-    >>> _guess("qwen25-vl"), _guess("Qwen/Qwen2.5-VL-3B-Instruct")
-    ('Did you mean qwen2.5-vl? ', 'That is a model of the family qwen2.5-vl, which writes qwen2.5-vl. ')
+    >>> print(_advice("qwen25-vl"))
+    Did you mean qwen2.5-vl? grounding_rewards.list_box_formats() names all.
     """
+    names_all = "grounding_rewards.list_box_formats() names all."
+    any_format = (
+        f"Use one of: {', '.join(BOX_FORMATS)}; or declare one: {{syntax: json, keys: [box], order: xyxy, "
+        "space: norm1000}."
+    )
     if "/" not in text:
-        matches = difflib.get_close_matches(text[:40].casefold(), BOX_FORMATS, 1)
-        return f"Did you mean {matches[0]}? " if matches else ""
+        guess = guess_word(text, BOX_FORMATS)
+        return f"{guess}{names_all}" if guess else any_format
     model = _letters(text.rpartition("/")[2])
     families = {name: f", which writes {name}" for name in BOX_FORMATS}
     families |= {alias: f", which writes {name}" for name, aliases in MODEL_TYPES.items() for alias in aliases}
@@ -115,8 +118,8 @@ def _guess(text: str) -> str:
     # The longest: `qwen3_vl` is within names of `qwen3_vl_moe`, too.
     family = max((alias for alias in families if _letters(alias) in model), key=len, default=None)
     if family is None:
-        return "That looks like the name of a model. "
-    return f"That is a model of the family {family}{families[family]}. "
+        return f"That looks like the name of a model. {any_format}"
+    return f"That is a model of the family {family}{families[family]}. {names_all}"
 
 
 def _letters(name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 import grounding_rewards.rewards.average_precision as average_precision
 import grounding_rewards.rewards.controls as controls
 import grounding_rewards.rewards.f_beta as f_beta
+from grounding_rewards.common.validation import guess_word
 from grounding_rewards.rewards.published import PUBLISHED
 
 Factory = Callable[..., Any]
@@ -234,9 +234,7 @@ def look_up(name: str) -> Any:
                 f"Expected an importable path for `reward`, got {name!r} ({type(error).__name__}: {error}). "
                 "Check the spelling and PYTHONPATH."
             ) from error
-    names = {reward.casefold(): reward for reward in (*REGISTRY, *PUBLISHED)}
-    matches = difflib.get_close_matches(str(name).casefold(), names, 1)
-    guess = f"Did you mean {names[matches[0]]}? " if matches else ""
+    guess = guess_word(name, (*REGISTRY, *PUBLISHED))
     raise ValueError(
         f"Expected a known name for `reward`, got {name!r}. {guess}Use one of: {', '.join(REGISTRY)}; a published "
         f"reward: {', '.join(PUBLISHED)}; or a dotted path."
@@ -306,14 +304,10 @@ def check_parameters(name: str, factory: Factory, params: Mapping[str, Any]) -> 
                 needed.append(option.name)
     unknown = [param for param in params if param not in legal]
     if unknown and not takes_any:
-        matches = difflib.get_close_matches(unknown[0], legal, 1)
+        advice = guess_word(unknown[0], legal)
         if "iou_threshold" in unknown:
             # A right name, but of other rewards.
             advice = f"{name} has no threshold: leave iou_threshold out. "
-        elif matches:
-            advice = f"Did you mean {matches[0]}? "
-        else:
-            advice = ""
         raise ValueError(
             f"Expected known parameters for reward `{name}`, got {', '.join(map(repr, unknown))}. {advice}"
             + (f"Use some of: {', '.join(legal)}." if legal else "It takes none: leave them out.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from transformers import (
 from transformers.integrations import get_available_reporting_integrations
 from trl import get_peft_config, get_quantization_config
 
+from grounding_rewards.common.validation import guess_word
 from grounding_rewards.models.load import adapter_config, check_place, check_weights
 from grounding_rewards.parsing import BoxFormat, box_format_for_model_type, box_formats_of, get_box_format
 from grounding_rewards.rewards.grounding import GroundingReward
@@ -386,8 +386,7 @@ def _check_path_ends(option: str, names: Iterable[str], paths: Iterable[str], se
             unknown.append(name)
     if unknown:
         last_names = sorted({path.rpartition(".")[2] for path in dotted_paths})
-        close_names = get_close_matches(unknown[0], last_names, n=1)
-        remedy = f"Did you mean {close_names[0]}?" if close_names else "Correct it, or leave it out."
+        remedy = guess_word(unknown[0], last_names).strip() or "Correct it, or leave it out."
         raise ValueError(
             f"Expected names of parts of this model for {option}, got {', '.join(map(repr, unknown))}, which fits "
             f"none. {remedy}"

@@ -28,7 +28,14 @@ def test_an_entry_is_a_value(name):
     assert SPACES[fmt.space.name] is fmt.space
 
 
-@pytest.mark.parametrize("name", ["qwen", "Qwen3-VL", "", None, ["qwen3-vl"]])
+def test_a_format_that_is_spelt_alike_is_named_alone():
+    with pytest.raises(
+        ValueError, match=r"got 'Qwen3_VL'\. Did you mean qwen3-vl\? \S*list_box_formats\(\) names all\.$"
+    ):
+        get_box_format("Qwen3_VL")
+
+
+@pytest.mark.parametrize("name", ["xyz", "someone/a-model", "", None, ["a", "b"]])
 def test_unknown_format_lists_the_known_ones(name):
     with pytest.raises(ValueError, match=r"for `box_format`, got .*qwen2-vl, qwen2\.5-vl.*answer-list.*syntax: json"):
         get_box_format(name)

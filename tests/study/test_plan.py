@@ -110,7 +110,7 @@ def test_a_folder_can_be_named_for_all(tmp_path, small):
         ({"arm": {}}, "Expected keys of the study, got 'arm'"),
         ({"primary": None}, "Expected metrics with their sets for primary, got None"),
         ({"primary": {"metric": "mean_iou"}}, "declared before the runs"),
-        ({"primary": {"metric": "mean_iou", "set": "tset"}}, "a known word for `set`, got 'tset'. Use one of: test, "),
+        ({"primary": {"metric": "mean_iou", "set": "tset"}}, "a known word for `set`, got 'tset'. Did you mean test"),
         ({"reference": "R4"}, "Expected a known word for `reference`, got 'R4'. Use one of: R3, sft"),
         ({"seeds": 1}, "Expected at least 2 different seeds, got 1. The unit of a study is the training run"),
         ({"seeds": [1, 1]}, "Expected at least 2 different seeds"),
