@@ -38,3 +38,8 @@ def test_a_star_import_takes_nothing_private():
     exec("from grounding_rewards import *", names)
     promised = {"get_reward", "parse_boxes", "pairwise_iou", "get_box_format", "box_format_regex", "SpaceWarning"}
     assert promised <= set(names)
+
+
+def test_the_package_shows_what_it_offers():
+    package = importlib.import_module("grounding_rewards")
+    assert dir(package) == sorted([*package.__all__, "__version__"])

@@ -109,12 +109,15 @@ def html_table(header: Sequence[str], rows: Sequence[Sequence[str]], caption: st
     Example:
         >>> html_table(["metric"], [["F1 < 1"]], "better")
         '<table><caption>better</caption><tr><th>metric</th></tr><tr><td>F1 &lt; 1</td></tr></table>'
+        >>> html_table(["metric"], [])
+        '<table><tr><th>metric</th></tr></table>'
     """
     table = "".join(f"<th>{escape(cell)}</th>" for cell in header)
     for row in rows:
         cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
         table += f"</tr><tr>{cells}"
-    return f"<table><caption>{escape(caption)}</caption><tr>{table}</tr></table>"
+    heading = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f"<table>{heading}<tr>{table}</tr></table>"
 
 
 def first_of(names: Sequence[str]) -> str:

@@ -243,18 +243,18 @@ def parquet_shards(path: str | Path) -> dict[str, list[str]]:
     path = Path(path)
     files = [path] if path.is_file() and path.suffix == ".parquet" else sorted(path.glob("**/*.parquet"))
     shards: dict[str, list[str]] = {}
-    expected_files = {*map(str, files)}
+    stated_totals = set()
     for file in files:
         match = _SHARD.fullmatch(file.stem)
-        if match is None:
-            shards.setdefault(file.stem, []).append(str(file))
-            continue
-        split, number, total = match["split"], match["number"], match["total"]
+        split = match["split"] if match else file.stem
         shards.setdefault(split, []).append(str(file))
-        # A name with the number of shards says which files there have to be.
-        for index in range(int(total or 0)):
-            shard = f"{split}-{index:0{len(number)}}-of-{total}"
-            expected_files.add(str(file.with_stem(shard)))
+        if match and match["total"]:
+            stated_totals.add((file.parent, split, len(match["number"]), match["total"]))
+    # A name with the number of shards says which files there have to be.
+    expected_files = {*map(str, files)}
+    for folder, split, digits, total in stated_totals:
+        for index in range(int(total)):
+            expected_files.add(str(folder / f"{split}-{index:0{digits}}-of-{total}.parquet"))
     _check_whole(sorted(expected_files))
     return shards
 

@@ -86,7 +86,7 @@ class Comparison:
         """Facts of the runs and of the comparison, a line each."""
         difference, (a, b) = self.difference, self.names
         patients = f" of {difference.n} patients" if difference.units == "patients" else ""
-        lines = [f"{name}: {path}" for name, path in zip(self.names, self.paths, strict=True)]
+        lines = [f"{name}: {path}" for name, path in zip(self.names, self.paths, strict=True) if name != str(path)]
         alone = f"{difference.only_a} only in {a} and {difference.only_b} only in {b} play no part"
         lines.append(f"{difference.images} images{patients} in both; {alone}")
         lines.append(f"{difference.resamples} draws of {difference.units}, seed {difference.seed}")

@@ -57,6 +57,7 @@ def audit_table(audit: Audit) -> Table:
     `!` marks what was found, `~` documented weaknesses; of the ladder the rungs alone that are paid too much.
     """
     rows: list[list[str | Cell]] = []
+    results = {(played.reward, played.script): played for played in audit.played}
     gains: dict[str, float] = {}
     for finding in audit.findings:
         gains[finding.script] = float(np.fmax(gains.get(finding.script, 0.0), finding.gain))
@@ -70,8 +71,8 @@ def audit_table(audit: Audit) -> Table:
         for script in scripts:
             if script.image_set == "square" and script.name not in gains:
                 continue
-            played = [audit.of(name, script.name) for name in audit.rewards]
-            rows.append([Cell(script.name, script.idea), *map(_reward_cell, played)])
+            cells = [_reward_cell(results[name, script.name]) for name in audit.rewards]
+            rows.append([Cell(script.name, script.idea), *cells])
     return Table(["scripted answer", *audit.rewards], rows)
 
 

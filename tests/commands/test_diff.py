@@ -37,7 +37,7 @@ def test_a_third_run_is_refused(capsys):
     assert "Expected options of the command, got c" in capsys.readouterr().err
 
 
-def test_two_folders(tmp_path, capsys):
+def test_two_folders(tmp_path, monkeypatch, capsys):
     a = write_run(tmp_path / "a", 0.4, {"model": "small", "reward": "R4", "decoding": {"samples": 16}})
     b = write_run(tmp_path / "b", 0.8, {"model": "small", "reward": "R5", "decoding": {"samples": 8}})
     assert diff(a, b, "--json", tmp_path / "diff.json", "--seed", 3, "--resamples", 200) == 0
@@ -60,8 +60,12 @@ def test_two_folders(tmp_path, capsys):
         assert sentence in printed
     assert "model: " not in printed
     # a label is no markup
-    assert diff(a, b, "--all") == 0
-    assert HOSTILE in capsys.readouterr().out
+    monkeypatch.chdir(tmp_path)
+    assert diff("a", "b", "--all") == 0
+    printed = capsys.readouterr().out
+    assert HOSTILE in printed
+    # The path says no more than the name.
+    assert "a: a" not in printed
 
 
 def test_the_terminal_shows_the_core_and_all_on_request(runs, capsys):
