@@ -122,17 +122,23 @@ def test_a_custom_reward_needs_no_change_of_the_package(custom, monkeypatch):
         assert names["reward"]([answer], **image, step=step, max_steps=10) == pytest.approx([0.8 - penalty])
 
 
-def test_the_audit_sees_how_the_custom_reward_is_gamed_and_that_it_was_mended(custom, capsys):
+def test_the_audit_sees_how_the_custom_reward_is_gamed_and_that_it_was_mended(custom, monkeypatch, capsys):
+    [(command, shown)] = re.findall(
+        r"^```console\n\$ grounding-rewards (.*)\n…\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL
+    )
+    monkeypatch.delenv("COLUMNS", raising=False)
+
     def paid() -> set[str]:
-        options = ["--rewards", f"{custom.stem}.MatchedPairs", "--max-images", "16", "--json", "audit.json"]
-        assert main(["audit", *options]) == 0
+        assert main([*command.split(), "--json", "audit.json"]) == 0
         played = json.loads(Path("audit.json").read_text(encoding="utf-8"))["played"]
         return {answer["script"] for answer in played if answer["finding"]}
 
-    assert "leaves the loose box out" in paid()
+    paid_before = paid()
+    assert "\n".join(line.rstrip() for line in capsys.readouterr().out.splitlines()).endswith(f"\n{shown}")
     [mended] = re.findall(r"^# in place of the last two lines\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
     lines = custom.read_text(encoding="utf-8").splitlines(keepends=True)
     custom.write_text("".join([*lines[:-2], mended]), encoding="utf-8")
     del sys.modules[custom.stem]
     importlib.invalidate_caches()
-    assert "leaves the loose box out" not in paid()
+    assert paid() == paid_before - {"leaves the loose box out"}
+    assert len(paid_before) == 4  # "the other three lines stay"

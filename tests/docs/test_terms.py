@@ -39,3 +39,8 @@ def text_of(path: Path) -> str:
 @pytest.mark.parametrize("path", PAGES + MODULES, ids=lambda path: path.name)
 def test_what_was_renamed_does_not_come_back(path: Path) -> None:
     assert GONE.findall(ALLOWED.sub("", " ".join(text_of(path).split()))) == []
+
+
+def test_the_first_page_stays_short() -> None:
+    """As `wc -w` counts."""
+    assert len((REPOSITORY / "README.md").read_text(encoding="utf-8").split()) <= 1400
