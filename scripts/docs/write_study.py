@@ -696,7 +696,7 @@ hallucination is a fall.
 {sentences}
 
 Against what was expected beforehand: far boxes are mended at τ 0.5 too, though hardly any reaches it at first; findings
-that were left out come back under every reward tried; R1 does not remove spurious boxes, for boxes after the right ones
+that were left out come back under every reward tried; R1 removes few spurious boxes, for boxes after the right ones
 cost nothing under it; and boxes on normal images become fewer on grey images too, so that their going away is no proof
 of looking.
 

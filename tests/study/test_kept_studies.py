@@ -124,7 +124,8 @@ def test_what_the_page_says_of_every_reward_holds_for_each():
         if start in ("missed", "eager") and arm != "blank":
             assert change > 0.5 * changes[start, "sft"], (start, arm)
     assert changes["eager", "blank"] > 0.2
-    assert abs(changes["extra", "R1"]) < 0.02 < 0.1 < changes["extra", "R4"]
+    # R1 removes few spurious boxes.
+    assert changes["extra", "R1"] < 0.5 * min(changes["extra", arm] for arm in ("R3", "R4", "R5", "soft_f1"))
 
 
 @pytest.mark.parametrize("study", ["placed_lungs", "placed_anew", "drawn"])
