@@ -101,7 +101,7 @@ def _advice(text: str) -> str:
     """What to write for an unknown name: the format that is spelt alike or that of a model on the hub, or else any.
 
     >>> print(_advice("qwen25-vl"))
-    Did you mean qwen2.5-vl? grounding_rewards.list_box_formats() names all.
+    Did you mean qwen2.5-vl or qwen2-vl or qwen-vl? grounding_rewards.list_box_formats() names all.
     """
     names_all = "grounding_rewards.list_box_formats() names all."
     any_format = (
@@ -109,7 +109,7 @@ def _advice(text: str) -> str:
         "space: norm1000}."
     )
     if "/" not in text:
-        guess = guess_word(text, BOX_FORMATS)
+        guess = guess_word(text, BOX_FORMATS, 3)
         return f"{guess}{names_all}" if guess else any_format
     model = _letters(text.rpartition("/")[2])
     families = {name: f", which writes {name}" for name in BOX_FORMATS}
