@@ -18,6 +18,8 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # Every test draws its images: none depends on what another run of the tests left.
 os.environ["GROUNDING_REWARDS_CACHE"] = ""
+# Workers of pytest-xdist have a width of 80; tests that need one set it.
+os.environ.pop("COLUMNS", None)
 # Workers share the cores: a thread for each, also in what they start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

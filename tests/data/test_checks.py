@@ -142,7 +142,7 @@ class TestBoxFormat:
     def test_unknown(self):
         with pytest.raises(ValueError, match=r"(?s)row 0 .*got 'qwen9'.*row 1 .*box_format is missing") as caught:
             check_dataset(dataset_of({"box_format": "qwen9"}, {"box_format": None}), self.ANY, name="images")
-        assert "radvlm" in str(caught.value)
+        assert "qwen3-vl" in str(caught.value)
 
     def test_a_format_of_ones_own(self):
         mine = {"syntax": "brackets", "order": "yxyx", "space": "norm100"}

@@ -57,7 +57,7 @@ def test_what_the_question_says_is_nothing_seen() -> None:
     assert image_dependence(images).dependence.value == 0
     unasked = image_dependence([replace(image, asked=(), question=None) for image in images])
     assert unasked.dependence.value > 0.4
-    assert "as the question is not known" in unasked.sentence
+    assert "the prompts are not known" in unasked.sentence
     # The constant box answers the question too; images that ask for nothing by name have one for all.
     constant = baseline_systems(rows, rows, reward)["constant box"]
     assert [image.rewards["R3"] for image in constant] == [1.0] * 12

@@ -138,7 +138,7 @@ def test_box_format_per_row():
     columns = {"box_format": ["answer-list", "qwen3-vl"]}
     assert score(answers, [GT, GT], box_format=None, columns=columns) == [1.0, 1.0]
     for missing in (None, {"box_format": [None, None]}, {"box_format": ["answer-list", None]}):
-        with pytest.raises(ValueError, match=r"get_reward.*`box_format` column"):
+        with pytest.raises(ValueError, match=r"get_reward.*column `box_format`"):
             score(answers, [GT, GT], box_format=None, columns=missing)
     for wrong in (3, ["qwen3-vl"]):
         with pytest.raises(ValueError, match=r"the name of a box format for column `box_format`, got (3|\['qwen3-vl)"):
