@@ -87,8 +87,10 @@ class Comparison:
         difference, (a, b) = self.difference, self.names
         patients = f" of {difference.n} patients" if difference.units == "patients" else ""
         lines = [f"{name}: {path}" for name, path in zip(self.names, self.paths, strict=True) if name != str(path)]
-        alone = f"{difference.only_a} only in {a} and {difference.only_b} only in {b} play no part"
-        lines.append(f"{difference.images} images{patients} in both; {alone}")
+        alone = ""
+        if difference.only_a or difference.only_b:
+            alone = f"; {difference.only_a} only in {a} and {difference.only_b} only in {b} play no part"
+        lines.append(f"{difference.images} images{patients} in both{alone}")
         lines.append(f"{difference.resamples} draws of {difference.units}, seed {difference.seed}")
         lines.append(f"labels of boxes: {difference.label_matching} (--label-matching)")
         for name, (fact_a, fact_b) in facts_that_differ(*self.run_facts).items():

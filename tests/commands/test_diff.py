@@ -19,10 +19,10 @@ from tests.conftest import write_image_folder
 HOSTILE = "<b>mass</b>|[red]x"
 
 
-def write_run(folder, part, facts=None):
+def write_run(folder, part, facts=None, count=14):
     folder.mkdir()
     boxes = {"gt": [[0, 0, 10, 10]], "gt_labels": [HOSTILE], "pred": [[0, 0, 10, 10 * part]], "rewards": {"R4": part}}
-    images = [Prediction(f"image {i}", 100, 100, patient=f"p{i // 2}", **boxes) for i in range(14)]
+    images = [Prediction(f"image {i}", 100, 100, patient=f"p{i // 2}", **boxes) for i in range(count)]
     save_predictions(folder / "images.jsonl", images)
     if facts is not None:
         (folder / "evaluation.json").write_text(json.dumps({"facts": facts}), encoding="utf-8")
@@ -51,7 +51,7 @@ def test_two_folders(tmp_path, monkeypatch, capsys):
     for sentence in (
         "Mean IoU 0.40 → 0.80: no change shown.",
         f"a: {a}",
-        "14 images of 7 patients in both; 0 only in a and 0 only in b play no part",
+        "14 images of 7 patients in both\n",
         "200 draws of patients, seed 3",
         "reward: R4 in a, R5 in b",
         'decoding: {"samples": 16} in a, {"samples": 8} in b',
@@ -66,6 +66,11 @@ def test_two_folders(tmp_path, monkeypatch, capsys):
     assert HOSTILE in printed
     # The path says no more than the name.
     assert "a: a" not in printed
+
+
+def test_images_of_one_run_alone_are_counted(tmp_path, capsys):
+    assert diff(write_run(tmp_path / "a", 0.4), write_run(tmp_path / "b", 0.8, count=10), "--resamples", 200) == 0
+    assert "10 images of 5 patients in both; 4 only in a and 0 only in b play no part\n" in capsys.readouterr().out
 
 
 def test_the_terminal_shows_the_core_and_all_on_request(runs, capsys):
