@@ -310,7 +310,8 @@ def facts_that_differ(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, t
 def _different_texts(*facts: Any) -> tuple[str, str]:
     """Two facts as texts; of long ones the part from the first difference, of :data:`_LONGEST_FACT` characters."""
     a, b = (fact if isinstance(fact, str) else json.dumps(fact, ensure_ascii=False) for fact in facts)
-    if max(len(a), len(b)) <= _LONGEST_FACT:
+    # A text and a mapping may be written alike.
+    if a == b or max(len(a), len(b)) <= _LONGEST_FACT:
         return a, b
     first_difference = next(k for k, (letter, other_letter) in enumerate(zip_longest(a, b)) if letter != other_letter)
     start = a.rfind(" ", 0, first_difference) + 1

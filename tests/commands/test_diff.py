@@ -96,6 +96,9 @@ def test_long_facts_are_shown_from_where_they_differ():
     reward = f"R4({'beta=1.5, ' * 9}"
     facts = facts_that_differ({"reward": f"{reward}tau=0.5)"}, {"reward": f"{reward}tau=0.3)"})
     assert facts == {"reward": ("…tau=0.5)", "…tau=0.3)")}
+    # A text of the same letters as the JSON of a list has no first difference.
+    numbers = list(range(60))
+    assert facts_that_differ({"seeds": str(numbers)}, {"seeds": numbers}) == {"seeds": (str(numbers),) * 2}
 
 
 @pytest.mark.parametrize("every", [False, True])
