@@ -14,7 +14,7 @@ from grounding_rewards.metrics.intervals import ratios
 from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.grounding import get_reward
-from grounding_rewards.study.analysis import START, analyse, metric_sums, model_predictions
+from grounding_rewards.study.analysis import METRICS, START, analyse, metric_sums, model_predictions
 from grounding_rewards.study.results import ArmKey, read_study
 from tests.conftest import REPOSITORY
 
@@ -99,18 +99,13 @@ def test_the_advice_of_readme_is_the_page_s_with_the_changes_of_the_answers():
 
 
 def test_what_the_page_says_of_every_reward_holds_for_each():
-    deciding = {
-        "loose": "mean_iou",
-        "far": "mean_iou",
-        "extra": "precision_50",
-        "missed": "recall_50",
-        "eager": "hallucination_rate",
-    }
+    study = _read("faults")
+    deciding = {start: study.primary_of(start)[0].metric for start in study.starts if start != "clean"}
     changes, against_sft = {}, {}
     with (REPOSITORY / "docs" / "study" / "faults" / "findings.csv").open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
             if row["arm"] and row["metric"] == deciding.get(row["start"]):
-                sign = -1 if row["start"] == "eager" else 1
+                sign = -1 if METRICS[row["metric"]].lower_is_better else 1
                 changes[row["start"], row["arm"]] = sign * float(row["against_start_value"])
                 if row["arm"] not in ("sft", "blank"):
                     is_shown = float(row["against_reference_holm"]) < 0.05
