@@ -14,8 +14,6 @@ from grounding_rewards.audit.audit_images import images_of
 from grounding_rewards.audit.run import audit
 from grounding_rewards.audit.scripted_answers import SCRIPTED_ANSWERS
 from grounding_rewards.cli import COMMANDS
-from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.data.readers import measure_agreement
 from grounding_rewards.doctor.examine import examine
 from grounding_rewards.logs.join import read_log
 from grounding_rewards.metrics.evaluation import Measures, evaluate
@@ -27,11 +25,6 @@ from tests.conftest import REPOSITORY, write_lines
 
 REWARD = gr.get_reward("R3", box_format="qwen3-vl")
 ROW = {"id": "a", "boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 100}
-
-
-def agreement():
-    boxes, readers = [[0, 0, 10, 10], [0, 0, 10, 8]], ("R1", "R2")
-    return measure_agreement([AnnotatedImage("1", "1.png", boxes, ["mass", "mass"], readers=readers, read_by=readers)])
 
 
 def evaluated():
@@ -59,7 +52,6 @@ def signal():
 #: For each command whose result is a table: its function, one line of the table, and what is to be found there.
 WALK = {
     "doctor": (lambda: examine("images", quick=True), {"check": "duplicate-boxes"}, {"id": "1"}),
-    "agreement": (agreement, {"label": "mass"}, {"findings": 1, "mean_iou": 0.8, "f1_0.5": 1.0}),
     "evaluate": (evaluated, {"system": "model", "metric": "mean_iou"}, {"value": 1.0}),
     "signal": (signal, {"reward": "R3"}, {"mean": 0.5, "no_spread": 0.0, "effective_group_size": 2.0}),
     "audit": (audited, {"reward": "R3", "script": SCRIPTED_ANSWERS[0].name}, {"ceiling": 1.0, "finding": ""}),

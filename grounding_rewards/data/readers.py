@@ -26,7 +26,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 from math import fsum
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,7 @@ from grounding_rewards.common.numeric import Array
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.matching import hungarian_match, most_hits_match
-from grounding_rewards.metrics.intervals import Estimate, jackknifed_ratio
+from grounding_rewards.metrics.intervals import jackknifed_ratio
 from grounding_rewards.overlap import pairwise_iou
 
 # Two boxes agree from this IoU up.
@@ -278,68 +278,26 @@ def _mean_f1(reader_set: list[_Drawn], other_sets: list[list[_Drawn]]) -> float:
 
 
 IOU_THRESHOLDS = (0.4, 0.5)
+"""At which the F1 of readers is measured."""
 
 
-class LabelAgreement(NamedTuple):
-    """How well readers agree about one label, or about all.
-
-    label: None for all together.
-    findings: images on which at least one reader drew the label; for all together the sum over labels.
-    drawn_by: of these findings, how many were drawn by one reader, by two, and so on.
-    f1: F1 by IoU threshold.
-    mean_iou: over assigned pairs of boxes that overlap.
-    """
-
-    label: str | None
-    findings: int
-    drawn_by: tuple[int, ...]
-    f1: dict[float, Estimate]
-    mean_iou: Estimate
-
-
-class Agreement(NamedTuple):
-    """How well the readers of a dataset agree.
-
-    images: images that at least two people read; the others are in `single`.
-    single: images that one person read, or whose readers the dataset does not name.
-    pairs: pairs of readers of one image.
-    overall: all labels together.
-    labels: each label, the one with most findings first.
-    """
-
-    images: int
-    single: int
-    pairs: int
-    overall: LabelAgreement
-    labels: tuple[LabelAgreement, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The metrics as plain lists and mappings; None where there is nothing to measure."""
-        return {
-            "images": self.images,
-            "images_with_one_reader": self.single,
-            "pairs": self.pairs,
-            "overall": _as_json(self.overall),
-            "labels": [_as_json(row) for row in self.labels],
-        }
-
-    def to_dataframe(self) -> Any:
-        """A ``pandas.DataFrame`` with a row for each label; that of all labels has none."""
-        import pandas
-
-        rows = []
-        for agreement in (self.overall, *self.labels):
-            row = {"label": agreement.label, "findings": agreement.findings, "mean_iou": agreement.mean_iou.value}
-            rows.append(row | {f"f1_{threshold:g}": f1.value for threshold, f1 in agreement.f1.items()})
-        return pandas.DataFrame(rows)
-
-
-def measure_agreement(images: Iterable[AnnotatedImage]) -> Agreement:
+def measure_agreement(images: Iterable[AnnotatedImage]) -> dict[str, Any]:
     """Compare every pair of readers of every image; the top of this module has the definitions.
 
     Args:
         images: with `readers` and `read_by`, of which only counts are kept. Where `read_by` is empty, only
             those who drew are known, and a reader who drew nothing is not counted.
+
+    Returns:
+        Plain values, as JSON holds them:
+
+        * `images`: that at least two people read;
+        * `images_with_one_reader`: whose readers the dataset does not name included;
+        * `pairs`: of readers of one image;
+        * `overall`, all labels together, and `labels`, each label, the one with most findings first. Each has its
+          `label`; `findings`, the images on which at least one reader drew it; `drawn_by`, of these findings those that
+          one reader drew, two readers, and so on; `f1` by IoU threshold, and `mean_iou`. These two are the value and
+          the ends of its interval, None where there is nothing to measure.
 
     Raises:
         ValueError: no image has two readers, or `readers` does not fit the boxes.
@@ -349,9 +307,9 @@ def measure_agreement(images: Iterable[AnnotatedImage]) -> Agreement:
         ...     "1", "1.png", [[0, 0, 10, 10], [0, 0, 10, 8], [50, 50, 60, 60]], ["mass", "mass", "effusion"],
         ...     readers=("R1", "R2", "R2"), read_by=("R1", "R2", "R3"),
         ... )
-        >>> found = measure_agreement([image])
-        >>> round(found.overall.f1[0.5].value, 3), found.overall.mean_iou.value, found.overall.drawn_by
-        (0.333, 0.8, (1, 1, 0))
+        >>> overall = measure_agreement([image])["overall"]
+        >>> round(overall["f1"]["0.5"][0], 3), overall["mean_iou"][0], overall["drawn_by"]
+        (0.333, 0.8, [1, 1, 0])
     """
     count = single = pairs = most_readers = 0
     # By label the images on which somebody drew it, their sums over pairs of readers, and how many readers drew it.
@@ -390,13 +348,19 @@ def measure_agreement(images: Iterable[AnnotatedImage]) -> Agreement:
     table[:, 0] = table[:, 1:].sum(axis=1)
     overall = _label_agreement(None, sum(drawn_by.values(), Counter[int]()), table[:, 0], most_readers)
     labels = [_label_agreement(label, drawn_by[label], table[:, k], most_readers) for k, label in enumerate(order, 1)]
-    return Agreement(count, single, pairs, overall, tuple(labels))
+    return {
+        "images": count,
+        "images_with_one_reader": single,
+        "pairs": pairs,
+        "overall": overall,
+        "labels": labels,
+    }
 
 
 def _label_agreement(
     label: str | None, readers_of_findings: Counter[int], sums: Array, most_readers: int
-) -> LabelAgreement:
-    """The agreement about a label.
+) -> dict[str, Any]:
+    """The agreement about a label, as :func:`measure_agreement` returns it.
 
     Args:
         label: None for all together.
@@ -405,14 +369,21 @@ def _label_agreement(
         most_readers: of an image of the dataset.
     """
     box_counts, ious, overlapping, *hits = sums.T
-    f1 = [jackknifed_ratio(np.column_stack((2 * hit, box_counts))).estimate for hit in hits]
-    return LabelAgreement(
-        label,
-        readers_of_findings.total(),
-        tuple(readers_of_findings[number] for number in range(1, most_readers + 1)),
-        dict(zip(IOU_THRESHOLDS, f1, strict=True)),
-        jackknifed_ratio(np.column_stack((ious, overlapping))).estimate,
-    )
+    f1 = {}
+    for threshold, hit in zip(IOU_THRESHOLDS, hits, strict=True):
+        f1[f"{threshold:g}"] = _ratio(2 * hit, box_counts)
+    return {
+        "label": label,
+        "findings": readers_of_findings.total(),
+        "drawn_by": [readers_of_findings[number] for number in range(1, most_readers + 1)],
+        "f1": f1,
+        "mean_iou": _ratio(ious, overlapping),
+    }
+
+
+def _ratio(numerators: Array, denominators: Array) -> list[float | None]:
+    """The ratio of two sums over images, and the ends of its interval."""
+    return list(map(finite_or_none, jackknifed_ratio(np.column_stack((numerators, denominators))).estimate))
 
 
 def _pair_sums(first_boxes: Sequence[Sequence[float]], second_boxes: Sequence[Sequence[float]]) -> Array:
@@ -427,14 +398,3 @@ def _pair_sums(first_boxes: Sequence[Sequence[float]], second_boxes: Sequence[Se
         overlaps = [float(iou[pair]) for pair in hungarian_match(iou, 0.0)]
         hits = [len(most_hits_match(iou, threshold)) for threshold in IOU_THRESHOLDS]
     return np.array([len(first_boxes) + len(second_boxes), sum(overlaps), len(overlaps), *hits], dtype=np.float64)
-
-
-def _as_json(row: LabelAgreement) -> dict[str, Any]:
-    """The agreement about a label as plain values."""
-    return {
-        "label": row.label,
-        "findings": row.findings,
-        "drawn_by": list(row.drawn_by),
-        "f1": {f"{threshold:g}": list(map(finite_or_none, estimate)) for threshold, estimate in row.f1.items()},
-        "mean_iou": list(map(finite_or_none, row.mean_iou)),
-    }

@@ -165,7 +165,7 @@ def _planned_counts(plan: FolderPlan) -> dict[str, Any]:
 def _readers_agreement(plan: FolderPlan) -> dict[str, Any]:
     """The agreement of the readers about the findings of interest, without small boxes."""
     images = [image_of_interest(image, plan.vocabulary) for image in plan.images]
-    return measure_agreement(without_small_boxes(image, plan.settings) for image in images).to_dict()
+    return measure_agreement(without_small_boxes(image, plan.settings) for image in images)
 
 
 def _with_origin(image: AnnotatedImage, settings: PrepareSettings) -> AnnotatedImage:
