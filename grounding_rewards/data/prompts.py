@@ -3,59 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from grounding_rewards.boxes import ORDERS, as_box_array, from_xyxy
+from grounding_rewards.common.text_files import packaged_tables
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.parsing import BoxFormat, format_boxes, get_box_format
 from grounding_rewards.parsing.no_finding import states_nothing
 
-# `{what}` is a list of findings, one finding, or a phrase.
-_WORDINGS: Mapping[str, tuple[str, ...]] = {
-    "detection": (
-        "Locate every finding of this list in the image: {what}.",
-        "Which of these findings does the image show, and where? {what}.",
-        "Look for the following and mark each one with a box: {what}.",
-        "Here is a list of findings: {what}. Mark all of them that the image shows.",
-    ),
-    "finding": (
-        "Locate every {what} in the image.",
-        "Does the image show {what}? Mark each one with a box.",
-        "Look for {what} and mark all that the image shows.",
-        "Where is {what} in the image?",
-    ),
-    "phrase": (
-        'Locate what this phrase describes in the image: "{what}"',
-        'A report of the image says: "{what}" Mark where.',
-        'Mark the region that belongs to the words "{what}"',
-        'Where in the image is this seen: "{what}"',
-    ),
-}
+_TABLES = packaged_tables("grounding_rewards.data", "prompts.toml")
+_WORDINGS: Mapping[str, Sequence[str]] = _TABLES["wordings"]
 
 TASKS = tuple(_WORDINGS)
 """All findings of an image; one finding, which may be absent; one phrase of a report."""
 
-# What a person's own template may say, besides {format}; in the last two tasks it must, or every row asks the same.
-_PLACEHOLDERS: Mapping[str, str] = {"detection": "labels", "finding": "finding", "phrase": "phrase"}
+# By task, what a person's own template may say, besides {format}.
+_PLACEHOLDERS: Mapping[str, str] = _TABLES["placeholders"]
 _FORMAT = "format"
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
-# Families that were trained on one way to ask, by the name of their box format: the words, and what stands between two
-# names. PaliGemma: big_vision's own examples, "detect cat ; dog".
-_TRAINED_WORDINGS: Mapping[str, tuple[str, str]] = {"paligemma": ("detect {what}", " ; ")}
-
 LOOKED_FOR = "looked_for"
 """The column that says what to look for on images that have no prompt; their prompts are made of it."""
-
-_FRAMES: Mapping[str, str] = {
-    "image": "the width and the height of the image",
-    "padded": "the sides of the smallest square around the image, which stands in its middle",
-    "cropped": "the sides of the largest square in the middle of the image",
-}
 
 
 def prompt_messages(labels: Sequence[str]) -> list[dict[str, Any]]:
@@ -140,9 +112,9 @@ left and y from the top.
     if not "".join(names).strip():
         raise ValueError(f"Expected something to look for as what, got {what!r}. Name a finding or a phrase.")
     fmt = get_box_format(box_format)
-    if fmt.name in _TRAINED_WORDINGS:
-        words, between = _TRAINED_WORDINGS[fmt.name]
-        return conversation(words.format(what=between.join(names)))
+    trained = _TABLES["trained"].get(fmt.name)
+    if trained is not None:
+        return conversation(trained["words"].format(what=trained["between"].join(names)))
     question = _WORDINGS[task][wording].format(what=", ".join(names))
     return conversation(f"{question}\n{format_instruction(fmt)}")
 
@@ -330,18 +302,19 @@ def _coordinates(fmt: BoxFormat) -> str:
             "is the cell of the top left corner (x1), the second that of the bottom right corner (y1)."
         )
     corner = "x from the left and y from the top."
+    whole = _TABLES["frames"].get(fmt.space.frame)
     if fmt.space.frame == "original":
         return f"Coordinates are pixels of the original image, {corner}"
     if fmt.space.frame == "resized":
         return f"Coordinates are pixels of the image as you see it, {corner}"
     if fmt.space.unit == 1:
-        scale = f"Coordinates are fractions of {_FRAMES[fmt.space.frame]}, from 0 to 1 with {fmt.decimals} decimals"
+        scale = f"Coordinates are fractions of {whole}, from 0 to 1 with {fmt.decimals} decimals"
     else:
         largest = round(fmt.space.unit) if fmt.largest is None else fmt.largest
         kind = "whole numbers" if fmt.decimals == 0 else f"numbers with {fmt.decimals} decimals"
         digits = re.search(r"\{0:0>(\d)\}", fmt.layout.box)
         padded = f", each written with {digits[1]} digits" if digits else ""
-        scale = f"Coordinates are {kind} from 0 to {largest} over {_FRAMES[fmt.space.frame]}{padded}"
+        scale = f"Coordinates are {kind} from 0 to {largest} over {whole}{padded}"
     return f"{scale}, {corner}"
 
 
@@ -375,56 +348,7 @@ _DENIAL = re.compile(r"\b(?:no|normal|without|clear|unremarkable|nothing)\b", re
 _CONDITION = re.compile(
     r"\b(?:if|when|where|whether|unless|otherwise|for|in case|say|answer|write|return|reply|or)\b", re.IGNORECASE
 )
-_RANGE = r"(?:\b0(?:\.0+)?\s*(?:-|–|to|and|\.\.+|…)\s*|[\[(]0(?:\.0+)?, ?(?=[\d.]+[\])]))"
-
-
-class Claim(NamedTuple):
-    """A pattern in prompts and what it claims about the box format.
-
-    kind: what it is about: `order`, `space` or `syntax`.
-    says: the claim, for messages.
-    words: the pattern, for any case.
-    agrees: whether a box format fits the claim.
-    """
-
-    kind: str
-    says: str
-    words: str
-    agrees: Callable[[BoxFormat], bool]
-
-
-def _order(order: str, words: str) -> Claim:
-    """The claim of a prompt that boxes are in this order; `words` is the pattern of prompts that make it."""
-    return Claim("order", order, words, lambda fmt: fmt.order == order)
-
-
-def _space(says: str, words: str, *spaces: str) -> Claim:
-    """The claim of a prompt that boxes are in one of these spaces; `words` is the pattern of prompts that make it."""
-    return Claim("space", says, words, lambda fmt: fmt.space.name in spaces)
-
-
-CLAIMS = (
-    _order("yxyx", r"\by_?(?:1|min|0)\W+x_?(?:1|min|0)\W+y_?(?:2|max|1)\W+x_?(?:2|max|1)\b"),
-    _order("xyxy", r"\bx_?(?:1|min|0)\W+y_?(?:1|min|0)\W+x_?(?:2|max|1)\W+y_?(?:2|max|1)\b"),
-    _order("xywh", r"\bx\W+y\W+w(?:idth)?\W+h(?:eight)?\b"),
-    _order("cxcywh", r"\b(?:cx|x_?center|center_?x)\W+(?:cy|y_?center|center_?y)\W+w(?:idth)?\W+h(?:eight)?\b"),
-    _space("0 to 1000", _RANGE + r"(?:1000|999)\b|thousandth", "norm1000", "norm999", "bin1000", "pad999", "pad1000"),
-    _space("0 to 1024", _RANGE + r"102[34]\b", "bin1024", "norm1023"),
-    _space("0 to 100", _RANGE + r"100\b|\bper ?cent", "norm100", "crop100"),
-    _space("0 to 1", _RANGE + r"1(?:\.0+)?(?!\.?\d)", "norm1", "pad1"),
-    _space(
-        "pixels", r"\b(?:in|as|absolute|image) pixels?\b|\bpixel coordinates", "pixel", "resized_pixel", "squash840"
-    ),
-    Claim(
-        "answer",
-        "words",
-        r"\byes (?:or|/) no\b|^\W*(?:describe|summari[sz]e)\b(?!.*\b(?:box|coord|locat|where))",
-        lambda fmt: False,
-    ),
-    Claim("syntax", "JSON", r"\bJSON\b", lambda fmt: fmt.syntax.keyed),
-    Claim("syntax", "<loc…> tokens", r"<loc", lambda fmt: "<loc" in fmt.layout.box),
-    Claim("syntax", "<box> tags", r"<box>", lambda fmt: "<box>" in fmt.layout.item),
-)
+_ZERO_TO = r"(?:\b0(?:\.0+)?\s*(?:-|–|to|and|\.\.+|…)\s*|[\[(]0(?:\.0+)?, ?(?=[\d.]+[\])]))"
 
 
 def prompt_contradictions(prompt: str, box_format: BoxFormat) -> Iterator[str]:
@@ -437,20 +361,19 @@ def prompt_contradictions(prompt: str, box_format: BoxFormat) -> Iterator[str]:
         >>> list(prompt_contradictions("Answer in JSON with [x, y, w, h].", get_box_format("qwen3-vl")))
         ['the prompt asks for the order xywh, qwen3-vl has xyxy']
     """
-    by_kind: dict[str, list[Claim]] = {}
-    for claim in CLAIMS:
-        if re.search(claim.words, prompt, re.IGNORECASE):
-            by_kind.setdefault(claim.kind, []).append(claim)
+    layout = box_format.layout
+    names = {"order": box_format.order, "space": box_format.space.name, "syntax": layout.item, "answer": "boxes"}
+    by_kind: dict[str, list[Mapping[str, Any]]] = {}
+    for claim in _TABLES["claims"]:
+        if re.search(claim["pattern"].replace("{zero_to}", _ZERO_TO), prompt, re.IGNORECASE):
+            by_kind.setdefault(claim["kind"], []).append(claim)
     for kind, claims in by_kind.items():
-        if not any(claim.agrees(box_format) for claim in claims):
-            claimed_words = " or ".join(claim.says for claim in claims)
-            own_values = {
-                "order": box_format.order,
-                "space": box_format.space.name,
-                "syntax": box_format.layout.item,
-                "answer": "boxes",
-            }
-            yield f"the prompt asks for the {kind} {claimed_words}, {box_format.name} has {own_values[kind]}"
+        legal = chain.from_iterable(claim["legal"] for claim in claims)
+        # A mark of a syntax stands anywhere in the layout, a name is the whole name.
+        place = layout.item + layout.box if kind == "syntax" else [names[kind]]
+        if not any(value in place for value in legal):
+            claimed_words = " or ".join(claim["says"] for claim in claims)
+            yield f"the prompt asks for the {kind} {claimed_words}, {box_format.name} has {names[kind]}"
 
 
 def told_box(
