@@ -159,20 +159,14 @@ def check_template(template: str, task: str, box_format: str | Mapping[str, Any]
         ValueError: Expected a template that asks for the box format qwen3-vl, got one that contradicts it: the prompt \
 asks for the order xywh, qwen3-vl has xyxy. Let {format} state the format, or choose the one that the template states.
     """
-    if not template.strip():
-        raise ValueError("Expected words for the template of prompts, got none. Write what the model is asked.")
     placeholder = _PLACEHOLDERS[task]
-    placeholders = dict.fromkeys(_PLACEHOLDER.findall(template))
-    for name in placeholders:
-        if name not in (placeholder, _FORMAT):
-            raise ValueError(
-                f"Expected {{{placeholder}}} and {{{_FORMAT}}} as placeholders of a template for the task {task}, got "
-                f"{{{name}}}. Rename it or leave it out."
-            )
-    if placeholder not in placeholders and task != "detection":
+    placeholders = set(_PLACEHOLDER.findall(template))
+    # All findings may be asked for without their names; without its own finding every row would be asked the same.
+    says_what = placeholder in placeholders or (task == "detection" and template.strip())
+    if not says_what or placeholders - {placeholder, _FORMAT}:
         raise ValueError(
-            f"Expected {{{placeholder}}} in a template for the task {task}, got none: every row would be asked the "
-            "same. Write it where the words belong."
+            f"Expected words with {{{placeholder}}}, and besides it {{{_FORMAT}}} alone, for the template of the task "
+            f"{task}, got {template!r:.200}. Write {{{placeholder}}} where the words belong, and no other placeholder."
         )
     fmt = get_box_format(box_format)
     # What {format} says is the format's own, and what a finding is called claims nothing.
