@@ -29,7 +29,7 @@ from grounding_rewards.audit.run import Audit, audit
 from grounding_rewards.commands.console import output_console, track, write_numbers
 from grounding_rewards.commands.options import AllowOutside, BoxFormat, Json, MaxImages, Rewards, rewards_from_words
 from grounding_rewards.common.atomic_files import write_whole
-from grounding_rewards.parsing import box_format_from_option, get_box_format
+from grounding_rewards.parsing import get_box_format
 from grounding_rewards.prepare.load import SYNTHETIC
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def run(
     from grounding_rewards.data.dataset_columns import light_rows
     from grounding_rewards.prepare.load import load_split
 
-    declared_format = get_box_format(box_format_from_option(box_format))
+    declared_format = get_box_format(box_format)
     named_rewards = rewards_from_words(rewards, declared_format, functions=True)
     images = images_of(light_rows(load_split(dataset, split, max_images=max_images, allow_outside=allow_outside)))
     result = audit(named_rewards, images, declared_format, track=partial(track, "playing"))

@@ -33,7 +33,7 @@ from grounding_rewards.doctor.context import CHECKS, Defect
 from grounding_rewards.doctor.examine import Checkup, examine
 from grounding_rewards.doctor.target_model import Model
 from grounding_rewards.images.resize import load_processor
-from grounding_rewards.parsing import box_format_from_option, get_box_format
+from grounding_rewards.parsing import get_box_format
 from grounding_rewards.report.doctor_page import LONGEST_SIDE, doctor_verdict, extent, place, render_doctor_page
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def run(
         OSError: a file cannot be read or written.
     """
     target_model = Model(
-        box_format=None if box_format is None else get_box_format(box_format_from_option(box_format)),
+        box_format=None if box_format is None else get_box_format(box_format),
         processor=None if model is None else load_processor(model),
         max_completion_length=max_completion_length,
         name=model or "",

@@ -53,7 +53,7 @@ from grounding_rewards.metrics.baselines import BLANK, REFERENCE, baseline_syste
 from grounding_rewards.metrics.evaluation import Measures, answer_notes, evaluate
 from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
-from grounding_rewards.parsing import box_format_from_option, box_formats_of
+from grounding_rewards.parsing import box_formats_of
 from grounding_rewards.report import evaluation_page
 from grounding_rewards.report.tables import core_table, evaluation_table, metrics_table, robustness_rows, rows_of_groups
 
@@ -138,7 +138,7 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
     if not options.overwrite:
         evaluation_page.check_evaluation_folder(options.out, command)
     parameters = parameters_from_option(options.reward_kwargs)
-    parameters = {"box_format": box_format_from_option(options.box_format), **parameters}
+    parameters = {"box_format": options.box_format, **parameters}
     reward = final_reward(get_reward(options.reward, **parameters))
     # Refuses wrong values now, not after hours of generation.
     iou = tuple(dict.fromkeys(options.iou))

@@ -25,7 +25,7 @@ from grounding_rewards.commands.console import output_console, printable, track,
 from grounding_rewards.commands.options import BoxFormat, Json, Pixels, ResizedPixels, TextColumn, stated_sizes
 from grounding_rewards.common.formatting import NO_VALUE
 from grounding_rewards.logs.inspection import Inspection
-from grounding_rewards.parsing import box_format_from_option
+from grounding_rewards.parsing import get_box_format
 from grounding_rewards.parsing.results import REASON_MEANINGS
 from grounding_rewards.report.notebook import inspect
 from grounding_rewards.report.tables import Cell, Table
@@ -64,7 +64,7 @@ def run(
     """
     inspection = inspect(
         log,
-        box_format_from_option(box_format),
+        None if box_format is None else get_box_format(box_format),
         text_column,
         sizes=stated_sizes(width, height, resized_width, resized_height),
         prompt_opens_thinking=prompt_opens_thinking,

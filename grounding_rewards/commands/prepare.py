@@ -54,7 +54,7 @@ from grounding_rewards.common.text_files import read_text
 from grounding_rewards.common.workers import check_workers
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.splits import SHARES
-from grounding_rewards.parsing.formats import box_format_from_option
+from grounding_rewards.parsing import get_box_format
 from grounding_rewards.prepare.manifest import left_out_sentences
 from grounding_rewards.prepare.pipeline import prepare_images
 from grounding_rewards.prepare.settings import PrepareSettings
@@ -141,7 +141,7 @@ class PrepareOptions:
         values |= {
             "dataset": dataset,
             "split": None if self.split is None else split_name(self.split),
-            "box_format": box_format_from_option(self.box_format),
+            "box_format": get_box_format(self.box_format).name,
             "template": None if self.prompt_file is None else read_text(self.prompt_file).strip(),
             "labels": None if self.labels is None else tuple(self.labels),
             "shares": _shares(self.split_shares),

@@ -25,7 +25,6 @@ from pathlib import Path
 
 from grounding_rewards.commands.console import say, stage_progress
 from grounding_rewards.commands.options import BoxFormat, Rewards, TextColumn, rewards_from_words
-from grounding_rewards.parsing import box_format_from_option
 
 
 def run(
@@ -48,7 +47,7 @@ def run(
     from grounding_rewards.logs.score_file import score_file
 
     started = time.perf_counter()
-    judges = rewards_from_words(rewards, box_format_from_option(box_format))
+    judges = rewards_from_words(rewards, box_format)
     with stage_progress() as on_progress:
         summary = score_file(
             completions,

@@ -48,7 +48,6 @@ from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.common.formatting import counted, percent
 from grounding_rewards.logs.run_log import model_name, trained_reward
 from grounding_rewards.metrics.signal import ENOUGH, TRIED, SignalReport, measure_signal
-from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.report.reward_pages import render_signal_page, signal_table
 
 if TYPE_CHECKING:
@@ -124,7 +123,7 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
         reward, run_parameters = reward_of_run or ("R4", {})
         parameters = {**run_parameters, **parameters}
     if options.box_format is not None:
-        parameters["box_format"] = box_format_from_option(options.box_format)
+        parameters["box_format"] = options.box_format
     judge = final_reward(get_reward(reward, **parameters))
     max_images = options.max_images
     if options.model is not None and max_images is None:

@@ -28,7 +28,6 @@ from grounding_rewards.data.prompts import conversation, prompt_words
 from grounding_rewards.images.decoding import open_image, plain_format, stored_images
 from grounding_rewards.images.resize import limits_area, resized_size
 from grounding_rewards.parsing import box_formats_of, get_box_format
-from grounding_rewards.parsing.formats import box_format_from_option
 from grounding_rewards.rewards.grounding import get_reward
 
 if TYPE_CHECKING:
@@ -355,7 +354,7 @@ def _checked_rows(
         raise ValueError(
             f"Expected a column image in the dataset, got {', '.join(sorted(dataset.column_names))}. Add the images."
         )
-    stated_format = None if box_format is None else get_box_format(box_format_from_option(box_format))
+    stated_format = None if box_format is None else get_box_format(box_format)
     if stated_format is None and "box_format" not in dataset.column_names:
         raise ValueError("Expected --box-format, as the dataset has no column box_format, got none. Name it.")
     column = dataset["box_format"] if stated_format is None else ()

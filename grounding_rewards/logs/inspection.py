@@ -18,7 +18,6 @@ from grounding_rewards.parsing import (
     STATUSES,
     BoxFormat,
     RawBoxes,
-    box_format_from_option,
     get_box_format,
     list_box_formats,
     read_boxes,
@@ -255,7 +254,7 @@ def _formats(rows: Sequence[Mapping[str, Any]], box_format: Any) -> list[BoxForm
                 f"known are {', '.join(list_box_formats())}."
             )
         if repr(option) not in formats:
-            formats[repr(option)] = get_box_format(box_format_from_option(option))
+            formats[repr(option)] = get_box_format(option)
     return [formats[repr(row["box_format"])] for row in rows]
 
 

@@ -23,7 +23,7 @@ from grounding_rewards.common.formatting import counted, first_of
 from grounding_rewards.common.text_files import check_columns, parse_json, read_json_lines, read_text, text_lines
 from grounding_rewards.data.checks import row_problems
 from grounding_rewards.logs.tool_rows import PACKED, STEPS, parsed_json, unpack_row
-from grounding_rewards.parsing import BoxFormat, box_format_from_option, get_box_format, parse_boxes
+from grounding_rewards.parsing import BoxFormat, get_box_format, parse_boxes
 from grounding_rewards.rewards.completions import answer_defect
 
 #: Columns that may hold the completion: TRL's `completion`, then those of other tools.
@@ -274,7 +274,7 @@ def with_answer_references(
         if column is None or option is None:
             is_readable = False
             continue
-        fmt = get_box_format(box_format_from_option(option))
+        fmt = get_box_format(option)
         row_sizes = {name: row.get(name, (sizes or {}).get(name)) for name in SIZE_COLUMNS}
         boxes = [] if fmt.space.frame == "original" else _listed_boxes(row[column])
         if boxes:

@@ -8,7 +8,6 @@ for scoring in batches. A new format is a table in `formats.toml`. The scanners 
 from grounding_rewards.parsing.box_format import BoxFormat
 from grounding_rewards.parsing.formats import (
     box_format_for_model_type,
-    box_format_from_option,
     box_formats_of,
     get_box_format,
     list_box_formats,
@@ -25,7 +24,6 @@ __all__ = [
     "ParsedBoxes",
     "RawBoxes",
     "box_format_for_model_type",
-    "box_format_from_option",
     "box_format_regex",
     "box_formats_of",
     "format_boxes",

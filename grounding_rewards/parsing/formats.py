@@ -215,31 +215,6 @@ def _declared_space(base: BoxFormat, space: CoordinateSpace, changes: Mapping[st
 _LONGEST_MAPPING = 10_000
 
 
-def box_format_from_option(given: Any) -> Any:
-    """Check a box format from a configuration or a command line, where a mapping may be text.
-
-    Args:
-        given: a name, a mapping, a mapping as JSON or (with PyYAML) as YAML, or None.
-
-    Returns:
-        The name, the mapping, or None.
-
-    Raises:
-        ValueError: something else, or an unknown format; the message lists what is legal.
-
-    Example:
-        >>> box_format_from_option('{"syntax": "json", "space": "norm100"}')
-        {'syntax': 'json', 'space': 'norm100'}
-        >>> box_format_from_option("qwen3-vl")
-        'qwen3-vl'
-    """
-    if isinstance(given, str) and given.lstrip().startswith("{"):
-        given = _read_mapping(given)
-    if given is not None:
-        get_box_format(given)
-    return given
-
-
 def _read_mapping(text: str) -> Any:
     """The value of a text in JSON or, with PyYAML, in YAML."""
     remedy = "Write it as {syntax: json, space: norm1000}, which needs pip install pyyaml, or as JSON."

@@ -29,7 +29,7 @@ from grounding_rewards.common.config_files import check_known, find_shipped, rea
 from grounding_rewards.common.formatting import capitalised
 from grounding_rewards.common.validation import Interval, check_keys
 from grounding_rewards.data.checks import BAD_ROWS
-from grounding_rewards.parsing import box_format_from_option
+from grounding_rewards.parsing import get_box_format
 from grounding_rewards.rewards.registry import describe_rewards
 from grounding_rewards.training.look_closer import LookCloser
 from grounding_rewards.training.rewards import build_rewards
@@ -106,7 +106,8 @@ class _ImageArguments(run_options.ImageOptions):
     """The checks that the options of both commands need."""
 
     def __post_init__(self) -> None:
-        self.box_format = box_format_from_option(self.box_format)
+        if self.box_format is not None:
+            get_box_format(self.box_format)
         run_options.check_options(self, NUMBERS, choices={"bad_rows": BAD_ROWS, "save_dtype": run_options.SAVE_DTYPES})
 
 

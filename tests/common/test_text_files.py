@@ -16,7 +16,7 @@ from PIL import Image
 
 from grounding_rewards.doctor.examine import examine
 from grounding_rewards.doctor.rows import open_rows
-from grounding_rewards.parsing import box_format_from_option
+from grounding_rewards.parsing import get_box_format
 from grounding_rewards.prepare.load import load_images
 from grounding_rewards.sources.jsonl import read_jsonl
 from grounding_rewards.sources.tables import read_rows as read_cells
@@ -159,7 +159,7 @@ def test_what_stays_small_is_read(text, content):
 )
 def test_a_hostile_box_format_in_a_table_is_refused(text):
     with pytest.raises(ValueError, match="`box_format`"):
-        box_format_from_option(text)
+        get_box_format(text)
 
 
 def test_numbers_within_texts_and_long_ids_as_text_stay():
