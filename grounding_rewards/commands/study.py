@@ -129,12 +129,11 @@ def _report(study: Path, out: Path) -> None:
     """Write the report of a study into a folder, and print its tables and sentences."""
     from rich.text import Text
 
-    from grounding_rewards.study.report import arms_tables, sentences, write_report
+    from grounding_rewards.study.report import arms_table, sentences, write_report
 
     with stage_progress("reading the study", transient=True) as on_progress:
         result = write_report(study, out, on_progress=on_progress)
-    for table in arms_tables(result):
-        output_console(140).print(table.rich(small=False))
+    output_console(140).print(arms_table(result).rich(small=False))
     for sentence in sentences(result):
         output_console(140).print(Text(sentence))
     say(f"the report is in {out}")

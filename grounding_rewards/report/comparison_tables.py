@@ -19,7 +19,7 @@ from grounding_rewards.metrics.intervals import Metrics, format_estimate
 from grounding_rewards.metrics.prediction import Prediction, load_predictions
 from grounding_rewards.report.page import is_measured
 from grounding_rewards.report.plots import read_series
-from grounding_rewards.report.tables import Cell, Table, estimate_cell, group_metrics
+from grounding_rewards.report.tables import Cell, Table, estimate_cell, group_metrics, kind_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -327,10 +327,3 @@ def _line(heading: str, change: Change) -> list[str | Cell]:
         notes.append(f"p {comparison.p_cell(change.p)}, Holm {comparison.p_cell(change.holm)}")
     difference = Cell(format_estimate(change.difference, signed=True), "\n".join(notes), kind_of(change.direction))
     return [heading, estimate_cell(change.a), estimate_cell(change.b), difference]
-
-
-def kind_of(sign: float) -> str:
-    """The kind of a cell, which gives it its colour, for a change with this sign."""
-    if sign > 0:
-        return "better"
-    return "worse" if sign < 0 else "soft"

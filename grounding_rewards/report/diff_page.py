@@ -15,9 +15,9 @@ from grounding_rewards.metrics.comparison import p_cell
 from grounding_rewards.metrics.intervals import format_estimate
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.report import page as html
-from grounding_rewards.report.comparison_tables import CAPTION, Comparison, kind_of
+from grounding_rewards.report.comparison_tables import CAPTION, Comparison
 from grounding_rewards.report.plots import reward_plot
-from grounding_rewards.report.tables import Cell
+from grounding_rewards.report.tables import Cell, kind_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image

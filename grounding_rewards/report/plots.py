@@ -8,10 +8,9 @@ from __future__ import annotations
 import io
 import math
 import re
-import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -49,9 +48,6 @@ _POINTS = 400
 _LEAST_SMOOTHED = 10
 _REWARD_SIZE = (5.6, 2.4)  # inches
 _SMOOTHED_NOTE = "Pale: every logged step. Strong: running mean."
-# More lines in one panel cannot be told apart.
-_MOST_IN_PANEL = 3
-_COLUMNS = 3
 _NOT_IN_XML = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _RC = {
     "font.size": 8,
@@ -277,68 +273,26 @@ def reward_plot(log_history: Sequence[Mapping[str, Any]]) -> Plot | None:
             lines.append(series._replace(name=name))
     if not lines:
         return None
-    plot = curves("reward", "Reward in training", _SMOOTHED_NOTE, {"": lines}, x="step", y="reward", smoothed=True)
-    return replace(plot, size=_REWARD_SIZE)
-
-
-def curves(
-    name: str,
-    title: str,
-    note: str,
-    panels: Mapping[str, Sequence[Curve]],
-    *,
-    x: str,
-    y: str = "",
-    smoothed: bool = False,
-) -> Plot:
-    """Curves as small multiples, at most three in one panel; a name has one colour in all panels.
-
-    Args:
-        name: of the files.
-        title: of the plot.
-        note: its caption.
-        panels: curves by heading, with their bands.
-        x: label.
-        y: label of an axis that all panels share; each has its own where it is empty.
-        smoothed: whether curves of enough points are pale behind their running means.
-    """
-    names = list(dict.fromkeys(curve.name for lines in panels.values() for curve in lines))
-    subplots = []
-    for heading, lines in panels.items():
-        for start in range(0, len(lines), _MOST_IN_PANEL):
-            panel_heading = f"{heading}, continued" if start else heading
-            subplots.append((panel_heading, lines[start : start + _MOST_IN_PANEL]))
-    columns = min(_COLUMNS, len(subplots))
 
     def draw(figure: Figure) -> None:
-        """Draw each panel with its curves, then set the limits of all."""
-        axes = panels_of(figure, len(subplots), columns, sharey=bool(y))
-        for axis, (heading, lines) in zip(axes, subplots, strict=True):
-            for curve in lines:
-                number = names.index(curve.name)
-                if smoothed:
-                    curve = _draw_pale(axis, curve, number)
-                draw_curve(axis, curve, number)
-            # A panel is too narrow for a heading in one line.
-            axis.set_title("\n".join(textwrap.wrap(short(heading, 108), 36)[:3]), loc="left")
-            axis.set_xlabel(x)
-            axis.grid(axis="y")
-            axis.locator_params("x", integer=True)
-            axis.margins(x=0.01)
-            if len(names) > 1:
-                axis.legend(loc="best", fontsize=6.5)
-        all_curves = [curve for _, lines in subplots for curve in lines]
-        # All panels are drawn before an axis is cut: a shared one has the limits of all.
-        for axis, (_, lines) in zip(axes, subplots, strict=True):
+        """Draw the rewards over their running means."""
+        axis = figure.subplots()
+        for number, line in enumerate(lines):
+            draw_curve(axis, _draw_pale(axis, line, number), number)
+        axis.set_xlabel("step")
+        axis.set_ylabel("reward")
+        axis.grid(axis="y")
+        axis.locator_params("x", integer=True)
+        axis.margins(x=0.01)
+        if len(lines) > 1:
+            axis.legend(loc="best", fontsize=6.5)
+        values = np.concatenate([line.y for line in lines])
+        if ((values >= 0) & (values <= 1)).all():
+            # A share has no room beyond its ends.
             low, high = axis.get_ylim()
-            values = np.concatenate([curve.y for curve in (all_curves if y else lines)])
-            if ((values >= 0) & (values <= 1)).all():
-                # A share has no room beyond its ends.
-                axis.set_ylim(max(low, -0.02), min(high, 1.02))
-        for axis in axes[::columns]:
-            axis.set_ylabel(y)
+            axis.set_ylim(max(low, -0.02), min(high, 1.02))
 
-    return Plot(name, title, note, draw, (2.4 * columns + 0.4, 2.0 * math.ceil(len(subplots) / columns)))
+    return Plot("reward", "Reward in training", _SMOOTHED_NOTE, draw, _REWARD_SIZE)
 
 
 def _draw_pale(axis: Axes, curve: Curve, number: int) -> Curve:
@@ -365,7 +319,7 @@ class ForestRow(NamedTuple):
 
 
 def forest(name: str, title: str, note: str, axis_label: str, groups: Mapping[str, Sequence[ForestRow]]) -> Plot:
-    """Differences with their intervals, below each other, each group under its heading.
+    """Differences with their intervals, below each other, each group under its heading with a scale of its own.
 
     Args:
         name: of the files.
@@ -374,31 +328,27 @@ def forest(name: str, title: str, note: str, axis_label: str, groups: Mapping[st
         axis_label: what is compared.
         groups: rows by heading.
     """
-    lines: list[str | ForestRow] = []
-    for heading, rows in groups.items():
-        lines += [heading, *rows]
+    heights = [len(rows) + 1 for rows in groups.values()]
 
     def draw(figure: Figure) -> None:
-        """Draw each heading, and each row as a line with a mark."""
-        axis = figure.subplots()
-        for at, row in enumerate(lines):
-            if isinstance(row, str):
-                axis.text(0.0, at, row, transform=axis.get_yaxis_transform(), va="center", fontweight="bold")
-                continue
-            value, low, high = row.difference
-            colour, width = (SERIES[0], 2.0) if row.is_shown else (SOFT, 1.1)
-            axis.hlines(at, low, high, color=colour, linewidth=width)
-            marker, face = ("o", "none") if row.is_control else ("s", colour)
-            axis.plot(value, at, marker=marker, color=colour, markerfacecolor=face, markersize=5)
-        axis.axvline(0, color=INK, linewidth=0.8)
-        row_names = {at: row.name for at, row in enumerate(lines) if not isinstance(row, str)}
-        axis.set_yticks([*row_names], [*row_names.values()])
-        axis.set_ylim(len(lines) - 0.4, -0.7)
-        axis.set_xlabel(axis_label)
-        axis.tick_params(axis="y", length=0)
-        axis.grid(axis="x")
+        """Draw each group, and in it each row as a line with a mark."""
+        axes = figure.subplots(len(groups), 1, squeeze=False, height_ratios=heights).ravel()
+        for axis, (heading, rows) in zip(axes, groups.items(), strict=True):
+            for at, row in enumerate(rows):
+                value, low, high = row.difference
+                colour, width = (SERIES[0], 2.0) if row.is_shown else (SOFT, 1.1)
+                axis.hlines(at, low, high, color=colour, linewidth=width)
+                marker, face = ("o", "none") if row.is_control else ("s", colour)
+                axis.plot(value, at, marker=marker, color=colour, markerfacecolor=face, markersize=5)
+            axis.axvline(0, color=INK, linewidth=0.8)
+            axis.set_title(heading, loc="left", fontweight="bold")
+            axis.set_yticks(range(len(rows)), [row.name for row in rows])
+            axis.set_ylim(len(rows) - 0.5, -0.5)
+            axis.tick_params(axis="y", length=0)
+            axis.grid(axis="x")
+        axes[-1].set_xlabel(axis_label)
 
-    return Plot(name, title, note, draw, (7.2, 0.75 + 0.24 * len(lines)))
+    return Plot(name, title, note, draw, (7.2, 0.4 + 0.3 * len(groups) + 0.24 * sum(heights)))
 
 
 _IOU_BINS = 10

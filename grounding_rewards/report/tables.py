@@ -48,6 +48,13 @@ def estimate_cell(estimate: tuple[float, float, float] | None, *, signed: bool =
     return Cell(format_value(value, signed=signed), format_interval((value, low, high), signed=signed), kind)
 
 
+def kind_of(sign: float) -> str:
+    """The kind of a cell, which gives it its colour, for a change with this sign."""
+    if sign > 0:
+        return "better"
+    return "worse" if sign < 0 else "soft"
+
+
 class Table(NamedTuple):
     """Rows of cells under a header.
 

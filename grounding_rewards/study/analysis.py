@@ -25,7 +25,6 @@ from grounding_rewards.columns import patient_of
 from grounding_rewards.common.formatting import finite_or_none
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.common.validation import check_word
-from grounding_rewards.metrics.average_precision import Curve
 from grounding_rewards.metrics.comparison import direction, holm
 from grounding_rewards.metrics.detection import MatchedImages, label_groups, reference_sums
 from grounding_rewards.metrics.image_dependence import dependence_sums
@@ -43,13 +42,11 @@ from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.grounding import get_reward
-from grounding_rewards.study.results import CONTROL, ArmKey, Completions, Measure, Study, StudyRun
+from grounding_rewards.study.results import CONTROL, ArmKey, Completions, Measure, Study
 
 if TYPE_CHECKING:
     import pandas
 
-#: Curve of the training log: fraction of groups whose completions all have the same reward and so teach nothing.
-NO_SPREAD = "frac_reward_zero_std"
 #: The partners that an arm is compared with: the reference arm, and its initial checkpoint.
 REFERENCE, START = "reference", "start"
 #: The reward without a threshold, a metric next to R1 … R5.
@@ -281,8 +278,6 @@ class ArmResult:
         metrics: by metric and set the mean over units.
         differences: by :data:`REFERENCE` (not the reference itself) and :data:`START`, metric and set.
         holm: likewise, by primary metric: p, adjusted for all arms and primary metrics of its family.
-        curves: over steps, mean, lowest and highest seed: `learning`, of the first primary metric at the checkpoints,
-            and :data:`NO_SPREAD` where the log has it.
         compute: means over runs.
     """
 
@@ -293,7 +288,6 @@ class ArmResult:
     metrics: Mapping[Measure, Estimate]
     differences: Mapping[str, Mapping[Measure, Difference]]
     holm: Mapping[str, Mapping[Measure, float]]
-    curves: Mapping[str, Curve]
     compute: Mapping[str, float]
 
     def difference(self, measure: Measure, partner: str) -> Difference | None:
@@ -434,7 +428,6 @@ def analyse(study: Study, *, on_progress: Callable[[str], None] = lambda step: N
             metrics={measure: mean_of_rows(rows) for measure, rows in trained[key].items()},
             differences=differences[key],
             holm=adjusted[key],
-            curves=_curves(key, runs, table, study.primary_of(key.start)[0]),
             compute={name: float(np.mean([run.compute[name] for run in runs])) for name in runs[0].compute},
         )
         arms.append(arm)
@@ -473,31 +466,3 @@ def _adjusted(
             for (key, measure), p in zip(comparisons, p_values, strict=True):
                 adjusted[key][name][measure] = p
     return adjusted
-
-
-def _curves(key: ArmKey, runs: Sequence[StudyRun], table: Sequence[ModelMetric], primary: Measure) -> dict[str, Curve]:
-    """The curves of an arm by name: the first primary metric at its checkpoints, and groups without spread.
-
-    Args:
-        key: of the arm.
-        runs: of the arm.
-        table: of all models.
-        primary: the metric of the curve `learning`.
-    """
-    learning: dict[float, list[float]] = defaultdict(list)
-    for row in table:
-        if row.start == key.start and row.arm in (None, key.arm) and row.measure == primary:
-            learning[row.step].append(row.metric.value)
-    without_spread: dict[float, list[float]] = defaultdict(list)
-    for run in runs:
-        for step, value in zip(run.curve["step"], run.curve.get(NO_SPREAD, ()), strict=False):
-            if step is not None and value is not None:
-                without_spread[step].append(value)
-    curves = {}
-    for name, values in (("learning", learning), (NO_SPREAD, without_spread)):
-        if values:
-            steps = sorted(values)
-            summaries = [(np.mean(values[step]), np.min(values[step]), np.max(values[step])) for step in steps]
-            mean, low, high = np.array(summaries).T
-            curves[name] = Curve("", np.array(steps, dtype=np.float64), mean, low, high)
-    return curves

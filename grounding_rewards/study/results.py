@@ -147,7 +147,8 @@ class Study:
         sets: by name the images, a row each, as rewards take them.
         starts: by kind and name the completions of each initial checkpoint; several of a kind have a seed each.
         arms: with their runs by seed, in the order of the plan; those of enough runs.
-        missing: names of planned runs without a result, and of arms with too few runs.
+        missing: names of planned runs without a result.
+        left_out: runs of the arms that have too few.
     """
 
     name: str
@@ -158,6 +159,7 @@ class Study:
     starts: Mapping[str, Mapping[str, Completions]]
     arms: Mapping[ArmKey, tuple[StudyRun, ...]]
     missing: tuple[str, ...]
+    left_out: Mapping[ArmKey, int]
 
     @property
     def box_format(self) -> Any:
@@ -179,7 +181,7 @@ def read_study(root: str | Path, *, fewest: int = FEWEST_SEEDS) -> Study:
 
     Args:
         root: the folder, with `study.yaml`, `images.json`, `starts/` and `results/`.
-        fewest: runs of an arm; others are missing. The intervals of an arm of one run are over patients alone.
+        fewest: runs of an arm; others are left out. The intervals of an arm of one run are over patients alone.
 
     Raises:
         ValueError: a file is missing or of another study, completions do not fit the images, the declared metric's set
@@ -229,10 +231,8 @@ def read_study(root: str | Path, *, fewest: int = FEWEST_SEEDS) -> Study:
         sets=sets,
         starts=starts,
         arms=arms,
-        missing=(
-            *(name for name in plan["runs"] if name not in results),
-            *(f"enough runs of {key.arm} from {key.start}" for key in runs_of_arm if key not in arms),
-        ),
+        missing=tuple(name for name in plan["runs"] if name not in results),
+        left_out={key: len(arm_runs) for key, arm_runs in runs_of_arm.items() if key not in arms},
     )
 
 

@@ -154,7 +154,8 @@ def advice(result: StudyResult, columns: Sequence[Column]) -> str:
             name = f"{start}_{arm.key.arm}"
             change = arm.differences[START][measure].value
             numbers[f"{name}_gain"] = f"{change:.2f}".replace("-0.00", "0.00")
-            numbers[f"{name}_halfway"] = f"{arm.curves['learning'].y[1]:.2f}"
+            halfway = rows_of_arm(result, start, arm.key.arm, measure, min)
+            numbers[f"{name}_halfway"] = f"{np.mean([row.metric.value for row in halfway]):.2f}"
             numbers[f"{name}_after"] = f"{arm.metrics[measure].value:.2f}"
             if not arm.is_control:
                 gains[change] = numbers[f"{name}_gain"]
@@ -170,10 +171,9 @@ def state(result: StudyResult) -> str:
     """The number of declared runs that are there."""
     study = result.study
     runs = sum(map(len, study.arms.values()))
-    missing = sum("enough runs" not in name for name in study.missing)
-    if not missing:
+    if not study.missing:
         return f"All {runs} runs are there."
-    return f"**{runs} of {runs + missing} declared runs are there; the others are being made.**"
+    return f"**{runs} of {runs + len(study.missing)} declared runs are there; the others are being made.**"
 
 
 def gain(arm: ArmResult, measure: Measure, partner: str = START) -> Estimate:
@@ -407,10 +407,12 @@ def deciding_measures(columns: Sequence[Column]) -> dict[str, Measure]:
     return {column.start: column.measure for column in reversed(columns)}
 
 
-def rows_of_arm(result: StudyResult, start: str, arm: str, measure: Measure) -> list[ModelMetric]:
-    """A metric of the trained models of an arm."""
+def rows_of_arm(
+    result: StudyResult, start: str, arm: str, measure: Measure, step: Callable[[Iterable[int]], int] = max
+) -> list[ModelMetric]:
+    """A metric of the models of an arm, at its first or last step."""
     rows = [row for row in result.table if (row.start, row.arm, row.measure) == (start, arm, measure)]
-    return [row for row in rows if row.step == max(row.step for row in rows)]
+    return [row for row in rows if row.step == step(row.step for row in rows)]
 
 
 def rows_with_findings(study: Study, key: ArmKey, measure: Measure, findings: tuple[int, int]) -> list[ModelMetric]:

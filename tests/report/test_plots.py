@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from grounding_rewards.metrics.average_precision import Curve
-from grounding_rewards.report.plots import INK, SERIES, Plot, curves, plots_of, read_series, reward_plot, write_plots
+from grounding_rewards.report.plots import INK, SERIES, Plot, plots_of, read_series, reward_plot, write_plots
 from tests.report.evaluations import HOSTILE, evaluation
 from tests.tables import table
 
@@ -42,24 +42,6 @@ def test_the_reward_stands_beside_that_of_evaluations() -> None:
             names = [text.get_text() for text in axis.get_legend().get_texts()]
             assert names == ["training images", "held-out images"]
     assert reward_plot([{"step": 1, "loss": 0.5}]) is None
-
-
-def test_the_learning_curves_of_a_study_are_small_multiples() -> None:
-    arms = [Curve(f"arm {k}", np.array([0.0, 1.0]), np.array([0.0, 0.1 * k])) for k in range(8)]
-    plot = curves("learning", "Learning", "", {"from sft": arms, "from base": arms[:2]}, x="step", y="IoU")
-    axes = plot.figure.axes
-    assert [len(axis.lines) for axis in axes] == [3, 3, 2, 2]
-    colours = {text.get_text(): line.get_color() for axis in axes for text, line in legend_of(axis)}
-    assert len(set(colours.values())) == len(colours) == 8
-    # an arm has its colour in all panels, and panels are compared on one axis
-    assert all(line.get_color() == colours[text.get_text()] for axis in axes for text, line in legend_of(axis))
-    [(low, high)] = {axis.get_ylim() for axis in axes}
-    # and no panel is cut by the first
-    assert low <= 0 < 0.7 <= high
-
-
-def legend_of(axis: Any) -> list[tuple[Any, Any]]:
-    return list(zip(axis.get_legend().get_texts(), axis.lines, strict=True))
 
 
 pytest.importorskip("matplotlib", reason="needs the train extra")

@@ -36,7 +36,8 @@ def test_a_whole_study_is_read(folder):
 def test_what_is_not_finished_is_known(folder):
     (folder / "results" / "strong--R1--seed1.json").unlink()
     study = read_study(folder)
-    assert study.missing == ("strong--R1--seed1", "enough runs of R1 from strong")
+    assert study.missing == ("strong--R1--seed1",)
+    assert study.left_out == {ArmKey("strong", "R1"): 1}
 
 
 def test_a_search_may_have_one_run_of_an_arm(folder):
