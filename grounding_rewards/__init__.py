@@ -17,14 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards import rewards
 from grounding_rewards.overlap import nms, pairwise_iou
-from grounding_rewards.parsing import (
-    ParsedBoxes,
-    box_format_regex,
-    format_boxes,
-    get_box_format,
-    list_box_formats,
-    parse_boxes,
-)
+from grounding_rewards.parsing import ParsedBoxes, format_boxes, get_box_format, list_box_formats, parse_boxes
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards import BoxReward, Explanation, list_rewards, register_reward
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
@@ -41,7 +34,6 @@ __all__ = [
     "GroundingReward",
     "ParsedBoxes",
     "SpaceWarning",
-    "box_format_regex",
     "compare",
     "evaluate",
     "format_boxes",

@@ -14,7 +14,6 @@ from grounding_rewards.parsing.formats import (
 )
 from grounding_rewards.parsing.parse import format_boxes, parse_boxes, read_boxes
 from grounding_rewards.parsing.results import REJECT_REASONS, STATUSES, BrokenBox, ParsedBoxes, RawBoxes, is_silent
-from grounding_rewards.parsing.write import box_format_regex
 
 __all__ = [
     "REJECT_REASONS",
@@ -24,7 +23,6 @@ __all__ = [
     "ParsedBoxes",
     "RawBoxes",
     "box_format_for_model_type",
-    "box_format_regex",
     "box_formats_of",
     "format_boxes",
     "get_box_format",

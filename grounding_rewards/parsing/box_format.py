@@ -18,7 +18,7 @@ BOX_KEYS: tuple[str, ...] = tuple(WORDS["keys"]["box"])
 
 
 class Layout(NamedTuple):
-    """How the family lays out an answer: templates for `format_boxes`, of which `box_format_regex` makes a pattern.
+    """How the family lays out an answer: templates for `format_boxes`.
 
     box: one box; `{0}` … `{3}` are its numbers in the order of the text.
     item: boxes with their label; `{label}` and `{boxes}`.

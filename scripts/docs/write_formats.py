@@ -159,11 +159,6 @@ Start from any format (`json` and `brackets` exist for this), and declare what d
 | `decimals` | digits behind the point in written answers |
 
 Spaces that a family's tokens cannot express are refused: `paligemma` in pixels, `kosmos-2` in anything but its grid.
-
-## Held to the format
-
-For constrained decoding, `gr.box_format_regex("answer-list", max_boxes=2)` gives the format as a regular expression,
-for TRL's `vllm_structured_outputs_regex`. It makes any model write boxes.
 """
 #: Models that write what a format above reads: who, what to declare, an answer, where it is said.
 ALSO_READ = (
