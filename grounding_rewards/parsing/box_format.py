@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from grounding_rewards.boxes import ORDERS, CoordinateSpace
 from grounding_rewards.common.text_files import packaged_tables
-from grounding_rewards.parsing.results import RawBoxes
 
 SCOPES = ("answer", "after_think", "all")
 #: Words that all formats share: the tables of `keys_and_tags.toml`.
@@ -42,13 +40,11 @@ class Syntax(NamedTuple):
     """What families that write alike share.
 
     keyed: boxes are in JSON under a key of the format; four numbers under another key are not a box.
-    quick: a fast path for plain, complete answers, which reads them as the scanner does; None for any other text.
     tokens: how coordinate tokens begin: `loc_` for `<loc_12>`.
     patches: cells a side of the grid of which a pair of tokens names the first and the last cell; 0 without a grid.
     """
 
     keyed: bool = False
-    quick: Callable[[str, BoxFormat], RawBoxes | None] | None = None
     tokens: tuple[str, ...] = ()
     patches: int = 0
 

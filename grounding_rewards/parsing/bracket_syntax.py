@@ -1,8 +1,7 @@
 """Boxes outside JSON: `[x1, y1, x2, y2]`, `(x1,y1),(x2,y2)`, `<loc_1><loc_2><loc_3><loc_4>`, in tags, in prose or bare.
 
 One scanner reads them all. It cuts the text into marks (tags, groups of numbers, runs of coordinate tokens) and walks
-over them once; how families differ is data in their `BoxFormat`. The `read_plain_…` functions are only there for speed:
-each reads one well-behaved shape and leaves everything else to the scanner.
+over them once; how families differ is data in their `BoxFormat`.
 """
 
 from __future__ import annotations
@@ -16,68 +15,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from grounding_rewards.boxes import patch_index_to_norm1
-from grounding_rewards.parsing.answer_span import may_have_marks
-from grounding_rewards.parsing.box_format import WORDS, in_xyxy
-from grounding_rewards.parsing.json_syntax import decode_plain_json
+from grounding_rewards.parsing.box_format import WORDS
 from grounding_rewards.parsing.no_finding import asserts_finding
 from grounding_rewards.parsing.numbers import (
     NOTHING,
-    are_coordinates,
     looks_numeric,
     ordered_box_or_reason,
     split_numbers,
 )
-from grounding_rewards.parsing.results import MAX_BOXES, MAX_GROUPS, MAX_LIST, BoxCollector, RawBoxes
+from grounding_rewards.parsing.results import MAX_BOXES, MAX_GROUPS, MAX_LIST, BoxCollector
 
 if TYPE_CHECKING:
-    from grounding_rewards.parsing.box_format import BoxFormat, Layout
-
-_PLAIN = r"(-?\d{1,9}(?:\.\d{1,20})?)"
-_PLAIN_LISTS = re.compile(rf"\[{_PLAIN}, ?{_PLAIN}, ?{_PLAIN}, ?{_PLAIN}\]")
-_COMMAS = (",", "，")
-
-
-def read_plain_lists(text: str, fmt: BoxFormat) -> RawBoxes | None:
-    """Read a text of lists of four numbers, with or without the format's tags around; None for any other text.
-
-    Example:
-        >>> from grounding_rewards.parsing import get_box_format
-        >>> read_plain_lists("<answer>[0.1,0.2,0.3,0.4]</answer>", get_box_format("answer-list")).coords
-        [0.1, 0.2, 0.3, 0.4]
-    """
-    opening, _, closing = fmt.layout.answer.partition("{items}")
-    if text.startswith(opening) and text.endswith(closing):
-        text = text[len(opening) : len(text) - len(closing)]
-    boxes = decode_plain_json(f"[{text}]")
-    if type(boxes) is not list or not 0 < len(boxes) <= MAX_BOXES:
-        return None
-    coords: list[float] = []
-    try:
-        for a, b, c, d in boxes:
-            coords += (a, b, c, d)
-        if not are_coordinates(coords):
-            return None
-    except (OverflowError, TypeError, ValueError):
-        return None
-    return _without_labels(coords, fmt)
-
-
-def read_plain_sentences(text: str, fmt: BoxFormat) -> RawBoxes | None:
-    """Read prose whose only brackets are lists of four numbers; None for any other text.
-
-    Example:
-        >>> from grounding_rewards.parsing import get_box_format
-        >>> read_plain_sentences("A mass at [0.1, 0.2, 0.3, 0.4].", get_box_format("radvlm")).coords
-        [0.1, 0.2, 0.3, 0.4]
-    """
-    boxes = _PLAIN_LISTS.findall(text)
-    if not 0 < len(boxes) <= MAX_BOXES or text.count("[") != len(boxes) or text.rstrip().endswith(_COMMAS):
-        return None
-    if not _OTHER_MARKS.isdisjoint(text) or may_have_marks(text) or without_counts(text) != text:
-        return None
-    coords = [float(number) for box in boxes for number in box]
-    return _without_labels(coords, fmt)
-
+    from grounding_rewards.parsing.box_format import BoxFormat
 
 # Four numbers that count something: right behind the word, or in round brackets where boxes stand in square ones.
 _FOUR = r"\s{0,2}-?\d{1,6}(?:\.\d{1,6})?(?:\s{0,2}[,-]\s{0,2}\d{1,6}(?:\.\d{1,6})?){3}\s{0,2}"
@@ -125,69 +74,9 @@ def without_counts(text: str) -> str:
     return " ".join([*left, text[end:]])
 
 
-def _without_labels(coords: list[float], fmt: BoxFormat) -> RawBoxes:
-    """The boxes of a flat list, which stands in the format's order, without labels and confidences."""
-    n = len(coords) // 4
-    return RawBoxes(in_xyxy(coords, fmt.order), [None] * n, [None] * n, "boxes", {})
-
-
-def read_plain_items(text: str, fmt: BoxFormat) -> RawBoxes | None:
-    """Read a text of the format's own items, each a tagged label and one box; None for any other text.
-
-    Example:
-        >>> from grounding_rewards.parsing import get_box_format
-        >>> read_plain_items("<ref>mass</ref><box>(1,2),(3,4)</box>", get_box_format("qwen-vl")).labels
-        ['mass']
-    """
-    plain = _plain_item(fmt.layout, bool(fmt.syntax.tokens))
-    items = plain.pattern.findall(text)
-    count = len(items)
-    if not 0 < count <= MAX_BOXES:
-        return None
-    # With more openers than in these items there is something else in the text.
-    if any(text.count(opener) != in_item * count for opener, in_item in plain.openers):
-        return None
-    if (not text.isascii() and not _WIDE_MARKS.isdisjoint(text)) or may_have_marks(text):
-        return None
-    # Of the five groups of an item four are numbers.
-    label_index, number_indices = (0, slice(1, 5)) if plain.label_first else (4, slice(0, 4))
-    coords = [float(number) for item in items for number in item[number_indices]]
-    labels = [item[label_index].strip() or None for item in items]
-    if text.rstrip().endswith(_COMMAS) or not any(coords):
-        return None
-    if fmt.syntax.tokens and fmt.largest is not None and max(coords) > fmt.largest + 1:
-        return None
-    return RawBoxes(in_xyxy(coords, fmt.order), labels, [None] * count, "boxes", {})
-
-
-_OTHER_MARKS = frozenset("<({（［｛")
-_WIDE_MARKS = frozenset("［（｛")
-
-
-class _PlainItem(NamedTuple):
-    """An item of a format as a pattern with groups for the label and the four numbers, in the order of the text.
-
-    openers: each of `<[({`, and how often it stands in an item; `label_first`: before the box.
-    """
-
-    pattern: re.Pattern[str]
-    openers: list[tuple[str, int]]
-    label_first: bool
-
-
-@functools.cache
-def _plain_item(layout: Layout, in_tokens: bool) -> _PlainItem:
-    """What :func:`read_plain_items` looks for in texts of this layout; `in_tokens`: numbers are coordinate tokens."""
-    number = r"(\d{1,9})" if in_tokens else _PLAIN
-    box = re.sub(r"\\\{\d[^{}]*\\\}", lambda _: number, re.escape(layout.box)).replace(r",\ ", r",\ ?")
-    pattern = re.escape(layout.item).replace(r"\{label\}", r"([^<;\n]*)").replace(r"\{boxes\}", box)
-    example = layout.item.format(label="", boxes=layout.box.format(0, 0, 0, 0))
-    openers = [(opener, example.count(opener)) for opener in "<[({"]
-    return _PlainItem(re.compile(pattern), openers, layout.item.index("{label}") < layout.item.index("{boxes}"))
-
-
 #: The role of each tag, whatever the family: fine-tuned models and servers mix them.
 TAG_ROLES: dict[str, str] = {tag: role for role, tags in WORDS["tags"].items() for tag in tags}
+_COMMAS = (",", "，")
 _NUMBERS = frozenset({"run", "group"})
 _BETWEEN_CORNERS = " \t\n,，"
 _BEFORE_LABEL = " \t\r\n,.;:-，。；：、[]()*`\\&"

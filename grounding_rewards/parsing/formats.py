@@ -13,15 +13,7 @@ from grounding_rewards.boxes import ORDERS, CoordinateSpace, get_space
 from grounding_rewards.common.text_files import packaged_tables, parse_yaml
 from grounding_rewards.common.validation import check_word, guess_word
 from grounding_rewards.parsing.box_format import BOX_KEYS, SCOPES, BoxFormat, Layout, Syntax
-from grounding_rewards.parsing.bracket_syntax import read_plain_items, read_plain_lists, read_plain_sentences
-from grounding_rewards.parsing.json_syntax import read_plain_json
 
-_QUICK = {
-    "json": read_plain_json,
-    "items": read_plain_items,
-    "lists": read_plain_lists,
-    "sentences": read_plain_sentences,
-}
 _TABLES: dict[str, Any] = packaged_tables("grounding_rewards.parsing", "formats.toml")
 _FAMILIES: list[dict[str, Any]] = _TABLES.pop("families")
 _WITHOUT_FORMAT: list[dict[str, Any]] = _TABLES.pop("without_format")
@@ -38,7 +30,6 @@ def _make_format(name: str) -> BoxFormat:
     fields["family"] = ", ".join(families) or fields["family"]
     fields = {key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()}
     fields["space"] = get_space(fields["space"])
-    fields["quick"] = _QUICK.get(fields.get("quick", ""))
     if "key" in fields:
         fields["keys"] = (fields["key"], *(key for key in BOX_KEYS if key != fields["key"].casefold()))
     fields["syntax"] = Syntax(**{field: fields[field] for field in Syntax._fields if field in fields})
