@@ -28,52 +28,6 @@ from grounding_rewards.parsing.results import MAX_BOXES, MAX_GROUPS, MAX_LIST, B
 if TYPE_CHECKING:
     from grounding_rewards.parsing.box_format import BoxFormat
 
-# Four numbers that count something: right behind the word, or in round brackets where boxes stand in square ones.
-_FOUR = r"\s{0,2}-?\d{1,6}(?:\.\d{1,6})?(?:\s{0,2}[,-]\s{0,2}\d{1,6}(?:\.\d{1,6})?){3}\s{0,2}"
-_LIST_OF_FOUR = re.compile(rf"[\[(]{_FOUR}[\])]")
-_COUNTED = re.compile(
-    r"\b(?:ribs?|levels?|segments?|slices?|refs?\.?|references?|zones?|teeth|tooth|series|days?|vertebrae?|pages?"
-    r"|(?:frames?|image\ssize)(?:\sis|:)?)\s{0,2}$",
-    re.IGNORECASE,
-)
-# One of these is in every match, and few texts have any.
-_COUNTED_WORDS: list[str] = WORDS["counted_words"]
-_LONGEST_COUNTED = 24
-_SMALL = re.compile(r"\(\s{0,2}\d\d?(?:\s{0,2}[,-]\s{0,2}\d\d?){3}\s{0,2}\)")
-
-
-def without_counts(text: str) -> str:
-    """The text without lists of four numbers that count something, such as ribs, and so are no boxes.
-
-    Example:
-        >>> without_counts("Fractures of ribs (4, 5, 6, 7): [412, 233, 598, 411]"), without_counts("Ribs (4, 5, 6, 7).")
-        ('Fractures of ribs  : [412, 233, 598, 411]', 'Ribs  .')
-    """
-    lower = text.lower()
-    if "(" not in text and not (text.count("[") > 1 and any(word in lower for word in _COUNTED_WORDS)):
-        return text
-    counts: list[re.Match[str]] = []
-    boxes: list[re.Match[str]] = []
-    for numbers in _LIST_OF_FOUR.finditer(text):
-        start = numbers.start()
-        if _COUNTED.search(text, max(0, start - _LONGEST_COUNTED), start):
-            counts.append(numbers)
-        else:
-            boxes.append(numbers)
-    if not boxes:
-        # Nothing else can be the box: only what is surely too small for one is none.
-        counts = [numbers for numbers in counts if _SMALL.fullmatch(numbers[0])]
-    elif any(numbers[0].startswith("[") for numbers in boxes):
-        # Boxes stand in square brackets here, so that four numbers in round ones are none.
-        counts += [numbers for numbers in boxes if numbers[0].startswith("(")]
-    left = []
-    end = 0
-    for numbers in sorted(counts, key=lambda numbers: numbers.start()):
-        left.append(text[end : numbers.start()])
-        end = numbers.end()
-    return " ".join([*left, text[end:]])
-
-
 #: The role of each tag, whatever the family: fine-tuned models and servers mix them.
 TAG_ROLES: dict[str, str] = {tag: role for role, tags in WORDS["tags"].items() for tag in tags}
 _COMMAS = (",", "，")

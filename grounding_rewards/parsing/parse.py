@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from grounding_rewards.boxes import as_box_array, frame_to_pixel, pixel_to_frame, space_frame
 from grounding_rewards.parsing.answer_span import EDITS, AnswerSpan, find_answer
 from grounding_rewards.parsing.box_format import BoxFormat
-from grounding_rewards.parsing.bracket_syntax import scan_attributes, scan_brackets, scan_lines, without_counts
+from grounding_rewards.parsing.bracket_syntax import scan_attributes, scan_brackets, scan_lines
 from grounding_rewards.parsing.formats import get_box_format
 from grounding_rewards.parsing.json_syntax import OPENER, read_plain_json, scan_json
 from grounding_rewards.parsing.no_finding import asserts_finding, echoes_prompt, gives_instructions, states_nothing
@@ -226,7 +226,7 @@ def _scan(text: str, fmt: BoxFormat, collector: BoxCollector) -> str:
     if collector.met_nothing:
         scan_attributes(outside, fmt, collector)
         if collector.met_nothing or "<boxes" not in outside:
-            scan_brackets(without_counts(outside), fmt, collector)
+            scan_brackets(outside, fmt, collector)
         if collector.met_nothing and not collector.cut_off:
             for box_or_reason in named_boxes(outside):
                 collector.take(box_or_reason)
