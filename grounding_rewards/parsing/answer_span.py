@@ -89,13 +89,8 @@ _BOXED = re.compile(_MARKS["answer"]["boxed"])
 _BLANK = re.compile(r"\s*(?:```\w*\s*)?(?:```\s*)?")
 # Harmony without its special tokens: "analysisWe see …assistantfinalNo finding."
 _BARE_CHANNEL, _BARE_FINAL = re.compile(r"analysis(?=[A-Z])"), "assistantfinal"
-_EDITS_ANYWHERE = ("~~", "/*", "<del>", "<strike>")
-# These take back what stands behind them at the beginning of a line alone.
-_EDITS_OF_LINES = ("//", "#")
-#: How parts of a text that are struck out or commented out begin.
-EDITS = (*_EDITS_ANYWHERE, *_EDITS_OF_LINES)
 # A text without any of these has no mark that moves the answer, but for those that begin with `<`.
-_WORDS_OF_MARKS = ("~~", "/*", *_EDITS_OF_LINES, *_RARE_WORDS, *_TURN_WORDS, "inal", "INAL", "boxed")
+_WORDS_OF_MARKS = (*_RARE_WORDS, *_TURN_WORDS, "inal", "INAL", "boxed")
 
 
 class AnswerSpan(NamedTuple):
@@ -355,13 +350,13 @@ def marks_thinking(tokens: Iterable[str]) -> bool:
 
 
 def moves_answer(words: str) -> bool:
-    """Whether words, such as a label, hold a mark that begins or ends an answer or a turn, or takes words back.
+    """Whether words, such as a label, hold a mark that begins or ends an answer or a turn.
 
     Example:
         >>> moves_answer("nodule <think>"), moves_answer("nodule <tool_call>"), moves_answer("nodule < 5 mm")
         (True, True, False)
     """
-    if _TAG_OR_RARE.search(words) or any(mark in words for mark in _EDITS_ANYWHERE):
+    if _TAG_OR_RARE.search(words):
         return True
     marks_of_all_families = _turn_pattern((True,) * len(_WORD_PATTERNS))
     # Without a group it is the end of a fence, which code has too.
@@ -369,7 +364,7 @@ def moves_answer(words: str) -> bool:
 
 
 def may_have_marks(text: str) -> bool:
-    """Whether a text may have marks of answers, turns or edits, apart from those that begin with `<`.
+    """Whether a text may have marks of answers or turns, apart from those that begin with `<`.
 
     Example:
         >>> may_have_marks("[INST] Where? [/INST] []"), may_have_marks("No nodule.")

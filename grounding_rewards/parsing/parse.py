@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grounding_rewards.boxes import as_box_array, frame_to_pixel, pixel_to_frame, space_frame
-from grounding_rewards.parsing.answer_span import EDITS, AnswerSpan, find_answer
+from grounding_rewards.parsing.answer_span import AnswerSpan, find_answer
 from grounding_rewards.parsing.box_format import BoxFormat
 from grounding_rewards.parsing.bracket_syntax import scan_attributes, scan_brackets, scan_lines
 from grounding_rewards.parsing.formats import get_box_format
@@ -145,11 +145,9 @@ def read_boxes(text: str, fmt: BoxFormat, *, prompt_opens_thinking: bool = False
     if may_be_plain and not answer.cut_off:
         stripped = content = answer.text.strip()
         bracket = OPENER.search(stripped)
-        if bracket is not None:
-            # Words before the first bracket say nothing, unless a tag or a mark among them changes what follows.
-            words = stripped[: bracket.start()]
-            if not ("<" in words or "#" in words or "~~" in words or "//" in words or "/*" in words):
-                content = stripped[bracket.start() :]
+        # Words before the first bracket say nothing, unless a tag among them changes what follows.
+        if bracket is not None and "<" not in stripped[: bracket.start()]:
+            content = stripped[bracket.start() :]
         if content != text and len(stripped) <= MAX_CHARACTERS:
             raw = read_plain_json(content, fmt)
             # A negative with words around it may be a quotation, which only the scanner can tell.
@@ -204,22 +202,12 @@ _FORM = re.compile(
 )
 
 
-# Struck out or commented out; strings are kept as they are.
-_TAKEN_BACK = re.compile(
-    r"(?P<string>\"(?:[^\"\\\n]|\\.)*\")|~~[^~]*~~|<(?P<tag>del|strike)>[^<]*(?:<(?!/?(?:del|strike)>)[^<]*)*</(?P=tag)>"
-    r"|/\*(?s:.*?)(?:\*/|\Z)|^[ \t]*(?://|#)[ \t]*[\[{(][^\n]*",
-    re.MULTILINE,
-)
-
-
 def _scan(text: str, fmt: BoxFormat, collector: BoxCollector) -> str:
     """Add all boxes in the text to the collector, and return the text outside JSON.
 
     Boxes stand in JSON, in HTML, in brackets, tags and tokens, under names of corners, or on lines of their own; the
     next syntax is tried only where the one before it met nothing.
     """
-    if any(mark in text for mark in EDITS):
-        text = _TAKEN_BACK.sub(lambda edit: edit["string"] or " ", text)
     if "boxed" in text or "\\" in text:
         text = _LATEX.sub("", text)
     outside = scan_json(text, fmt, collector) if "{" in text or "｛" in text else text

@@ -48,10 +48,15 @@ def test_spellings_of_a_box(box):
     assert raw == RawBoxes(A + A, ["mass"] * 2, [None] * 2, "boxes", {})
 
 
-@pytest.mark.parametrize("text", table("parsing/json_spellings", "taken_back"))
-def test_a_box_that_is_taken_back_is_none(text):
+@pytest.mark.parametrize("text", table("parsing/json_spellings", "commented_out"))
+def test_a_box_in_a_comment_is_none(text):
     text = text.replace("OLD", '{"bbox_2d": [5, 6, 7, 8]}').replace("NEW", '{"bbox_2d": [1, 2, 3, 4]}')
     assert read_boxes(text, FORMAT).coords == A
+
+
+@pytest.mark.parametrize("text", ["~~OLD~~ NEW", "<del>[OLD]</del> [NEW]", "// OLD\nNEW", "/* [OLD] */ [NEW]"])
+def test_a_box_that_is_struck_out_counts(text):
+    assert read_boxes(text.replace("OLD", ITEM).replace("NEW", ITEM), FORMAT).coords == A + A
 
 
 def test_marks_of_comments_in_words_are_words():
