@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from grounding_rewards.common.validation import SHARE, Interval
 from grounding_rewards.matching import MATCHERS, Indices, match_batch
 from grounding_rewards.overlap import pairwise_ciou, pairwise_diou, pairwise_giou, pairwise_nwd
 from grounding_rewards.rewards.box_reward import BoxReward, Matched, Outcomes, ThresholdReward, parameter
-from grounding_rewards.rewards.quality import HermiteSpline, Linear, PiecewiseLinear
+from grounding_rewards.rewards.quality import linear, piecewise, spline
 
 
 def f_beta_score(precision: ArrayLike, recall: ArrayLike, beta: float) -> Array:
@@ -142,7 +141,7 @@ class MeanIoUReward(FBetaReward):
     def _quality(self, batch: Matched) -> Array:
         """The mean of the matched IoUs of each completion."""
         # Q = 1/|M| Σ IoU
-        return batch.mean_over_matches(Linear()(batch.iou))
+        return batch.mean_over_matches(linear(batch.iou))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +153,6 @@ class SplineIoUReward(FBetaReward):
 
     Args:
         center_weight: w, in [0, 1]; the specification suggests 0.15 where it is wanted.
-        knots: ``(IoU, credit, slope)`` each, see :class:`grounding_rewards.rewards.quality.HermiteSpline`.
 
     Example:
         >>> r4 = SplineIoUReward()
@@ -165,16 +163,10 @@ class SplineIoUReward(FBetaReward):
     """
 
     center_weight: float = parameter(0.0, SHARE)
-    knots: tuple[tuple[float, float, float], ...] = HermiteSpline().knots
-
-    def __post_init__(self) -> None:
-        """Check the parameters, the knots by making their curve."""
-        super().__post_init__()
-        object.__setattr__(self, "knots", HermiteSpline(self.knots).knots)
 
     def _quality(self, batch: Matched) -> Array:
         """The mean of the curve over the matched IoUs, mixed with the closeness of centres if that has a weight."""
-        smooth = batch.mean_over_matches(_spline(self.knots)(batch.iou))
+        smooth = batch.mean_over_matches(spline(batch.iou))
         if self.center_weight == 0:
             return smooth
         center = batch.mean_over_matches(_center_closeness(batch))
@@ -207,7 +199,7 @@ class PiecewiseIoUReward(FBetaReward):
     quality_breakpoints: tuple[float, ...] = (0.0, 0.3, 0.7, 1.0)
 
     def __post_init__(self) -> None:
-        """Check the parameters, the breakpoints by making their curve."""
+        """Check the parameters and the breakpoints."""
         super().__post_init__()
         try:
             for name in ("iou_breakpoints", "quality_breakpoints"):
@@ -216,30 +208,23 @@ class PiecewiseIoUReward(FBetaReward):
                     # Its digits are no breakpoints.
                     numbers = [numbers]
                 object.__setattr__(self, name, tuple(map(float, numbers)))
-            _piecewise(self.iou_breakpoints, self.quality_breakpoints)
+            # The curve runs from IoU 0, with the credit of the first point, to IoU 1.
+            ious = (0.0, *self.iou_breakpoints, 1.0)
+            credits = (0.0, *self.quality_breakpoints, 1.0)
+            legal = len(credits) == len(ious) + 1 and bool((np.diff(ious) > 0).all() and (np.diff(credits) >= 0).all())
         except (TypeError, ValueError):
+            legal = False
+        if not legal:
             raise ValueError(
                 "Expected IoUs that increase inside (0, 1) for `iou_breakpoints`, and for `quality_breakpoints` "
                 "credits in [0, 1] that never fall, one for each and one for IoU 1, got "
                 f"{self.iou_breakpoints!r} and {self.quality_breakpoints!r}. Write them as [0.3, 0.5] and [0, 0.3, 1]."
-            ) from None
+            )
 
     def _quality(self, batch: Matched) -> Array:
         """The mean of the curve over the matched IoUs of each completion."""
         # Q = 1/|M| Σ q(IoU)
-        return batch.mean_over_matches(_piecewise(self.iou_breakpoints, self.quality_breakpoints)(batch.iou))
-
-
-# Curves check their knots when they are made, which takes longer than to score a completion.
-_spline = functools.lru_cache(maxsize=64)(HermiteSpline)
-
-
-@functools.lru_cache(maxsize=64)
-def _piecewise(iou_breakpoints: tuple[float, ...], quality_breakpoints: tuple[float, ...]) -> PiecewiseLinear:
-    """The curve through these points, from IoU 0, with the credit of the first point, to IoU 1."""
-    ious = (0.0, *iou_breakpoints, 1.0)
-    credits = (quality_breakpoints[0], *quality_breakpoints)
-    return PiecewiseLinear(tuple(zip(ious, credits, strict=True)))
+        return batch.mean_over_matches(piecewise(batch.iou, self.iou_breakpoints, self.quality_breakpoints))
 
 
 def _center_closeness(batch: Matched) -> Array:
@@ -263,9 +248,9 @@ _CLOSENESS: dict[str, Callable[[Boxes, Boxes], Array]] = {
 }
 OVERLAPS = ("iou", *_CLOSENESS)
 QUALITIES: dict[str, Callable[[ArrayLike], Array]] = {
-    "linear": Linear(),
-    "spline": HermiteSpline(),
-    "piecewise": PiecewiseLinear(),
+    "linear": linear,
+    "spline": spline,
+    "piecewise": piecewise,
 }
 
 

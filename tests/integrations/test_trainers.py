@@ -39,10 +39,10 @@ LOWER = {"schedule": "linear", "from": 0.1, "to": 0.95, "over": 0.5}
 # What a trainer's configuration says of the reward.
 
 
-@pytest.mark.parametrize("value", [{"knots": [[0, 0, 0], [0.5, 0.2, 1], [1, 1, 1]]}, {"beta": 2.0}, {}])
+@pytest.mark.parametrize("value", [{"iou_breakpoints": [0.5], "quality_breakpoints": [0, 1]}, {"beta": 2.0}, {}])
 def test_a_reward_is_built_once_for_its_parameters(value):
-    assert reward_of("R4", **value) is reward_of("R4", **value)
-    assert reward_of("R4", **value) == gr.get_reward("R4", **value)
+    assert reward_of("R5", **value) is reward_of("R5", **value)
+    assert reward_of("R5", **value) == gr.get_reward("R5", **value)
 
 
 def test_containers_of_omegaconf_are_plain_ones():

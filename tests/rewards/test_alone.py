@@ -25,13 +25,12 @@ from grounding_rewards.rewards import (
     SplineIoUReward,
 )
 from grounding_rewards.rewards.f_beta import OVERLAPS, QUALITIES
-from grounding_rewards.rewards.quality import HermiteSpline, PiecewiseLinear
+from grounding_rewards.rewards.quality import piecewise, spline
 from tests.conftest import box_lists, random_boxes, valid_box_lists
 
 PIXELS = {"syntax": "qwen3-vl", "space": "pixel"}
 LABELS = ["nodule", "Nodule", "left pleural effusion", "effusion", "mass"]
 SHARES, COMPARED = st.floats(0, 1), st.sampled_from(["exact", "synonyms"])
-KNOTS = ((0.0, 0.0, 0.0), (0.3, 0.1, 0.7), (0.7, 0.6, 1.2), (1.0, 1.0, 0.0))
 BREAKS = {"iou_breakpoints": st.just((0.1, 0.2)), "quality_breakpoints": st.just((0.1, 0.4, 1.0))}
 COMMON = {
     "no_box_bonus": SHARES,
@@ -52,7 +51,6 @@ BOX_REWARDS = st.one_of(
     st.builds(ProductIoUReward, **THRESHOLDS, **BETA, product=st.sampled_from(["plain", "geometric"])),
     st.builds(MeanIoUReward, **THRESHOLDS, **BETA),
     st.builds(SplineIoUReward, **THRESHOLDS, **BETA, center_weight=st.sampled_from([0.0, 0.15, 1.0])),
-    st.builds(SplineIoUReward, **THRESHOLDS, knots=st.just(KNOTS)),
     st.builds(PiecewiseIoUReward, **THRESHOLDS, **BETA),
     st.builds(PiecewiseIoUReward, **THRESHOLDS, **BREAKS),
     st.builds(SoftF1Reward, **COMMON, **BETA, overlap=st.sampled_from(OVERLAPS), quality=st.sampled_from([*QUALITIES])),
@@ -111,7 +109,7 @@ def test_alone_and_in_a_batch_a_completion_is_the_same(images, box_reward, reade
 @given(st.lists(SHARES, min_size=1, max_size=6))
 def test_a_curve_at_a_few_points_is_the_curve(ious):
     many = ious * 10
-    for curve in (HermiteSpline(), HermiteSpline(KNOTS), PiecewiseLinear()):
+    for curve in (piecewise, spline):
         assert curve(ious).tolist() * 10 == curve(many).tolist()
         assert curve([ious]).shape == (1, len(ious))
 

@@ -238,7 +238,7 @@ def test_a_wrong_parameter_is_refused_with_what_is_legal(name, params, named):
     "reward",
     [
         *REWARDS,
-        gr.get_reward("R4", beta=2, knots=[[0, 0, 1], [1, 1, 1]]),
+        gr.get_reward("R5", iou_breakpoints=[0.5], quality_breakpoints=[0, 1]),
         gr.get_reward("R1", label_matching="synonyms", per_label=True, box_format="qwen3-vl"),
     ],
 )
