@@ -54,7 +54,7 @@ WALK = {
     "doctor": (lambda: examine("images", quick=True), {"check": "duplicate-boxes"}, {"id": "1"}),
     "evaluate": (evaluated, {"system": "model", "metric": "mean_iou"}, {"value": 1.0}),
     "signal": (signal, {"reward": "R3"}, {"mean": 0.5, "no_spread": 0.0, "effective_group_size": 2.0}),
-    "audit": (audited, {"reward": "R3", "script": SCRIPTED_ANSWERS[0].name}, {"ceiling": 1.0, "finding": ""}),
+    "audit": (audited, {"reward": "R3", "script": SCRIPTED_ANSWERS[0].name}, {"finding": "", "against": ""}),
     "diff": (compared, {"metric": "mean_iou"}, {"a": 0.5, "b": 0.8, "value": 0.3}),
 }
 

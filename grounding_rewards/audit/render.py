@@ -61,12 +61,10 @@ class Reply:
 
     Attributes:
         items: the boxes, in the order in which they are written.
-        counts: whether the answer can be read; an answer that cannot must earn nothing on any image.
         edit: changes the written text.
     """
 
     items: tuple[Item, ...] = ()
-    counts: bool = True
     edit: Callable[[str], str] = str
 
 

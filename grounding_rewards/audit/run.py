@@ -25,7 +25,6 @@ Reward = Callable[..., Sequence[float]]
 
 #: Kinds of findings, and what each means.
 FINDINGS = {
-    "above ceiling": "earns more than the reward states as the most for an answer of so many boxes",
     "out of range": "earns less than 0, more than 1, or no finite number",
     "raises": "ends the run: the reward raised an exception",
     "pays": "earns more than the honest answer that it was made of",
@@ -83,7 +82,6 @@ class Played:
         mean: the mean reward over images, with its 95 % interval; NaN if the reward raised an exception.
         gain: its mean reward less that of its honest script, over the images with findings or over those without,
             whichever is larger; NaN without an honest script.
-        ceiling: the mean over images of the most that the reward states for such an answer.
         finding: a key of :data:`FINDINGS`; empty if nothing is wrong.
         against: the honest script that it earns more than, or as much as; or the exception.
         accepted: the reason, if the finding is one of :data:`WEAKNESSES`.
@@ -93,7 +91,6 @@ class Played:
     script: str
     mean: Estimate
     gain: float
-    ceiling: float
     finding: str = ""
     against: str = ""
     accepted: str = ""
@@ -168,8 +165,7 @@ def audit(
     Scripts about readers play only if an image has several readers.
 
     Args:
-        rewards: by name; called as TRL calls a reward function, with a text for each image. Rewards of
-            :func:`grounding_rewards.get_reward` must not pay more than their ``box_reward.ceiling``.
+        rewards: by name; called as TRL calls a reward function, with a text for each image.
         images: from :func:`grounding_rewards.audit.audit_images.images_of`.
         box_format: in which the scripts write.
         scripts: the scripted answers; the honest one that a script is compared with has to be among them.
@@ -209,22 +205,20 @@ def audit(
         scripts = [script for script in scripts if script.image_set != "readers"]
     groups = [image.patient for image in images]
     rewards_of: dict[tuple[str, str], Array | str] = {}
-    ceilings: dict[tuple[str, str], Array] = {}
     for script in track(scripts):
         script_images = images_by_set[script.image_set]
-        answers = [script.answer(image, box_format) for image in script_images]
-        texts = [write(answer, image.size, box_format) for answer, image in zip(answers, script_images, strict=True)]
+        texts = [write(script.answer(image, box_format), image.size, box_format) for image in script_images]
         columns = _columns(script_images, script.image_set, box_format)
-        # NaN for an answer that cannot be read.
-        box_counts = np.array([len(answer.items) if answer.counts else np.nan for answer in answers])
         for name, reward in rewards.items():
             rewards_of[name, script.name] = _reward_values(reward, texts, columns)
-            ceilings[name, script.name] = _ceiling(reward, box_counts, script_images, script.image_set)
     positive = np.array([len(image.boxes) > 0 for image in images])
     played: list[Played] = []
     for name, reward in rewards.items():
-        results = _play(name, scripts, rewards_of, ceilings, positive=positive, groups=groups)
-        played += [replace(result, accepted=_accepted(reward, result)) for result in results]
+        for result in _play(name, scripts, rewards_of, positive=positive, groups=groups):
+            if result.finding == "unread pays" and getattr(reward, "on_unparseable", "zero") == "empty":
+                # The literal reading of the specification pays for texts that say nothing.
+                result = replace(result, finding="")
+            played.append(replace(result, accepted=_accepted(reward, result)))
     return Audit(tuple(rewards), tuple(scripts), tuple(played), len(images), int((~positive).sum()), box_format.name)
 
 
@@ -262,31 +256,6 @@ def _box_reward(reward: Reward) -> Any:
     return getattr(reward, "box_reward", None) if getattr(reward, "judges_boxes", False) else None
 
 
-def _ceiling(reward: Reward, box_counts: Array, images: Sequence[AuditImage], image_set: str) -> Array:
-    """The most that a reward states for answers of as many boxes, ``(images,)``; 1 if it states nothing.
-
-    Args:
-        reward: any.
-        box_counts: the number of boxes of each answer; NaN for an answer that cannot be read.
-        images: the image of each answer.
-        image_set: of the script.
-    """
-    box_reward = _box_reward(reward)
-    unread = np.isnan(box_counts)
-    if not isinstance(box_reward, BoxReward):
-        return np.where(unread, 0.0, 1.0)
-    highest = np.zeros(len(images))
-    counts = np.nan_to_num(box_counts).astype(int).tolist()
-    for index, (count, image) in enumerate(zip(counts, images, strict=True)):
-        # The answer may be compared with any reader.
-        readers = image.readers if image_set == "readers" and image.readers else (image.boxes,)
-        highest[index] = max(box_reward.ceiling(count, len(reader_boxes)) for reader_boxes in readers)
-    if getattr(reward, "on_unparseable", "zero") == "empty":
-        # The literal reading of the specification pays for texts that say nothing.
-        return highest
-    return np.where(unread, 0.0, highest)
-
-
 def _accepted(reward: Reward, result: Played) -> str:
     """Why a finding is accepted, if it is a documented weakness of the reward; else empty."""
     box_reward = _box_reward(reward)
@@ -304,7 +273,6 @@ def _play(
     reward: str,
     scripts: Sequence[scripted.ScriptedAnswer],
     rewards_of: Mapping[tuple[str, str], Array | str],
-    ceilings: Mapping[tuple[str, str], Array],
     *,
     positive: NDArray[np.bool_],
     groups: Sequence[Any],
@@ -315,7 +283,6 @@ def _play(
         reward: its name.
         scripts: that were played.
         rewards_of: by reward and script the reward of each image, or the exception.
-        ceilings: by reward and script the most that each image's answer can earn.
         positive: ``(images,)``, whether an image has findings.
         groups: the patient of each image.
     """
@@ -328,7 +295,6 @@ def _play(
     results = []
     for script in scripts:
         values = rewards_of[reward, script.name]
-        ceiling = ceilings[reward, script.name]
         mean = Estimate(math.nan, math.nan, math.nan)
         gain = math.nan
         if isinstance(values, str):
@@ -342,8 +308,8 @@ def _play(
             else:
                 # Without an honest script, or with one for which the reward raised, nothing is compared.
                 base = None
-            finding, against = _finding(script, values, base, gain, ceiling, honest_means, positive)
-        results.append(Played(reward, script.name, mean, gain, float(ceiling.mean()), finding, against))
+            finding, against = _finding(script, values, base, gain, honest_means, positive)
+        results.append(Played(reward, script.name, mean, gain, finding, against))
     return results
 
 
@@ -352,7 +318,6 @@ def _finding(
     values: Array,
     base: Array | None,
     gain: float,
-    ceiling: Array,
     honest_means: Mapping[str, float],
     positive: NDArray[np.bool_],
 ) -> tuple[str, str]:
@@ -363,7 +328,6 @@ def _finding(
         values: its reward on each image.
         base: the same for its honest script; None without one, or if the reward raised for it.
         gain: over the honest script, as in :class:`Played`; NaN without one.
-        ceiling: the most that each image's answer can earn.
         honest_means: by name the mean reward of every honest script on unchanged images.
         positive: ``(images,)``, whether an image has findings.
 
@@ -372,9 +336,8 @@ def _finding(
     """
     if not (np.isfinite(values).all() and values.min() >= 0 and values.max() <= 1):
         return "out of range", ""
-    if (values > ceiling + _ROUNDING).any():
-        finding = "unread pays" if script.kind == scripted.UNREAD else "above ceiling"
-        return finding, ""
+    if script.kind == scripted.UNREAD:
+        return ("unread pays" if values.max() > _ROUNDING else ""), ""
     if gain >= _LEAST_GAIN:
         return "pays", script.base
     is_equal = base is not None and np.abs(values - base).max() <= _ROUNDING

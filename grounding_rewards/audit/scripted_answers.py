@@ -338,7 +338,7 @@ def nothing(image: AuditImage, fmt: BoxFormat) -> Reply:
 def _unread(image: AuditImage, fmt: BoxFormat, *, edit: Callable[[str], str]) -> Reply:
     """Write the right boxes, or the middle of an image without findings, edited so that they do not count."""
     items = right_boxes(image, fmt).items or middle(image, fmt).items
-    return Reply(items, counts=False, edit=edit)
+    return Reply(items, edit)
 
 
 def echo(image: AuditImage, fmt: BoxFormat) -> Reply:
@@ -350,7 +350,7 @@ def echo(image: AuditImage, fmt: BoxFormat) -> Reply:
     instruction = (
         f"Mark every {' and '.join(image.all_labels[:3])} as {box}. If there is none, answer '{fmt.layout.negative}'."
     )
-    return Reply(counts=False, edit=lambda text: instruction)
+    return Reply(edit=lambda text: instruction)
 
 
 def all_broken(image: AuditImage, fmt: BoxFormat, *, defect: str) -> Reply:
@@ -359,7 +359,7 @@ def all_broken(image: AuditImage, fmt: BoxFormat, *, defect: str) -> Reply:
     if not items and defect == "swapped corners":
         # Swapped corners are four numbers: without findings this would be a false box like any other.
         defect = "a number missing"
-    return Reply(tuple(item._replace(broken=defect) for item in items or middle(image, fmt).items), counts=False)
+    return Reply(tuple(item._replace(broken=defect) for item in items or middle(image, fmt).items))
 
 
 def _untagged(text: str) -> str:

@@ -37,8 +37,8 @@ def render_audit_page(audit: Audit, *, dataset: str) -> str:
     if audit.accepted:
         sections.append(Section("Documented weaknesses", [accepted_table(audit)]))
     note = (
-        "Mean reward over images, its 95 % interval, and the ceiling that the reward states for answers of so many "
-        "boxes. Framed, with a !: what was found; with a ~: documented weaknesses."
+        "Mean reward over images with its 95 % interval. Framed, with a !: what was found; with a ~: documented "
+        "weaknesses."
     )
     sections.append(Section("What every scripted answer earns", [audit_table(audit)], note))
     return Page(
@@ -77,7 +77,7 @@ def audit_table(audit: Audit) -> Table:
 
 
 def _reward_cell(played: Played) -> Cell:
-    """The mean reward of a scripted answer, its mark and its colour; beneath it interval, ceiling and finding."""
+    """The mean reward of a scripted answer, its mark and its colour; beneath it interval and finding."""
     value = played.mean.value
     # In steps, because a page may not style by attribute.
     shade = 0 if math.isnan(value) else round(10 * min(max(value, 0.0), 1.0))
@@ -86,7 +86,7 @@ def _reward_cell(played: Played) -> Cell:
         mark = "~"
     elif played.finding:
         mark = "!"
-    notes = [format_interval(played.mean), f"ceiling {format_value(played.ceiling)}", played.finding]
+    notes = [format_interval(played.mean), played.finding]
     kind = f"shade-{shade} marked" if mark else f"shade-{shade}"
     return Cell(format_value(value) + mark, "\n".join(filter(None, notes)), kind)
 

@@ -79,15 +79,6 @@ class AveragePrecisionReward(ThresholdReward):
                 "Without labels there is nothing to take the mean over: state label_matching."
             )
 
-    def _ceiling(self, precision: Array, recall: Array) -> Array:
-        """The most that this precision and recall allow: see the ceiling of the class."""
-        if self.per_label:
-            return np.ones_like(recall)
-        if self.ranking == "tied":
-            return precision * recall
-        levels = INTERPOLATIONS[self.interpolation]
-        return recall if levels is None else (levels <= recall[..., None]).mean(axis=-1)
-
     def _combine(self, batch: Matched) -> tuple[Array, Array, Array]:
         """F1, the quality and the reward of each completion; the last two are the average precision."""
         f1 = f_beta_score(batch.precision, batch.recall, 1.0)

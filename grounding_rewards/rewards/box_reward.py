@@ -377,36 +377,9 @@ class BoxReward(BoxScorer):
     def _combine(self, batch: Matched) -> tuple[Array, Array, Array]:
         """Return F-beta, quality and reward, (b,) each, of completions that have both predictions and ground truth."""
 
-    def ceiling(self, n: ArrayLike, m: ArrayLike) -> Array:
-        """The most that any answer of n boxes can earn on an image with m findings, wherever the boxes lie.
-
-        `grounding-rewards audit` compares every scripted answer with it. With as many boxes as findings it is 1: no
-        more boxes are right than were written, and none is right twice.
-
-        Args:
-            n: numbers of predictions that count, broken ones too; any shape.
-            m: numbers of reference boxes, of a shape that goes with it.
-
-        Returns:
-            In [0, 1], of their common shape; where there is nothing to find, or no box, what :meth:`score` gives.
-
-        Example:
-            >>> from grounding_rewards.rewards import MeanIoUReward
-            >>> MeanIoUReward().ceiling([0, 1, 2, 0], [0, 0, 1, 1]).round(4)
-            array([0.2   , 0.    , 0.7647, 0.    ])
-        """
-        n, m = np.broadcast_arrays(np.asarray(n, dtype=np.float64), np.asarray(m, dtype=np.float64))
-        hits = np.minimum(n, m)
-        best = np.where(hits > 0, self._ceiling(ratio(hits, n), ratio(hits, m)), 0.0)
-        return np.where(m == 0, self._on_normal_image(n), best)
-
     def _on_normal_image(self, n: NDArray[Any]) -> Array:
         """The reward of n boxes on an image without findings: δ for none, else γ δ / (1 + n)."""
         return np.where(n == 0, 1.0, self.graded_negatives / (1 + n)) * self.no_box_bonus
-
-    def _ceiling(self, precision: Array, recall: Array) -> Array:
-        """The most that a reward of this class pays at this precision and recall: 1, unless it states less."""
-        return np.ones_like(precision)
 
     def label_codes(self, pred_labels: Labels, gt_labels: Labels) -> LabelCodes | None:
         """The labels of all boxes in the form that :meth:`match_and_score` takes; None where labels play no part.

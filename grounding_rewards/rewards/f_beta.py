@@ -59,10 +59,6 @@ class BetaReward(BoxReward):
 
     beta: float = parameter(1.0, _BETA)
 
-    def _ceiling(self, precision: Array, recall: Array) -> Array:
-        """The most that the reward pays at this precision and recall: their F-beta."""
-        return f_beta_score(precision, recall, self.beta)
-
 
 @dataclass(frozen=True, kw_only=True)
 class FBetaReward(BetaReward, ThresholdReward):

@@ -43,7 +43,7 @@ FORMAT = get_box_format("qwen3-vl")
 NEAR = 0.01
 #: Images with findings that the audit's answers are written to, and normal ones beside them.
 AUDITED, NORMAL = 96, 32
-#: What the audit finds of answers that should not pay; a range beyond 0 to 1 and a ceiling are the reward's own affair.
+#: What the audit finds of answers that should not pay; a range beyond 0 to 1 is the reward's own affair.
 PAYING = ("pays", "free", "beats honest", "worse pays")
 
 Boxes = NDArray[np.float64]

@@ -54,7 +54,7 @@ def found(done, reward):
     return {one.script: one.finding for one in done.findings if one.reward == reward}
 
 
-def test_no_reward_exceeds_its_ceiling_or_pays_unread_answers(done):
+def test_no_reward_leaves_its_range_or_pays_unread_answers(done):
     assert {one.finding for one in done.findings} <= {"pays", "free", "worse pays", "beats honest"}
 
 
@@ -255,15 +255,6 @@ def test_rewards_of_others(images, reward, script, finding, tmp_path):
     if not callable(reward):
         reward = gr.rewards.grounding.GroundingReward("theirs", reward, "qwen3-vl")
     assert audit_by(reward, images[:12], script).of("theirs", script).finding == finding
-
-
-def test_a_ceiling_that_is_too_low_is_noticed(images):
-    class Modest(gr.rewards.MeanIoUReward):
-        def _ceiling(self, precision, recall):
-            return 0.5 * precision
-
-    reward = gr.rewards.grounding.GroundingReward("theirs", Modest(), "qwen3-vl")
-    assert audit_by(reward, images[:12]).of("theirs", RIGHT).finding == "above ceiling"
 
 
 def test_wrong_arguments_are_refused(images):
