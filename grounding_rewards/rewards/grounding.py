@@ -44,7 +44,6 @@ from grounding_rewards.rewards.registry import TEXT_CONTROLS, check_parameters, 
 from grounding_rewards.rewards.schedules import (
     Pace,
     Schedules,
-    naming_schedules,
     present_values,
     split_schedules,
     training_progress,
@@ -491,8 +490,7 @@ def get_reward(
 
 def _box_reward(reward: Any, params: Mapping[str, Any], schedules: Schedules) -> Any:
     """The reward on boxes, valid at both ends of every schedule."""
-    with naming_schedules(schedules):
-        box_reward = make_box_reward(reward, params)
+    box_reward = make_box_reward(reward, params)
     if isinstance(box_reward, GroundingReward):
         box_reward = box_reward.box_reward
     if not takes(getattr(box_reward, "score", None), "pred", "gt"):
@@ -500,9 +498,8 @@ def _box_reward(reward: Any, params: Mapping[str, Any], schedules: Schedules) ->
             f"Expected an object with `score(pred, gt)` for reward {name_of(reward)!r}, got {box_reward!r}. "
             "Give its class that method, of these two arguments, or subclass BoxReward."
         )
-    with naming_schedules(schedules):
-        # Validate the start values too; values in between are then valid.
-        with_values(box_reward, {parameter: schedule.start for parameter, schedule in schedules})
+    # Validate the start values too; values in between are then valid.
+    with_values(box_reward, {parameter: schedule.start for parameter, schedule in schedules})
     return box_reward
 
 

@@ -13,12 +13,11 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from grounding_rewards.common.validation import SOME_SHARE, Interval, check_number, check_word
+from grounding_rewards.common.validation import SOME_SHARE, Interval, check_keys, check_number, check_word
 
 #: How a value goes from 0, `from`, to 1, `to`, while `u` does: `u` is the share of the way in time, in [0, 1].
 _CURVES: dict[str, Callable[[float], float]] = {
@@ -190,18 +189,14 @@ def read_schedule(parameter: str, value: Any) -> Any:
 
 def _check_keys(parameter: str, kind: str, value: Mapping[str, Any]) -> None:
     """Refuse the mapping of a schedule of this kind that has an unknown key, or lacks one that it needs."""
-    needed, example = ("from", "to", "over"), "from: 0.1, to: 0.5, over: 0.4"
-    optional: tuple[str, ...] = ()
-    if kind == _SELF_PACED:
-        needed, example = ("from", "to", "of"), "of: hit_rate, window: 200, from: 0.1, to: 0.5"
-        optional = ("window", "rate", "by")
-    legal = ("schedule", *needed, *optional)
-    faults = [f"{key!r}, which it has not" for key in value if key not in legal]
-    faults += [f"no {key!r}" for key in needed if key not in value]
-    if faults:
+    needed = ("schedule", "from", "to", "of" if kind == _SELF_PACED else "over")
+    optional = ("window", "rate", "by") if kind == _SELF_PACED else ()
+    check_keys(f"the {kind} schedule of {parameter}", value, (*needed, *optional))
+    missing = [key for key in needed if key not in value]
+    if missing:
         raise ValueError(
-            f"Expected the keys {', '.join(legal)} for the {kind} schedule of {parameter}, got {', '.join(faults)}. "
-            f"Write it like {{schedule: {kind}, {example}}}."
+            f"Expected {', '.join(needed)} for the {kind} schedule of {parameter}, got no {missing[0]!r}. "
+            f"Add it: `from` and `to` are values, `over` is a share of the training, `of` is {' or '.join(FOLLOWED)}."
         )
 
 
@@ -241,27 +236,6 @@ def split_schedules(params: Mapping[str, Any]) -> tuple[dict[str, Any], Schedule
             final[name] = schedule.to
             schedules.append((name, schedule))
     return final, tuple(schedules)
-
-
-@contextmanager
-def naming_schedules(schedules: Schedules) -> Iterator[None]:
-    """Within this context, add to the error of an illegal value that it is an end of a schedule.
-
-    Example:
-        >>> from grounding_rewards.rewards import MeanIoUReward
-        >>> with naming_schedules((("iou_threshold", Schedule("step", 0.1, 2.0, 0.5)),)):  # doctest: +ELLIPSIS
-        ...     MeanIoUReward(iou_threshold=2.0)
-        Traceback (most recent call last):
-        ValueError: Expected a number in (0, 1] for `iou_threshold`, got 2.0. ... Both ends of its schedule must be ...
-    """
-    try:
-        yield
-    except ValueError as error:
-        if not any(f"`{name}`" in str(error) for name, _ in schedules):
-            raise
-        raise ValueError(
-            f"{error} Both ends of its schedule must be legal values, and words and switches have no schedule."
-        ) from None
 
 
 def with_values(box_reward: Any, values: Mapping[str, float]) -> Any:
@@ -335,13 +309,10 @@ class Pace:
     all of them have noted.
 
     Args:
-        reward: a reward with self-paced parameters.
+        reward: a reward; without self-paced parameters there is nothing to remember.
 
     Attributes:
         noted: hits and findings of every completion since the last update, on images with findings.
-
-    Raises:
-        ValueError: none of its parameters is self-paced.
 
     Example:
         >>> from grounding_rewards import get_reward
@@ -360,11 +331,6 @@ class Pace:
 
     def __init__(self, reward: Any) -> None:
         self._paced = {name: schedule for name, schedule in reward.schedules if isinstance(schedule, SelfPaced)}
-        if not self._paced:
-            raise ValueError(
-                f"Expected a reward with a self-paced parameter for Pace, got {reward.name} without any. "
-                "Other schedules need no memory."
-            )
         self._moved = dict.fromkeys(self._paced, 0)
         self._windows: dict[str, list[tuple[int, int]]] = {name: [] for name in self._paced}
         self.noted: list[tuple[int, int]] = []

@@ -58,7 +58,7 @@ class TestRefused:
 
     @pytest.mark.parametrize("name", ["matching", "ignore_many"])
     def test_what_is_no_number(self, name):
-        with pytest.raises(ValueError, match=f"`{name}`, got 0.5.*words and switches have no schedule"):
+        with pytest.raises(ValueError, match=f"`{name}`, got 0.5"):
             gr.get_reward("R3", **{name: RAISED})
 
     def test_a_parameter_that_the_reward_does_not_keep(self):
@@ -169,8 +169,6 @@ class TestPace:
             assert resumed.state() == whole.state()
 
     def test_refused(self):
-        with pytest.raises(ValueError, match="got R3 without any"):
-            Pace(scheduled(iou_threshold=RAISED))
         reward = scheduled(iou_threshold=PACED)
         with pytest.raises(ValueError, match=r"got none\. Train with GroundingGRPOTrainer"):
             reward([ANSWER], **IMAGE, trainer_state=SimpleNamespace(global_step=0, max_steps=9))
