@@ -67,6 +67,11 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
         assert not re.search(r"url\(\s*['\"]?(https?:)?//|@import", sheet.read_text(encoding="utf-8")), sheet.name
 
 
+def test_every_page_names_the_version_and_the_licence(site: Path) -> None:
+    for page in ("index.html", "rewards.html"):
+        assert f"grounding_rewards {gr.__version__} (alpha), Apache-2.0" in (site / page).read_text(encoding="utf-8")
+
+
 def test_public_names_stand_on_the_pages_of_python(site: Path) -> None:
     ids = set().union(*(_Page(page).ids for page in (site / "api").glob("*.html")))
     said = {one.rpartition(".")[2] for one in ids}
