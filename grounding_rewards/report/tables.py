@@ -3,12 +3,9 @@ first, and what a person must know to read them."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from grounding_rewards.common.formatting import format_p, format_value
 from grounding_rewards.metrics.baselines import NOTHING_FOUND, REFERENCE, WHOLE_IMAGE
@@ -321,20 +318,3 @@ def _metric_row(evaluation: Evaluation, key: str, systems: Mapping[str, Metrics]
             cell = cell._replace(text=f"▲ {cell.text}")
         row.append(cell)
     return row
-
-
-def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows as CSV under the names of all their columns; empty where a row has no such value, or NaN.
-
-    Example:
-        >>> csv_text([{"label": "mass", "f1": 0.5}, {"label": "a,b", "f1": math.nan, "ap": 0.25}])
-        'label,f1,ap\\nmass,0.5,\\n"a,b",,0.25\\n'
-    """
-    text = io.StringIO()
-    columns = list(dict.fromkeys(chain.from_iterable(rows)))
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        # NaN is not equal to itself.
-        writer.writerow({key: "" if value != value else value for key, value in row.items()})
-    return text.getvalue()

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from grounding_rewards.columns import patient_of
-from grounding_rewards.common.formatting import finite_or_none
+from grounding_rewards.common.formatting import as_json
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.metrics.comparison import direction, holm
@@ -361,25 +361,21 @@ class StudyResult:
 
     def to_dict(self) -> dict[str, Any]:
         """All numbers as plain values; None for a number that is not finite."""
-        rows = list(self.rows())
-        for row in rows:
-            for name, value in row.items():
-                if isinstance(value, float):
-                    row[name] = finite_or_none(value)
         arms = []
         for arm in self.arms:
             content = {**arm.key._asdict(), "control": arm.is_control, "reward": arm.reward}
-            arms.append({**content, "seeds": list(arm.seeds), "compute": dict(arm.compute)})
-        return {
+            arms.append({**content, "seeds": arm.seeds, "compute": arm.compute})
+        content = {
             "study": self.study.name,
             "primary": [{**primary.measure._asdict(), "start": primary.start} for primary in self.study.declared],
             "reference": self.study.reference,
             "equivalence": self.study.equivalence,
             "family": self.family,
-            "patients": dict(self.patients),
+            "patients": self.patients,
             "arms": arms,
-            "rows": rows,
+            "rows": list(self.rows()),
         }
+        return as_json(content)
 
 
 _RowsByMeasure: TypeAlias = "dict[Measure, list[ModelMetric]]"

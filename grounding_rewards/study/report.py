@@ -1,4 +1,4 @@
-"""Write the report of a study from the files of its runs: one page, and the numbers as CSV and JSON."""
+"""Write the report of a study from the files of its runs: one page, and the numbers as CSV."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from grounding_rewards.common.formatting import capitalised, counted
 from grounding_rewards.metrics.comparison import LEVEL, p_cell
 from grounding_rewards.report.page import Page, Section
 from grounding_rewards.report.plots import ForestRow, Plot, forest
-from grounding_rewards.report.tables import Cell, Table, csv_text, estimate_cell, kind_of
+from grounding_rewards.report.tables import Cell, Table, estimate_cell, kind_of
 from grounding_rewards.study.analysis import METRICS, REFERENCE, START, ArmResult, StudyResult, analyse
 from grounding_rewards.study.results import Measure, read_study
 
 #: Files of a report.
-PAGE, ROWS, NUMBERS = "study.html", "findings.csv", "findings.json"
+PAGE, ROWS = "study.html", "findings.csv"
 # At most this many missing runs and arms are named.
 _NAMED = 5
 
@@ -37,7 +37,7 @@ def write_report(
 
     Args:
         folder: of the study.
-        out: where to write `study.html`, `findings.csv` and `findings.json`.
+        out: where to write `study.html` and `findings.csv`.
         on_progress: called with the name of each step before it is taken.
 
     Returns:
@@ -49,11 +49,10 @@ def write_report(
     """
     result = analyse(read_study(folder), on_progress=on_progress)
     on_progress("drawing")
-    page, rows = render_page(result), list(result.rows())
+    page, rows = render_page(result), result.to_dataframe().to_csv(index=False)
     with whole_folder(Path(out)) as unfinished:
         write_whole(unfinished / PAGE, page)
-        write_whole(unfinished / ROWS, csv_text(rows))
-        write_whole(unfinished / NUMBERS, json.dumps(result.to_dict(), indent=1, allow_nan=False) + "\n")
+        write_whole(unfinished / ROWS, rows)
     return result
 
 

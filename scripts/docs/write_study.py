@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas
 
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.common.formatting import counted, format_value
@@ -30,7 +31,6 @@ from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.metrics.signal import SignalReport, measure_signal, recommend
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.report.plots import SERIES, SOFT, Plot, panels_of
-from grounding_rewards.report.tables import csv_text
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.study.analysis import (
     METRICS,
@@ -141,7 +141,7 @@ def write_rows(result: StudyResult, folder: Path) -> None:
         {name: round(value, 4) if isinstance(value, float) else value for name, value in row.items()}
         for row in result.rows()
     ]
-    write_whole(folder / ROWS, csv_text(rows))
+    write_whole(folder / ROWS, pandas.DataFrame(rows).to_csv(index=False))
 
 
 def advice(result: StudyResult, columns: Sequence[Column]) -> str:

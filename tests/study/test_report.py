@@ -51,10 +51,9 @@ def test_everything_is_written(tmp_path):
     folder = write_study(tmp_path / "study", ARMS[:2], seeds=2, steps=(5,), count=6)
     write_report(folder, tmp_path / "out")
     names = sorted(path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.*"))
-    assert names == ["findings.csv", "findings.json", "study.html"]
+    assert names == ["findings.csv", "study.html"]
     rows = list(csv.DictReader((tmp_path / "out" / "findings.csv").open()))
     assert {row["arm"] for row in rows} == {"", "R3", "R1"}
-    assert json.loads((tmp_path / "out" / "findings.json").read_text())["reference"] == "R3"
 
 
 def test_a_broken_study_overwrites_nothing(folder, tmp_path):
