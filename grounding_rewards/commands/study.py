@@ -28,7 +28,6 @@ exit code:
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -40,7 +39,6 @@ from grounding_rewards.common.formatting import counted
 if TYPE_CHECKING:
     from grounding_rewards.study.plan import Plan, Run
     from grounding_rewards.study.results import Folder
-    from grounding_rewards.study.runs import RunStatus
 
 
 def run(
@@ -75,7 +73,7 @@ def run(
     """
     from grounding_rewards.study.plan import read_plan
     from grounding_rewards.study.results import Folder
-    from grounding_rewards.study.runs import FAILED, make_runs
+    from grounding_rewards.study.runs import make_runs, missing_runs
 
     if dry_run and report_only:
         raise ValueError("Expected --dry-run or --report-only, got both. Leave one out.")
@@ -98,26 +96,31 @@ def run(
             f"Expected the initial checkpoint {runs[0].start} in {str(out)!r} for --index, got none. Make all of them "
             "first, with --starts-only: jobs of an array would each make their own."
         )
-    finished = 0
+    names = [run.name for run in missing_runs(runs, folder)]
+    if len(names) < len(runs):
+        say(f"{len(runs) - len(names)} of {counted(len(runs), 'run')} finished before")
+    ended: list[str] = []
     with stage_progress("starting", patience=0.0) as on_progress:
 
         def begin(name: str) -> None:
             """Show the name of a run that begins."""
-            on_progress(name, finished, len(runs))
+            on_progress(name, len(ended), len(names))
 
-        def end(status: RunStatus) -> None:
-            """Count a run that has ended, and say how."""
-            nonlocal finished
-            # Initial checkpoints are not counted: they are not runs.
-            if not status.name.startswith("start "):
-                finished += 1
-            if status.seconds:
-                progress = f"{finished} of {len(runs)}"
-                say(f"{status.name}: {status.state} in {status.seconds:.0f} s ({progress})", error=True)
+        def end(name: str, error: str, seconds: float) -> None:
+            """Count a run that has ended, and say how; initial checkpoints are not runs."""
+            if name in names:
+                ended.append(name)
+            outcome = "failed" if error else "finished"
+            say(f"{name}: {outcome} in {seconds:.0f} s ({len(ended)} of {len(names)})", error=True)
 
-        statuses = make_runs(plan, folder, runs, jobs=jobs, on_begin=begin, on_end=end)
-    _print_statuses(statuses)
-    if any(status.state == FAILED for status in statuses):
+        errors = make_runs(plan, folder, runs, jobs=jobs, on_begin=begin, on_end=end)
+    made = counted(len(plan.starts), "initial checkpoint") if starts_only else counted(len(runs), "run")
+    say(f"{made}: {len(errors)} failed")
+    # All runs from a checkpoint that failed have the same error.
+    for error in dict.fromkeys(errors.values()):
+        failed = [name for name in errors if errors[name] == error]
+        say(f"failed: {', '.join(failed)}: {error}", error=True)
+    if errors:
         return 1
     # A job of an array is a part of a study; only a finished study is reported.
     if index is None and all(folder.result(run.name).is_file() for run in plan.runs):
@@ -171,21 +174,3 @@ def _print_runs(plan: Plan, runs: Sequence[Run], folder: Folder) -> None:
     title = f"{plan.name}: {counted(len(runs), 'run')} from {counted(len(plan.starts), 'initial checkpoint')}"
     output_console(140).print(Table(["", *words, "steps", "state"], rows, title).rich())
     say(estimated_cost(runs, folder))
-
-
-def _print_statuses(statuses: Sequence[RunStatus]) -> None:
-    """Print how many runs or initial checkpoints ended in which state, and each error with the names of its runs."""
-    from grounding_rewards.study.runs import FAILED, FINISHED, FINISHED_BEFORE
-
-    counts = Counter(status.state for status in statuses)
-    states = [state for state in (FINISHED, FINISHED_BEFORE, FAILED) if counts[state]]
-    summary = ", ".join(f"{counts[state]} {state}" for state in states)
-    noun = "initial checkpoints" if any(status.name.startswith("start ") for status in statuses) else "runs"
-    say(f"{len(statuses)} {noun}: {summary or 'none'}")
-    # All runs from a checkpoint that failed have the same error.
-    names_by_error: dict[str, list[str]] = {}
-    for status in statuses:
-        if status.state == FAILED:
-            names_by_error.setdefault(status.error, []).append(status.name)
-    for error, names in names_by_error.items():
-        say(f"failed: {', '.join(names)}: {error}", error=True)

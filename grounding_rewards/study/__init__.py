@@ -27,12 +27,12 @@ def run(
     from grounding_rewards.study.plan import read_plan
     from grounding_rewards.study.report import write_report
     from grounding_rewards.study.results import Folder
-    from grounding_rewards.study.runs import FAILED, make_runs
+    from grounding_rewards.study.runs import make_runs
 
     resolved = read_plan(plan, dataset=dataset)
     folder = Folder(out)
-    statuses = make_runs(resolved, folder, resolved.runs, jobs=jobs)
-    errors = [f"{status.name}: {status.error}" for status in statuses if status.state == FAILED]
+    errors = make_runs(resolved, folder, resolved.runs, jobs=jobs)
     if errors:
-        raise ValueError(f"Expected every run to finish, got {len(errors)} that failed. {errors[0]}")
+        name, error = next(iter(errors.items()))
+        raise ValueError(f"Expected every run to finish, got {len(errors)} that failed. {name}: {error}")
     return write_report(folder.root, folder.root / "report")

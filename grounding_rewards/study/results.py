@@ -3,7 +3,7 @@
 study.yaml                  the study as it was resolved, with a fingerprint of each run
 images.json                 the references of the sets
 starts/NAME.json.gz         the completions of each initial checkpoint
-results/RUN.json.gz         a finished run: reward, compute, log, completions and metrics of its checkpoints
+results/RUN.json.gz         a finished run: reward, compute, log, and completions of its checkpoints
 runs/, made/, logs/         unfinished runs, taught checkpoints, output of programs; not needed for the report
 
 Files without `.gz` are read too.

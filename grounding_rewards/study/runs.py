@@ -17,17 +17,14 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
 from grounding_rewards.common.atomic_files import check_settings, write_whole
 from grounding_rewards.common.config_files import find_shipped
-from grounding_rewards.common.formatting import finite_or_none
 from grounding_rewards.common.text_files import read_yaml
 from grounding_rewards.logs.run_log import CHECKPOINT, CLOSING, LOG, VERSIONS, read_entries
-from grounding_rewards.metrics.intervals import ratios
-from grounding_rewards.study.analysis import metric_sums, model_predictions
 from grounding_rewards.study.plan import (
     POINTS,
     SFT,
@@ -50,25 +47,6 @@ _SHOWN_LINES = 3
 # Metrics of a log that a curve keeps.
 _CURVE_METRICS = ("reward", "loss", "frac_reward_zero_std")
 
-#: How the work on a run ended.
-FINISHED, FINISHED_BEFORE, FAILED = "finished", "finished before", "failed"
-
-
-class RunStatus(NamedTuple):
-    """The outcome of a run, or of an initial checkpoint.
-
-    Attributes:
-        name: of the run.
-        state: one of the above.
-        seconds: of this attempt, with measuring.
-        error: of a failed one.
-    """
-
-    name: str
-    state: str
-    seconds: float = 0.0
-    error: str = ""
-
 
 def make_runs(
     plan: Plan,
@@ -77,8 +55,8 @@ def make_runs(
     *,
     jobs: int = 1,
     on_begin: Callable[[str], None] = lambda name: None,
-    on_end: Callable[[RunStatus], None] = lambda status: None,
-) -> list[RunStatus]:
+    on_end: Callable[[str, str, float], None] = lambda name, error, seconds: None,
+) -> dict[str, str]:
     """Make the missing ones of some runs, and the initial checkpoints that they need.
 
     Args:
@@ -87,72 +65,73 @@ def make_runs(
         runs: of the plan; if empty, only initial checkpoints are made, all of them.
         jobs: runs at the same time.
         on_begin: called with the name of each initial checkpoint and run that is begun.
-        on_end: called when each has ended.
+        on_end: called when each has ended, with its name, its error, empty where it is finished, and its seconds.
 
     Returns:
-        The outcome of each run; without runs, of each initial checkpoint. If an initial checkpoint fails, so do its
-        runs.
+        The error of each run that failed, by name; without runs, of each initial checkpoint. If an initial checkpoint
+        fails, so do its runs.
 
     Raises:
         ValueError: the folder holds another study.
     """
+
+    def attempt(name: str, make: Callable[[], None]) -> str:
+        """Make a run or an initial checkpoint, and return its error."""
+        on_begin(name)
+        start_time = time.monotonic()
+        error = ""
+        try:
+            make()
+        except (ValueError, OSError) as reason:
+            error = str(reason)
+        on_end(name, error, time.monotonic() - start_time)
+        return error
+
     claim_folder(folder, plan)
-    starts = list(plan.starts)
-    if runs:
-        starts = [run.start for run in runs if not folder.result(run.name).is_file()]
+    missing = missing_runs(runs, folder)
     errors: dict[str, str] = {}
-    start_statuses = []
     # One after the other: the first one writes the references that all others are compared with.
-    for start in plan.with_parents(starts):
+    for start in plan.with_parents([run.start for run in missing] if runs else plan.starts):
         parent = plan.starts[start].parent
         if parent in errors:
             errors[start] = errors[parent]
-            continue
-        status = _attempt(f"start {start}", partial(_make_start, plan, folder, plan.starts[start]), on_begin)
-        on_end(status)
-        start_statuses.append(status)
-        if status.state == FAILED:
-            errors[start] = f"the start {start} failed: {status.error}"
-    statuses: dict[str, RunStatus] = {}
+        elif not _is_made(folder, plan.starts[start]):
+            error = attempt(f"start {start}", partial(_make_start, plan, folder, plan.starts[start]))
+            if error:
+                errors[start] = f"the start {start} failed: {error}"
+    if not runs:
+        return errors
+    failed = {run.name: errors[run.start] for run in missing if run.start in errors}
     with ThreadPoolExecutor(jobs) as pool:
-        futures = []
-        for run in runs:
-            if run.start in errors:
-                statuses[run.name] = RunStatus(run.name, FAILED, error=errors[run.start])
-            else:
-                make = partial(_make_run, plan, folder, run)
-                futures.append(pool.submit(_attempt, run.name, make, on_begin))
+        name_of = {}
+        for run in missing:
+            if run.name not in failed:
+                name_of[pool.submit(attempt, run.name, partial(_make_run, plan, folder, run))] = run.name
         try:
-            for future in as_completed(futures):
-                status = future.result()
-                statuses[status.name] = status
-                on_end(status)
+            for future in as_completed(name_of):
+                if future.result():
+                    failed[name_of[future]] = future.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return [statuses[run.name] for run in runs] if runs else start_statuses
+    return failed
 
 
-def _attempt(name: str, make: Callable[[], bool], on_begin: Callable[[str], None]) -> RunStatus:
-    """Make a run or an initial checkpoint and return its outcome; ``make`` returns whether there was work to do."""
-    on_begin(name)
-    start_time = time.monotonic()
-    try:
-        state = FINISHED if make() else FINISHED_BEFORE
-    except (ValueError, OSError) as error:
-        return RunStatus(name, FAILED, time.monotonic() - start_time, str(error))
-    seconds = time.monotonic() - start_time if state == FINISHED else 0.0
-    return RunStatus(name, state, seconds)
+def missing_runs(runs: Sequence[Run], folder: Folder) -> list[Run]:
+    """The runs that have no result yet."""
+    return [run for run in runs if not folder.result(run.name).is_file()]
 
 
-def _make_start(plan: Plan, folder: Folder, start: InitialCheckpoint) -> bool:
-    """Train an initial checkpoint if the plan says so, and measure it; returns whether there was work to do."""
+def _is_made(folder: Folder, start: InitialCheckpoint) -> bool:
+    """Whether an initial checkpoint is taught, if it has to be, and measured."""
     file = folder.start(start.name)
+    is_taught = start.sft is None or (folder.made(start.name) / _TRAINED).is_file()
+    return is_taught and file.is_file() and read_json(file)["fingerprint"] == fingerprint_of_start(start)
+
+
+def _make_start(plan: Plan, folder: Folder, start: InitialCheckpoint) -> None:
+    """Train an initial checkpoint if the plan says so, and measure it."""
     training = folder.made(start.name)
-    fingerprint = fingerprint_of_start(start)
-    is_taught = start.sft is None or (training / _TRAINED).is_file()
-    if is_taught and file.is_file() and read_json(file)["fingerprint"] == fingerprint:
-        return False
     log = folder.log(f"start-{start.name}")
     compute = {}
     if start.sft is not None:
@@ -171,46 +150,45 @@ def _make_start(plan: Plan, folder: Folder, start: InitialCheckpoint) -> bool:
         config = {**start.sft, "model_name_or_path": model, "output_dir": str(training)}
         compute = _train(plan, SFT, config, log)
     measured = _measure(plan, folder, training, [_weights(plan, folder, start.name)], {}, log)
-    content = {"schema": SCHEMA, "study": plan.name, "start": start.name, "fingerprint": fingerprint}
+    content = {"schema": SCHEMA, "study": plan.name, "start": start.name}
+    content["fingerprint"] = fingerprint_of_start(start)
     content |= {"box_format": measured["box_format"], "compute": compute, "step": 0}
-    write_json(file, {**content, **measured["checkpoints"][0]})
-    return True
+    write_json(folder.start(start.name), {**content, **measured["checkpoints"][0]})
 
 
-def _make_run(plan: Plan, folder: Folder, run: Run) -> bool:
-    """Train and measure a run that is not finished; returns whether there was work to do."""
+def _make_run(plan: Plan, folder: Folder, run: Run) -> None:
+    """Train and measure a run, and keep its result alone."""
     log = folder.log(run.name)
     training = folder.training(run.name)
-    file = folder.result(run.name)
-    is_missing = not file.is_file()
-    if is_missing:
-        weights = _weights(plan, folder, run.start)
-        config = {**run.config, "model_name_or_path": weights, "output_dir": str(training)}
-        compute = _train(plan, run.kind, config, log)
-        interval = run.config["save_steps"]
-        steps = range(interval, run.config["max_steps"] + 1, interval)
-        checkpoints = [str(training / f"checkpoint-{step}") for step in steps]
-        measured = _measure(plan, folder, training, checkpoints, run.config, log)
-        entries = read_entries(training / LOG)
-        measured_checkpoints = []
-        for step, checkpoint in zip(steps, measured["checkpoints"], strict=True):
-            measured_checkpoints.append({"step": round(step * run.equivalent), **checkpoint})
-        content = {
-            "schema": SCHEMA,
-            "study": plan.name,
-            **{name: getattr(run, name) for name in ("arm", "start", "seed", "role", "kind", "reward")},
-            "box_format": measured["box_format"],
-            "compute": compute,
-            "curve": thin_curve(entries, run.equivalent),
-            "checkpoints": measured_checkpoints,
-            "log": entries,
-            "versions": json.loads((training / VERSIONS).read_text(encoding="utf-8")),
-            "fingerprint": fingerprint_of_run(plan, run),
-        }
-        write_json(file, content)
+    config = {
+        **run.config,
+        "model_name_or_path": _weights(plan, folder, run.start),
+        "output_dir": str(training),
+    }
+    compute = _train(plan, run.kind, config, log)
+    interval = run.config["save_steps"]
+    steps = range(interval, run.config["max_steps"] + 1, interval)
+    checkpoints = [str(training / f"checkpoint-{step}") for step in steps]
+    measured = _measure(plan, folder, training, checkpoints, run.config, log)
+    entries = read_entries(training / LOG)
+    measured_checkpoints = []
+    for step, checkpoint in zip(steps, measured["checkpoints"], strict=True):
+        measured_checkpoints.append({"step": round(step * run.equivalent), **checkpoint})
+    content = {
+        "schema": SCHEMA,
+        "study": plan.name,
+        **{name: getattr(run, name) for name in ("arm", "start", "seed", "role", "kind", "reward")},
+        "box_format": measured["box_format"],
+        "compute": compute,
+        "curve": thin_curve(entries, run.equivalent),
+        "checkpoints": measured_checkpoints,
+        "log": entries,
+        "versions": json.loads((training / VERSIONS).read_text(encoding="utf-8")),
+        "fingerprint": fingerprint_of_run(plan, run),
+    }
+    write_json(folder.result(run.name), content)
     if not plan.keep:
         shutil.rmtree(training, ignore_errors=True)
-    return is_missing
 
 
 def _weights(plan: Plan, folder: Folder, start: str) -> str:
@@ -265,7 +243,7 @@ def _measure(
         log: of the output.
 
     Returns:
-        The result of :func:`grounding_rewards.study.measure.measure`, with `metrics` for each checkpoint and set.
+        The result of :func:`grounding_rewards.study.measure.measure`.
     """
     output = training / "answers.json"
     job_file = training / "measure.json"
@@ -280,14 +258,7 @@ def _measure(
     }
     write_whole(job_file, json.dumps(job))
     run_program(["-m", "grounding_rewards.study.measure", str(job_file)], log)
-    measured = json.loads(output.read_text(encoding="utf-8"))
-    rows_of = read_json(folder.images)["sets"]
-    for checkpoint in measured["checkpoints"]:
-        for name, entry in checkpoint["sets"].items():
-            predictions = model_predictions(rows_of[name], entry["answers"], measured["box_format"])
-            sums = metric_sums(predictions)
-            entry["metrics"] = {key: finite_or_none(ratios(sums[key].sum(axis=0))) for key in sums}
-    return measured
+    return json.loads(output.read_text(encoding="utf-8"))
 
 
 def run_program(words: Sequence[str], log: Path) -> None:
@@ -361,7 +332,7 @@ def compute_of(entries: Sequence[Mapping[str, Any]], sequences: int, from_step: 
 
 def estimated_cost(runs: Sequence[Run], folder: Folder) -> str:
     """A sentence with the steps of the missing runs, and with hours if a run of the study is finished."""
-    missing = [run for run in runs if not folder.result(run.name).is_file()]
+    missing = missing_runs(runs, folder)
     steps = sum(run.config["max_steps"] * run.equivalent for run in missing)
     sentence = f"{len(missing)} of {len(runs)} runs are to be made, {steps:.0f} steps"
     finished = [read_json(folder.result(run.name)) for run in runs if run not in missing]
