@@ -13,7 +13,6 @@ from grounding_rewards.metrics.baselines import baseline_systems
 from grounding_rewards.metrics.detection import MatchedImages
 from grounding_rewards.metrics.intervals import ratio_estimates
 from grounding_rewards.metrics.read_predictions import read_predictions
-from grounding_rewards.models import load
 from grounding_rewards.models.generate import Sampling, generate
 from grounding_rewards.models.load import load_model
 from grounding_rewards.prepare.load import load_split
@@ -60,15 +59,6 @@ def test_answers_are_short(tokenizer, boxes, labels, tokens):
 )
 def test_any_text_survives(tokenizer, text):
     assert tokenizer.decode(tokenizer(text)["input_ids"], skip_special_tokens=True) == text
-
-
-def test_package_saves_the_weights_that_the_script_builds(folder, tmp_path):
-    """A study that starts from random weights needs no tokenizer to be trained."""
-    load.save_untrained(ASSET, tmp_path)
-    for model_folder in (folder, tmp_path):
-        model = AutoModelForImageTextToText.from_pretrained(model_folder, dtype=torch.float32)
-        assert model.generation_config.eos_token_id == model.config.text_config.eos_token_id
-    assert (tmp_path / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
 
 
 def test_is_a_small_qwen_2_5_vl(folder):

@@ -327,26 +327,6 @@ def load_later(
     return UnloadedModel(str(path), backend, vllm_options or VllmOptions()), processor
 
 
-def save_untrained(path: str | Path, folder: str | Path, *, seed: int = 0) -> None:
-    """Save the architecture of a checkpoint with random weights in float32, and its processor.
-
-    Args:
-        path: folder or name on the hub of the checkpoint.
-        folder: to write; files of these names are replaced.
-        seed: of the weights.
-    """
-    import torch
-    from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor, GenerationConfig, set_seed
-
-    path = find_shipped(path)
-    config = AutoConfig.from_pretrained(path, trust_remote_code=False)
-    set_seed(seed)
-    model = AutoModelForImageTextToText.from_config(config, dtype=torch.float32)
-    model.generation_config = GenerationConfig.from_pretrained(path)
-    model.save_pretrained(folder)
-    AutoProcessor.from_pretrained(path, trust_remote_code=False).save_pretrained(folder)
-
-
 def model_type_of(path: str | Path) -> str:
     """The `model_type` of a checkpoint, or of the model under an adapter, from its configuration alone.
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,8 +27,6 @@ from grounding_rewards.sources.base import split_name
 from grounding_rewards.study.analysis import METRICS
 from grounding_rewards.study.results import ARM, CONTROL, FEWEST_SEEDS, SCHEMA, Folder, Measure, Primary
 
-#: The shipped tiny model with random weights.
-UNTRAINED = "untrained_tiny_vlm"
 GRPO, SFT = "train", "sft"
 #: At most this many points of a training's curve are kept.
 POINTS = 50
@@ -42,15 +40,8 @@ _FREE = ("output_dir", "run_name", "logging_steps", "disable_tqdm", "report_to",
 _WITHOUT_GPU = {"use_cpu": True, "bf16": False, "fp16": False, "tf32": False}
 # A legal name of a file; two hyphens separate the parts of a run's name.
 _FILE_NAME = re.compile(r"(?!.*--)\w[\w.-]*", re.ASCII)
-# Kinds of legal values besides intervals: a name of files, or a mapping for each of several names.
-_NAME, _MAPPINGS = "name", "mappings"
 
 _Form = TypeVar("_Form")
-
-
-def _option(legal: Interval | str, default: Any = MISSING) -> Any:
-    """Make a field of a dataclass with its legal values, which :func:`_checked` reads."""
-    return field(default=default, metadata={"legal": legal})
 
 
 @dataclass(frozen=True)
@@ -69,7 +60,7 @@ class ImageSet:
     name: str
     dataset: str
     split: str
-    images: int | None = _option(Interval(1), None)
+    images: int | None = None
     changes: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -79,7 +70,7 @@ class InitialCheckpoint:
 
     Attributes:
         name: such as `weak`.
-        model: a folder, a name on the hub, :data:`UNTRAINED`, or another kind of initial checkpoint that is taught on.
+        model: a folder, a name on the hub, or another kind of initial checkpoint that is taught on.
         sft: configuration of the warm start that makes it; None if the model is taken as it is.
         kind: its name in the YAML; several checkpoints, taught with one seed each, are of one kind.
         parent: the initial checkpoint that it is taught from, where `model` names its kind.
@@ -148,26 +139,24 @@ class Plan:
         dataset: default of `dataset` in `train`, in `sft` and in every set.
         equivalence: differences up to this are too small to matter, in units of the primary metrics.
         checkpoints: how many checkpoints of a run are measured, the last one among them.
-        keep: whether checkpoints stay after they are measured.
         accelerate: configuration of `accelerate launch`.
         batch_size: images answered at once when a model is measured.
         runs: in the order in which they are made: all arms with the first seed come first.
     """
 
-    name: str = _option(_NAME)
+    name: str
     primary: Sequence[Primary]
     reference: str
     seeds: Sequence[int]
     train: Mapping[str, Any]
-    sets: Sequence[ImageSet] = _option(_MAPPINGS)
-    starts: Mapping[str, InitialCheckpoint] = _option(_MAPPINGS)
-    arms: Mapping[str, Mapping[str, Any]] = _option(_MAPPINGS)
+    sets: Sequence[ImageSet]
+    starts: Mapping[str, InitialCheckpoint]
+    arms: Mapping[str, Mapping[str, Any]]
     dataset: str | None = None
-    equivalence: float = _option(SHARE, 0.02)
-    checkpoints: int = _option(Interval(1), 2)
-    keep: bool = False
+    equivalence: float = 0.02
+    checkpoints: int = 2
     accelerate: str = "configs/accelerate/cpu_1.yaml"
-    batch_size: int = _option(Interval(1), 64)
+    batch_size: int = 64
     runs: tuple[Run, ...] = ()
 
     @cached_property
@@ -208,8 +197,16 @@ def read_plan(source: str | Path | Mapping[str, Any], *, dataset: str | None = N
 
 def _resolve(entries: Any, elsewhere: bool) -> Plan:
     """The plan from one whose fields still have the values of the YAML: check them, and list every run."""
-    for name in (*entries.sets, *entries.starts, *entries.arms):
-        _check_file_name(name)
+    for key in ("sets", "starts", "arms"):
+        value = getattr(entries, key)
+        is_mapping = isinstance(value, Mapping) and all(isinstance(entry, Mapping) for entry in value.values())
+        _expect(is_mapping, f"names with a mapping each for {key}", value, "See configs/study/ for files.")
+    for name in (entries.name, *entries.sets, *entries.starts, *entries.arms):
+        is_name = _FILE_NAME.fullmatch(str(name)) is not None
+        _expect(is_name, "a name of letters, digits, `_`, `.` and single hyphens", name, "Files are called by it.")
+    check_number("equivalence", entries.equivalence, SHARE)
+    check_number("checkpoints", entries.checkpoints, Interval(1))
+    check_number("batch_size", entries.batch_size, Interval(1))
     check_word("reference", entries.reference, entries.arms)
     seeds = _seeds(entries.seeds)
     train = _settings(entries.train, entries)
@@ -283,6 +280,8 @@ def _primary(value: Any, sets: Collection[str], starts: Collection[str]) -> tupl
 def _image_set(name: str, entry: Mapping[str, Any], dataset: str | None) -> ImageSet:
     """A set of images from its mapping in the YAML; `dataset` is the default of its key."""
     image_set = _checked(ImageSet, {"name": name, "dataset": dataset, **entry}, place=f"set {name}")
+    if image_set.images is not None:
+        check_number(f"images of set {name}", image_set.images, Interval(1))
     changes = image_set.changes
     _expect(
         isinstance(changes, Mapping) and set(changes) <= set(CORRUPTIONS) and set(changes.values()) <= set(STRENGTHS),
@@ -453,14 +452,8 @@ def _expect(condition: bool, expected: str, value: object, advice: str) -> None:
         raise ValueError(f"Expected {expected}, got {value!r:.200}. {advice}")
 
 
-def _check_file_name(name: object) -> None:
-    """Refuse a name that no file can have."""
-    is_name = _FILE_NAME.fullmatch(str(name)) is not None
-    _expect(is_name, "a name of letters, digits, `_`, `.` and single hyphens", name, "Files are called by it.")
-
-
 def _checked(form: type[_Form], entry: Mapping[str, Any], *internal: str, place: str = "the study") -> _Form:
-    """Make a dataclass from a mapping of the YAML; refuse unknown and missing keys, and illegal values.
+    """Make a dataclass from a mapping of the YAML; refuse unknown and missing keys.
 
     Args:
         form: the dataclass.
@@ -468,24 +461,9 @@ def _checked(form: type[_Form], entry: Mapping[str, Any], *internal: str, place:
         *internal: fields that are no keys.
         place: of the mapping in the YAML, for messages.
     """
-    options = [option for option in fields(form) if option.name not in internal]  # type: ignore[arg-type]
-    keys = [option.name for option in options]
+    keys = [option.name for option in fields(form) if option.name not in internal]  # type: ignore[arg-type]
     unknown = [key for key in entry if key not in keys]
     _expect(not unknown, f"keys of {place}", ", ".join(map(str, unknown)), "docs/run_a_study.md has them.")
-    for option in options:
-        legal = option.metadata.get("legal")
-        value = entry.get(option.name)
-        is_left_out = option.name not in entry or (value is None and option.default is None)
-        if legal is None or is_left_out:
-            continue
-        if isinstance(legal, Interval):
-            check_number(option.name if place == "the study" else f"{option.name} of {place}", value, legal)
-        elif legal == _NAME:
-            _check_file_name(value)
-        else:
-            is_mapping = isinstance(value, Mapping) and all(isinstance(entry, Mapping) for entry in value.values())
-            expected = f"names with a mapping each for {option.name}"
-            _expect(is_mapping, expected, value, "See configs/study/ for files.")
     try:
         return form(**entry)
     except TypeError as error:

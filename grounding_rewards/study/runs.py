@@ -28,7 +28,6 @@ from grounding_rewards.logs.run_log import CHECKPOINT, CLOSING, LOG, VERSIONS, r
 from grounding_rewards.study.plan import (
     POINTS,
     SFT,
-    UNTRAINED,
     InitialCheckpoint,
     Plan,
     Run,
@@ -135,18 +134,7 @@ def _make_start(plan: Plan, folder: Folder, start: InitialCheckpoint) -> None:
     log = folder.log(f"start-{start.name}")
     compute = {}
     if start.sft is not None:
-        model = start.model
-        if start.parent is not None:
-            model = _weights(plan, folder, start.parent)
-        elif model == UNTRAINED:
-            from transformers.utils.logging import disable_progress_bar
-
-            from grounding_rewards.models.load import save_untrained
-
-            # The study shows its own progress bar.
-            disable_progress_bar()
-            model = str(folder.made(f"{start.name}--untrained"))
-            save_untrained("assets/tiny_vlm", model, seed=start.sft.get("seed", 0))
+        model = start.model if start.parent is None else _weights(plan, folder, start.parent)
         config = {**start.sft, "model_name_or_path": model, "output_dir": str(training)}
         compute = _train(plan, SFT, config, log)
     measured = _measure(plan, folder, training, [_weights(plan, folder, start.name)], {}, log)
@@ -187,8 +175,7 @@ def _make_run(plan: Plan, folder: Folder, run: Run) -> None:
         "fingerprint": fingerprint_of_run(plan, run),
     }
     write_json(folder.result(run.name), content)
-    if not plan.keep:
-        shutil.rmtree(training, ignore_errors=True)
+    shutil.rmtree(training, ignore_errors=True)
 
 
 def _weights(plan: Plan, folder: Folder, start: str) -> str:

@@ -55,7 +55,6 @@ def test_another_study_is_refused_and_nothing_changes(begun, small, part, change
 
 def test_what_is_no_setting_may_change(begun, small):
     small["train"]["logging_steps"] = 2
-    small["keep"] = True
     claim_folder(begun, read_plan(small))
 
 

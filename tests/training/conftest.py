@@ -16,9 +16,9 @@ def tiny_vlm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder with an untrained Qwen2.5-VL of a million parameters and its processor."""
     import torch
 
-    from grounding_rewards.models.load import save_untrained
+    from scripts.build_tiny_vlm import save_untrained
 
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("tiny_vlm")
-    save_untrained("assets/tiny_vlm", folder)
+    save_untrained(folder)
     return folder
