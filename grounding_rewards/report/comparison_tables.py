@@ -108,8 +108,8 @@ class Comparison:
     def table(self, keys: Sequence[str]) -> Table:
         """A line for each of these metrics, in groups."""
         rows: list[list[str | Cell]] = []
-        for group, members in group_metrics(keys):
-            rows.append([Cell(group.title, group.definition)])
+        for group, members in group_metrics(keys).items():
+            rows.append([group])
             for key in members:
                 change = self.difference.metrics[key]
                 arrow = " ↓" if change.metric.lower_is_better else ""

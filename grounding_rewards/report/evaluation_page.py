@@ -202,7 +202,7 @@ def render_evaluation_page(page: EvaluationPage) -> str:
 def _metrics(page: EvaluationPage) -> list[Any]:
     """The blocks of metrics: the core as a table, then all and their definitions, folded; none without metrics."""
     evaluation = page.evaluation
-    every = tables.evaluation_table(evaluation, page.reward_names, note=_ALL_NOTE)
+    every = tables.evaluation_table(evaluation, note=_ALL_NOTE)
     definitions = {metric.heading: metric.definition for metric in evaluation.metrics.values() if metric.definition}
     blocks = [
         tables.core_table(evaluation, page.reward, note=_CORE_NOTE),

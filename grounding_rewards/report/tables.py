@@ -12,7 +12,6 @@ from grounding_rewards.metrics.baselines import NOTHING_FOUND, REFERENCE, WHOLE_
 from grounding_rewards.metrics.evaluation import CORE_METRICS, Evaluation, GroupMetrics
 from grounding_rewards.metrics.intervals import Metrics, format_interval
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
-from grounding_rewards.rewards.registry import summary_of
 
 if TYPE_CHECKING:
     import rich.table
@@ -173,76 +172,35 @@ def metrics_table(
     return Table([first, *columns.values()], lines, title)
 
 
-class MetricGroup(NamedTuple):
-    """Metrics under one heading: what they have in common, and the beginnings of their keys."""
-
-    title: str
-    definition: str
-    keys: tuple[str, ...]
-
-
-#: In the order of the table. A metric belongs to the first group that has a beginning of its key.
-METRIC_GROUPS = (
-    MetricGroup(
-        "Finding",
-        "A box is right about one reference box of its own, from the named IoU up, 0.5 where none is named. Recall, "
-        "or sensitivity: share of the reference boxes that are found. Precision: share of the predicted boxes that "
-        "are right. Panoptic quality: F1 times the mean IoU of right boxes.",
-        ("recall_", "precision_", "f1_", "pq", "false_per_film", "film_sensitivity", "count_", "label_"),
-    ),
-    MetricGroup(
-        "Placing",
-        "IoU of the reference boxes with the predicted boxes that they are paired with; 0 for a finding without one.",
-        ("mean_iou", "image_dependence", "accuracy_", "phrase_"),
-    ),
-    MetricGroup(
-        "Normal images",
-        "Images without a finding. Hallucination: the answer has a box. Specificity: the answer says that there is "
-        "nothing. AUROC: how often an image with a finding ranks above one without.",
-        ("hallucination", "specificity", "auroc"),
-    ),
-    MetricGroup(
-        "Ranking",
-        "Average precision, of all boxes together (AP) or as the mean over labels (mAP), and sensitivity at a number "
-        "of false boxes per image. Boxes come in the order of their stated confidences; where any box has none, all "
-        "are tied. Per query: each finding of an image for itself, boxes in the order in which they were written.",
-        ("ap_", "map_", "froc", "sensitivity_", "query_ap_"),
-    ),
-    MetricGroup(
-        "Areas",
-        "The union of the predicted boxes against the union of the reference boxes, in pixels.",
-        ("pixel_accuracy", "class_mean_iou", "dice"),
-    ),
-    MetricGroup(
-        "Rewards",
-        "What each reward gives an answer, from 0 to 1, as the mean over images. The ceiling is what the reference "
-        "itself would earn: on a normal image a rightly empty answer earns the bonus and no more.",
-        ("reward_", "sampled_", "unparseable"),
-    ),
-)
+#: The beginnings of the keys of each group of metrics, in the order of the table; a key belongs to the first that fits.
+METRIC_GROUPS = {
+    "Finding": ("recall_", "precision_", "f1_", "pq", "false_per_film", "film_sensitivity", "count_", "label_"),
+    "Placing": ("mean_iou", "image_dependence", "accuracy_", "phrase_"),
+    "Normal images": ("hallucination", "specificity", "auroc"),
+    "Ranking": ("ap_", "map_", "froc", "sensitivity_", "query_ap_"),
+    "Areas": ("pixel_accuracy", "class_mean_iou", "dice"),
+    "Rewards": ("reward_", "sampled_", "unparseable"),
+    "Other metrics": ("",),
+}
 #: Metrics that are shown before anything is unfolded, at most.
 MOST_CORE = 12
-_OTHER = MetricGroup("Other metrics", "", ())
 
 
-def group_metrics(keys: Iterable[str]) -> list[tuple[MetricGroup, list[str]]]:
-    """The groups that have a metric, in the order of the table, each with its keys in the order of its beginnings.
+def group_metrics(keys: Iterable[str]) -> dict[str, list[str]]:
+    """The keys of each group that has some, in the order of the table, each in the order of its beginnings.
 
     Example:
-        >>> [(group.title, keys) for group, keys in group_metrics(["reward_R4", "mean_iou", "f1_50", "mine"])]
-        [('Finding', ['f1_50']), ('Placing', ['mean_iou']), ('Rewards', ['reward_R4']), ('Other metrics', ['mine'])]
+        >>> group_metrics(["reward_R4", "mean_iou", "f1_50", "mine"])
+        {'Finding': ['f1_50'], 'Placing': ['mean_iou'], 'Rewards': ['reward_R4'], 'Other metrics': ['mine']}
     """
-    members: dict[MetricGroup, list[str]] = {group: [] for group in (*METRIC_GROUPS, _OTHER)}
+    groups: dict[str, list[str]] = {title: [] for title in METRIC_GROUPS}
     for key in keys:
-        groups_of_key = [group for group in METRIC_GROUPS if key.startswith(group.keys)]
-        members[groups_of_key[0] if groups_of_key else _OTHER].append(key)
-    groups = []
-    for group, group_keys in members.items():
+        title = next(title for title, beginnings in METRIC_GROUPS.items() if key.startswith(beginnings))
+        groups[title].append(key)
+    for title, members in groups.items():
         # The sort is stable: keys of one beginning stay in their order.
-        group_keys.sort(key=lambda key: [key.startswith(beginning) for beginning in group.keys], reverse=True)
-        if group_keys:
-            groups.append((group, group_keys))
-    return groups
+        members.sort(key=lambda key: [key.startswith(start) for start in METRIC_GROUPS[title]], reverse=True)
+    return {title: members for title, members in groups.items() if members}
 
 
 def core_table(evaluation: Evaluation, reward: str, *, title: str = "", note: str = "") -> Table:
@@ -281,22 +239,18 @@ def _above_constant_cell(evaluation: Evaluation, key: str) -> Cell:
     return Cell(format_value(difference, signed=True), kind="strong")
 
 
-def evaluation_table(evaluation: Evaluation, rewards: Sequence[str] = (), *, title: str = "", note: str = "") -> Table:
+def evaluation_table(evaluation: Evaluation, *, title: str = "", note: str = "") -> Table:
     """A line for each metric, in groups; a column for each system, to fit on a journal's page.
 
     Args:
         evaluation: what was measured.
-        rewards: names of rewards that are explained above their rows.
         title: of the table.
         note: beneath its title, on pages.
     """
     systems = evaluation.systems
     rows: list[list[str | Cell]] = []
-    for group, keys in group_metrics(measured_columns(systems, evaluation.headings)):
-        lines = [group.definition] if group.definition else []
-        if group.title == "Rewards":
-            lines += [f"{name}: {summary_of(name)}" for name in rewards if summary_of(name)]
-        rows.append([Cell(group.title, "\n".join(lines))])
+    for group, keys in group_metrics(measured_columns(systems, evaluation.headings)).items():
+        rows.append([group])
         rows += [_metric_row(evaluation, key, systems) for key in keys]
     return Table(["metric", *systems], rows, title, note)
 
