@@ -49,7 +49,7 @@ def run(
     reward: str | None = None,
     log: Path | None = None,
     every: Annotated[
-        bool, option("print all metrics, labels, sizes, baselines and tests, not the core alone", name="--all")
+        bool, option("print all metrics, labels, sizes and tests, not the core alone", name="--all")
     ] = False,
 ) -> int:
     """Compare A with B, and report.

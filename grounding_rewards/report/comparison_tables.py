@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.common.formatting import NO_VALUE, finite_or_none, format_value
+from grounding_rewards.common.formatting import NO_VALUE
 from grounding_rewards.logs.run_log import LOG, first_and_last, read_entries, trained_reward
 from grounding_rewards.metrics import comparison
 from grounding_rewards.metrics.comparison import Change, RunDifference
 from grounding_rewards.metrics.evaluation import CORE_METRICS, StoredEvaluation, read_evaluation
-from grounding_rewards.metrics.intervals import Metrics, format_estimate
+from grounding_rewards.metrics.intervals import format_estimate
 from grounding_rewards.metrics.prediction import Prediction, load_predictions
 from grounding_rewards.report.page import is_measured
 from grounding_rewards.report.plots import read_series
@@ -45,7 +45,6 @@ class Comparison:
         run_facts: what is known of how each run was made.
         reward: name of the reward by which images are chosen.
         log: what the training of B logged; empty where no training is known.
-        baselines: by name the metrics of baselines on the same images.
     """
 
     difference: RunDifference
@@ -56,7 +55,6 @@ class Comparison:
     run_facts: Sequence[Mapping[str, Any]]
     reward: str = "R4"
     log: Sequence[Mapping[str, Any]] = ()
-    baselines: Mapping[str, Metrics] = field(default_factory=dict)
 
     @property
     def training_reward(self) -> str:
@@ -98,12 +96,9 @@ class Comparison:
         return lines
 
     def to_dict(self) -> dict[str, Any]:
-        """The comparison and the baselines as plain values."""
+        """The comparison as plain values."""
         a, b = map(str, self.paths)
-        baselines = {}
-        for name, metrics in self.baselines.items():
-            baselines[name] = {key: list(map(finite_or_none, estimate)) for key, estimate in metrics.items()}
-        return {"a": a, "b": b, **self.difference.to_dict(), "baselines": baselines}
+        return {"a": a, "b": b, **self.difference.to_dict()}
 
     def table(self, keys: Sequence[str]) -> Table:
         """A line for each of these metrics, in groups."""
@@ -117,26 +112,19 @@ class Comparison:
         return Table(self._header, rows)
 
     def further_tables(self) -> list[Table]:
-        """A line for each label and each size of the reference boxes, and the baselines."""
+        """A line for each label and each size of the reference boxes."""
         groups_by_title = {
             "Reference boxes by label": self.difference.labels,
             "Reference boxes by size": self.difference.sizes,
         }
         tables = []
-        rows: list[list[str | Cell]]
         for title, groups in groups_by_title.items():
-            rows = []
+            rows: list[list[str | Cell]] = []
             for group in groups:
                 for change in group.changes.values():
                     rows.append(_line(f"{group.name} ({group.boxes}), {change.metric.heading}", change))
             if rows:
                 tables.append(Table(self._header, rows, title))
-        if self.baselines:
-            rows = []
-            for key in self.metrics:
-                values = [metrics[key].value if key in metrics else math.nan for metrics in self.baselines.values()]
-                rows.append([self.difference.metrics[key].metric.heading, *map(format_value, values)])
-            tables.append(Table(["metric", *self.baselines], rows, "Baselines on the same images"))
         return tables
 
     @property
@@ -159,7 +147,7 @@ class Comparison:
 
         Args:
             console: a ``rich.console.Console``.
-            every: whether to print all metrics, labels, sizes, baselines and tests, not the core alone.
+            every: whether to print all metrics, labels, sizes and tests, not the core alone.
         """
         from rich.text import Text
 
@@ -171,7 +159,7 @@ class Comparison:
             legend = self.tests_caption
         else:
             console.print(self.table(self.core).rich(small=False))
-            legend = "--all: every metric, labels, sizes, baselines and tests."
+            legend = "--all: every metric, labels, sizes and tests."
         console.print(Text(f"{CAPTION} {legend}", style="dim"))
         console.print(Text(self.difference.summary, style="bold"))
         if self.training_reward:
@@ -227,11 +215,6 @@ def compare_evaluations(
     )
     for key in metrics:
         comparison.check_metric("--metrics", key, difference.metrics)
-    baselines: Mapping[str, Metrics] = {}
-    # A baseline is shown with both runs if it was measured on the same images, by the same labels.
-    if not difference.only_b and evaluations[1].label_matching == matching:
-        # The first system is the run itself.
-        baselines = dict(list(evaluations[1].systems.items())[1:])
     facts = [evaluation.facts for evaluation in evaluations]
     return Comparison(
         difference=difference,
@@ -242,7 +225,6 @@ def compare_evaluations(
         run_facts=facts,
         reward=reward,
         log=_training_log(log, facts[1]),
-        baselines=baselines,
     )
 
 

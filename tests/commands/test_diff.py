@@ -81,7 +81,7 @@ def test_the_terminal_shows_the_core_and_all_on_request(runs, capsys):
     rest = ("recall at IoU 0.75", "Dice", "Reference boxes by label", "Reference boxes by size")
     assert [name for name in rest if name in printed] == []
     assert "specificity" not in printed  # no image is normal
-    assert "--all: every metric, labels, sizes, baselines and tests." in printed
+    assert "--all: every metric, labels, sizes and tests." in printed
     assert diff(*runs, "--all") == 0
     printed = capsys.readouterr().out
     assert [name for name in (*names, *rest) if name not in " ".join(printed.split())] == []
@@ -114,31 +114,6 @@ def test_two_runs_fit_into_80_columns(runs, every):
     assert heading.split() == ["metric", "before", "after", "change"]
     assert re.search(r"mean IoU +0\.400 +0\.800 +\+0\.400 \[\+0\.400, \+0\.400\]", printed)
     assert ("<b>mass</b>|" in printed, "Holm 1.000" in printed or "Holm 0." in printed) == (every, every)
-
-
-def test_baselines_stand_beside_both_runs(runs, capsys):
-    write_facts(runs[1])
-    file = runs[1] / "diff.json"
-    assert diff(*runs, "--json", file) == 0
-    baseline = {"f1_50": [0.25, 0.125, None], "mean_iou": [None, 0.125, None]}
-    assert json.loads(file.read_text(encoding="utf-8"))["baselines"] == {HOSTILE: baseline}
-    # in the terminal on request
-    assert "Baselines" not in capsys.readouterr().out
-    assert diff(*runs, "--all") == 0
-    printed = capsys.readouterr().out.partition("Baselines on the same images")[2]
-    assert re.search(r"F1 at IoU 0\.5 +0\.250\n", re.sub(r" +\n", "\n", printed))
-    assert re.search(r"mean IoU +–\n", re.sub(r" +\n", "\n", printed))
-
-
-@pytest.mark.parametrize("other", ["labels", "images"])
-def test_baselines_that_were_measured_otherwise_are_left_out(runs, other):
-    write_facts(runs[1])
-    if other == "images":
-        lines = (runs[0] / "images.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-        (runs[0] / "images.jsonl").write_text("".join(lines[1:]), encoding="utf-8")
-    options = ["--label-matching", "exact"] if other == "labels" else []
-    assert diff(*runs, *options, "--json", runs[1] / "diff.json") == 0
-    assert json.loads((runs[1] / "diff.json").read_text(encoding="utf-8"))["baselines"] == {}
 
 
 @pytest.mark.parametrize(
@@ -187,12 +162,11 @@ def test_what_cannot_be_compared_is_named(facts, options, message, tmp_path, mon
 
 def write_facts(folder, **facts):
     """Add the facts that `evaluate` writes beside the run."""
-    estimate = {"value": 0.25, "low": 0.125, "high": None}
     content = {
         "facts": {"label matching": "ignore", **facts},
         "headings": {"reward_R4": "reward R4"},
         "definitions": {"f1_50": "<i>twice"},
-        "systems": {"model": {}, HOSTILE: {"f1_50": estimate, "mean_iou": {**estimate, "value": None}}},
+        "systems": {"model": {}},
     }
     (folder / "evaluation.json").write_text(json.dumps(content), encoding="utf-8")
 
