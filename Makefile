@@ -140,7 +140,7 @@ test-lowest: test-core $(LOWEST)/.installed
 	cd build/core && ../../$(LOWEST)/bin/python -m pytest -q -o addopts= tests/rewards/test_golden.py tests/test_boxes.py \
 		tests/test_overlap.py tests/test_matching.py tests/test_wheel.py tests/metrics/test_average_precision.py \
 		tests/metrics/test_comparison.py tests/metrics/test_evaluation.py tests/report/test_evaluation_page.py \
-		tests/report/test_plots.py tests/report/test_diff_page.py
+		tests/report/test_plots.py tests/report/test_comparison.py
 	PYTHONPATH=. $(LOWEST)-train/bin/python -m pytest -q -o addopts= $(LOWEST_TRAINING)
 
 # The lowest torch too: once a week and before a release, as it is 5 GB more.

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.metrics.comparison import Change, RunDifference
-from grounding_rewards.report.comparison_tables import compare_evaluations
+from grounding_rewards.report.comparison import compare_evaluations
 from scripts.docs.page_parts import marks_of, replace_part
 
 KEPT = Path("docs/demo_over_seeds")

@@ -20,7 +20,7 @@ from grounding_rewards.metrics.evaluation import Measures, evaluate
 from grounding_rewards.metrics.prediction import Prediction, save_predictions
 from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.metrics.signal import measure_signal
-from grounding_rewards.report.comparison_tables import compare_evaluations
+from grounding_rewards.report.comparison import compare_evaluations
 from tests.conftest import REPOSITORY, write_lines
 
 REWARD = gr.get_reward("R3", box_format="qwen3-vl")

@@ -27,7 +27,7 @@ from grounding_rewards.commands.options import AllowOutside, Json, LabelMatching
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.metrics.comparison import DRAWS, MAIN_METRIC
 from grounding_rewards.metrics.prediction import Prediction
-from grounding_rewards.report.comparison_tables import compare_evaluations
+from grounding_rewards.report.comparison import compare_evaluations, render_diff_page
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -85,8 +85,6 @@ def run(
         log=log,
     )
     if html is not None:
-        from grounding_rewards.report.diff_page import render_diff_page
-
         load_image = _image_loader(comparison.images[1], comparison.run_facts[1], b, allow_outside)
         write_whole(html, render_diff_page(comparison, load_image=load_image))
     if json is not None:

@@ -24,7 +24,7 @@ from grounding_rewards.metrics.prediction import Prediction, load_predictions
 from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.metrics.signal import SignalReport, measure_signal
 from grounding_rewards.prepare.load import load_split
-from grounding_rewards.report.comparison_tables import compare_evaluations
+from grounding_rewards.report.comparison import compare_evaluations
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
 
 if TYPE_CHECKING:

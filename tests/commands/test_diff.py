@@ -12,7 +12,7 @@ from rich.console import Console
 
 from grounding_rewards.cli import main
 from grounding_rewards.metrics.prediction import Prediction, save_predictions
-from grounding_rewards.report.comparison_tables import compare_evaluations, facts_that_differ
+from grounding_rewards.report.comparison import compare_evaluations, facts_that_differ
 from tests.commands.conftest import call
 from tests.conftest import write_image_folder
 

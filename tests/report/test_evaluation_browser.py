@@ -25,8 +25,8 @@ from grounding_rewards.report.doctor_page import render_doctor_page  # noqa: E40
 from grounding_rewards.report.evaluation_page import MISSED_FINDING, EvaluationPage, render_evaluation_page  # noqa: E402
 from grounding_rewards.report.reward_pages import render_audit_page, render_signal_page  # noqa: E402
 from tests.report.evaluations import BOX, HOSTILE, answered, page  # noqa: E402
-from tests.report.test_diff_page import page as diff_page  # noqa: E402
-from tests.report.test_diff_page import pair  # noqa: E402
+from tests.report.test_comparison import page as diff_page  # noqa: E402
+from tests.report.test_comparison import pair  # noqa: E402
 from tests.report.test_doctor_page import images, write_images  # noqa: E402
 from tests.report.test_plots import NOTHING  # noqa: E402
 from tests.report.test_reward_pages import FMT, IMAGES  # noqa: E402
