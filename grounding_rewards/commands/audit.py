@@ -74,7 +74,7 @@ def run(
     if json is not None:
         write_numbers(json, result.to_dict())
     if html is not None:
-        from grounding_rewards.report.reward_pages import render_audit_page
+        from grounding_rewards.report.audit_page import render_audit_page
 
         write_whole(html, render_audit_page(result, dataset=f"{dataset}, {split}"))
     print_audit(result, output_console(max(120, 60 + 11 * len(named_rewards))))
@@ -90,7 +90,7 @@ def print_audit(result: Audit, console: Console) -> None:
     """
     from rich.text import Text
 
-    from grounding_rewards.report.reward_pages import accepted_table, audit_table, found_tables
+    from grounding_rewards.report.audit_page import accepted_table, audit_table, found_tables
 
     images = f"{result.images} images, {result.negatives} of them without a finding"
     caption = f"Written in {result.box_format}. ! marks what is wrong, ~ a documented weakness, both explained below."

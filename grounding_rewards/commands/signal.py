@@ -11,7 +11,7 @@ spread, why, and how much of a group carries an update; and a sentence says what
 
 examples:
   grounding-rewards signal runs/r4/completions                             # the log of a training
-  grounding-rewards signal runs/base/samples.jsonl --reward R3 --html signal.html
+  grounding-rewards signal runs/base/samples.jsonl --reward R3 --json signal.json
   grounding-rewards signal --model Qwen/Qwen2.5-VL-3B-Instruct --dataset data/vindr --max-images 32 --samples 8
   grounding-rewards signal --model warm/checkpoint --dataset data/vindr --temperature 0.7 --keep samples
   grounding-rewards signal log.jsonl --reward R4 --reward-kwargs '{"iou_threshold": 0.3}' --try soft_f1 R3 --strict
@@ -44,11 +44,10 @@ from grounding_rewards.commands.options import (
     parameters_from_option,
     stated_sizes,
 )
-from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.common.formatting import counted, percent
-from grounding_rewards.logs.run_log import model_name, trained_reward
+from grounding_rewards.logs.run_log import trained_reward
 from grounding_rewards.metrics.signal import ENOUGH, TRIED, SignalReport, measure_signal
-from grounding_rewards.report.reward_pages import render_signal_page, signal_table
+from grounding_rewards.report.tables import Cell, Table
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -75,7 +74,6 @@ class SignalOptions(AnswerOptions):
         samples: answers per image
         temperature: of the samples
         keep: folder to keep the answers in; the same command goes on
-        html: write the table as a page
         strict: exit with 1 where more than 20% of the groups are without spread
     """
 
@@ -94,7 +92,6 @@ class SignalOptions(AnswerOptions):
     temperature: Annotated[float, in_range(above=True)] = 1.0
     keep: Path | None = None
     json: Json = None
-    html: Path | None = None
     strict: bool = False
     every: Annotated[bool, option("print the whole table, also where nothing is wrong", name="--all")] = False
 
@@ -137,7 +134,6 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
             return 0
         rows = asked_model.rows
         judge = asked_model.reward
-        title = model_name(options.model)
     else:
         answers = read_log(
             log,
@@ -151,14 +147,11 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
             bad_rows=options.bad_rows,
         )
         rows, texts = answers.rows, answers.texts
-        title = ", ".join(path.name for path in log)
         for note in answers.notes:
             say(f"note: {note}", error=True)
     report = measure_signal(rows, texts, judge, tried=options.tried, track=partial(track, "scoring"))
     if options.json is not None:
         write_numbers(options.json, report.to_dict())
-    if options.html is not None:
-        write_whole(options.html, render_signal_page(report, title=f"Signal of {reward}: {title}"))
     print_signal(report, output_console(120), every=options.every)
     has_no_signal = report.configured.no_spread.value > ENOUGH
     return int(options.strict and (bool(report.misreading) or has_no_signal))
@@ -210,7 +203,8 @@ def print_signal(report: SignalReport, console: Console, *, every: bool = False)
     share, low, high = map(percent, reward.no_spread)
     counts = f"{counted(report.groups, 'group')}, {report.completions:,} completions, {report.size} in most groups."
     console.print(Text(f"{counts} Without spread under {reward.name}: {share} [{low}, {high}]"))
-    table = signal_table(report)
+    headings, lines = report.table()
+    table = Table([*headings[:2], Cell(headings[2], kind="words"), *headings[3:]], lines)
     hidden_parts = []
     if not every:
         rows = [row for number, row in enumerate(table.rows) if number < MOST_ROWS or row[0] == report.best]

@@ -329,32 +329,28 @@ def _groups(images: Sequence[_ScoredImage], reward: str, ranked: Sequence[int]) 
 
 def _tiles(page: EvaluationPage) -> list[html.Tile]:
     """The numbers at the top: mean IoU, F1, image dependence, hallucinations; the reward if one was not measured."""
-    evaluation, images = page.evaluation, page.images
-    metrics, constant = next(iter(evaluation.systems.values()), {}), evaluation.constant
-    notes = {"mean_iou": "", "f1_50": "", "image_dependence": "", "hallucination_rate": "", f"reward_{page.reward}": ""}
-    if html.is_measured(metrics.get("recall_50")):
-        boxes = sum(len(image.gt) for image in images)
-        notes["f1_50"] = f"{round(metrics['recall_50'][0] * boxes):,} of {boxes:,} reference boxes found"
-    dependence = evaluation.dependence
-    if dependence is not None and not math.isnan(dependence.p):
-        # Adding 0 takes the sign off a rounded -0.0.
-        part = round(dependence.dependence.value, 2) + 0
-        notes["image_dependence"] = (
-            f"{part:.2f} of {dependence.value:.2f} vanishes when answers are swapped between images, "
-            f"{format_p(dependence.p)}"
-        )
-    if html.is_measured(metrics.get("hallucination_rate")):
-        normal = sum(image.is_normal for image in images)
-        number = round(metrics["hallucination_rate"][0] * normal)
-        notes["hallucination_rate"] = f"{number:,} of {normal:,} normal images have a box"
+    evaluation = page.evaluation
+    metrics = next(iter(evaluation.systems.values()), {})
     tiles = []
-    for key, note in notes.items():
+    for key in ("mean_iou", "f1_50", "image_dependence", "hallucination_rate", f"reward_{page.reward}"):
         if html.is_measured(metrics.get(key)):
-            if html.is_measured(constant.get(key)) and key != "image_dependence":
-                note = "; ".join(filter(None, (note, f"constant box: {format_value(constant[key][0])}")))
+            note = _dependence_note(evaluation) if key == "image_dependence" else ""
             value = format_value(metrics[key][0])
             tiles.append(html.Tile(evaluation.headings[key], value, format_interval(metrics[key]), note))
     return tiles[:_MOST_TILES]
+
+
+def _dependence_note(evaluation: Evaluation) -> str:
+    """What image dependence says in words; empty without a test."""
+    dependence = evaluation.dependence
+    if dependence is None or math.isnan(dependence.p):
+        return ""
+    # Adding 0 takes the sign off a rounded -0.0.
+    part = round(dependence.dependence.value, 2) + 0
+    return (
+        f"{part:.2f} of {dependence.value:.2f} vanishes when answers are swapped between images, "
+        f"{format_p(dependence.p)}"
+    )
 
 
 def _data(page: EvaluationPage, images: Sequence[_ScoredImage]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from PIL.Image import Image
 
-#: Size of an image's JPEG at most; a noisy image is compressed more.
+#: Size of an image's JPEG at most; a noisy image becomes smaller.
 PICTURE_BYTES = 40_000
 #: Beneath pages with images.
 GUARD = "Shows images and what models wrote about them: keep it as private as the images."
@@ -250,18 +250,9 @@ def jpeg_uri(image: Image, longest_side: int) -> str:
         longest_side: in pixels of the JPEG, which has at most :data:`PICTURE_BYTES`.
     """
     thumbnail = small_image(image, longest_side)
-    for quality in (85, 70, 50, 30):
-        content = _jpeg(thumbnail, quality)
-        if len(content) <= PICTURE_BYTES:
-            break
-    while len(content) > PICTURE_BYTES:
-        thumbnail = thumbnail.resize((max(1, thumbnail.width // 2), max(1, thumbnail.height // 2)))
-        content = _jpeg(thumbnail, quality)
-    return data_uri(content, "image/jpeg")
-
-
-def _jpeg(image: Image, quality: int) -> bytes:
-    """The image as the bytes of a JPEG of this quality, 1 to 95."""
-    buffer = io.BytesIO()
-    image.save(buffer, format="JPEG", quality=quality, optimize=True)
-    return buffer.getvalue()
+    while True:
+        buffer = io.BytesIO()
+        thumbnail.save(buffer, format="JPEG", quality=70, optimize=True)
+        if buffer.tell() <= PICTURE_BYTES:
+            return data_uri(buffer.getvalue(), "image/jpeg")
+        thumbnail = thumbnail.reduce(2)

@@ -11,7 +11,6 @@ import pytest
 from grounding_rewards.cli import main
 from grounding_rewards.metrics.signal import CAUSES
 from tests.conftest import REPOSITORY, write_lines
-from tests.report.documents import Document, check_self_contained
 from tests.tables import table
 
 PAGE = (REPOSITORY / "docs" / "signal.md").read_text(encoding="utf-8")
@@ -40,8 +39,8 @@ def write_log(path, **columns):
 
 
 def test_a_log(tmp_path, capsys):
-    log, found, page = write_log(tmp_path / "log.jsonl", R4=0.0), tmp_path / "signal.json", tmp_path / "signal.html"
-    assert main(["signal", str(log), "--json", str(found), "--html", str(page), "--strict"]) == 1
+    log, found = write_log(tmp_path / "log.jsonl", R4=0.0), tmp_path / "signal.json"
+    assert main(["signal", str(log), "--json", str(found), "--strict"]) == 1
     printed = " ".join(capsys.readouterr().out.split())
     assert "6 groups, 24 completions, 4 in most groups. Without spread under R4: 83 %" in printed
     assert "17 % all below τ" in printed
@@ -50,12 +49,6 @@ def test_a_log(tmp_path, capsys):
     assert metrics["configured"]["causes"]["all_below_threshold"] == pytest.approx(1 / 6)
     assert [one["name"] for one in metrics["tried"]][:3:2] == ["R4 at τ 0.3", "soft_f1"]
     assert "image 0" not in found.read_text(encoding="utf-8")
-    html = page.read_text(encoding="utf-8")
-    check_self_contained(Document(html))
-    assert "Another reward alone would not do" in html
-    assert "<table>" in html
-    assert "<details" not in html
-    assert "image 0" not in html
 
 
 def test_with_nothing_wrong_it_is_one_sentence(tmp_path, capsys):
@@ -66,15 +59,11 @@ def test_with_nothing_wrong_it_is_one_sentence(tmp_path, capsys):
             text = json.dumps([{"bbox_2d": [x, 100, x + 200 - 20 * k, 300]}])
             gt = [x / 10, 10, x / 10 + 20, 30]
             rows.append({"id": f"{image}", "completion": text, "boxes": [gt], "labels": ["mass"], **SIZE})
-    log, page = tmp_path / "log.jsonl", tmp_path / "signal.html"
+    log = tmp_path / "log.jsonl"
     write_lines(log, rows)
     sentence = "Keep R4: answers to the same image differ in reward in 100 % of the groups, and no reward that was "
-    assert main(["signal", str(log), "--html", str(page)]) == 0
+    assert main(["signal", str(log)]) == 0
     assert " ".join(capsys.readouterr().out.split()) == sentence + "tried reaches more than 100 %."
-    html = page.read_text(encoding="utf-8")
-    assert sentence in html
-    # the table is folded
-    assert html.index("<details><summary>2 groups, 8 answers") < html.index("<table>") < html.index("</details>")
     assert main(["signal", str(log), "--all"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "2 groups, 8 completions" in printed

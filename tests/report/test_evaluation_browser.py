@@ -20,16 +20,15 @@ from grounding_rewards.audit.run import audit  # noqa: E402
 from grounding_rewards.doctor.examine import examine  # noqa: E402
 from grounding_rewards.metrics.confusion import Confusion  # noqa: E402
 from grounding_rewards.metrics.evaluation import Measures, evaluate  # noqa: E402
-from grounding_rewards.metrics.signal import measure_signal  # noqa: E402
+from grounding_rewards.report.audit_page import render_audit_page  # noqa: E402
 from grounding_rewards.report.doctor_page import render_doctor_page  # noqa: E402
 from grounding_rewards.report.evaluation_page import MISSED_FINDING, EvaluationPage, render_evaluation_page  # noqa: E402
-from grounding_rewards.report.reward_pages import render_audit_page, render_signal_page  # noqa: E402
 from tests.report.evaluations import BOX, HOSTILE, answered, page  # noqa: E402
+from tests.report.test_audit_page import FMT, IMAGES  # noqa: E402
 from tests.report.test_comparison import page as diff_page  # noqa: E402
 from tests.report.test_comparison import pair  # noqa: E402
 from tests.report.test_doctor_page import images, write_images  # noqa: E402
 from tests.report.test_plots import NOTHING  # noqa: E402
-from tests.report.test_reward_pages import FMT, IMAGES  # noqa: E402
 
 ACCESSIBILITY = Path(__file__).with_name("accessibility.js").read_text(encoding="utf-8")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -51,8 +50,6 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     made += [answered("called", pred=[BOX], pred_labels=("nodule",), reward=1.0), answered("none", status="empty")]
     found = evaluate({"mine": made}, Measures("R4"))
     r1 = gr.get_reward("R1", box_format=FMT)
-    row = {"boxes": [[10, 10, 30, 30]], "labels": ["mass"], "width": 100, "height": 100}
-    answers = ["[]"] * 2
     # A label and a path with long names, and images with defects.
     folder = tmp_path_factory.mktemp("images") / "a_name_that_no_line_of_a_telephone_is_long_enough_for"
     folder.mkdir()
@@ -67,7 +64,6 @@ def pages(tmp_path_factory) -> dict[str, Path]:
         "diff": diff_page([pair("a", 0.1, 0.9), pair("b", 0.0, 0.2, normal=True)], log=[]),
         "audit": render_audit_page(audit({"R1": r1}, IMAGES, FMT), dataset="images"),
         "doctor": render_doctor_page(examine(str(folder), thumbnails=8)),
-        "signal": render_signal_page(measure_signal([row], [answers], r1), title="Signal"),
     }
     files = {name: folder / f"{name}.html" for name in written}
     for name, path in files.items():
@@ -201,7 +197,7 @@ def test_outcomes_differ_by_colour_and_by_lines(visit, tmp_path) -> None:
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1280, "dark")])
-@pytest.mark.parametrize("name", ["report", "measured", "diff", "audit", "doctor", "signal"])
+@pytest.mark.parametrize("name", ["report", "measured", "diff", "audit", "doctor"])
 def test_an_audit_of_accessibility_finds_nothing(visit, pages, name: str, width: int, scheme: str) -> None:
     tab = visit(pages[name], viewport={"width": width, "height": 800}, color_scheme=scheme)
     assert tab.evaluate("document.documentElement.scrollWidth") == width

@@ -8,7 +8,7 @@ import grounding_rewards as gr
 from grounding_rewards.audit.audit_images import images_of
 from grounding_rewards.audit.run import audit
 from grounding_rewards.parsing import get_box_format
-from grounding_rewards.report.reward_pages import audit_verdict, found_tables, render_audit_page
+from grounding_rewards.report.audit_page import audit_verdict, found_tables, render_audit_page
 from tests.report.documents import Document, check_self_contained
 
 FMT = get_box_format("qwen3-vl")
