@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.metrics.average_precision import Curve
 from grounding_rewards.metrics.evaluation import Evaluation
-from grounding_rewards.metrics.intervals import Estimate
 from grounding_rewards.report.page import data_uri
 
 if TYPE_CHECKING:
@@ -303,52 +302,6 @@ def _draw_pale(axis: Axes, curve: Curve, number: int) -> Curve:
         return curve
     axis.plot(curve.x, curve.y, color=colour, alpha=0.3, linewidth=1)
     return curve._replace(y=smooth(np.asarray(curve.y), reach=max(1, len(curve.y) // 16)))
-
-
-class ForestRow(NamedTuple):
-    """A difference with its interval.
-
-    is_control: drawn hollow.
-    is_shown: whether it stays after the adjustment for their number; drawn strong.
-    """
-
-    name: str
-    difference: Estimate
-    is_control: bool
-    is_shown: bool
-
-
-def forest(name: str, title: str, note: str, axis_label: str, groups: Mapping[str, Sequence[ForestRow]]) -> Plot:
-    """Differences with their intervals, below each other, each group under its heading with a scale of its own.
-
-    Args:
-        name: of the files.
-        title: of the plot.
-        note: its caption.
-        axis_label: what is compared.
-        groups: rows by heading.
-    """
-    heights = [len(rows) + 1 for rows in groups.values()]
-
-    def draw(figure: Figure) -> None:
-        """Draw each group, and in it each row as a line with a mark."""
-        axes = figure.subplots(len(groups), 1, squeeze=False, height_ratios=heights).ravel()
-        for axis, (heading, rows) in zip(axes, groups.items(), strict=True):
-            for at, row in enumerate(rows):
-                value, low, high = row.difference
-                colour, width = (SERIES[0], 2.0) if row.is_shown else (SOFT, 1.1)
-                axis.hlines(at, low, high, color=colour, linewidth=width)
-                marker, face = ("o", "none") if row.is_control else ("s", colour)
-                axis.plot(value, at, marker=marker, color=colour, markerfacecolor=face, markersize=5)
-            axis.axvline(0, color=INK, linewidth=0.8)
-            axis.set_title(heading, loc="left", fontweight="bold")
-            axis.set_yticks(range(len(rows)), [row.name for row in rows])
-            axis.set_ylim(len(rows) - 0.5, -0.5)
-            axis.tick_params(axis="y", length=0)
-            axis.grid(axis="x")
-        axes[-1].set_xlabel(axis_label)
-
-    return Plot(name, title, note, draw, (7.2, 0.4 + 0.3 * len(groups) + 0.24 * sum(heights)))
 
 
 _IOU_BINS = 10

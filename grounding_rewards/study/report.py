@@ -6,16 +6,19 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.common.atomic_files import whole_folder, write_whole
 from grounding_rewards.common.formatting import capitalised, counted
 from grounding_rewards.metrics.comparison import LEVEL, p_cell
 from grounding_rewards.report.page import Page, Section
-from grounding_rewards.report.plots import ForestRow, Plot, forest
+from grounding_rewards.report.plots import INK, SERIES, SOFT, Plot
 from grounding_rewards.report.tables import Cell, Table, estimate_cell, kind_of
 from grounding_rewards.study.analysis import METRICS, REFERENCE, START, ArmResult, StudyResult, analyse
 from grounding_rewards.study.results import Measure, read_study
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 #: Files of a report.
 PAGE, ROWS = "study.html", "findings.csv"
@@ -162,18 +165,38 @@ def reward_text(reward: Mapping[str, Any] | None) -> str:
 
 
 def arms_plot(result: StudyResult) -> Plot:
-    """The difference of every arm from the reference, by primary metric and initial checkpoint."""
+    """The difference of every arm from the reference; each metric and checkpoint has a scale of its own."""
     study = result.study
-    groups: dict[str, list[ForestRow]] = {}
+    panels: dict[str, list[tuple[ArmResult, Measure]]] = {}
     for primary in study.primary:
         for start in _starts_of(result, primary):
-            rows = []
-            for arm in result.of_start(start):
-                difference = arm.difference(primary, REFERENCE)
-                if difference is not None and not math.isnan(difference.value):
-                    is_shown = bool(arm.direction(primary, REFERENCE))
-                    rows.append(ForestRow(arm.key.arm, difference.estimate, arm.is_control, is_shown))
-            if rows:
-                groups[f"{_metric_name(primary)}, from {result.start_name(start)}"] = rows
-    note = f"Blue: interval without 0, Holm's p < {LEVEL:g}. Circles: controls."
-    return forest("differences", f"Differences from {study.reference}", note, f"less {study.reference}", groups)
+            arms = [(arm, primary) for arm in result.of_start(start) if REFERENCE in arm.differences]
+            if arms:
+                panels[f"{_metric_name(primary)}, from {result.start_name(start)}"] = arms
+    heights = [len(arms) + 1 for arms in panels.values()]
+
+    def draw(figure: Figure) -> None:
+        """Draw each panel, and in it each arm as a line with a mark."""
+        axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights).ravel()
+        for axis, (heading, arms) in zip(axes, panels.items(), strict=True):
+            for at, (arm, primary) in enumerate(arms):
+                value, low, high = arm.differences[REFERENCE][primary].estimate
+                colour, width = (SERIES[0], 2.0) if arm.direction(primary, REFERENCE) else (SOFT, 1.1)
+                axis.hlines(at, low, high, color=colour, linewidth=width)
+                marker, face = ("o", "none") if arm.is_control else ("s", colour)
+                axis.plot(value, at, marker=marker, color=colour, markerfacecolor=face, markersize=5)
+            axis.axvline(0, color=INK, linewidth=0.8)
+            axis.set_title(heading, loc="left", fontweight="bold")
+            axis.set_yticks(range(len(arms)), [arm.key.arm for arm, _ in arms])
+            axis.set_ylim(len(arms) - 0.5, -0.5)
+            axis.tick_params(axis="y", length=0)
+            axis.grid(axis="x")
+        axes[-1].set_xlabel(f"less {study.reference}")
+
+    return Plot(
+        name="differences",
+        title=f"Differences from {study.reference}",
+        note=f"Blue: interval without 0, Holm's p < {LEVEL:g}. Circles: controls.",
+        draw=draw,
+        size=(7.2, 0.4 + 0.3 * len(panels) + 0.24 * sum(heights)),
+    )
