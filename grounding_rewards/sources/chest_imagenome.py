@@ -129,4 +129,4 @@ def _gold(root: Path, sizes: Mapping[str, Size]) -> Images:
         return annotated._replace(readers=annotators if read_by else (), read_by=read_by)
 
     path = tables.find_file(root, _GOLD)
-    return tables.table_images(gold_image, path, ("image_id", "bbox_name", *_CORNERS), ("annotator",), _CORNERS)
+    return tables.table_images(gold_image, path, ("image_id", "bbox_name", *_CORNERS), ("annotator",))

@@ -48,6 +48,8 @@ _FRAMES = ("pixel", "fraction")
 _SOUND_TISSUE = re.compile(r"^(?:normal|healthy|unremarkable)\b", re.IGNORECASE)
 # The part of the image that a placeholder covers.
 _WHOLE_IMAGE = 0.9
+# A comma that may stand between thousands; a point is always decimal.
+_GROUPED = re.compile(r"[1-9]\d{0,2},\d{3}")
 # What programs write into a cell that holds nothing.
 _EMPTY = {"nan", "none", "null", "na", "n/a", "<na>"}
 
@@ -275,23 +277,6 @@ class _TableReader:
             if any(cells):
                 rows = self.rows_of_images.setdefault(cells[file], [])
                 rows.append((place._replace(image=cells[file]), cells))
-        if frame == "pixel":
-            tables.check_thousands(path, self._pixels(), self._longest_side)
-
-    def _pixels(self) -> Iterator[tuple[tables.RowPlace, str]]:
-        """Yield place and text of all cells that are numbers of pixels."""
-        indices = [self.columns.places[side] for side in ("width", "height") if side in self.columns.places]
-        # In a list of boxes, commas separate numbers.
-        if len(self.columns.box) == 4:
-            indices = [*self.columns.box, *indices]
-        for place, cells in chain.from_iterable(self.rows_of_images.values()):
-            for index in indices:
-                yield place, cells[index]
-
-    def _longest_side(self, place: tables.RowPlace) -> float:
-        """The longest side of the image of a row in pixels; 0 if its file is missing."""
-        file = self.path.parent / self.find(place.image, place.image)
-        return max(tables.header_size(file)) if file.is_file() else 0
 
     def images(self, split: str | None) -> Images:
         """The images of a split, or all with None; refuses an unknown split at the call."""
@@ -446,11 +431,16 @@ def _listed(text: str) -> list[Any]:
 
 
 def _number(place: tables.RowPlace, cell: Any) -> float:
-    """Read a number with a decimal point or comma."""
+    """Read a number with a decimal point or comma; refuse a comma that may stand between thousands."""
     text = str(cell)
     # In a table with other separators, a comma may be the decimal sign.
     if "." not in text:
-        text = text.replace(",", ".")
+        decimal = text.replace(",", ".")
+        if _GROUPED.fullmatch(text):
+            whole_number = text.replace(",", "")
+            fix = f"Is it {whole_number} or {decimal}? Write it without a comma."
+            raise place.error("a number without a mark between thousands", cell, fix)
+        text = decimal
     try:
         number = float(text)
     except ValueError:

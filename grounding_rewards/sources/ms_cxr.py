@@ -30,7 +30,6 @@ from grounding_rewards.sources.tables import TableRow, check_split, find_file, r
 _SPLITS = ("train", "validation", "test")
 _NAMES = tuple(f"MS_CXR_Local_Alignment_v{version}.csv" for version in ("1.1.0", "1.0.0"))
 _COLUMNS = ("dicom_id", "category_name", "label_text", "x", "y", "w", "h", "path", "image_width", "image_height")
-_PIXELS = ("x", "y", "w", "h", "image_width", "image_height")
 _PATIENT = re.compile(r"/p(\d{3,})/s")
 
 
@@ -84,4 +83,4 @@ def read_ms_cxr(root: str | Path, *, split: str | None = None, images: str | Pat
             phrases=tuple(cells[2] for _, cells in rows),
         )
 
-    return table_images(image, path, _COLUMNS, ("split",), _PIXELS)
+    return table_images(image, path, _COLUMNS, ("split",))

@@ -60,9 +60,7 @@ def read_nih_chestxray14(root: str | Path, *, split: str | None = None, negative
     """
     tables.check_split(split, _LISTS)
     root = Path(root)
-    rows_of_images, errors = tables.image_rows(
-        tables.find_file(root, "BBox_List_2017.csv"), _BOXES, (), _BOXES[2:], _SIDE
-    )
+    rows_of_images, errors = tables.image_rows(tables.find_file(root, "BBox_List_2017.csv"), _BOXES)
     if split is not None:
         tables.find_file(root, _LISTS[split])
     splits: dict[str, str] = {}

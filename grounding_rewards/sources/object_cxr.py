@@ -16,7 +16,6 @@ Access: open; mirrored by hlk-1135.
 from __future__ import annotations
 
 import math
-import re
 from itertools import chain
 from pathlib import Path
 
@@ -53,23 +52,16 @@ def _images(path: Path, name: str) -> Images:
     # A name is relative to the folder of the split, a path to the folder of the table.
     prefix = f"{name}/" if column == "image_name" else ""
 
-    def size_of(cell: str) -> tables.Size | None:
-        """The size of the image of a cell; None if its file is missing."""
-        file = path.parent / f"{prefix}{cell}"
-        return tables.header_size(file) if file.is_file() else None
-
     def image(cell: str, rows: list[tables.TableRow]) -> AnnotatedImage:
         """The image of that cell, with the boxes of the shapes in its rows."""
-        file, size = f"{prefix}{cell}", size_of(cell)
+        file = f"{prefix}{cell}"
+        size = tables.header_size(path.parent / file) if (path.parent / file).is_file() else None
         shapes = [(place, shape) for place, cells in rows for shape in cells[1].split(";") if shape.strip()]
         boxes = [_box(shape.split(), size, place) for place, shape in shapes]
         width, height = size or (None, None)
         return AnnotatedImage(file, file, boxes, [LABEL] * len(boxes), width, height, split=split_name(name))
 
     rows_of_images, errors = tables.image_rows(path, (column, "annotation"))
-    rows = chain.from_iterable(rows_of_images.values())
-    numbers = ((place, number) for place, (_, annotation) in rows for number in re.split("[; ]", annotation))
-    tables.check_thousands(path, numbers, lambda place: max(size_of(place.image) or (0,)))
     return chain(errors, sound_images(image, rows_of_images.items()))
 
 

@@ -28,7 +28,7 @@ from grounding_rewards.sources import tables
 from grounding_rewards.sources.base import KAGGLE, Images, register_source
 
 _SIDE = 1024
-_BOX = ("x", "y", "width", "height")
+_COLUMNS = ("patientId", "x", "y", "width", "height", "Target")
 _LABEL = "Lung Opacity"
 
 
@@ -62,5 +62,4 @@ def read_rsna_pneumonia(root: str | Path, *, split: str | None = None) -> Images
         extra = {"class": classes[name]} if name in classes else {}
         return AnnotatedImage(name, file, boxes, [_LABEL] * len(boxes), _SIDE, _SIDE, split="train", extra=extra)
 
-    columns = ("patientId", *_BOX, "Target")
-    return tables.table_images(image, path, columns, pixels=_BOX, side=_SIDE)
+    return tables.table_images(image, path, _COLUMNS)

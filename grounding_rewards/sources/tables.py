@@ -343,8 +343,6 @@ def table_images(
     path: str | Path,
     columns: Sequence[str],
     optional: Sequence[str] = (),
-    pixels: Sequence[str] = (),
-    side: float = 0,
 ) -> Images:
     """Group the rows of a CSV file by image, and make an image from the rows of each.
 
@@ -353,8 +351,6 @@ def table_images(
         path: a CSV file with a header, which is read at the call.
         columns: required columns; the first one has the id of the image.
         optional: columns that may be missing.
-        pixels: the columns with numbers of pixels, for `check_thousands`.
-        side: of the images in pixels; 0 if it is not known.
 
     Returns:
         Errors of images that have a row with too few or too many cells; then the images, in the order of their first
@@ -373,23 +369,19 @@ def table_images(
         >>> [(image.id, image.labels) for image in images]
         [('a', ['1', '3']), ('b', ['2'])]
     """
-    rows_of_images, errors = image_rows(path, columns, optional, pixels, side)
+    rows_of_images, errors = image_rows(path, columns, optional)
     return chain(errors, sound_images(make, rows_of_images.items()))
 
 
 def image_rows(
-    path: str | Path,
-    columns: Sequence[str],
-    optional: Sequence[str] = (),
-    pixels: Sequence[str] = (),
-    side: float = 0,
+    path: str | Path, columns: Sequence[str], optional: Sequence[str] = ()
 ) -> tuple[dict[str, list[TableRow]], list[ValueError]]:
     """The rows of a CSV file by image, and the errors of images that have a row with too few or too many cells.
 
     The arguments are those of `table_images`.
 
     Raises:
-        ValueError: as `read_table` and `check_thousands`, or a row without an id.
+        ValueError: as `read_table`, or a row without an id.
     """
     table = read_table(path, columns, optional)
     rows_of_images: dict[str, list[TableRow]] = {}
@@ -398,67 +390,7 @@ def image_rows(
             raise place._replace(image="-").error(f"an id for {columns[0]}", "")
         if place.image not in table.broken:
             rows_of_images.setdefault(place.image, []).append((place, cells))
-    pixel_indices = [(*columns, *optional).index(name) for name in pixels]
-    rows = chain.from_iterable(rows_of_images.values())
-    # One by one: a large table has millions.
-    pixel_cells = ((place, cells[index]) for place, cells in rows for index in pixel_indices)
-    check_thousands(path, pixel_cells, lambda place: side)
     return rows_of_images, list(table.broken.values())
-
-
-# Digits in groups of three, as thousands are written.
-_GROUPED = re.compile(r"[1-9]\d{0,2}(?:[.,]\d{3})+")
-# Pixels: a larger number without its marks is no side of an image, so that its mark begins decimals.
-_LARGEST_SIDE = 30_000
-# Pixels: in images with smaller sides no number has thousands.
-_SMALL_SIDE = 999
-
-
-def check_thousands(
-    path: str | Path, cells: Iterable[tuple[RowPlace, str]], side_of: Callable[[RowPlace], float]
-) -> None:
-    """Refuse a table whose numbers may have a mark between thousands: 1,010 would be read as 1.01 pixels.
-
-    A mark may be one if three digits follow it everywhere, and numbers or images are large enough. A mark that is
-    followed by another number of digits in any cell begins decimals.
-
-    Args:
-        path: the table.
-        cells: place and text of the cells with pixels.
-        side_of: returns the longest side of the image of a row in pixels; 0 if it is not known.
-
-    Raises:
-        ValueError: the first such cell is named.
-
-    Example:
-        >>> place = RowPlace("a.csv", 2, "a")
-        >>> check_thousands("a.csv", [(place, "1.010")], lambda place: 512)
-        >>> check_thousands("a.csv", [(place, "1.010"), (place, "1500")], lambda place: 512)
-        Traceback (most recent call last):
-        ...
-        ValueError: Expected numbers without a mark between thousands in a.csv, got '1.010' in line 2: is it 1010 or \
-1.01? Write 1010, or decimals with another number of digits.
-    """
-    grouped: dict[str, tuple[RowPlace, str]] = {}
-    decimal_marks: set[str] = set()
-    largest = 0.0
-    for place, cell in cells:
-        mark = next((mark for mark in ",." if mark in cell), "")
-        if mark in decimal_marks:
-            continue
-        if not mark:
-            largest = max(largest, float(cell) if cell.isdecimal() else 0)
-        elif _GROUPED.fullmatch(cell) and int(re.sub("[,.]", "", cell)) <= _LARGEST_SIDE:
-            grouped.setdefault(mark, (place, cell))
-        else:
-            decimal_marks.add(mark)
-    for mark, (place, cell) in grouped.items():
-        if mark not in decimal_marks and max(largest, side_of(place)) > _SMALL_SIDE:
-            whole_number, fraction = re.sub("[,.]", "", cell), cell.replace(",", ".").rstrip("0")
-            raise ValueError(
-                f"Expected numbers without a mark between thousands in {path}, got {cell!r} in line {place.line}: is "
-                f"it {whole_number} or {fraction}? Write {whole_number}, or decimals with another number of digits."
-            )
 
 
 def scaled_box(box: Sequence[float], scale_x: float, scale_y: float) -> list[float]:

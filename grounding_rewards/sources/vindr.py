@@ -199,7 +199,7 @@ def _read_table(layout: _Layout, root: Path, split: str, path: Path, sizes: str 
         )
 
     columns = ("image_id", layout.label, *layout.corners)
-    images = tables.table_images(annotated, path, columns, ("rad_id", "study_id"), layout.corners)
+    images = tables.table_images(annotated, path, columns, ("rad_id", "study_id"))
     return _with_warning(images, path, empty_boxes)
 
 

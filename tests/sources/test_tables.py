@@ -6,7 +6,6 @@ import gzip
 
 import pytest
 
-from grounding_rewards.sources import get_source
 from grounding_rewards.sources.tables import RowPlace, find_file, image_finder, read_rows, read_sizes, table_images
 from tests.tables import table
 
@@ -124,18 +123,3 @@ def test_images_are_found_by_their_ids(tmp_path):
     assert find("a", "train/a.dicom") == "train/a.dicom"
     with pytest.raises(ValueError, match=r"one image .* got copies/b\.(PNG|jpg) and copies/b\.(PNG|jpg)"):
         image_finder(tmp_path)("b", "train/b.dicom")
-
-
-@pytest.mark.parametrize(("source", "file", "rows"), table("sources/tables", "thousands"))
-def test_marks_between_thousands_are_asked_about_in_every_table(write, source, file, rows):
-    split = {"split": "gold"} if source == "chest-imagenome" else {"split": "train"} if "vindr" in source else {}
-
-    def read(*numbers):
-        root = write({file: "\n".join([rows[0], *(rows[1].format(number) for number in numbers)])})
-        return list(get_source(source).read(root, **split))
-
-    with pytest.raises(ValueError, match=r"got '1\.010' in line 2: is it 1010 or 1\.01\?"):
-        read("1.010")
-    # Decimals: another number of digits in any row, and what no number of thousands begins with
-    for numbers in (["1.010", "1.5"], ["0.125"], ["12"]):
-        assert read(*numbers)[0].boxes[0][0] == float(numbers[0])
