@@ -244,7 +244,6 @@ class _TableReader:
         find: the function from the name of an image to its file.
         columns: from `_find_columns`.
         rows_of_images: its rows by the name of their image.
-        broken: by the same name, the error of each image that has a row with too few or too many cells.
     """
 
     def __init__(
@@ -267,12 +266,8 @@ class _TableReader:
                 "name the column: --option columns=label=NAME."
             )
         file = self.columns.places["file"]
-        all_rows, self.broken = tables.read_table(path, separator=separator)
-        # Of a row with too few cells only the first cell is certain: if that is not the file, no image has the error.
-        if file and self.broken:
-            raise next(iter(self.broken.values()))
         self.rows_of_images: dict[str, list[tables.TableRow]] = {}
-        for place, row in all_rows:
+        for place, row in tables.read_rows(path, separator=separator):
             cells = tuple(["" if cell.casefold() in _EMPTY else cell for cell in row])
             if any(cells):
                 rows = self.rows_of_images.setdefault(cells[file], [])
@@ -280,7 +275,7 @@ class _TableReader:
 
     def images(self, split: str | None) -> Images:
         """The images of a split, or all with None; refuses an unknown split at the call."""
-        rows_of_images = {name: rows for name, rows in self.rows_of_images.items() if name not in self.broken}
+        rows_of_images = self.rows_of_images
         if split is not None and self.file_split is None:
             place = self.columns.places.get("split")
             rows = chain.from_iterable(rows_of_images.values())
@@ -289,7 +284,7 @@ class _TableReader:
             rows_of_images = {
                 name: rows for name, rows in rows_of_images.items() if split == self._value(rows, "split", split_name)
             }
-        return chain(self.broken.values(), self._with_warning(sound_images(self._image, rows_of_images.items())))
+        return self._with_warning(sound_images(self._image, rows_of_images.items()))
 
     def _with_warning(self, images: Images) -> Images:
         """Yield the images, and then warn of those with a label but no box."""

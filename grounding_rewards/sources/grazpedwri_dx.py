@@ -16,7 +16,6 @@ Access: open.
 from __future__ import annotations
 
 from collections.abc import Collection
-from itertools import chain
 from pathlib import Path
 
 from grounding_rewards.columns import stated_name
@@ -77,7 +76,7 @@ def read_grazpedwri_dx(
             extra={key: value for key, value in zip(_EXTRA, extra, strict=True) if value},
         )
 
-    rows_of_images, errors = image_rows(path, ("filestem", "patient_id"), _EXTRA)
+    rows_of_images = image_rows(path, ("filestem", "patient_id"), _EXTRA)
     # A second row of an image makes a second one, so that nothing is dropped unseen.
     each_row = [(stem, [row]) for stem, rows in rows_of_images.items() for row in rows]
-    return chain(errors, sound_images(image, each_row))
+    return sound_images(image, each_row)

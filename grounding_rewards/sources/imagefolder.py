@@ -27,7 +27,7 @@ from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.splits import patient_column
 from grounding_rewards.sources.base import Images, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import JsonRow, read_json_rows
-from grounding_rewards.sources.tables import RowPlace, check_split, header_size, read_header, read_table
+from grounding_rewards.sources.tables import RowPlace, check_split, header_size, read_header, read_rows
 
 _TABLES = ("metadata.jsonl", "metadata.csv")
 _CATEGORIES = ("categories", "category", "labels", "label", "category_id")
@@ -95,8 +95,8 @@ def read_imagefolder(
 
     def images(path: Path, own_split: str | None) -> Images:
         """The images of one metadata file, JSON lines or CSV."""
-        rows, errors = (read_json_rows(path, "file_name"), ()) if path.suffix == ".jsonl" else _csv_rows(path)
-        return chain(sound_images(image, ((path, own_split, *row) for row in rows)), errors)
+        rows = read_json_rows(path, "file_name") if path.suffix == ".jsonl" else _csv_rows(path)
+        return sound_images(image, ((path, own_split, *row) for row in rows))
 
     chosen = [(path, own_split) for path, own_split in splits.items() if split in (None, own_split)]
     return chain.from_iterable(images(path, own_split) for path, own_split in chosen)
@@ -119,11 +119,11 @@ def _objects(place: RowPlace, cell: Any) -> tuple[Sequence[Any], Sequence[Any]]:
     raise place.error("bbox and categories, as many, in objects", cell, fix)
 
 
-def _csv_rows(path: Path) -> tuple[list[JsonRow], list[ValueError]]:
-    """The rows of a CSV file as objects, and the errors of rows with too few or too many cells."""
-    header, table = read_header(path), read_table(path)
+def _csv_rows(path: Path) -> list[JsonRow]:
+    """The rows of a CSV file as objects."""
+    header = read_header(path)
     rows = []
-    for place, cells in table.rows:
+    for place, cells in read_rows(path):
         row = dict(zip(header, cells, strict=True))
         rows.append((place._replace(image=row.get("file_name") or "-"), row))
-    return rows, list(table.broken.values())
+    return rows

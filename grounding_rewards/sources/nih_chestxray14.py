@@ -23,7 +23,6 @@ Access: open.
 
 from __future__ import annotations
 
-from itertools import chain
 from pathlib import Path
 
 from grounding_rewards.common.text_files import read_text
@@ -60,7 +59,7 @@ def read_nih_chestxray14(root: str | Path, *, split: str | None = None, negative
     """
     tables.check_split(split, _LISTS)
     root = Path(root)
-    rows_of_images, errors = tables.image_rows(tables.find_file(root, "BBox_List_2017.csv"), _BOXES)
+    rows_of_images = tables.image_rows(tables.find_file(root, "BBox_List_2017.csv"), _BOXES)
     if split is not None:
         tables.find_file(root, _LISTS[split])
     splits: dict[str, str] = {}
@@ -69,9 +68,9 @@ def read_nih_chestxray14(root: str | Path, *, split: str | None = None, negative
         if path is not None and split in (None, list_split):
             splits |= dict.fromkeys(read_text(path).split(), list_split)
     entries = tables.optional_file(root, *_ENTRIES)
-    table = tables.CsvTable([], {}) if entries is None else tables.read_table(entries, _FACTS, ("View Position",))
+    rows = [] if entries is None else tables.read_rows(entries, _FACTS, ("View Position",))
     facts = {}
-    for _, (name, labels, view) in table.rows:
+    for _, (name, labels, view) in rows:
         if labels == _NEGATIVE or name in rows_of_images:
             facts[name] = {"finding_labels": labels, "view": view}
     if negatives:
@@ -88,4 +87,4 @@ def read_nih_chestxray14(root: str | Path, *, split: str | None = None, negative
         return AnnotatedImage(name, file, boxes, labels, _SIDE, _SIDE, patient, splits.get(name), extra=extra)
 
     names = [(name,) for name in rows_of_images if split is None or name in splits]
-    return chain(errors, table.broken.values(), sound_images(image, names))
+    return sound_images(image, names)

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources import tables
-from grounding_rewards.sources.base import Images, register_source, sound_images, split_name
+from grounding_rewards.sources.base import Images, register_source, split_name
 
 LABEL = "foreign object"
 
@@ -61,8 +61,7 @@ def _images(path: Path, name: str) -> Images:
         width, height = size or (None, None)
         return AnnotatedImage(file, file, boxes, [LABEL] * len(boxes), width, height, split=split_name(name))
 
-    rows_of_images, errors = tables.image_rows(path, (column, "annotation"))
-    return chain(errors, sound_images(image, rows_of_images.items()))
+    return tables.table_images(image, path, (column, "annotation"))
 
 
 def _box(fields: list[str], size: tables.Size | None, place: tables.RowPlace) -> list[float]:

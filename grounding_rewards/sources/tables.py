@@ -218,18 +218,6 @@ def split_files(root: str | Path, pattern: str, split: str | None) -> list[tuple
     return [file for file in files if split in (None, file[0])]
 
 
-class CsvTable(NamedTuple):
-    """The content of a CSV file.
-
-    Attributes:
-        rows: those with as many cells as the header.
-        broken: the errors of all other rows by their first cell, the only one that is certain.
-    """
-
-    rows: list[TableRow]
-    broken: dict[str, ValueError]
-
-
 def read_header(path: str | Path, separator: str = ",") -> list[str]:
     """The names of the columns of a CSV file; the last ones may be empty.
 
@@ -250,9 +238,9 @@ def read_header(path: str | Path, separator: str = ",") -> list[str]:
     return header
 
 
-def read_table(
+def read_rows(
     path: str | Path, columns: Sequence[str] | None = None, optional: Sequence[str] = (), separator: str = ","
-) -> CsvTable:
+) -> list[TableRow]:
     """Read the rows of a CSV file with a header; the wanted columns are found by name.
 
     Names are compared without case and without spaces around them, because releases of one dataset differ there
@@ -271,14 +259,13 @@ def read_table(
         id of the image in the row's place.
 
     Raises:
-        ValueError: a column is missing; a row has too few or too many cells, and the first of `columns` is not the
-            first of the file, so that it does not name its image; or as `read_header`.
+        ValueError: a column is missing; a row has too few or too many cells; or as `read_header`.
 
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as root:
         ...     _ = Path(root, "a.csv").write_text("image_id,rad_ID, x\\na,R1,1\\n")
-        ...     [cells for _, cells in read_table(Path(root, "a.csv"), ("x", "image_id"), ("rad_id", "split")).rows]
+        ...     [cells for _, cells in read_rows(Path(root, "a.csv"), ("x", "image_id"), ("rad_id", "split"))]
         [('1', 'a', 'R1', '')]
     """
     header = read_header(path, separator)
@@ -297,26 +284,13 @@ def read_table(
         # An optional column that is missing has the index of an empty cell, which is added behind each row.
         indices = [names.index(name.lower()) if name.lower() in names else width for name in (*columns, *optional)]
     rows: list[TableRow] = []
-    broken: dict[str, ValueError] = {}
     for line, row in islice(_stripped_rows(path, separator), 1, None):
-        if len(row) >= named_cells and not any(row[width:]):
-            row += [""] * (width + 1 - len(row))
-            cells = tuple([row[index] for index in indices])
-            rows.append((RowPlace(path, line, cells[0]), cells))
-            continue
-        error = RowPlace(path, line, row[0]).error(f"{named_cells} cells, as in the header,", len(row))
-        if indices[0]:
-            raise error
-        broken.setdefault(row[0], error)
-    return CsvTable(rows, broken)
-
-
-def read_rows(path: str | Path, columns: Sequence[str], optional: Sequence[str] = ()) -> list[TableRow]:
-    """The rows of `read_table`; refuses a row with too few or too many cells."""
-    table = read_table(path, columns, optional)
-    for error in table.broken.values():
-        raise error
-    return table.rows
+        if len(row) < named_cells or any(row[width:]):
+            raise RowPlace(path, line, row[0]).error(f"{named_cells} cells, as in the header,", len(row))
+        row += [""] * (width + 1 - len(row))
+        cells = tuple([row[index] for index in indices])
+        rows.append((RowPlace(path, line, cells[0]), cells))
+    return rows
 
 
 def optional_rows(root: str | Path, name: str, columns: Sequence[str], optional: Sequence[str] = ()) -> list[TableRow]:
@@ -353,8 +327,7 @@ def table_images(
         optional: columns that may be missing.
 
     Returns:
-        Errors of images that have a row with too few or too many cells; then the images, in the order of their first
-        rows.
+        The images, in the order of their first rows.
 
     Raises:
         ValueError: as `image_rows`.
@@ -369,28 +342,21 @@ def table_images(
         >>> [(image.id, image.labels) for image in images]
         [('a', ['1', '3']), ('b', ['2'])]
     """
-    rows_of_images, errors = image_rows(path, columns, optional)
-    return chain(errors, sound_images(make, rows_of_images.items()))
+    return sound_images(make, image_rows(path, columns, optional).items())
 
 
-def image_rows(
-    path: str | Path, columns: Sequence[str], optional: Sequence[str] = ()
-) -> tuple[dict[str, list[TableRow]], list[ValueError]]:
-    """The rows of a CSV file by image, and the errors of images that have a row with too few or too many cells.
-
-    The arguments are those of `table_images`.
+def image_rows(path: str | Path, columns: Sequence[str], optional: Sequence[str] = ()) -> dict[str, list[TableRow]]:
+    """The rows of a CSV file by image; the arguments are those of `table_images`.
 
     Raises:
-        ValueError: as `read_table`, or a row without an id.
+        ValueError: as `read_rows`, or a row without an id.
     """
-    table = read_table(path, columns, optional)
     rows_of_images: dict[str, list[TableRow]] = {}
-    for place, cells in table.rows:
+    for place, cells in read_rows(path, columns, optional):
         if not place.image:
             raise place._replace(image="-").error(f"an id for {columns[0]}", "")
-        if place.image not in table.broken:
-            rows_of_images.setdefault(place.image, []).append((place, cells))
-    return rows_of_images, list(table.broken.values())
+        rows_of_images.setdefault(place.image, []).append((place, cells))
+    return rows_of_images
 
 
 def scaled_box(box: Sequence[float], scale_x: float, scale_y: float) -> list[float]:
