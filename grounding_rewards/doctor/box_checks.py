@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from grounding_rewards.boxes import as_box_array, is_number
-from grounding_rewards.doctor.box_defects import WHOLE_IMAGE, box_defect, find_convention, image_share
+from grounding_rewards.data.box_defects import WHOLE_IMAGE, box_defect, find_convention, image_share
 from grounding_rewards.doctor.context import Context, Defect, Problem
 from grounding_rewards.doctor.rows import Drawing
 from grounding_rewards.overlap import pairwise_iou

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grounding_rewards.boxes import is_box
+from grounding_rewards.data.box_defects import MistakenConvention, box_defect, find_convention, is_placeholder
 from grounding_rewards.data.checks import row_problems
-from grounding_rewards.doctor.box_defects import MistakenConvention, box_defect, find_convention, is_placeholder
 from grounding_rewards.doctor.rows import IGNORED, Drawing, ImageRow, RowSource
 from grounding_rewards.doctor.target_model import Model
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+from grounding_rewards.data.box_defects import is_null_label
 from grounding_rewards.data.checks import is_blank, row_problems
-from grounding_rewards.doctor.box_defects import is_null_label
 from grounding_rewards.doctor.context import Context, Defect, Problem
 from grounding_rewards.labels import normalize_label, vocabulary
 

@@ -1,8 +1,8 @@
 """Writes the images of a source as a folder of parquet shards with prompts, images, boxes and a card.
 
-`pipeline` runs the steps: a source's annotated images are checked together (`table_checks`), copies found
-(`split_duplicates`), examples made of them (`examples`), files stored (`encode`) and all written (`shards`,
-`manifest`). `settings` holds what the output depends on. `mix` joins such folders, `load` opens a dataset by its name.
+`pipeline` runs the steps: a source's annotated images are checked together and made examples of (`examples`), copies
+found (`split_duplicates`), files stored (`encode`) and all written (`shards`, `manifest`). `settings` holds what the
+output depends on. `mix` joins such folders, `load` opens a dataset by its name.
 """
 
 from __future__ import annotations

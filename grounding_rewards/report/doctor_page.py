@@ -13,7 +13,7 @@ import numpy as np
 
 from grounding_rewards.boxes import is_box
 from grounding_rewards.common.formatting import percent
-from grounding_rewards.doctor.box_defects import box_defect
+from grounding_rewards.data.box_defects import box_defect
 from grounding_rewards.doctor.context import CHECKS, SEVERITIES, Defect, Example, ImagePicture
 from grounding_rewards.doctor.examine import Checkup, Metrics
 from grounding_rewards.report.page import GUARD, Card, Cards, Page, Panel, Section, Tile, data_uri

@@ -17,9 +17,9 @@ pytest.importorskip("datasets", reason="needs the train extra")
 Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
 
 from grounding_rewards.data import prompts  # noqa: E402
+from grounding_rewards.data.box_defects import box_defect, find_convention  # noqa: E402
 from grounding_rewards.data.checks import row_problems  # noqa: E402
 from grounding_rewards.data.prompts import prompt_contradictions  # noqa: E402
-from grounding_rewards.doctor.box_defects import box_defect, find_convention  # noqa: E402
 from grounding_rewards.doctor.context import CHECKS, SEVERITIES  # noqa: E402
 from grounding_rewards.doctor.examine import SHEET, Checkup, examine  # noqa: E402
 from grounding_rewards.doctor.label_checks import label_variants  # noqa: E402
