@@ -3,7 +3,7 @@
 Folder::
 
     boxes.csv          any name, separators , ; tab |, decimal points or commas; .csv, .tsv, .txt, also with .gz; or a
-                       file a split: train.csv, val.csv, test.csv
+                       file a split, which `table` says: train.csv, val.csv, test.csv
     <images>           below the folder, where the table says; a name without folders or ending is searched for
 
 Columns, found by their names, whatever the case and the marks between words; `columns` names others::
@@ -20,10 +20,11 @@ Negative: an image without numbers in the cells of its box: they are empty, or s
 
 from __future__ import annotations
 
+import ast
 import math
 import re
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import chain
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -31,14 +32,15 @@ from typing import Any, NamedTuple
 
 from grounding_rewards.boxes import ORDERS, is_box
 from grounding_rewards.columns import stated_name
-from grounding_rewards.common.text_files import parse_json, text_lines
+from grounding_rewards.common.text_files import text_lines
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
+from grounding_rewards.data.box_defects import is_placeholder
 from grounding_rewards.data.splits import patient_column
 from grounding_rewards.metrics.prediction import UNNAMED
 from grounding_rewards.parsing.no_finding import states_nothing
 from grounding_rewards.sources import tables
-from grounding_rewards.sources.base import SPLIT_NAMES, Images, register_source, sound_images, split_name
+from grounding_rewards.sources.base import Images, register_source, sound_images, split_name
 
 # Text files are tables where there is nothing else: most are words about the images.
 _TABLES = ((".csv", ".tsv", ".csv.gz", ".tsv.gz"), (".txt", ".txt.gz"))
@@ -46,8 +48,6 @@ _SEPARATORS = ",;\t|"
 _FRAMES = ("pixel", "fraction")
 # Labels of tissue without disease, which some datasets mark.
 _SOUND_TISSUE = re.compile(r"^(?:normal|healthy|unremarkable)\b", re.IGNORECASE)
-# The part of the image that a placeholder covers.
-_WHOLE_IMAGE = 0.9
 # A comma that may stand between thousands; a point is always decimal.
 _GROUPED = re.compile(r"[1-9]\d{0,2},\d{3}")
 # What programs write into a cell that holds nothing.
@@ -90,12 +90,12 @@ def read_csv_table(
     Args:
         root: the folder.
         split: of the column `split`, or of the files' names; None takes all.
-        table: the CSV file, relative to the root; needed where there are several that are not a split each.
+        table: the CSV file, relative to the root; needed where there are several. `{split}` stands for the name of the
+            split: `{split}.csv`.
         columns: what the columns are called where that is not seen, such as `file=scan,label=dx,x1=ulx`. Parts: file,
             label, split, patient, boxes, width, height, and x1 y1 x2 y2, x y w h, or cx cy w h.
         classes: names of the classes where the table has their numbers, from 0.
-        order: of the numbers in a list of boxes: xyxy, xywh or cxcywh; or of columns x, y, width and height, which may
-            be the middle of the box.
+        order: of the numbers in a list of boxes: xyxy, xywh or cxcywh.
         frame: what the numbers count: `pixel`, or `fraction` of the image.
 
     Returns:
@@ -114,44 +114,34 @@ def read_csv_table(
         ...     [(image.file, image.boxes, image.labels) for image in read_csv_table(root)]
         [('a.png', [[1.5, 2.0, 30.0, 40.0]], ['mass']), ('b.png', [], [])]
     """
-    paths = _tables(Path(root), table)
     check_word("frame", frame, _FRAMES)
     if order:
         check_word("order", order, tuple(_CORNERS))
-    if None not in paths:
-        tables.check_split(split, [str(name) for name in paths])
+    table = table or _only_table(Path(root))
+    # The split of a single table is a column.
+    files = tables.split_files(root, table, split if "{split}" in table else None, option="table")
     stated_columns = _stated_columns(columns)
     images: list[Images] = []
-    for name, path in paths.items():
-        if name is None or split in (None, name):
-            reader = _TableReader(path, name, stated_columns, tuple(classes), order, frame)
-            images.append(reader.images(split))
+    for own_split, _, path in files:
+        images.append(_images(Path(root), path, own_split, split, stated_columns, tuple(classes), order, frame))
     return chain.from_iterable(images)
 
 
-def _tables(root: Path, name: str) -> dict[str | None, Path]:
-    """The CSV files of a folder by the split in their names, or a single file under None.
-
-    Args:
-        root: the folder.
-        name: of the file; empty to search for it.
-    """
+def _only_table(root: Path) -> str:
+    """The name of the only CSV file in a folder."""
     files = sorted(root.glob("*"))
-    paths = [root / name] if name else []
+    names: list[str] = []
     for endings in _TABLES:
         # Files of the first kind that the folder has.
-        paths = paths or [path for path in files if path.name.lower().endswith(endings)]
-    splits = [split_name(path.name.partition(".")[0]) for path in paths]
-    if len(paths) > 1 and len({*splits} & {*map(split_name, SPLIT_NAMES)}) == len(paths):
-        return dict(zip(splits, paths, strict=True))
-    if len(paths) != 1 or not paths[0].is_file():
-        listed = ", ".join(path.name for path in paths) or "none"
+        names = names or [path.name for path in files if path.name.lower().endswith(endings)]
+    if len(names) != 1:
         sheets = [path.name for path in files if path.suffix.lower() in (".xlsx", ".xls")]
-        remedy = "Name it: --option table=FILE."
-        if sheets and not paths:
+        remedy = "Name it: --option table=FILE, or --option table={split}.csv for a file a split."
+        if sheets and not names:
             remedy = f"Save {sheets[0]} as CSV in the spreadsheet program."
+        listed = ", ".join(names) or "none"
         raise ValueError(f"Expected one CSV file in the folder for `root`, got {listed} in {str(root)!r}. {remedy}")
-    return {None: paths[0]}
+    return names[0]
 
 
 def _stated_columns(columns: Sequence[str]) -> dict[str, str]:
@@ -209,8 +199,7 @@ def _find_columns(path: Path, header: list[str], stated_columns: Mapping[str, st
             f"--option order={', order='.join(_CORNERS)}."
         )
     box = tuple(places[part] for part in _CORNERS.get(own_order, ["boxes"]))
-    # Columns x, y, w, h may be the corner or the middle of a box: only these two orders may replace each other.
-    if own_order and order not in ("", own_order) and {order, own_order} != {"xywh", "cxcywh"}:
+    if own_order and order not in ("", own_order):
         raise ValueError(
             f"Expected order {own_order} for the columns {', '.join(header[place] for place in box)} of {path}, got "
             f"{order}. Leave order out, or name the columns of this order: --option columns="
@@ -233,89 +222,49 @@ def _find_columns(path: Path, header: list[str], stated_columns: Mapping[str, st
     return _Columns(order or own_order, box, used_places)
 
 
-class _TableReader:
-    """Reads one table.
+def _images(
+    root: Path,
+    path: Path,
+    own_split: str | None,
+    split: str | None,
+    stated_columns: Mapping[str, str],
+    classes: Sequence[str],
+    order: str,
+    frame: str,
+) -> Images:
+    """The images of one table; wrong options and a broken table are refused at the call.
 
-    Attributes:
-        path: of the file.
-        file_split: the split of all its images, from the name of the file; None leaves it to a column.
+    Args:
+        root: the folder of the dataset.
+        path: of the table.
+        own_split: of all its images, from the name of the file; None leaves it to a column.
+        split: the wanted one; None takes all.
+        stated_columns: from `_stated_columns`.
         classes: as for `read_csv_table`.
+        order: likewise.
         frame: likewise.
-        find: the function from the name of an image to its file.
-        columns: from `_find_columns`.
-        rows_of_images: its rows by the name of their image.
     """
+    separator = max(_SEPARATORS, key=next(text_lines(path), "").count)
+    header = tables.read_header(path, separator)
+    columns = _find_columns(path, header, stated_columns, order)
+    if classes and "label" not in columns.places:
+        raise ValueError(
+            f"Expected a column of labels in {path} for classes, got {', '.join(header)}. Leave classes out, or "
+            "name the column: --option columns=label=NAME."
+        )
+    rows_of_images: dict[str, list[tables.TableRow]] = {}
+    for place, row in tables.read_rows(path, separator=separator):
+        cells = tuple(["" if cell.casefold() in _EMPTY else cell for cell in row])
+        if any(cells):
+            name = cells[columns.places["file"]]
+            rows_of_images.setdefault(name, []).append((place._replace(image=name), cells))
+    if own_split is None and split is not None:
+        splits = {name: split_name(_shared(columns, rows, "split")) or None for name, rows in rows_of_images.items()}
+        tables.check_split(split, splits.values())
+        rows_of_images = {name: rows for name, rows in rows_of_images.items() if splits[name] == split}
+    find = tables.image_finder(root)
 
-    def __init__(
-        self,
-        path: Path,
-        file_split: str | None,
-        stated_columns: Mapping[str, str],
-        classes: Sequence[str],
-        order: str,
-        frame: str,
-    ) -> None:
-        self.path, self.file_split, self.classes, self.frame = path, file_split, classes, frame
-        self.find = tables.image_finder(path.parent)
-        separator = tables.stated_separator(path) or max(_SEPARATORS, key=next(text_lines(path), "").count)
-        header = tables.read_header(path, separator)
-        self.columns = _find_columns(path, header, stated_columns, order)
-        if classes and "label" not in self.columns.places:
-            raise ValueError(
-                f"Expected a column of labels in {path} for classes, got {', '.join(header)}. Leave classes out, or "
-                "name the column: --option columns=label=NAME."
-            )
-        file = self.columns.places["file"]
-        self.rows_of_images: dict[str, list[tables.TableRow]] = {}
-        for place, row in tables.read_rows(path, separator=separator):
-            cells = tuple(["" if cell.casefold() in _EMPTY else cell for cell in row])
-            if any(cells):
-                rows = self.rows_of_images.setdefault(cells[file], [])
-                rows.append((place._replace(image=cells[file]), cells))
-
-    def images(self, split: str | None) -> Images:
-        """The images of a split, or all with None; refuses an unknown split at the call."""
-        rows_of_images = self.rows_of_images
-        if split is not None and self.file_split is None:
-            place = self.columns.places.get("split")
-            rows = chain.from_iterable(rows_of_images.values())
-            # None for a row without a split.
-            tables.check_split(split, () if place is None else (split_name(cells[place]) or None for _, cells in rows))
-            rows_of_images = {
-                name: rows for name, rows in rows_of_images.items() if split == self._value(rows, "split", split_name)
-            }
-        return self._with_warning(sound_images(self._image, rows_of_images.items()))
-
-    def _with_warning(self, images: Images) -> Images:
-        """Yield the images, and then warn of those with a label but no box."""
-        self.unmarked: dict[str, str] = {}
-        yield from images
-        if self.unmarked:
-            name, label = next(iter(self.unmarked.items()))
-            warnings.warn(
-                f"{len(self.unmarked)} images of {self.path.name} have a label without a box, such as {name} "
-                f"({label}): they are taken for images without it. Where the finding is there and was not marked, "
-                "remove their rows.",
-                stacklevel=2,
-            )
-
-    def _value(self, rows: Sequence[tables.TableRow], part: str, read: Callable[[str], Any] = str) -> Any:
-        """The value of a part that all rows of an image share; None if the cells are empty or there is no column.
-
-        Args:
-            rows: of the image.
-            part: such as `split`.
-            read: converts the text of the cell.
-        """
-        if part not in self.columns.places:
-            return None
-        values = {cells[self.columns.places[part]] for _, cells in rows} - {""}
-        if len(values) > 1:
-            first_place, _ = rows[0]
-            raise first_place.error(f"one {part} in all rows of an image", sorted(values), "Correct them.")
-        return read(values.pop()) if values else None
-
-    def _image(self, name: str, rows: Sequence[tables.TableRow]) -> AnnotatedImage:
+    def image(name: str, rows: Sequence[tables.TableRow]) -> AnnotatedImage:
         """The image of all rows with this name."""
         # Errors of the whole image name its first row.
         place, _ = rows[0]
@@ -323,57 +272,63 @@ class _TableReader:
             raise place._replace(image="-").error("the name of an image", name)
         # Tables from Windows have backslashes.
         published = PureWindowsPath(name).as_posix()
-        file = self.find(published, published)
-        sides = [self._value(rows, side, lambda cell: int(_number(place, cell))) for side in ("width", "height")]
-        size = None if None in sides else (sides[0], sides[1])
-        if size is None and (self.frame == "fraction" or (self.path.parent / file).is_file()):
-            size = tables.header_size(self.path.parent / file)
+        file = find(published, published)
+        sides = [_shared(columns, rows, side) for side in ("width", "height")]
+        size = None
+        if all(sides):
+            size = int(_number(place, sides[0])), int(_number(place, sides[1]))
+        elif frame == "fraction" or (root / file).is_file():
+            size = tables.header_size(root / file)
         boxes, labels = [], []
         for row_place, cells in rows:
-            for box, label in self._row_boxes(row_place, cells, size):
+            for box_cells, label in _row_boxes(columns, row_place, cells):
+                numbers = [_number(row_place, cell) for cell in box_cells]
+                box = list(ORDERS[columns.order].to_xyxy(*numbers))
+                if frame == "fraction" and size is not None:
+                    box = tables.scaled_box(box, *size)
+                class_name = row_place.class_name(label, classes) if label else UNNAMED
+                is_denial = _is_nothing(class_name) and not _SOUND_TISSUE.search(class_name)
+                if is_denial or is_placeholder(box, class_name, size):
+                    raise row_place.error("no box beside a label that says there is nothing", label, "Clear its cells.")
                 boxes.append(box)
-                labels.append(label)
+                labels.append(class_name)
         # An absolute path is no id: it is that of another machine.
         is_absolute = PureWindowsPath(name).is_absolute() or PurePosixPath(name).is_absolute()
         width, height = size or (None, None)
-        patient = stated_name(self._value(rows, "patient"))
-        own_split = self.file_split or self._value(rows, "split", split_name)
+        patient = stated_name(_shared(columns, rows, "patient"))
+        image_split = own_split or split_name(_shared(columns, rows, "split")) or None
         image_id = file if is_absolute else name
-        return AnnotatedImage(image_id, file, boxes, labels, width, height, patient, own_split)
+        return AnnotatedImage(image_id, file, boxes, labels, width, height, patient, image_split)
 
-    def _row_boxes(
-        self, place: tables.RowPlace, cells: Sequence[str], size: tables.Size | None
-    ) -> Iterator[tuple[list[float], str]]:
-        """Yield the boxes of a row, each with its label."""
-        row_label = cells[self.columns.places["label"]] if "label" in self.columns.places else ""
-        if len(self.columns.box) == 4:
-            box_cells = [cells[index] for index in self.columns.box]
-            row_boxes = [box_cells] if any(box_cells) else []
-            labels = [row_label]
-        else:
-            row_boxes, labels = _listed_boxes(place, cells[self.columns.box[0]], row_label)
-        if not row_boxes:
-            for label in labels:
-                if label and not _is_nothing(label):
-                    self.unmarked[place.image] = label
-            return
-        for box_cells, label in zip(row_boxes, labels, strict=True):
-            numbers = [_number(place, cell) for cell in box_cells]
-            box = list(ORDERS[self.columns.order].to_xyxy(*numbers))
-            if self.frame == "fraction" and size is not None:
-                box = tables.scaled_box(box, *size)
-            name = place.class_name(label, self.classes) if label else UNNAMED
-            if _is_nothing(name) and not _is_class(name, box, size):
-                raise place.error("no box beside a label that says there is nothing", label, "Clear its cells.")
-            yield box, name
+    return sound_images(image, rows_of_images.items())
 
 
-def _is_class(label: str, box: Sequence[float], size: tables.Size | None) -> bool:
-    """Whether a label such as normal or healthy is the name of a class here: its box is around a part of the image."""
-    if not _SOUND_TISSUE.search(label) or size is None:
-        return False
-    area = (box[2] - box[0]) * (box[3] - box[1])
-    return 1 < area < _WHOLE_IMAGE * size[0] * size[1]
+def _shared(columns: _Columns, rows: Sequence[tables.TableRow], part: str) -> str:
+    """The text of a part, such as `split`, that all rows of an image share; empty without one."""
+    if part not in columns.places:
+        return ""
+    values = {cells[columns.places[part]] for _, cells in rows} - {""}
+    if len(values) > 1:
+        first_place, _ = rows[0]
+        raise first_place.error(f"one {part} in all rows of an image", sorted(values), "Correct them.")
+    return values.pop() if values else ""
+
+
+def _row_boxes(columns: _Columns, place: tables.RowPlace, cells: Sequence[str]) -> list[tuple[Sequence[Any], str]]:
+    """The cells of each box of a row, and its label; a label without a box is refused."""
+    label = cells[columns.places["label"]] if "label" in columns.places else ""
+    if len(columns.box) == 4:
+        box_cells = [cells[index] for index in columns.box]
+        boxes, labels = [box_cells] if any(box_cells) else [], [label]
+    else:
+        boxes, labels = _listed_boxes(place, cells[columns.box[0]], label)
+    if boxes:
+        return list(zip(boxes, labels, strict=True))
+    unmarked = [name for name in labels if name and not _is_nothing(name)]
+    if unmarked:
+        fix = "Draw it, clear the label, or remove the row of an image that was not marked."
+        raise place.error("a box beside the label", unmarked[0], fix)
+    return []
 
 
 @cache
@@ -391,7 +346,7 @@ def _listed_boxes(place: tables.RowPlace, cell: str, label: str) -> tuple[list[A
         label: a list of labels, labels with marks between them, or one label for all boxes.
     """
     boxes = _listed(cell or "[]")
-    if boxes and not isinstance(boxes[0], list):
+    if boxes and not isinstance(boxes[0], list | tuple):
         boxes = [boxes]
     if label.startswith("["):
         labels = _listed(label)
@@ -411,14 +366,11 @@ def _listed(text: str) -> list[Any]:
 
     Example:
         >>> _listed("[(1, 2, 30, 40)]"), _listed("['mass']"), _listed("[1. 2. 30. 40.]")
-        ([[1, 2, 30, 40]], ['mass'], [1.0, 2.0, 30.0, 40.0])
+        ([(1, 2, 30, 40)], ['mass'], [1.0, 2.0, 30.0, 40.0])
     """
-    for spelling in (text, text.translate(str.maketrans("()'", '[]"'))):
-        try:
-            content = parse_json(spelling)
-        except ValueError:
-            continue
-        return content if isinstance(content, list) else [content]
+    with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+        content = ast.literal_eval(text)
+        return list(content) if isinstance(content, list | tuple) else [content]
     try:
         return [float(word) for word in re.split(r"[\s,;]+", text.strip("[]() "))]
     except ValueError:

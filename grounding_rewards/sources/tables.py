@@ -103,7 +103,6 @@ _SIZE_COLUMNS = (("width", "height"), ("image_width", "image_height"), ("columns
 
 # DICOM PS3.5 9.1: numbers with points between them.
 _UID = re.compile(r"[0-2](?:\.\d+){4,}")
-_STATED_SEPARATOR = re.compile(r'"?sep=([,;|]|\\t|\t)"?')
 #: The only subset of a task of CVAT that was not divided: no split.
 NO_SUBSET = "default"
 
@@ -178,7 +177,9 @@ def split_paths(root: str | Path, split: str | None, files: Mapping[str, Sequenc
     return {name: find_file(root, *names) for name, names in files.items() if split in (None, name)}
 
 
-def split_files(root: str | Path, pattern: str, split: str | None) -> list[tuple[str | None, str, Path]]:
+def split_files(
+    root: str | Path, pattern: str, split: str | None, option: str = "annotations"
+) -> list[tuple[str | None, str, Path]]:
     """Find the files of a split, or of all splits, by a pattern.
 
     Args:
@@ -186,6 +187,7 @@ def split_files(root: str | Path, pattern: str, split: str | None) -> list[tuple
         pattern: path relative to it. `{split}` stands for the name of the split; a pattern without it is one file
             without a split, as is a single file whose split is called `default`.
         split: `validation` finds `val`, `valid` and `dev` too; None takes all.
+        option: of the source that names the pattern, for the error.
 
     Returns:
         Name of the split, its spelling in the file's name, and the file; sorted by the file's name.
@@ -212,7 +214,7 @@ def split_files(root: str | Path, pattern: str, split: str | None) -> list[tuple
         raise ValueError(
             f"Expected {pattern} in the folder for `root`, got {str(root)!r} with "
             f"{', '.join(other_files) or 'no such file'}. "
-            "Name the file: --option annotations=FILE, in which {split} stands for the name of the split."
+            f"Name the file: --option {option}=FILE, in which {{split}} stands for the name of the split."
         )
     check_split(split, (name for name, _, _ in files))
     return [file for file in files if split in (None, file[0])]
@@ -542,25 +544,9 @@ def image_finder(root: str | Path, suffixes: Sequence[str] = IMAGE_SUFFIXES) -> 
     return find
 
 
-def stated_separator(path: str | Path) -> str | None:
-    """The separator in a first line such as `sep=;`, which Excel reads; None without such a line.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as root:
-        ...     _ = Path(root, "a.csv").write_text("sep=;\\nimage;x1\\n")
-        ...     stated_separator(Path(root, "a.csv"))
-        ';'
-    """
-    match = _STATED_SEPARATOR.fullmatch(next(text_lines(path), "").strip())
-    return match[1] if match else None
-
-
 def _split_lines(path: str | Path) -> Iterator[str]:
-    """Yield the lines of a CSV file without the line for Excel; single carriage returns end lines too."""
-    for number, line in enumerate(text_lines(path)):
-        if number == 0 and _STATED_SEPARATOR.fullmatch(line.strip()):
-            continue
+    """Yield the lines of a CSV file; single carriage returns end lines too."""
+    for line in text_lines(path):
         if "\r" in line[:-2]:
             yield from io.StringIO(line, newline="")
         else:
