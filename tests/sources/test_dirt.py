@@ -21,7 +21,7 @@ IMAGE = {
     "readers": ["A"], "read_by": ["A", "B"],
 }  # fmt: skip
 COCO = {
-    "images": [{"id": 7, "file_name": "a", "width": 9, "height": 9, "meta": {"patient": "2"}}],
+    "images": [{"id": 7, "file_name": "a", "width": 9, "height": 9, "patient": "2"}],
     "annotations": [{"id": 1, "image_id": 7, "category_id": 3, "bbox": [1, 2, 3, 4], "iscrowd": 0}],
     "categories": [{"id": 3, "name": "mass"}],
 }
@@ -54,7 +54,7 @@ def spoiled(value):
     ("read", "file", "content"),
     [
         (read_jsonl, "annotations.jsonl", IMAGE),
-        (lambda root: read_coco(root, patient_key="meta.patient"), "annotations/instances_train.json", COCO),
+        (read_coco, "annotations/instances_train.json", COCO),
         (lambda root: read_vlm_r1(root, box_format={"syntax": "vlm-r1", "space": "pixel"}), "train.jsonl", TALK),
         (lambda root: read_vlm_r1(root, box_format="vlm-r1"), "train.jsonl", TALK),
         (lambda root: read_vlm_r1(root, box_format={"syntax": "vlm-r1", "space": "pixel"}), "train.jsonl", SOLVED),
