@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -159,14 +158,14 @@ def _own_options(read: Callable[..., Any]) -> dict[str, Any]:
 def source_options(read: Callable[..., Any], texts: Sequence[str]) -> dict[str, Any]:
     """Read the options of a source from the command line: the arguments of its function after `root` and `split`.
 
-    `true` and `false` become booleans; several names are separated by commas; a mapping is written in JSON.
+    `true` and `false` become booleans; several names are separated by commas.
 
     Args:
         read: the function of the source.
         texts: such as `sizes=sizes.csv`.
 
     Raises:
-        ValueError: no `NAME=VALUE`, a name that the source does not have, or a mapping that is no JSON.
+        ValueError: no `NAME=VALUE`, or a name that the source does not have.
 
     Example:
         >>> from grounding_rewards.sources import get_source
@@ -189,14 +188,9 @@ def source_options(read: Callable[..., Any], texts: Sequence[str]) -> dict[str, 
 
 
 def _option_value(text: str, default: Any) -> Any:
-    """The value of an option's text: a boolean, a mapping, a tuple where the default is one, or the text."""
+    """The value of an option's text: a boolean, a tuple where the default is one, or the text."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
-    if text.startswith('{"'):
-        try:
-            return json.loads(text)
-        except ValueError as error:
-            raise ValueError(f"Expected JSON for --option, got {text!r} ({error}). Correct the mapping.") from None
     return tuple(text.split(",")) if isinstance(default, tuple) else text
 
 

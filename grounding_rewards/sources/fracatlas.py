@@ -5,7 +5,6 @@ Folder::
     images/{Fractured,Non_fractured}/IMG0000019.jpg
     Annotations/COCO JSON/COCO_fracture_masks.json      the VOC, YOLO and VGG files beside it hold the same
     Utilities/Fracture Split/{train,valid,test}.csv     image_id; fractured images alone; optional
-    dataset.csv                                         image_id, hand, leg, hip, shoulder, ...; optional
 
 Boxes: x, y, width, height in pixels.
 Negative: an image in Non_fractured; about 59 of its JPEG files are truncated. It belongs to no split.
@@ -25,7 +24,6 @@ from grounding_rewards.sources.tables import check_split, find_file, optional_ro
 _FOLDERS = ("images/Fractured", "images/Non_fractured")
 _COCO = "Annotations/COCO JSON/COCO_fracture_masks.json"
 _SPLITS = {split_name(name): f"Utilities/Fracture Split/{name}.csv" for name in ("train", "valid", "test")}
-_MARKS = ("hand", "leg", "hip", "shoulder", "mixed", "hardware", "multiscan")
 
 
 @register_source(
@@ -39,7 +37,7 @@ def read_fracatlas(root: str | Path, *, split: str | None = None) -> Images:
         split: `train`, `validation` or `test`, which hold fractured images alone; None takes these and the negatives.
 
     Returns:
-        Images in the order of the files' names, fractured images first; `extra` names what `dataset.csv` marks with 1.
+        Images in the order of the files' names, fractured images first.
     """
     root = Path(root)
     check_split(split, _SPLITS)
@@ -56,10 +54,6 @@ def read_fracatlas(root: str | Path, *, split: str | None = None) -> Images:
             unreadable.append(annotated_image)
         else:
             annotated[Path(annotated_image.file).stem] = annotated_image
-    marks = {}
-    for _, (name, *cells) in optional_rows(root, "dataset.csv", ("image_id",), _MARKS):
-        image_marks = [mark for mark, cell in zip(_MARKS, cells, strict=True) if cell == "1"]
-        marks[Path(name).stem] = "|".join(image_marks)
     files: list[Path] = []
     for folder in _FOLDERS:
         files += sorted((root / folder).glob("*.jpg"))
@@ -78,9 +72,8 @@ def read_fracatlas(root: str | Path, *, split: str | None = None) -> Images:
                 f"Expected boxes for the images in Fractured and none for the others, got {len(annotations.boxes)} for "
                 f"{path}. Correct its annotations, or remove the image."
             )
-        extra = {"marks": marks[name]} if marks.get(name) else {}
         file = path.relative_to(root).as_posix()
-        return annotations._replace(id=name, file=file, split=splits.get(name), ignored=(), extra=extra)
+        return annotations._replace(id=name, file=file, split=splits.get(name), ignored=(), extra={})
 
     chosen_files = [(path,) for path in files if split in (None, splits.get(path.stem))]
     return chain(unreadable, sound_images(image, chosen_files))

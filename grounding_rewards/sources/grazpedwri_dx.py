@@ -7,15 +7,14 @@ Folder::
     images/<filestem>.png         16 bits; found anywhere below the folder
 
 Boxes: fractions of the image, whose size is read from its header. Nine classes; `text`, the marker of the side, is on
-almost every image and no finding: it is left out unless `classes` names it.
-Negative: an image without a box of the classes that were asked for, also where its text file is missing.
+almost every image and no finding: it is left out.
+Negative: an image without another box, also where its text file is missing.
 Splits: none; keep a patient on one side.
 Access: open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from pathlib import Path
 
 from grounding_rewards.columns import stated_name
@@ -28,6 +27,8 @@ CLASSES = (
     "boneanomaly", "bonelesion", "foreignbody", "fracture", "metal", "periostealreaction", "pronatorsign",
     "softtissue", "text",
 )  # fmt: skip
+# Of the side.
+_MARKER = "text"
 _LABELS = ("labels", "yolov5/labels", "folder_structure/yolov5/labels")
 _EXTRA = (
     "gender", "age", "laterality", "projection", "fracture_visible", "cast", "diagnosis_uncertain", "pixel_spacing",
@@ -37,23 +38,18 @@ _EXTRA = (
 @register_source(
     "grazpedwri-dx", title="GRAZPEDWRI-DX", url="https://doi.org/10.6084/m9.figshare.14825193", licence="CC BY 4.0"
 )
-def read_grazpedwri_dx(
-    root: str | Path, *, split: str | None = None, classes: Collection[str] = CLASSES[:-1]
-) -> Images:
+def read_grazpedwri_dx(root: str | Path, *, split: str | None = None) -> Images:
     """The images of GRAZPEDWRI-DX.
 
     Args:
         root: the folder of the dataset.
         split: None; the dataset has no splits.
-        classes: whose boxes are kept. `["fracture"]` makes every image without a fracture a negative.
 
     Returns:
         Images in the order of `dataset.csv`; `extra` keeps sex, age, side, projection and what
         the table says of the image.
     """
     check_split(split, ())
-    if isinstance(classes, str) or not set(classes) <= set(CLASSES):
-        raise ValueError(f"Expected some of {', '.join(CLASSES)} for classes, got {classes!r}. Correct the names.")
     root = Path(root)
     path = find_file(root, "dataset.csv")
     remedy = "Unpack the labels: an image without a text file would count as a negative."
@@ -61,13 +57,13 @@ def read_grazpedwri_dx(
     find = image_finder(root, (".png",))
 
     def image(stem: str, rows: list[TableRow]) -> AnnotatedImage:
-        """The image of that name, with its patient and the boxes of the wanted classes."""
+        """The image of that name, with its patient and the boxes of its findings."""
         place, (_, patient, *extra) = rows[0]
         file = find(stem)
         if not file:
             raise place.error("an image for every image", f"no {stem}.png", "Unpack images_part1 to 4.")
         labelled_image = yolo_image(root, root / file, labels / f"{stem}.txt", CLASSES, split=None)
-        indices = [number for number, label in enumerate(labelled_image.labels) if label in classes]
+        indices = [number for number, label in enumerate(labelled_image.labels) if label != _MARKER]
         return labelled_image._replace(
             id=stem,
             boxes=[labelled_image.boxes[number] for number in indices],

@@ -1,10 +1,10 @@
-"""A folder as `datasets` reads it with `imagefolder`: images with a `metadata.jsonl` or `metadata.csv` beside them.
+"""A folder as `datasets` reads it with `imagefolder`: images with a `metadata.jsonl` beside them.
 
 Folder::
 
     train/metadata.jsonl      {"file_name": "0001.png", "objects": {"bbox": [[302, 109, 73, 52]], "categories": [0]}}
     train/0001.png            relative to its table; also one table for all at the root
-    validation/metadata.csv   the same columns, with JSON in the cell of objects
+    validation/metadata.jsonl
 
 `objects` also with `category`, `label` or `labels`, or as a list with an object for each box. Boxes: x, y, width,
 height in pixels, as COCO has them, unless `order` says otherwise. Negative: no boxes.
@@ -21,15 +21,14 @@ from typing import Any
 
 from grounding_rewards.boxes import ORDERS, is_box
 from grounding_rewards.columns import stated_name
-from grounding_rewards.common.text_files import parse_json
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.splits import patient_column
 from grounding_rewards.sources.base import Images, register_source, sound_images, split_name
-from grounding_rewards.sources.documents import JsonRow, read_json_rows
-from grounding_rewards.sources.tables import RowPlace, check_split, header_size, read_header, read_rows
+from grounding_rewards.sources.documents import read_json_rows
+from grounding_rewards.sources.tables import RowPlace, check_split, header_size
 
-_TABLES = ("metadata.jsonl", "metadata.csv")
+_TABLE = "metadata.jsonl"
 _CATEGORIES = ("categories", "category", "labels", "label", "category_id")
 
 
@@ -41,7 +40,7 @@ def read_imagefolder(
     classes: Sequence[str] = (),
     order: str = "xywh",
 ) -> Images:
-    """The images of a folder with `metadata.jsonl` or `metadata.csv`.
+    """The images of a folder with `metadata.jsonl`.
 
     Args:
         root: the folder.
@@ -67,14 +66,11 @@ def read_imagefolder(
     """
     root = Path(root)
     check_word("order", order, tuple(ORDERS))
-    tables: list[Path] = []
-    for name in _TABLES:
-        tables += [*root.glob(name), *root.glob(f"*/{name}")]
-    tables.sort()
+    tables = sorted([*root.glob(_TABLE), *root.glob(f"*/{_TABLE}")])
     if not tables:
         raise ValueError(
-            f"Expected {' or '.join(_TABLES)} in the folder for `root` or in folders of it, got {str(root)!r} without. "
-            "Point to the folder that `load_dataset('imagefolder', data_dir=…)` takes."
+            f"Expected {_TABLE} in the folder for `root` or in folders of it, got {str(root)!r} without. Point to the "
+            "folder that `load_dataset('imagefolder', data_dir=…)` takes; where it has metadata.csv, write JSON lines."
         )
     splits = {path: split_name(path.parent.name) if path.parent != root else None for path in tables}
     check_split(split, splits.values())
@@ -94,20 +90,17 @@ def read_imagefolder(
         return AnnotatedImage(file, file, xyxy_boxes, labels, width, height, patient, own_split)
 
     def images(path: Path, own_split: str | None) -> Images:
-        """The images of one metadata file, JSON lines or CSV."""
-        rows = read_json_rows(path, "file_name") if path.suffix == ".jsonl" else _csv_rows(path)
-        return sound_images(image, ((path, own_split, *row) for row in rows))
+        """The images of one table."""
+        return sound_images(image, ((path, own_split, *row) for row in read_json_rows(path, "file_name")))
 
     chosen = [(path, own_split) for path, own_split in splits.items() if split in (None, own_split)]
     return chain.from_iterable(images(path, own_split) for path, own_split in chosen)
 
 
-def _objects(place: RowPlace, cell: Any) -> tuple[Sequence[Any], Sequence[Any]]:
-    """The boxes and the categories of a row, from a mapping of lists, a list of mappings, or JSON of either."""
-    objects = cell or {}
+def _objects(place: RowPlace, value: Any) -> tuple[Sequence[Any], Sequence[Any]]:
+    """The boxes and the categories of a row, from a mapping of lists or a list of mappings."""
+    objects = value or {}
     with suppress(ValueError, AttributeError, TypeError):
-        if isinstance(objects, str):
-            objects = parse_json(objects)
         if isinstance(objects, list):
             objects = {key: [entry.get(key) for entry in objects] for key in set().union(*objects)}
         boxes = objects.get("bbox") or []
@@ -116,14 +109,4 @@ def _objects(place: RowPlace, cell: Any) -> tuple[Sequence[Any], Sequence[Any]]:
         if all(map(is_box, boxes)) and len(categories) == len(boxes):
             return boxes, categories
     fix = "Correct the row; `jsonl` and `csv` read other columns."
-    raise place.error("bbox and categories, as many, in objects", cell, fix)
-
-
-def _csv_rows(path: Path) -> list[JsonRow]:
-    """The rows of a CSV file as objects."""
-    header = read_header(path)
-    rows = []
-    for place, cells in read_rows(path):
-        row = dict(zip(header, cells, strict=True))
-        rows.append((place._replace(image=row.get("file_name") or "-"), row))
-    return rows
+    raise place.error("bbox and categories, as many, in objects", value, fix)

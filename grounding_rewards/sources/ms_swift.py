@@ -6,8 +6,8 @@ Files, one sample a line, with a row per image and conversation::
      "content": "<bbox><bbox>"}], "images": ["a.jpg"], "objects": {"ref": ["nodule"], "bbox": [[1, 2, 30, 40],
      [50, 60, 70, 80]], "bbox_type": "real"}}
 
-`bbox` is xyxy in pixels of the image (`real`, also when `bbox_type` is left out) or in fractions of it (`norm1`). `ref`
-and `bbox` fill their placeholders in order, and may differ in length.
+`bbox` is xyxy in pixels of the image (`real`, also when `bbox_type` is left out) or in fractions of it (`norm1`). One
+`ref` names all boxes of a row; of several, each names one box, in order.
 Negative: an image all of whose rows have no box.
 Source: https://github.com/modelscope/ms-swift, docs/source_en/Customization/Custom-dataset.md.
 """
@@ -29,7 +29,6 @@ from grounding_rewards.sources.tables import RowPlace, header_size, scaled_box
 # The values of `bbox_type`, and whether boxes are fractions of the image.
 _BOX_TYPES = {"real": False, "norm1": True}
 
-_PLACEHOLDER = re.compile("<ref-object>|<bbox>")
 _BOXES_IN_TEXT = re.compile(r"<\|box_start\|>|<box>|bbox_2d")
 # Boxes in what the assistant says: keys and corners by name, or four numbers in brackets or alone on a line.
 _BOXES_IN_ANSWER = re.compile(
@@ -113,40 +112,10 @@ def _objects(place: RowPlace, row: Mapping[str, Any]) -> tuple[list[list[float]]
     bad_boxes = [box for box in boxes if not is_box(box)]
     if bad_boxes:
         raise place.error("x1, y1, x2, y2 for every bbox", bad_boxes[0], "A point is no box: drop the row.")
-    names = _names(text, refs, len(boxes))
-    if names is None:
+    if len(refs) > 1 and len(refs) != len(boxes):
         got = f"{len(refs)} refs and {len(boxes)} boxes in {text[:200]}"
-        fix = "Name each box by a ref of its own."
-        raise place.error("one ref for every bbox, or each ref in front of its boxes,", got, fix)
+        raise place.error("one ref for all boxes, or one for every bbox,", got, "Name each box by a ref of its own.")
+    names = [str(ref) for ref in refs or [UNNAMED]]
+    if len(names) != len(boxes):
+        names = names[:1] * len(boxes)
     return [[float(value) for value in box] for box in boxes], normalised, names
-
-
-def _names(text: str, refs: list[Any], count: int) -> list[str] | None:
-    """The name of each box; None if the text does not show it.
-
-    Args:
-        text: with a placeholder for each name and each box.
-        refs: the names, in the order of their placeholders.
-        count: of the boxes.
-
-    Example:
-        >>> _names("<ref-object><bbox><bbox>, <ref-object><bbox>", ["mass", "nodule"], 3)
-        ['mass', 'mass', 'nodule']
-        >>> _names("Find <ref-object> and <ref-object>: <bbox><bbox>", ["mass", "nodule"], 2)
-        ['mass', 'nodule']
-        >>> _names("Find <ref-object> and <ref-object>: <bbox><bbox><bbox>", ["mass", "nodule"], 3)
-    """
-    if len(refs) < 2:
-        return [str(refs[0]) if refs else UNNAMED] * count
-    # The placeholders in their order: r for a name, b for a box.
-    order = "".join("b" if placeholder == "<bbox>" else "r" for placeholder in _PLACEHOLDER.findall(text))
-    # Each name comes before its boxes.
-    if order.count("r") == len(refs) and order.count("b") == count and re.fullmatch("(rb+)+", order):
-        names = []
-        for ref, run in zip(refs, re.findall("rb+", order), strict=True):
-            names += [str(ref)] * run.count("b")
-        return names
-    # As many names as boxes, either all names first, or each behind its box.
-    if len(refs) == count and re.fullmatch("r*b*|(br)*", order):
-        return [str(ref) for ref in refs]
-    return None

@@ -121,11 +121,11 @@ def _boxes(rows: list[TableRow]) -> list[list[float]]:
     for place, (_, text) in rows:
         if not all(map(str.isdecimal, text.split())):
             raise place.error("whole numbers from 0 on", text[:40])
-        masks.append([int(number) for number in text.split()])
-        try:
-            boxes = mask_boxes(masks[-1:])
-            if not boxes:
-                raise ValueError("at least one pixel in the mask, or -1")
-        except ValueError as error:
-            raise place.error(str(error), text[:40]) from None
-    return boxes if len(masks) == 1 else mask_boxes(masks)
+        mask = [int(number) for number in text.split()]
+        if not any(mask[1::2]):
+            raise place.error("at least one pixel in the mask, or -1", text[:40])
+        masks.append(mask)
+    try:
+        return mask_boxes(masks)
+    except ValueError as error:
+        raise place.error(str(error), text[:40]) from None

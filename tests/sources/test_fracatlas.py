@@ -15,7 +15,6 @@ FILES = {
     **dict.fromkeys(SPLITS[1:], "image_id\n"),
     SPLITS[0]: "image_id\nIMG0000019.jpg\n",
     "Annotations/COCO JSON/COCO_fracture_masks.json": COCO,
-    "dataset.csv": "image_id,hand,leg,hip,shoulder,mixed,hardware,multiscan\nIMG0000019.jpg,1,0,0,0,0,0,1\n",
 }
 
 
@@ -24,7 +23,6 @@ def test_images(write):
     assert (fractured.id, fractured.file) == ("IMG0000019", "images/Fractured/IMG0000019.jpg")
     assert (fractured.boxes, fractured.labels) == ([[10, 5, 30, 15]], ["fractured"])
     assert (fractured.width, fractured.height, fractured.split) == (40, 20, "train")
-    assert fractured.extra == {"marks": "hand|multiscan"}
     # No table says the size of a negative, and no split has it.
     assert negative.file == "images/Non_fractured/IMG0000000.jpg"
     assert (negative.boxes, negative.width, negative.split) == ([], None, None)
@@ -44,7 +42,7 @@ def test_folder_and_boxes_must_agree(write):
 
 
 def test_optional_files_may_be_missing(write):
-    root = write({name: content for name, content in FILES.items() if name not in (*SPLITS, "dataset.csv")})
+    root = write({name: content for name, content in FILES.items() if name not in SPLITS})
     assert [(image.split, image.extra) for image in read_fracatlas(root)] == [(None, {})] * 2
     with pytest.raises(ValueError, match=r"Expected Utilities/Fracture Split/train.csv or"):
         read_fracatlas(root, split="train")

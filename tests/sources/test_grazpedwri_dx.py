@@ -56,14 +56,6 @@ def test_a_second_row_of_an_image_is_not_dropped(write):
     assert [image.patient_id for image in images] == ["0001", "0009"]
 
 
-def test_classes(write):
-    root = write(FILES)
-    assert [image.labels for image in read_grazpedwri_dx(root, classes=["fracture"])] == [["fracture"], [], []]
-    assert [image.labels for image in read_grazpedwri_dx(root, classes={"text"})] == [["text"], ["text"], []]
-    with pytest.raises(ValueError, match=r"Expected some of boneanomaly, .* for classes, got 'fracture'"):
-        read_grazpedwri_dx(root, classes="fracture")
-
-
 def test_what_is_missing_is_named(write):
     root = write(FILES)
     (root / "images_part2" / f"{STEMS[2]}.png").unlink()

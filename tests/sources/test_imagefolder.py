@@ -31,12 +31,11 @@ def test_objects_of_all_kinds(write, objects):
 
 
 def test_a_table_for_each_split(write):
-    table = 'file_name,objects\na.png,"{""bbox"": [[1, 2, 9, 9]], ""labels"": [""mass""]}"\n'
-    files = {"train/metadata.csv": table, "train/a.png": (40, 60), "val/b.png": (40, 60)}
-    root = write({**files, "val/metadata.jsonl": {"file_name": "b.png"}})
-    images = list(read_imagefolder(root))
+    files = {"train/metadata.jsonl": {"file_name": "a.png", "objects": BOXES}, "train/a.png": (40, 60)}
+    root = write({**files, "val/metadata.jsonl": {"file_name": "b.png"}, "val/b.png": (40, 60)})
+    images = list(read_imagefolder(root, classes=("cyst", "mass")))
     assert [(image.file, image.split) for image in images] == [("train/a.png", "train"), ("val/b.png", "validation")]
-    (image,) = read_imagefolder(root, split="train", order="xyxy")
+    (image,) = read_imagefolder(root, split="train", order="xyxy", classes=("cyst", "mass"))
     assert (image.boxes, image.labels) == ([[1, 2, 9, 9]], ["mass"])
     with pytest.raises(ValueError, match="for split, got 'test'"):
         read_imagefolder(root, split="test")
