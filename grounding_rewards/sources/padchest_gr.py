@@ -11,7 +11,7 @@ Folder::
 Readers: `boxes` and `extra_boxes` are independent sets of two readers, who have these names in `readers`; the second
 set is empty where nobody read a second time, so `read_by` names it only where it has boxes.
 Negative: an image without an abnormal sentence. An image with abnormal sentences but no box at all is not negative, and
-is left out; an image with both has the number of its abnormal sentences without box in `extra["findings_without_box"]`.
+is left out.
 Boxes: xyxy as fractions of the image, converted with the size in the image's header.
 Labels: a sentence can have several; they are joined by `|`.
 Paper: de Castro et al., arXiv 2411.05085.
@@ -83,17 +83,10 @@ def read_padchest_gr(
             raise place.error("findings with a sentence and boxes", problem, "Correct the report.")
         # Finding, reader and box.
         drawn_boxes = []
-        unlocated = 0
         for finding in report["findings"]:
-            finding_boxes = [(finding, reader, box) for reader in _SETS for box in finding.get(reader) or ()]
-            drawn_boxes += finding_boxes
-            if finding.get("abnormal") and not finding_boxes:
-                unlocated += 1
-        if unlocated and not drawn_boxes:
+            drawn_boxes += [(finding, reader, box) for reader in _SETS for box in finding.get(reader) or ()]
+        if not drawn_boxes and any(finding.get("abnormal") for finding in report["findings"]):
             return None
-        extra = {"study_id": str(report.get("StudyID"))}
-        if unlocated:
-            extra["findings_without_box"] = str(unlocated)
         has_second_reader = any(reader == _SETS[1] for _, reader, _ in drawn_boxes)
         file = find(name, name)
         width, height = None, None
@@ -113,7 +106,7 @@ def read_padchest_gr(
             readers=tuple(reader for _, reader, _ in drawn_boxes),
             read_by=_SETS if has_second_reader else _SETS[:1],
             phrases=tuple(finding[f"sentence_{language}"] for finding, _, _ in drawn_boxes),
-            extra=extra,
+            extra={"study_id": str(report.get("StudyID"))},
         )
 
     return sound_images(image, read_json_rows(path, "ImageID"))

@@ -33,8 +33,7 @@ Access: PhysioNet account and the signed data use agreement, for VinDr-CXR a cre
 
 from __future__ import annotations
 
-import warnings
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -112,7 +111,7 @@ def read_vindr_cxr(root: str | Path, *, split: str | None = None, sizes: str | P
             where images are PNG or JPEG copies, which may lie anywhere below the root as `<image_id>.png` or `.jpg`.
 
     Returns:
-        Images in the order of the tables; `extra["image_labels"]` where the folder has them.
+        Images in the order of the tables; readers who drew nothing are known where the folder has `image_labels`.
     """
     path = tables.optional_file(root, *_CXR.tables["train"])
     if split is None and path is not None and path.name.startswith(_KAGGLE):
@@ -161,23 +160,21 @@ def _read(layout: _Layout, root: str | Path, split: str | None, sizes: str | Pat
 
 def _read_table(layout: _Layout, root: Path, split: str, path: Path, sizes: str | Path | None) -> Images:
     """The images of one table; its header is checked at the call."""
-    labels_path = tables.optional_file(path.parent, f"image_labels_{split}.csv")
-    image_labels = {} if labels_path is None else _read_image_labels(labels_path)
+    # Readers who drew nothing on an image stand in its labels alone.
+    more_readers = defaultdict[str, list[str]](list)
+    labels_table = f"image_labels_{split}.csv"
+    for _, (image, reader) in tables.optional_rows(path.parent, labels_table, ("image_id",), ("rad_id",)):
+        more_readers[image].append(reader)
     if not sizes and layout.sizes:
         sizes = tables.optional_file(path.parent, layout.sizes.format(split=split))
     known_sizes = None if sizes is None else tables.read_sizes(sizes, "image_id")
     find = tables.image_finder(root)
-    empty_boxes = Counter[str]()
 
     def annotated(image: str, rows: list[tables.TableRow]) -> AnnotatedImage | None:
         """The image of some rows; None if all its boxes are empty."""
         drawn = _drawn_image(layout, image, rows)
-        empty = int(drawn.extra["empty_boxes"] or 0)
-        if empty:
-            empty_boxes["boxes"] += empty
-            empty_boxes["shortened" if drawn.boxes else "left out"] += 1
-            if not drawn.boxes:
-                return None
+        if drawn.extra["empty_boxes"] and not drawn.boxes:
+            return None
         place, first_cells = rows[0]
         file = find(image, f"{layout.images.format(split=split)}/{image}.dicom")
         if known_sizes is None and not is_dicom(file):
@@ -186,21 +183,18 @@ def _read_table(layout: _Layout, root: Path, split: str, path: Path, sizes: str 
         width, height = None, None
         if known_sizes is not None:
             width, height = tables.known_size(known_sizes, place)
-        more_readers, label_names = image_labels.get(image, ((), ""))
-        extra = {"image_labels": label_names, **drawn.extra}
         return drawn._replace(
             file=file,
             width=width,
             height=height,
             patient_id=stated_name(first_cells[-1]),
             split=split,
-            read_by=tuple(name for name in dict.fromkeys((*drawn.read_by, *more_readers)) if name),
-            extra={name: value for name, value in extra.items() if value},
+            read_by=tuple(name for name in dict.fromkeys((*drawn.read_by, *more_readers[image])) if name),
+            extra={name: value for name, value in drawn.extra.items() if value},
         )
 
     columns = ("image_id", layout.label, *layout.corners)
-    images = tables.table_images(annotated, path, columns, ("rad_id", "study_id"))
-    return _with_warning(images, path, empty_boxes)
+    return tables.table_images(annotated, path, columns, ("rad_id", "study_id"))
 
 
 def _drawn_image(layout: _Layout, image: str, rows: list[tables.TableRow]) -> AnnotatedImage:
@@ -229,32 +223,3 @@ def _drawn_image(layout: _Layout, image: str, rows: list[tables.TableRow]) -> An
     extra = {"other_labels": "|".join(dict.fromkeys(other_labels)), "empty_boxes": str(empty or "")}
     drawn_by = tuple(readers) if any(readers) else ()
     return AnnotatedImage(image, "", boxes, labels, readers=drawn_by, read_by=tuple(read_by), extra=extra)
-
-
-def _with_warning(images: Images, path: Path, empty_boxes: Counter[str]) -> Images:
-    """Yield the images, and then warn of the empty boxes that were counted."""
-    yield from images
-    if empty_boxes:
-        warnings.warn(
-            f"{path}: dropped {empty_boxes['boxes']} boxes without width or height; {empty_boxes['shortened']} images "
-            f"keep others, {empty_boxes['left out']} images have none: left out.",
-            stacklevel=2,
-        )
-
-
-def _read_image_labels(path: Path) -> dict[str, tuple[tuple[str, ...], str]]:
-    """For each image its readers, and the labels that any of them gave it, joined by `|` in the order of columns."""
-    names = tables.read_header(path)
-    labels = [name for name in names if name.lower() not in ("image_id", "rad_id") and name != NO_FINDING]
-    readers = defaultdict[str, list[str]](list)
-    labels_of_images = defaultdict[str, set[str]](set)
-    for _, (image, *cells, reader) in tables.read_rows(path, ("image_id", *labels), ("rad_id",)):
-        readers[image].append(reader)
-        for label, cell in zip(labels, cells, strict=True):
-            if cell not in ("", "0", "0.0"):
-                labels_of_images[image].add(label)
-    image_labels = {}
-    for image, image_readers in readers.items():
-        label_names = [label for label in labels if label in labels_of_images[image]]
-        image_labels[image] = (tuple(image_readers), "|".join(label_names))
-    return image_labels

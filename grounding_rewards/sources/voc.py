@@ -15,7 +15,7 @@ Folder, CVAT 1.1::
 
 Boxes: pixels. The VOC challenge counts pixels from 1 and gives the last pixel inside the box; most tools that write its
 format count from 0 and give the edge. The numbers seldom tell which, so `one_based` has to. CVAT writes edges; a box
-with `rotation` is the box around the turned one. Boxes are pixels of `size`: files of another size are reported.
+with `rotation` is the box around the turned one. Boxes are pixels of `size`.
 Negative: an image without objects.
 Ignored: an object that is difficult.
 Source: http://host.robots.ox.ac.uk/pascal/VOC/; https://docs.cvat.ai/docs/manual/advanced/formats/format-cvat/.
@@ -23,7 +23,6 @@ Source: http://host.robots.ox.ac.uk/pascal/VOC/; https://docs.cvat.ai/docs/manua
 
 from __future__ import annotations
 
-import warnings
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -32,7 +31,7 @@ from grounding_rewards.common.text_files import read_text
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import SPLIT_NAMES, Images, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import pixels, read_xml
-from grounding_rewards.sources.tables import NO_SUBSET, RowPlace, check_split, header_size, outline_box, turned_box
+from grounding_rewards.sources.tables import NO_SUBSET, RowPlace, check_split, outline_box, turned_box
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -93,9 +92,7 @@ def read_voc(
         try:
             tree = read_xml(path)
         except ValueError as error:
-            if len(paths) == 1:
-                raise
-            # One broken file of several is the error of one image.
+            # A broken file is the error of one image.
             return iter([error])
         if tree.tag == "annotations":
             return _cvat_images(tree, path, root, images or "images", split)
@@ -116,26 +113,7 @@ def read_voc(
         folder = images or _image_folder(root, path, (tree.findtext("filename") or "").strip())
         return sound_images(_voc_image, [(tree, path, folder, splits[path], one_based)])
 
-    return _with_size_warning(root, chain.from_iterable(images_of_file(path) for path in paths))
-
-
-def _with_size_warning(root: Path, images: Images) -> Images:
-    """Yield the images, and then warn of those whose stated size is not that of their file."""
-    examples = []
-    for image in images:
-        yield image
-        if isinstance(image, ValueError) or None in (image.width, image.height) or not (root / image.file).is_file():
-            continue
-        width, height = header_size(root / image.file)
-        if (width, height) != (image.width, image.height):
-            sizes = f"{image.width} x {image.height} in the XML, {width} x {height} in the file"
-            examples.append(f"{image.file} ({sizes})")
-    if examples:
-        warnings.warn(
-            f"{len(examples)} images have another size than their XML states, such as {examples[0]}. Their boxes are "
-            "taken as pixels of the size in the XML: correct it if they are pixels of the file.",
-            stacklevel=2,
-        )
+    return chain.from_iterable(images_of_file(path) for path in paths)
 
 
 def _xml_files(root: Path, annotations: str | None) -> list[Path]:

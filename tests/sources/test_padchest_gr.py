@@ -35,7 +35,7 @@ def test_images(write):
     # Fractions of 400 x 200, by hand
     boxes = [[200, 100, 300, 200], pytest.approx([40, 40, 120, 80]), [200, 50, 400, 200]]
     read = {"readers": ("boxes", "boxes", "extra_boxes"), "read_by": ("boxes", "extra_boxes")}
-    said = {"phrases": ("Left basal opacity.",) * 3, "extra": {"study_id": STUDY, "findings_without_box": "1"}}
+    said = {"phrases": ("Left basal opacity.",) * 3, "extra": {"study_id": STUDY}}
     labels = ["alveolar pattern|atelectasis"] * 3
     assert a == AnnotatedImage("a.png", PLACE, boxes, labels, 400, 200, "00017", "train", **read, **said)
     assert (b.id, b.boxes, b.read_by, b.patient_id, b.split) == ("b.png", [], ("boxes",), None, None)

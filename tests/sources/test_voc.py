@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -77,9 +75,7 @@ def test_cvat(write):
 
 
 @pytest.mark.parametrize(("files", "expected"), table("sources/tables", "voc_layouts"))
-def test_usual_layouts_need_no_option(write, monkeypatch, files, expected):
-    # Files here are empty.
-    monkeypatch.setattr("grounding_rewards.sources.voc.header_size", lambda path: (40, 30))
+def test_usual_layouts_need_no_option(write, files, expected):
     images = read_voc(write(files), one_based=False)
     assert [[image.file, image.split or "no split"] for image in images] == expected
 
@@ -88,18 +84,6 @@ def test_a_turned_box_is_the_box_around_it(write):
     first, _ = read_voc(write({"annotations.xml": CVAT.replace("<box ", '<box rotation="90" ')}))
     # by hand: 8.5 x 18 about (5.75, 11)
     assert first.boxes[0] == [-3.25, 6.75, 14.75, 15.25]
-
-
-def test_files_of_another_size_are_reported(write):
-    root = write({"Annotations/a.xml": voc(item((0, 2, 10, 20)))})
-    (image,) = read_voc(root, one_based=False)
-    write({image.file: (image.width, image.height)})
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert list(read_voc(root, one_based=False)) == [image]
-    write({image.file: (2 * image.width, 2 * image.height)})
-    with pytest.warns(UserWarning, match=rf"1 images have another size .* {2 * image.width} x"):
-        assert list(read_voc(root, one_based=False)) == [image]
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
