@@ -55,14 +55,9 @@ def run(
             stored = read_evaluation(evaluation)
             # The evaluation of a log names no model; its first system has the name of the log.
             model = name or model_name(str(stored.facts.get("model", ""))) or next(iter(stored.systems), "model")
-            reports = write_dicom_sr(images, unfinished, model=model, dicom=dicom)
-            lines = [f"{reports.reports} of {len(images)} images have a report in {out}"]
-            left_out = {
-                "there is no DICOM file": reports.without_file,
-                "the answer has neither a box nor a no-finding statement": reports.without_answer,
-            }
+            reports, left_out = write_dicom_sr(images, unfinished, model=model, dicom=dicom)
+            lines = [f"{reports} of {len(images)} images have a report in {out}"]
             for reason, ids in left_out.items():
-                if ids:
-                    lines.append(f"left out because {reason}: {len(ids)}, the first {ids[0]!r}")
+                lines.append(f"left out because {reason}: {len(ids)}, the first {ids[0]!r}")
     say("\n".join(lines))
     return 0

@@ -2,8 +2,7 @@
 
 * Boxes are ``[x, y, width, height]`` in pixels of the image; images, annotations and categories are numbered from 1.
 * ``image_id`` and, if known, ``patient_id`` of an image say where it comes from; other tools ignore them.
-* ``file_name`` is that of the image without its folders. If two would share one, or an image has no file, all names are
-  made from ids.
+* ``file_name`` is that of the image, or its id, without folders. If two would share one, all are numbered.
 * Categories are the labels of reference boxes in alphabetical order, then those that only predictions have. A predicted
   box without a label gets the label of the references if they have only one, else the category `unlabelled`, the last.
 * A region to ignore is a crowd (``iscrowd`` 1). In COCO a crowd belongs to a category, so the file repeats the region
@@ -131,13 +130,10 @@ def _categories(images: Sequence[Prediction]) -> dict[str, int]:
 
 def _file_names(images: Sequence[Prediction]) -> list[str]:
     """A different name for every image; never an absolute path, nor one that leads out of its folder."""
-    files = [PurePosixPath(Path(image.image or "").as_posix()) for image in images]
-    names = [file.name for file in files]
-    if all(names) and len(set(names)) == len(names):
-        return names
     names = []
-    for image, file in zip(images, files, strict=True):
-        safe_parts = [part for part in PurePosixPath(image.id).parts if part not in ("/", "//", "..")]
-        name = "/".join(safe_parts) or "image"
-        names.append(name.removesuffix(file.suffix) + file.suffix)
-    return names if len(set(names)) == len(names) else [f"{k:06d}_{name}" for k, name in enumerate(names, start=1)]
+    for image in images:
+        name = PurePosixPath(Path(image.image or image.id).as_posix()).name
+        names.append("image" if name in ("", "..") else name)
+    if len(set(names)) == len(names):
+        return names
+    return [f"{number:06d}_{name}" for number, name in enumerate(names, start=1)]

@@ -19,7 +19,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,20 +56,6 @@ _NEEDED = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "SOPClassU
 _LONGEST = 64
 # Pixels by which sides of one image at two scales may differ through rounding.
 _ROUNDING = 1.0
-
-
-class Written(NamedTuple):
-    """The result of :func:`write_dicom_sr`.
-
-    Attributes:
-        reports: the number of written reports.
-        without_file: ids of the images without a DICOM file.
-        without_answer: ids of the images whose answer has neither a box that can be drawn nor a no-finding statement.
-    """
-
-    reports: int
-    without_file: tuple[str, ...]
-    without_answer: tuple[str, ...]
 
 
 def findings_report(image: Prediction, source: Dataset, *, model: str) -> ComprehensiveSR:
@@ -160,7 +146,7 @@ def findings_report(image: Prediction, source: Dataset, *, model: str) -> Compre
 
 def write_dicom_sr(
     images: Sequence[Prediction], out: str | Path, *, model: str, dicom: str | Path | None = None
-) -> Written:
+) -> tuple[int, dict[str, list[str]]]:
     """Write one report per image into a folder.
 
     Args:
@@ -169,6 +155,9 @@ def write_dicom_sr(
         model: the name of the model.
         dicom: the folder of the DICOM images, searched with its subfolders for names that are the id or the image's.
             Without it, the image of a prediction must be a DICOM file.
+
+    Returns:
+        The number of reports, and by the reason in words the ids of the images that have none.
 
     Raises:
         ValueError: no image has a DICOM file, a file cannot be read, two have one name, or as :func:`findings_report`.
@@ -184,19 +173,19 @@ def write_dicom_sr(
         )
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
-    without_file, without_answer = [], []
+    left_out: dict[str, list[str]] = {}
     reports = 0
     for number, (image, path) in enumerate(zip(images, paths, strict=True), start=1):
         if path is None:
-            without_file.append(image.id)
+            left_out.setdefault("there is no DICOM file", []).append(image.id)
         elif not _has_answer(image):
-            without_answer.append(image.id)
+            left_out.setdefault("the answer has neither a box nor a no-finding statement", []).append(image.id)
         else:
             reports += 1
             report = findings_report(image, _read_header(path), model=model)
             safe_id = re.sub(r"[^A-Za-z0-9.-]+", "_", image.id)[-80:]
             report.save_as(out / f"{number:06d}_{safe_id}.dcm")
-    return Written(reports, tuple(without_file), tuple(without_answer))
+    return reports, left_out
 
 
 def drawable_boxes(boxes: Boxes, width: float, height: float) -> tuple[Boxes, NDArray[np.int64]]:

@@ -26,7 +26,7 @@ from grounding_rewards.data.checks import check_dataset, check_rows, rows_with_s
 from grounding_rewards.data.dataset_columns import add_prompts, with_column
 from grounding_rewards.data.prompts import conversation, prompt_words
 from grounding_rewards.images.decoding import open_image, plain_format, stored_images
-from grounding_rewards.images.resize import limits_area, resized_size
+from grounding_rewards.images.resize import limits_area, resized_size, size_within
 from grounding_rewards.parsing import box_formats_of, get_box_format
 from grounding_rewards.rewards.grounding import get_reward
 
@@ -178,15 +178,8 @@ def qwen_vl_utils_size(width: int, height: int, factor: int, limits: PixelLimits
             f"Expected sides within a ratio of 200, got {width} x {height}. qwen_vl_utils refuses such images; crop or "
             "drop this one."
         )
-    new_width, new_height = (max(factor, round(side / factor) * factor) for side in (width, height))
-    if new_width * new_height > max_area:
-        # beta = sqrt(width * height / max_area);  side = floor(side / beta / factor) * factor
-        beta = math.sqrt((height * width) / max_area)
-        new_width, new_height = (math.floor(side / beta / factor) * factor for side in (width, height))
-    elif new_width * new_height < min_area:
-        # beta = sqrt(min_area / (width * height));  side = ceil(side * beta / factor) * factor
-        beta = math.sqrt(min_area / (height * width))
-        new_width, new_height = (math.ceil(side * beta / factor) * factor for side in (width, height))
+    rounded = max(factor, round(width / factor) * factor), max(factor, round(height / factor) * factor)
+    new_width, new_height = size_within((width, height), rounded, factor, min_area, max_area)
     if not (new_width and new_height):
         raise ValueError(
             f"Expected an image that qwen_vl_utils can resize, got one of {width} x {height}, which is too narrow for "

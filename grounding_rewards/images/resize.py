@@ -137,11 +137,29 @@ def _whole_patches(image_processor: Any, width: int, height: int) -> Size:
     factor = image_processor.patch_size * image_processor.merge_size
     min_area, max_area = image_processor.size["shortest_edge"], image_processor.size["longest_edge"]
     rounded = round(width / factor) * factor, round(height / factor) * factor
+    patches_width, patches_height = size_within((width, height), rounded, factor, min_area, max_area)
+    return max(factor, patches_width), max(factor, patches_height)
+
+
+def size_within(size: Size, rounded: Size, factor: int, min_area: int, max_area: int) -> Size:
+    """The size in whole tokens by Qwen's formula: the rounded one, unless its area is outside two limits.
+
+    Args:
+        size: width and height of the image in pixels.
+        rounded: likewise, in whole tokens.
+        factor: side of a token in pixels.
+        min_area: of the result, in pixels.
+        max_area: likewise; a narrow image may have no token left.
+
+    Example:
+        >>> size_within((2544, 3056), (2548, 3052), 28, 3136, 1280 * 28 * 28)
+        (896, 1092)
+    """
+    width, height = size
     if math.prod(rounded) > max_area:
-        # beta = sqrt(width * height / max_area);  side = max(factor, floor(side / beta / factor) * factor)
+        # beta = sqrt(width * height / max_area);  side = floor(side / beta / factor) * factor
         beta = math.sqrt(height * width / max_area)
-        floored = math.floor(width / beta / factor) * factor, math.floor(height / beta / factor) * factor
-        return max(factor, floored[0]), max(factor, floored[1])
+        return math.floor(width / beta / factor) * factor, math.floor(height / beta / factor) * factor
     if math.prod(rounded) < min_area:
         # beta = sqrt(min_area / (width * height));  side = ceil(side * beta / factor) * factor
         beta = math.sqrt(min_area / (height * width))

@@ -12,7 +12,7 @@ from tests.metrics.coco_oracle import coco_eval
 
 def test_our_reader_reads_the_references_back(images, tmp_path):
     write_coco(images, tmp_path)
-    read = list(read_coco(tmp_path, annotations="ground_truth.json", images="images", patient_key="patient_id"))
+    read = list(read_coco(tmp_path, annotations="ground_truth.json", images="images"))
     assert [image.file for image in read] == [image.image for image in images]
     for image, original in zip(read, images, strict=True):
         assert image.boxes == original.gt.tolist()
@@ -77,12 +77,12 @@ def test_reference_labels_come_first_and_unlabelled_boxes_get_the_only_label(ima
 @pytest.mark.parametrize(
     ("given", "names"),
     [
-        ([("a/1", "a/1.png"), ("b/1", "b/1.png")], ["a/1.png", "b/1.png"]),
+        ([("a/1", "a/1.png"), ("b/1", "b/1.png")], ["000001_1.png", "000002_1.png"]),
         # an id that would lead elsewhere, and then is that of another image
-        ([("../../etc/x", None), ("/y", None), ("..", None)], ["etc/x", "y", "image"]),
+        ([("../../etc/x", None), ("/y", None), ("..", None)], ["x", "y", "image"]),
         ([("../x", None), ("/x", None)], ["000001_x", "000002_x"]),
-        # one without a file: all are called after their ids
-        ([("x", None), ("a/1", "a/1.png")], ["x", "a/1.png"]),
+        # one without a file is called after its id
+        ([("x", None), ("a/1", "a/1.png")], ["x", "1.png"]),
     ],
 )
 def test_no_two_images_share_a_file_name(given, names):

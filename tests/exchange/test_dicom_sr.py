@@ -43,7 +43,7 @@ def test_a_file_read_back_has_the_answer(images, dicom_image, tmp_path):
 
     source = pydicom.dcmread(dicom_image("images/one.dcm", Columns=400, Rows=300))
     written = write_dicom_sr(images[:1], tmp_path / "out", model="runs/mine", dicom=tmp_path / "images")
-    assert written == (1, (), ())
+    assert written == (1, {})
     (path,) = (tmp_path / "out").iterdir()
     assert path.name == "000001_one.dcm"
     report = srread(path)
@@ -116,7 +116,7 @@ def test_images_without_a_file_or_an_answer_are_named(images, dicom_image, tmp_p
     dicom_image("images/two.dcm")
     dicom_image("images/sub/four.dicom", Columns=100, Rows=100)
     written = write_dicom_sr(images, tmp_path / "out", model="mine", dicom=tmp_path / "images")
-    assert written == (1, ("one", "three"), ("four",))
+    assert (written[0], list(written[1].values())) == (1, [["one", "three"], ["four"]])
     with pytest.raises(ValueError, match="called after the images' ids or images, got none for 1 images"):
         write_dicom_sr(images[:1], tmp_path / "none", model="mine", dicom=tmp_path / "images")
     dicom_image("images/again/two.dcm")
