@@ -81,8 +81,6 @@ class PrepareOptions:
         normalize_labels: write findings in the words of the shared vocabulary
         smallest_box: leave out boxes with a side below so many pixels of the image that they were drawn on; an image
             without another box is left out too, as it is no negative
-        licence: of images in a general format such as jsonl, for the card
-        source: address or name of where such images are from, for the card
         task: what is asked
         model: folder or name of the model: adds the sizes that its processor resizes to, for formats in these pixels
         labels: findings of interest; default: all
@@ -101,7 +99,6 @@ class PrepareOptions:
         window: LOW,HIGH: stored values that become black and white, for images of 16 bits that are no DICOM files;
             default: each image's smallest and largest
         processes: that work on images; default: 1
-        shard_megabytes: size of a file
     """
 
     root: Path
@@ -115,8 +112,6 @@ class PrepareOptions:
     normalize_labels: bool = False
     bad_rows: BadRows = "refuse"
     smallest_box: float | None = None
-    licence: str | None = None
-    source: str | None = None
     task: Literal["detection", "finding", "phrase"] = "detection"
     model: str | None = None
     labels: Sequence[str] | None = None
@@ -131,7 +126,6 @@ class PrepareOptions:
     squeezed: bool = False
     window: str | None = None
     processes: int | None = None
-    shard_megabytes: float = 256.0
 
     def settings(self, dataset: str) -> PrepareSettings:
         """The options that decide the content of the folder, parsed from the texts of the command line."""

@@ -97,12 +97,15 @@ def make_plan(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Fo
         # Only a dataset that names the split can be asked for it, so that nothing is drawn.
         remedy = f", --split {splits.TRAIN} draws none" if split_names else ""
         warnings.warn(f"{sentence} --split-shares draws others{remedy}.", stacklevel=3)
-    boxes, small_boxes = _count_boxes(images, settings)
+    # Boxes of each label that are not too small.
+    boxes = Counter[str]()
+    for image in images:
+        boxes.update(without_small_boxes(image, settings).labels)
     images_without_split = sum(image.split is None for image in images) if rule.keeps_splits else len(images)
     is_drawn = sum(share > 0 for share in rule.shares.values()) > 1
     facts = {
         "boxes_drawn": dict(sorted(boxes.items())),
-        "small_boxes": small_boxes,
+        "small_boxes": sum(len(image.boxes) for image in images) - boxes.total(),
         "images_without_patient": unknown_patients,
         "images_without_own_split": images_without_split,
         "images_drawn": images_without_split if is_drawn else 0,
@@ -257,28 +260,6 @@ def _vocabulary(boxes: Mapping[str, int], labels: tuple[str, ...] | None) -> tup
                 f"Expected findings of the dataset for labels, got {label!r}. It has: {', '.join(findings)}."
             )
     return tuple(dict.fromkeys(labels))
-
-
-def _count_boxes(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> tuple[Counter[str], dict[str, int]]:
-    """Count the boxes of a source.
-
-    Returns:
-        The boxes of each label that are not too small; and of the findings of interest: the boxes that are, the images
-        with such a box, and those of them without any other box.
-    """
-    boxes = Counter[str]()
-    small_boxes = {"boxes": 0, "images": 0, "without_other": 0}
-    for image in images:
-        large_labels = without_small_boxes(image, settings).labels
-        boxes.update(large_labels)
-        findings = set(image.labels if settings.labels is None else settings.labels)
-        large_count = sum(label in findings for label in large_labels)
-        small_count = sum(label in findings for label in image.labels) - large_count
-        if small_count:
-            small_boxes["boxes"] += small_count
-            small_boxes["images"] += 1
-            small_boxes["without_other"] += int(not large_count)
-    return boxes, small_boxes
 
 
 def planned_images(plan: FolderPlan, duplicates: DuplicateGroups = NO_DUPLICATES) -> list[PlannedImage]:
@@ -525,16 +506,14 @@ def completed_examples(planned: PlannedImage, stored: StoredImage, plan: FolderP
 
     completed = []
     for example in planned.examples:
-        row = common | example | {name: scale_boxes(example[name]) for name in _BOX_COLUMNS}
-        row["prompt"] = prompt_of(example, settings)
+        row = common | example | {"prompt": prompt_of(example, settings)}
+        # In the numbers of the table, which a person can look up.
+        problems = list(row_problems(row | {"width": width, "height": height}))
+        if problems:
+            raise ValueError("; ".join(problems))
+        row |= {name: scale_boxes(example[name]) for name in _BOX_COLUMNS}
         if "reader_boxes" in example:
             row["reader_boxes"] = [scale_boxes(boxes) for boxes in example["reader_boxes"]]
-        problems = list(row_problems(row))
-        if problems:
-            # If possible in the numbers of the table, which a person can look up.
-            table_boxes = {name: boxes for name, boxes in example.items() if name in (*_BOX_COLUMNS, "reader_boxes")}
-            table_row = row | table_boxes | {"width": width, "height": height}
-            raise ValueError("; ".join(list(row_problems(table_row)) or problems))
         completed.append(row)
     return completed
 

@@ -17,7 +17,7 @@ from grounding_rewards.common.text_files import parse_json, read_text
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.splits import ALL, check_split_exists, in_usual_order
 from grounding_rewards.prepare.examples import FolderPlan
-from grounding_rewards.prepare.shards import FOLDER, ShardCounts, file_checksum, read_footer, shard_files
+from grounding_rewards.prepare.shards import FOLDER, count_rows, file_checksum, labels_in, read_footer, shard_files
 from grounding_rewards.sources import source_of
 from grounding_rewards.sources.base import split_name
 
@@ -113,10 +113,8 @@ def _card_text(manifest: Mapping[str, Any]) -> str:
 def left_out_sentences(manifest: Mapping[str, Any]) -> Iterator[str]:
     """Sentences about what `negatives`, `smallest_box` and the weights of a mix left out of a folder.
 
-    >>> small = {"boxes": 3, "images": 2, "without_other": 1}
-    >>> list(left_out_sentences({"small_boxes": small}))
-    ['3 boxes on 2 images are too small (--smallest-box) and left out; 1 of these images has no other box, and is no \
-negative.']
+    >>> list(left_out_sentences({"small_boxes": 3}))
+    ['3 boxes are too small (--smallest-box) and left out; an image without another box is no negative.']
     """
     images = manifest.get("negatives_left_out")
     if images:
@@ -124,12 +122,10 @@ negative.']
     for folder, rows in manifest.get("rows_left_out", {}).items():
         yield f"{rows} rows of {folder} are left out of train, for the weights of the mix."
     small_boxes = manifest.get("small_boxes")
-    if small_boxes and small_boxes["boxes"]:
-        emptied = small_boxes["without_other"]
-        verb = "has no other box, and is no negative" if emptied == 1 else "have no other box, and are no negatives"
+    if small_boxes:
         yield (
-            f"{small_boxes['boxes']} boxes on {small_boxes['images']} images are too small (--smallest-box) and left "
-            f"out; {emptied} of these images {verb}."
+            f"{small_boxes} boxes are too small (--smallest-box) and left out; an image without another box is no "
+            "negative."
         )
 
 
@@ -142,23 +138,22 @@ def written_splits(out: Path) -> tuple[dict[str, Any], list[list[str]]]:
     splits, skipped = {}, []
     split_names = [path.stem.rpartition("-")[0] for path in (out / FOLDER).glob("*.parquet")]
     for split in in_usual_order(split_names):
-        total = ShardCounts()
-        shards = []
+        images, rows, shards, split_skipped = 0, [], [], []
         for path in shard_files(out, split):
-            counts = ShardCounts(read_footer(path))
-            total += counts
+            footer, shard_rows = read_footer(path), labels_in(path)
+            images = footer["images"]
+            rows += shard_rows
+            split_skipped += footer["skipped"]
             size, checksum = path.stat().st_size, file_checksum(path)
-            shards.append({"file": f"{FOLDER}/{path.name}", "rows": counts.rows, "bytes": size, "sha256": checksum})
-        split_counts = total.as_json()
-        skipped += [[split, *image] for image in split_counts.pop("skipped")]
-        splits[split] = {**split_counts, "shards": shards}
+            shards.append({"file": f"{FOLDER}/{path.name}", "rows": len(shard_rows), "bytes": size, "sha256": checksum})
+        skipped += [[split, *image] for image in split_skipped]
+        splits[split] = {"images_with_rows": images - len(split_skipped), **count_rows(rows), "shards": shards}
     return splits, skipped
 
 
 def known_facts(plan: FolderPlan) -> dict[str, Any]:
     """The part of the manifest that is known before any image is opened: source, vocabulary and facts of the plan."""
-    settings = plan.settings
-    source = source_of(settings.dataset, settings.licence, settings.source)
+    source = source_of(plan.settings.dataset)
     return {"source": source, "vocabulary": list(plan.vocabulary), **plan.facts}
 
 

@@ -18,8 +18,6 @@ from grounding_rewards.prepare.manifest import PACKAGES, read_manifest, split_sh
 from grounding_rewards.prepare.shards import ShardWriter, parquet_rows
 from grounding_rewards.prepare.split_duplicates import DuplicateGroups, group_duplicates
 
-_MOST_BYTES = 256e6
-
 
 class Part(NamedTuple):
     """A prepared folder in a mix.
@@ -120,7 +118,7 @@ def _write_rows(
         for rows in _rows_of_images(part):
             split, image_id = rows[0]["split"], rows[0]["id"]
             if split not in writers:
-                writers[split] = ShardWriter(out, split, features, _MOST_BYTES)
+                writers[split] = ShardWriter(out, split, features)
             mixed_rows = []
             for row in rows:
                 if row["id"] not in left_out_ids:

@@ -6,6 +6,7 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from grounding_rewards.images.resize import has_resized_size, load_processor
 from grounding_rewards.labels import SEVERAL, normalize_label
 from grounding_rewards.prepare.encode import StoredImage, store_image
 from grounding_rewards.prepare.examples import (
+    Example,
     FolderPlan,
     PlannedImage,
     completed_examples,
@@ -30,7 +32,7 @@ from grounding_rewards.prepare.examples import (
 )
 from grounding_rewards.prepare.manifest import begin_folder, find_finished, finish_folder, known_facts
 from grounding_rewards.prepare.settings import PrepareSettings
-from grounding_rewards.prepare.shards import ShardCounts, ShardWriter
+from grounding_rewards.prepare.shards import ShardWriter, count_rows
 from grounding_rewards.prepare.split_duplicates import NO_DUPLICATES, DuplicateGroups, group_duplicates
 from grounding_rewards.sources.base import SOURCES
 from grounding_rewards.sources.tables import IMAGE_SUFFIXES
@@ -108,7 +110,7 @@ def prepare_images(
     features = dataset_features(plan, with_resized=has_resized_size(processor))
     writers = {}
     for split in dict.fromkeys(planned_image.split for planned_image in planned):
-        writers[split] = ShardWriter(out, split, features, settings.shard_megabytes * 1e6)
+        writers[split] = ShardWriter(out, split, features)
     pending = _pending_images(planned, writers)
     finished_images = len(planned) - len(pending)
     for number in range(1, finished_images + 1):
@@ -186,10 +188,14 @@ class _Files(NamedTuple):
 
 def _planned_counts(plan: FolderPlan) -> dict[str, Any]:
     """The counts of a manifest, without opening an image."""
-    counts: dict[str, ShardCounts] = {}
+    images_of_splits: dict[str, list[list[Example]]] = {}
     for _, split, examples in planned_images(plan):
-        counts.setdefault(split, ShardCounts()).add(examples)
-    return {"splits": {name: counts[name].as_json() for name in in_usual_order(counts)}, **known_facts(plan)}
+        images_of_splits.setdefault(split, []).append(examples)
+    splits = {}
+    for split in in_usual_order(images_of_splits):
+        images = images_of_splits[split]
+        splits[split] = {"images_with_rows": len(images), **count_rows(chain.from_iterable(images))}
+    return {"splits": splits, **known_facts(plan)}
 
 
 def _readers_agreement(plan: FolderPlan) -> dict[str, Any]:
@@ -199,14 +205,12 @@ def _readers_agreement(plan: FolderPlan) -> dict[str, Any]:
 
 
 def _with_origin(image: AnnotatedImage, settings: PrepareSettings) -> AnnotatedImage:
-    """The image with the dataset's source and licence, if it has none itself, and with the labels that are wanted."""
-    origin = {"source": settings.source, "licence": settings.licence}
+    """The image with the dataset's name and licence, if it has none itself, and with the labels that are wanted."""
     source = SOURCES.get(settings.dataset)
+    # A general format has no title; its images may say where they are from.
     if source is not None and source.title:
         origin = {"source": settings.dataset, "licence": source.licence}
-    missing = {name: value for name, value in origin.items() if value and image.extra.get(name) is None}
-    if missing:
-        image = image._replace(extra={**image.extra, **missing})
+        image = image._replace(extra={**origin, **image.extra})
     return with_shared_labels(image, settings.dataset) if settings.normalize_labels else image
 
 

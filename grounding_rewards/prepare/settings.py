@@ -14,7 +14,6 @@ from grounding_rewards.data.prompts import TASKS, check_template
 from grounding_rewards.data.readers import STRATEGIES
 from grounding_rewards.data.splits import SHARES
 from grounding_rewards.parsing import get_box_format
-from grounding_rewards.sources import SOURCES
 
 SPLITS_FROM = ("dataset", "hash")
 IMAGE_FORMATS = ("png", "jpeg", "webp", "keep")
@@ -55,9 +54,6 @@ class PrepareSettings:
         model: Folder or name of the model whose processor gives `resized_width` and `resized_height`; None leaves
             these columns to the trainer.
         bad_rows: `refuse` the first image that cannot be used, or `drop` it and list it in the card.
-        shard_megabytes: Size at which a shard is closed.
-        licence: For the card, of images in a general format such as `jsonl`; the licences of datasets are known.
-        source: Where such images are from, for the card.
 
     Raises:
         ValueError: a value is out of range or unknown.
@@ -88,9 +84,6 @@ class PrepareSettings:
     window: tuple[float, float] | None = None
     model: str | None = None
     bad_rows: str = "refuse"
-    shard_megabytes: float = 256.0
-    licence: str | None = None
-    source: str | None = None
 
     def __post_init__(self) -> None:
         get_box_format(self.box_format)
@@ -118,17 +111,6 @@ class PrepareSettings:
             raise ValueError(f"Expected at least 1 pixel for side, got {self.side}. 1024 is usual.")
         if self.window is not None and not self.window[0] < self.window[1]:
             raise ValueError(f"Expected low < high for window, got {self.window}. Give two stored values.")
-        if not self.shard_megabytes > 0:
-            raise ValueError(f"Expected more than 0 for shard_megabytes, got {self.shard_megabytes}. 256 is usual.")
-        source = SOURCES.get(self.dataset)
-        for name in ("licence", "source"):
-            value = getattr(self, name)
-            # A general format has no title.
-            if value is not None and source is not None and source.title:
-                raise ValueError(
-                    f"Expected no {name} for {self.dataset}, whose own is written, got {value!r}. "
-                    "Leave it out; it is for images in a general format."
-                )
         check_shares(dict(self.shares))
 
 

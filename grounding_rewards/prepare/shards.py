@@ -1,11 +1,12 @@
-"""Parquet shards of bounded size with counts of their rows in the footer; no shard is visible before it is complete."""
+"""Parquet shards of bounded size with the images left out in the footer; no shard is visible before it is complete."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,11 @@ FOLDER = "data"
 """The folder of the shards in a prepared dataset."""
 
 FOOTER = b"grounding_rewards"
-"""The key of the package's counts in the footer of a parquet file."""
+"""The key of the package's values in the footer of a parquet file."""
 
+_COUNTED = ("labels", "reader_labels", "source", "licence")
+# Size of its images at which a shard is closed.
+_SHARD_BYTES = 256e6
 # A row group is written when it has as many rows, or images of as many bytes.
 _ROWS_PER_GROUP = 1000
 _BYTES_PER_GROUP = 32e6
@@ -33,16 +37,15 @@ class ShardWriter:
         folder: of the prepared dataset.
         split: its name.
         features: the columns, as `datasets` has them.
-        max_bytes: size of its images at which a shard is closed.
 
     Attributes:
         images: Images of the split in finished shards, skipped ones included.
+        skipped: Id and reason of each image left out since the last finished shard.
     """
 
-    def __init__(self, folder: Path, split: str, features: Any, max_bytes: float) -> None:
+    def __init__(self, folder: Path, split: str, features: Any) -> None:
         self._folder = folder / FOLDER
         self._split = split
-        self._max_bytes = max_bytes
         self._schema = features.arrow_schema
         finished = shard_files(folder, split)
         self._number = len(finished)
@@ -51,7 +54,7 @@ class ShardWriter:
         self._rows: list[dict[str, Any]] = []
         self._group_bytes = self._shard_bytes = 0
         self._writer: Any = None
-        self._counts = ShardCounts()
+        self.skipped: list[list[str]] = []
 
     def add(self, rows: Sequence[Mapping[str, Any]], image_bytes: int) -> None:
         """Add all rows of one image, whose file has `image_bytes`."""
@@ -59,44 +62,38 @@ class ShardWriter:
         self._seen += 1
         self._shard_bytes += image_bytes
         self._group_bytes += image_bytes * len(rows)
-        self._counts.add(rows)
         if len(self._rows) >= _ROWS_PER_GROUP or self._group_bytes >= _BYTES_PER_GROUP:
             self._write_group()
-        if self._shard_bytes >= self._max_bytes:
+        if self._shard_bytes >= _SHARD_BYTES:
             self.close()
 
     def skip(self, image: str, reason: str) -> None:
         """Record an image that is left out."""
         self._seen += 1
-        self._counts.skipped.append([image, reason])
+        self.skipped.append([image, reason])
 
     @property
     def is_empty(self) -> bool:
         """Whether neither the finished shards nor this one have a row."""
-        return not self._number and not self._counts.rows
-
-    @property
-    def skipped(self) -> Sequence[Sequence[str]]:
-        """Id and reason of each image left out since the last finished shard."""
-        return self._counts.skipped
+        return not (self._number or self._rows or self._writer)
 
     def close(self) -> None:
         """Finish the open shard, if there is one."""
         if self._rows:
             self._write_group()
-        elif self._writer is None and self._counts.skipped:
+        elif self._writer is None and self.skipped:
             # A shard without rows lists the images that were left out.
             self._open()
         if self._writer is None:
             return
-        footer = {"images": self._seen, **self._counts.as_json()}
+        footer = {"images": self._seen, "skipped": self.skipped}
         self._writer.add_key_value_metadata({FOOTER: json.dumps(footer, ensure_ascii=False).encode()})
         self._writer.close()
         publish(unfinished_name(self._path), self._path)
         self._number += 1
         self._writer = None
         self._shard_bytes = 0
-        self._counts = ShardCounts()
+        self.skipped = []
 
     @property
     def _path(self) -> Path:
@@ -123,65 +120,39 @@ class ShardWriter:
         self._group_bytes = 0
 
 
-class ShardCounts:
-    """The counts of a shard or of a split.
+def count_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The counts of rows for the manifest.
 
     Args:
-        counts: From :meth:`as_json`; zero without them.
+        rows: With `labels`, and where there are several readers `reader_labels`.
 
-    Attributes:
-        images: Images with rows.
-        rows: Rows.
-        negatives: Rows on which no reader drew a box.
-        boxes: Boxes of each label, of all readers.
-        rows_with: Rows with at least one box of each label.
-        origins: Rows of each pair of source and licence; rows that have neither are not counted.
-        skipped: Id and reason of each image left out.
+    Returns:
+        The number of `rows`; of `negatives`, on which no reader drew a box; `boxes` of each label, of all readers;
+        `rows_with` at least one box of each label; and `origins`, source, licence and number of the rows that have
+        either.
+
+    >>> count_rows([{"labels": ["mass", "mass"]}, {"labels": [], "source": "clinic"}])["rows_with"]
+    {'mass': 1}
     """
-
-    def __init__(self, counts: Mapping[str, Any] | None = None) -> None:
-        counts = counts or {}
-        self.images = counts.get("images_with_rows", 0)
-        self.rows = counts.get("rows", 0)
-        self.negatives = counts.get("negatives", 0)
-        self.boxes = Counter(counts.get("boxes", {}))
-        self.rows_with = Counter(counts.get("rows_with", {}))
-        self.origins = Counter({tuple(origin): rows for *origin, rows in counts.get("origins", [])})
-        self.skipped: list[list[str]] = list(counts.get("skipped", []))
-
-    def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Count the rows of one image."""
-        self.images += 1
-        self.rows += len(rows)
-        for row in rows:
-            labels = [label for reader_labels in row.get("reader_labels", ()) for label in reader_labels]
-            # With several readers, `labels` has those of one of them.
-            labels = labels or row["labels"]
-            if not labels:
-                self.negatives += 1
-            self.boxes.update(labels)
-            self.rows_with.update(set(labels))
-            origin = (row.get("source"), row.get("licence"))
-            if any(origin):
-                self.origins[origin] += 1
-
-    def __add__(self, other: ShardCounts) -> ShardCounts:
-        total = ShardCounts()
-        for name in vars(total):
-            setattr(total, name, getattr(self, name) + getattr(other, name))
-        return total
-
-    def as_json(self) -> dict[str, Any]:
-        """The counts as plain values that `ShardCounts` takes."""
-        return {
-            "images_with_rows": self.images,
-            "rows": self.rows,
-            "negatives": self.negatives,
-            "boxes": dict(sorted(self.boxes.items())),
-            "rows_with": dict(sorted(self.rows_with.items())),
-            "origins": [[*origin, rows] for origin, rows in sorted(self.origins.items(), key=str)],
-            "skipped": self.skipped,
-        }
+    row_count = negatives = 0
+    boxes, rows_with = Counter[str](), Counter[str]()
+    origins = Counter[tuple[str | None, str | None]]()
+    for row in rows:
+        # With several readers, `labels` has those of one of them.
+        labels = list(chain.from_iterable(row.get("reader_labels") or ())) or row["labels"]
+        origin = (row.get("source"), row.get("licence"))
+        row_count += 1
+        negatives += not labels
+        boxes.update(labels)
+        rows_with.update(set(labels))
+        origins[origin] += any(origin)
+    return {
+        "rows": row_count,
+        "negatives": negatives,
+        "boxes": dict(sorted(boxes.items())),
+        "rows_with": dict(sorted(rows_with.items())),
+        "origins": [[*origin, count] for origin, count in sorted(origins.items(), key=str) if count],
+    }
 
 
 def shard_files(folder: Path, split: str) -> list[Path]:
@@ -195,10 +166,18 @@ def shard_files(folder: Path, split: str) -> list[Path]:
 
 
 def read_footer(path: Path) -> dict[str, Any]:
-    """The counts in the footer of a shard; `images` is the number of images of the split up to its end."""
+    """The footer of a shard: `images` of the split up to its end, and id and reason of each one `skipped` in it."""
     import pyarrow.parquet as pq
 
     return json.loads(pq.read_metadata(path).metadata[FOOTER])
+
+
+def labels_in(path: Path) -> list[dict[str, Any]]:
+    """The columns of a shard that :func:`count_rows` reads, row by row."""
+    import pyarrow.parquet as pq
+
+    columns = [name for name in _COUNTED if name in pq.read_schema(path).names]
+    return pq.read_table(path, columns=columns).to_pylist()
 
 
 def parquet_rows(paths: Sequence[str | Path]) -> Iterator[dict[str, Any]]:

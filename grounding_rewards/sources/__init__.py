@@ -45,22 +45,18 @@ def get_source(name: str) -> Source:
     return SOURCES[name]
 
 
-def source_of(dataset: str, licence: str | None = None, url: str | None = None) -> dict[str, str]:
+def source_of(dataset: str) -> dict[str, str]:
     """Title, url, licence and note of a dataset, for its card.
 
     Args:
         dataset: name of its source.
-        licence: of images in a general format; the source of any other dataset declares it.
-        url: likewise.
 
     Example:
         >>> source_of("tbx11k")["licence"], source_of("coco")["licence"]
         ('CC BY-NC-SA', 'that of the dataset; not known here')
-        >>> source_of("coco", "CC BY 4.0", "https://example.org/images")["licence"]
-        'CC BY 4.0'
     """
     source = SOURCES.get(dataset)
     if source is None or not source.title:
-        licence = licence or "that of the dataset; not known here"
-        return {"title": f"images in the format {dataset}", "url": url or "", "licence": licence, "note": ""}
+        licence = "that of the dataset; not known here"
+        return {"title": f"images in the format {dataset}", "url": "", "licence": licence, "note": ""}
     return {"title": source.title, "url": source.url, "licence": source.licence, "note": source.note}

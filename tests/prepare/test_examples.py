@@ -147,7 +147,7 @@ def test_small_boxes_make_no_negatives():
     plan = make_plan(images, asked)
     assert plan.facts["boxes_drawn"] == {"mass": 2}
     # A box of no area is broken, not small: it is refused where images are written.
-    assert plan.facts["small_boxes"] == {"boxes": 2, "images": 2, "without_other": 1}
+    assert plan.facts["small_boxes"] == 2
     found = {row["id"]: row["boxes"] for row in rows_of(images, smallest_box=5)}
     assert list(found.items()) == [("beside", [A]), ("normal", []), ("broken", [[9, 5, 5, 30]])]
     rows = rows_of(images, smallest_box=5, task="finding", negatives=0.9)

@@ -140,14 +140,13 @@ def test_the_readers_agreement_is_measured(make_images, tmp_path):
 
 
 def test_licence_and_source_of_ones_own_images(make_images, tmp_path):
-    root, records = make_images(2)
-    settings = PrepareSettings("jsonl", "qwen3-vl", licence="CC BY 4.0", source="https://example.org/images")
-    prepare_images(records, root, tmp_path / "out", settings)
+    root, records = make_images(3)
+    origin = {"source": "https://example.org/images", "licence": "CC BY 4.0"}
+    records = [record._replace(extra=origin if number else {}) for number, record in enumerate(records)]
+    prepare_images(records, root, tmp_path / "out", PrepareSettings("jsonl", "qwen3-vl"))
     card = (tmp_path / "out/README.md").read_text()
-    assert yaml.safe_load(card.split("---")[1])["license_name"] == "CC BY 4.0"
-    assert "- Source: https://example.org/images\n- Licence: CC BY 4.0\n" in card
-    with pytest.raises(ValueError, match=r"Expected no licence for tbx11k, whose own is written, got 'MIT'"):
-        PrepareSettings("tbx11k", "qwen3-vl", licence="MIT")
+    assert "- Licence: that of the dataset; not known here\n" in card
+    assert "| https://example.org/images | CC BY 4.0 | 2 |" in card
 
 
 def test_agreement_is_the_manifests(tmp_path):

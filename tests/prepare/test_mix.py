@@ -35,7 +35,7 @@ def sources(folder, split):
 
 
 def test_everything_with_its_source(prepared, tmp_path):
-    one = prepared("one", 0, 4, source="clinic", licence="CC BY 4.0", extra={"age": 41, "view": "PA"})
+    one = prepared("one", 0, 4, extra={"age": 41, "view": "PA", "source": "clinic", "licence": "CC BY 4.0"})
     two = prepared("two", 6, 9, split=lambda k: "test" if k == 8 else "train", extra={"age": 41.5}, task="finding")
     manifest = mix_folders([Part(one), Part(two)], tmp_path / "out")
     assert verify_images(tmp_path / "out") == []
@@ -52,7 +52,7 @@ def test_everything_with_its_source(prepared, tmp_path):
     assert set(sources(tmp_path / "out", "test")) == {"two"}
     card = (tmp_path / "out" / "README.md").read_text()
     assert "# one and two, prepared for" in card
-    assert "- Licence: one: CC BY 4.0; two: that of the dataset; not known here" in card
+    assert "- Licence: one: that of the dataset; not known here; two: that of the dataset; not known here" in card
     assert "| clinic | CC BY 4.0 | 4 |" in card
     assert manifest == read_manifest(tmp_path / "out")
 
@@ -108,8 +108,8 @@ def test_an_image_of_both_is_in_one_split(prepared, tmp_path):
 
 
 def test_a_patient_of_one_source_is_in_one_split(prepared, tmp_path):
-    one = prepared("one", 0, 3, source="clinic")
-    two = prepared("two", 3, 6, source="clinic", split=lambda k: "test")
+    one = prepared("one", 0, 3, extra={"source": "clinic"})
+    two = prepared("two", 3, 6, extra={"source": "clinic"}, split=lambda k: "test")
     with pytest.raises(ValueError, match=re.escape("clinic/p1 (train, test)")):
         mix_folders([Part(one), Part(two)], tmp_path / "out")
 

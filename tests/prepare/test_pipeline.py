@@ -33,11 +33,16 @@ from tests.prepare.conftest import write_annotations
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 # About three images of noise: several shards in every test
-SMALL_SHARDS = 0.003
+SMALL_SHARDS = 3000
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch):
+    monkeypatch.setattr("grounding_rewards.prepare.shards._SHARD_BYTES", SMALL_SHARDS)
 
 
 def options(**values):
-    usual = {"dataset": "jsonl", "box_format": "qwen3-vl", "shard_megabytes": SMALL_SHARDS, "side": 48}
+    usual = {"dataset": "jsonl", "box_format": "qwen3-vl", "side": 48}
     return PrepareSettings(**{**usual, **values})
 
 
@@ -153,7 +158,7 @@ def test_an_interrupted_run_goes_on_wherever_it_stopped(make_images, tmp_path):
 
 KILLED = """
 import os, signal, sys
-from grounding_rewards.prepare import PrepareSettings, prepare_images
+from grounding_rewards.prepare import PrepareSettings, prepare_images, shards
 from grounding_rewards.sources import get_source
 
 def kill(stage, done, of):
@@ -161,8 +166,8 @@ def kill(stage, done, of):
         os.kill(os.getpid(), signal.SIGKILL)
 
 if __name__ == "__main__":
-    root, out, after, processes, megabytes = sys.argv[1:]
-    settings = PrepareSettings("jsonl", "qwen3-vl", side=48, shard_megabytes=float(megabytes))
+    root, out, after, processes, shards._SHARD_BYTES = *sys.argv[1:5], int(sys.argv[5])
+    settings = PrepareSettings("jsonl", "qwen3-vl", side=48)
     prepare_images(get_source("jsonl").read(root), root, out, settings, processes=int(processes), on_progress=kill)
 """
 
@@ -298,9 +303,10 @@ def test_datasets_streams_and_loads_it(make_images, tmp_path):
     assert {name: split.num_rows for name, split in load_dataset(str(tmp_path / "out")).items()} == {"train": 10}
 
 
-def test_rows_of_one_image_share_its_image(make_images, tmp_path):
+def test_rows_of_one_image_share_its_image(make_images, tmp_path, monkeypatch):
+    monkeypatch.setattr("grounding_rewards.prepare.shards._SHARD_BYTES", 256e6)
     root, records = make_images(6)
-    whole = options(side=None, shard_megabytes=256, splits_from="hash", shares=(("train", 1.0),))
+    whole = options(side=None, splits_from="hash", shares=(("train", 1.0),))
     prepare_images(records, root, tmp_path / "one", whole)
     labels = [f"finding {k}" for k in range(20)]
     many = [record._replace(boxes=[[8, 8, 40, 30]] * 20, labels=labels) for record in records]
