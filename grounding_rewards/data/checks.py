@@ -1,4 +1,4 @@
-"""Refuse a dataset that cannot be learned from: before the first step, naming every bad row at once.
+"""Refuse a dataset that cannot be learned from: before the first step, naming every problem at once.
 
 Two kinds of mistake cost days: boxes that do not fit the image, and boxes that the model's box format cannot express.
 The first is geometry. For the second, every row's ground truth is written in the box format and scored: it has to earn
@@ -17,6 +17,7 @@ import numpy as np
 
 from grounding_rewards.boxes import as_box_array, is_number, reference_defect, space_frame
 from grounding_rewards.columns import SIZE_COLUMNS
+from grounding_rewards.common.formatting import first_of
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.prompts import gold_answer, prompt_problem
 from grounding_rewards.images.decoding import has_shape, image_size, rows_without_images, stored_images
@@ -40,8 +41,6 @@ _OF_IMAGES = ("image_size", "image_error")
 # Names that a column of labels may have by mistake.
 _LIKE_LABELS = ("label", "class", "classes", "class_names", "category", "categories", "names")
 _TOLERANCE = 1e-6
-# So many rows that share a problem have a line each.
-_FEW_ROWS = 3
 # Warn where the rounding of a format leaves less than this part of the full reward.
 _FINE_ENOUGH = 0.9
 
@@ -51,7 +50,7 @@ _Made = TypeVar("_Made")
 def check_dataset(
     dataset: Dataset, reward: GroundingReward, *, name: str = "train_dataset", bad_rows: str = "refuse"
 ) -> Dataset:
-    """Raise one error that names every row on which `reward` could not be trained, or leave these rows out.
+    """Raise one error that names all problems of rows on which `reward` could not be trained, or leave these rows out.
 
     A row is bad if its boxes are not four finite numbers each with `x1 < x2` and `y1 < y2` inside the image,
     its labels are not as many as its boxes, its sizes are missing or contradict the image, its box format is
@@ -68,14 +67,15 @@ def check_dataset(
             `box_format` and `id`.
         reward: the reward to train with; its own box format goes before the rows'.
         name: what to call the dataset in the error.
-        bad_rows: `refuse`, or `drop` to go on without them, which a warning says, with number, `id` and reason of each.
+        bad_rows: `refuse`, or `drop` to go on without them, which a warning says, with each reason and the first
+            rows that have it, by number and `id`.
 
     Returns:
         The dataset, without the rows that were dropped.
 
     Raises:
-        ValueError: a column is missing, there are no rows, or rows are bad (number, `id` and reason of each), or all of
-            them are.
+        ValueError: a column is missing, there are no rows, or rows are bad (each reason, with number and `id` of the
+            first rows that have it), or all of them are.
 
     Example:
         >>> from datasets import Dataset
@@ -115,7 +115,7 @@ def _problems_by_row(rows: Sequence[Mapping[str, Any]], reward: GroundingReward 
 
 
 def check_rows(dataset: Dataset, *, name: str = "train_dataset", bad_rows: str = "refuse") -> Dataset:
-    """Raise one error that names every row whose prompt, sizes, boxes or labels cannot be right, whatever the reward.
+    """Raise one error that names all problems with prompts, sizes, boxes or labels, whatever the reward.
 
     The part of :func:`check_dataset` that needs neither a reward nor a box format.
 
@@ -161,7 +161,7 @@ def check_rows(dataset: Dataset, *, name: str = "train_dataset", bad_rows: str =
 def without_bad_rows(
     dataset: Dataset, problems: Mapping[int, Sequence[str]], expected: str, name: str, bad_rows: str
 ) -> Dataset:
-    """The dataset without its bad rows, which a warning names if they are dropped, and an error if they are refused.
+    """The dataset without its bad rows, whose problems a warning names if they are dropped, an error if refused.
 
     Args:
         dataset: all rows.
@@ -240,31 +240,21 @@ def said_dropped(count: int, of: str, lines: Iterable[str]) -> None:
 
 
 def _problem_lines(problems: Mapping[int, Sequence[str]], ids: Sequence[Any]) -> list[str]:
-    """A line for each bad row; rows that share a problem are named in one line where they are many."""
+    """A line for each problem, that of the first row first, with the first few rows that share it.
+
+    >>> _problem_lines({0: ["width is missing"], 3: ["width is missing"]}, "abcd")
+    ['rows 0, 3 (ids a, d): width is missing']
+    """
     numbers_by_sentence: dict[str, list[int]] = {}
     for number, sentences in sorted(problems.items()):
         numbers_by_sentence.setdefault("; ".join(sentences), []).append(number)
-    line_by_number = {}
+    lines = []
     for sentence, numbers in numbers_by_sentence.items():
-        if len(numbers) > _FEW_ROWS:
-            line_by_number[numbers[0]] = f"{_many_rows(numbers, ids)}: {sentence}"
-            continue
-        for number in numbers:
-            line_by_number[number] = f"row {number} (id {ids[number]}): {sentence}"
-    return [line_by_number[number] for number in sorted(line_by_number)]
-
-
-def _many_rows(numbers: Sequence[int], ids: Sequence[Any]) -> str:
-    """Name rows by their numbers, runs of them by their ends, and by the first few ids.
-
-    >>> _many_rows([0, 1, 2, 4, 6], "abcdefg")
-    'rows 0 to 2, 4, 6 (ids a, b, c, …)'
-    """
-    distinct = set(numbers)
-    starts = [k for k in numbers if k - 1 not in distinct]
-    ends = [k for k in numbers if k + 1 not in distinct]
-    runs = [str(start) if start == end else f"{start} to {end}" for start, end in zip(starts, ends, strict=True)]
-    return f"rows {', '.join(runs)} (ids {', '.join(str(ids[k]) for k in numbers[:_FEW_ROWS])}, …)"
+        ending = "" if len(numbers) == 1 else "s"
+        row_names = first_of([str(number) for number in numbers])
+        id_names = first_of([str(ids[number]) for number in numbers])
+        lines.append(f"row{ending} {row_names} (id{ending} {id_names}): {sentence}")
+    return lines
 
 
 ROW_PARTS = ("sizes", "lists", "labels", "boxes", "format")
