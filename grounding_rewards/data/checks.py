@@ -8,6 +8,7 @@ the full reward from the very reward that will train the model.
 from __future__ import annotations
 
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -48,14 +49,15 @@ _Made = TypeVar("_Made")
 
 
 def check_dataset(
-    dataset: Dataset, reward: GroundingReward, *, name: str = "train_dataset", bad_rows: str = "refuse"
+    dataset: Dataset, reward: GroundingReward | None = None, *, name: str = "train_dataset", bad_rows: str = "refuse"
 ) -> Dataset:
     """Raise one error that names all problems of rows on which `reward` could not be trained, or leave these rows out.
 
     A row is bad if its boxes are not four finite numbers each with `x1 < x2` and `y1 < y2` inside the image,
-    its labels are not as many as its boxes, its sizes are missing or contradict the image, its box format is
-    unknown, or its ground truth, written in that box format and scored, does not earn the full reward:
-    `no_box_bonus` on an image without boxes; on others every box is found again and the reward is what the
+    its labels are not as many as its boxes, its sizes are missing or contradict the image, or its box format is
+    unknown. Without a reward, which needs no box format, it is also bad if its prompt asks nothing, and one id for all
+    rows is said. With a reward it is bad if its ground truth, written in its box format and scored, does not earn the
+    full reward: `no_box_bonus` on an image without boxes; on others every box is found again and the reward is what the
     rounding of the format leaves of 1. Where a row has `reader_boxes`, this holds for the boxes of every reader. For a
     reward that compares labels every box needs one, and it has to be read again too. A coarse format may leave
     little: one warning then says in how many rows the right answer earns less than 0.9 of the full reward, and the
@@ -65,7 +67,8 @@ def check_dataset(
         dataset: rows with the columns `prompt`, `boxes`, `width` and `height` (or `image`), and optionally
             `labels`, `ignore_boxes`, `reader_boxes`, `reader_labels`, `resized_width`, `resized_height`,
             `box_format` and `id`.
-        reward: the reward to train with; its own box format goes before the rows'.
+        reward: the reward to train with; its own box format goes before the rows'. None looks at what has to be right
+            whatever the reward.
         name: what to call the dataset in the error.
         bad_rows: `refuse`, or `drop` to go on without them, which a warning says, with each reason and the first
             rows that have it, by number and `id`.
@@ -86,9 +89,29 @@ def check_dataset(
         ... except ValueError as error:
         ...     print(str(error).splitlines()[-1].partition(";")[0])
         row 0 (id -): box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl, IoU 0.25 with itself
+        >>> image |= {"boxes": [[10, 10, 500, 50]]}
+        >>> try:
+        ...     check_dataset(Dataset.from_list([image]))
+        ... except ValueError as error:
+        ...     print(str(error).splitlines()[-1])
+        row 0 (id -): box 0 is [10, 10, 500, 50], outside the image of 400 x 600
     """
-    rows = _all_rows(dataset, name, needs_format=reward.box_format is None)
-    problems = _problems_by_row(rows, reward)
+    rows = _all_rows(dataset, name, needs_format=reward is not None and reward.box_format is None)
+    problems: dict[int, list[str]] = defaultdict(list)
+    for number, row in enumerate(rows):
+        for problem in row_problems(row, reward):
+            problems[number].append(problem)
+    if reward is None:
+        _add_prompt_problems(problems, dataset)
+        ids = {str(row.get("id")) for row in rows}
+        if len(ids) == 1 < len(rows) and rows[0].get("id") is not None:
+            warnings.warn(
+                f"All {len(rows)} rows of {name} have the id {rows[0]['id']!r}: logs and comparisons cannot tell their "
+                "images apart. Give each image an id of its own.",
+                stacklevel=3,
+            )
+        expected = "a prompt, sizes, boxes and labels that fit the image"
+        return without_bad_rows(dataset, problems, expected, name, bad_rows)
     references: list[_Reference] = []
     for number, row in enumerate(rows):
         if number not in problems:
@@ -96,7 +119,7 @@ def check_dataset(
     gold = _gold(references, reward)
     for gold_row in gold:
         for problem in _gold_problems(gold_row, reward):
-            problems.setdefault(gold_row.number, []).append(gold_row.reader + problem)
+            problems[gold_row.number].append(gold_row.reader + problem)
     expected = f"ground truth that earns the full reward {reward.__name__}"
     sound_rows = without_bad_rows(dataset, problems, expected, name, bad_rows)
     sound_gold = [gold_row for gold_row in gold if gold_row.number not in problems]
@@ -104,43 +127,8 @@ def check_dataset(
     return sound_rows
 
 
-def _problems_by_row(rows: Sequence[Mapping[str, Any]], reward: GroundingReward | None = None) -> dict[int, list[str]]:
-    """The :func:`row_problems` of each row that has any, by its number."""
-    problems = {}
-    for number, row in enumerate(rows):
-        sentences = list(row_problems(row, reward))
-        if sentences:
-            problems[number] = sentences
-    return problems
-
-
-def check_rows(dataset: Dataset, *, name: str = "train_dataset", bad_rows: str = "refuse") -> Dataset:
-    """Raise one error that names all problems with prompts, sizes, boxes or labels, whatever the reward.
-
-    The part of :func:`check_dataset` that needs neither a reward nor a box format.
-
-    Args:
-        dataset: as for :func:`check_dataset`.
-        name: what to call the dataset in the error.
-        bad_rows: as for :func:`check_dataset`.
-
-    Returns:
-        The dataset, without the rows that were dropped.
-
-    Raises:
-        ValueError: as :func:`check_dataset`.
-
-    Example:
-        >>> from datasets import Dataset
-        >>> image = {"prompt": "Where?", "boxes": [[10, 10, 50, 50]], "labels": ["mass"], "width": 40, "height": 60}
-        >>> try:
-        ...     check_rows(Dataset.from_list([image]))
-        ... except ValueError as error:
-        ...     print(str(error).splitlines()[-1])
-        row 0 (id -): box 0 is [10, 10, 50, 50], outside the image of 40 x 60
-    """
-    rows = _all_rows(dataset, name, needs_format=False)
-    problems = _problems_by_row(rows)
+def _add_prompt_problems(problems: dict[int, list[str]], dataset: Dataset) -> None:
+    """Add what is wrong with prompts to the problems by row."""
     several_images = "images" in dataset.column_names
     for number, row in enumerate(dataset.with_format(None).select_columns("prompt")):
         problem = prompt_problem(row["prompt"], several_images=several_images)
@@ -148,14 +136,7 @@ def check_rows(dataset: Dataset, *, name: str = "train_dataset", bad_rows: str =
         if row["prompt"] is None and number not in problems:
             problem = "prompt is missing or has no words"
         if problem is not None:
-            problems.setdefault(number, []).append(problem)
-    if len(rows) > 1 and rows[0].get("id") is not None and len({str(row.get("id")) for row in rows}) == 1:
-        warnings.warn(
-            f"All {len(rows)} rows of {name} have the id {rows[0]['id']!r}: logs and comparisons cannot tell their "
-            "images apart. Give each image an id of its own.",
-            stacklevel=3,
-        )
-    return without_bad_rows(dataset, problems, "a prompt, sizes, boxes and labels that fit the image", name, bad_rows)
+            problems[number].append(problem)
 
 
 def without_bad_rows(

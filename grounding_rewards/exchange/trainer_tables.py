@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grounding_rewards.columns import SCORED_COLUMNS, SIZE_COLUMNS
 from grounding_rewards.common.atomic_files import check_new, whole_folder
-from grounding_rewards.data.checks import check_dataset, check_rows, rows_with_sizes, with_each
+from grounding_rewards.data.checks import check_dataset, rows_with_sizes, with_each
 from grounding_rewards.data.dataset_columns import add_prompts, with_column
 from grounding_rewards.data.prompts import conversation, prompt_words
 from grounding_rewards.images.decoding import open_image, plain_format, stored_images
@@ -360,7 +360,7 @@ def _checked_rows(
             f"Expected --model with a processor of the Qwen2-VL kind for the box format {resized_formats[0]}, which "
             f"counts in pixels of the resized image, got {processor_name}. Name the model that will be trained."
         )
-    dataset = check_rows(add_prompts(dataset, stated_format), name="the dataset", bad_rows=bad_rows)
+    dataset = check_dataset(add_prompts(dataset, stated_format), name="the dataset", bad_rows=bad_rows)
 
     def prompt_of(prompt: Any) -> Any:
         """The messages of a prompt with marks for images; for EasyR1 all of them as one text."""

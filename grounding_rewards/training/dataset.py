@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 
-from grounding_rewards.data.checks import check_dataset, check_rows, rows_with_sizes, with_each
+from grounding_rewards.data.checks import check_dataset, rows_with_sizes, with_each
 from grounding_rewards.data.dataset_columns import add_columns, add_prompts
 from grounding_rewards.data.prompts import gold_answer, prompt_words
 from grounding_rewards.images.image_column import with_full_image, with_image_column
@@ -66,7 +66,7 @@ def prepare_examples(
     # Prompts come first: a prompt is one of the things that are checked.
     prompt_format = stated_formats[0] if stated_formats else column_value
     dataset = add_prompts(dataset, prompt_format)
-    dataset = check_rows(dataset, name=name, bad_rows=bad_rows)
+    dataset = check_dataset(dataset, name=name, bad_rows=bad_rows)
     # Only now has every row a prompt whose words can be read.
     dataset = _drop_image_tokens(dataset, processor, name, bad_rows)
     if keep_full:

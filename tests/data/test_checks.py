@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 import grounding_rewards as gr
-from grounding_rewards.data.checks import check_dataset, check_rows, row_problems
+from grounding_rewards.data.checks import check_dataset, row_problems
 from grounding_rewards.parsing import get_box_format
 
 datasets = pytest.importorskip("datasets", reason="needs the train extra")
@@ -35,7 +35,7 @@ def test_a_missing_image_is_named():
     images = with_images((100, 200), (100, 200))
     images = images.map(lambda row, k: {"image": None if k else row["image"]}, with_indices=True)
     with pytest.raises(ValueError, match=r"row 1 .*image is missing"):
-        check_rows(images)
+        check_dataset(images)
 
 
 @pytest.mark.filterwarnings("ignore:The box format .* cannot hold some boxes")
@@ -109,7 +109,7 @@ def test_missing_columns(removed, message):
 def test_one_id_for_all_rows_is_said(ids, said):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        check_rows(dataset_of(*({"id": one} for one in ids)))
+        check_dataset(dataset_of(*({"id": one} for one in ids)))
     assert sum("rows of train_dataset have the id 'a'" in str(one.message) for one in caught) == said
 
 
@@ -238,7 +238,7 @@ def test_readers_boxes_need_no_others_beside_them():
     row = {"boxes": None, "labels": None, "reader_boxes": [SOUND["boxes"], []], "reader_labels": [["mass"], []]}
     reward = gr.get_reward("R4", box_format="qwen3-vl")
     images = dataset_of(row, row)
-    assert check_rows(check_dataset(images, reward)).num_rows == 2
+    assert check_dataset(check_dataset(images, reward)).num_rows == 2
     assert reward(["[]"], **{name: values[:1] for name, values in images.to_dict().items()}) == [pytest.approx(0.2)]
     with pytest.raises(ValueError, match=r"row 1 .*boxes is None, not a list"):
         check_dataset(dataset_of(row, {**row, "reader_boxes": None, "reader_labels": None}), reward)
@@ -270,7 +270,7 @@ class TestReferenceColumns:
             # two readers who drew the same, in a region that nobody judged
             {**NONE, **REGIONS, "reader_boxes": [REGIONS["ignore_boxes"]] * 2, "reader_labels": [["mass"]] * 2},
         )
-        check_rows(images)
+        check_dataset(images)
         check_dataset(images, gr.get_reward(reward, **parameters, box_format="qwen3-vl"))
 
     @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ class TestReferenceColumns:
     )
     def test_bad_row_is_named(self, change, reason):
         images = dataset_of({**SEVERAL, **REGIONS}, {**SEVERAL, **REGIONS, **change})
-        for check in (check_rows, lambda images: check_dataset(images, R4)):
+        for check in (check_dataset, lambda images: check_dataset(images, R4)):
             with pytest.raises(ValueError, match=re.escape(reason)) as caught:
                 check(images)
             assert "row 1 (id image-1): " in str(caught.value)
@@ -351,12 +351,12 @@ SPOILED = [
 
 
 @pytest.mark.parametrize("row", SPOILED, ids=str)
-@pytest.mark.parametrize("check", [check_rows, lambda images, **how: check_dataset(images, R4, **how)])
+@pytest.mark.parametrize("check", [check_dataset, lambda images, **how: check_dataset(images, R4, **how)])
 def test_bad_rows_can_be_dropped_and_are_named(check, row):
     """Today one speck among 317 boxes ends a training that could go on without it."""
     images = dataset_of({"id": "good", **dict.fromkeys(row.keys() - SOUND.keys())}, {"id": "bad", **row})
     # Each has rows of its own: prompts, and boxes that the format cannot hold.
-    if ("prompt" in row) if check is not check_rows else row.get("width") == 400:
+    if ("prompt" in row) if check is not check_dataset else row.get("width") == 400:
         return
     with pytest.raises(ValueError, match=r"or go on without them by bad_rows: drop"):
         check(images)
@@ -368,5 +368,5 @@ def test_bad_rows_can_be_dropped_and_are_named(check, row):
 
 def test_good_rows_stay_and_nothing_is_said(recwarn):
     images = dataset_of({}, {"boxes": [], "labels": []})
-    assert check_rows(check_dataset(images, R4, bad_rows="drop"), bad_rows="drop").num_rows == 2
+    assert check_dataset(check_dataset(images, R4, bad_rows="drop"), bad_rows="drop").num_rows == 2
     assert not recwarn.list

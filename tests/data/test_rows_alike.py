@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from grounding_rewards.data.checks import check_rows
+from grounding_rewards.data.checks import check_dataset
 from grounding_rewards.data.dataset_columns import add_prompts
 from grounding_rewards.data.splits import image_split
 from grounding_rewards.doctor.examine import examine
@@ -111,7 +111,7 @@ def verdicts(root):
     found = {"doctor": "; ".join(defect.name for defect in defects if defect.severity == "error")}
     settings = PrepareSettings("jsonl", "qwen3-vl", readers="any-of")
     steps = {
-        "loader": lambda: check_rows(add_prompts(load_images(root), "qwen3-vl")),
+        "loader": lambda: check_dataset(add_prompts(load_images(root), "qwen3-vl")),
         "prepare": lambda: prepare_images(read_jsonl(root), root, root / "out", settings),
     }
     for name, step in steps.items():
