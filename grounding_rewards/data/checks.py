@@ -266,18 +266,19 @@ def row_problems(
     """
     if "sizes" in parts:
         yield from _size_problems(row)
-    broken = list(_list_problems(row))
+    readers, drawings = row.get("reader_boxes"), _drawings(row)
+    broken = [f"{prefix}boxes is {boxes!r:.200}, not a list" for prefix, boxes, _ in drawings if not _is_list(boxes)]
+    if readers is not None and not (_is_list(readers) and readers):
+        broken.append(f"reader_boxes is {readers!r:.200}, not a list with the boxes of each reader, or None")
     if broken:
         # Whether or not these are asked for, nothing else can be read from such a row.
         if "lists" in parts:
             yield from broken
         return
     if "labels" in parts:
-        yield from _label_count_problems(row)
+        yield from _label_problems(row, drawings)
     if "boxes" in parts:
-        drawings = [("", row.get("boxes") or ()), ("ignore_boxes: ", row.get("ignore_boxes") or ())]
-        drawings += [(f"reader {index}: ", boxes) for index, boxes in enumerate(row.get("reader_boxes") or ())]
-        for prefix, boxes in drawings:
+        for prefix, boxes, _ in drawings:
             for index, box in enumerate(boxes):
                 problem = _box_problem(box, row.get("width"), row.get("height"))
                 if problem is not None:
@@ -303,54 +304,45 @@ def _missing_label_problems(row: Mapping[str, Any]) -> Iterator[str]:
         yield f"{blank} of {len(labels)} in {column} {verb} blank, which the reward compares"
 
 
-def _list_problems(row: Mapping[str, Any]) -> Iterator[str]:
-    """Which columns of boxes are no lists, and of `reader_boxes` which readers'."""
-    readers, ignored = row.get("reader_boxes"), row.get("ignore_boxes")
+_Drawing = tuple[str, Any, Any]
+"""Boxes and their labels, None where there are none, behind the words that say whose they are."""
+
+
+def _drawings(row: Mapping[str, Any]) -> list[_Drawing]:
+    """What a row says was drawn on its image: its boxes, the regions that are ignored, and the boxes of each reader."""
+    boxes, readers, reader_labels = row.get("boxes"), row.get("reader_boxes"), row.get("reader_labels")
+    if not _is_list(readers):
+        readers = ()
     # As the reward takes it: where each reader drew there need be no other boxes.
-    needs_boxes = row.get("boxes") is not None or not (_is_list(readers) and readers)
-    if needs_boxes and not _is_list(row.get("boxes")):
-        yield f"boxes is {row.get('boxes')!r:.200}, not a list"
-    if readers is not None and not (_is_list(readers) and readers):
-        yield (
-            f"reader_boxes is {readers!r:.200}, not a list with the boxes of each reader (None where there are no "
-            "readers)"
-        )
-    else:
-        for index, boxes in enumerate(readers or ()):
-            if not _is_list(boxes):
-                yield f"reader {index}: boxes is {boxes!r:.200}, not a list"
-    if ignored is not None and not _is_list(ignored):
-        yield f"ignore_boxes is {ignored!r:.200}, not a list"
+    drawings = [("", () if boxes is None and readers else boxes, row.get("labels"))]
+    if row.get("ignore_boxes") is not None:
+        drawings.append(("ignore_boxes: ", row["ignore_boxes"], None))
+    is_labelled = _is_list(reader_labels) and len(reader_labels) == len(readers)
+    for index, reader_boxes in enumerate(readers):
+        # A reader without labels has too few of them where others have some.
+        labels = (reader_labels[index] or ()) if is_labelled else None
+        drawings.append((f"reader {index}: ", reader_boxes, labels))
+    return drawings
 
 
-def _label_count_problems(row: Mapping[str, Any]) -> Iterator[str]:
+def _label_problems(row: Mapping[str, Any], drawings: Sequence[_Drawing]) -> Iterator[str]:
     """Where labels are not one for each box, of the row or of its readers."""
-    reader_boxes, reader_labels = row.get("reader_boxes"), row.get("reader_labels")
-    boxes = row.get("boxes") or ()
-    # Labels and boxes that belong together, behind the words that say whose they are.
-    labelled: list[tuple[str, Any, Any]] = []
-    if row.get("labels") is not None:
-        labelled.append(("", row["labels"], boxes))
-    if reader_labels is not None and reader_boxes is not None:
+    boxes, readers, reader_labels = row.get("boxes"), row.get("reader_boxes"), row.get("reader_labels")
+    if reader_labels is not None and readers is None:
+        yield "reader_labels without reader_boxes"
+    elif reader_labels is not None:
         count = len(reader_labels) if _is_list(reader_labels) else 0
-        # `_list_problems` has refused a list of no readers.
-        if count == len(reader_boxes):
-            labelled += [(f"reader {k}: ", reader_labels[k], reader_boxes[k]) for k in range(count)]
-        else:
-            yield f"reader_labels of {count} readers for reader_boxes of {len(reader_boxes)}"
-    for prefix, labels, labelled_boxes in labelled:
-        count = len(labels) if _is_list(labels) else 0
-        if count != len(labelled_boxes):
-            yield f"{prefix}{count} labels for {len(labelled_boxes)} boxes"
-        elif labels is not None and not _is_list(labels):
-            yield f"{prefix}labels is {labels!r:.200}, not a list"
+        if count != len(readers):
+            yield f"reader_labels of {count} readers for reader_boxes of {len(readers)}"
+    for prefix, drawn_boxes, labels in drawings:
+        label_count = len(labels) if _is_list(labels) else "no list of"
+        if labels is not None and label_count != len(drawn_boxes):
+            yield f"{prefix}{label_count} labels for {len(drawn_boxes)} boxes"
     if row.get("labels") is None and reader_labels is None and boxes:
         # One for each box under a wrong name; a single word may name the image.
         names = [name for name in _LIKE_LABELS if _is_list(row.get(name)) and len(row[name]) == len(boxes)]
         if names:
             yield f"labels is missing, and {names[0]} has one for each box: call it labels"
-    if reader_labels is not None and reader_boxes is None:
-        yield "reader_labels without reader_boxes"
 
 
 def is_blank(label: Any) -> bool:
