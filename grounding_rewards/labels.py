@@ -52,21 +52,6 @@ class Label(NamedTuple):
         return f"{self.laterality} {self.name}" if self.known and self.laterality else self.name
 
 
-class Finding(NamedTuple):
-    """An entry of the vocabulary.
-
-    name: the shared name.
-    synonyms: other words for it, in any dataset.
-    parent: the finding of which it is a kind; None where it is not listed as one.
-    source: a key of the table of sources in the file.
-    """
-
-    name: str
-    synonyms: tuple[str, ...]
-    parent: str | None
-    source: str
-
-
 def normalize_label(text: str, dataset: str | None = None) -> Label:
     """Look a label or a short phrase up in the shared vocabulary.
 
@@ -124,18 +109,15 @@ def are_synonyms(a: str, b: str) -> bool:
 
 
 @cache
-def vocabulary() -> Mapping[str, Finding]:
-    """All findings and parts of the chest by their shared name.
+def vocabulary() -> Mapping[str, tuple[str, ...]]:
+    """The synonyms, in any dataset, of each finding and part of the chest, by its shared name.
 
     Example:
-        >>> vocabulary()["ground-glass opacity"].parent
-        'lung opacity'
+        >>> vocabulary()["pleural effusion"][0]
+        'effusion'
     """
     entries = {**_file()["findings"], **_file()["anatomy"]}
-    findings = {}
-    for name, entry in entries.items():
-        findings[name] = Finding(name, tuple(entry.get("synonyms", ())), entry.get("parent"), entry["source"])
-    return MappingProxyType(findings)
+    return MappingProxyType({name: tuple(entry.get("synonyms", ())) for name, entry in entries.items()})
 
 
 @cache
@@ -236,8 +218,8 @@ def _file() -> dict[str, Any]:
 def _index() -> dict[str, str]:
     """The shared name of every word that counts in all datasets, by its key."""
     index = {}
-    for name, finding in vocabulary().items():
-        for word in (name, *finding.synonyms):
+    for name, synonyms in vocabulary().items():
+        for word in (name, *synonyms):
             index[_key(word)] = name
     for dataset in _file()["datasets"].values():
         excluded = dataset.get("own_words", ())

@@ -56,8 +56,8 @@ def test_words_of_deeplesion_mean_lesions_there_alone():
 
 def test_no_word_has_two_meanings():
     meanings: dict[str, set[str]] = {}
-    for name, finding in vocabulary().items():
-        for word in (name, *finding.synonyms):
+    for name, synonyms in vocabulary().items():
+        for word in (name, *synonyms):
             meanings.setdefault(normalize_label(word).name, set()).add(name)
     for dataset in FILE["datasets"].values():
         for label, name in dataset["labels"].items():
@@ -67,14 +67,14 @@ def test_no_word_has_two_meanings():
 
 
 def test_parents_and_sources_exist():
-    names, sources = vocabulary(), {*FILE["sources"], *FILE["datasets"]}
-    for finding in names.values():
-        assert finding.source in sources, finding
-        seen, parent = {finding.name}, finding.parent
+    entries, sources = {**FILE["findings"], **FILE["anatomy"]}, {*FILE["sources"], *FILE["datasets"]}
+    for name, entry in entries.items():
+        assert entry["source"] in sources, name
+        seen, parent = {name}, entry.get("parent")
         while parent is not None:
-            assert parent not in seen, f"{finding.name} is a kind of itself"
+            assert parent not in seen, f"{name} is a kind of itself"
             seen.add(parent)
-            parent = names[parent].parent
+            parent = entries[parent].get("parent")
 
 
 @pytest.mark.parametrize(("text", "name", "side"), table("labels", "sides"))
@@ -118,7 +118,7 @@ def test_what_is_no_text_is_refused(label):
 
 
 def test_no_vocabulary_word_begins_or_ends_with_a_side_letter():
-    words = [word for name, finding in vocabulary().items() for word in (name, *finding.synonyms)]
+    words = [word for name, synonyms in vocabulary().items() for word in (name, *synonyms)]
     words += [label for dataset in FILE["datasets"].values() for label in dataset["labels"]]
     assert not [word for word in words if re.search(r"(?i)^[lr]\b(?!$)|(?<!^)\b[lr]$", word)]
 

@@ -136,8 +136,8 @@ def _vocabulary_name(key: str) -> str | None:
     label = normalize_label(key)
     if not label.known:
         return None
-    finding = vocabulary()[label.name]
-    return finding.name if key in map(spelling_key, (finding.name, *finding.synonyms)) else None
+    words = (label.name, *vocabulary()[label.name])
+    return label.name if key in map(spelling_key, words) else None
 
 
 def is_slip(label: str, second: str) -> bool:
