@@ -152,8 +152,8 @@ def with_column(dataset: Dataset, name: str, values: list[Any]) -> Dataset:
 class ExtraColumns:
     """The columns of rows that the package does not know, each with a type that holds the values of every row.
 
-    Texts, numbers, truth values and lists of these keep their type, whole numbers beside fractions become fractions;
-    objects, and values of several types, become JSON text. A column without any value is left out.
+    Texts, numbers and truth values keep their type, whole numbers beside fractions become fractions; lists, objects,
+    and values of several types, become JSON text. A column without any value is left out.
 
     Args:
         rows: the values of each, by column.
@@ -172,9 +172,8 @@ class ExtraColumns:
             for name, value in row.items():
                 if value is not None:
                     columns.setdefault(name, []).append(value)
-        types = {name: _type_of(values) for name, values in columns.items()}
         #: The arrow type of each column that has a value.
-        self.types = {name: kind for name, kind in types.items() if kind is not None}
+        self.types = {name: _type_of(values) for name, values in columns.items()}
 
     def values(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """The values of one row in the types of the columns, None where the row has none."""
@@ -187,23 +186,15 @@ class ExtraColumns:
         return {name: generate_from_arrow_type(kind) for name, kind in self.types.items()}
 
 
-def _type_of(values: Sequence[Any]) -> DataType | None:
-    """The arrow type that holds all values: text, for JSON, where no other does; None for nothing but empty lists."""
+def _type_of(values: Sequence[Any]) -> DataType:
+    """The arrow type that holds all values: text, for JSON, where no other does, and for lists and objects."""
     import pyarrow as pa
 
     try:
         kind = pa.array(values).type
     except (ValueError, TypeError, OverflowError):
         return pa.string()
-    innermost = kind
-    while pa.types.is_list(innermost):
-        innermost = innermost.value_type
-    if pa.types.is_null(innermost):
-        return None
-    if pa.types.is_struct(innermost):
-        # A struct has the same fields in every row: it would add None for keys that an object does not have.
-        return pa.string()
-    return kind
+    return pa.string() if pa.types.is_nested(kind) else kind
 
 
 def _as_type(value: Any, kind: DataType) -> Any:
