@@ -106,8 +106,8 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
 def whole_folder(folder: Path) -> Iterator[Path]:
     """Within this context, write several files elsewhere; at the end they are all put into a folder.
 
-    Files of the same names are replaced, others stay. After an error the folder is as it was, and one that was not
-    there is not there.
+    Files of the same names are replaced, others stay. After an error the folder is as it was; one that was not there is
+    empty.
 
     Args:
         folder: to fill; it is made.
@@ -126,7 +126,6 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         ...     [path.relative_to(folder).as_posix() for path in sorted(Path(folder).rglob("*"))]
         ['run', 'run/metrics', 'run/metrics/a.txt']
     """
-    new_parents = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     unfinished = folder / UNFINISHED
     # What a killed process left.
     shutil.rmtree(unfinished, ignore_errors=True)
@@ -146,12 +145,8 @@ def whole_folder(folder: Path) -> Iterator[Path]:
                     place.mkdir(exist_ok=True)
                 else:
                     os.replace(path, place)
-            new_parents = []
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-        for parent in new_parents:
-            if parent.is_dir() and not any(parent.iterdir()):
-                parent.rmdir()
 
 
 def check_new(place: Path, option: str, remedy: str = "Name another one.") -> None:
