@@ -162,11 +162,7 @@ def parse_json(text: str, *, any_text: bool = False) -> Any:
     decoder = _LONG_NUMBERS if _LONG_NUMBER.search(text) else _DECODER
     content = decoder.decode(text)
     if "\\u" in text and not any_text:
-        for word in _words(content):
-            if "\0" in word:
-                raise ValueError(f"the character zero in {word!r:.80}")
-            if any("\ud800" <= character <= "\udfff" for character in word):
-                raise ValueError(f"half a surrogate pair in {word!r:.80}")
+        _check_characters(content)
     return content
 
 
@@ -295,17 +291,18 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_without_repeated_keys)
 _LONG_NUMBERS = json.JSONDecoder(object_pairs_hook=_without_repeated_keys, parse_int=_bounded_int)
 
 
-def _words(content: Any) -> Iterator[str]:
-    """All texts in a JSON value, its keys included."""
-    if isinstance(content, str):
-        yield content
-    elif isinstance(content, list):
-        for entry in content:
-            yield from _words(entry)
-    elif isinstance(content, dict):
-        for key, entry in content.items():
-            yield key
-            yield from _words(entry)
+def _check_characters(content: Any) -> None:
+    """Refuse a JSON value with a text, its keys included, that no file could be written with."""
+    if isinstance(content, dict):
+        content = [*content, *content.values()]
+    if isinstance(content, list):
+        for member in content:
+            _check_characters(member)
+    elif isinstance(content, str):
+        if "\0" in content:
+            raise ValueError(f"the character zero in {content!r:.80}")
+        if any("\ud800" <= character <= "\udfff" for character in content):
+            raise ValueError(f"half a surrogate pair in {content!r:.80}")
 
 
 def read_yaml(path: str | Path) -> Any:
