@@ -7,15 +7,13 @@ import importlib
 import io
 import os
 import re
-import shutil
 import sys
-import textwrap
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.commands.console import plain_warnings, say, sign_of_life
+from grounding_rewards.commands.console import fold, plain_warnings, say, sign_of_life
 from grounding_rewards.common.environment import package_version
 
 if TYPE_CHECKING:
@@ -118,12 +116,9 @@ def _run(words: list[str]) -> int:
     if name in ("-h", "--help"):
         print("usage: grounding-rewards COMMAND ...\n\nRewards for vision-language models that answer with boxes.\n")
         for command, summary in {**TRAINING, **COMMANDS}.items():
-            print(_fold(f"  {command:<14}  {summary}", 18))
-        print(
-            _fold(
-                "\n`grounding-rewards demo` is the place to begin; `grounding-rewards COMMAND --help` has examples.", 0
-            )
-        )
+            print(fold(f"  {command:<14}  {summary}", 18))
+        print()
+        print(fold("`grounding-rewards demo` is the place to begin; `grounding-rewards COMMAND --help` has examples."))
         return 0
     if name not in (*COMMANDS, *TRAINING):
         matches = difflib.get_close_matches(name, [*COMMANDS, *TRAINING], 1) or ["--help"]
@@ -145,15 +140,12 @@ def _run_command(name: str, words: list[str]) -> int:
         description, heading, examples = _module(name).__doc__.partition("examples:\n")
         for paragraph in description.split("\n\n"):
             # Lines of a table stay lines.
-            for line in paragraph.splitlines() if paragraph.startswith(" ") else [paragraph]:
-                print(_fold(line, 6 if line.startswith(" ") else 0))
-            print()
+            print(fold(paragraph if paragraph.startswith(" ") else " ".join(paragraph.split())) + "\n")
         # On lines without end, which are folded below: cyclopts would fold them without an indent.
         option_text = io.StringIO()
         app.help_print([], console=Console(file=option_text, width=10_000))
         # Lines of the docstring that go on are joined.
-        for line in re.sub(r"\n  (?!--|[A-Z]+:)", " ", option_text.getvalue()).splitlines():
-            print(_fold(line, 6))
+        print(fold(re.sub(r"\n  (?!--|[A-Z]+:)", " ", option_text.getvalue()).rstrip()) + "\n")
         print(f"{heading}{examples}")
         return 0
     try:
@@ -161,12 +153,6 @@ def _run_command(name: str, words: list[str]) -> int:
     except CycloptsError as error:
         raise ValueError(f"{_sentence(error)} See grounding-rewards {name} --help.") from None
     return int(function(*bound.args, **bound.kwargs))
-
-
-def _fold(text: str, indent: int) -> str:
-    """A paragraph in lines as wide as the terminal, those after the first with so many spaces before them."""
-    width = shutil.get_terminal_size((120, 24)).columns
-    return textwrap.fill(text, width, subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
 def command_app(name: str) -> App:

@@ -90,10 +90,28 @@ def say(text: str, *, error: bool = False) -> None:
 def _folded(text: str) -> str:
     """A printable text for the standard error; for a terminal in lines that end between words, not anywhere."""
     text = printable(text)
-    if not sys.stderr.isatty():
-        return text
-    width = shutil.get_terminal_size().columns
-    lines = [textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False) for line in text.split("\n")]
+    return fold(text) if sys.stderr.isatty() else text
+
+
+def fold(text: str, indent: int = 6) -> str:
+    """A text with each of its lines folded to the width of the terminal, between words alone.
+
+    Args:
+        text: any number of lines.
+        indent: spaces before what is folded off a line that begins with a space.
+
+    Example:
+        >>> print(fold("options:\\n  --seed INT: of the images"))
+        options:
+          --seed INT: of the images
+    """
+    width = shutil.get_terminal_size((120, 24)).columns
+    lines = []
+    for line in text.split("\n"):
+        spaces = " " * indent if line.startswith(" ") else ""
+        lines.append(
+            textwrap.fill(line, width, subsequent_indent=spaces, break_long_words=False, break_on_hyphens=False)
+        )
     return "\n".join(lines)
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import textwrap
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.commands.console import say
+from grounding_rewards.commands.console import fold, say
 from grounding_rewards.common.config_files import find_shipped
 
 #: The exit code of a program that SIGTERM ended.
@@ -30,7 +28,7 @@ def run(command: str, words: Sequence[str]) -> int:
             common ones, at once; `--help-all` every option, for which TRL is loaded.
     """
     if not {*HELP}.isdisjoint(words):
-        print(short_help(command, shutil.get_terminal_size((100, 24)).columns))
+        print(short_help(command))
         return 0
     _check_files(words)
     from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
@@ -70,15 +68,14 @@ def _check_files(words: Sequence[str]) -> None:
             raise ValueError(f"Expected a file for --config, got {name!r}, which is none. Check the path.")
 
 
-def short_help(command: str, width: int) -> str:
+def short_help(command: str) -> str:
     """The text of `--help`: our options, and those of TRL that most runs set, each with its default.
 
     Args:
         command: `train` or `sft`.
-        width: of the terminal, in characters.
 
     Example:
-        >>> short_help("train", 100).splitlines()[0]
+        >>> short_help("train").splitlines()[0]
         'usage: grounding-rewards train --config FILE [--config FILE ...] [--OPTION VALUE ...]'
     """
     from grounding_rewards.rewards.registry import list_rewards
@@ -105,7 +102,7 @@ def short_help(command: str, width: int) -> str:
             sentence = text.partition(". ")[0].rstrip(".")
             lines.append(f"  --{name}{_shown_default(default)}  {sentence}")
         lines.append("")
-    return "\n".join(_folded(line, width) for line in lines).rstrip()
+    return fold("\n".join(lines)).rstrip()
 
 
 def _shown_default(default: Any) -> str:
@@ -117,9 +114,3 @@ def _shown_default(default: Any) -> str:
     if isinstance(default, list):
         return f" [{', '.join(default)}]"
     return f" [{default}]"
-
-
-def _folded(line: str, width: int) -> str:
-    """A line folded to a width; the further lines of an indented one are indented more."""
-    indent = " " * 6 if line.startswith(" ") else ""
-    return textwrap.fill(line, width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
