@@ -139,7 +139,8 @@ class GroundingArguments(run_options.GroundingOptions, _ImageArguments):
         try:
             self.rewards = build_rewards(self.reward, self.reward_kwargs, self.box_format)
         except ValueError as error:
-            if not self.reward_kwargs:
+            # A parameter that the reward does not take is commonly one of the reward that a file names.
+            if " parameters for " not in str(error):
                 raise
             raise ValueError(
                 f"{error} reward_kwargs, on the command line or in the YAML, is {self.reward_kwargs}; "

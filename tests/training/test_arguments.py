@@ -121,6 +121,10 @@ def test_another_reward_names_the_parameters_of_the_file(tmp_path, reward, param
         parse(tmp_path, options, "--reward", reward)
     arguments, _, _ = parse(tmp_path, options, "--reward", reward, "--reward_kwargs", '{"no_box_bonus": 0.3}')
     assert arguments.rewards[0].box_reward.no_box_bonus == 0.3
+    # A wrong value is no parameter of another reward.
+    with pytest.raises(ValueError, match=r"for `beta`, got -1") as error:
+        parse(tmp_path, {"reward_kwargs": {"beta": -1}})
+    assert "another reward" not in str(error.value)
 
 
 def test_options_in_the_place_of_a_file(tmp_path):
