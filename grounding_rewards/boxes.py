@@ -322,42 +322,6 @@ def positive_sizes(sizes: NDArray[np.float64]) -> NDArray[np.bool_]:
     return (sizes > 0) & (sizes < np.inf)
 
 
-def original_and_resized_sizes(
-    n: int,
-    width: ArrayLike | None = None,
-    height: ArrayLike | None = None,
-    resized_width: ArrayLike | None = None,
-    resized_height: ArrayLike | None = None,
-) -> NDArray[np.float64]:
-    """The four sizes of n images, (n, 4), NaN where unknown or not positive; each given per image, or once for all.
-
-    Raises:
-        ValueError: not numbers, or not n of them.
-
-    Example:
-        >>> original_and_resized_sizes(2, [640, 512], 480)
-        array([[640., 480.,  nan,  nan],
-               [512., 480.,  nan,  nan]])
-    """
-    sizes = np.full((n, 4), np.nan)
-    values_by_side = {
-        "width": width,
-        "height": height,
-        "resized_width": resized_width,
-        "resized_height": resized_height,
-    }
-    for column, (side, values) in zip(sizes.T, values_by_side.items(), strict=True):
-        if values is None:
-            continue
-        try:
-            column[:] = np.asarray(values, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"Expected a number, or {n} of them, for `{side}`, got {values!r:.200}. Give sizes in pixels."
-            ) from None
-    return np.where(positive_sizes(sizes), sizes, np.nan)
-
-
 class Convention(NamedTuple):
     """What four numbers mean: the name of a coordinate space, and their order in the text.
 
@@ -406,13 +370,6 @@ def space_frame(
     """
     if space.frame == "original":
         return Frame(space.offset, 1.0, 1.0, 0.0)
-    if space.frame == "resized" and resized_width is None and resized_height is None:
-        # Nothing is guessed: wherever the processor resizes, every box would be off by that factor.
-        raise ValueError(
-            f"Expected `resized_width` and `resized_height` for boxes in {space.name}, got none. Give the size at "
-            "which the processor hands the image to the model; where it does not resize, that is `width` and `height`. "
-            "`grounding_rewards.data.dataset_columns.add_columns(dataset, processor, box_format)` fills them in."
-        )
     image = _sizes(space, width=width, height=height)
     if space.frame == "resized":
         resized = _sizes(space, resized_width=resized_width, resized_height=resized_height)
@@ -441,10 +398,19 @@ def _sizes(space: CoordinateSpace, **sides: ArrayLike | None) -> NDArray[np.floa
         unusable = ~positive_sizes(numbers)
         if unusable.any():
             row = np.flatnonzero(unusable)[0]
-            text = repr(value) if numbers.ndim == 0 else f"{numbers[row]} in row {row}"
+            text = repr(value)
+            if numbers.ndim:
+                text = f"{'none' if np.isnan(numbers[row]) else numbers[row]} in row {row}"
+            hint = "add `width` and `height` in pixels, or `image` to a dataset."
+            if argument.startswith("resized"):
+                # Nothing is guessed: wherever the processor resizes, every box would be off by that factor.
+                hint = (
+                    "give the size at which the processor hands the image to the model; where it does not resize, that "
+                    "is `width` and `height`. `grounding_rewards.data.dataset_columns.add_columns(dataset, processor, "
+                    "box_format)` fills it in."
+                )
             raise ValueError(
-                f"Expected a positive number for `{argument}`, got {text}. "
-                f"Boxes in {space.name} cannot be converted without it: give the size in pixels."
+                f"Expected a positive number for `{argument}`, got {text}. Boxes in {space.name} need it: {hint}"
             )
     return corners
 

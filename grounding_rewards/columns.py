@@ -7,6 +7,7 @@ box or size is an error that names the row.
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,6 @@ from numpy.typing import NDArray
 from grounding_rewards.boxes import (
     BoxBatch,
     Frame,
-    original_and_resized_sizes,
     reference_defect,
     space_frame,
     valid_boxes,
@@ -42,44 +42,32 @@ _NORMALISED = 2.0
 _SMALL = 16.0
 
 
-#: Width, height and the size that the model saw, those that are known, (n,) each.
-Sizes = dict[str, NDArray[np.float64]]
-
-
-def frame_of_boxes(
-    formats: Sequence[BoxFormat], columns: Mapping[str, Any], counts: NDArray[np.int64], sizes: Sizes | None = None
-) -> Frame:
+def frame_of_boxes(formats: Sequence[BoxFormat], sizes: NDArray[np.float64], counts: NDArray[np.int64]) -> Frame:
     """The frame of each box, by the format and the image of its row; sizes that are missing or illegal are refused.
 
     Args:
         formats: of each row.
-        columns: of the dataset.
+        sizes: (rows, 4), from :func:`image_sizes`.
         counts: boxes of each row.
-        sizes: from :func:`image_sizes`; None asks it.
 
     Example:
         >>> from grounding_rewards.parsing import get_box_format
-        >>> columns = {"width": [640], "height": [480]}
-        >>> frame_of_boxes([get_box_format("qwen3-vl")], columns, np.array([2]))
+        >>> sizes = image_sizes({"width": [640], "height": [480]}, 1)
+        >>> frame_of_boxes([get_box_format("qwen3-vl")], sizes, np.array([2]))
         Frame(offset=0.0, size=array([[640., 480., 640., 480.]]), unit=1000.0, origin=0.0)
     """
     n = len(formats)
     spaces = list({id(fmt.space): fmt.space for fmt in formats}.values())
-    if all(space.frame == "original" for space in spaces):
-        sizes = {}
-    elif sizes is None:
-        # Refuses the columns with the reason why the sizes are not known.
-        sizes = image_sizes(columns, n)
     if len(spaces) == 1:
-        frame = space_frame(spaces[0], **sizes)
+        frame = space_frame(spaces[0], *sizes.T)
     else:
         # Offset, size, unit and origin of each row.
         numbers = np.empty((4, n, 4))
         for space in spaces:
             in_space = np.array([fmt.space is space for fmt in formats], dtype=bool)
             # 1 in the rows of other spaces, so that only the sizes of this space's rows are checked
-            checked_sizes = {side: np.where(in_space, values, 1.0) for side, values in sizes.items()}
-            for rows, rows_in_space in zip(numbers, space_frame(space, **checked_sizes), strict=True):
+            checked_sizes = np.where(in_space[:, None], sizes, 1.0)
+            for rows, rows_in_space in zip(numbers, space_frame(space, *checked_sizes.T), strict=True):
                 rows[in_space] = np.broadcast_to(rows_in_space, (n, 4))[in_space]
         frame = Frame(*numbers)
     if n == 1:
@@ -89,60 +77,34 @@ def frame_of_boxes(
     return Frame(*of_boxes)
 
 
-def image_sizes(columns: Mapping[str, Any], n: int) -> Sizes:
-    """The size columns that are there, (n,) each; width and height of the image where they are not columns.
+def image_sizes(columns: Mapping[str, Any], n: int) -> NDArray[np.float64]:
+    """The sizes of the images, (n, 4), as :data:`SIZE_COLUMNS` has them, NaN where unknown: some formats need none.
+
+    Where neither width nor height is a column, they are those of the PIL images in `image`.
+
+    Raises:
+        ValueError: a column has another length, or holds something that is neither a number nor None.
 
     Example:
-        >>> image_sizes({"width": [640, 512], "height": [480, 512]}, 2)["width"]
-        array([640., 512.])
+        >>> image_sizes({"width": [640, 512], "height": [480, None]}, 2)
+        array([[640., 480.,  nan,  nan],
+               [512.,  nan,  nan,  nan]])
     """
-    values_by_side = {side: column_of(columns, side, n) for side in SIZE_COLUMNS}
-    if values_by_side["width"] is None and values_by_side["height"] is None:
-        images = column_of(columns, "image", n)
-        if images is not None:
-            sizes = [_size_of_image(image) for image in images]
-            values_by_side["width"] = [width for width, _ in sizes]
-            values_by_side["height"] = [height for _, height in sizes]
-    for side in ("width", "height"):
-        if values_by_side[side] is None:
-            raise ValueError(
-                f"Expected a column `{side}` with the image's original size, got none. "
-                "Add `width` and `height` to the dataset, or pass `image`."
-            )
-    return {side: _numbers(side, values) for side, values in values_by_side.items() if values is not None}
-
-
-def known_sizes(columns: Mapping[str, Any], n: int) -> NDArray[np.float64]:
-    """The sizes of the images, (n, 4), NaN where unknown: a format that needs none leaves them unchecked.
-
-    Example:
-        >>> known_sizes({"width": [640], "height": [480]}, 1)
-        array([[640., 480.,  nan,  nan]])
-    """
-    try:
-        return original_and_resized_sizes(n, **image_sizes(columns, n))
-    except ValueError:
-        return original_and_resized_sizes(n)
-
-
-def _size_of_image(image: Any) -> tuple[int, int]:
-    """Width and height of a PIL image."""
-    size = getattr(image, "size", None)
-    if not isinstance(size, tuple):
-        raise ValueError(
-            f"Expected PIL images for `image`, got {type(image).__name__}. Add the columns `width` and `height`."
-        )
-    return size
-
-
-def _numbers(argument: str, values: Sequence[Any]) -> NDArray[np.float64]:
-    """The values of a size column as numbers; refused where one is neither a number nor None."""
+    sides = [column_of(columns, side, n) for side in SIZE_COLUMNS]
+    unknown = [math.nan] * n
+    images = column_of(columns, "image", n) if sides[0] is None and sides[1] is None else None
+    if images is not None:
+        sizes = [getattr(image, "size", None) for image in images]
+        # That of an array is no tuple.
+        sides[0] = [size[0] if isinstance(size, tuple) else None for size in sizes]
+        sides[1] = [size[1] if isinstance(size, tuple) else None for size in sizes]
     try:
         # None becomes NaN.
-        return np.array(values, dtype=np.float64)
+        return np.array([unknown if values is None else values for values in sides], dtype=np.float64).T
     except (TypeError, ValueError):
         raise ValueError(
-            f"Expected numbers for `{argument}`, got {list(values)!r:.200}. Give sizes in pixels."
+            f"Expected numbers for {', '.join(f'`{side}`' for side in SIZE_COLUMNS)}, got "
+            f"{[list(values) for values in sides if values is not None]!r:.200}. Give sizes in pixels."
         ) from None
 
 
@@ -196,7 +158,7 @@ def read_references(columns: Mapping[str, Any], n: int, *, labelled: bool) -> Re
     # Coordinates of 0 to 1 would give 0 for every answer, and nobody would know why.
     # The right edge of the first box nearly always tells that they are pixels, without a look at the others.
     if len(flat) and flat[0, 2] <= _NORMALISED and flat.max() <= _NORMALISED and (flat % 1).any():
-        sides = known_sizes(columns, n)[:, :2]
+        sides = image_sizes(columns, n)[:, :2]
         if (sides > _SMALL).any():
             raise ValueError(
                 f"Expected reference boxes in original pixels, got none beyond {flat.max():g}, such as "
@@ -205,12 +167,12 @@ def read_references(columns: Mapping[str, Any], n: int, *, labelled: bool) -> Re
     return references
 
 
-def refuse_outside(references: References, sizes: Sizes | None, columns: Mapping[str, Any]) -> None:
+def refuse_outside(references: References, sizes: NDArray[np.float64], columns: Mapping[str, Any]) -> None:
     """Refuse reference boxes beyond the edges of their image: commonly, an original's with the sizes of its copy.
 
     Args:
         references: of n completions.
-        sizes: from :func:`image_sizes`; None where they are not known.
+        sizes: (n, 4), from :func:`image_sizes`; images of unknown size are passed over.
         columns: of the dataset.
 
     Raises:
@@ -224,9 +186,9 @@ def refuse_outside(references: References, sizes: Sizes | None, columns: Mapping
 row 0 (id a). Give boxes and sizes of one image: `width` and `height` are those of the original.
     """
     flat, counts = references.boxes.flat, references.boxes.counts
-    if sizes is None or not len(flat):
+    if not len(flat):
         return
-    width, height = sizes["width"], sizes["height"]
+    width, height = sizes[:, 0], sizes[:, 1]
     # Every completion comes here. So all edges are compared at once, and only where one is crossed `reference_defect`
     # says of each box whether that is more than rounding; plain numbers are faster than arrays for a single row.
     if len(counts) == 1:
@@ -234,7 +196,7 @@ row 0 (id a). Give boxes and sizes of one image: `width` and `height` are those 
         if min(x1) >= 0 and min(y1) >= 0 and max(x2) <= width[0] and max(y2) <= height[0]:
             return
     rows = np.arange(len(width)) if references.rows is None else references.rows
-    edges = np.repeat(np.stack([width, height], axis=1)[rows], counts, axis=0)
+    edges = np.repeat(sizes[rows, :2], counts, axis=0)
     if not ((flat[:, 2:] > edges).any() or (flat < 0).any()):
         return
     for box, row in zip(flat.tolist(), np.repeat(rows, counts).tolist(), strict=True):

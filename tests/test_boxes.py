@@ -271,7 +271,7 @@ def test_a_missing_size_is_named(bad, space):
 
 
 def test_resized_pixels_without_sizes_are_refused():
-    with pytest.raises(ValueError, match="Expected `resized_width` and `resized_height` for boxes in resized_pixel"):
+    with pytest.raises(ValueError, match=r"`resized_width`, got None\. Boxes in resized_pixel need it"):
         bx.to_pixel(np.array([[1.0, 2.0, 3.0, 4.0]]), SPACES["resized_pixel"], width=10, height=10)
 
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.boxes import original_and_resized_sizes, to_pixel, valid_boxes
+from grounding_rewards.boxes import positive_sizes, to_pixel, valid_boxes
+from grounding_rewards.columns import SIZE_COLUMNS, image_sizes
 from grounding_rewards.common.formatting import finite_or_none, format_value, html_table, percent
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.parsing import (
@@ -32,7 +33,6 @@ from grounding_rewards.rewards.grounding import get_reward, score_columns
 #: A log with a larger share of unparseable completions is suspect.
 MOST_UNPARSEABLE = 0.1
 
-_SIZES = ("width", "height", "resized_width", "resized_height")
 # Tolerance as a fraction of the image's sides: a box on the edge is on the image.
 _ROUNDING = 1e-9
 # Boxes that reach no farther, as a fraction of the image, are in one corner: numbers up to 1 in a space that ends at
@@ -181,14 +181,14 @@ def inspect_completions(
     opened = [prompt_opens_thinking or bool(row.get("prompt_opens_thinking")) for row in rows]
     raws = [read_boxes(texts[k], formats[k], prompt_opens_thinking=opened[k]) for k in track(range(len(texts)))]
     sizes = sizes or {}
-    columns_of_sizes: list[Any] = []
-    for side in _SIZES:
-        columns_of_sizes.append([sizes.get(side) if row.get(side) is None else row[side] for row in rows])
-    image_sizes = original_and_resized_sizes(len(rows), *columns_of_sizes)
+    size_columns = {}
+    for side in SIZE_COLUMNS:
+        size_columns[side] = [sizes.get(side) if row.get(side) is None else row[side] for row in rows]
+    row_sizes = image_sizes(size_columns, len(rows))
     # None where a completion cannot be scored.
     references: list[Any] = []
-    for row, fmt, size in zip(rows, formats, image_sizes, strict=True):
-        is_placed = fmt.space.frame == "original" or np.isfinite(size[:2]).all()
+    for row, fmt, size in zip(rows, formats, row_sizes, strict=True):
+        is_placed = fmt.space.frame == "original" or positive_sizes(size[:2]).all()
         references.append(row["boxes"] if is_placed and isinstance(row.get("boxes"), list) else None)
     box_counts = np.zeros(len(_BoxCounts._fields), dtype=np.int64)
     space_checks: dict[str, SpaceCheck] = {}
@@ -196,14 +196,14 @@ def inspect_completions(
     notes: dict[str, None] = {}
     for fmt in {id(fmt): fmt for fmt in formats}.values():
         members = [k for k, row_format in enumerate(formats) if row_format is fmt]
-        format_raws, format_sizes = [raws[k] for k in members], image_sizes[members]
+        format_raws, format_sizes = [raws[k] for k in members], row_sizes[members]
         scored = [k for k in members if references[k] is not None]
         columns, messages = _score(
             [texts[k] for k in scored],
             fmt,
             boxes=[references[k] for k in scored],
             prompt_opens_thinking=[opened[k] for k in scored],
-            **_complete(image_sizes[scored]),
+            **_complete(row_sizes[scored]),
         )
         notes |= dict.fromkeys(messages)
         for name in values:
@@ -276,7 +276,7 @@ def _score(texts: Sequence[str], fmt: BoxFormat, **columns: Any) -> tuple[dict[s
 
 def _complete(sizes: Array) -> dict[str, Array]:
     """The sizes by column, without those that some image lacks."""
-    return {side: values for side, values in zip(_SIZES, sizes.T, strict=True) if np.isfinite(values).all()}
+    return {side: values for side, values in zip(SIZE_COLUMNS, sizes.T, strict=True) if positive_sizes(values).all()}
 
 
 class _BoxCounts(NamedTuple):
@@ -299,7 +299,7 @@ def _count_boxes(raws: Sequence[RawBoxes], fmt: BoxFormat, sizes: Array) -> _Box
             return _BoxCounts(upside_down)
         # For fractions of the image its size does not matter.
         columns = {"width": np.ones(len(boxes)), "height": np.ones(len(boxes))}
-    if fmt.space.frame == "resized" and len(columns) < len(_SIZES):
+    if fmt.space.frame == "resized" and len(columns) < len(SIZE_COLUMNS):
         return _BoxCounts(upside_down)
     edges = np.tile(np.stack([columns["width"], columns["height"]], axis=-1), 2)
     pixels = to_pixel(boxes, fmt.space, **columns)

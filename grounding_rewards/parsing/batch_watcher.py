@@ -104,7 +104,6 @@ class BatchWatcher:
 
     Example:
         >>> import numpy as np
-        >>> from grounding_rewards.boxes import original_and_resized_sizes
         >>> from grounding_rewards.parsing import get_box_format, read_boxes
         >>> watcher, fmt = BatchWatcher(), get_box_format("answer-list")
         >>> watcher.watch_thinking(["hm</think>[]"] * 4 + ["hm"], prompt_opens_thinking=False)[:40]
@@ -113,7 +112,7 @@ class BatchWatcher:
         >>> for k in range(0, 400, 20):
         ...     raw = read_boxes(f"<answer>[{k}, {k}, {k + 90}, {k + 50}]</answer>", fmt)
         ...     gt = np.array([[k, k, k + 90.0, k + 50]])
-        ...     for check in watcher.watch_boxes([raw], [fmt], [gt], original_and_resized_sizes(1, 1000, 1000)):
+        ...     for check in watcher.watch_boxes([raw], [fmt], [gt], np.array([[1000, 1000, np.nan, np.nan]])):
         ...         print(check.images, check.likely)
         4 norm1000, order xyxy
     """
@@ -156,7 +155,7 @@ class BatchWatcher:
             raws: n completions.
             formats: the format of each.
             gt: the reference boxes of each, (m, 4) in original pixels; completions on images without any are left out.
-            sizes: (n, 4), see :func:`grounding_rewards.boxes.original_and_resized_sizes`.
+            sizes: (n, 4), width, height and the resized width and height.
         """
         checks = []
         with self._lock:

@@ -102,19 +102,17 @@ def check_space(raws: Sequence[RawBoxes], fmt: BoxFormat, boxes: Sequence[ArrayL
         raws: n completions as `read_boxes` gives them.
         fmt: the format that they were read in.
         boxes: n lists of reference boxes, (m, 4) xyxy in original pixels; images without any are left out.
-        sizes: (n, 4), see :func:`grounding_rewards.boxes.original_and_resized_sizes`; images of unknown size are left
-            out.
+        sizes: (n, 4), width, height and the resized width and height; images of unknown size are left out.
 
     Raises:
         ValueError: the lengths differ.
 
     Example:
-        >>> from grounding_rewards.boxes import original_and_resized_sizes
         >>> from grounding_rewards.parsing import read_boxes
         >>> fmt = get_box_format("qwen3-vl")
         >>> gt = [[[k, 2 * k, k + 90, 2 * k + 70]] for k in range(0, 400, 20)]
         >>> raws = [read_boxes(f'[{{"bbox_2d": [{y1}, {x1}, {y2}, {x2}]}}]', fmt) for [[x1, y1, x2, y2]] in gt]
-        >>> check = check_space(raws, fmt, gt, original_and_resized_sizes(20, 1000, 1000))
+        >>> check = check_space(raws, fmt, gt, np.array([[1000, 1000, np.nan, np.nan]] * 20))
         >>> check.likely, round(check.declared_iou, 2), check.likely_iou
         (Convention(space='norm1000', order='yxyx'), 0.08, 1.0)
         >>> print(check.message.replace(": ", ":\\n", 1))

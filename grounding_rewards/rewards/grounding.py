@@ -289,12 +289,8 @@ class GroundingReward(BoxScorer):
             if self.on_truncated == "zero" and raw.status == "truncated":
                 raw = raw._replace(coords=[], labels=[], scores=[], broken=())
             raws.append(raw)
-        try:
-            sizes = image_sizes(columns, n)
-        except ValueError:
-            # Only some box formats need them.
-            sizes = None
-        pred = scoring.predicted_boxes(raws, formats, columns, sizes)
+        sizes = image_sizes(columns, n)
+        pred = scoring.predicted_boxes(raws, formats, sizes)
         return scoring.Batch(texts, raws, pred, formats, opened, references, ignore, columns, sizes)
 
     def _notice_wrong_reading(self, batch: scoring.Scored) -> None:
@@ -305,7 +301,7 @@ class GroundingReward(BoxScorer):
             warnings.warn(f"{self.name}: {suspicion}", SpaceWarning, stacklevel=3)
         if not self._watcher.wants_boxes(batch.formats):
             return
-        for check in self._watcher.watch_boxes(batch.raws, batch.formats, batch.gt.split(), batch.known_sizes):
+        for check in self._watcher.watch_boxes(batch.raws, batch.formats, batch.gt.split(), batch.sizes):
             warnings.warn(f"{self.name}: {check.message}", SpaceWarning, stacklevel=3)
 
     def _formats(self, columns: Mapping[str, Any], n: int) -> list[BoxFormat]:

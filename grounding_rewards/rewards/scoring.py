@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.boxes import BoxBatch, frame_to_pixel, original_and_resized_sizes, positions
-from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS, References, Sizes, column_of, frame_of_boxes
+from grounding_rewards.boxes import BoxBatch, frame_to_pixel, positions
+from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS, References, column_of, frame_of_boxes
 from grounding_rewards.common.formatting import finite_or_none
 from grounding_rewards.matching import LabelCodes
 from grounding_rewards.parsing import STATUSES, BoxFormat, ParsedBoxes, RawBoxes, format_boxes, is_silent, read_boxes
@@ -49,8 +49,8 @@ def has_labels(fmt: BoxFormat) -> bool:
 class Batch:
     """n completions: their texts, the boxes read in them and how, and the dataset's references and columns.
 
-    ``opened`` says of each text whether it begins inside its thinking; ``sizes`` are None where the columns do not
-    state them.
+    ``opened`` says of each text whether it begins inside its thinking; ``sizes`` are the width, the height, the resized
+    width and the resized height of each image, ``(n, 4)``, NaN where unknown.
     """
 
     texts: list[str]
@@ -61,21 +61,14 @@ class Batch:
     references: References
     ignore: BoxBatch | None
     columns: Mapping[str, Any]
-    sizes: Sizes | None
-
-    @property
-    def known_sizes(self) -> NDArray[np.float64]:
-        """Width, height and the resized width and height of each image, (n, 4), NaN where unknown."""
-        return original_and_resized_sizes(len(self.raws), **(self.sizes or {}))
+    sizes: NDArray[np.float64]
 
 
-def predicted_boxes(
-    raws: list[RawBoxes], formats: Sequence[BoxFormat], columns: Mapping[str, Any], sizes: Sizes | None
-) -> BoxBatch:
-    """The boxes of all texts, in pixels of their images; `sizes` are None where they are not known."""
+def predicted_boxes(raws: list[RawBoxes], formats: Sequence[BoxFormat], sizes: NDArray[np.float64]) -> BoxBatch:
+    """The boxes of all texts, in pixels of their images, whose `sizes` are as in a :class:`Batch`."""
     counts = np.array([len(raw.labels) for raw in raws], dtype=np.int64)
     coords = np.fromiter(chain.from_iterable(raw.coords for raw in raws), np.float64, 4 * counts.sum())
-    frame = frame_of_boxes(formats, columns, counts, sizes)
+    frame = frame_of_boxes(formats, sizes, counts)
     return BoxBatch(frame_to_pixel(coords.reshape(-1, 4), frame), counts)
 
 
@@ -265,7 +258,7 @@ def _image_sides(batch: Batch, box_reward: Any) -> NDArray[np.float64]:
     Raises:
         ValueError: one is not known.
     """
-    sizes = batch.known_sizes[:, :2]
+    sizes = batch.sizes[:, :2]
     if np.isnan(sizes).any():
         raise ValueError(
             f"Expected the sizes of all images for {type(box_reward).__name__}, which takes normalised boxes, got "
@@ -415,7 +408,7 @@ def logged_rows(batch: Scored, texts: Sequence[str], scheduled: Mapping[str, flo
     columns, n = batch.columns, len(texts)
     image_columns = {name: column_of(columns, name, n) for name in _IMAGE}
     if image_columns["width"] is None:
-        for side, sizes in zip(SIZE_COLUMNS, batch.known_sizes.T.tolist(), strict=True):
+        for side, sizes in zip(SIZE_COLUMNS, batch.sizes.T.tolist(), strict=True):
             image_columns[side] = [None if math.isnan(size) else size for size in sizes]
     rows = []
     for k, parsed in enumerate(batch.parsed()):

@@ -69,10 +69,10 @@ def test_a_wrong_configuration_says_what_is_legal(given, message):
 def test_errors_of_authors_are_printed_once_where_trainers_swallow_them(capsys):
     samples._PRINTED.clear()
     for _ in range(3):
-        with pytest.raises(ValueError, match="Expected a column `width`"):
+        with pytest.raises(ValueError, match="Expected a positive number for `width`"):
             scored(reward_of("R4", box_format="qwen3-vl"), [RIGHT], image_columns(['{"boxes": [[1, 2, 3, 4]]}']))
     shown = capsys.readouterr().err
-    assert shown.count("grounding_rewards: Expected a column `width` with the image's original size, got none.") == 1
+    assert shown.count("grounding_rewards: Expected a positive number for `width`, got none in row 0.") == 1
 
 
 # Ground truths.

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import grounding_rewards as gr
-from grounding_rewards.boxes import ORDERS, SPACES, original_and_resized_sizes
+from grounding_rewards.boxes import ORDERS, SPACES
+from grounding_rewards.columns import image_sizes
 from grounding_rewards.parsing import RawBoxes, format_boxes, get_box_format, read_boxes
 from grounding_rewards.parsing.space_check import SpaceCheck, SpaceWarning, check_space
 from tests.tables import table
@@ -66,7 +67,8 @@ def checked(preds, written, read_as, gt, size) -> SpaceCheck:
     """The check of answers in one format that are read in another."""
     fmt = get_box_format(read_as)
     raws = [read_boxes(format_boxes(boxes, written, **size), fmt) for boxes in preds]
-    return check_space(raws, fmt, gt, original_and_resized_sizes(len(gt), **size))
+    sizes = image_sizes({side: [value] * len(gt) for side, value in size.items()}, len(gt))
+    return check_space(raws, fmt, gt, sizes)
 
 
 def mix_ups(table: str) -> list[tuple[tuple[str, str], tuple[str, str]]]:
@@ -222,7 +224,7 @@ def test_images_without_a_size_or_references_are_left_out():
     fmt = get_box_format("qwen3-vl")
     raws = [read_boxes(format_boxes(boxes, declared("norm1000", "yxyx"), **TALL), fmt) for boxes in gt]
     width = [TALL["width"] if k % 2 else None for k in range(30)] + [TALL["width"]] * 10
-    sizes = original_and_resized_sizes(40, width, TALL["height"])
+    sizes = image_sizes({"width": width, "height": [TALL["height"]] * 40}, 40)
     check = check_space(raws, fmt, [*gt[:30], *[[]] * 10], sizes)
     assert (check.images, check.likely) == (15, ("norm1000", "yxyx"))
     assert check_space(raws, fmt, [[]] * 40, sizes).message.startswith("Too little to judge")
@@ -247,7 +249,7 @@ def test_no_numbers_raise_or_warn(raws, space, order):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fmt = get_box_format(declared(space, order))
-        assert check_space(raws, fmt, gt, original_and_resized_sizes(len(raws), 200, 100)).message
+        assert check_space(raws, fmt, gt, np.array([[200, 100, np.nan, np.nan]] * len(raws)).reshape(-1, 4)).message
 
 
 def batch(images: int, *, seed: int = 0, written=("norm1000", "yxyx"), generations: int = 1):

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import grounding_rewards as gr
-from grounding_rewards.boxes import original_and_resized_sizes
 from grounding_rewards.parsing import get_box_format, read_boxes
 from grounding_rewards.parsing.batch_watcher import BatchWatcher
 from grounding_rewards.rewards import (
@@ -146,7 +145,7 @@ def test_what_is_suspicious_is_reported_once_by_many_threads():
 
     def in_pixels(k):
         raw = read_boxes(f"<answer>[{k}, {k}, {k + 90}, {k + 50}]</answer>", fmt)
-        gt, sizes = np.array([[k, k, k + 90.0, k + 50]]), original_and_resized_sizes(1, 1000, 1000)
+        gt, sizes = np.array([[k, k, k + 90.0, k + 50]]), np.array([[1000, 1000, np.nan, np.nan]])
         return watcher.watch_boxes([raw], [fmt], [gt], sizes)
 
     before = sys.getswitchinterval()
