@@ -306,42 +306,33 @@ def _reference_labels(label_lists: Sequence[Any], boxes: BoxBatch, place: _Place
 def _checked_boxes(box_lists: Sequence[Any], place: _Place) -> BoxBatch:
     """Lists of boxes as a batch; refused where one is no list of boxes, or a box is not valid."""
     try:
-        lengths = [len(boxes) for boxes in box_lists]
-        boxes = list(chain.from_iterable(box_lists))
-        # A text of four letters or digits has the length of a box, and is none.
-        if any(issubclass(kind, str) for kind in set(map(type, boxes))) or set(map(len, boxes)) - {4}:
-            raise ValueError
-        flat = np.fromiter(chain.from_iterable(boxes), dtype=np.float64, count=4 * sum(lengths)).reshape(-1, 4)
+        return _box_batch(box_lists)
     except (TypeError, ValueError):
         # Which list it was is slow to find, and asked only now.
-        raise ValueError(_sentence_of_bad_list(box_lists, place)) from None
-    counts = np.array(lengths, dtype=np.int64)
+        for k, boxes in enumerate(box_lists):
+            try:
+                _box_batch([boxes])
+            except (TypeError, ValueError):
+                column, number = place(k)
+                raise ValueError(
+                    f"Expected a list of finite boxes with x1 < x2 and y1 < y2 for `{column}`, got {boxes!r:.200} in "
+                    f"row {number}. Boxes are [x1, y1, x2, y2] in original pixels, not x, y, width, height; where "
+                    "there is none, the list is empty."
+                ) from None
+        raise
+
+
+def _box_batch(box_lists: Sequence[Any]) -> BoxBatch:
+    """Lists of boxes as a batch; a TypeError or ValueError where one is no list of valid boxes."""
+    lengths = [len(boxes) for boxes in box_lists]
+    boxes = list(chain.from_iterable(box_lists))
+    # A text of four letters or digits has the length of a box, and is none.
+    if any(issubclass(kind, str) for kind in set(map(type, boxes))) or set(map(len, boxes)) - {4}:
+        raise ValueError
+    flat = np.fromiter(chain.from_iterable(boxes), dtype=np.float64, count=4 * sum(lengths)).reshape(-1, 4)
     if not valid_boxes(flat).all():
-        first_invalid = np.flatnonzero(~valid_boxes(flat))[0]
-        # The list that holds this box.
-        k = int(np.searchsorted(np.cumsum(counts), first_invalid, side="right"))
-        column, number = place(k)
-        raise ValueError(
-            f"Expected finite boxes with x1 < x2 and y1 < y2 for `{column}`, got {list(box_lists[k])!r:.200} in row "
-            f"{number}. Boxes are [x1, y1, x2, y2] in original pixels, not x, y, width, height."
-        )
-    return BoxBatch(flat, counts)
-
-
-def _sentence_of_bad_list(box_lists: Sequence[Any], place: _Place) -> str:
-    """The sentence of the error for the first list that is no list of boxes."""
-    for k, boxes in enumerate(box_lists):
-        try:
-            for box in boxes:
-                if isinstance(box, str) or len([float(value) for value in box]) != 4:
-                    raise ValueError
-        except (TypeError, ValueError):
-            column, number = place(k)
-            return (
-                f"Expected a list of [x1, y1, x2, y2] for `{column}`, got {boxes!r:.200} in row {number}. "
-                "Where there is no box, the list is empty."
-            )
-    return f"Expected numbers for `{place(0)[0]}`, got something else. Give every box as [x1, y1, x2, y2]."
+        raise ValueError
+    return BoxBatch(flat, np.array(lengths, dtype=np.int64))
 
 
 def column_of(columns: Mapping[str, Any], name: str, n: int) -> Sequence[Any] | None:

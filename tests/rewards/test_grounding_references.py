@@ -231,7 +231,7 @@ def test_a_wrong_reference_is_refused_whatever_the_text(columns, named, text):
 def test_the_row_of_a_bad_reader_is_named():
     with pytest.raises(ValueError, match="row 2"):
         rewards(["[]"] * 3, reader_boxes=[[GT, GT], [GT], [GT, [[5, 5, 1, 1]]]])
-    with pytest.raises(ValueError, match=r"y2\] for `boxes`, got 7 in row 1"):
+    with pytest.raises(ValueError, match=r"y2 for `boxes`, got 7 in row 1"):
         rewards(["[]"] * 2, reader_boxes=[[GT, GT], None], boxes=[GT, 7])
     with pytest.raises(ValueError, match=r"each of 1 boxes for `labels`, got None in row 1"):
         rewards(["[]"] * 2, reader_boxes=[[[]], None], reader_labels=[[[]], None], boxes=[GT, GT], **EXACT)
