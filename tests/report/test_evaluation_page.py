@@ -264,6 +264,7 @@ def test_the_size_is_bounded(monkeypatch) -> None:
     noise = Image.fromarray(rng.integers(0, 256, (900, 700), dtype=np.uint8))
     monkeypatch.setattr(module, "MOST_LISTED", 30)
     monkeypatch.setattr(module, "TEXT_BUDGET", 8000)
+    monkeypatch.setattr(module, "PICTURE_BUDGET", 2_000_000)
     many = [answered(f"f{k}", pred=[BOX] * 80, text="x" * 9000, reward=k / 200) for k in range(200)]
     document = render_evaluation_page(page(many, **NOTHING, load_image=lambda _: noise))
     data = data_of(document)
