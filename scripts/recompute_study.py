@@ -166,17 +166,17 @@ def units(values: dict[tuple[str, int], float]) -> list[float]:
 def recompute(folder: Path) -> dict[tuple[str, str, str, str], dict[str, float]]:
     """By start, set, metric and arm the columns of findings.csv; the arm of an initial checkpoint is empty."""
     plan = yaml.safe_load((folder / "study.yaml").read_text(encoding="utf-8"))
-    sets = read_file(next(folder.glob("images.json*")))["sets"]
-    kind = {name: start.get("kind", name) for name, start in plan["starts"].items()}
+    sets = read_file(folder / "images.json")["sets"]
+    kind = {name: start["kind"] for name, start in plan["starts"].items()}
     reference = plan["declared"]["reference"]
-    results = [read_file(path) for path in sorted((folder / "results").glob("*.json*"))]
+    results = [read_file(path) for path in sorted((folder / "results").glob("*.json.gz"))]
     box_format = results[0]["box_format"]
     # By start, set, metric and arm the value of each run: checkpoint and seed.
     values: dict[tuple[str, str, str, str], dict[tuple[str, int], float]] = defaultdict(dict)
     initial: dict[tuple[str, str, str], float] = {}
     begun = {result["start"] for result in results}
     models = [(result["start"], result["arm"], result["seed"], result["checkpoints"][-1]) for result in results]
-    models += [(name, "", 0, read_file(next((folder / "starts").glob(f"{name}.json*")))) for name in sorted(begun)]
+    models += [(name, "", 0, read_file(folder / "starts" / f"{name}.json.gz")) for name in sorted(begun)]
     for number, (start, arm, seed, model) in enumerate(models, 1):
         print(f"\r{number} of {len(models)} models", end="", file=sys.stderr, flush=True)
         for name, rows in sets.items():

@@ -5,8 +5,6 @@ images.json                 the references of the sets
 starts/NAME.json.gz         the completions of each initial checkpoint
 results/RUN.json.gz         a finished run: reward, compute, log, and completions of its checkpoints
 runs/, made/, logs/         unfinished runs, taught checkpoints, output of programs; not needed for the report
-
-Files without `.gz` are read too.
 """
 
 from __future__ import annotations
@@ -46,16 +44,16 @@ class Folder:
 
     def result(self, run: str) -> Path:
         """Path of a run's result."""
-        return _existing(self.root / "results" / f"{run}.json.gz")
+        return self.root / "results" / f"{run}.json.gz"
 
     def results(self) -> dict[str, Path]:
         """Paths of all results by the name of the run."""
-        paths = sorted((self.root / "results").glob("*.json*"))
-        return {path.name.partition(".json")[0]: path for path in paths if path.suffix in (".json", ".gz")}
+        paths = sorted((self.root / "results").glob("*.json.gz"))
+        return {path.name.removesuffix(".json.gz"): path for path in paths}
 
     def start(self, start: str) -> Path:
         """Path of an initial checkpoint's completions."""
-        return _existing(self.root / "starts" / f"{start}.json.gz")
+        return self.root / "starts" / f"{start}.json.gz"
 
     def training(self, run: str) -> Path:
         """Folder of a run's training, which is removed after the run is measured."""
@@ -68,12 +66,6 @@ class Folder:
     def log(self, name: str) -> Path:
         """Path of the output of a run's programs."""
         return self.root / "logs" / f"{name}.log"
-
-
-def _existing(path: Path) -> Path:
-    """The path without `.gz` if there is such a file, else the path itself."""
-    uncompressed = path.with_suffix("")
-    return uncompressed if uncompressed.is_file() else path
 
 
 class ArmKey(NamedTuple):
@@ -204,7 +196,7 @@ def read_study(root: str | Path, *, fewest: int = FEWEST_SEEDS) -> Study:
         # The column of patients has another name there than in datasets.
         sets[name] = tuple({**row, "patient_id": row.get("patient_id", row.get("patient"))} for row in rows)
     declared = _declared(plan["declared"]["primary"], sets, folder.images)
-    kind_of_start = {name: start.get("kind", name) for name, start in plan["starts"].items()}
+    kind_of_start = {name: start["kind"] for name, start in plan["starts"].items()}
     runs_of_arm: dict[ArmKey, list[StudyRun]] = {}
     for arm in plan["arms"]:
         runs_of_arm[ArmKey(kind_of_start[arm["start"]], arm["arm"])] = []
@@ -227,7 +219,7 @@ def read_study(root: str | Path, *, fewest: int = FEWEST_SEEDS) -> Study:
         name=plan["name"],
         declared=declared,
         reference=plan["declared"]["reference"],
-        equivalence=plan["declared"].get("equivalence", 0.02),
+        equivalence=plan["declared"]["equivalence"],
         sets=sets,
         starts=starts,
         arms=arms,
@@ -236,10 +228,8 @@ def read_study(root: str | Path, *, fewest: int = FEWEST_SEEDS) -> Study:
     )
 
 
-def _declared(primary: Any, sets: Mapping[str, Any], images: Path) -> tuple[Primary, ...]:
+def _declared(entries: Sequence[Mapping[str, Any]], sets: Mapping[str, Any], images: Path) -> tuple[Primary, ...]:
     """The primary metrics as study.yaml declares them; refuse one on a set without images."""
-    # A study may declare one metric without a list.
-    entries = primary if isinstance(primary, list) else [primary]
     for entry in entries:
         if entry["set"] not in sets:
             raise ValueError(

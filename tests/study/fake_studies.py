@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import yaml
 
+from grounding_rewards.study.results import write_json
+
 SIDE = 200
 
 
@@ -76,10 +78,10 @@ def write_study(
     plan = {
         "schema": 1,
         "name": "fake",
-        "declared": {"primary": {"metric": metric, "set": "test"}, "reference": reference},
+        "declared": {"primary": [{"metric": metric, "set": "test"}], "equivalence": 0.02, "reference": reference},
         "checkpoints": len(steps),
         "sets": {name: {"dataset": "synthetic", "split": "test"} for name in sets},
-        "starts": {name: {"model": "tiny"} for name in starts},
+        "starts": {name: {"model": "tiny", "kind": name} for name in starts},
         "arms": [{"arm": arm["name"], "start": arm["start"], "role": arm["role"]} for arm in arms],
         "runs": {run_name(arm, k): "fingerprint" for arm in arms for k in range(seeds)},
     }
@@ -88,7 +90,7 @@ def write_study(
     for number, (start, error) in enumerate(starts.items()):
         rng = np.random.default_rng(100 + number)
         said = {name: {"answers": answers(rng, rows, error, 0.5)} for name, rows in sets.items()}
-        write(folder / "starts" / f"{start}.json", {"step": 0, "sets": said})
+        write_json(folder / "starts" / f"{start}.json.gz", {"step": 0, "sets": said})
     for number, arm in enumerate(arms):
         for seed in range(seeds):
             rng = np.random.default_rng([number, seed])
@@ -99,7 +101,7 @@ def write_study(
                 now = begun + (error - begun) * k / len(steps)
                 said = {name: {"answers": answers(rng, rows, now, arm["junk"])} for name, rows in sets.items()}
                 checkpoints.append({"step": step, "sets": said})
-            write(folder / "results" / f"{run_name(arm, seed)}.json", result(arm, seed, checkpoints))
+            write_json(folder / "results" / f"{run_name(arm, seed)}.json.gz", result(arm, seed, checkpoints))
     return folder
 
 

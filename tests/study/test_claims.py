@@ -67,6 +67,6 @@ def test_before_the_first_result_anything_may_change(small, tmp_path):
 
 def test_results_without_a_plan_are_not_ours(small, tmp_path):
     (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "x.json").write_text("{}")
+    (tmp_path / "results" / "x.json.gz").write_text("{}")
     with pytest.raises(ValueError, match="Expected the name that"):
         claim_folder(Folder(tmp_path), read_plan(small))

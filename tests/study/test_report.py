@@ -18,7 +18,7 @@ from grounding_rewards.metrics.comparison import holm
 from grounding_rewards.metrics.intervals import ratios
 from grounding_rewards.study.analysis import REFERENCE, START, StudyResult, analyse, metric_sums, model_predictions
 from grounding_rewards.study.report import arms_plot, arms_table, render_page, sentences, write_report
-from grounding_rewards.study.results import ArmKey, Measure, read_study
+from grounding_rewards.study.results import ArmKey, Measure, read_json, read_study, write_json
 from tests.study.fake_studies import ARMS, Arm, write_study
 
 PRIMARY = Measure("mean_iou", "test")
@@ -95,8 +95,8 @@ def test_arms_alike_do_not_differ(tmp_path):
 def test_the_same_answers_are_no_difference(tmp_path):
     folder = write_study(tmp_path, [Arm("R3"), Arm("R4")], seeds=2, count=8)
     for seed in range(2):
-        twin = json.loads((folder / "results" / f"strong--R3--seed{seed}.json").read_text())
-        (folder / "results" / f"strong--R4--seed{seed}.json").write_text(json.dumps({**twin, "arm": "R4"}))
+        twin = read_json(folder / "results" / f"strong--R3--seed{seed}.json.gz")
+        write_json(folder / "results" / f"strong--R4--seed{seed}.json.gz", {**twin, "arm": "R4"})
     found = analyse(read_study(folder))
     for key, one in arm(found, "strong", "R4").differences[REFERENCE].items():
         assert one.value == 0, key
@@ -115,7 +115,7 @@ def test_less_is_better_where_less_is_better(tmp_path):
 def test_what_is_missing_is_said(tmp_path):
     other = write_study(tmp_path, ARMS[:3], steps=(5,), count=4)
     for seed in (1, 2):
-        (other / "results" / f"strong--R1--seed{seed}.json").unlink()
+        (other / "results" / f"strong--R1--seed{seed}.json.gz").unlink()
     _, *missing = sentences(analyse(read_study(other)))
     assert missing == [
         "Not there yet, 2 runs: strong--R1--seed1, strong--R1--seed2.",
@@ -149,11 +149,11 @@ def test_two_primary_metrics_share_holm_and_seeds_with_own_checkpoints_are_paire
     plan["starts"] = {f"strong.{seed}": {"kind": "strong"} for seed in range(3)}
     plan["arms"] = [{"arm": name, "start": start} for name in ("R3", "R1") for start in plan["starts"]]
     (folder / "study.yaml").write_text(yaml.safe_dump(plan))
-    begun = (folder / "starts" / "strong.json").read_text()
-    for path in sorted((folder / "results").glob("*.json")):
-        run = json.loads(path.read_text())
-        path.write_text(json.dumps({**run, "start": f"strong.{run['seed']}"}))
-        (folder / "starts" / f"strong.{run['seed']}.json").write_text(begun)
+    begun = folder / "starts" / "strong.json.gz"
+    for path in sorted((folder / "results").glob("*.json.gz")):
+        run = read_json(path)
+        write_json(path, {**run, "start": f"strong.{run['seed']}"})
+        shutil.copy(begun, folder / "starts" / f"strong.{run['seed']}.json.gz")
     found = analyse(read_study(folder))
     one, primary = arm(found, "strong", "R1"), [Measure(name, "test") for name in ("f1_50", "image_dependence")]
     assert found.family == 2

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from grounding_rewards.study.analysis import START, analyse
-from grounding_rewards.study.results import ArmKey, read_study
+from grounding_rewards.study.results import ArmKey, read_json, read_study, write_json
 from tests.study.fake_studies import ARMS, write_study
 
-R1, R3 = "strong--R1--seed0.json", "strong--R3--seed0.json"
+R1, R3 = "strong--R1--seed0.json.gz", "strong--R3--seed0.json.gz"
 EMPTY = {"step": 1, "sets": {}}
 
 
@@ -20,7 +18,7 @@ def folder(tmp_path):
 
 
 def change(path, **values):
-    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+    write_json(path, {**read_json(path), **values})
 
 
 def test_a_whole_study_is_read(folder):
@@ -34,7 +32,7 @@ def test_a_whole_study_is_read(folder):
 
 
 def test_what_is_not_finished_is_known(folder):
-    (folder / "results" / "strong--R1--seed1.json").unlink()
+    (folder / "results" / "strong--R1--seed1.json.gz").unlink()
     study = read_study(folder)
     assert study.missing == ("strong--R1--seed1",)
     assert study.left_out == {ArmKey("strong", "R1"): 1}
@@ -42,7 +40,7 @@ def test_what_is_not_finished_is_known(folder):
 
 def test_a_search_may_have_one_run_of_an_arm(folder):
     """Its interval is over patients alone."""
-    (folder / "results" / "strong--R1--seed1.json").unlink()
+    (folder / "results" / "strong--R1--seed1.json.gz").unlink()
     study = read_study(folder, fewest=1)
     assert [run.seed for run in study.arms[ArmKey("strong", "R1")]] == [0]
     (one,) = [arm for arm in analyse(study).arms if arm.key.arm == "R1"]
@@ -57,7 +55,7 @@ def test_a_search_may_have_one_run_of_an_arm(folder):
         (lambda f: (f / "images.json").unlink(), "Expected a file of the study in .*images.json"),
         (lambda f: (f / "images.json").write_text("{"), "Expected a file of the study in .*images.json"),
         (lambda f: change(f / "images.json", sets={}), "Expected the images of the declared set 'test'"),
-        (lambda f: (f / "starts" / "strong.json").unlink(), "Expected a file of the study in .*strong.json"),
+        (lambda f: (f / "starts" / "strong.json.gz").unlink(), "Expected a file of the study in .*strong.json"),
         (lambda f: [p.unlink() for p in (f / "results").iterdir()], "Expected 2 finished runs of the reference arm"),
         (lambda f: change(f / "results" / R1, schema=9), "with schema 1 .* with schema 9"),
         (lambda f: change(f / "results" / R1, study="y"), "Expected a result of the study 'fake'"),
