@@ -11,7 +11,6 @@ import contextlib
 import csv
 import itertools
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +21,7 @@ from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
 from grounding_rewards.common.formatting import counted, first_of
 from grounding_rewards.common.text_files import check_columns, parse_json, read_json_lines, read_text, text_lines
 from grounding_rewards.data.checks import row_problems
-from grounding_rewards.logs.tool_rows import PACKED, STEPS, parsed_json, unpack_row
+from grounding_rewards.logs.tool_rows import PACKED, STEPS, unpack_row
 from grounding_rewards.parsing import BoxFormat, get_box_format, parse_boxes
 from grounding_rewards.rewards.completions import answer_defect
 
@@ -41,6 +40,8 @@ _OTHER_TEXT_COLUMNS = (
 _KNOWN_COLUMNS = frozenset((*TEXT_COLUMNS, *_OTHER_TEXT_COLUMNS, *BOX_COLUMNS))
 # Four numbers within a bracket or tag.
 _BOX_IN_TEXT = re.compile(r"[\[(<{]\D{0,24}(?:\d+(?:\.\d+)?\D{1,16}){3}\d")
+# A list of four numbers, or of such lists, maybe in quotes.
+_LISTED_BOX = re.compile(r"\W*\[(?:[-+.\deE\s]+,){3}[-+.\deE\s]+\]")
 # In a CSV file these columns hold JSON.
 _JSON_COLUMNS = (*BOX_COLUMNS, "box_format")
 # In characters: a longer text in a column of images is the image itself, in base64.
@@ -247,13 +248,11 @@ def with_answer_references(
     Args:
         log: rows of it without `boxes` have the right answer in `gts`, `solution`, `ground_truth` or `target`, in the
             box format of the completions. It stays as it is unless boxes, or none, can be read from every answer.
-            Lists of four numbers alone do not say what they count in: they are taken for pixels if the format is, or if
-            all lie on images of known size, and one is above the range of the format.
         box_format: of the completions; None takes it from the column.
         sizes: sizes of images that have none, by column.
 
     Raises:
-        ValueError: answers are lists of numbers which may be pixels or in the space of the box format.
+        ValueError: an answer is a list of four numbers alone, which may be pixels or in the space of the box format.
 
     Example:
         >>> row = {"gts": '[{"bbox_2d": [0, 0, 500, 400], "label": "mass"}]', "width": 100, "height": 50}
@@ -261,59 +260,42 @@ def with_answer_references(
         >>> read.rows[0]["boxes"], read.rows[0]["labels"]
         ([[0.0, 0.0, 50.0, 20.0]], ['mass'])
     """
-    # By the number of the row: lists of four numbers, and answers in the box format, which count if all can be read.
-    listed: dict[int, dict[str, Any]] = {}
-    answered: dict[int, dict[str, Any]] = {}
+    rows = list(log.rows)
     columns: set[str] = set()
-    question, above_range, on_image, is_readable = "", False, True, True
     for k, row in enumerate(log.rows):
         if row.get("boxes") is not None or row.get("reader_boxes") is not None:
             continue
         column = next((name for name in PACKED if row.get(name) is not None), None)
         option = row.get("box_format") if box_format is None else box_format
         if column is None or option is None:
-            is_readable = False
-            continue
+            return log
         fmt = get_box_format(option)
-        row_sizes = {name: row.get(name, (sizes or {}).get(name)) for name in SIZE_COLUMNS}
-        boxes = [] if fmt.space.frame == "original" else _listed_boxes(row[column])
-        if boxes:
-            listed[k] = {"boxes": boxes}
-            question = question or f"`{column}` of {log.places[k]}, which may be pixels or {fmt.space.name}"
-            # The largest x and y that the space has.
-            limits: tuple[Any, Any] = (fmt.space.unit, fmt.space.unit)
-            if fmt.space.frame == "resized":
-                limits = row_sizes["resized_width"], row_sizes["resized_height"]
-            above_range |= not _lie_within(boxes, limits, unknown=math.inf)
-            on_image &= _lie_within(boxes, (row_sizes["width"], row_sizes["height"]), unknown=0.0)
-        elif is_readable:
-            answered[k] = _answered_boxes(row[column], fmt, row_sizes)
-            is_readable = bool(answered[k])
-            columns.add(column)
-    notes = list(log.notes)
-    if question:
-        if not above_range or not on_image:
+        answer = row[column] if isinstance(row[column], str) else json.dumps(row[column], default=str)
+        if fmt.space.frame != "original" and _LISTED_BOX.match(answer):
             raise ValueError(
-                f"Expected a column `boxes` in pixels of the image, got a list of numbers in {question}. "
+                f"Expected a column `boxes` in pixels of the image, got a list of numbers in `{column}` of "
+                f"{log.places[k]}, which may be pixels or {fmt.space.name}. "
                 'Write it as {"boxes": [[x1, y1, x2, y2]]}, in pixels.'
             )
-        notes.append(
-            "Reference boxes that are lists of numbers are taken for pixels: the box format has no number so large."
+        reference = _answered_boxes(
+            answer, fmt, {name: row.get(name, (sizes or {}).get(name)) for name in SIZE_COLUMNS}
         )
-    if is_readable and any(row.get("boxes") for row in (*log.rows, *listed.values(), *answered.values())):
-        listed |= answered
-        if columns:
-            names = " and ".join(sorted(columns))
-            notes.append(f"Reference boxes are read from the answers in {names}, in the box format of the log.")
-    rows = [row | listed[k] if k in listed else row for k, row in enumerate(log.rows)]
-    return log._replace(rows=rows, notes=tuple(notes))
+        if not reference:
+            return log
+        rows[k] = row | reference
+        columns.add(column)
+    # Answers to another question may all read as "nothing to find".
+    if not columns or not any(row.get("boxes") for row in rows):
+        return log
+    names = " and ".join(sorted(columns))
+    note = f"Reference boxes are read from the answers in {names}, in the box format of the log."
+    return log._replace(rows=rows, notes=(*log.notes, note))
 
 
-def _answered_boxes(answer: Any, fmt: BoxFormat, sizes: Mapping[str, Any]) -> dict[str, Any]:
+def _answered_boxes(answer: str, fmt: BoxFormat, sizes: Mapping[str, Any]) -> dict[str, Any]:
     """The columns `boxes` and, if all boxes have one, `labels` of an answer in the box format; empty for others."""
-    text = answer if isinstance(answer, str) else json.dumps(answer, default=str)
     try:
-        parsed = parse_boxes(text, fmt, **sizes)
+        parsed = parse_boxes(answer, fmt, **sizes)
     except ValueError:
         # The format needs sizes that are not known.
         return {}
@@ -323,30 +305,6 @@ def _answered_boxes(answer: Any, fmt: BoxFormat, sizes: Mapping[str, Any]) -> di
     if all(parsed.labels):
         reference["labels"] = list(parsed.labels)
     return reference
-
-
-def _listed_boxes(answer: Any) -> list[list[float]]:
-    """The boxes of an answer that is a list of four numbers, or a list of such lists; none for any other answer."""
-    boxes = parsed_json(answer)
-    if not isinstance(boxes, list):
-        return []
-    if len(boxes) == 4 and not isinstance(boxes[0], list):
-        boxes = [boxes]
-    for box in boxes:
-        if not isinstance(box, list) or len(box) != 4 or not {*map(type, box)} <= {int, float}:
-            return []
-    return boxes
-
-
-def _lie_within(boxes: Sequence[Sequence[float]], frame: tuple[Any, Any], *, unknown: float) -> bool:
-    """Whether all boxes lie in a frame of this width and height; a side that is no number counts as `unknown`."""
-    width = frame[0] if isinstance(frame[0], int | float) else unknown
-    height = frame[1] if isinstance(frame[1], int | float) else unknown
-    for x1, y1, x2, y2 in boxes:
-        # Written so that NaN lies in no frame.
-        if not (0 <= x1 <= width and 0 <= x2 <= width and 0 <= y1 <= height and 0 <= y2 <= height):
-            return False
-    return True
 
 
 def step_of(row: Mapping[str, Any]) -> float | None:
