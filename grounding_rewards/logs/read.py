@@ -6,7 +6,6 @@ folder of a run is a log too, see :func:`log_files`.
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import csv
 import itertools
@@ -108,12 +107,6 @@ def read_log_file(path: Path) -> list[LogRow]:
         ...     [(row.number, row.row) for row in read_log_file(path)]
         [(1, {'completion': '[]', 'boxes': []})]
     """
-    if path.suffix in (".xlsx", ".xls"):
-        table = path.with_suffix(".csv").name
-        raise ValueError(
-            f"Expected a table in .csv or .tsv, got the spreadsheet {str(path)!r}. Convert it: "
-            f"python -c \"import pandas; pandas.read_excel('{path.name}').to_csv('{table}', index=False)\""
-        )
     if _kind(path) not in _READERS:
         raise ValueError(
             f"Expected a file that ends in {', '.join(_READERS)}, got {str(path)!r}. Convert it, or name it so."
@@ -121,8 +114,6 @@ def read_log_file(path: Path) -> list[LogRow]:
     if not path.is_file():
         raise ValueError(f"Expected a file with completions, got {str(path)!r}. Check the path.")
     reader = _READERS[_kind(path)]
-    if reader is _read_json and _holds_lines(path):
-        reader = _read_jsonl
     unit = "line" if reader is _read_jsonl else "row"
     return _log_rows(path.name, reader(path), unit, repr(str(path)))
 
@@ -513,30 +504,15 @@ def _row_of_cells(cells: Mapping[str, Any], number: int, path: Path) -> dict[str
         if is_empty or (name == "image" and len(cell) > _LONGEST_PATH):
             continue
         if name in _JSON_COLUMNS and cell.startswith(("[", "{")):
-            cell = _list_of_cell(cell, f"row {number} of {str(path)!r}, column {name}")
+            try:
+                cell = parse_json(cell, any_text=True)
+            except ValueError as error:
+                raise ValueError(
+                    f"Expected JSON in row {number} of {str(path)!r}, column {name}, got {cell!r:.80} ({error}). Write "
+                    "lists as JSON, as json.dumps does: [[10, 20, 30, 40]]."
+                ) from None
         row[name] = cell
     return row
-
-
-def _list_of_cell(cell: str, place: str) -> Any:
-    """The list that a cell holds in JSON, or as Python and pandas write it."""
-    try:
-        return parse_json(cell, any_text=True)
-    except ValueError as error:
-        with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-            return ast.literal_eval(cell)
-        fix = "Write lists as JSON, as json.dumps does: [[10, 20, 30, 40]]."
-        raise ValueError(f"Expected JSON in {place}, got {cell!r:.80} ({error}). {fix}") from None
-
-
-def _holds_lines(path: Path) -> bool:
-    """Whether a file holds several lines, of which the first is a JSON object, whatever the file is called."""
-    lines = text_lines(path)
-    try:
-        first_value = parse_json(next(lines, ""), any_text=True)
-        return isinstance(first_value, dict) and any(line.strip() for line in lines)
-    except ValueError:
-        return False
 
 
 def _read_json(path: Path) -> Iterable[tuple[int, Any]]:
@@ -546,14 +522,14 @@ def _read_json(path: Path) -> Iterable[tuple[int, Any]]:
         content = parse_json(text, any_text=True)
     except ValueError as error:
         raise ValueError(
-            f"Expected JSON in {str(path)!r}, got {text!r:.80} ({error}). Write the file again: it is broken or cut "
-            "off."
+            f"Expected JSON in {str(path)!r}, got {text!r:.80} ({error}). Name it .jsonl if it has one object a line, "
+            "or write it again if it is broken or cut off."
         ) from None
     return enumerate(_rows_of_value(content, path), 1)
 
 
 def _rows_of_value(value: Any, path: Path) -> list[Any]:
-    """The rows of a .json file: a list, alone or under a key, a table of columns, one row, or answers by their `id`."""
+    """The rows of a .json file: a list, alone or under a key, or one row."""
     if isinstance(value, list):
         return value
     content = f"{value!r:.80}"
@@ -564,15 +540,8 @@ def _rows_of_value(value: Any, path: Path) -> list[Any]:
             return lists[lists_of_rows[0]]
         if len(lists) == len(value) == 1:
             return next(iter(lists.values()))
-        are_columns = lists.keys() == value.keys() and not lists_of_rows
-        if are_columns and len(set(map(len, lists.values()))) == 1:
-            return [dict(zip(lists, cells, strict=True)) for cells in zip(*lists.values(), strict=True)]
         if any(isinstance(value.get(name), str) for name in TEXT_COLUMNS) or unpack_row(value) != [value]:
             return [value]
-        if value and all(isinstance(answer, str) for answer in value.values()):
-            return [{"id": name, "completion": answer} for name, answer in value.items()]
-        if value and all(isinstance(row, dict) for row in value.values()):
-            return [{"id": name, **row} for name, row in value.items()]
         content = f"an object with the keys {first_of(list(value))}"
         if lists_of_rows:
             content = f"lists under {' and '.join(lists_of_rows)}"

@@ -82,12 +82,19 @@ def test_line_numbers_count_blank_lines(tmp_path: Path) -> None:
         ("log.json", b'{"a": [{}], "b": [{}]}', r"Expected a list of rows in .*, got lists under a and b\. .*jq -c "),
         ("log.json", b'{"f1": 0.5}', r"Expected a list of rows in .*, got an object with the keys f1\."),
         ("log.json", b"[", "Expected JSON in '.*log.json', got '"),
+        (
+            "log.json",
+            b'{"text": "a"}\n{"text": "b"}',
+            r"Expected JSON in .* Name it \.jsonl if it has one object a line",
+        ),
+        ("log.json", b'{"a": "[]", "b": "None"}', r"Expected a list of rows in .*, got an object with the keys a, b\."),
+        ("log.csv", b"text,labels\na,['mass']\n", "Expected JSON in row 1 of .*, column labels, got .*json.dumps"),
         ("log.csv", b'text,boxes\na,"[[1"\n', r"Expected JSON in row 1 of .*, column boxes, got '\[\[1' .*json.dumps"),
         ("log.jsonl", b'[\n{"text": "a"}\n]', r"Expected a JSON object in line 1 .*one list of rows is a .json file"),
-        ("log.xlsx", b"", r"got the spreadsheet '.*log.xlsx'\. Convert it: python -c .*to_csv\('log.csv', index=False"),
         ("log.eval", b"", r"Expected (inspect_ai to read .*inspect log convert log.eval|a log of inspect_ai in)"),
         ("log.csv", b"text,boxes,boxes\na,[],[]\n", "Expected columns of different names in .*, got 'boxes' twice"),
         ("log.csv", b"text\n\xff\n", "Expected text in UTF-8"),
+        ("log.xlsx", b"", r"Expected a file that ends in .*got '.*log.xlsx'. Convert it"),
         ("log.txt", b"", r"Expected a file that ends in \.jsonl, \.json, \.csv, \.parquet"),
         ("log.jsonl.gz", gzip.compress(b'{"text": "a"}' * 100, mtime=0)[:-9], "Expected a text file at"),
         ("log.jsonl.gz", b'{"text": "a"}', "Expected a text file at .*Not a gzipped file"),
@@ -333,15 +340,9 @@ def test_the_rows_of_a_json_file(tmp_path, value, rows) -> None:
     assert read_completions([write_text(tmp_path, "log.json", json.dumps(value, indent=1))]).rows == rows
 
 
-def test_lines_in_a_json_file_are_read_as_lines(tmp_path) -> None:
-    log = read_completions([write_text(tmp_path, "log.json", '{"text": "[]"}\n\n{"text": "None"}\n')])
-    assert log.completions == ["[]", "None"]
-    assert log.places[1].startswith("line 3 of")
-
-
 def test_a_table_of_vlmevalkit_is_read(tmp_path) -> None:
     picture = "x" * 5000
-    text = f"index\timage\tprediction\tboxes\tlabels\n3\t{picture}\t\"[]\nNone\"\t[[1, 2, 3, 4]]\t['mass']\n"
+    text = f'index\timage\tprediction\tboxes\tlabels\n3\t{picture}\t"[]\nNone"\t[[1, 2, 3, 4]]\t["mass"]\n'
     log = read_completions([write_text(tmp_path, "model_dataset.tsv", text)])
     assert log.rows == [{"index": "3", "prediction": "[]\nNone", "boxes": [[1, 2, 3, 4]], "labels": ["mass"]}]
 
