@@ -57,96 +57,43 @@ _SHARD = re.compile(r"\d+-of-(\d+)")
 _FILES_OF_A_RUN = ("config.yaml", "log.jsonl", "versions.json")
 
 
-class LogRow(NamedTuple):
-    """A row of a log.
-
-    Attributes:
-        file: name of its file.
-        number: of its line, or of the row where a row is no line, from 1.
-        place: line or row and file, for a message.
-        row: as :func:`grounding_rewards.logs.tool_rows.unpack_row` makes it.
-    """
-
-    file: str
-    number: int
-    place: str
-    row: dict[str, Any]
-
-
 class Log(NamedTuple):
     """The n rows of logs.
 
     Attributes:
         completions: texts or message lists.
-        rows: that they come from.
+        rows: that they come from, as :func:`grounding_rewards.logs.tool_rows.unpack_row` makes them.
         places: line or row and file of each, for a message.
         notes: warnings about the log, a sentence each.
+        files: name of the file of each.
+        numbers: that of its line, or of the row where a row is no line, from 1.
     """
 
     completions: list[Any]
     rows: list[dict[str, Any]]
     places: list[str]
     notes: tuple[str, ...] = ()
-
-
-def read_log_file(path: Path) -> list[LogRow]:
-    """Read all rows of a log.
-
-    Args:
-        path: a file that ends in .jsonl, .json (a list of rows, alone or under a key), .csv or .tsv, also with .gz
-            behind it, in .parquet, or in .eval of inspect_ai.
-
-    Raises:
-        ValueError: the file is missing, of another kind or broken, or a row is no object with columns.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = Path(folder, "log.jsonl")
-        ...     _ = path.write_text('{"completion": "[]", "boxes": []}')
-        ...     [(row.number, row.row) for row in read_log_file(path)]
-        [(1, {'completion': '[]', 'boxes': []})]
-    """
-    if _kind(path) not in _READERS:
-        raise ValueError(
-            f"Expected a file that ends in {', '.join(_READERS)}, got {str(path)!r}. Convert it, or name it so."
-        )
-    if not path.is_file():
-        raise ValueError(f"Expected a file with completions, got {str(path)!r}. Check the path.")
-    reader = _READERS[_kind(path)]
-    unit = "line" if reader is _read_jsonl else "row"
-    return _log_rows(path.name, reader(path), unit, repr(str(path)))
-
-
-def _log_rows(file: str, numbered: Iterable[tuple[int, Any]], unit: str, source: str) -> list[LogRow]:
-    """The rows of numbered contents of a file; `unit`, line or row, and `source` say in messages where they stand."""
-    rows = []
-    for number, content in numbered:
-        place = f"{unit} {number} of {source}"
-        if not isinstance(content, dict):
-            raise ValueError(
-                f"Expected an object with columns in {place}, got {content!r:.80}. "
-                'Write every row as {"completion": "...", "boxes": []}.'
-            )
-        rows += [LogRow(file, number, place, row) for row in unpack_row(content, place)]
-    return rows
+    files: Sequence[str] = ()
+    numbers: Sequence[int] = ()
 
 
 def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_column: str | None = None) -> Log:
     """Read whole logs of completions.
 
     Args:
-        paths: files as :func:`read_log_file` takes them, such as TRL writes with `log_completions`; or folders, as
+        paths: files that end in .jsonl, .json (a list of rows, alone or under a key), .csv or .tsv, also with .gz
+            behind it, in .parquet, such as TRL writes with `log_completions`, or in .eval of inspect_ai; or folders, as
             :func:`log_files` takes them; or rows that are in memory already.
         text_column: the column with the completions, as for :func:`find_text_column`.
 
     Returns:
-        The rows of all files, with sizes as numbers. A table that repeats the one before it is left out: TRL and
-        ms-swift write it again at a step that generates nothing new, and ms-swift at the end of a training. A table is
-        a file, or a line where a line holds several rows.
+        The rows of all files. A table that repeats the one before it is left out: TRL and ms-swift write it again at a
+        step that generates nothing new, and ms-swift at the end of a training. A table is a file, or a line where a
+        line holds several rows.
 
     Raises:
-        ValueError: a file is missing, is of another kind or broken, or rows have no text; they are named.
+        ValueError: a file is missing, is of another kind or broken, or rows are no objects with columns, or have no
+            text; they are named.
 
     Example:
         >>> import tempfile
@@ -158,75 +105,64 @@ def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_co
         (['[]'], [{'response': '[]', 'boxes': []}])
     """
     rows_in_memory = [dict(row) for row in paths if isinstance(row, Mapping)]
-    files = [path for path in paths if not isinstance(path, Mapping)]
-    logs = [_log_rows("", enumerate(rows_in_memory, 1), "row", "the rows")] if rows_in_memory else []
-    logs += map(read_log_file, log_files(files))
-    rows: list[LogRow] = []
+    file_paths = log_files([path for path in paths if not isinstance(path, Mapping)])
+    logs = [("", _lines(enumerate(rows_in_memory, 1), "row", "the rows"))]
+    logs += [(path.name, _read_file(path)) for path in file_paths]
+    rows: list[dict[str, Any]] = []
+    places: list[str] = []
+    files: list[str] = []
+    numbers: list[int] = []
     previous_table: list[dict[str, Any]] = []
     repeats = 0
-    for log in logs:
+    for file, lines in logs:
         # A table is a line that holds several rows, else the file.
-        lines = [list(line) for _, line in itertools.groupby(log, key=lambda row: row.number)]
-        tables = lines if any(len(line) > 1 for line in lines) else [log]
+        tables = [[line] for line in lines] if any(len(line_rows) > 1 for *_, line_rows in lines) else [lines]
         for table in tables:
-            has_step = False
+            table_rows = list(itertools.chain.from_iterable(line_rows for *_, line_rows in table))
             without_step = []
-            for row in table:
-                without_step.append({name: value for name, value in row.row.items() if name not in STEPS})
-                has_step = has_step or len(without_step[-1]) < len(row.row)
-            if has_step and without_step == previous_table:
+            if any(not row.keys().isdisjoint(STEPS) for row in table_rows):
+                for row in table_rows:
+                    without_step.append({name: value for name, value in row.items() if name not in STEPS})
+            if without_step and without_step == previous_table:
                 repeats += 1
                 continue
-            rows += table
             previous_table = without_step
-    completions = log_of_rows(rows, text_column)
-    if not repeats:
-        return completions
-    note = (
-        f"Tables of the log that repeat the one before them are left out: {repeats}. A trainer writes one again at "
-        "a step that generates nothing new."
-    )
-    return completions._replace(notes=(*completions.notes, note))
+            rows += table_rows
+            files += [file] * len(table_rows)
+            for number, place, line_rows in table:
+                places += [place] * len(line_rows)
+                numbers += [number] * len(line_rows)
+    column = find_text_column(rows, text_column)
+    _check_texts(column, rows, places)
+    notes = []
+    if column == "answer" and text_column is None:
+        notes.append(
+            "Completions are read from the column `answer`. If it holds the reference, name the other one with "
+            "--text-column."
+        )
+    if repeats:
+        notes.append(
+            f"Tables of the log that repeat the one before them are left out: {repeats}. A trainer writes one again at "
+            "a step that generates nothing new."
+        )
+    return Log([row[column] for row in rows], rows, places, tuple(notes), files, numbers)
 
 
-def log_of_rows(rows: Sequence[LogRow], text_column: str | None) -> Log:
-    """The rows with their completions, and with sizes as numbers.
-
-    Args:
-        rows: from :func:`read_log_file`.
-        text_column: the column with the completions, as for :func:`find_text_column`.
-
-    Raises:
-        ValueError: no column has completions, or a row has none.
-    """
-    column = find_text_column([row.row for row in rows], text_column)
+def _check_texts(column: str, rows: Sequence[Mapping[str, Any]], places: Sequence[str]) -> None:
+    """Refuse rows without a completion in the column; they are named."""
     places_by_defect: dict[str, list[str]] = {}
-    for _, _, place, row in rows:
+    for place, row in zip(places, rows, strict=True):
         completion = row.get(column)
         defect = answer_defect(completion) if _is_text(completion) else "none or no text"
         if defect:
             places_by_defect.setdefault(defect, []).append(place)
     if places_by_defect:
-        defect, places = next(iter(places_by_defect.items()))
+        defect, defect_places = next(iter(places_by_defect.items()))
         raise ValueError(
-            f"Expected a completion in column {column} of every row, got {defect} in {counted(len(places), 'row')}: "
-            f"{first_of(places)}. Remove such rows, write an empty text where the model wrote nothing, or name the "
-            "column with the text with --text-column."
+            f"Expected a completion in column {column} of every row, got {defect} in "
+            f"{counted(len(defect_places), 'row')}: {first_of(defect_places)}. Remove such rows, write an empty text "
+            "where the model wrote nothing, or name the column with the text with --text-column."
         )
-    notes: tuple[str, ...] = ()
-    if column == "answer" and text_column is None:
-        notes = (
-            "Completions are read from the column `answer`. If it holds the reference, name the other one with "
-            "--text-column.",
-        )
-    log = Log([row.row[column] for row in rows], [dict(row.row) for row in rows], [row.place for row in rows], notes)
-    for row in log.rows:
-        for name in SIZE_COLUMNS:
-            # A CSV file has sizes as texts.
-            if isinstance(row.get(name), str):
-                with contextlib.suppress(ValueError):
-                    row[name] = float(row[name])
-    return log
 
 
 def with_answer_references(
@@ -410,7 +346,7 @@ def log_files(paths: Sequence[str | Path]) -> list[Path]:
     Args:
         paths: files, or folders. In a folder these are looked for, in this order: 1. `completions/`, where TRL logs
             into the folder of a run; 2. completions.jsonl, which ms-swift and `grounding-rewards evaluate` write into
-            theirs; 3. all files of a kind that :func:`read_log_file` takes, such as verl's 2.jsonl, … 10.jsonl.
+            theirs; 3. all files of a kind that :func:`read_completions` takes, such as verl's 2.jsonl, … 10.jsonl.
 
     Raises:
         ValueError: a folder has no such file, or is that of a training that logged no completions; or shards are
@@ -470,6 +406,43 @@ def _readable_files(folder: Path) -> list[Path]:
 def _kind(path: Path) -> str:
     """The ending of a file's name, with the one before `.gz`."""
     return "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix
+
+
+def _read_file(path: Path) -> list[tuple[int, str, list[dict[str, Any]]]]:
+    """The lines of a file, see :func:`_lines`."""
+    if _kind(path) not in _READERS:
+        raise ValueError(
+            f"Expected a file that ends in {', '.join(_READERS)}, got {str(path)!r}. Convert it, or name it so."
+        )
+    if not path.is_file():
+        raise ValueError(f"Expected a file with completions, got {str(path)!r}. Check the path.")
+    reader = _READERS[_kind(path)]
+    unit = "line" if reader is _read_jsonl else "row"
+    return _lines(reader(path), unit, repr(str(path)))
+
+
+def _lines(numbered: Iterable[tuple[int, Any]], unit: str, source: str) -> list[tuple[int, str, list[dict[str, Any]]]]:
+    """The number of each line, or row where a row is no line, its place for messages, and the rows that it holds.
+
+    Several rows are in a line that is a table. Sizes are numbers. `unit`, line or row, and `source` make the places.
+    """
+    lines = []
+    for number, content in numbered:
+        place = f"{unit} {number} of {source}"
+        if not isinstance(content, dict):
+            raise ValueError(
+                f"Expected an object with columns in {place}, got {content!r:.80}. "
+                'Write every row as {"completion": "...", "boxes": []}.'
+            )
+        rows = unpack_row(content, place)
+        for row in rows:
+            for name in SIZE_COLUMNS:
+                # A CSV file has sizes as texts.
+                if isinstance(row.get(name), str):
+                    with contextlib.suppress(ValueError):
+                        row[name] = float(row[name])
+        lines.append((number, place, rows))
+    return lines
 
 
 # Each reader gives the rows of a file with the number of each.

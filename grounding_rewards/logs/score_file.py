@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from grounding_rewards.columns import SCORED_COLUMNS
 from grounding_rewards.common.atomic_files import whole_file
 from grounding_rewards.common.workers import check_workers, map_in_workers
-from grounding_rewards.logs.read import Log, doubts_about, log_files, log_of_rows, read_log_file, with_answer_references
+from grounding_rewards.logs.read import Log, doubts_about, read_completions, with_answer_references
 from grounding_rewards.parsing import STATUSES
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards.box_reward import COUNTS, PARTS
@@ -71,9 +70,8 @@ def score_file(
     complete.
 
     Args:
-        path: a file that :func:`grounding_rewards.logs.read.read_log_file` takes, or a folder that
-            :func:`grounding_rewards.logs.read.log_files` does; its rows have the columns that rewards read:
-            ``boxes``, and ``width``, ``height`` and so on as the box format needs them.
+        path: a file or folder that :func:`grounding_rewards.logs.read.read_completions` takes; its rows have the
+            columns that rewards read: ``boxes``, and ``width``, ``height`` and so on as the box format needs them.
         out: a file that ends in .parquet or .jsonl, another one than that; its folder is made.
         rewards: all with the same box format.
         text_column: the column with the completions, as for :func:`grounding_rewards.logs.read.find_text_column`.
@@ -99,8 +97,7 @@ def score_file(
     check_workers(processes)
     check_alike(rewards)
     with _paused_collection():
-        log_rows = list(chain.from_iterable(map(read_log_file, log_files([path]))))
-        log = with_answer_references(log_of_rows(log_rows, text_column), rewards[0].box_format)
+        log = with_answer_references(read_completions([path], text_column=text_column), rewards[0].box_format)
     starts = range(0, len(log.rows), _CHUNK)
     chunks = [
         Log(log.completions[k : k + _CHUNK], log.rows[k : k + _CHUNK], log.places[k : k + _CHUNK]) for k in starts
@@ -115,13 +112,13 @@ def score_file(
         map_in_workers(partial(_score_chunk, tuple(rewards)), chunks, processes=processes) as scored_chunks,
     ):
         for start, (columns, messages) in zip(starts, scored_chunks, strict=True):
-            rows = log_rows[start : start + _CHUNK]
-            ids = [row.row.get("id") for row in rows]
+            end = start + _CHUNK
+            ids = [row.get("id") for row in log.rows[start:end]]
             write(
                 {
-                    "row": [row.number for row in rows],
+                    "row": list(log.numbers[start:end]),
                     "id": [None if name is None else str(name) for name in ids],
-                    "file": [row.file for row in rows],
+                    "file": list(log.files[start:end]),
                     **columns,
                 }
             )
@@ -132,7 +129,7 @@ def score_file(
                 # Every worker warns for itself, with other numbers.
                 space_warnings.setdefault(re.sub(r"[\d.]+", "", message), message)
             if on_progress is not None:
-                on_progress(start + len(rows))
+                on_progress(start + len(ids))
             # Garbage of this chunk: the rows of the log are older.
             gc.collect(1)
     return ScoreSummary(

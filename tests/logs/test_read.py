@@ -18,7 +18,6 @@ from grounding_rewards.logs.read import (
     find_text_column,
     log_files,
     read_completions,
-    read_log_file,
     with_answer_references,
 )
 from tests.conftest import write_lines
@@ -58,20 +57,19 @@ def write_text(folder: Path, name: str, text: str) -> Path:
 @pytest.mark.parametrize("kind", [".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".json", ".json.gz", ".parquet"])
 def test_all_kinds_of_files(kind: str, tmp_path: Path) -> None:
     path = write(tmp_path / f"log.2026{kind}", ROWS)
-    rows = read_log_file(path)
-    assert [row.number for row in rows] == list(range(1, 26))
-    expected = [{**row, "width": "10"} for row in ROWS] if ".csv" in kind else ROWS
-    assert [row.row for row in rows] == expected
-    # Of whole logs the sizes are numbers, whoever wrote them.
-    assert read_completions([path]).rows == ROWS
+    log = read_completions([path])
+    # The sizes are numbers, whoever wrote them.
+    assert log.rows == ROWS
+    assert log.numbers == list(range(1, 26))
+    assert set(log.files) == {path.name}
 
 
 def test_line_numbers_count_blank_lines(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     # A mark of the byte order, Windows line ends, blank lines, and no end of the last line.
     path.write_bytes(b'\xef\xbb\xbf{"text": "a"}\r\n\n   \n{"text": "b"}\n\n{"text": "c"}')
-    numbered = [(row.number, row.row) for row in read_log_file(path)]
-    assert numbered == [(1, {"text": "a"}), (4, {"text": "b"}), (6, {"text": "c"})]
+    log = read_completions([path])
+    assert (log.completions, log.numbers) == (["a", "b", "c"], [1, 4, 6])
 
 
 @pytest.mark.parametrize(
@@ -104,20 +102,20 @@ def test_line_numbers_count_blank_lines(tmp_path: Path) -> None:
 def test_wrong_files_are_refused(name: str, content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=message):
-        read_log_file(tmp_path / name)
+        read_completions([tmp_path / name])
 
 
 def test_the_limit_of_csv_is_put_back(tmp_path: Path) -> None:
     before = csv.field_size_limit()
     path = tmp_path / "log.csv"
     path.write_text("text\n" + "x" * 200_000 + "\n", encoding="utf-8")
-    assert len(read_log_file(path)[0].row["text"]) == 200_000
+    assert len(read_completions([path]).completions[0]) == 200_000
     assert csv.field_size_limit() == before
 
 
 def test_images_stay_on_the_disk(tmp_path: Path) -> None:
     path = write(tmp_path / "log.parquet", [{"completion": "[]", "image": {"path": "image.png"}}])
-    assert [row.row for row in read_log_file(path)] == [{"completion": "[]"}]
+    assert read_completions([path]).rows == [{"completion": "[]"}]
 
 
 BOX = '[{"bbox_2d": [10, 20, 30, 40]}]'
