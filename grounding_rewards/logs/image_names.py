@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -58,15 +57,6 @@ def with_image_ids(
     matches = _matches(log, columns, names)
     column = _naming_column(log, matches)
     if column is None:
-        # Dataset and log may each have folders of their own.
-        matches = {}
-        for name, numbers in _matches(log, columns, names, lambda name: re.split(r"[\\/]", name)[-1]).items():
-            values_and_numbers = {(str(row.get(name)), k) for row, k in zip(log.rows, numbers, strict=True)}
-            # Each row names an image, and no image is named by several values.
-            if None not in numbers and len(values_and_numbers) == len(set(numbers)):
-                matches[name] = numbers
-        column = _naming_column(log, matches)
-    if column is None:
         if any(row.get("id") not in (None, "") for row in log.rows):
             # The rows that have none, or name no image, are named where they are joined.
             return log
@@ -97,18 +87,21 @@ def _named_by_order(log: Log, ids: Sequence[str], in_groups: bool) -> Log:
     return log._replace(rows=rows, notes=(*log.notes, note))
 
 
-def _matches(
-    log: Log, columns: Sequence[str], names: Sequence[Sequence[str]], part: Callable[[str], str] = str
-) -> dict[str, list[int | None]]:
+def _matches(log: Log, columns: Sequence[str], names: Sequence[Sequence[str]]) -> dict[str, list[int | None]]:
     """By column the number of the image that each row of the log names there, None where it names none.
 
-    `names` are those of each image; `part` gives the part of a name that is compared.
+    Columns in which several values name one image are left out: these are files of one name in several folders. `names`
+    are those of each image.
     """
-    find = image_number_finder([list(map(part, image_names)) for image_names in names])
+    find = image_number_finder(names)
     matches = {}
     for column in columns:
-        values = [row.get(column) for row in log.rows]
-        matches[column] = [find(part(value) if isinstance(value, str) else value) for value in values]
+        numbers = [find(row.get(column)) for row in log.rows]
+        values_and_numbers = {
+            (str(row.get(column)), k) for row, k in zip(log.rows, numbers, strict=True) if k is not None
+        }
+        if len(values_and_numbers) == len({k for _, k in values_and_numbers}):
+            matches[column] = numbers
     return matches
 
 
@@ -150,17 +143,11 @@ def image_number_finder(names: Sequence[Sequence[str]]) -> Callable[[Any], int |
         >>> find("data/p2/a.png"), find("a"), find("scan_7.jpg"), find(7.0), find("/p1/a")
         (1, None, 2, 2, 0)
     """
-    exact: dict[str, set[int]] = defaultdict(set)
-    # By all parts of the name, and by every end of it: a log may have more or fewer folders.
-    full_paths: dict[tuple[str, ...], set[int]] = defaultdict(set)
-    ends: dict[tuple[str, ...], set[int]] = defaultdict(set)
+    numbers: dict[Any, int | None] = {}
     for k, image_names in enumerate(names):
         for name in image_names:
-            exact[name].add(k)
-            parts = _parts(name)
-            full_paths[parts].add(k)
-            for start in range(len(parts)):
-                ends[parts[start:]].add(k)
+            for key in _keys(name):
+                numbers[key] = k if numbers.get(key, k) == k else None
 
     def find(value: Any) -> int | None:
         """The number of the image with this name."""
@@ -172,28 +159,28 @@ def image_number_finder(names: Sequence[Sequence[str]]) -> Callable[[Any], int |
         text = stated_name(value)
         if text is None or len(text) > _LONGEST_NAME:
             return None
-        images = exact.get(text)
-        if images is None:
-            parts = _parts(text)
-            shorter_paths = [full_paths.get(parts[start:], set()) for start in range(1, len(parts))]
-            images = ends.get(parts, set()).union(*shorter_paths)
-        return next(iter(images)) if len(images) == 1 else None
+        return next((numbers[key] for key in _keys(text) if key in numbers), None)
 
     return find
 
 
-def _parts(name: str) -> tuple[str, ...]:
-    """Folders and name of a file without its ending, in small letters and without zeros before a number.
+def _keys(name: str) -> list[Any]:
+    """What a name is looked up by: the ends of its path from the longest, as dataset and log have folders of their own.
 
-    >>> _parts("C:\\\\Data\\\\0012.PNG"), _parts("1.2.840.7")
-    (('c:', 'data', '12'), ('1.2.840.7',))
+    Each end as it is, then without the file's ending, in small letters and without zeros before a number.
+
+    >>> _keys("Data\\\\0012.PNG"), _keys("1.2.840.7")
+    (['Data/0012.PNG', ('data', '12'), '0012.PNG', ('12',)], ['1.2.840.7', ('1.2.840.7',)])
     """
     parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".")]
     if not parts:
-        return ()
-    stem = _ENDING.sub("", parts[-1])
+        return []
+    stem, previous_stem = _ENDING.sub("", parts[-1]), parts[-1]
     # A name may have several endings.
-    while stem not in ("", parts[-1]):
-        parts[-1] = stem
-        stem = _ENDING.sub("", stem)
-    return tuple(map(patient_key, parts))
+    while stem not in ("", previous_stem):
+        stem, previous_stem = _ENDING.sub("", stem), stem
+    words = tuple(map(patient_key, (*parts[:-1], previous_stem)))
+    keys: list[Any] = []
+    for start in range(len(parts)):
+        keys += ["/".join(parts[start:]), words[start:]]
+    return keys

@@ -37,6 +37,8 @@ def log_of(columns: dict[str, list[Any]]) -> Log:
         (NUMBERED, "imageId", ["2", "0000", "03", "1"]),  # a table lost the zeros
         ([{"boxes": []}] * 4, "question_id", ["2", "0", "3", "1"]),  # a dataset without ids: by number
         ([{"id": str(k), "image_path": f"/x/{name}.png"} for k, name in enumerate("abcd")], "file", list("cadb")),
+        # a dataset without ids, whose files have numbers of their own
+        ([{"image_path": f"/x/{k + 1}.png"} for k in range(4)], "file", ["y/3.png", "y/1.png", "y/4.png", "y/2.png"]),
         ([{"id": f"1.2.840.{k}"} for k in range(4)], "sop", [f"1.2.840.{k}.dcm" for k in ORDER]),
     ],
 )
@@ -73,6 +75,7 @@ def test_columns_that_name_different_images_are_refused() -> None:
         (IMAGES, ["a", "v", "w", "x"]),  # one by chance
         ([{"id": "p1/a"}, {"id": "p2/a"}], ["a", "a"]),  # a file of several images
         (IMAGES, ["p3/a.png", "p4/a.png", "p3/b.png", "p4/b.png"]),  # several files of an image
+        (IMAGES, ["p1/a.png", "p3/a.png", "p1/b.png", "p2/c.png"]),
         (IMAGES, [None, None, None, None]),
     ],
 )
