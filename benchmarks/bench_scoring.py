@@ -73,7 +73,7 @@ def measure(path: Path, out: Path, processes: int, found: Any) -> None:
     found.put((used / loads, used / loop, 1e6 * loads / summary.completions))
     worker = f"{megabytes(resource.RUSAGE_CHILDREN):>12.0f}" if processes > 1 else f"{'–':>12}"
     print(
-        f"{path.stem:16}{out.suffix:>9}{processes:>11}{used / loads:>14.1f}{used / loop:>16.1f}"
+        f"{path.stem:16}{processes:>11}{used / loads:>14.1f}{used / loop:>16.1f}"
         f"{summary.completions / wall:>16,.0f}{megabytes(resource.RUSAGE_SELF):>10.0f}{worker}",
         flush=True,
     )
@@ -85,8 +85,8 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--page", type=Path, help="into which the ratios of one process are written")
     options = parser.parse_args()
-    heads = ("output", "processes", "× json.loads", "× loop by hand", "completions/s", "main MB", "worker MB")
-    print(f"{'rows':16}" + "".join(f"{one:>{w}}" for one, w in zip(heads, (9, 11, 14, 16, 16, 10, 12), strict=True)))
+    heads = ("processes", "× json.loads", "× loop by hand", "completions/s", "main MB", "worker MB")
+    print(f"{'rows':16}" + "".join(f"{one:>{w}}" for one, w in zip(heads, (11, 14, 16, 16, 10, 12), strict=True)))
     table = ["| rows | × `json.loads` | × a loop by hand | `json.loads`, µs |", "|---|---|---|---|"]
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
@@ -94,18 +94,17 @@ def main() -> None:
             for size in (options.rows, 10 * options.rows):
                 path = Path(folder, f"{kind}, {size}.jsonl")
                 write_rows(path, kind, size)
-                for suffix in (".jsonl", ".parquet"):
-                    for processes in sorted({1, options.processes}):
-                        found: Any = context.Queue()
-                        arguments = path, Path(folder, f"scored{suffix}"), processes, found
-                        process = context.Process(target=measure, args=arguments)
-                        process.start()
-                        process.join()
-                        if process.exitcode:
-                            raise SystemExit(process.exitcode)
-                        if (size, suffix, processes) == (options.rows, ".jsonl", 1):
-                            loads, loop, took = found.get()
-                            table.append(f"| {kind} | {loads:.1f} | {loop:.1f} | {took:.1f} |")
+                for processes in sorted({1, options.processes}):
+                    found: Any = context.Queue()
+                    arguments = path, Path(folder, "scored.jsonl"), processes, found
+                    process = context.Process(target=measure, args=arguments)
+                    process.start()
+                    process.join()
+                    if process.exitcode:
+                        raise SystemExit(process.exitcode)
+                    if (size, processes) == (options.rows, 1):
+                        loads, loop, took = found.get()
+                        table.append(f"| {kind} | {loads:.1f} | {loop:.1f} | {took:.1f} |")
     if options.page is not None:
         page = options.page.read_text(encoding="utf-8")
         options.page.write_text(replace_part(page, marks_of("speed"), "\n".join(table)), encoding="utf-8")

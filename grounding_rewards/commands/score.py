@@ -11,10 +11,10 @@ R3/f_beta, R3/quality, R3/precision, R3/recall, R3/mean_iou, R3/tp, R3/fp, R3/fn
 order of the file, and appears once it is complete.
 
 examples:
-  grounding-rewards score completions.jsonl --rewards R3 --box-format qwen2.5-vl --out scored.parquet
+  grounding-rewards score completions.jsonl --rewards R3 --box-format qwen2.5-vl --out scored.jsonl
   grounding-rewards score run/completions.jsonl --rewards R1 R2 R3 R4 R5 --out scored.jsonl --processes 8
-  grounding-rewards score runs/r4 --rewards R3 soft_f1 --out scored.parquet
-  grounding-rewards score log.csv.gz --rewards R4:iou_threshold=0.4 random:seed=3 --out scored.parquet
+  grounding-rewards score runs/r4 --rewards R3 soft_f1 --out scored.jsonl
+  grounding-rewards score log.csv.gz --rewards R4:iou_threshold=0.4 random:seed=3 --out scored.jsonl
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def run(
 
     Args:
         completions: file with completions, or the folder of a run
-        out: a .parquet or .jsonl file to write
+        out: a .jsonl file to write
         processes: that score; default: 1
     """
     from grounding_rewards.logs.score_file import score_file

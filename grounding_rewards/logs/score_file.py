@@ -21,15 +21,12 @@ from grounding_rewards.common.workers import check_workers, map_in_workers
 from grounding_rewards.logs.read import Log, doubts_about, read_completions, with_answer_references
 from grounding_rewards.parsing import STATUSES
 from grounding_rewards.parsing.space_check import SpaceWarning
-from grounding_rewards.rewards.box_reward import COUNTS, PARTS
 from grounding_rewards.rewards.grounding import GroundingReward, check_alike, score_columns
 
 # Columns of a row that rewards read, beside the text.
 _COLUMNS = (*SCORED_COLUMNS, "ground_truth")
 # Rows that are scored together: larger chunks leave the cache of the processor.
 _CHUNK = 1 << 10
-# Rows of a row group of a parquet file: small groups are slow to read.
-_ROW_GROUP = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,7 @@ def score_file(
     Args:
         path: a file or folder that :func:`grounding_rewards.logs.read.read_completions` takes; its rows have the
             columns that rewards read: ``boxes``, and ``width``, ``height`` and so on as the box format needs them.
-        out: a file that ends in .parquet or .jsonl, another one than that; its folder is made.
+        out: a file that ends in .jsonl, another one than that; its folder is made.
         rewards: all with the same box format.
         text_column: the column with the completions, as for :func:`grounding_rewards.logs.read.find_text_column`.
         processes: that score, see :func:`grounding_rewards.common.workers.map_in_workers`; this one reads and writes.
@@ -108,23 +105,25 @@ def score_file(
     with (
         _paused_collection(),
         whole_file(out) as unfinished,
-        _open_output(unfinished, out.suffix, list(rewards_of_all), names_files=path.is_dir()) as write,
+        # ASCII, because an id may hold a lone surrogate, which UTF-8 cannot encode.
+        unfinished.open("w", encoding="ascii", newline="\n") as file,
         map_in_workers(partial(_score_chunk, tuple(rewards)), chunks, processes=processes) as scored_chunks,
     ):
-        for start, (columns, messages) in zip(starts, scored_chunks, strict=True):
+        for start, (scores, messages) in zip(starts, scored_chunks, strict=True):
             end = start + _CHUNK
             ids = [row.get("id") for row in log.rows[start:end]]
-            write(
-                {
-                    "row": list(log.numbers[start:end]),
-                    "id": [None if name is None else str(name) for name in ids],
-                    "file": list(log.files[start:end]),
-                    **columns,
-                }
-            )
+            columns: dict[str, Sequence[Any]] = {
+                "row": log.numbers[start:end],
+                "id": [None if name is None else str(name) for name in ids],
+            }
+            if path.is_dir():
+                columns["file"] = log.files[start:end]
+            columns |= scores
+            for row in zip(*columns.values(), strict=True):
+                file.write(json.dumps(dict(zip(columns, row, strict=True))) + "\n")
             for name, values in rewards_of_all.items():
-                values += columns[name]
-            statuses.update(columns["status"])
+                values += scores[name]
+            statuses.update(scores["status"])
             for message in messages:
                 # Every worker warns for itself, with other numbers.
                 space_warnings.setdefault(re.sub(r"[\d.]+", "", message), message)
@@ -142,8 +141,11 @@ def score_file(
 
 def _check_output(path: Path, out: Path) -> None:
     """Refuse an output of another kind, or the file of the completions itself."""
-    if out.suffix not in (".parquet", ".jsonl"):
-        raise ValueError(f"Expected a file that ends in .parquet or .jsonl for `out`, got {str(out)!r}. Rename it.")
+    if out.suffix != ".jsonl":
+        raise ValueError(
+            f"Expected a file that ends in .jsonl for `out`, got {str(out)!r}. Rename it; "
+            "`pandas.read_json(out, lines=True).to_parquet(...)` makes a table of it."
+        )
     if out.exists() and path.exists() and out.samefile(path):
         raise ValueError(
             f"Expected another file than the completions for `out`, got {str(out)!r} for both. Give it another name: "
@@ -185,49 +187,3 @@ def _score_rows(
     """The columns of :func:`score_columns` for these rows."""
     names = [name for name in _COLUMNS if any(name in row for row in rows)]
     return score_columns(rewards, completions, **{name: [row.get(name) for row in rows] for name in names})
-
-
-@contextmanager
-def _open_output(
-    path: Path, kind: str, rewards: Sequence[str], *, names_files: bool
-) -> Iterator[Callable[[dict[str, list[Any]]], None]]:
-    """Within this context, a function that writes the columns of some rows into a file of this kind."""
-    names = ["row", "id", "status", "rejected", "boxes"]
-    if names_files:
-        names.insert(2, "file")
-    if kind == ".jsonl":
-
-        def write_lines(columns: dict[str, list[Any]]) -> None:
-            """Write a line of JSON for each row."""
-            if not names_files:
-                del columns["file"]
-            # ASCII, because an id may hold a lone surrogate, which UTF-8 cannot encode.
-            rows = zip(*columns.values(), strict=True)
-            file.writelines(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows)
-
-        with path.open("w", encoding="ascii", newline="\n") as file:
-            yield write_lines
-        return
-    import pyarrow
-    import pyarrow.parquet as parquet
-
-    number, count, text = pyarrow.float64(), pyarrow.int32(), pyarrow.string()
-    types = {"row": pyarrow.int64(), "id": text, "file": text, "status": text, "boxes": count}
-    types["rejected"] = pyarrow.map_(text, count)
-    schema = [(name, types[name]) for name in names]
-    for name in rewards:
-        schema.append((name, number))
-        schema += [(f"{name}/{part}", number) for part in PARTS]
-        schema += [(f"{name}/{part}", count) for part in COUNTS]
-        schema.append((f"{name}/reason", text))
-
-    def keep_table(columns: dict[str, list[Any]]) -> None:
-        """Keep the rows as a table, until all are written at once."""
-        ids = [None if name is None else name.encode("utf-8", "backslashreplace").decode() for name in columns["id"]]
-        rejected = [list(counts.items()) for counts in columns["rejected"]]
-        columns = {**columns, "id": ids, "rejected": rejected}
-        tables.append(pyarrow.Table.from_pydict(columns, schema=pyarrow.schema(schema)))
-
-    tables: list[Any] = []
-    yield keep_table
-    parquet.write_table(pyarrow.concat_tables(tables), path, row_group_size=_ROW_GROUP)
