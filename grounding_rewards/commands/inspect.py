@@ -107,8 +107,6 @@ def print_inspection(inspection: Inspection, console: Any, *, examples: int = 0)
         "upside down": _share(inspection.upside_down, inspection.boxes),
         "reaching off the image": _share(inspection.off_image, inspection.located),
     }
-    if inspection.in_corner:
-        metrics["in the first hundredth of the image"] = _share(inspection.in_corner, inspection.located)
     if inspection.thinking["none"] < n:
         metrics["thinking closed, but never opened"] = _share(inspection.thinking["unopened"], n)
         metrics["thinking never closed"] = _share(inspection.thinking["unclosed"], n)

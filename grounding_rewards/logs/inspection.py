@@ -6,13 +6,13 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from grounding_rewards.boxes import positive_sizes, to_pixel, valid_boxes
 from grounding_rewards.columns import SIZE_COLUMNS, image_sizes
-from grounding_rewards.common.formatting import finite_or_none, format_value, html_table, percent
+from grounding_rewards.common.formatting import as_json, format_value, html_table, percent
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.parsing import (
     REJECT_REASONS,
@@ -35,9 +35,6 @@ MOST_UNPARSEABLE = 0.1
 
 # Tolerance as a fraction of the image's sides: a box on the edge is on the image.
 _ROUNDING = 1e-9
-# Boxes that reach no farther, as a fraction of the image, are in one corner: numbers up to 1 in a space that ends at
-# 100.
-_CORNER = 0.0101
 
 _WITHOUT_SIZE = (
     "completions have reference boxes, but their images have no known size, and are not scored. Add columns `width` "
@@ -61,7 +58,6 @@ class Inspection:
         upside_down: boxes with x1 >= x2 or y1 >= y2.
         located: boxes for which it is known whether they are on the image.
         off_image: those that reach off the image.
-        in_corner: those that lie in its first hundredth, to the right and down.
         scored: completions with reference boxes whose image's size is known where it is needed.
         metrics: means over those of each reward; ``mean_iou`` is that of an evaluation, over their reference boxes.
         space_checks: by the name of the box format.
@@ -81,7 +77,6 @@ class Inspection:
     upside_down: int
     located: int
     off_image: int
-    in_corner: int
     scored: int
     metrics: dict[str, float]
     space_checks: dict[str, SpaceCheck]
@@ -112,30 +107,27 @@ class Inspection:
     def is_suspect(self) -> bool:
         """Whether numbers or marks of thinking contradict what was declared, or more than a tenth is unparseable.
 
-        Numbers contradict it if they fit another space, or if most boxes reach off the image or are in its corner.
+        Numbers contradict it if they fit another space, or if most boxes reach off the image.
         """
         return (
             self.statuses["unparseable"] > MOST_UNPARSEABLE * len(self.texts)
-            or 2 * (self.off_image + self.in_corner) > self.located
+            or 2 * self.off_image > self.located
             or self.thinking_suspicion is not None
             or any(check.likely for check in self.space_checks.values())
         )
 
     def to_dict(self) -> dict[str, Any]:
         """The metrics as plain values for JSON, without any text of the log; what was not measured is None."""
-        spaces = {}
-        for name, check in self.space_checks.items():
-            ious = {key: finite_or_none(getattr(check, key)) for key in ("declared_iou", "likely_iou")}
-            likely = None if check.likely is None else check.likely._asdict()
-            spaces[name] = {**vars(check), "declared": check.declared._asdict(), "likely": likely, **ious}
-        counts = ("boxes", "most_boxes", "upside_down", "located", "off_image", "in_corner", "scored")
-        return {
-            "completions": len(self.texts),
-            **{name: getattr(self, name) for name in ("statuses", "reasons", *counts, "metrics")},
-            "thinking": {**self.thinking, "suspicion": self.thinking_suspicion},
-            "spaces": spaces,
-            "notes": list(self.notes),
-        }
+        counts = ("boxes", "most_boxes", "upside_down", "located", "off_image", "scored")
+        return as_json(
+            {
+                "completions": len(self.texts),
+                **{name: getattr(self, name) for name in ("statuses", "reasons", *counts, "metrics")},
+                "thinking": {**self.thinking, "suspicion": self.thinking_suspicion},
+                "spaces": self.space_checks,
+                "notes": self.notes,
+            }
+        )
 
     def to_dataframe(self) -> Any:
         """A ``pandas.DataFrame`` with a row for each completion: its text, what was read as the answer, its status."""
@@ -180,17 +172,9 @@ def inspect_completions(
     texts = [completion_text(completion) for completion in completions]
     opened = [prompt_opens_thinking or bool(row.get("prompt_opens_thinking")) for row in rows]
     raws = [read_boxes(texts[k], formats[k], prompt_opens_thinking=opened[k]) for k in track(range(len(texts)))]
-    sizes = sizes or {}
-    size_columns = {}
-    for side in SIZE_COLUMNS:
-        size_columns[side] = [sizes.get(side) if row.get(side) is None else row[side] for row in rows]
-    row_sizes = image_sizes(size_columns, len(rows))
-    # None where a completion cannot be scored.
-    references: list[Any] = []
-    for row, fmt, size in zip(rows, formats, row_sizes, strict=True):
-        is_placed = fmt.space.frame == "original" or positive_sizes(size[:2]).all()
-        references.append(row["boxes"] if is_placed and isinstance(row.get("boxes"), list) else None)
-    box_counts = np.zeros(len(_BoxCounts._fields), dtype=np.int64)
+    row_sizes = _row_sizes(rows, sizes or {})
+    references = _references(rows, formats, row_sizes)
+    box_counts: Counter[str] = Counter()
     space_checks: dict[str, SpaceCheck] = {}
     values: dict[str, list[float]] = {"mean_iou": [], **{name: [] for name in SPECIFICATION_REWARDS}}
     notes: dict[str, None] = {}
@@ -208,7 +192,7 @@ def inspect_completions(
         notes |= dict.fromkeys(messages)
         for name in values:
             values[name] += columns[name]
-        box_counts += _count_boxes(format_raws, fmt, format_sizes)
+        box_counts.update(_count_boxes(format_raws, fmt, format_sizes))
         space_checks[fmt.name] = check_space(format_raws, fmt, [references[k] or [] for k in members], format_sizes)
     unscored = sum(isinstance(row.get("boxes"), list) for row in rows) - len(values["R3"])
     if unscored:
@@ -230,7 +214,9 @@ def inspect_completions(
         reasons={reason: reasons[reason] for reason in REJECT_REASONS if reasons[reason]},
         boxes=sum(len(raw.labels) for raw in raws),
         most_boxes=max((len(raw.labels) for raw in raws), default=0),
-        **_BoxCounts(*box_counts.tolist())._asdict(),
+        upside_down=box_counts["upside_down"],
+        located=box_counts["located"],
+        off_image=box_counts["off_image"],
         scored=len(values["R3"]),
         metrics={name: float(np.mean(numbers)) for name, numbers in values.items() if numbers},
         space_checks=space_checks,
@@ -258,6 +244,23 @@ def _formats(rows: Sequence[Mapping[str, Any]], box_format: Any) -> list[BoxForm
     return [formats[repr(row["box_format"])] for row in rows]
 
 
+def _row_sizes(rows: Sequence[Mapping[str, Any]], sizes: Mapping[str, float | None]) -> Array:
+    """The sizes of the image of each row, (n, 4), NaN where they are not known."""
+    columns = {}
+    for side in SIZE_COLUMNS:
+        columns[side] = [sizes.get(side) if row.get(side) is None else row[side] for row in rows]
+    return image_sizes(columns, len(rows))
+
+
+def _references(rows: Sequence[Mapping[str, Any]], formats: Sequence[BoxFormat], sizes: Array) -> list[Any]:
+    """The reference boxes of each row; None where its completion cannot be scored."""
+    references: list[Any] = []
+    for row, fmt, size in zip(rows, formats, sizes, strict=True):
+        is_placed = fmt.space.frame == "original" or positive_sizes(size[:2]).all()
+        references.append(row["boxes"] if is_placed and isinstance(row.get("boxes"), list) else None)
+    return references
+
+
 def _score(texts: Sequence[str], fmt: BoxFormat, **columns: Any) -> tuple[dict[str, list[float]], list[str]]:
     """Score texts: each reward of the specification, the IoU of every reference box (`mean_iou`); and the warnings."""
     rewards = [get_reward(name, box_format=fmt) for name in (*SPECIFICATION_REWARDS, "soft_f1")]
@@ -279,30 +282,23 @@ def _complete(sizes: Array) -> dict[str, Array]:
     return {side: values for side, values in zip(SIZE_COLUMNS, sizes.T, strict=True) if positive_sizes(values).all()}
 
 
-class _BoxCounts(NamedTuple):
-    """How many boxes are upside down, can be located on their image, reach off it, and are in its corner."""
+def _count_boxes(raws: Sequence[RawBoxes], fmt: BoxFormat, sizes: Array) -> dict[str, int]:
+    """Count the boxes of completions in one box format; without the sizes that it needs no box can be located.
 
-    upside_down: int
-    located: int = 0
-    off_image: int = 0
-    in_corner: int = 0
-
-
-def _count_boxes(raws: Sequence[RawBoxes], fmt: BoxFormat, sizes: Array) -> _BoxCounts:
-    """Count the boxes of completions in one box format; without the sizes that it needs no box can be located."""
+    The keys are those of :class:`Inspection`: `upside_down`, and `located` and `off_image` where boxes can be located.
+    """
     counts = [len(raw.labels) for raw in raws]
     boxes = np.array([value for raw in raws for value in raw.coords], dtype=np.float64).reshape(-1, 4)
-    upside_down = int((~valid_boxes(boxes)).sum())
+    box_counts = {"upside_down": int((~valid_boxes(boxes)).sum())}
     columns = {side: np.repeat(values, counts) for side, values in _complete(sizes).items()}
     if "width" not in columns or "height" not in columns:
         if fmt.space.frame != "image":
-            return _BoxCounts(upside_down)
+            return box_counts
         # For fractions of the image its size does not matter.
         columns = {"width": np.ones(len(boxes)), "height": np.ones(len(boxes))}
     if fmt.space.frame == "resized" and len(columns) < len(SIZE_COLUMNS):
-        return _BoxCounts(upside_down)
+        return box_counts
     edges = np.tile(np.stack([columns["width"], columns["height"]], axis=-1), 2)
     pixels = to_pixel(boxes, fmt.space, **columns)
     off_image = ((pixels < -_ROUNDING * edges) | (pixels > (1 + _ROUNDING) * edges)).any(axis=1)
-    in_corner = ~off_image & (pixels <= _CORNER * edges).all(axis=1)
-    return _BoxCounts(upside_down, len(boxes), int(off_image.sum()), int(in_corner.sum()))
+    return {**box_counts, "located": len(boxes), "off_image": int(off_image.sum())}

@@ -83,12 +83,6 @@ def test_a_log_is_suspect_when_much_is_unparseable_or_the_space_is_wrong():
     assert inspect_completions(["[]"] * 8 + ["?"] * 2, [{}] * 10, "qwen3-vl").is_suspect
     pixels = [f'[{{"bbox_2d": [{k}, {k}, {k + 900}, {k + 1800}]}}]' for k in range(20)]
     assert inspect_completions(pixels, [{"width": 2000, "height": 2000}] * 20, "qwen3-vl").is_suspect
-    # without reference boxes fractions are small thousandths
-    fractions = [f'[{{"bbox_2d": [0.1, 0.2, 0.{k}, 0.9]}}]' for k in range(20, 40)]
-    inspection = inspect_completions(fractions, [{"width": 2000, "height": 1000}] * 20, "qwen3-vl")
-    assert (inspection.in_corner, inspection.off_image, inspection.is_suspect) == (20, 0, True)
-    small = ['[{"bbox_2d": [500, 500, 505, 505]}]'] * 20
-    assert not inspect_completions(small, [{"width": 2000, "height": 1000}] * 20, "qwen3-vl").is_suspect
 
 
 def test_json_holds_metrics_and_no_text():
