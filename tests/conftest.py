@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from hypothesis import strategies as st
 # Nothing in the tests may look for a model or a dataset on the network.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-# Every test draws its images: none depends on what another run of the tests left.
-os.environ["GROUNDING_REWARDS_CACHE"] = ""
+# Images are drawn for this run of the tests: none depends on what another run left.
+_DRAWN_IMAGES = tempfile.TemporaryDirectory()
+os.environ["GROUNDING_REWARDS_CACHE"] = _DRAWN_IMAGES.name
 # Workers of pytest-xdist have a width of 80; tests that need one set it.
 os.environ.pop("COLUMNS", None)
 # Workers share the cores: a thread for each, also in what they start.

@@ -5,13 +5,17 @@ Objects over the image, such as markers, are no findings. The splits of a datase
 
 from __future__ import annotations
 
+import hashlib
+import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from grounding_rewards.common.environment import package_versions
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.prompts import prompt_messages
 from grounding_rewards.synthetic.anatomy import (
@@ -25,7 +29,6 @@ from grounding_rewards.synthetic.anatomy import (
     ramp,
     visible_box,
 )
-from grounding_rewards.synthetic.cache import cached_dataset
 from grounding_rewards.synthetic.findings import FINDINGS, PlannedFinding, describe, paint_finding, plan_findings
 
 if TYPE_CHECKING:
@@ -329,29 +332,54 @@ def synthetic_dataset(split: str, n: int, *, preset: str = "pa-112", seed: int =
     >>> synthetic_dataset("validation", 2).column_names
     ['prompt', 'image', 'boxes', 'labels', 'phrases', 'width', 'height', 'view', 'spacing', 'id']
     """
-    from datasets import Dataset, Image
-    from datasets.utils import tqdm
+    from datasets import Dataset, Features, Image, List, NamedSplit, Value
 
     check_word("preset", preset, PRESETS)
     indices = image_indices(split, n)
 
-    def draw() -> Dataset:
-        """Draw the images, and put them and their annotations into the columns of a dataset."""
-        bar = tqdm(indices, desc=f"drawing {split} images", delay=1)
-        images = [draw_radiograph(index, preset, seed=seed) for index in bar]
-        columns = {
-            "image": [image.image for image in images],
-            "boxes": [[[float(value) for value in box] for box in image.boxes] for image in images],
-            "labels": [list(image.labels) for image in images],
-            "phrases": [list(image.phrases) for image in images],
-            "width": [image.image.width for image in images],
-            "height": [image.image.height for image in images],
-            "view": [image.view for image in images],
-            "spacing": [image.spacing for image in images],
-            "id": [image.id for image in images],
-        }
-        return Dataset.from_dict(columns).cast_column("image", Image())
+    def rows() -> Iterator[dict[str, Any]]:
+        """Draw the images, and yield each with its annotations."""
+        for index in indices:
+            image = draw_radiograph(index, preset, seed=seed)
+            yield {
+                "image": image.image,
+                "boxes": image.boxes,
+                "labels": image.labels,
+                "phrases": image.phrases,
+                "width": image.image.width,
+                "height": image.image.height,
+                "view": image.view,
+                "spacing": image.spacing,
+                "id": image.id,
+            }
 
-    images_drawn = cached_dataset(f"{preset}-{split}-{n}-seed-{seed}", draw)
+    number, word = Value("float64"), Value("string")
+    features = {
+        "image": Image(),
+        "boxes": List(List(number)),
+        "labels": List(word),
+        "phrases": List(word),
+        "width": Value("int64"),
+        "height": Value("int64"),
+        "view": word,
+        "spacing": number,
+        "id": word,
+    }
+    images_drawn = Dataset.from_generator(
+        rows,
+        features=Features(features),
+        cache_dir=os.environ.get("GROUNDING_REWARDS_CACHE") or None,
+        # What is computed from the images is not kept beside them, where it would outlive the code that computed it.
+        keep_in_memory=True,
+        split=NamedSplit(split),
+        fingerprint=f"{preset}-{split}-{n}-{seed}-{_version()}",
+    )
     prompted = images_drawn.add_column("prompt", [prompt_messages(PRESETS[preset].labels)] * n)
     return prompted.select_columns(["prompt", *images_drawn.column_names])
+
+
+def _version() -> str:
+    """A hash of the drawing program and of the versions of libraries on which its numbers depend."""
+    parts = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
+    parts.append(repr(package_versions(("numpy", "scipy", "pillow"))).encode())
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
