@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from grounding_rewards.integrations.samples import environment_parameters, reward_of
+from grounding_rewards.integrations.samples import reward_of
 
 
 def register(reward: str, *, asynchronous: bool = False, **parameters: Any) -> type:
@@ -17,7 +17,7 @@ def register(reward: str, *, asynchronous: bool = False, **parameters: Any) -> t
     Args:
         reward: as for :func:`grounding_rewards.get_reward`.
         asynchronous: whether it runs next to other asynchronous rewards.
-        **parameters: of the reward; those in `samples.ENVIRONMENT_VARIABLE` override them.
+        **parameters: of the reward.
 
     Returns:
         The class, whose objects take ms-swift's columns: ``ground_truth``, or the fields of one.
@@ -27,7 +27,7 @@ def register(reward: str, *, asynchronous: bool = False, **parameters: Any) -> t
     """
     from swift.rewards import ORM, AsyncORM, orms
 
-    grounding_reward = reward_of(reward, **{**parameters, **environment_parameters()})
+    grounding_reward = reward_of(reward, **parameters)
 
     def score(self: Any, completions: list[Any], **columns: Any) -> list[float]:
         return grounding_reward(completions, **columns)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from grounding_rewards.integrations.samples import environment_parameters, image_columns, reward_of, scored
+from grounding_rewards.integrations.samples import image_columns, reward_of, scored
 from grounding_rewards.parsing.answer_span import opens_thinking
 
 # Fewest characters by which the end of a prompt is recognised; a shorter one may occur anywhere.
@@ -26,7 +26,7 @@ def reward_func(
         prompts: the prompts without answers.
         labels: of ``--data.label_key``: JSON strings with ``boxes``, ``width``, ``height``, ``box_format`` …
         reward: as for :func:`grounding_rewards.get_reward`.
-        **parameters: likewise; those in ``samples.ENVIRONMENT_VARIABLE`` override them.
+        **parameters: likewise.
 
     Returns:
         ``rewards`` and ``scores``, (n,) in [0, 1], and `samples.COMPONENTS` as ``extra_logs``.
@@ -36,7 +36,7 @@ def reward_func(
     """
     import torch
 
-    grounding_reward = reward_of(reward, **{**parameters, **environment_parameters()})
+    grounding_reward = reward_of(reward, **parameters)
     columns = image_columns(labels, [{"prompt_opens_thinking": opens_thinking(prompt)} for prompt in prompts])
     answers = [answer_in(query, prompt) for query, prompt in zip(queries, prompts, strict=True)]
     rewards, components = scored(grounding_reward, answers, columns)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,9 +12,6 @@ from grounding_rewards.columns import SCORED_COLUMNS, refuse_outside, with_groun
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward, score_batches
 from grounding_rewards.rewards.scoring import LOGGED_VALUES
 
-#: The environment variable with parameters of rewards as a JSON object, for trainers that pass none. They override
-#: those in a file.
-ENVIRONMENT_VARIABLE = "GROUNDING_REWARDS_KWARGS"
 #: Names of the numbers of each sample besides its reward, as in TRL's log, which has their means; 1 is true. The
 #: hallucination rate is the mean of ``hallucinated`` divided by that of ``negatives``.
 COMPONENTS = tuple(LOGGED_VALUES)
@@ -99,38 +95,6 @@ def _plain_container(value: Any) -> Any:
         f"Expected JSON values for the parameters of a reward, got {type(value).__name__}. "
         "Give numbers, words, lists and mappings."
     )
-
-
-def environment_parameters() -> dict[str, Any]:
-    """The parameters in :data:`ENVIRONMENT_VARIABLE`; empty if it is not set.
-
-    Raises:
-        ValueError: the variable has no JSON object, or names the reward.
-
-    Example:
-        >>> os.environ[ENVIRONMENT_VARIABLE] = '{"beta": 2}'
-        >>> environment_parameters()
-        {'beta': 2}
-        >>> del os.environ[ENVIRONMENT_VARIABLE]
-    """
-    return dict(_parameters_in(os.environ.get(ENVIRONMENT_VARIABLE, "{}")))
-
-
-@functools.lru_cache(maxsize=8)
-def _parameters_in(text: str) -> dict[str, Any]:
-    """Read the value of the environment variable; cached, as trainers score one sample at a time."""
-    try:
-        parameters = json.loads(text)
-    except json.JSONDecodeError:
-        parameters = None
-    if not isinstance(parameters, dict) or "reward" in parameters:
-        raise _reported(
-            ValueError(
-                f"Expected a JSON object of parameters for the variable {ENVIRONMENT_VARIABLE}, got {text!r:.200}. "
-                """Write it as '{"beta": 1.5, "box_format": "qwen3-vl"}'; the trainer's own options name the reward."""
-            )
-        )
-    return parameters
 
 
 def image_columns(ground_truths: Sequence[Any], rows: Sequence[Mapping[str, Any] | None] = ()) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from grounding_rewards.integrations.samples import Scores, environment_parameters, image_columns, reward_of, scored
+from grounding_rewards.integrations.samples import Scores, image_columns, reward_of, scored
 
 
 def functions_of(reward: str, **parameters: Any) -> tuple[Callable[..., Awaitable[Any]], Callable[..., Awaitable[Any]]]:
@@ -17,7 +17,7 @@ def functions_of(reward: str, **parameters: Any) -> tuple[Callable[..., Awaitabl
 
     Args:
         reward: as for :func:`grounding_rewards.get_reward`.
-        **parameters: likewise; those in ``samples.ENVIRONMENT_VARIABLE`` override them.
+        **parameters: likewise.
 
     Returns:
         A function that returns a number in [0, 1], and one that returns `samples.COMPONENTS` under the reward's name.
@@ -34,8 +34,8 @@ def functions_of(reward: str, **parameters: Any) -> tuple[Callable[..., Awaitabl
 
     def score(task: Any, trace: Any) -> Scores:
         """The scores of the last reply of a trace."""
-        grounding_reward = reward_of(reward, **{**parameters, **environment_parameters()})
-        return scored(grounding_reward, [trace.last_reply], image_columns([task.ground_truth]))
+        columns = image_columns([task.ground_truth])
+        return scored(reward_of(reward, **parameters), [trace.last_reply], columns)
 
     async def number(task: Any, trace: Any) -> float:
         """The reward of the last reply of a trace."""

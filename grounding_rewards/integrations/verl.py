@@ -1,15 +1,21 @@
-"""verl: functions for `reward.custom_reward_function`. By the sources of verl 0.9.1, read in 2026-11.
+"""verl: functions for `reward.custom_reward_function`, and a reward manager.
 
-verl calls a function with one sample, in threads or in its event loop, and expects the names of the first sample's
-numbers in all. If special tokens matter, see :mod:`grounding_rewards.integrations.verl_tokens`.
+By the sources of verl 0.9.1, read in 2026-11: it calls a function with one sample, in threads or in its event loop,
+and expects the names of the first sample's numbers in all. It removes special tokens from the text: if they carry boxes
+or mark thinking, the manager reads token ids. `reward.reward_manager.source=importlib`,
+`.module.path=pkg://grounding_rewards.integrations.verl` and `.name=GroundingRewardManager` name it; its parameters are
+those of `reward.custom_reward_function.reward_kwargs`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from grounding_rewards.integrations.samples import image_columns, reward_of, scored
+from grounding_rewards.integrations.samples import image_columns, offering, reward_of, scored
 
 
 def compute_score(
@@ -57,3 +63,37 @@ def compute_score_batch(
     """As :func:`compute_score` for a whole batch, for the older ``reward_manager.name=batch``."""
     columns = image_columns(list(ground_truths), list(extra_infos))
     return scored(reward_of(reward, **kw), list(solution_strs), columns).samples("score")
+
+
+@functools.cache
+def _reward_manager() -> type:
+    """Make the class of the reward manager."""
+    from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
+
+    class GroundingRewardManager(RewardManagerBase):
+        """Scores one sample for verl's reward loop."""
+
+        def __init__(self, config: Any, tokenizer: Any, compute_score: Any = None, **reward_model: Any) -> None:
+            super().__init__(config=config, tokenizer=tokenizer, compute_score=compute_score)
+            parameters = config.reward.custom_reward_function.get("reward_kwargs") or {}
+            self.reward = replace(reward_of(**parameters), tokenizer=tokenizer)
+
+        async def run_single(self, data: Any) -> dict[str, Any]:
+            """The reward and components of a sample; the last of its sequences is the whole conversation."""
+            return await asyncio.to_thread(self._score, data[-1:][0])
+
+        def _score(self, item: Any) -> dict[str, Any]:
+            """The same for one sequence."""
+            row = item.non_tensor_batch
+            padded_ids = item.batch["responses"]
+            length = int(item.batch["attention_mask"][-len(padded_ids) :].sum())
+            ids = padded_ids[:length].tolist()
+            columns = image_columns([row["reward_model"]["ground_truth"]], [row.get("extra_info")])
+            text = self.tokenizer.decode(ids, skip_special_tokens=True)
+            sample = scored(self.reward, [text], {**columns, "completion_ids": [ids]}).samples("score")[0]
+            return {"reward_score": sample["score"], "reward_extra_info": sample}
+
+    return GroundingRewardManager
+
+
+__getattr__ = offering(__name__, "GroundingRewardManager", _reward_manager)

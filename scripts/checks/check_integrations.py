@@ -140,7 +140,7 @@ def verl_steps(folder: Path) -> Iterator[Step]:
         _same_in_the_loop(config)
 
     def tokens() -> None:
-        manager = {"source": "importlib", "name": "GroundingRewardManager", "module": {"path": f"{ours}.verl_tokens"}}
+        manager = {"source": "importlib", "name": "GroundingRewardManager", "module": {"path": f"{ours}.verl"}}
         _same_in_the_loop(OmegaConf.merge(config, {"reward": {"reward_manager": manager}}))
 
     yield "`get_custom_reward_fn` with `pkg://`, every hard text", function

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import grounding_rewards as gr
-from grounding_rewards.integrations import ms_swift, nemo_gym, nemo_rl, openrlhf, samples, verifiers, verl, verl_tokens
-from grounding_rewards.integrations.samples import ENVIRONMENT_VARIABLE, image_columns, reward_of, scored
+from grounding_rewards.integrations import ms_swift, nemo_gym, nemo_rl, openrlhf, samples, verifiers, verl
+from grounding_rewards.integrations.samples import image_columns, reward_of, scored
 from tests.integrations.hard_cases import CASES, LOOSE, ONE, RIGHT, Case
 from tests.integrations.trainers import (
     EXAMPLE,
@@ -129,7 +129,7 @@ def test_verls_reward_manager_reads_token_ids(monkeypatch):
     ours = {"reward_kwargs": {"reward": "R3", "box_format": "qwen2-vl"}}
     config = types.SimpleNamespace(reward=types.SimpleNamespace(custom_reward_function=ours))
     # the tags of the labels are special tokens, without which labels run into text
-    manager = verl_tokens.GroundingRewardManager(config, Tokenizer("<"), reward_router_address=None)
+    manager = verl.GroundingRewardManager(config, Tokenizer("<"), reward_router_address=None)
     text = "<|object_ref_start|>nodule<|object_ref_end|><|box_start|>(100,100),(480,470)<|box_end|>"
     ids = np.array([*map(ord, text), 0, 0, 0])
     batch = {"responses": ids, "attention_mask": np.array([1] * (len(ids) + 3) + [0, 0])}
@@ -158,20 +158,6 @@ def test_ms_swift_has_a_class_for_each_reward(monkeypatch):
         state = types.SimpleNamespace(global_step=step, max_steps=2)
         (number,) = orms["R3"]()([LOOSE], ground_truth=[TRUTH], trainer_state=state)
         assert (number > 0) == earned
-
-
-def test_the_variable_of_the_environment_goes_before(monkeypatch):
-    orms = with_swift(monkeypatch)
-    monkeypatch.setenv(ENVIRONMENT_VARIABLE, '{"no_box_bonus": 0.4}')
-    ms_swift.register("R4", no_box_bonus=0.1)
-    assert orms["R4"]()(["[]"], ground_truth=[CASES["negative"].ground_truth]) == [0.4]
-
-
-@pytest.mark.parametrize("given", ["beta=1", "[1]", '{"reward": "R5"}', ""])
-def test_a_variable_that_is_no_object_is_refused(given, monkeypatch):
-    monkeypatch.setenv(ENVIRONMENT_VARIABLE, given)
-    with pytest.raises(ValueError, match=f"a JSON object of parameters for the variable {ENVIRONMENT_VARIABLE}"):
-        samples.environment_parameters()
 
 
 # OpenRLHF

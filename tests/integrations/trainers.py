@@ -9,7 +9,7 @@ from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from grounding_rewards.integrations import easyr1, ms_swift, nemo_gym, nemo_rl, openrlhf, verifiers, verl, verl_tokens
+from grounding_rewards.integrations import easyr1, ms_swift, nemo_gym, nemo_rl, openrlhf, verifiers, verl
 from tests.integrations.hard_cases import Case
 
 EXAMPLE = 'Answer as [{"bbox_2d": [1, 2, 3, 4], "label": "nodule"}].'
@@ -49,7 +49,7 @@ def with_verl(monkeypatch: Any) -> None:
         def __init__(self, config: Any, tokenizer: Any, compute_score: Any) -> None:
             self.config, self.tokenizer, self.compute_score = config, tokenizer, compute_score
 
-    verl_tokens._reward_manager.cache_clear()
+    verl._reward_manager.cache_clear()
     stand_in(monkeypatch, "verl.experimental.reward_loop.reward_manager.base", RewardManagerBase=RewardManagerBase)
 
 
