@@ -126,19 +126,18 @@ def prepare_asking(
     from grounding_rewards.logs.join import image_problems
     from grounding_rewards.logs.run_log import tool_notes
     from grounding_rewards.models.generate import check_processor, completion_begins_in_thinking, reads_special_tokens
-    from grounding_rewards.models.load import choose_backend, load_later, model_type_of, process_state
+    from grounding_rewards.models.load import load_later, process_state
 
     expected = "sizes, boxes and labels that fit the image"
     rows = light_rows(dataset)
     problems = image_problems(rows, label_matching=label_matching)
     dataset = without_bad_rows(dataset, problems, expected, source, bad_rows)
     reference_images([row for number, row in enumerate(rows) if number not in problems])
+    state = process_state()
+    model, processor = load_later(model_path, backend=backend, vllm_options=vllm_options)
     box_format = None
     if reward.box_format is None and "box_format" not in dataset.column_names:
-        box_format = box_format_for_model_type(model_type_of(model_path))
-    state = process_state()
-    backend = choose_backend(backend)
-    model, processor = load_later(model_path, backend=backend, vllm_options=vllm_options)
+        box_format = box_format_for_model_type(model.model_type)
     notes = set_image_size(processor, max_image_pixels) + tool_notes(model_path)
     dataset = add_columns(dataset, processor, box_format, bad_rows=bad_rows)
     dataset = add_prompts(dataset, reward.box_format)

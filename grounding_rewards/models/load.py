@@ -97,13 +97,15 @@ class UnloadedModel:
 
     Attributes:
         path: folder or name on the hub.
+        model_type: in its configuration, or that of the model under an adapter.
         backend: `transformers` or `vllm`.
         vllm_options: options of vLLM, unused with transformers.
     """
 
     path: str
-    backend: str = "transformers"
-    vllm_options: VllmOptions = field(default_factory=VllmOptions)
+    model_type: str
+    backend: str
+    vllm_options: VllmOptions
     _loaded: Any = field(default=None, init=False, repr=False, compare=False)
 
     def load(self) -> Any:
@@ -318,29 +320,13 @@ def load_later(
     place = _base_path(path, adapter)
     with _clear_errors(path, adapter):
         # Before the processor: a model that brings its own code is refused for that, whatever its processor lacks.
-        AutoConfig.from_pretrained(place, trust_remote_code=False)
+        model_type = AutoConfig.from_pretrained(place, trust_remote_code=False).model_type
     # Trainers save the processor next to the adapter; PEFT alone does not.
     if adapter is not None and any(has_file(path, name) for name in _PROCESSOR_FILES):
         place = str(path)
     with _clear_errors(path, adapter):
         processor = AutoProcessor.from_pretrained(place, trust_remote_code=False)
-    return UnloadedModel(str(path), backend, vllm_options or VllmOptions()), processor
-
-
-def model_type_of(path: str | Path) -> str:
-    """The `model_type` of a checkpoint, or of the model under an adapter, from its configuration alone.
-
-    Raises:
-        ValueError: as :func:`load_model`.
-        OSError: there is no model of this name on the hub.
-    """
-    from transformers import AutoConfig
-
-    path = find_shipped(path)
-    check_place(path)
-    adapter = adapter_config(path)
-    with _clear_errors(path, adapter):
-        return AutoConfig.from_pretrained(_base_path(path, adapter), trust_remote_code=False).model_type
+    return UnloadedModel(str(path), model_type, backend, vllm_options or VllmOptions()), processor
 
 
 def process_state() -> Any:

@@ -88,14 +88,14 @@ def measure(job: Mapping[str, Any]) -> dict[str, Any]:
     from grounding_rewards.data.dataset_columns import add_columns, add_prompts
     from grounding_rewards.images.resize import fit_images
     from grounding_rewards.models.generate import Sampling, generate, reads_special_tokens
-    from grounding_rewards.models.load import load_model, model_type_of
+    from grounding_rewards.models.load import load_later, load_model
     from grounding_rewards.parsing import box_format_for_model_type
     from grounding_rewards.rewards.grounding import get_reward
 
     sets = {entry["name"]: load_set(ImageSet(**entry)) for entry in job["sets"]}
     box_format = job["box_format"]
     if box_format is None and any("box_format" not in images.column_names for images in sets.values()):
-        box_format = box_format_for_model_type(model_type_of(job["checkpoints"][0]))
+        box_format = box_format_for_model_type(load_later(job["checkpoints"][0])[0].model_type)
     reward = get_reward("R3", box_format=box_format)
     inputs: dict[str, tuple[Dataset, Sampling]] = {}
     measured = []

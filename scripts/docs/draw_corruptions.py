@@ -39,7 +39,9 @@ def main() -> None:
     grid = figure.subplots(len(CORRUPTIONS), len(columns))
     for axes_of_row, name in zip(grid, CORRUPTIONS, strict=True):
         for axes, strength in zip(axes_of_row, columns, strict=True):
-            image, boxes, kept = corrupt(annotated.image, annotated.boxes, name, strength, seed=options.seed)
+            image, boxes, kept = annotated.image, annotated.boxes, [True] * len(annotated.boxes)
+            if strength:
+                image, boxes, kept = corrupt(image, boxes, name, strength, seed=options.seed)
             axes.imshow(image, cmap="gray", vmin=0, vmax=255, aspect="auto")
             for (x1, y1, x2, y2), stays in zip(boxes, kept, strict=True):
                 colour = _COLOURS[bool(stays)]

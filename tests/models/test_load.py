@@ -18,7 +18,6 @@ from grounding_rewards.models.load import (
     digest_of_weights,
     load_later,
     load_model,
-    model_type_of,
     process_state,
 )
 from grounding_rewards.synthetic import synthetic_dataset
@@ -62,7 +61,7 @@ def test_a_checkpoint_is_loaded(checkpoint, tiny_model):
     assert model.dtype == torch.float32
 
 
-@pytest.mark.parametrize("ask", [load_model, model_type_of])
+@pytest.mark.parametrize("ask", [load_model, load_later])
 def test_model_with_its_own_code_is_refused_without_a_prompt(checkpoint, tmp_path, monkeypatch, ask):
     settings = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
     settings |= {"model_type": "its-own", "auto_map": {"AutoConfig": "own.Config", "AutoProcessor": "own.Processor"}}

@@ -77,7 +77,7 @@ def corrupt(image: Image, boxes: ArrayLike, name: str, strength: int, *, seed: S
         image: 8-bit, grey or in colour; other modes than L and RGB are converted to RGB.
         boxes: ``(n, 4)`` xyxy in pixels of the image.
         name: one of :data:`CORRUPTIONS`.
-        strength: 1 to 5; 0 leaves the image as it is.
+        strength: 1 to 5.
         seed: of what is random, such as the side to which an image is turned.
 
     Raises:
@@ -98,8 +98,6 @@ def corrupt(image: Image, boxes: ArrayLike, name: str, strength: int, *, seed: S
             "Bring it to 8 bits before: the strengths are parts of the range of intensities."
         )
     image = image.copy() if image.mode in ("L", "RGB") else image.convert("RGB")
-    if strength == 0:
-        return Corrupted(image, moved_boxes, is_visible)
     kind = CORRUPTIONS[name]
     if kind.pixels is not None:
         changed = kind.pixels(image, kind.amounts[strength - 1], np.random.default_rng(seed))
@@ -121,7 +119,7 @@ def corrupt_boxes(
     Args:
         boxes: ``(n, 4)`` xyxy in pixels of an image.
         name: one of :data:`CORRUPTIONS`.
-        strength: 0 to 5.
+        strength: 1 to 5.
         width: of the image.
         height: of the image.
         seed: that of :func:`corrupt`.
@@ -142,14 +140,13 @@ def corrupt_boxes(
     """
     box_array = as_box_array(boxes)
     check_word("name", name, CORRUPTIONS)
-    if not isinstance(strength, int | np.integer) or strength not in (0, *STRENGTHS):
+    if not isinstance(strength, int | np.integer) or strength not in STRENGTHS:
         raise ValueError(
-            f"Expected a whole number from 0 to {STRENGTHS[-1]} for `strength`, got {strength!r}. "
-            "Use 0 for the image as it is."
+            f"Expected a whole number from 1 to {STRENGTHS[-1]} for `strength`, got {strength!r}. Choose one of them."
         )
     identity = np.eye(2, 3)
     matrix = identity
-    if strength > 0 and CORRUPTIONS[name].matrix is not None:
+    if CORRUPTIONS[name].matrix is not None:
         matrix = _matrix(name, strength, width, height, seed)
     if np.array_equal(matrix, identity):
         return box_array.copy(), np.ones(len(box_array), dtype=bool)

@@ -14,6 +14,8 @@ Source: Madry et al., Towards Deep Learning Models Resistant to Adversarial Atta
 
 from __future__ import annotations
 
+import copy
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -290,16 +292,9 @@ def _of_one_colour(conversations: Sequence[Any], colour: str) -> list[Any]:
     """The same conversations about images of the same sizes in one colour."""
     from PIL.Image import new
 
-    changed_conversations = []
-    for turns in conversations:
-        changed_turns = []
-        for turn in turns:
-            blocks = []
-            for block in turn["content"]:
-                image = block.get("image")
-                if image is not None:
-                    block = {**block, "image": new(image.mode, image.size, colour)}
-                blocks.append(block)
-            changed_turns.append({**turn, "content": blocks})
-        changed_conversations.append(changed_turns)
+    changed_conversations = copy.deepcopy(list(conversations))
+    for turn in itertools.chain.from_iterable(changed_conversations):
+        for block in turn["content"]:
+            if block.get("image") is not None:
+                block["image"] = new(block["image"].mode, block["image"].size, colour)
     return changed_conversations

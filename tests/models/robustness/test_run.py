@@ -165,11 +165,11 @@ def test_a_model_that_vllm_runs_is_refused(shipped):
     [
         (lambda: Changes(families=("fgsm",)), "for `families`, got 'fgsm'. Use one of: corruptions"),
         (lambda: Changes(corruptions=("fog",)), "for `name`, got 'fog'. Use one of: window_level, "),
-        (lambda: Changes(strengths=(1, 6)), "Expected a whole number from 0 to 5 for `strength`, got 6"),
+        (lambda: Changes(strengths=(1, 6)), "Expected a whole number from 1 to 5 for `strength`, got 6"),
         (lambda: Changes(epsilons=(4,)), r"Expected a number in \[0, 1\] for `epsilon`, got 4"),
         (lambda: PGD(float("nan")), "for `epsilon`, got nan"),
         (lambda: PGD(0.1, steps=0), "Expected a number from 1 up for `steps`, got 0"),
-        (lambda: corrupt(GREY, [], "noise", 0.5), "Expected a whole number from 0 to 5 for `strength`, got 0.5"),
+        (lambda: corrupt(GREY, [], "noise", 0.5), "Expected a whole number from 1 to 5 for `strength`, got 0.5"),
         (lambda: corrupt(GREY, [[1, 2, 3]], "noise", 1), "Expected an array of shape"),
         (lambda: corrupt(Image.new("I;16", (5, 5)), [], "noise", 1), "an image of 8 bits for `image`, got mode I"),
     ],
