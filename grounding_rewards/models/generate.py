@@ -8,12 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from glob import escape
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,8 +32,6 @@ from grounding_rewards.rewards.grounding import GroundingReward
 
 #: Called with three counts: images answered, images in all, tokens generated.
 OnProgress = Callable[[int, int, int], None]
-# The id of an image, and the number of the sample among the answers to it.
-_Key = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,7 @@ def generate(
     texts: list[str] = []
     for _, batch_texts in _generate_batches(model, processor, dataset, sampling, batches, seed, on_progress):
         texts += batch_texts
-    return [texts[start : start + sampling.samples] for start in range(0, len(texts), sampling.samples)]
+    return _of_each_image(texts, sampling)
 
 
 def generate_to_file(
@@ -130,10 +128,10 @@ def generate_to_file(
     """Generate answers into a file as :func:`generate` does, and continue after a stop.
 
     The file, such as `completions.jsonl`, is written when all answers are generated. Until then
-    `completions.part-0.jsonl` has those of the first process, one per line, and `completions.settings.json` has the
-    settings. A second call with the same settings drops a line that was cut off and generates the missing batches.
-    Batches and their seeds follow from the settings alone, so the answers are those of an uninterrupted run, whatever
-    the number of processes.
+    `completions.part-0.jsonl` has those of the first process, an image per line, and `completions.settings.json` has
+    the settings. A second call with the same settings passes over a line that was cut off and generates the missing
+    batches. Batches and their seeds follow from the settings alone, so the answers are those of an uninterrupted run,
+    whatever the number of processes.
 
     Under `accelerate launch` or `torchrun` every process generates its share of the batches, and the first one merges
     them. A line of the file has ``id``, ``sample`` (from 0), ``completion``, the patient, and the columns that rewards
@@ -154,17 +152,20 @@ def generate_to_file(
         For each row its ``sampling.samples`` answers, on every process.
 
     Raises:
-        ValueError: ``batch_size`` is below 1, two rows have one id, or the file was started with other settings,
-            another model or another dataset; the message says which.
+        ValueError: ``batch_size`` is below 1, or the file was started with other settings, another model or another
+            dataset, or has lost lines; the message says which.
     """
     check_number("batch_size", batch_size, Interval(1), "Give what fits into memory.")
+    path = Path(path)
+    if path.suffix != ".jsonl":
+        raise ValueError(f"Expected a file that ends in .jsonl for `path`, got {str(path)!r}. Rename it.")
+    settings_path = path.with_suffix(".settings.json")
     rows = rows_without_images(dataset)
-    file = AnswerFile(Path(path), _image_ids(rows), sampling.samples)
     settings = _answer_settings(model, processor, rows, sampling, batch_size, seed)
     state = process_state()
     problem: ValueError | None = None
     try:
-        file.check(settings)
+        _check_earlier(path, settings_path, settings)
     except ValueError as error:
         problem = error
     # No process may drop answers that another one has yet to compare.
@@ -172,43 +173,44 @@ def generate_to_file(
     if problem and not overwrite:
         raise problem
     if problem and state.is_main_process:
-        file.drop()
+        for file in (path, *_list_parts(path)):
+            file.unlink(missing_ok=True)
     state.wait_for_everyone()
-    lines = file.read()
-    row_by_id = dict(zip(file.ids, rows, strict=True))
-    pending_batches = []
-    for number, batch in _list_batches(len(rows), sampling, batch_size):
-        if any(key not in lines for key in file.keys_of(batch)):
-            pending_batches.append((number, batch))
-    my_batches = pending_batches[state.process_index :: state.num_processes]
-    # Loaded before anything is written: if that fails, no file is left.
-    loaded: Any = model.load() if my_batches else None
-    # No process may write before all have read.
-    state.wait_for_everyone()
-    if pending_batches or not file.path.is_file() or file.parts():
-        if state.is_main_process:
-            write_whole(file.settings_path, json.dumps(settings, indent=2) + "\n")
+    if not path.is_file():
+        answers = _read_parts(path)
+        pending_batches = []
+        for number, batch in _list_batches(len(rows), sampling, batch_size):
+            if not answers.keys() >= set(batch):
+                pending_batches.append((number, batch))
+        my_batches = pending_batches[state.process_index :: state.num_processes]
+        # Loaded before anything is written: if that fails, no file is left.
+        loaded: Any = model.load() if my_batches else None
+        # No process may write before all have read.
         state.wait_for_everyone()
-        with file.part(state.process_index) as part:
+        if state.is_main_process:
+            write_whole(settings_path, json.dumps(settings, indent=2) + "\n")
+        state.wait_for_everyone()
+        with path.with_suffix(f".part-{state.process_index}.jsonl").open("a", encoding="utf-8") as part:
+            # Ends a line that was cut off when the process was killed.
+            part.write("\n")
             for batch, texts in _generate_batches(loaded, processor, dataset, sampling, my_batches, seed, on_progress):
-                for key, text in zip(file.keys_of(batch), texts, strict=True):
-                    if key not in lines:
-                        image_id, sample = key
-                        row = row_by_id[image_id]
-                        columns = {name: row[name] for name in _COPIED_COLUMNS if row.get(name) is not None}
-                        line = {"id": image_id, "sample": sample, "completion": text, **columns}
-                        # ASCII escapes can hold the lone surrogates of a text that was cut off.
-                        part.write(json.dumps(line) + "\n")
+                for row, completions in zip(batch, _of_each_image(texts, sampling), strict=True):
+                    part.write(json.dumps({"row": row, "completions": completions}) + "\n")
                 part.flush()
         state.wait_for_everyone()
         if state.is_main_process:
-            file.merge()
-        state.wait_for_everyone()
-        lines = file.read()
-    answers = []
-    for number in range(len(rows)):
-        answers.append([json.loads(lines[key])["completion"] for key in file.keys_of([number])])
-    return answers
+            _merge_parts(path, rows)
+    state.wait_for_everyone()
+    if state.is_main_process:
+        for part_path in _list_parts(path):
+            part_path.unlink()
+    lines = path.read_text(encoding="utf-8").splitlines()
+    if len(lines) != len(rows) * sampling.samples:
+        raise ValueError(
+            f"Expected {len(rows) * sampling.samples} answers in {str(path)!r}, got {len(lines)} lines. Remove the "
+            "file to generate them again."
+        )
+    return _of_each_image([json.loads(line)["completion"] for line in lines], sampling)
 
 
 def generate_batch(
@@ -437,113 +439,53 @@ def _answer_settings(
     return settings
 
 
-class AnswerFile:
-    """The file of answers, its parts, and the settings next to them.
-
-    The key of an answer is the id of its image and the number of the sample.
-
-    Args:
-        path: of the file.
-        ids: of the images, in the order of the dataset.
-        samples: answers to each image.
-    """
-
-    def __init__(self, path: Path, ids: Sequence[str], samples: int) -> None:
-        if path.suffix != ".jsonl":
-            raise ValueError(f"Expected a file that ends in .jsonl for `path`, got {str(path)!r}. Rename it.")
-        self.path, self.ids, self.samples = path, ids, samples
-        self.settings_path = path.with_suffix(".settings.json")
-
-    def keys_of(self, rows: Iterable[int]) -> list[_Key]:
-        """The keys of all answers to these rows, by their numbers."""
-        return [(self.ids[row], sample) for row in rows for sample in range(self.samples)]
-
-    def check(self, settings: Mapping[str, Any]) -> None:
-        """Refuse to continue existing answers that were generated with other settings, or unknown ones."""
-        if not self.settings_path.is_file():
-            files = self.files()
-            if files:
-                raise ValueError(
-                    f"Expected {str(self.settings_path)!r} beside {str(files[0])!r}, got none. Give another path, or "
-                    "overwrite it: without its settings the file is not one to go on with."
-                )
-            return
-        try:
-            earlier_settings = json.loads(self.settings_path.read_text(encoding="utf-8"))
-        except ValueError:
-            earlier_settings = {}
-        remedy = "Give the same again, or another path, or overwrite the answers that are there."
-        check_settings(self.path, earlier_settings, settings, remedy, digests=("model", "dataset"))
-
-    def drop(self) -> None:
-        """Remove the answers and their settings."""
-        for path in [*self.files(), self.settings_path]:
-            path.unlink(missing_ok=True)
-
-    def read(self) -> dict[_Key, str]:
-        """The complete lines of the file and its parts, by the key of their answer."""
-        lines = {}
-        for path in self.files():
-            with path.open(encoding="utf-8", newline="\n") as file:
-                for number, line in enumerate(file, 1):
-                    # A line without a newline was cut off when the process was killed.
-                    if line.endswith("\n"):
-                        lines[_key_of(line, number, path)] = line
-        return lines
-
-    @contextmanager
-    def part(self, process: int) -> Iterator[TextIO]:
-        """Open the part of one process for appending, after removing a last line that was cut off."""
-        path = self.path.with_suffix(f".part-{process}.jsonl")
-        with path.open("ab+") as file:
-            file.seek(0)
-            whole_bytes = sum(len(line) for line in file if line.endswith(b"\n"))
-            file.truncate(whole_bytes)
-        with path.open("a", encoding="utf-8", newline="\n") as text_file:
-            yield text_file
-
-    def merge(self) -> None:
-        """Write all answers in the order of the dataset, and remove the parts."""
-        lines = self.read()
-        keys = self.keys_of(range(len(self.ids)))
-        missing = [key for key in keys if key not in lines]
-        if missing:
-            raise ValueError(
-                f"Expected the parts of all processes in {str(self.path.parent)!r}, got no answer for image "
-                f"{missing[0][0]!r}. Several machines need one folder that all of them see."
-            )
-        write_whole(self.path, "".join(lines[key] for key in keys))
-        for part in self.parts():
-            part.unlink()
-
-    def parts(self) -> list[Path]:
-        """The parts of all processes."""
-        return sorted(self.path.parent.glob(f"{escape(self.path.stem)}.part-*.jsonl"))
-
-    def files(self) -> list[Path]:
-        """The file, if it is there, and the parts."""
-        return [path for path in (self.path, *self.parts()) if path.is_file()]
-
-
-def _key_of(line: str, number: int, path: Path) -> _Key:
-    """The key of the answer in a line; the number and the path are for the error."""
+def _check_earlier(path: Path, settings_path: Path, settings: Mapping[str, Any]) -> None:
+    """Refuse to continue existing answers that were generated with other settings, or unknown ones."""
+    if not path.is_file() and not _list_parts(path):
+        return
     try:
-        row = json.loads(line)
-        return str(row["id"]), int(row["sample"])
-    except (ValueError, TypeError, KeyError):
-        raise ValueError(
-            f"Expected an answer in line {number} of {str(path)!r}, got {line[:80]!r}. Delete that line and go on."
-        ) from None
+        earlier_settings = json.loads(settings_path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        earlier_settings = {}
+    remedy = "Give the same again, or another path, or overwrite the answers that are there."
+    check_settings(path, earlier_settings, settings, remedy, digests=("model", "dataset"))
 
 
-def _image_ids(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The id of each row, else its number from 0; refuse an id that two rows share."""
-    ids = [str(row.get("id", number)) for number, row in enumerate(rows)]
-    first_rows: dict[str, int] = {}
-    for number, name in enumerate(ids):
-        if first_rows.setdefault(name, number) != number:
+def _list_parts(path: Path) -> list[Path]:
+    """The parts of all processes."""
+    return sorted(path.parent.glob(f"{escape(path.stem)}.part-*.jsonl"))
+
+
+def _read_parts(path: Path) -> dict[int, list[str]]:
+    """The answers in the parts by the number of their row."""
+    answers = {}
+    for part in _list_parts(path):
+        for line in part.read_text(encoding="utf-8").splitlines():
+            # A line may have been cut off when its process was killed.
+            with suppress(ValueError, TypeError, KeyError):
+                entry = json.loads(line)
+                answers[entry["row"]] = entry["completions"]
+    return answers
+
+
+def _merge_parts(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write the answers of all parts into the file, in the order of the dataset."""
+    answers = _read_parts(path)
+    lines = []
+    for number, row in enumerate(rows):
+        if number not in answers:
             raise ValueError(
-                f"Expected a different `id` in every row, got {name!r} in rows {first_rows[name]} and {number}. "
-                "Answers are kept by it: add what tells the rows apart."
+                f"Expected the parts of all processes in {str(path.parent)!r}, got no answer for row {number}. Several "
+                "machines need one folder that all of them see."
             )
-    return ids
+        columns = {name: row[name] for name in _COPIED_COLUMNS if row.get(name) is not None}
+        for sample, text in enumerate(answers[number]):
+            # ASCII escapes can hold the lone surrogates of a text that was cut off.
+            line = {"id": str(row.get("id", number)), "sample": sample, "completion": text, **columns}
+            lines.append(json.dumps(line) + "\n")
+    write_whole(path, "".join(lines))
+
+
+def _of_each_image(texts: Sequence[str], sampling: Sampling) -> list[list[str]]:
+    """The answers to each image, of which ``sampling.samples`` stand side by side."""
+    return [list(texts[start : start + sampling.samples]) for start in range(0, len(texts), sampling.samples)]
