@@ -44,7 +44,7 @@ def _any_of(patterns: Iterable[str]) -> str:
 def _turn_tokens(tokens: dict[str, Any]) -> str:
     """The pattern of all special tokens that begin or end turns, calls and results; its groups say what each does."""
     calls = f"(?P<open>{_any_of(tokens['open'])})|(?P<close>{_any_of(tokens['close'])})"
-    ends = f"(?P<asked>{_any_of(tokens['asked'])})|(?P<end>{_any_of(tokens['end'])}){tokens['padding']}"
+    ends = f"(?P<end_asked>{_any_of(tokens['asked'])})|(?P<end>{_any_of(tokens['end'])}){tokens['padding']}"
     return f"<{tokens['first_letters']}(?:{calls}|{_any_of(tokens['turns'])}|{ends})"
 
 
@@ -67,8 +67,6 @@ _AFTER_CALL = re.compile(r"\s{0,8}[\],]?(?:\s{0,8}```(?!\w))?")
 # An answer in tags stays one, whatever is asked behind it.
 _TAGGED = re.compile(r"</(?i:answer)")
 _START_OF_TEXT = re.compile(r"(?:\s{0,8}<(?:s>|/s>|bos>|pad>|\|begin_of_text\|>|｜begin▁of▁sentence｜>))*")
-_ACTION = re.compile(r"^Action[ \t]?:", re.MULTILINE)
-_ACTION_INPUT = re.compile(r"^Action Input[ \t]?:", re.MULTILINE)
 _NOT_LETTERS = re.compile(r"begin|start|end|prefix|suffix|[^a-z]")
 # Calls after these marks are never closed.
 _TO_THE_END = frozenset(_MARKS["calls_to_the_end"])
@@ -77,6 +75,7 @@ _SURE = tuple(_MARKS["sure_names"])
 _RESULT_WORDS: list[str] = _MARKS["result_words"]
 _ASSISTANT_ROLES = frozenset(_MARKS["assistant_roles"])
 _TOOL_ROLES = frozenset(_MARKS["tool_roles"])
+_STEPS: dict[str, str] = {name: step for step, names in _MARKS["steps"].items() for name in names}
 # Who speaks: the assistant, to the user or to a tool; a tool; the user or another role; nobody, as the turn is over.
 _ASSISTANT, _CALL, _TOOL, _USER, _ENDED = range(5)
 
@@ -429,7 +428,7 @@ def _is_result(name: str) -> bool:
 class Turn:
     """The last turn of the assistant, read from mark to mark.
 
-    `take_json` and so on each take the marks of one group of the patterns in `answer_marks.toml`.
+    `take_json` and so on each take the marks of the groups in `answer_marks.toml` whose names begin alike.
 
     `words`: what the assistant says in it, without the words of tools.
     `ended`: a mark ends it, so nothing in it is cut off.
@@ -459,16 +458,13 @@ class Turn:
 
     def read(self, pattern: re.Pattern[str]) -> None:
         """Go through the marks of the text, and set what the class says of its last turn."""
-        # Without an input or an observation "Action:" is a word of reports, as is "Observation:".
-        self.has_steps = "Action" in self.text and _has_steps(self.text)
         position = self.since
         for _ in range(MAX_TURN_MARKS):
             mark = pattern.search(self.text, position)
             if mark is None:
                 break
             group = mark.lastgroup or "fence"
-            # All groups without a method of their own hold the role of a turn.
-            take_mark = getattr(self, f"take_{group}", self.take_role)
+            take_mark = getattr(self, f"take_{group.partition('_')[0]}")
             # A method that reads beyond its mark returns where it stopped; the others return None.
             position = max(take_mark(mark) or 0, mark.end())
         else:
@@ -540,20 +536,6 @@ class Turn:
         self.asks = True
         self.speaker, self.since, self.closer = _ASSISTANT, end, ""
 
-    def take_step(self, step: str, start: int, end: int) -> None:
-        """Take a step of an agent, "Action:", "Observation:" or "Final Answer:", each on a line of its own."""
-        if step.endswith("Answer"):
-            self.begin_turn("assistant", start, end)
-            return
-        self.keep(start)
-        self.asks = True
-        self.closer = ""
-        if step == "Observation":
-            self.waits = True
-            self.speaker = _TOOL
-        else:
-            self.speaker = _CALL
-
     def take_role(self, mark: re.Match[str]) -> None:
         """Take a mark that begins the turn of the role that it names."""
         self.begin_turn(mark[str(mark.lastgroup)].lower(), mark.start(), mark.end())
@@ -568,27 +550,13 @@ class Turn:
         """Take a mark that ends a call or a result, such as `</tool_call>`."""
         self.close_tool(_mark_name(mark[0]), mark.start(), mark.end())
 
-    def take_bracket(self, mark: re.Match[str]) -> None:
-        """Take `[TOOL_CALLS]`, which begins a call, or `[/TOOL_CALLS]`, which ends it, and the like of results."""
-        if mark["bracket"] == "/":
-            self.take_close(mark)
-        else:
-            self.take_open(mark)
-
     def take_end(self, mark: re.Match[str]) -> None:
-        """Take a token that ends the present turn; one of the group `asked` does because a tool is called."""
+        """Take a token that ends the present turn; one of the group `end_asked` does because a tool is called."""
         self.keep(mark.start())
         if self.speaker in (_ASSISTANT, _CALL):
             self.ended = True
-            self.asks = self.asks or mark.lastgroup == "asked"
+            self.asks = self.asks or mark.lastgroup == "end_asked"
         self.speaker = _ENDED
-
-    take_asked = take_minimax_end = take_exaone_end = take_end
-
-    def take_inst(self, mark: re.Match[str]) -> None:
-        """Take `[INST]`, behind which the user speaks, or `[/INST]`, behind which the assistant does."""
-        role = "assistant" if mark["inst"] == "/" else "user"
-        self.begin_turn(role, mark.start(), mark.end())
 
     def take_fence(self, mark: re.Match[str]) -> None:
         """Take a fence, which begins a tool's code or result where it names one, and else ends it."""
@@ -600,15 +568,17 @@ class Turn:
         elif self.closer == "```":
             self.close_tool("```", mark.start(), mark.end())
 
-    def take_flower(self, mark: re.Match[str]) -> None:
-        """Take a step between flowers, such as `✿FUNCTION✿`, which older Qwen models write."""
-        step = {"RESULT": "Observation", "RETURN": "Answer"}.get(mark["flower"], "Action")
-        self.take_step(step, mark.start(), mark.end())
-
-    def take_react(self, mark: re.Match[str]) -> None:
-        """Take a step of ReAct, such as "Action:", where the text has steps at all."""
-        if self.has_steps:
-            self.take_step(mark["react"], mark.start(), mark.end())
+    def take_step(self, mark: re.Match[str]) -> None:
+        """Take a step of an agent: "Action:", "Observation:" and the like, or `✿FUNCTION✿`."""
+        step = _STEPS[mark[str(mark.lastgroup)]]
+        if step == "answer":
+            self.begin_turn("assistant", mark.start(), mark.end())
+            return
+        self.keep(mark.start())
+        self.asks = True
+        self.closer = ""
+        self.waits = self.waits or step == "result"
+        self.speaker = _TOOL if step == "result" else _CALL
 
     def take_python(self, mark: re.Match[str]) -> None:
         """Take a tool call in Python, with the list around it, all of which is the mark."""
@@ -659,11 +629,3 @@ class Turn:
             if depth == 0:
                 return True, brace.end()
         return False, len(self.text)
-
-
-def _has_steps(text: str) -> bool:
-    """Whether a text has the steps of an agent: an action and its input, or what was observed after it."""
-    if _ACTION_INPUT.search(text):
-        return True
-    action = _ACTION.search(text)
-    return action is not None and "\nObservation" in text[action.end() :]
