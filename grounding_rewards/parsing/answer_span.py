@@ -148,7 +148,7 @@ def find_answer(completion: str, scope: str = "answer", *, prompt_opens_thinking
         marks = _find_marks(draft)
         if marks is not None:
             in_thinking = marks.open_thinking is not None or (in_thinking and not marks.thinking_end)
-    words = turn.words if scope == "all" else _without_drafts(turn.words)
+    words = turn.words if scope == "all" else _DRAFT.sub("", turn.words)
     answer = _find_in_turn(words, scope, in_thinking, turn.ended)
     if scope == "answer" and not answer.closed:
         answer = _behind_announcement(answer)
@@ -170,22 +170,6 @@ def _without_middle(text: str) -> str:
     if len(text) <= MAX_CHARACTERS + _MAX_END:
         return text
     return f"{text[:MAX_CHARACTERS]}\n{text[-_MAX_END:]}"
-
-
-def _without_drafts(text: str) -> str:
-    """The text without drafts: what stands between tags such as `<draft>`; one that is not closed goes to the end."""
-    if "<" not in text:
-        return text
-    outside = ""
-    outside_from, open_name = 0, None
-    for tag in itertools.islice(_DRAFT.finditer(text), MAX_MARKS):
-        name = tag["name"].casefold()
-        if open_name is None and not tag["slash"]:
-            outside += text[outside_from : tag.start()]
-            open_name = name
-        elif open_name == name and tag["slash"]:
-            outside_from, open_name = tag.end(), None
-    return outside if open_name else outside + text[outside_from:]
 
 
 def _find_in_turn(text: str, scope: str, in_thinking: bool, ended: bool) -> AnswerSpan:
