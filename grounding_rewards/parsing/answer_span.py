@@ -33,7 +33,8 @@ def _any_case(pattern: str) -> str:
     return re.sub("[a-z]", lambda letter: f"[{letter[0]}{letter[0].upper()}]", pattern)
 
 
-_NAMES = {"names": _MARKS["tool_names"], "thinking": _any_case(_MARKS["thinking_names"]), "answer": _any_case("answer")}
+_NAMES = {"names": _MARKS["tool_names"]}
+_NAMES |= {kind: _any_case(_MARKS[f"{kind}_names"]) for kind in ("thinking", "answer")}
 
 
 def _any_of(patterns: Iterable[str]) -> str:
@@ -65,7 +66,7 @@ _BRACE = re.compile(
 )
 _AFTER_CALL = re.compile(r"\s{0,8}[\],]?(?:\s{0,8}```(?!\w))?")
 # An answer in tags stays one, whatever is asked behind it.
-_TAGGED = re.compile(r"</(?i:answer)")
+_TAGGED = re.compile(f"</{_NAMES['answer']}")
 _START_OF_TEXT = re.compile(r"(?:\s{0,8}<(?:s>|/s>|bos>|pad>|\|begin_of_text\|>|｜begin▁of▁sentence｜>))*")
 _NOT_LETTERS = re.compile(r"begin|start|end|prefix|suffix|[^a-z]")
 # Calls after these marks are never closed.
@@ -82,7 +83,6 @@ _ASSISTANT, _CALL, _TOOL, _USER, _ENDED = range(5)
 _PROMPT_END = re.compile(r"\s{0,8}(?:<\|message\|>\s{0,8})?")
 _DRAFT = re.compile(_MARKS["answer"]["draft"], re.IGNORECASE)
 _ANNOUNCED = re.compile(_MARKS["answer"]["announced"], re.IGNORECASE)
-_FINAL_TAG = re.compile(_MARKS["answer"]["final_tag"], re.IGNORECASE)
 _BOXED = re.compile(_MARKS["answer"]["boxed"])
 # The fence around a call in JSON is no answer.
 _BLANK = re.compile(r"\s*(?:```\w*\s*)?(?:```\s*)?")
@@ -205,38 +205,26 @@ def _find_in_turn(text: str, scope: str, in_thinking: bool, ended: bool) -> Answ
 
 
 def _behind_announcement(answer: AnswerSpan) -> AnswerSpan:
-    """The answer without what stands before "Final answer:", `<final_answer>` or `\\boxed{`; as it is without these."""
+    """The answer without what stands before "Final answer:" or `\\boxed{`; as it is without these."""
     text = answer.text
     # What all marks hold: a pattern without a fixed beginning is slow on an endless text.
     if "nal" not in text.lower() and "boxed" not in text:
         return answer
-    start, end = 0, len(text)
+    start = 0
     announcements = deque(itertools.islice(_ANNOUNCED.finditer(text), MAX_MARKS), maxlen=8)
     for announcement in announcements:
         # Not within the braces of a label or a note.
         position = announcement.end()
         if text.count("{", 0, position) <= text.count("}", 0, position):
             start = position
-    opening_tag = None
-    for tag in itertools.islice(_FINAL_TAG.finditer(text, start), MAX_MARKS):
-        if not tag[0].startswith("</"):
-            opening_tag, start, end = tag, tag.end(), len(text)
-        elif opening_tag is not None and end == len(text):
-            end = tag.start()
-    boxed = _BOXED.search(text, start) if opening_tag is None and "boxed" in text else None
+    boxed = _BOXED.search(text, start) if "boxed" in text else None
     if boxed is not None:
         start = boxed.start()
     if not start:
         return answer
-    content = text[start:end]
-    closed = end < len(text)
-    return answer._replace(
-        text=content,
-        closed=closed,
-        cut_off=not closed and not content.strip(),
-        around=answer.around + text[:start] + text[end:],
-        thought=True,
-    )
+    content = text[start:]
+    around = answer.around + text[:start]
+    return answer._replace(text=content, cut_off=not content.strip(), around=around, thought=True)
 
 
 class Marks(NamedTuple):
