@@ -24,8 +24,7 @@ from grounding_rewards.parsing import (
     read_boxes,
 )
 from grounding_rewards.parsing.answer_span import THINKING_STATES, find_answer, thinking_state
-from grounding_rewards.parsing.batch_watcher import thinking_suspicion
-from grounding_rewards.parsing.space_check import SpaceCheck, SpaceWarning, check_space
+from grounding_rewards.parsing.space_check import SpaceCheck, SpaceWarning, check_space, thinking_suspicion
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.completions import completion_text
 from grounding_rewards.rewards.grounding import get_reward, score_columns

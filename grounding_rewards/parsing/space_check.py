@@ -1,4 +1,4 @@
-"""Notice when the numbers that a model writes contradict the declared coordinate space or order.
+"""Notice what the completions of a model contradict: the declared coordinate space or order, or where thinking begins.
 
 Nothing here changes what is read: a number does not show its space, and a reward that guessed it would change its
 meaning from one completion to the next. Over many images, though, a wrong declaration shows: read in another space or
@@ -10,15 +10,21 @@ those of other images. A model that always writes the same box cannot pass the s
 
 The declared convention gets the benefit of the doubt: its boxes also count with their corners put in order, and without
 the shift and the factor in size that they share. A model that writes boxes upside down is poor, not mixed up.
+
+Some chat templates end in an open mark of thinking, and nobody declared it. Such a completion has only the closing
+mark; one that was cut off in its thinking has no mark at all, and is read as an answer, drafts included.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+import operator
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,6 +45,7 @@ from grounding_rewards.boxes import (
 from grounding_rewards.common.formatting import counted
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.overlap import pairwise_iou
+from grounding_rewards.parsing.answer_span import thinking_state
 from grounding_rewards.parsing.box_format import BoxFormat
 from grounding_rewards.parsing.formats import get_box_format, list_box_formats
 from grounding_rewards.parsing.results import RawBoxes
@@ -66,6 +73,12 @@ _CONTROLS = 8
 _MAX_SHIFT, _MAX_FACTOR = 0.1, 4.0
 # Conventions whose mean IoU differs by less are equal.
 _SAME_IOU = 0.02
+# Completions that close a thinking they never opened: fewer prove nothing, as a model may forget its opening mark.
+_MIN_UNOPENED = 4
+# Completions none of which closes its thinking: fewer prove nothing.
+_MIN_UNCLOSED = 64
+# Watching ends after this many completions: a small dataset never has `MAX_IMAGES` images.
+_MAX_WATCHED = 4096
 
 
 class SpaceWarning(UserWarning):
@@ -120,34 +133,25 @@ def check_space(raws: Sequence[RawBoxes], fmt: BoxFormat, boxes: Sequence[ArrayL
         over 20 images with 20 boxes the mean IoU is 0.08, and would be 1.00. If the model writes that, declare \
 `box_format: gemini`.
     """
-    references = map(as_box_array, boxes)
-    return check_read_completions([ReadCompletion(*row) for row in zip(raws, references, sizes, strict=True)], fmt)
-
-
-class ReadCompletion(NamedTuple):
-    """A completion as read, the reference boxes of its image, and the four sizes of it, NaN where unknown."""
-
-    raw: RawBoxes
-    gt: Boxes
-    sizes: Array
-
-    @property
-    def image_key(self) -> tuple[bytes, bytes]:
-        """Its references and size as bytes, equal for all completions of a prompt, which count as one image."""
-        return self.gt.tobytes(), self.sizes.tobytes()
-
-
-def check_read_completions(answers: Sequence[ReadCompletion], fmt: BoxFormat) -> SpaceCheck:
-    """`check_space` for completions of one format; those without boxes, references or sizes are left out."""
     needed_sizes = 4 if fmt.space.frame == "resized" else 2
-    images: dict[object, list[ReadCompletion]] = {}
-    for answer in answers:
-        if answer.raw.coords and len(answer.gt) and positive_sizes(answer.sizes[:needed_sizes]).all():
-            images.setdefault(answer.image_key, []).append(answer)
+    # All completions of a prompt have the same references and sizes, and count as one image.
+    images: dict[object, list[_Answer]] = {}
+    for raw, gt, size in zip(raws, map(as_box_array, boxes), sizes, strict=True):
+        if raw.coords and len(gt) and positive_sizes(size[:needed_sizes]).all():
+            images.setdefault(_image_key(gt, size), []).append((raw, gt, size))
     # Evenly out of the whole log, and at most MAX_IMAGES.
     step = max(1, math.ceil(len(images) / MAX_IMAGES))
-    chosen = [of_image[:_MAX_ANSWERS] for of_image in list(images.values())[::step]]
+    chosen = [answers[:_MAX_ANSWERS] for answers in list(images.values())[::step]]
     return _check_sample(_Sample.of(chosen, fmt), fmt)
+
+
+#: A completion as read, the reference boxes of its image, and the four sizes of it, NaN where unknown.
+_Answer: TypeAlias = tuple[RawBoxes, Boxes, Array]
+
+
+def _image_key(gt: Boxes, sizes: Array) -> tuple[bytes, bytes]:
+    """What tells an image from others: its reference boxes and its sizes."""
+    return gt.tobytes(), sizes.tobytes()
 
 
 @dataclass(frozen=True)
@@ -167,15 +171,15 @@ class _Sample:
     images: int
 
     @staticmethod
-    def of(images: Sequence[Sequence[ReadCompletion]], fmt: BoxFormat) -> _Sample:
+    def of(images: Sequence[Sequence[_Answer]], fmt: BoxFormat) -> _Sample:
         """The answers to some images, a list for each, as arrays."""
         answers = [answer for of_image in images for answer in of_image]
-        sizes = np.array([answer.sizes for answer in answers]).reshape(-1, 4).T[..., None]
-        xyxy = [np.array(answer.raw.coords[: 4 * _MAX_BOXES]).reshape(-1, 4) for answer in answers]
+        sizes = np.array([size for _, _, size in answers]).reshape(-1, 4).T[..., None]
+        xyxy = [np.array(raw.coords[: 4 * _MAX_BOXES]).reshape(-1, 4) for raw, _, _ in answers]
         rows = np.arange(len(answers))
         return _Sample(
             BoxBatch.of([from_xyxy(boxes, fmt.order) for boxes in xyxy], "boxes").padded(rows),
-            BoxBatch.of([answer.gt[:_MAX_BOXES] for answer in answers], "boxes").padded(rows) / _corner(sizes),
+            BoxBatch.of([gt[:_MAX_BOXES] for _, gt, _ in answers], "boxes").padded(rows) / _corner(sizes),
             sizes,
             np.repeat(np.arange(len(images)), [len(of_image) for of_image in images]),
             len(images),
@@ -274,14 +278,12 @@ def _fit_to_references(sample: _Sample, declared: Convention) -> tuple[Conventio
             better[convention] = iou
     if not better:
         return None, declared_iou, np.nan
-    best_iou = max(better.values(), key=np.mean)
-    best_conventions = []
-    for convention, iou in better.items():
-        loss = best_iou - iou
-        if loss.mean() <= _SAME_IOU or not _is_certain(loss):
-            best_conventions.append(convention)
-    likely = min(best_conventions, key=lambda convention: _changes(convention, declared))
-    return likely, declared_iou, float(better[likely].mean())
+    mean_iou = {convention: float(iou.mean()) for convention, iou in better.items()}
+    best = max(mean_iou.values())
+    equals = [convention for convention, iou in mean_iou.items() if best - iou <= _SAME_IOU]
+    # The nearest: with the declared space or order.
+    likely = min(equals, key=lambda convention: sum(map(operator.ne, convention, declared)))
+    return likely, declared_iou, mean_iou[likely]
 
 
 def _best_as_declared(sample: _Sample, declared: Convention) -> Array:
@@ -317,11 +319,128 @@ def _centre_and_size(boxes: Boxes) -> tuple[Array, Array]:
     return (boxes[..., :2] + boxes[..., 2:]) / 2, boxes[..., 2:] - boxes[..., :2]
 
 
-def _changes(convention: Convention, declared: Convention) -> int:
-    """In how many of its two parts a convention differs from the declared one."""
-    return (convention.space != declared.space) + (convention.order != declared.order)
-
-
 def _is_certain(differences: Array) -> bool:
     """Whether the mean of the differences, one for each image, lies too far above 0 to be chance."""
     return float(differences.mean()) > _STANDARD_ERRORS * float(differences.std(ddof=1)) / np.sqrt(len(differences))
+
+
+def thinking_suspicion(states: Mapping[str, int], *, prompt_opens_thinking: bool) -> str | None:
+    """Say in two sentences what is suspect about how completions mark their thinking, and the remedy; None if nothing.
+
+    Args:
+        states: counts by `thinking_state`.
+        prompt_opens_thinking: what was declared.
+
+    Example:
+        >>> print(thinking_suspicion({"unopened": 7, "none": 3}, prompt_opens_thinking=False))
+        7 of 10 completions close a thinking that they never opened, so the prompt seems to open it, and the 3 without \
+any mark were cut off inside it: their drafts count as answers. Set prompt_opens_thinking to true.
+        >>> thinking_suspicion({"unopened": 7, "none": 3}, prompt_opens_thinking=True)
+    """
+    unopened, paired = states.get("unopened", 0), states.get("paired", 0)
+    unclosed, unmarked = states.get("unclosed", 0), states.get("none", 0)
+    total = unopened + paired + unclosed + unmarked
+    if prompt_opens_thinking:
+        if total < _MIN_UNCLOSED or unopened or paired:
+            return None
+        return (
+            f"None of {total} completions closes its thinking, so none of them has an answer. Allow more new tokens; "
+            "or, if the prompt does not end in an open mark of thinking, set prompt_opens_thinking to false."
+        )
+    # A model that opens its thinking itself, and forgets to now and then, is no such case.
+    if not unmarked or unopened < _MIN_UNOPENED or unopened <= paired + unclosed:
+        return None
+    return (
+        f"{unopened} of {total} completions close a thinking that they never opened, so the prompt seems to open it, "
+        f"and the {unmarked} without any mark were cut off inside it: their drafts count as answers. "
+        "Set prompt_opens_thinking to true."
+    )
+
+
+class BatchWatcher:
+    """Watches batch after batch until it has seen enough, and reports each contradiction once.
+
+    A copy, also an unpickled one, starts afresh: what was seen stays in the process that saw it.
+
+    Example:
+        >>> import numpy as np
+        >>> from grounding_rewards.parsing import get_box_format, read_boxes
+        >>> watcher, fmt = BatchWatcher(), get_box_format("answer-list")
+        >>> watcher.watch_thinking(["hm</think>[]"] * 4 + ["hm"], prompt_opens_thinking=False)[:40]
+        '4 of 5 completions close a thinking that'
+        >>> watcher.watch_thinking(["hm</think>[]"], prompt_opens_thinking=False)
+        >>> for k in range(0, 400, 20):
+        ...     raw = read_boxes(f"<answer>[{k}, {k}, {k + 90}, {k + 50}]</answer>", fmt)
+        ...     gt = np.array([[k, k, k + 90.0, k + 50]])
+        ...     for check in watcher.watch_boxes([raw], [fmt], [gt], np.array([[1000, 1000, np.nan, np.nan]])):
+        ...         print(check.images, check.likely)
+        4 norm1000, order xyxy
+    """
+
+    def __init__(self) -> None:
+        # Trainers score in many threads.
+        self._lock = threading.Lock()
+        self._thinking_states: Counter[str] = Counter()
+        self._thinking_done = False
+        # By the name of the format: what was seen, and how many images make the next check worth its time; 0 after the
+        # last one.
+        self._seen: dict[str, list[_Answer]] = {}
+        self._next_check: dict[str, int] = {}
+
+    def __reduce__(self) -> tuple[type[BatchWatcher], tuple[()]]:
+        return BatchWatcher, ()
+
+    def watch_thinking(self, texts: Iterable[str], *, prompt_opens_thinking: bool) -> str | None:
+        """Count how the texts of a batch mark their thinking; return what is suspect, once, as `thinking_suspicion`."""
+        with self._lock:
+            if self._thinking_done:
+                return None
+            self._thinking_states.update(map(thinking_state, texts))
+            suspicion = thinking_suspicion(self._thinking_states, prompt_opens_thinking=prompt_opens_thinking)
+            self._thinking_done = suspicion is not None or self._thinking_states.total() >= _MAX_WATCHED
+        return suspicion
+
+    def wants_boxes(self, formats: Iterable[BoxFormat]) -> bool:
+        """Whether more has to be seen of one of these formats."""
+        return any(self._next_check.get(fmt.name, MIN_IMAGES) for fmt in formats)
+
+    def watch_boxes(
+        self, raws: Sequence[RawBoxes], formats: Sequence[BoxFormat], gt: Sequence[Boxes], sizes: Array
+    ) -> list[SpaceCheck]:
+        """Keep the boxes of a batch, and return the checks that contradict a format, each format once.
+
+        Args:
+            raws: n completions.
+            formats: the format of each.
+            gt: the reference boxes of each, (m, 4) in original pixels; completions on images without any are left out.
+            sizes: (n, 4), width, height and the resized width and height.
+        """
+        checks = []
+        with self._lock:
+            for raw, fmt, boxes, size in zip(raws, formats, gt, sizes, strict=True):
+                if raw.coords and len(boxes) and self._next_check.get(fmt.name, MIN_IMAGES):
+                    self._seen.setdefault(fmt.name, []).append((raw, boxes, size))
+            for fmt in {fmt.name: fmt for fmt in formats if fmt.name in self._seen}.values():
+                check = self._check(fmt)
+                if check is not None:
+                    checks.append(check)
+        return checks
+
+    def _check(self, fmt: BoxFormat) -> SpaceCheck | None:
+        """Check what was seen of a format: the check where it contradicts the format, else None.
+
+        It runs after 4, 8, 16, … images, as it takes as long as reading hundreds of completions.
+        """
+        answers = self._seen[fmt.name]
+        images = len({_image_key(gt, size) for _, gt, size in answers})
+        is_full = images >= MAX_IMAGES or len(answers) >= _MAX_WATCHED
+        if images < self._next_check.get(fmt.name, MIN_IMAGES) and not is_full:
+            return None
+        raws, gt, sizes = zip(*answers, strict=True)
+        check = check_space(raws, fmt, gt, np.array(sizes))
+        is_suspect = check.likely is not None
+        self._next_check[fmt.name] = 2 * images
+        if is_full or is_suspect:
+            self._next_check[fmt.name] = 0
+            del self._seen[fmt.name]
+        return check if is_suspect else None

@@ -28,8 +28,7 @@ from grounding_rewards.columns import (
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.parsing import BoxFormat, get_box_format, read_boxes
 from grounding_rewards.parsing.answer_span import marks_thinking
-from grounding_rewards.parsing.batch_watcher import BatchWatcher
-from grounding_rewards.parsing.space_check import SpaceWarning
+from grounding_rewards.parsing.space_check import BatchWatcher, SpaceWarning
 from grounding_rewards.rewards.box_reward import COUNTS, PARTS, BoxReward, BoxScorer, Explanation, Labels, Outcomes
 from grounding_rewards.rewards.completions import (
     box_tokens,

@@ -7,7 +7,7 @@ import pytest
 
 import grounding_rewards as gr
 from grounding_rewards.logs.inspection import inspect_completions
-from grounding_rewards.parsing.batch_watcher import thinking_suspicion
+from grounding_rewards.parsing.space_check import thinking_suspicion
 from tests.tables import table
 
 WHOLE = '[{"bbox_2d": [100, 100, 500, 500]}]'

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import grounding_rewards as gr
 from grounding_rewards.parsing import get_box_format, read_boxes
-from grounding_rewards.parsing.batch_watcher import BatchWatcher
+from grounding_rewards.parsing.space_check import BatchWatcher
 from grounding_rewards.rewards import (
     AveragePrecisionReward,
     MeanIoUReward,
