@@ -5,8 +5,8 @@ for scoring in batches. A new format is a table in `formats.toml`. The scanners 
 `bracket_syntax.py` read all formats.
 """
 
-from grounding_rewards.parsing.box_format import BoxFormat
 from grounding_rewards.parsing.formats import (
+    BoxFormat,
     box_format_for_model_type,
     box_formats_of,
     get_box_format,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from grounding_rewards.boxes import patch_index_to_norm1
-from grounding_rewards.parsing.box_format import WORDS
+from grounding_rewards.parsing.formats import WORDS
 from grounding_rewards.parsing.no_finding import asserts_finding
 from grounding_rewards.parsing.numbers import (
     NOTHING,
@@ -26,7 +26,7 @@ from grounding_rewards.parsing.numbers import (
 from grounding_rewards.parsing.results import MAX_BOXES, MAX_GROUPS, MAX_LIST, BoxCollector
 
 if TYPE_CHECKING:
-    from grounding_rewards.parsing.box_format import BoxFormat
+    from grounding_rewards.parsing.formats import BoxFormat
 
 #: The role of each tag, whatever the family: fine-tuned models and servers mix them.
 TAG_ROLES: dict[str, str] = {tag: role for role, tags in WORDS["tags"].items() for tag in tags}

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
 import grounding_rewards.parsing.numbers as numbers
 from grounding_rewards.parsing.answer_span import may_have_marks
-from grounding_rewards.parsing.box_format import WORDS, in_xyxy
+from grounding_rewards.parsing.formats import WORDS, in_xyxy
 from grounding_rewards.parsing.no_finding import asserts_finding, states_nothing
 from grounding_rewards.parsing.results import MAX_BOXES, MAX_DEPTH, MAX_LIST, MAX_TOKENS, BoxCollector, RawBoxes
 
 if TYPE_CHECKING:
-    from grounding_rewards.parsing.box_format import BoxFormat
+    from grounding_rewards.parsing.formats import BoxFormat
 
 _KEYS = WORDS["keys"]
 _LABEL_KEYS: tuple[str, ...] = tuple(_KEYS["label"])

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Collection, Sequence
 
-from grounding_rewards.parsing.box_format import WORDS, in_xyxy
+from grounding_rewards.parsing.formats import WORDS, in_xyxy
 from grounding_rewards.parsing.results import MAX_BOXES, MAX_GROUPS, MAX_LIST
 
 #: Coordinates of this size or more are digit loops, not places in an image.

@@ -11,9 +11,8 @@ from numpy.typing import ArrayLike
 
 from grounding_rewards.boxes import as_box_array, frame_to_pixel, pixel_to_frame, space_frame
 from grounding_rewards.parsing.answer_span import AnswerSpan, find_answer
-from grounding_rewards.parsing.box_format import BoxFormat
 from grounding_rewards.parsing.bracket_syntax import scan_attributes, scan_brackets, scan_lines
-from grounding_rewards.parsing.formats import get_box_format
+from grounding_rewards.parsing.formats import BoxFormat, get_box_format
 from grounding_rewards.parsing.json_syntax import OPENER, read_plain_json, scan_json
 from grounding_rewards.parsing.no_finding import asserts_finding, echoes_prompt, gives_instructions, states_nothing
 from grounding_rewards.parsing.numbers import named_boxes

@@ -46,8 +46,7 @@ from grounding_rewards.common.formatting import counted
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing.answer_span import thinking_state
-from grounding_rewards.parsing.box_format import BoxFormat
-from grounding_rewards.parsing.formats import get_box_format, list_box_formats
+from grounding_rewards.parsing.formats import BoxFormat, get_box_format, list_box_formats
 from grounding_rewards.parsing.results import RawBoxes
 
 #: With fewer images nothing is concluded.

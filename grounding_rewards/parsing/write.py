@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from grounding_rewards.boxes import ORDERS, norm1_to_patch_index
 from grounding_rewards.parsing.answer_span import moves_answer
-from grounding_rewards.parsing.box_format import BoxFormat
+from grounding_rewards.parsing.formats import BoxFormat
 
 #: A character of each mark that `moves_answer` looks for.
 _MARK = re.compile(r"[<\[◁:`✿]")

@@ -11,8 +11,7 @@ import pytest
 
 from grounding_rewards.boxes import ORDERS, SPACES, get_space
 from grounding_rewards.parsing import box_format_for_model_type, get_box_format, list_box_formats, parse_boxes
-from grounding_rewards.parsing.box_format import SCOPES
-from grounding_rewards.parsing.formats import MODEL_TYPES, MODELS_WITHOUT_FORMAT
+from grounding_rewards.parsing.formats import MODEL_TYPES, MODELS_WITHOUT_FORMAT, SCOPES
 from tests.tables import table
 
 
