@@ -5,8 +5,8 @@ whole patches and brings the area between two limits, others squeeze an image in
 in resized pixels (Qwen2.5-VL, Kosmos-2.5) mean nothing without that size, it depends on how *this* processor is
 configured, and a finding that it makes a few pixels small cannot be found.
 
-The formulas of these two kinds, and the one size of those that squeeze, need no `transformers` and no image. Models of
-other kinds write no boxes in resized pixels: their sizes are not known here.
+Qwen's formula, and the one size of those that squeeze, need no `transformers` and no image. The sizes of other kinds
+are not known here. Kosmos-2.5's is one of them: nothing can train it yet, so a dataset for it needs the columns.
 
 A limit that the user sets is kept in the processor, which is saved with the model, so that a warm start, GRPO and
 evaluations all feed images of the same size.
@@ -30,7 +30,6 @@ Size = tuple[int, int]
 #: Kinds of image processors with Qwen's formula. "Qwen2VL" is that of Qwen2.5-VL, Qwen3-VL, Qwen3.5, Qwen3-Omni and
 #: LFM3-VL too.
 _QWEN = frozenset({"Qwen2VL", "Ernie4_5_VLMoe", "HunYuanVL", "MiniMaxM3VL", "VideoLlama3"})
-_KOSMOS = "Kosmos2_5"
 #: Kinds that squeeze every image into one size, if their settings say so.
 _ONE_SIZE = frozenset({"Blip", "CLIP", "Gemma3", "Siglip"})
 # The attribute of an image processor that holds the user's limit; it is saved with the processor.
@@ -67,7 +66,7 @@ def has_resized_size(processor: Any) -> bool:
         >>> has_resized_size("a tokenizer")
         False
     """
-    return limits_area(processor) or _kind(processor) == _KOSMOS or _squeezes(processor)
+    return limits_area(processor) or _squeezes(processor)
 
 
 def limits_area(processor: Any) -> bool:
@@ -115,8 +114,6 @@ def resized_size(processor: Any, width: int, height: int) -> Size:
             f"Expected at least one pixel for width and height, got {width} x {height}. "
             "Give the size of the image in pixels."
         )
-    if _kind(processor) == _KOSMOS:
-        return _most_patches(image_processor, *fitted_size(processor, width, height))
     if not image_processor.do_resize:
         return fitted_size(processor, width, height) if _squeezes(processor) else (width, height)
     if _squeezes(processor):
@@ -165,19 +162,6 @@ def size_within(size: Size, rounded: Size, factor: int, min_area: int, max_area:
         beta = math.sqrt(min_area / (height * width))
         return math.ceil(width * beta / factor) * factor, math.ceil(height * beta / factor) * factor
     return rounded
-
-
-def _most_patches(image_processor: Any, width: int, height: int) -> Size:
-    """The size by Kosmos-2.5's formula: as many whole patches as there may be.
-
-    Source: `extract_flattened_patches` in transformers' image_processing_kosmos2_5.py.
-    """
-    patch, limit = image_processor.patch_size, image_processor.max_patches
-    # scale = sqrt(max_patches * (patch_height / height) * (patch_width / width));  n = floor(scale * side / patch)
-    scale = math.sqrt(limit * (patch["height"] / height) * (patch["width"] / width))
-    columns = max(min(math.floor(scale * width / patch["width"]), limit), 1)
-    rows = max(min(math.floor(scale * height / patch["height"]), limit), 1)
-    return columns * patch["width"], rows * patch["height"]
 
 
 def _squeezes(processor: Any) -> bool:

@@ -58,8 +58,8 @@ line through it takes a box back ("Sorry, the right answer is …", `~~…~~`), 
 2. Let the model answer some images. [`inspect`](scoring.md) says how many answers were read, why the others were not,
    and, with reference boxes, which space or order would fit better.
 3. `doctor` says how small findings become at the size that the model sees, and how many tokens an answer needs. The
-   size is estimated for processors other than Qwen's (and those alike), Kosmos-2.5's and those of one size (SigLIP,
-   CLIP, Gemma 3, BLIP). `max_image_pixels` sets [the size](training.md#image-size).
+   size is estimated for processors other than Qwen's (and those alike) and those of one size (SigLIP, CLIP, Gemma 3,
+   BLIP). `max_image_pixels` sets [the size](training.md#image-size).
 4. [`signal`](signal.md) says whether GRPO can teach it. A model that never writes a box needs
    [a warm start](training.md#warm-start).
 
