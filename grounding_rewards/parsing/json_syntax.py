@@ -12,7 +12,7 @@ import functools
 import json
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import grounding_rewards.parsing.numbers as numbers
 from grounding_rewards.parsing.answer_span import may_have_marks
@@ -127,14 +127,16 @@ def read_plain_json(text: str, fmt: BoxFormat) -> RawBoxes | None:
 class _Node:
     """A list, a tuple or an object as it stands in the text.
 
+    bracket: its opening one; `is_object`: it is a brace.
     members: in the order of the text, also duplicates; keys are `folded`, None where there is none, as in a list.
     start, end: where a node at the top level stands; `closed`: its own closing bracket was read.
     """
 
-    __slots__ = ("closed", "end", "is_object", "members", "start")
+    __slots__ = ("bracket", "closed", "end", "is_object", "members", "start")
 
-    def __init__(self, is_object: bool, start: int) -> None:
-        self.is_object, self.start, self.end, self.closed = is_object, start, start, False
+    def __init__(self, bracket: str, start: int) -> None:
+        self.bracket, self.is_object = bracket, _BRACKET[bracket] == "{"
+        self.start, self.end, self.closed = start, start, False
         self.members: _Members = []
 
     def nodes(self) -> list[_Node]:
@@ -251,17 +253,10 @@ def _denies(node: _Node) -> bool:
     return any(member is False and key in _STATEMENT_KEYS for key, member in node.members)
 
 
-class _Open(NamedTuple):
-    """A bracket that is not closed yet, and the list or object that it began."""
-
-    bracket: str
-    node: _Node
-
-
 class _Reader:
     """Reads the lists and objects at the top level of a text, with all that their brackets enclose.
 
-    `roots`: these lists and objects; `frames`: what is open, the innermost last; `key`: the key of the next member.
+    `roots`: these; `frames`: those that are open, the innermost last; `key`: the key of the next member.
     `cut_off`: the text breaks off; `limit`: the reason why reading stopped before the end, `too_long` or `too_deep`.
     """
 
@@ -270,7 +265,7 @@ class _Reader:
         self.cut_off = False
         self.limit: str | None = None
         self.roots: list[_Node] = []
-        self.frames: list[_Open] = []
+        self.frames: list[_Node] = []
         self.key: str | None = None
         # Where lists and objects may still be whole. The decoder counts no tokens: a text that may have too many is not
         # given to it.
@@ -288,7 +283,7 @@ class _Reader:
             token = _TOKEN.match(self.text, position)
             if token is None:
                 # Only braces around complete values may stay open, as in "{ [{...}, {...}]".
-                self.cut_off = not all(_holds_nodes_only(frame.node) for frame in self.frames)
+                self.cut_off = not all(map(_holds_nodes_only, self.frames))
                 break
             position = self.take(token, position)
             if position < 0:
@@ -296,7 +291,7 @@ class _Reader:
         else:
             self.limit = "too_long"
         if self.frames:
-            self.frames[0].node.end = len(self.text)
+            self.frames[0].end = len(self.text)
         return self.roots
 
     def take(self, token: re.Match[str], start: int) -> int:
@@ -313,14 +308,14 @@ class _Reader:
         elif kind == "close":
             self.take_close(token["close"], end)
         elif kind != "comma" and self.frames:
-            self.frames[-1].node.members.append((self.key, _scalar(token)))
+            self.frames[-1].members.append((self.key, _scalar(token)))
         self.key = None
         return end
 
     def take_colon(self) -> None:
         """Make a key of the member before a colon."""
         self.key = None
-        parent = self.frames[-1].node if self.frames else None
+        parent = self.frames[-1] if self.frames else None
         if parent is not None and parent.is_object and parent.members:
             key, value = parent.members[-1]
             if key is None and isinstance(value, str):
@@ -330,9 +325,9 @@ class _Reader:
     def take_close(self, bracket: str, end: int) -> None:
         """Close the innermost frame of this bracket, with everything open inside it; a stray bracket closes none."""
         for depth in reversed(range(len(self.frames))):
-            opening, node = self.frames[depth]
-            if _BRACKET[opening] == _BRACKET[bracket]:
-                is_of_one_kind = (opening in "(（") == (bracket in ")）")
+            node = self.frames[depth]
+            if _BRACKET[node.bracket] == _BRACKET[bracket]:
+                is_of_one_kind = (node.bracket in "(（") == (bracket in ")）")
                 # "[)" states nothing, but "[1, 2, 3, 4)" is a box.
                 node.closed = bool(node.members) or is_of_one_kind
                 node.end = end
@@ -344,14 +339,14 @@ class _Reader:
         if len(self.frames) == MAX_DEPTH:
             self.limit = "too_deep"
             return -1
-        parent = self.frames[-1].node if self.frames else None
+        parent = self.frames[-1] if self.frames else None
         may_be_whole = end <= self.last.get(bracket, -1)
         child = _decoded(self.text, end - 1, MAX_DEPTH - len(self.frames)) if may_be_whole else None
         if child is not None:
             end = child.end
         else:
-            child = _Node(_BRACKET[bracket] == "{", start)
-            self.frames.append(_Open(bracket, child))
+            child = _Node(bracket, start)
+            self.frames.append(child)
         if parent is None:
             self.roots.append(child)
         else:
@@ -388,7 +383,7 @@ def _node_of(value: Any, start: int, room: int) -> _Node:
     """
     if not room:
         raise RecursionError
-    node = _Node(isinstance(value, tuple), start)
+    node = _Node("{" if isinstance(value, tuple) else "[", start)
     node.closed = True
     pairs = value if node.is_object else [(None, member) for member in value]
     for key, member in pairs:
@@ -558,7 +553,7 @@ def _joined_corners(members: _Members) -> _Members:
     joined: _Members = []
     for key, member in members:
         if not key and joined and _is_corner(member) and _is_corner(joined[-1][1]):
-            corners = _Node(is_object=False, start=0)
+            corners = _Node("[", start=0)
             corners.members = [(None, joined[-1][1]), (None, member)]
             joined[-1] = (joined[-1][0], corners)
         else:
