@@ -364,8 +364,7 @@ def last_turn(text: str) -> Turn:
         included = [not words or any(word in text for word in words) for words, _ in _WORD_PATTERNS]
         pattern = _turn_pattern(tuple(included))
     turn = Turn(text, _skip_start_tokens(text, 0))
-    if pattern.search(text, turn.since):
-        turn.read(pattern)
+    turn.read(pattern)
     return turn
 
 
