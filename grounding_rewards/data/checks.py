@@ -310,30 +310,30 @@ _Drawing = tuple[str, Any, Any]
 
 def _drawings(row: Mapping[str, Any]) -> list[_Drawing]:
     """What a row says was drawn on its image: its boxes, the regions that are ignored, and the boxes of each reader."""
-    boxes, readers, reader_labels = row.get("boxes"), row.get("reader_boxes"), row.get("reader_labels")
-    if not _is_list(readers):
-        readers = ()
+    boxes, reader_labels = row.get("boxes"), row.get("reader_labels")
+    readers = row["reader_boxes"] if _is_list(row.get("reader_boxes")) else ()
     # As the reward takes it: where each reader drew there need be no other boxes.
     drawings = [("", () if boxes is None and readers else boxes, row.get("labels"))]
     if row.get("ignore_boxes") is not None:
         drawings.append(("ignore_boxes: ", row["ignore_boxes"], None))
-    is_labelled = _is_list(reader_labels) and len(reader_labels) == len(readers)
-    for index, reader_boxes in enumerate(readers):
+    label_lists: Sequence[Any] = [None] * len(readers)
+    if _is_list(reader_labels) and len(reader_labels) == len(readers):
         # A reader without labels has too few of them where others have some.
-        labels = (reader_labels[index] or ()) if is_labelled else None
+        label_lists = [labels or () for labels in reader_labels]
+    for index, (reader_boxes, labels) in enumerate(zip(readers, label_lists, strict=True)):
         drawings.append((f"reader {index}: ", reader_boxes, labels))
     return drawings
 
 
 def _label_problems(row: Mapping[str, Any], drawings: Sequence[_Drawing]) -> Iterator[str]:
     """Where labels are not one for each box, of the row or of its readers."""
-    boxes, readers, reader_labels = row.get("boxes"), row.get("reader_boxes"), row.get("reader_labels")
-    if reader_labels is not None and readers is None:
+    boxes, reader_labels = row.get("boxes"), row.get("reader_labels")
+    if reader_labels is not None and row.get("reader_boxes") is None:
         yield "reader_labels without reader_boxes"
     elif reader_labels is not None:
-        count = len(reader_labels) if _is_list(reader_labels) else 0
-        if count != len(readers):
-            yield f"reader_labels of {count} readers for reader_boxes of {len(readers)}"
+        count, needed = len(reader_labels) if _is_list(reader_labels) else 0, len(row["reader_boxes"])
+        if count != needed:
+            yield f"reader_labels of {count} readers for reader_boxes of {needed}"
     for prefix, drawn_boxes, labels in drawings:
         label_count = len(labels) if _is_list(labels) else "no list of"
         if labels is not None and label_count != len(drawn_boxes):
@@ -511,7 +511,7 @@ def _box_format(row: Mapping[str, Any], reward: GroundingReward | None) -> BoxFo
     return get_box_format(row["box_format"])
 
 
-def _is_list(value: Any) -> bool:
+def _is_list(value: Any) -> TypeGuard[Sequence[Any]]:
     """Whether this is a list or a tuple."""
     return isinstance(value, list | tuple)
 
