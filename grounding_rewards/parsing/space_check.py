@@ -417,9 +417,10 @@ class BatchWatcher:
         checks = []
         with self._lock:
             for raw, fmt, boxes, size in zip(raws, formats, gt, sizes, strict=True):
-                if raw.coords and len(boxes) and self._next_check.get(fmt.name, MIN_IMAGES):
-                    self._seen.setdefault(fmt.name, []).append((raw, boxes, size))
-            for fmt in {fmt.name: fmt for fmt in formats if fmt.name in self._seen}.values():
+                answers = self._seen.setdefault(fmt.name, [])
+                if raw.coords and len(boxes) and len(answers) < _MAX_WATCHED and self.wants_boxes([fmt]):
+                    answers.append((raw, boxes, size))
+            for fmt in {fmt.name: fmt for fmt in formats}.values():
                 check = self._check(fmt)
                 if check is not None:
                     checks.append(check)
@@ -432,8 +433,8 @@ class BatchWatcher:
         """
         answers = self._seen[fmt.name]
         images = len({_image_key(gt, size) for _, gt, size in answers})
-        is_full = images >= MAX_IMAGES or len(answers) >= _MAX_WATCHED
-        if images < self._next_check.get(fmt.name, MIN_IMAGES) and not is_full:
+        is_full = images >= MAX_IMAGES or len(answers) == _MAX_WATCHED
+        if not answers or (images < self._next_check.get(fmt.name, MIN_IMAGES) and not is_full):
             return None
         raws, gt, sizes = zip(*answers, strict=True)
         check = check_space(raws, fmt, gt, np.array(sizes))
