@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from collections.abc import Collection, Sequence
 
@@ -214,18 +213,3 @@ def named_boxes(text: str) -> list[list[float] | str]:
     if len(corners) == 3:
         boxes.append("wrong_count" if text[end:].strip(_AFTER_NUMBER) else "unclosed")
     return boxes
-
-
-def are_coordinates(values: list[float]) -> bool:
-    """Whether all values, from a JSON decoder that refuses NaN and booleans, are clearly below `MAX_COORDINATE`.
-
-    Raises:
-        TypeError: one of them is no number.
-        OverflowError: one has hundreds of digits.
-
-    Example:
-        >>> are_coordinates([1, 2.5]), are_coordinates([1e10])
-        (True, False)
-    """
-    # No number is larger than their norm, which takes a third of the time of `max` and `min`.
-    return math.hypot(*values) < MAX_COORDINATE
