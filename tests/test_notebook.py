@@ -51,7 +51,7 @@ def signal():
 
 #: For each command whose result is a table: its function, one line of the table, and what is to be found there.
 WALK = {
-    "doctor": (lambda: examine("images", quick=True), {"check": "duplicate-boxes"}, {"id": "1"}),
+    "doctor": (lambda: examine("images"), {"check": "duplicate-boxes"}, {"id": "1"}),
     "evaluate": (evaluated, {"system": "model", "metric": "mean_iou"}, {"value": 1.0}),
     "signal": (signal, {"reward": "R3"}, {"mean": 0.5, "no_spread": 0.0, "effective_group_size": 2.0}),
     "audit": (audited, {"reward": "R3", "script": SCRIPTED_ANSWERS[0].name}, {"finding": "", "against": ""}),

@@ -52,10 +52,8 @@ def run(
     max_completion_length: Annotated[int, in_range(1)] = 256,
     html: Path | None = None,
     no_images: bool = False,
-    seed: int = 0,
     json: Json = None,
     rows: Path | None = None,
-    quick: bool = False,
     processes: int = os.cpu_count() or 1,
     allow_outside: AllowOutside = False,
     strict: bool = False,
@@ -70,10 +68,7 @@ def run(
         html: write a page, with a contact sheet of images and with plots of boxes
         no_images: leave the images and all names out of the report: they are patients'. Ids, patients and files have
             numbers
-        seed: of the sample of images in the report
         rows: write all rows of every defect as CSV: check, split, row, id, detail; what no row shows has no number
-        quick: read only the headers of images; what then is not looked for is listed: images that break off or are of
-            one grey, and copies in other splits
         processes: that decode images; default: one for each core
         strict: exit with 1 for warnings too
 
@@ -97,8 +92,6 @@ def run(
         allow_outside=allow_outside,
         thumbnails=LONGEST_SIDE if html is not None and not no_images else 0,
         names=not no_images,
-        seed=seed,
-        quick=quick,
         processes=processes,
         track=partial(track, "examining"),
     )
@@ -131,10 +124,9 @@ def print_checkup(checkup: Checkup, console: Console) -> None:
     for reason, titles in titles_by_reason.items():
         console.print(Text.assemble(("not looked for  ", "dim"), f"{'; '.join(titles)} ({reason})"))
     metrics = checkup.metrics
-    images = sum(metrics.per_image.values())
     console.print(
-        Text(f"{metrics.boxes:,} boxes, {metrics.negatives:,} of {images:,} images without any, {len(checkup.passed)} ")
-        + Text(f"of {len(CHECKS)} checks found nothing", style="dim")
+        Text(f"{metrics.boxes:,} boxes, {metrics.negatives:,} of {metrics.rows:,} images without any, ")
+        + Text(f"{len(checkup.passed)} of {len(CHECKS)} checks found nothing", style="dim")
     )
     style = _COLOURS[checkup.defects[0].severity] if checkup.defects else "bold green"
     console.print(Text(f"{checkup.dataset}: {doctor_verdict(checkup)}", style=style))
@@ -154,9 +146,9 @@ def _defect_table(defect: Defect) -> Any:
     )
     if defect.found:
         table.add_row("found", Text(defect.found))
-    for number, example in enumerate(defect.examples):
+    for number, fault in enumerate(defect.examples):
         heading = "examples" if number == 0 else ""
-        text = ": ".join(words for words in (place(example), example.detail) if words)
+        text = ": ".join(words for words in (place(fault), fault.detail) if words)
         table.add_row(heading, Text(text))
     table.add_row("why", Text(defect.why))
     table.add_row("fix", Text(defect.fix))

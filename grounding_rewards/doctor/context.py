@@ -24,46 +24,21 @@ SEVERITIES = ("error", "warning", "note")
 EXAMPLES = 3
 
 
-class ImagePicture(NamedTuple):
-    """An image to show.
+class Fault(NamedTuple):
+    """A row that shows a defect.
 
     Attributes:
-        jpeg: a small copy; empty if the image cannot be read.
-        width: in pixels of the boxes.
-        height: likewise.
-        boxes: as the dataset has them.
-        labels: one for each box.
-        title: the split, the row and its id.
-        proposed: the boxes in the order that the dataset probably uses, if that is not x1, y1, x2, y2.
-    """
-
-    jpeg: bytes
-    width: float
-    height: float
-    boxes: Sequence[Any]
-    labels: Sequence[Any]
-    title: str
-    proposed: Sequence[Any] = ()
-
-
-class Example(NamedTuple):
-    """One row that shows a defect.
-
-    Attributes:
-        split: of the row.
-        row: its number in the split; -1 for a defect that no row shows.
-        id: of the row.
+        row: without its image; None for a defect that no row shows.
         detail: what is wrong, in words.
-        image: of the row, if images are kept.
-        partner: for a leak, the row of the other split.
     """
 
-    split: str
-    row: int
-    id: str
+    row: ImageRow | None
     detail: str
-    image: ImagePicture | None = None
-    partner: Example | None = None
+
+    @property
+    def place(self) -> tuple[str, int, str]:
+        """Split, number and id of the row; the number is -1 without one."""
+        return ("", -1, "") if self.row is None else (self.row.split, self.row.number, self.row.id)
 
 
 @dataclass(frozen=True)
@@ -80,8 +55,7 @@ class Defect:
         found: details in a sentence; may be empty.
         why: why it matters.
         fix: what to do.
-        examples: the first three.
-        rows: all of them, without their images.
+        rows: that show it.
     """
 
     name: str
@@ -93,19 +67,23 @@ class Defect:
     found: str
     why: str
     fix: str
-    examples: tuple[Example, ...]
-    rows: tuple[Example, ...] = ()
+    rows: tuple[Fault, ...] = ()
 
     @property
     def share(self) -> float | None:
         """`count` divided by `of`; None if `of` is 0."""
         return self.count / self.of if self.of else None
 
+    @property
+    def examples(self) -> tuple[Fault, ...]:
+        """The first rows."""
+        return self.rows[:EXAMPLES]
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, without images."""
         values = {name: value for name, value in vars(self).items() if name != "rows"}
         columns = ("split", "row", "id", "detail")
-        examples = [dict(zip(columns, example, strict=False)) for example in self.examples]
+        examples = [dict(zip(columns, (*fault.place, fault.detail), strict=True)) for fault in self.examples]
         return {**values, "of": self.of or None, "share": self.share, "examples": examples}
 
 
@@ -120,7 +98,7 @@ class Check(NamedTuple):
         severity: one of :data:`SEVERITIES`.
         unit: what is counted: boxes, images, labels, …
         follows: whether boxes in another order or frame cause it; with these it is not reported.
-        needs: what the check needs: `pixels`, several `splits`, a box `format`.
+        needs: what the check needs: several `splits`, `patients`, a box `format`.
     """
 
     name: str
@@ -160,10 +138,6 @@ class Problem(NamedTuple):
     name: str
     row: ImageRow
     detail: str
-
-
-#: A row and what is wrong with it in words; None for something that no row shows.
-Fault = tuple[ImageRow | None, str]
 
 
 class Place(NamedTuple):
@@ -269,8 +243,6 @@ class Context:
         rows: those that could be read, without their images.
         damaged: a problem for each row that could not be read.
         images: images by split, of all rows.
-        is_quick: whether only the headers of images were read.
-        has_pictures: whether examples have images.
         partners: for the key of each row whose image leaks, the row of the other split.
         longest_gold: tokens of the longest right answer; 0 without a box format.
     """
@@ -280,8 +252,6 @@ class Context:
     rows: list[ImageRow] = field(default_factory=list)
     damaged: list[Problem] = field(default_factory=list)
     images: Counter[str] = field(default_factory=Counter)
-    is_quick: bool = False
-    has_pictures: bool = False
     partners: dict[tuple[str, int], ImageRow] = field(default_factory=dict)
     longest_gold: int = 0
 
@@ -357,7 +327,7 @@ class Context:
             problems: of rows, of any checks.
             **about: further arguments of :meth:`defect`.
         """
-        by_check: dict[str, list[Fault]] = {}
+        by_check: dict[str, list[tuple[ImageRow | None, str]]] = {}
         for problem in problems:
             if not (CHECKS[problem.name].follows and problem.row.split in self.conventions):
                 by_check.setdefault(problem.name, []).append((problem.row, problem.detail))
@@ -367,7 +337,7 @@ class Context:
     def defect(
         self,
         name: str,
-        rows: Iterable[Fault] = (),
+        rows: Iterable[tuple[ImageRow | None, str]] = (),
         *,
         count: int | None = None,
         of: int | None = None,
@@ -383,55 +353,16 @@ class Context:
             found: details in a sentence.
         """
         check = CHECKS[name]
-        rows = list(rows)
-        examples = tuple(_example(row, detail) for row, detail in rows)
-        first = examples[:EXAMPLES]
-        if self.has_pictures:
-            first = tuple(self._pictured(name, row, detail) for row, detail in rows[:EXAMPLES])
+        faults = []
+        for row, detail in rows:
+            hidden_names = () if row is None else row.hidden
+            for hidden_name in hidden_names:
+                detail = detail.replace(hidden_name, "…")
+            faults.append(Fault(row, detail))
         if count is None:
-            count = len(examples)
+            count = len(faults)
         if of is None:
             of = {"images": self.images.total(), "boxes": len(self.table.places)}.get(check.unit, 0)
         return Defect(
-            name, check.severity, check.title, count, of, check.unit, found, check.why, check.fix, first, examples
+            name, check.severity, check.title, count, of, check.unit, found, check.why, check.fix, tuple(faults)
         )
-
-    def _pictured(self, name: str, row: ImageRow | None, detail: str) -> Example:
-        """An example of a defect with the picture of its row, and for a leak that of the row of the other split."""
-        example = _example(row, detail)
-        if row is None:
-            return example
-        image = picture(row)
-        partner: Example | None = None
-        order = self.conventions[row.split].order if name == "box-order" else None
-        if order is not None:
-            numbers = np.array([box for box in image.boxes if is_box(box)], dtype=np.float64).reshape(-1, 4)
-            image = image._replace(proposed=order.to_xyxy(numbers).tolist())
-        if name in LEAKS:
-            other_row = self.partners[row.key]
-            partner = _example(other_row, "the same image")._replace(image=picture(other_row))
-        return example._replace(image=image, partner=partner)
-
-
-def _example(row: ImageRow | None, detail: str) -> Example:
-    """An example of a row, without names that no report may have."""
-    if row is None:
-        return Example("", -1, "", detail)
-    for name in row.hidden:
-        detail = detail.replace(name, "…")
-    return Example(row.split, row.number, row.id, detail)
-
-
-def picture(row: ImageRow, reason: str = "") -> ImagePicture:
-    """The picture of a row, with all its boxes and still without pixels; `reason` says in the title why it is shown."""
-    # Boxes are in pixels of the stated size; without any size the page can still show the picture.
-    width, height = row.size or row.image_size or (1, 1)
-    boxes, labels = [], []
-    for drawing in row.drawings:
-        for index, box in enumerate(drawing.boxes):
-            boxes.append(box)
-            label = drawing.label(index)
-            words = [drawing.name, "" if label is None else str(label)]
-            labels.append(": ".join(word for word in words if word))
-    title = f"{row.split} {row.number} · {row.id}"
-    return ImagePicture(b"", width, height, boxes, labels, f"{title} · {reason}" if reason else title)

@@ -7,16 +7,17 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
 
 import numpy as np
 
+from grounding_rewards.data.box_defects import MistakenConvention
 from grounding_rewards.data.splits import patient_in_name
 from grounding_rewards.doctor.answer_checks import check_gold, check_negatives, check_prompts
 from grounding_rewards.doctor.box_checks import check_boxes, check_pairs
-from grounding_rewards.doctor.context import CHECKS, SEVERITIES, Context, Defect, Example, ImagePicture, picture
+from grounding_rewards.doctor.context import CHECKS, SEVERITIES, Context, Defect, Fault
 from grounding_rewards.doctor.image_checks import check_images, check_readability, rows_with_facts
 from grounding_rewards.doctor.label_checks import check_labels
 from grounding_rewards.doctor.rows import ImageRow, RowSource, numbered, open_rows
@@ -35,14 +36,7 @@ SHEET = 24
 _MAX_RANDOM_OF_SPLIT = 6
 _MAX_RANDOM = 16
 
-#: Edges of the histograms: share of the image's area, width / height, shorter side in pixels that the model sees.
-AREA_EDGES = np.logspace(-6, 0, 25)
-ASPECT_EDGES = np.logspace(-4, 4, 17, base=2)
-SIDE_EDGES = np.logspace(0, 11, 23, base=2)
-#: Images with this many boxes or more share one bin.
-MOST_BOXES = 20
-
-# Cells on a side of a map of box centres.
+# Cells on a side of a map of centres or sizes of boxes.
 _CELLS = 32
 # The most frequent labels have maps; more of them are listed.
 _MAX_MAPS = 64
@@ -51,32 +45,26 @@ _MAX_LABELS = 5000
 
 @dataclass
 class Metrics:
-    """Counts over all images. Histograms and centres have only boxes without a defect.
+    """Counts over all images. Centres and sizes are those of boxes without a defect.
 
     Attributes:
         images: images by split.
         negatives: images without a box of any reader; a box that stands for "no finding" does not count.
         boxes: boxes of all right answers: those of each reader, or else `boxes`.
-        per_image: images by number of boxes, at most :data:`MOST_BOXES`; of the reader with most boxes.
-        areas: histogram of the share of the image, edges :data:`AREA_EDGES`.
-        aspects: histogram of width / height, edges :data:`ASPECT_EDGES`.
-        sides: histogram of the shorter side in pixels that the model sees, edges :data:`SIDE_EDGES`.
         labels: boxes by label.
         label_images: images by split and label.
         centres: counts of box centres by label, and of all boxes under None; (32, 32), rows from the top.
+        sizes: likewise of width and height of boxes, in shares of the image.
         longest_gold: tokens of the longest right answer; 0 without a box format.
     """
 
     images: Counter[str] = field(default_factory=Counter)
     negatives: int = 0
     boxes: int = 0
-    per_image: Counter[int] = field(default_factory=Counter)
-    areas: np.ndarray = field(default_factory=lambda: np.zeros(len(AREA_EDGES) - 1, dtype=np.int64))
-    aspects: np.ndarray = field(default_factory=lambda: np.zeros(len(ASPECT_EDGES) - 1, dtype=np.int64))
-    sides: np.ndarray = field(default_factory=lambda: np.zeros(len(SIDE_EDGES) - 1, dtype=np.int64))
     labels: Counter[str] = field(default_factory=Counter)
     label_images: Counter[tuple[str, str]] = field(default_factory=Counter)
     centres: dict[str | None, np.ndarray] = field(default_factory=dict)
+    sizes: dict[str | None, np.ndarray] = field(default_factory=dict)
     longest_gold: int = 0
 
     @property
@@ -90,27 +78,21 @@ class Metrics:
         table = context.table
         metrics = cls(context.images, negatives=context.counts.count(0), longest_gold=context.longest_gold)
         metrics.labels = Counter(dict(context.labels.most_common(_MAX_LABELS)))
-        metrics.per_image.update(min(count, MOST_BOXES) for count in context.counts)
         # An image counts once for each of its labels.
         images_of_labels = {(place.row.key, place.label) for place in context.labelled()}
         metrics.label_images.update((split, label) for (split, _), label in images_of_labels if label in metrics.labels)
         is_placeholder = np.array([defect == "negative-placeholder" for defect in table.defects], dtype=bool)
         metrics.boxes = int((table.answers & ~is_placeholder).sum())
         is_sound = table.sound & table.answers
-        # Width and height, as fractions of the image and in pixels.
         fractions = table.fractions[is_sound]
         sides = fractions[:, 2:] - fractions[:, :2]
-        pixels = table.numbers[is_sound, 2:] - table.numbers[is_sound, :2]
-        metrics.areas = _histogram(sides.prod(axis=1), AREA_EDGES)
-        metrics.aspects = _histogram(pixels[:, 0] / pixels[:, 1], ASPECT_EDGES)
-        metrics.sides = _histogram((sides * table.seen[is_sound]).min(axis=1), SIDE_EDGES)
-        centres = fractions[:, :2] + sides / 2
-        if len(centres):
-            metrics.centres[None] = _count_in_cells(centres)
         labels = np.array([str(table.places[index].label) for index in np.flatnonzero(is_sound)], dtype=np.str_)
-        for label, _ in metrics.labels.most_common(_MAX_MAPS):
-            if (labels == label).any():
-                metrics.centres[label] = _count_in_cells(centres[labels == label])
+        frequent_labels = [label for label, _ in metrics.labels.most_common(_MAX_MAPS)]
+        for label in (None, *frequent_labels):
+            selection = np.full(len(labels), True) if label is None else labels == label
+            if selection.any():
+                metrics.centres[label] = _count_in_cells((fractions[:, :2] + sides / 2)[selection])
+                metrics.sizes[label] = _count_in_cells(sides[selection])
         return metrics
 
     def to_dict(self) -> dict[str, Any]:
@@ -119,10 +101,6 @@ class Metrics:
             "images": dict(self.images),
             "negatives": self.negatives,
             "boxes": self.boxes,
-            "boxes_per_image": {str(n): count for n, count in sorted(self.per_image.items())},
-            "box_area_share": {"edges": AREA_EDGES.tolist(), "counts": self.areas.tolist()},
-            "box_aspect": {"edges": ASPECT_EDGES.tolist(), "counts": self.aspects.tolist()},
-            "shorter_side_seen": {"edges": SIDE_EDGES.tolist(), "counts": self.sides.tolist()},
             "labels": dict(self.labels.most_common()),
             "longest_gold_answer_tokens": self.longest_gold or None,
         }
@@ -138,7 +116,10 @@ class Checkup:
         unchecked: names of checks that could not be made, and why.
         assumptions: one sentence each.
         metrics: counts over all images.
-        sample: the contact sheet, if images are kept.
+        sample: the contact sheet, if images are kept: rows, each with why it is shown.
+        jpegs: small copies of images by the key of their row, if images are kept; empty for one that cannot be read.
+        partners: for the key of each row whose image leaks, the row of the other split.
+        conventions: of the splits whose boxes are not x1, y1, x2, y2 in pixels.
     """
 
     dataset: str
@@ -146,7 +127,10 @@ class Checkup:
     unchecked: dict[str, str]
     assumptions: tuple[str, ...]
     metrics: Metrics
-    sample: tuple[ImagePicture, ...]
+    sample: tuple[tuple[ImageRow, str], ...] = ()
+    jpegs: dict[tuple[str, int], bytes] = field(default_factory=dict)
+    partners: dict[tuple[str, int], ImageRow] = field(default_factory=dict)
+    conventions: dict[str, MistakenConvention] = field(default_factory=dict)
 
     def count(self, severity: str) -> int:
         """The number of defects of a severity."""
@@ -176,9 +160,9 @@ class Checkup:
 
         lines = []
         for defect in self.defects:
-            for row in defect.rows or (Example("", -1, "", defect.found),):
-                number = str(row.row) if row.row >= 0 else ""
-                lines.append((defect.name, row.split, number, row.id, row.detail))
+            for fault in defect.rows or (Fault(None, defect.found),):
+                split, number, row_id = fault.place
+                lines.append((defect.name, split, str(number) if number >= 0 else "", row_id, fault.detail))
         return pandas.DataFrame(lines, columns=["check", "split", "row", "id", "detail"])
 
 
@@ -190,8 +174,6 @@ def examine(
     allow_outside: bool = False,
     thumbnails: int = 0,
     names: bool = True,
-    seed: int = 0,
-    quick: bool = False,
     processes: int = 1,
     track: Callable[[Iterable[ImageRow], int | None], Iterable[ImageRow]] | None = None,
 ) -> Checkup:
@@ -204,8 +186,6 @@ def examine(
         model: the model to be trained, as far as it is known.
         thumbnails: longer side in pixels of the images that are kept for a page; 0 keeps none.
         names: whether ids, patients and files are named; else they have numbers.
-        seed: of the images of the contact sheet that are drawn.
-        quick: whether to read only the headers of images.
         processes: how many decode images.
         track: takes the rows and their number, and yields the rows, for a progress bar.
 
@@ -222,8 +202,8 @@ def examine(
         [('error', 'partly-off-image', 'box 0 is [90, 10, 110, 20] on 100 x 200')]
     """
     source = dataset if isinstance(dataset, RowSource) else open_rows(dataset, splits, allow_outside=allow_outside)
-    context = Context(source, model or Model(), is_quick=quick, has_pictures=thumbnails > 0)
-    rows = rows_with_facts(source.open(), source.total, processes, quick=quick)
+    context = Context(source, model or Model())
+    rows = rows_with_facts(source.open(), source.total, processes)
     if not names:
         rows = numbered(rows)
     if track is not None:
@@ -243,16 +223,27 @@ def examine(
         order = list(CHECKS)
         defects.sort(key=lambda defect: (SEVERITIES.index(defect.severity), order.index(defect.name)))
         metrics = Metrics.of(context)
-        sheet = contact_sheet(context, seed) if thumbnails else {}
-    # By the key of the row.
+        sheet = contact_sheet(context) if thumbnails else []
     jpegs: dict[tuple[str, int], bytes] = {}
     if thumbnails:
-        examples = [example for defect in defects for example in defect.examples if example.image]
-        examples += [example.partner for example in examples if example.partner]
-        jpegs = _thumbnails(source, {(example.split, example.row) for example in examples} | {*sheet}, thumbnails)
-        defects = [_with_thumbnails(defect, jpegs) for defect in defects]
-    pictures = tuple(image._replace(jpeg=jpegs[key]) for key, image in sheet.items())
-    return Checkup(source.name, tuple(defects), _unchecked(context), _assumptions(context), metrics, pictures)
+        shown_rows = [row for row, _ in sheet]
+        for defect in defects:
+            shown_rows += [fault.row for fault in defect.examples if fault.row is not None]
+        # Each with the other image of its leak.
+        keys = {row.key for row in shown_rows}
+        keys |= {context.partners[key].key for key in keys & context.partners.keys()}
+        jpegs = _thumbnails(source, keys, thumbnails)
+    return Checkup(
+        source.name,
+        tuple(defects),
+        _unchecked(context),
+        _assumptions(context),
+        metrics,
+        tuple(sheet),
+        jpegs,
+        context.partners,
+        context.conventions,
+    )
 
 
 def _count_in_cells(points: np.ndarray) -> np.ndarray:
@@ -261,13 +252,8 @@ def _count_in_cells(points: np.ndarray) -> np.ndarray:
     return np.bincount(y * _CELLS + x, minlength=_CELLS**2).reshape(_CELLS, _CELLS)
 
 
-def _histogram(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Count values in bins; values beyond the ends count in the first or last bin."""
-    return np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0]
-
-
-def contact_sheet(context: Context, seed: int) -> dict[tuple[str, int], ImagePicture]:
-    """Choose images for a person to look at; returns their pictures, still without pixels, by the keys of their rows.
+def contact_sheet(context: Context) -> list[tuple[ImageRow, str]]:
+    """Choose images for a person to look at; returns their rows, each with why it is shown.
 
     Some of each split are drawn at random. Then come those with the largest and the smallest box, most boxes and the
     rarest labels, one of each kind in turn.
@@ -275,12 +261,13 @@ def contact_sheet(context: Context, seed: int) -> dict[tuple[str, int], ImagePic
     by_split: dict[str, list[ImageRow]] = {}
     for row in context.rows:
         by_split.setdefault(row.split, []).append(row)
-    rng = random.Random(seed)
+    rng = random.Random(0)
     of_each = min(_MAX_RANDOM_OF_SPLIT, _MAX_RANDOM // max(1, len(by_split)))
-    sheet: dict[tuple[str, int], ImagePicture] = {}
+    # By the key of the row.
+    sheet: dict[tuple[str, int], tuple[ImageRow, str]] = {}
     for rows in by_split.values():
         for row in rng.sample(rows, min(of_each, len(rows))):
-            sheet[row.key] = picture(row, "at random")
+            sheet[row.key] = row, "at random"
     table = context.table
     indices = np.flatnonzero(table.sound & table.answers)
     sides = table.fractions[indices, 2:] - table.fractions[indices, :2]
@@ -298,8 +285,8 @@ def contact_sheet(context: Context, seed: int) -> dict[tuple[str, int], ImagePic
     for turn in range(SHEET):
         for reason, rows in lists.items():
             if turn < len(rows) and len(sheet) < SHEET:
-                sheet.setdefault(rows[turn].key, picture(rows[turn], reason))
-    return sheet
+                sheet.setdefault(rows[turn].key, (rows[turn], reason))
+    return list(sheet.values())
 
 
 def _thumbnails(source: RowSource, keys: set[tuple[str, int]], side: int) -> dict[tuple[str, int], bytes]:
@@ -317,20 +304,6 @@ def _thumbnails(source: RowSource, keys: set[tuple[str, int]], side: int) -> dic
     return jpegs
 
 
-def _with_thumbnails(defect: Defect, jpegs: dict[tuple[str, int], bytes]) -> Defect:
-    """The defect whose examples, and their partners, have the pixels of their images."""
-
-    def with_thumbnail(example: Example) -> Example:
-        """The example, and its partner, with the pixels of their images."""
-        if example.image is not None:
-            example = example._replace(image=example.image._replace(jpeg=jpegs[example.split, example.row]))
-        if example.partner is not None:
-            example = example._replace(partner=with_thumbnail(example.partner))
-        return example
-
-    return replace(defect, examples=tuple(map(with_thumbnail, defect.examples)))
-
-
 def _unchecked(context: Context) -> dict[str, str]:
     """The reason for each check that could not be made, by its name."""
     # By what a check needs.
@@ -339,8 +312,6 @@ def _unchecked(context: Context) -> dict[str, str]:
         reasons["splits"] = "there is one split only"
     if not any(row.patient_id or patient_in_name(row.file) for row in context.rows):
         reasons["patients"] = "no column patient_id"
-    if context.is_quick:
-        reasons["pixels"] = "--quick reads the headers of images, not their pixels"
     if not any(context.model.format_of(row) for row in context.rows):
         reasons["format"] = "no box format: give --box-format, or add the column box_format"
     unchecked: dict[str, str] = {}

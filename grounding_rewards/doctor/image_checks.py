@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -27,31 +26,28 @@ from grounding_rewards.images.near_duplicates import image_signature
 _MIN_GREYS = 8
 # Fewer images are decoded sooner than other processes start.
 _MIN_FOR_PROCESSES = 200
-# Pixels: models resize sides to multiples of this.
-_PATCH = 28
 
 
-def rows_with_facts(rows: Iterable[ImageRow], total: int | None, processes: int, *, quick: bool) -> Iterator[ImageRow]:
+def rows_with_facts(rows: Iterable[ImageRow], total: int | None, processes: int) -> Iterator[ImageRow]:
     """Yield the rows in their order, with the facts about their images instead of the images' bytes.
 
     Args:
         rows: as they are read.
         total: their number; None if it is not known.
         processes: how many decode; 1 decodes in this process.
-        quick: whether to read only the headers of images.
     """
-    if quick or (total is not None and total < _MIN_FOR_PROCESSES):
+    if total is not None and total < _MIN_FOR_PROCESSES:
         processes = 1
-    with map_in_workers(partial(_with_facts, quick=quick), rows, processes=processes) as rows_in_order:
+    with map_in_workers(_with_facts, rows, processes=processes) as rows_in_order:
         yield from rows_in_order
 
 
-def _with_facts(row: ImageRow, quick: bool) -> ImageRow:
+def _with_facts(row: ImageRow) -> ImageRow:
     """The row with the facts about its image instead of the image's bytes."""
     if row.image is None:
         return row
     encoded, facts = _read_header(row.image)
-    if not quick and encoded is not None:
+    if encoded is not None:
         facts = look_at_pixels(encoded, facts)
     return replace(row, image={"path": row.image.get("path")}, facts=facts)
 
@@ -133,8 +129,3 @@ def _image_problems(row: ImageRow) -> Iterator[Problem]:
         declared = f"width {size[0]:g}, height {size[1]:g}; the image is {facts.size[0]} x {facts.size[1]}"
         name = "exchanged-size" if has_shape(facts.size, size[::-1]) else "image-size"
         yield Problem(name, row, declared)
-        return
-    seen = row.resized_size
-    if seen and has_shape(seen[::-1], size, _PATCH) and not has_shape(seen, size, _PATCH):
-        declared = f"resized_width {seen[0]:g}, resized_height {seen[1]:g} of width {size[0]:g}, height {size[1]:g}"
-        yield Problem("exchanged-size", row, declared)

@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from grounding_rewards.data.splits import TRAIN, patient_in_name, patients_in_names
-from grounding_rewards.doctor.context import Context, Defect, Fault, Problem
+from grounding_rewards.doctor.context import Context, Defect, Problem
 from grounding_rewards.doctor.rows import ImageRow, is_study
 from grounding_rewards.images.near_duplicates import find_near_duplicates
-from grounding_rewards.sources.base import is_misspelt, split_name
+from grounding_rewards.sources.base import split_name
 
 # With fewer boxes per label, labels are free phrases that occur once.
 _MIN_BOXES_PER_LABEL = 3
@@ -19,14 +19,11 @@ _ROUNDED = re.compile(r"\d([.,]\d+)?[eE]\+?\d+")
 
 
 def check_splits(context: Context) -> Iterator[Defect]:
-    """Find several names of one split, misspelt names, and labels that training does not have."""
+    """Find several names of one split, and labels that training does not have."""
     by_name: defaultdict[str, list[str]] = defaultdict(list)
     for split in context.images:
         by_name[split_name(split)].append(split)
     groups = [splits for splits in by_name.values() if len(splits) > 1]
-    misspelt_splits = [split for split in context.images if is_misspelt(split)]
-    if misspelt_splits:
-        groups.append(misspelt_splits)
     for splits in groups:
         summary = f"{', '.join(f'{split}: {context.images[split]} images' for split in splits)}."
         yield context.defect("split-names", count=len(splits), of=len(context.images), found=summary)
@@ -102,7 +99,7 @@ def _check_patients(context: Context) -> Iterator[Defect]:
     """
     # By check: the keys of all patients or studies, and the rows that show one in several splits.
     keys: defaultdict[str, set[str]] = defaultdict(set)
-    leaks: defaultdict[str, list[Fault]] = defaultdict(list)
+    leaks: defaultdict[str, list[tuple[ImageRow | None, str]]] = defaultdict(list)
     # By check and key: split and spelling of the first row.
     first: dict[tuple[str, str], tuple[str, str]] = {}
     reported: set[tuple[str, str]] = set()

@@ -369,19 +369,18 @@ def plain_format(image: Mapping[str, Any]) -> str | None:
         return opened.format if _orientation(opened) == 1 else None
 
 
-def has_shape(image: tuple[float, float], size: tuple[float, float], rounding: float = 1.0) -> bool:
-    """Whether an image has the shape of this size, as its copies have, up to the rounding of both sides.
+def has_shape(image: tuple[float, float], size: tuple[float, float]) -> bool:
+    """Whether an image has the shape of this size, as its copies have, up to the rounding of both sides to pixels.
 
     Args:
         image: width and height of the image in pixels.
         size: width and height in pixels.
-        rounding: pixels by which each side may have been rounded.
 
     Example:
         >>> has_shape((299, 200), (3000, 2000)), has_shape((200, 300), (3000, 2000))
         (True, False)
     """
-    return abs(image[0] * size[1] - image[1] * size[0]) <= rounding * (size[0] + size[1])
+    return abs(image[0] * size[1] - image[1] * size[0]) <= size[0] + size[1]
 
 
 def stored_sizes(dataset: Dataset) -> Iterator[tuple[int, int] | None]:

@@ -1,4 +1,4 @@
-"""The page of the doctor as one HTML file: defects, a contact sheet, and the centres of boxes.
+"""The page of the doctor as one HTML file: defects, a contact sheet, and centres and sizes of boxes.
 
 The file loads nothing: everything is inside it. Where it shows images, keep it as private as the images.
 """
@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from grounding_rewards.boxes import is_box
+from grounding_rewards.boxes import as_box_array, is_box
 from grounding_rewards.common.formatting import percent
-from grounding_rewards.data.box_defects import box_defect
-from grounding_rewards.doctor.context import CHECKS, SEVERITIES, Defect, Example, ImagePicture
+from grounding_rewards.data.box_defects import MistakenOrder, box_defect
+from grounding_rewards.doctor.context import CHECKS, LEAKS, SEVERITIES, Defect, Fault
 from grounding_rewards.doctor.examine import Checkup, Metrics
+from grounding_rewards.doctor.rows import ImageRow
 from grounding_rewards.report.page import GUARD, Card, Cards, Page, Panel, Section, Tile, data_uri
 from grounding_rewards.report.plots import Plot, panels_of, short
 from grounding_rewards.report.tables import Cell, Table
@@ -34,6 +36,9 @@ _SHEET = (
     "the boxes lie on what their labels say? Blue: nothing is wrong with the box; red: a defect."
 )
 _CENTRES = "Every image is stretched to a square. The left of an image is the right of the patient."
+_SIZES = (
+    "Width to the right and height upwards, as shares of the image: a box of the whole image is in the upper right."
+)
 
 
 def render_doctor_page(checkup: Checkup) -> str:
@@ -46,15 +51,17 @@ def render_doctor_page(checkup: Checkup) -> str:
         An HTML document that refers to nothing outside itself and can be encoded in UTF-8.
     """
     metrics = checkup.metrics
-    images = max(1, sum(metrics.per_image.values()))
+    images = max(1, metrics.rows)
     per_image = f"{metrics.boxes / max(1, images - metrics.negatives):.1f} per image with boxes"
     splits = ", ".join(f"{name} {count:,}" for name, count in metrics.images.items())
     common = ", ".join(label for label, _ in metrics.labels.most_common(3))
     sample = []
-    for picture in checkup.sample:
-        labels = ", ".join(filter(None, dict.fromkeys(map(str, picture.labels))))
-        content = labels or ("boxes without labels" if picture.boxes else "no boxes")
-        sample.append(_card(picture, f"{picture.title}: {content}"))
+    for row, reason in checkup.sample:
+        labelled_boxes = _labelled_boxes(row)
+        labels = ", ".join(filter(None, dict.fromkeys(label for _, label in labelled_boxes)))
+        content = labels or ("boxes without labels" if labelled_boxes else "no boxes")
+        title = f"{_title(row)} · {reason}"
+        sample.append(_card(row, checkup.jpegs[row.key], title, f"{title}: {content}"))
     unchecked = {CHECKS[name].title: reason for name, reason in checkup.unchecked.items()}
     return Page(
         title=f"Check-up of {checkup.dataset}",
@@ -69,7 +76,7 @@ def render_doctor_page(checkup: Checkup) -> str:
             Section("Defects", _defects(checkup)),
             Section("Images", [Cards(sample, small=True)] if sample else [], _SHEET),
             _labels(metrics),
-            Section("Boxes of each label", [_centres(metrics.centres)] if metrics.centres else []),
+            Section("Boxes of each label", _maps(metrics)),
             Section("Assumed", [checkup.assumptions] if checkup.assumptions else []),
             Section("Not looked for", [unchecked] if unchecked else []),
         ],
@@ -84,7 +91,10 @@ def _defects(checkup: Checkup) -> list[Any]:
     rows: list[list[str | Cell]] = []
     for defect in checkup.defects:
         rows.append([Cell(defect.severity, kind=defect.severity), Cell(defect.title, kind="words"), extent(defect)])
-    return [Table(["severity", Cell("defect", kind="words"), "extent"], rows), *map(_defect, checkup.defects)]
+    return [
+        Table(["severity", Cell("defect", kind="words"), "extent"], rows),
+        *(_defect(defect, checkup) for defect in checkup.defects),
+    ]
 
 
 def _labels(metrics: Metrics) -> Section:
@@ -103,7 +113,7 @@ def doctor_verdict(checkup: Checkup) -> str:
     """The result in one sentence.
 
     Example:
-        >>> doctor_verdict(Checkup("images", (), {}, (), Metrics(), ()))
+        >>> doctor_verdict(Checkup("images", (), {}, (), Metrics()))
         '0 images: no errors, no warnings.'
     """
     counts = []
@@ -118,7 +128,7 @@ def doctor_advice(checkup: Checkup) -> str:
     """The advice: may one train on the dataset, and which defect to mend first.
 
     Example:
-        >>> doctor_advice(Checkup("images", (), {}, (), Metrics(), ()))
+        >>> doctor_advice(Checkup("images", (), {}, (), Metrics()))
         'Nothing was found that speaks against training.'
     """
     if not checkup.defects:
@@ -132,7 +142,7 @@ def extent(defect: Defect) -> str:
     """The part of the dataset that a defect concerns, as in `4 of 90 boxes (4 %)`.
 
     Example:
-        >>> extent(Defect("off-image", "error", "", 4, 90, "boxes", "", "", "", ()))
+        >>> extent(Defect("off-image", "error", "", 4, 90, "boxes", "", "", ""))
         '4 of 90 boxes (4 %)'
     """
     unit = defect.unit
@@ -143,26 +153,33 @@ def extent(defect: Defect) -> str:
     return f"{defect.count:,} of {defect.of:,} {unit} ({percent(defect.share)})"
 
 
-def place(example: Example) -> str:
+def place(fault: Fault) -> str:
     """The place of an example, as in `train, row 3 (id 0003.png)`; empty if it is not a row.
 
     Example:
-        >>> place(Example("train", 3, "0003.png", "…"))
+        >>> place(Fault(ImageRow("train", 3, {"id": "0003.png"}), "…"))
         'train, row 3 (id 0003.png)'
     """
-    return f"{example.split}, row {example.row} (id {example.id})" if example.row >= 0 else ""
+    split, number, row_id = fault.place
+    return f"{split}, row {number} (id {row_id})" if number >= 0 else ""
 
 
-def _defect(defect: Defect) -> Section:
+def _defect(defect: Defect, checkup: Checkup) -> Section:
     """The section of one defect: what it is, and its examples as images or in words."""
     words = {"found": defect.found, "why it matters": defect.why, "what to do": defect.fix}
     blocks: list[Any] = [{word: text for word, text in words.items() if text}]
-    captions = [": ".join(filter(None, (place(example), example.detail))) for example in defect.examples]
+    captions = [": ".join(filter(None, (place(fault), fault.detail))) for fault in defect.examples]
     cards = []
-    for example in defect.examples:
-        for shown in (example, example.partner):
-            if shown is not None and shown.image is not None:
-                cards.append(_card(shown.image, f"{place(shown)}: {shown.detail}"))
+    for fault, caption in zip(defect.examples, captions, strict=True):
+        row = fault.row
+        if row is None or not checkup.jpegs:
+            continue
+        order = checkup.conventions[row.split].order if defect.name == "box-order" else None
+        cards.append(_card(row, checkup.jpegs[row.key], _title(row), caption, order))
+        if defect.name in LEAKS:
+            partner = checkup.partners[row.key]
+            caption = f"{place(Fault(partner, ''))}: the same image"
+            cards.append(_card(partner, checkup.jpegs[partner.key], _title(partner), caption))
     if cards:
         # Two panels next to each other need the room of a whole card.
         blocks.append(Cards(cards, small=all(len(card.panels) == 1 for card in cards)))
@@ -171,20 +188,39 @@ def _defect(defect: Defect) -> Section:
     return Section(defect.title, blocks, f"{defect.severity}: {extent(defect)}", "defect")
 
 
-def _card(image: ImagePicture, caption: str) -> Card:
-    """The card of one image with its boxes, and beside them the proposed ones, if there are any."""
-    labelled_boxes = [(box, label) for box, label in zip(image.boxes, image.labels, strict=True) if is_box(box)]
-    panels = [_panel(image, labelled_boxes, "as given" if image.proposed else "", caption)]
-    if image.proposed:
-        proposed = [(box, label) for box, (_, label) in zip(image.proposed, labelled_boxes, strict=True)]
-        panels.append(_panel(image, proposed, "as proposed", ""))
-    uri = data_uri(image.jpeg, "image/jpeg") if image.jpeg else ""
-    return Card("", image.title, uri, (image.width, image.height), panels)
+def _title(row: ImageRow) -> str:
+    """The title of the picture of a row."""
+    return f"{row.split} {row.number} · {row.id}"
 
 
-def _panel(image: ImagePicture, labelled_boxes: Sequence[tuple[Any, str]], name: str, caption: str) -> Panel:
+def _labelled_boxes(row: ImageRow) -> list[tuple[Any, str]]:
+    """The boxes of a row that are four numbers, each with its drawing and label in words."""
+    labelled_boxes = []
+    for drawing in row.drawings:
+        for index, box in enumerate(drawing.boxes):
+            label = drawing.label(index)
+            words = [drawing.name, "" if label is None else str(label)]
+            if is_box(box):
+                labelled_boxes.append((box, ": ".join(filter(None, words))))
+    return labelled_boxes
+
+
+def _card(row: ImageRow, jpeg: bytes, title: str, caption: str, order: MistakenOrder | None = None) -> Card:
+    """The card of the image of a row with its boxes, and beside them those in the order that it probably uses."""
+    # Boxes are in pixels of the stated size; without any size the page can still show the picture.
+    size = row.size or row.image_size or (1, 1)
+    labelled_boxes = _labelled_boxes(row)
+    panels = [_panel(size, labelled_boxes, "as given" if order else "", caption)]
+    if order is not None:
+        boxes = order.to_xyxy(as_box_array([box for box, _ in labelled_boxes])).tolist()
+        proposed = [(box, label) for box, (_, label) in zip(boxes, labelled_boxes, strict=True)]
+        panels.append(_panel(size, proposed, "as proposed", ""))
+    return Card("", title, data_uri(jpeg, "image/jpeg") if jpeg else "", size, panels)
+
+
+def _panel(size: tuple[float, float], labelled_boxes: Sequence[tuple[Any, str]], name: str, caption: str) -> Panel:
     """The panel of an image with these boxes, each marked as sound or bad."""
-    width, height = size = image.width, image.height
+    width, height = size
     boxes = []
     # The panel shows the image, and up to half an image on every side if boxes are outside it.
     left, top, right, bottom = 0.0, 0.0, width, height
@@ -200,25 +236,32 @@ def _panel(image: ImagePicture, labelled_boxes: Sequence[tuple[Any, str]], name:
     return Panel(boxes, name, caption, view=view)
 
 
-def _centres(counts_of: Mapping[str | None, np.ndarray]) -> Plot:
-    """The map of the centres of all boxes and, where there are several labels, of the most frequent ones."""
-    labels = [label for label in counts_of if label is not None][: _MAPS - 1]
+def _maps(metrics: Metrics) -> list[Plot]:
+    """The centres and the sizes of all boxes and, where there are several labels, of the most frequent ones."""
+    if not metrics.centres:
+        return []
+    labels = [label for label in metrics.centres if label is not None][: _MAPS - 1]
     map_labels: list[str | None] = [None]
     if len(labels) > 1:
         map_labels += labels
     columns = min(6, len(map_labels))
-    rows = math.ceil(len(map_labels) / columns)
+    size = (1.5 * columns, 1.75 * math.ceil(len(map_labels) / columns))
 
-    def draw(figure: Figure) -> None:
+    def draw(figure: Figure, counts_of: Mapping[str | None, np.ndarray], origin: Literal["upper", "lower"]) -> None:
         """Draw a map for each label."""
         for axis, label in zip(panels_of(figure, len(map_labels), columns), map_labels, strict=True):
             counts = counts_of[label]
             # Opacity grows with the number, so that the ground shows where there are none; the root makes rare places
             # visible.
             alpha = np.sqrt(counts / max(1, counts.max()))
-            axis.imshow(np.ones_like(alpha), cmap=_HEAT_COLOURS, vmin=0, vmax=1.4, alpha=alpha)
+            axis.imshow(np.ones_like(alpha), cmap=_HEAT_COLOURS, vmin=0, vmax=1.4, alpha=alpha, origin=origin)
             axis.set_title(short(f"{label or 'all boxes'}, {int(counts.sum()):,}", 24))
             axis.set_xticks([])
             axis.set_yticks([])
 
-    return Plot("centres", "Centres of boxes", _CENTRES, draw, (1.5 * columns, 1.75 * rows))
+    draw_centres = partial(draw, counts_of=metrics.centres, origin="upper")
+    draw_sizes = partial(draw, counts_of=metrics.sizes, origin="lower")
+    return [
+        Plot("centres", "Centres of boxes", _CENTRES, draw_centres, size),
+        Plot("sizes", "Sizes of boxes", _SIZES, draw_sizes, size),
+    ]

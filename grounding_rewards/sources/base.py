@@ -128,27 +128,6 @@ def split_name(spelling: str) -> str:
     return _SPELLINGS.get(spelling.lower(), spelling)
 
 
-def is_misspelt(split: str) -> bool:
-    """Whether the name of a split is a usual one misspelt: with `ing`, two letters exchanged, or one missing.
-
-    Example:
-        >>> [is_misspelt(split) for split in ("training", "tets", "vaildation", "tran", "test", "testA", "train2017")]
-        [True, True, True, True, False, False, False]
-    """
-    word = split.casefold()
-    if word in SPLIT_NAMES:
-        return False
-    for name in SPLIT_NAMES:
-        misspellings = [f"{name}ing"]
-        for index in range(len(name)):
-            start, letter, end = name[:index], name[index], name[index + 1 :]
-            misspellings.append(start + end)
-            misspellings.append(start + end[:1] + letter + end[1:])
-        if word in misspellings:
-            return True
-    return False
-
-
 def _own_options(read: Callable[..., Any]) -> dict[str, Any]:
     """The arguments of a source besides root and split, with their defaults."""
     _root, _split, *parameters = inspect.signature(read).parameters.values()

@@ -189,14 +189,14 @@ def restored(defect: Defect, rows: list[Row], clean: list[Row], planted: list[in
 
 def without_rows(defect: Defect, rows: list[Row], clean: list[Row], planted: list[int]) -> list[Row]:
     """Rows that the defect names are dropped."""
-    bad = {(example.split, example.row) for example in defect.rows}
+    bad = {fault.row.key for fault in defect.rows}
     keys = numbered(rows)
     return [row for row, key in zip(rows, keys, strict=True) if key not in bad]
 
 
 def without_training_rows(defect: Defect, rows: list[Row], clean: list[Row], planted: list[int]) -> list[Row]:
     """Rows of the training split that the defect names as the others' twins are dropped."""
-    twins = {int(re.search(r"row (\d+) of train", example.detail)[1]) for example in defect.rows}
+    twins = {int(re.search(r"row (\d+) of train", fault.detail)[1]) for fault in defect.rows}
     keys = numbered(rows)
     return [row for row, (split, n) in zip(rows, keys, strict=True) if split != "train" or n not in twins]
 
@@ -208,7 +208,7 @@ def by_training(defect: Defect, rows: list[Row], clean: list[Row], planted: list
 
 def converted(defect: Defect, rows: list[Row], clean: list[Row], planted: list[int]) -> list[Row]:
     """The code of the advice runs on the planted rows, or on the rows that the defect names."""
-    bad = {(example.split, example.row) for example in defect.rows}
+    bad = {fault.row.key for fault in defect.rows}
     keys = numbered(rows)
     steps = re.findall(r"boxes = (\[\[.*?\] for [\w, ]+ in boxes\])", defect.fix)
     if defect.name == "swapped-corners":
@@ -223,7 +223,7 @@ def converted(defect: Defect, rows: list[Row], clean: list[Row], planted: list[i
 def without_boxes(defect: Defect, rows: list[Row], clean: list[Row], planted: list[int]) -> list[Row]:
     """Boxes that the defect names are left out, with their labels."""
     for row, key in zip(rows, numbered(rows), strict=True):
-        details = [example.detail for example in defect.rows if (example.split, example.row) == key]
+        details = [fault.detail for fault in defect.rows if fault.row.key == key]
         bad = {int(re.match(r"box(?:es \d+ and)? (\d+)", detail)[1]) for detail in details}
         for name in ("boxes", "labels"):
             row.columns[name] = [value for n, value in enumerate(row.columns[name]) if n not in bad]
@@ -311,9 +311,6 @@ PLANTINGS = [
     Planting("burned-in", fact(burned_in=True)),
     Planting("missing-size", unknown_size),
     Planting("exchanged-size", lambda row, k, rows: row.columns.update(width=row.size[1], height=row.size[0])),
-    Planting(
-        "exchanged-size", lambda row, k, rows: row.columns.update(resized_width=row.size[1], resized_height=row.size[0])
-    ),
     Planting("image-size", lambda row, k, rows: row.columns.update(width=round(1.3 * row.columns["width"]))),
     Planting("box-order", all_boxes(lambda boxes, size: from_xyxy(boxes, "xywh")), converted, positive),
     Planting("box-order", all_boxes(lambda boxes, size: from_xyxy(boxes, "cxcywh")), converted, positive),
@@ -357,7 +354,6 @@ PLANTINGS = [
     Planting("patient-leak", patient_in_name, by_training, held_out, start=patient_in_name_alone),
     Planting("study-leak", same_study, by_training, held_out, start=study_alone),
     Planting("split-names", split_name("Train"), of=trained_on, shares=FEW),
-    Planting("split-names", split_name("trian"), of=lambda row: trained_on(row) or row.split == "trian"),
     Planting("label-not-in-train", labels(lambda label: "hernia"), of=held_out_positive),
     Planting("rounded-id", column("patient_id", "1.02E+11")),
     Planting("repeated-id", column("id", "000.png"), of=lambda row: trained_on(row) and row.columns["id"] != "000.png"),
