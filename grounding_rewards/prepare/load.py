@@ -18,7 +18,6 @@ from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.checks import BAD_ROWS, said_dropped
 from grounding_rewards.data.dataset_columns import ExtraColumns
 from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_order
-from grounding_rewards.data.readers import image_readers
 from grounding_rewards.data.splits import ALL, TRAIN, check_split_exists, in_usual_order, splits_of_rows
 from grounding_rewards.images.decoding import image_path, image_size
 from grounding_rewards.prepare.examples import column_types
@@ -151,20 +150,13 @@ def folder_rows(root: Path, allow_outside: bool = False, bad_rows: str = "refuse
 
 
 def _usable_row(root: Path, place: RowPlace, row: dict[str, Any], allow_outside: bool) -> dict[str, Any]:
-    """The row with the size of its image and a conversation; refuse one without an image, or of several readers."""
+    """The row with the size of its image and a conversation; refuse one without an image."""
     try:
         file = image_path(root, row["file"], allow_outside=allow_outside)
     except ValueError as error:
         raise ValueError(f"In line {place.line} (id {place.image}): {error}") from error
     if not file.is_file():
         raise place.error("an image that is there", row["file"], "Correct the name, or add the image.")
-    readers = image_readers(annotated_image(row))
-    if len(readers) > 1 and row.get("reader_boxes") is None:
-        fix = (
-            "Side by side they count findings several times: make one reference of them with `grounding-rewards "
-            "prepare jsonl --readers`, or give reader_boxes."
-        )
-        raise place.error("the boxes of one person", ", ".join(readers), fix)
     width, height = row.get("width"), row.get("height")
     if width is None or height is None:
         width, height = image_size({"bytes": None, "path": str(file)})

@@ -5,8 +5,7 @@
 `boxes` are xyxy in pixels of the image; `width` and `height` may both be left out, the image has them. Optional: `id`
 (else the file), `split`, `patient_id` (else an image is its own patient), `prompt` (text or messages), `box_format`,
 `resized_width` and `resized_height`, `ignore_boxes`, `phrases` (one per box). What several people drew stands in
-`reader_boxes` and `reader_labels`, a list per reader; or side by side in `boxes`, with `readers` (who drew each box)
-and `read_by` (everybody who read the image, those who drew nothing included). Any other key is carried along.
+`reader_boxes` and `reader_labels`, a list per reader, also of one who drew nothing. Any other key is carried along.
 Negative: an image whose boxes are an empty list.
 """
 
@@ -32,7 +31,7 @@ ANNOTATIONS = "annotations.jsonl"
 
 KNOWN_KEYS = (
     "file", "id", "split", "patient_id", "prompt", "box_format", "boxes", "labels", "width", "height", "resized_width",
-    "resized_height", "ignore_boxes", "phrases", "reader_boxes", "reader_labels", "readers", "read_by",
+    "resized_height", "ignore_boxes", "phrases", "reader_boxes", "reader_labels",
 )  # fmt: skip
 """The keys of a line that the package reads; any other key becomes a column."""
 
@@ -164,13 +163,12 @@ def row_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def word_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the faults of a row in labels, phrases, readers, resized sizes, box format and names of columns.
+    """Yield the faults of a row in labels, phrases, resized sizes, box format and names of columns.
 
     Example:
-        >>> list(word_faults({"boxes": [], "labels": [], "read_by": "A"}))
-        [('a list of different texts for read_by', 'A')]
+        >>> list(word_faults({"boxes": [], "labels": [], "read_by": ["A", "B"]}))
+        [('reader_boxes and reader_labels, a list per reader, instead of read_by', ['A', 'B'])]
     """
-    boxes, readers, read_by = row.get("boxes"), row.get("readers"), row.get("read_by")
     if row.get("labels") is None:
         yield "one text per box for labels", None
     label_lists = [("labels", row.get("labels"))]
@@ -178,13 +176,14 @@ def word_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, labels in label_lists:
         if not all(isinstance(label, str) for label in _listed(labels)):
             yield f"one text per box for {name}", labels
-    for name, labels in (("phrases", row.get("phrases")), ("readers", readers)):
-        if labels and not (_are_texts(labels) and len(labels) == len(_listed(boxes))):
-            yield f"one text per box for {name}", labels
-    if read_by and not (_are_texts(read_by) and len(set(read_by)) == len(read_by)):
-        yield "a list of different texts for read_by", read_by
-    elif read_by and not all(reader in read_by for reader in _listed(readers)):
-        yield "all of readers in read_by", (readers, read_by)
+    phrases = row.get("phrases")
+    are_texts = all(isinstance(phrase, str) for phrase in _listed(phrases))
+    if phrases and not (are_texts and isinstance(phrases, list) and len(phrases) == len(_listed(row.get("boxes")))):
+        yield "one text per box for phrases", phrases
+    # Side by side, boxes of several people would count findings several times.
+    for name in ("readers", "read_by"):
+        if row.get(name):
+            yield f"reader_boxes and reader_labels, a list per reader, instead of {name}", row[name]
     for name in ("resized_width", "resized_height"):
         if row.get(name) is not None and not is_size(row[name]):
             yield f"a positive number for {name}", row[name]
@@ -208,15 +207,14 @@ def annotated_image(row: Mapping[str, Any]) -> AnnotatedImage:
     # They may be missing if those of each reader are given.
     boxes: Any = row.get("boxes")
     labels = row["labels"]
-    readers = tuple(row.get("readers") or ())
-    read_by = tuple(row.get("read_by") or ())
+    readers: tuple[str, ...] = ()
+    read_by: tuple[str, ...] = ()
     if row.get("reader_boxes") is not None:
         box_lists = row["reader_boxes"]
         boxes = list(chain.from_iterable(box_lists))
         labels = list(chain.from_iterable(row.get("reader_labels") or [row["labels"]]))
         read_by = tuple(str(number) for number in range(1, len(box_lists) + 1))
         # The reader of each box.
-        readers = ()
         for name, reader_boxes in zip(read_by, box_lists, strict=True):
             readers += (name,) * len(reader_boxes)
     width, height = row.get("width"), row.get("height")
@@ -240,8 +238,3 @@ def annotated_image(row: Mapping[str, Any]) -> AnnotatedImage:
 def _listed(value: Any) -> Sequence[Any]:
     """A list as it is; empty for any other value."""
     return value if isinstance(value, list) else ()
-
-
-def _are_texts(value: Any) -> bool:
-    """Whether a value is a list of texts."""
-    return isinstance(value, list) and all(isinstance(text, str) for text in value)

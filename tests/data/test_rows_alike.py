@@ -44,7 +44,6 @@ SOUND = [
     {"ignore_boxes": [[0, 0, 5, 5]]},
     {"ignore_boxes": None, "reader_boxes": None, "phrases": None, "readers": None, "read_by": None},
     {"phrases": ["a mass on the left"]},
-    {"readers": ["A"], "read_by": ["A"]},
     TWO_READERS,
     {"resized_width": 28, "resized_height": 28},
     {"age": 63, "view": "PA", "site": {"id": 1}, "tags": []},
@@ -88,9 +87,7 @@ BAD = [
     {"phrases": ["one", "two"]},
     {"phrases": "one"},
     # readers
-    {"readers": ["A", "B"]},
-    {"readers": ["A"], "read_by": ["B"]},
-    {"read_by": ["A", "A"]},
+    {"readers": ["A"]},
     {**TWO_READERS, "reader_boxes": []},
     {**TWO_READERS, "reader_boxes": [[[1, 2, 50, 25]], []]},
     {**TWO_READERS, "reader_boxes": [[], None]},

@@ -18,7 +18,6 @@ DIRT = (None, 0, -3, 2.5, True, "", "text", [], {}, [None], [[]], [{}], {"a": []
 IMAGE = {
     "id": "1", "file": "a", "width": 9, "height": 9, "boxes": [[1, 2, 3, 4]], "labels": ["mass"], "split": "train",
     "phrases": ["mass"], "ignore_boxes": [[1, 2, 3, 4]], "patient_id": "7", "prompt": "x",
-    "readers": ["A"], "read_by": ["A", "B"],
 }  # fmt: skip
 COCO = {
     "images": [{"id": 7, "file_name": "a", "width": 9, "height": 9, "patient": "2"}],

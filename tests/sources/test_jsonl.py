@@ -34,13 +34,10 @@ def test_required_and_optional_keys(folder):
     assert negative.boxes == []
 
 
-def test_several_readers(folder):
-    drawn = {"boxes": [[0, 0, 10, 10], [0, 0, 10, 9]], "labels": ["mass", "mass"], "readers": ["A", "B"]}
-    nobody = {"boxes": [], "labels": [], "read_by": ["A", "B"]}
-    unknown, two, negative = read_jsonl(folder(IMAGE, IMAGE | drawn | {"read_by": ["A", "B", "C"]}, IMAGE | nobody))
-    assert (unknown.readers, unknown.read_by) == ((), ())
-    assert (two.readers, two.read_by) == (("A", "B"), ("A", "B", "C"))
-    assert (negative.readers, negative.read_by) == ((), ("A", "B"))
+@pytest.mark.parametrize(("name", "value"), [("readers", ["A"]), ("read_by", ["A", "B"])])
+def test_readers_side_by_side_are_refused(folder, name, value):
+    with pytest.raises(ValueError, match=f"reader_labels, a list per reader, instead of {name} in line 1"):
+        list(read_jsonl(folder(IMAGE | {name: value})))
 
 
 def test_what_readers_drew_stands_side_by_side(folder):
