@@ -48,9 +48,7 @@ def run(
     allow_outside: AllowOutside = False,
     reward: str | None = None,
     log: Path | None = None,
-    every: Annotated[
-        bool, option("print all metrics, labels, sizes and tests, not the core alone", name="--all")
-    ] = False,
+    every: Annotated[bool, option("print all metrics, labels and tests, not the core alone", name="--all")] = False,
 ) -> int:
     """Compare A with B, and report.
 

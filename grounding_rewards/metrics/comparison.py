@@ -1,4 +1,4 @@
-"""Is run B better than run A on the same images: by how much, how certain, and on which labels and sizes.
+"""Is run B better than run A on the same images: by how much, how certain, and on which labels.
 
 **Images** are matched by id; those that only one run has are counted and left out. Both runs must have the same
 reference boxes, labels and ignored regions. Units are patients, or images if no patient is known; an image without a
@@ -19,16 +19,15 @@ of all images together; their test is that of a mean of each unit's jackknife va
 :data:`grounding_rewards.metrics.intervals.MOST_PARTS` parts of the units.
 
 **Families.** Several tests find something by chance more often than one. Holm's p is for a family of tests: the metrics
-that are shown, a dozen or those that were chosen; all other metrics; every metric of every label; of every size. The
-intervals are not adjusted.
+that are shown, a dozen or those that were chosen; all other metrics; every metric of every label. The intervals
+are not adjusted.
 
 **Verdict.** B is called better or worse by one rule, :func:`direction`: the interval excludes 0 and Holm's p is below
 0.05. Otherwise no change is shown, and there may be one, as large as the interval. The verdict reports mean IoU, F1 and
-the chosen metric in any case, then which other metrics are better, and which metrics, labels and sizes are worse.
+the chosen metric in any case, then which other metrics are better, and which metrics and labels are worse.
 
-**Labels and sizes** have the metrics of their reference boxes alone: a false box belongs to no finding. Labels that
-differ in case and white space are one; under `synonyms` so are two words for one finding. Sizes are fractions of the
-image's area (:data:`grounding_rewards.metrics.average_precision.IMAGE_AREAS`). The numbers of units on which a metric
+**Labels** have the metrics of their reference boxes alone: a false box belongs to no finding. Labels that differ in
+case and white space are one; under `synonyms` so are two words for one finding. The numbers of units on which a metric
 is better, worse and the same leave out units on which either run has nothing to measure, such as the F1 of a normal
 image without a box; the test takes them in.
 
@@ -48,17 +47,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.boxes import box_area
 from grounding_rewards.common.formatting import NO_VALUE, as_json, capitalised, format_value, html_table
 from grounding_rewards.common.numeric import Array, ratio_or_nan
 from grounding_rewards.common.validation import guess_word
 from grounding_rewards.metrics import intervals
-from grounding_rewards.metrics.average_precision import IMAGE_AREAS, RankingMetrics
+from grounding_rewards.metrics.average_precision import RankingMetrics
 from grounding_rewards.metrics.detection import BoxGroups, MatchedImages, label_groups, reference_sums
 from grounding_rewards.metrics.evaluation import CORE_METRICS
 from grounding_rewards.metrics.image_dependence import IMAGE_DEPENDENCE, dependence_sums
 from grounding_rewards.metrics.intervals import SIGNED, Estimate, Jackknifed, Metric
-from grounding_rewards.metrics.prediction import UNNAMED, Prediction, PredictionBatch, patients_of
+from grounding_rewards.metrics.prediction import UNNAMED, Prediction, patients_of
 
 # Cells of an array of draws by units.
 _CELLS = 1 << 21
@@ -275,7 +273,6 @@ class RunDifference:
         core: keys of the metrics that are shown, for which Holm's p is adjusted together.
         metrics: by key, all images together.
         labels: by label, the one with most reference boxes first.
-        sizes: by size of the reference boxes.
         resamples: draws of the test.
         seed: of them, and of what intervals leave out.
         label_matching: how labels were compared.
@@ -290,7 +287,6 @@ class RunDifference:
     core: tuple[str, ...]
     metrics: Mapping[str, Change]
     labels: tuple[GroupChanges, ...]
-    sizes: tuple[GroupChanges, ...]
     resamples: int
     seed: int
     label_matching: str = "ignore"
@@ -329,17 +325,17 @@ class RunDifference:
 
     @property
     def losses(self) -> str:
-        """A sentence that says which metrics besides the leading ones, and which labels and sizes, are worse."""
+        """A sentence that says which metrics besides the leading ones, and which labels, are worse."""
         leads_worse = any(self.metrics[key].direction < 0 for key in self.leading)
         if self.worse:
             return f"{'Also worse' if leads_worse else 'Worse'}: {'; '.join(self.worse)}."
-        return f"No {'other ' if leads_worse else ''}metric, label or size is shown to be worse."
+        return f"No {'other ' if leads_worse else ''}metric or label is shown to be worse."
 
     @property
     def worse(self) -> list[str]:
-        """The metrics besides the leading ones that are worse, in all or on a label or a size; each with its change."""
+        """The metrics besides the leading ones that are worse, in all or on a label; each with its change."""
         changes = [(self.metrics[key], "") for key in self._following]
-        for group in (*self.labels, *self.sizes):
+        for group in self.labels:
             changes += [(change, f" on {group.name}") for change in group.changes.values()]
         return [_format_change(change, scope) for change, scope in changes if change.direction < 0]
 
@@ -358,7 +354,6 @@ class RunDifference:
             "core": list(self.core),
             "metrics": _to_dicts(self.metrics),
             "labels": _by_name(self.labels),
-            "sizes": _by_name(self.sizes),
             "resamples": self.resamples,
             "seed": self.seed,
             "label_matching": self.label_matching,
@@ -473,7 +468,6 @@ def compare_runs(
         core=tuple(core_changes),
         metrics={**changes, **_with_holm(core_changes), **_with_holm(further_changes)},
         labels=_group_changes(label_groups(runs[0].images, label_rule), metrics, runs, units, **draws),
-        sizes=_group_changes(_size_groups(runs[0].images), metrics, runs, units, **draws),
         resamples=resamples,
         seed=seed,
         label_matching=label_matching,
@@ -573,14 +567,6 @@ def _with_holm(changes: dict[Any, Change]) -> dict[Any, Change]:
 def _change(metric: Metric, a: Jackknifed, b: Jackknifed, units: Units, p: float) -> Change:
     """The change of a metric from run A to run B; Holm's p is not adjusted yet."""
     return Change(metric, a.estimate, b.estimate, intervals.jackknifed_difference(a, b).estimate, units, p, math.nan)
-
-
-def _size_groups(images: Sequence[Prediction]) -> BoxGroups:
-    """The reference boxes by size, without sizes that none has."""
-    batch = PredictionBatch.of(images)
-    image_areas = np.repeat(batch.sizes.prod(axis=1), batch.gt.counts)
-    groups = {name: size.holds(box_area(batch.gt.flat), image_areas) for name, size in IMAGE_AREAS.items()}
-    return {name: members for name, members in groups.items() if members.any()}
 
 
 def _by_id(images: Sequence[Prediction], run: str) -> dict[str, Prediction]:

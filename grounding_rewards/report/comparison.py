@@ -143,20 +143,12 @@ class Comparison:
         return Table(self._header, rows)
 
     def further_tables(self) -> list[Table]:
-        """A line for each label and each size of the reference boxes."""
-        groups_by_title = {
-            "Reference boxes by label": self.difference.labels,
-            "Reference boxes by size": self.difference.sizes,
-        }
-        tables = []
-        for title, groups in groups_by_title.items():
-            rows: list[list[str | Cell]] = []
-            for group in groups:
-                for change in group.changes.values():
-                    rows.append(_line(f"{group.name} ({group.boxes}), {change.metric.heading}", change))
-            if rows:
-                tables.append(Table(self._header, rows, title))
-        return tables
+        """A line for each label of the reference boxes."""
+        rows: list[list[str | Cell]] = []
+        for group in self.difference.labels:
+            for change in group.changes.values():
+                rows.append(_line(f"{group.name} ({group.boxes}), {change.metric.heading}", change))
+        return [Table(self._header, rows, "Reference boxes by label")] if rows else []
 
     @property
     def _header(self) -> list[str | Cell]:
@@ -169,8 +161,7 @@ class Comparison:
         units = self.difference.units
         return (
             f"Better / worse / same: on how many {units}. p: two-sided, of a permutation test in which the runs change "
-            f"places on {units}. Holm: p adjusted for the metrics that are shown, for all others, for labels, or for "
-            "sizes."
+            f"places on {units}. Holm: p adjusted for the metrics that are shown, for all others, or for labels."
         )
 
     def print(self, console: Console, *, every: bool = False) -> None:
@@ -178,7 +169,7 @@ class Comparison:
 
         Args:
             console: a ``rich.console.Console``.
-            every: whether to print all metrics, labels, sizes and tests, not the core alone.
+            every: whether to print all metrics, labels and tests, not the core alone.
         """
         from rich.text import Text
 
@@ -190,7 +181,7 @@ class Comparison:
             legend = self.tests_caption
         else:
             console.print(self.table(self.core).rich(small=False))
-            legend = "--all: every metric, labels, sizes and tests."
+            legend = "--all: every metric, labels and tests."
         console.print(Text(f"{CAPTION} {legend}", style="dim"))
         console.print(Text(self.difference.summary, style="bold"))
         if self.training_reward:

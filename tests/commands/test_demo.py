@@ -60,7 +60,7 @@ def test_a_smoke_run_leaves_a_page_a_card_and_metrics(tmp_path, monkeypatch, cap
     end = " ".join(printed[printed.index("Mean IoU ") :].split())
     assert re.fullmatch(
         r"Mean IoU .*no change shown\. F1@0\.5 .* Reward in training \S+ → \S+, first and last 1 of 1 steps\. "
-        rf"No metric, label or size is shown to be worse\. Page: {re.escape((out / 'index.html').as_uri())}",
+        rf"No metric or label is shown to be worse\. Page: {re.escape((out / 'index.html').as_uri())}",
         end,
     )
     assert (out / "index.html").read_text(encoding="utf-8").count("data:image/jpeg") == 4

@@ -78,10 +78,10 @@ def test_the_terminal_shows_the_core_and_all_on_request(runs, capsys):
     printed = capsys.readouterr().out
     names = ("recall at IoU 0.5", "F1 at IoU 0.5", "false boxes per image ↓", "AP at IoU 0.5 to 0.95", "reward R4")
     assert [name for name in names if name not in printed] == []
-    rest = ("recall at IoU 0.75", "Dice", "Reference boxes by label", "Reference boxes by size")
+    rest = ("recall at IoU 0.75", "Dice", "Reference boxes by label")
     assert [name for name in rest if name in printed] == []
     assert "specificity" not in printed  # no image is normal
-    assert "--all: every metric, labels, sizes and tests." in printed
+    assert "--all: every metric, labels and tests." in printed
     assert diff(*runs, "--all") == 0
     printed = capsys.readouterr().out
     assert [name for name in (*names, *rest) if name not in " ".join(printed.split())] == []
