@@ -292,7 +292,7 @@ class RunDifference:
     label_matching: str = "ignore"
 
     def __repr__(self) -> str:
-        return f"{self.summary}\n{self.losses}"
+        return self.verdict
 
     def _repr_html_(self) -> str:
         rows = []
@@ -304,45 +304,21 @@ class RunDifference:
 
     @property
     def verdict(self) -> str:
-        """Changes, metrics without a change that is shown, and losses, in a few sentences."""
-        return f"{self.summary} {self.losses}"
+        """A sentence for each leading metric, with its change or that none is shown; then what else is better or worse.
 
-    @property
-    def leading(self) -> list[str]:
-        """Keys of the core metrics that the verdict names even if no change is shown; the main metric is the first."""
-        return [key for key in dict.fromkeys((self.main, *_LEADING)) if key in self.core]
-
-    @property
-    def summary(self) -> str:
-        """A sentence for each leading metric, with its change or that none is shown; then which others are better."""
-        sentences = [_sentence(key, self.metrics[key], self.units) for key in self.leading]
-        gains = [_format_change(self.metrics[key]) for key in self._following if self.metrics[key].direction > 0]
-        if gains:
-            leads_better = any(self.metrics[key].direction > 0 for key in self.leading)
-            opening = "Also better" if leads_better else "Better"
-            sentences.append(f"{opening}: {'; '.join(gains)}.")
-        return " ".join(sentences)
-
-    @property
-    def losses(self) -> str:
-        """A sentence that says which metrics besides the leading ones, and which labels, are worse."""
-        leads_worse = any(self.metrics[key].direction < 0 for key in self.leading)
-        if self.worse:
-            return f"{'Also worse' if leads_worse else 'Worse'}: {'; '.join(self.worse)}."
-        return f"No {'other ' if leads_worse else ''}metric or label is shown to be worse."
-
-    @property
-    def worse(self) -> list[str]:
-        """The metrics besides the leading ones that are worse, in all or on a label; each with its change."""
-        changes = [(self.metrics[key], "") for key in self._following]
+        The main metric, mean IoU and F1 lead. Labels are named where they are worse.
+        """
+        leading = [key for key in dict.fromkeys((self.main, *_LEADING)) if key in self.core]
+        sentences = [_sentence(key, self.metrics[key], self.units) for key in leading]
+        changes = [(self.metrics[key], "") for key in self.core if key not in leading]
+        better = [_format_change(change, scope) for change, scope in changes if change.direction > 0]
         for group in self.labels:
             changes += [(change, f" on {group.name}") for change in group.changes.values()]
-        return [_format_change(change, scope) for change, scope in changes if change.direction < 0]
-
-    @property
-    def _following(self) -> list[str]:
-        """Keys of the core metrics that are not leading."""
-        return [key for key in self.core if key not in self.leading]
+        worse = [_format_change(change, scope) for change, scope in changes if change.direction < 0]
+        if better:
+            sentences.append(f"Better: {'; '.join(better)}.")
+        sentences.append(f"Worse: {'; '.join(worse)}." if worse else "No other metric or label is shown to be worse.")
+        return " ".join(sentences)
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as plain values; None where there is nothing to measure."""
@@ -588,33 +564,23 @@ def _check_references(pairs: Sequence[tuple[Prediction, Prediction]], in_a: int,
             f"Expected images that both runs have, got none: {in_a} in A and {in_b} in B, and no id in common. "
             "Compare runs on the same dataset and split."
         )
-    fact_by_id = {}
+    different_ids = []
     for a, b in pairs:
-        fact = _different_fact(a, b)
-        if fact:
-            fact_by_id[a.id] = fact
-    if fact_by_id:
-        name, fact = next(iter(fact_by_id.items()))
+        is_other_patient = None not in (a.patient, b.patient) and a.patient != b.patient
+        if is_other_patient or _reference(a) != _reference(b):
+            different_ids.append(a.id)
+    if different_ids:
         raise ValueError(
-            f"Expected the same references in both runs, got others on {len(fact_by_id)} of {len(pairs)} images: "
-            f"{fact} of {name!r} differ. Evaluate both runs on the same dataset."
+            "Expected the same references in both runs, got others: boxes, labels, ignored regions, size or patient of "
+            f"{different_ids[0]!r} differ, as on {len(different_ids)} of {len(pairs)} images. "
+            "Evaluate both runs on the same dataset."
         )
 
 
-def _different_fact(a: Prediction, b: Prediction) -> str:
-    """Name the first fact of the image that differs between the runs; empty if none does."""
+def _reference(image: Prediction) -> tuple[Any, ...]:
+    """What both runs must have of an image."""
     # Lists of a few numbers are compared faster than arrays of them.
-    is_equal = {
-        "the reference boxes": a.gt.tolist() == b.gt.tolist(),
-        "the labels": a.gt_labels == b.gt_labels,
-        "the ignored regions": a.ignore.tolist() == b.ignore.tolist(),
-        "width and height": (a.width, a.height) == (b.width, b.height),
-        "the patients": None in (a.patient, b.patient) or a.patient == b.patient,
-    }
-    for fact, equal in is_equal.items():
-        if not equal:
-            return fact
-    return ""
+    return image.gt.tolist(), image.gt_labels, image.ignore.tolist(), image.width, image.height
 
 
 def _sentence(key: str, change: Change, units: str) -> str:
@@ -634,7 +600,7 @@ def _sentence(key: str, change: Change, units: str) -> str:
     return f"{opening}: {values} ({interval}){counts}."
 
 
-def _format_change(change: Change, scope: str = "") -> str:
+def _format_change(change: Change, scope: str) -> str:
     """The metric and its change, as in `F1@0.5 +0.12`; `scope` says on what, as in ` on mass`."""
     return f"{_short_heading(change)}{scope} {change.difference.value:+.{_digits(change)}f}"
 

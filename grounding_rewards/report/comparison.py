@@ -165,7 +165,7 @@ class Comparison:
         )
 
     def print(self, console: Console, *, every: bool = False) -> None:
-        """Print the tables, which fit into 80 columns, and the verdict last, where it is seen.
+        """Print the tables, which fit into 80 columns, and the verdict at the end, where it is seen.
 
         Args:
             console: a ``rich.console.Console``.
@@ -183,10 +183,9 @@ class Comparison:
             console.print(self.table(self.core).rich(small=False))
             legend = "--all: every metric, labels and tests."
         console.print(Text(f"{CAPTION} {legend}", style="dim"))
-        console.print(Text(self.difference.summary, style="bold"))
+        console.print(Text(self.difference.verdict, style="bold"))
         if self.training_reward:
             console.print(Text(f"Reward in training {self.training_reward} steps."))
-        console.print(Text(self.difference.losses, style="bold"))
 
     def to_dataframe(self) -> Any:
         """A ``pandas.DataFrame`` with a row for each metric."""

@@ -107,7 +107,7 @@ def test_labels_are_those_of_the_reference_boxes() -> None:
     assert second.difference == pytest.approx((-0.5, -0.5, -0.5))
     # four tests: 0.5^11 times 4 for the least p; 0.5^7 times 2 for the others
     assert [first.holm, second.holm] == pytest.approx([4 * 0.5**11, 2 * 0.5**7])
-    assert found.losses == "Worse: mean IoU on nodule -0.50; recall@0.5 on nodule -1.00."
+    assert found.verdict.endswith(" Worse: mean IoU on nodule -0.50; recall@0.5 on nodule -1.00.")
 
 
 @pytest.mark.parametrize(("difference", "holm", "lower_is_better", "expected"), table("metrics/tables", "directions"))
@@ -118,7 +118,7 @@ def test_one_rule_says_better_worse_or_not_shown(
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "summary"),
+    ("a", "b", "sentences"),
     [
         # every one of 12 images is found, and each box fits better
         (run([0.2] * 12), run([0.6] * 12), "Boxes fit better: mean IoU 0.20 → 0.60 (+0.40 to +0.40), on 12 images "),
@@ -129,10 +129,9 @@ def test_one_rule_says_better_worse_or_not_shown(
         ([Prediction("1", 9, 9)], [Prediction("1", 9, 9)], "Mean IoU is not measured in both runs. F1@0.5 is not"),
     ],
 )
-def test_summary_names_changes_and_unchanged_metrics(a: list[Prediction], b: list[Prediction], summary: str) -> None:
+def test_the_verdict_names_what_is_unchanged_too(a: list[Prediction], b: list[Prediction], sentences: str) -> None:
     difference = compare_runs(a, b)
-    assert difference.summary.startswith(summary)
-    assert difference.verdict == f"{difference.summary} {difference.losses}"
+    assert difference.verdict.startswith(sentences)
 
 
 def test_losses_are_said_beside_gains() -> None:
@@ -141,16 +140,15 @@ def test_losses_are_said_beside_gains() -> None:
     a = [*run(ious), *(Prediction(f"n{i}", 100, 100, **{**normal, "status": "empty"}) for i in range(12))]
     b = [*run([0.8] * 12), *(Prediction(f"n{i}", 100, 100, **normal, pred=[BOX]) for i in range(12))]
     difference = compare_runs(a, b)
-    assert difference.summary.startswith("Boxes fit better: mean IoU 0.60 → 0.80 ")
-    # F1 leads and is worse, so that the others are also worse
-    assert "Worse: F1@0.5 1.00 → 0.67 " in difference.summary
-    assert difference.losses.startswith("Also worse: ")
-    assert "hallucination on normal images +1.00" in difference.losses
+    assert difference.verdict.startswith("Boxes fit better: mean IoU 0.60 → 0.80 ")
+    assert " Worse: F1@0.5 1.00 → 0.67 " in difference.verdict
+    others = difference.verdict.rpartition(" Worse: ")[2]
+    assert "hallucination on normal images +1.00" in others
 
 
 def test_a_small_change_has_digits_enough() -> None:
     difference = compare_runs(run([0.600] * 12), run([0.604] * 12))
-    assert difference.summary.startswith("Boxes fit better: mean IoU 0.600 → 0.604 (+0.004 to +0.004), on 12 images ")
+    assert difference.verdict.startswith("Boxes fit better: mean IoU 0.600 → 0.604 (+0.004 to +0.004), on 12 images ")
 
 
 def test_the_verdict_is_about_the_metric_that_was_chosen() -> None:
@@ -181,11 +179,11 @@ def test_holm_is_adjusted_for_the_metrics_that_are_shown() -> None:
         ([], {}, "images that both runs have, got none: 2 in A and 0 in B"),
         ([image(7, 0.5)], {}, "no id in common. Compare runs on the same dataset"),
         ([image(0, 0.5), image(0, 0.5)], {}, "one image per id in run B, got 1 too many, '0' among them"),
-        ([image(0, 0.5, "nodule"), image(1, 0.5)], {}, "got others on 1 of 2 images: the labels of '0' differ"),
-        ([Prediction("1", 100, 100)], {}, "got others on 1 of 1 images: the reference boxes of '1' differ"),
-        (run([0.5, 0.5], ignore=[BOX]), {}, "on 2 of 2 images: the ignored regions of '0' differ"),
-        (run([0.5, 0.5], side=99), {}, "width and height of '0' differ"),
-        (run([0.5, 0.5], patient="q"), {}, "the patients of '0' differ"),
+        ([image(0, 0.5, "nodule"), image(1, 0.5)], {}, "size or patient of '0' differ, as on 1 of 2 images"),
+        ([Prediction("1", 100, 100)], {}, "size or patient of '1' differ, as on 1 of 1 images"),
+        (run([0.5, 0.5], ignore=[BOX]), {}, "boxes, labels, ignored regions, size or patient of '0' differ"),
+        (run([0.5, 0.5], side=99), {}, "of '0' differ, as on 2 of 2 images"),
+        (run([0.5, 0.5], patient="q"), {}, "size or patient of '0' differ, as on 2 of 2 images"),
         (run([0.5, 0.5]), {"main": "map"}, "a metric of both runs for `main`, got 'map'. They have: mean_iou, f1_50"),
         (run([0.5, 0.5]), {"main": "f1_5"}, "got 'f1_5'. Did you mean f1_50?"),
         (run([0.5, 0.5]), {"resamples": 0}, "Expected at least 1 for `resamples`, got 0"),
