@@ -30,7 +30,7 @@ from grounding_rewards.boxes import BoxBatch, box_area, pad
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.matching import LabelCodes
 from grounding_rewards.metrics.average_precision import Area, Mask, label_name, query_ap_sums
-from grounding_rewards.metrics.intervals import COUNT, UNIT, Metric
+from grounding_rewards.metrics.intervals import COUNT, Metric
 from grounding_rewards.metrics.prediction import UNNAMED, Prediction, PredictionBatch, is_read
 from grounding_rewards.metrics.segmentation import segmentation_areas
 from grounding_rewards.overlap import pairwise_iou
@@ -457,11 +457,6 @@ _SAMPLED_METRICS: dict[str, Metric] = {
         is_share=True,
     ),
 }
-
-#: Keys of the metrics that are shares, by which :func:`grounding_rewards.metrics.intervals.ratio_estimates` knows them.
-SHARES = frozenset(key for key, metric in {**DETECTION_METRICS, **_SAMPLED_METRICS}.items() if metric.is_share)
-#: The ends of the scale of those metrics that do not end at 0 and 1, for the same.
-BOUNDS = {key: metric.bounds for key, metric in DETECTION_METRICS.items() if metric.bounds != UNIT}
 
 
 def label_groups(images: Sequence[Prediction], label_matching: str = "exact") -> BoxGroups:

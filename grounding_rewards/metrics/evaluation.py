@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.common.formatting import as_json, format_value, html_table
@@ -32,7 +29,7 @@ from grounding_rewards.metrics.image_dependence import (
     image_dependence,
     shift_notes,
 )
-from grounding_rewards.metrics.intervals import UNIT, Estimate, Metric, Metrics
+from grounding_rewards.metrics.intervals import Estimate, Metric, Metrics
 from grounding_rewards.metrics.prediction import UNNAMED, Prediction, patients_of
 from grounding_rewards.metrics.read_predictions import confidence_notes, reading_notes
 from grounding_rewards.metrics.robustness import RobustnessPoint
@@ -77,12 +74,6 @@ class Measures:
     interpolation: str = "101"
     iou_thresholds: tuple[float, ...] = average_precision.AP_THRESHOLDS
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse thresholds that are out of range."""
-        for iou in self.iou_thresholds:
-            if not 0 < iou <= 1:
-                raise ValueError(f"Expected numbers in (0, 1] for `iou_thresholds`, got {iou:g}. 0.5 is usual.")
 
 
 class GroupMetrics(NamedTuple):
@@ -280,11 +271,6 @@ def evaluate(
         on_progress(f"measuring {system}")
         system_matched = MatchedImages(systems[system], measures.label_matching)
         system_ranked = by_rank.rank(system_matched.images)
-        if system in (NOTHING_FOUND, WHOLE_IMAGE):
-            # These baselines are deterministic: no interval.
-            table = _estimates(system_matched, measures, by_rank, system_ranked, np.zeros(len(images), int))
-            tables[system] = {key: Estimate(metric.value, math.nan, math.nan) for key, metric in table.items()}
-            continue
         tables[system] = _estimates(system_matched, measures, by_rank, system_ranked, groups)
         if system in (CONSTANT, CONSTANT_OF_THESE):
             above_constant = _differences(system_matched, matched, groups)
@@ -449,8 +435,7 @@ def _estimates(
     sums = matched.sums()
     if dependence is None:
         sums["image_dependence"] = dependence_sums(matched.images, label_matching=matched.label_matching).by_image
-    bounds = detection.BOUNDS | {key: metric.bounds for key, metric in IMAGE_DEPENDENCE.items()}
-    estimates = intervals.ratio_estimates(sums, shares=detection.SHARES, bounds=bounds, groups=groups)
+    estimates = intervals.ratio_estimates(sums, matched.metrics | IMAGE_DEPENDENCE, groups)
     of_ranking = by_rank.jackknifed(ranked, interpolation=measures.interpolation, groups=groups, seed=measures.seed)
     estimates |= {key: metric.estimate for key, metric in of_ranking.items()}
     if dependence is not None:
@@ -462,14 +447,36 @@ def _estimates(
 def _differences(before: MatchedImages, after: MatchedImages, groups: Any) -> Metrics:
     """After less before, of rewards and core metrics that are ratios of sums over images."""
     differences = {}
-    for key in after.metrics:
-        if key in before.metrics and (key in CORE_METRICS or key.startswith(_REWARD)):
+    before_metrics = before.metrics
+    for key, metric in after.metrics.items():
+        if key in before_metrics and (key in CORE_METRICS or key.startswith(_REWARD)):
             jackknifed = []
             for matched in (before, after):
                 sums = intervals.sum_by_group(matched.sums([key])[key], groups)
-                jackknifed.append(intervals.jackknifed_ratio(sums, detection.BOUNDS.get(key, UNIT)))
+                jackknifed.append(intervals.jackknifed_ratio(sums, metric.bounds))
             differences[key] = intervals.jackknifed_difference(*jackknifed).estimate
     return differences
+
+
+def _group(
+    name: str, boxes: int, sums: Mapping[str, Array], ranked: RankedImages | None, measures: Measures, groups: Any
+) -> GroupMetrics:
+    """The metrics of the boxes of one label or size.
+
+    Args:
+        name: of the label or size.
+        boxes: number of its reference boxes.
+        sums: by key the numerators and denominators of its metrics.
+        ranked: its boxes, for average precision; None where they are not known.
+        measures: the settings.
+        groups: of images that are left out together.
+    """
+    metrics = intervals.ratio_estimates(sums, detection.DETECTION_METRICS, groups)
+    if ranked is not None:
+        metrics["ap_50"] = average_precision.mean_average_precision(
+            ranked, (0.5,), interpolation=measures.interpolation, groups=groups, seed=measures.seed
+        ).estimate
+    return GroupMetrics(name, boxes, metrics)
 
 
 def _by_label(
@@ -481,32 +488,15 @@ def _by_label(
     IoU and recall are known.
     """
     label_matching = "exact" if ranked is None else ranked.label_matching
-    boxes = dict(islice(detection.label_groups(matched.images, label_matching).items(), _MOST_LABELS))
-    if not boxes:
-        return
-    if ranked is None:
-        sums = detection.reference_sums(matched, boxes)
-    else:
-        by_label = replace(matched, label_matching=label_matching)
-        sums = {}
-        for name in boxes:
-            for key, values in replace(by_label, label=name).sums(_BY_BOX).items():
-                sums[name, key] = values
-    metrics: dict[str, Metrics] = defaultdict(dict)
-    shares = [(name, key) for name, key in sums if key in detection.SHARES]
-    for (name, key), estimate in intervals.ratio_estimates(sums, shares=shares, groups=groups).items():
-        metrics[name][key] = estimate
-    for name, members in boxes.items():
-        if ranked is not None:
-            metrics[name]["ap_50"] = _ap_50(ranked.only(name), measures, groups)
-        yield GroupMetrics(name or UNNAMED, int(members.sum()), metrics[name])
-
-
-def _ap_50(ranked: RankedImages, measures: Measures, groups: Any) -> Estimate:
-    """Average precision at IoU 0.5."""
-    return average_precision.mean_average_precision(
-        ranked, (0.5,), interpolation=measures.interpolation, groups=groups, seed=measures.seed
-    ).estimate
+    by_label = replace(matched, label_matching=label_matching)
+    for name, members in islice(detection.label_groups(matched.images, label_matching).items(), _MOST_LABELS):
+        if ranked is None:
+            reference_sums = detection.reference_sums(matched, {name: members})
+            sums = {key: values for (_, key), values in reference_sums.items()}
+        else:
+            sums = replace(by_label, label=name).sums(_BY_BOX)
+        of_label = None if ranked is None else ranked.only(name)
+        yield _group(name or UNNAMED, int(members.sum()), sums, of_label, measures, groups)
 
 
 def _by_size(matched: MatchedImages, measures: Measures, ranking: str, groups: Any) -> Iterator[GroupMetrics]:
@@ -520,8 +510,7 @@ def _by_size(matched: MatchedImages, measures: Measures, ranking: str, groups: A
             ranked = average_precision.rank_boxes(
                 matched.images, (0.5,), ranking=ranking, label_matching=rule, together=True, area=area
             )
-            estimates = intervals.ratio_estimates(sums, shares=detection.SHARES, groups=groups)
-            yield GroupMetrics(name, boxes, {**estimates, "ap_50": _ap_50(ranked, measures, groups)})
+            yield _group(name, boxes, sums, ranked, measures, groups)
 
 
 def _by_source(images: Sequence[Prediction], measures: Measures, by_rank: RankingMetrics) -> Iterator[GroupMetrics]:

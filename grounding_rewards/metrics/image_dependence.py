@@ -221,8 +221,8 @@ def image_dependence(
 
 def _estimate(permuted: _Permuted, images: Sequence[Prediction]) -> Estimate:
     """The image dependence with its 95 % interval over patients."""
-    sums = {"": permuted.sums(images).by_image}
-    return intervals.ratio_estimates(sums, bounds={"": intervals.SIGNED}, groups=patients_of(images))[""]
+    sums = {"image_dependence": permuted.sums(images).by_image}
+    return intervals.ratio_estimates(sums, IMAGE_DEPENDENCE, patients_of(images))["image_dependence"]
 
 
 class DependenceSums(NamedTuple):

@@ -53,7 +53,7 @@ and §13; Fay and Feuer, Confidence Intervals for Directly Standardized Rates, S
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -453,17 +453,15 @@ def jackknife(metric: Callable[[Array], Array], parts: Parts, *, hull_seed: int 
 
 def ratio_estimates(
     sums: Mapping[_Key, Array],
-    *,
-    shares: Container[_Key] = (),
-    bounds: Mapping[_Key, Bounds] | None = None,
+    metrics: Mapping[_Key, Metric] | None = None,
     groups: Sequence[Any] | None = None,
 ) -> dict[_Key, Estimate]:
     """``Σ numerator / Σ denominator`` of every metric, with 95 % intervals.
 
     Args:
         sums: by key ``(images, 2)`` numerators and denominators.
-        shares: keys of the metrics that are shares, see the top of this module.
-        bounds: by key the ends of the scale of the others, where they are not 0 and 1.
+        metrics: by key which of them are shares, and the ends of the scale of the others; a metric that is not among
+            them is no share and ends at 0 and 1.
         groups: the patient of each image, where known; the images of one patient are then left out together.
 
     Example:
@@ -474,10 +472,11 @@ def ratio_estimates(
     units = sums if groups is None else {key: sum_by_group(rows, groups) for key, rows in sums.items()}
     estimates = {}
     for key, rows in units.items():
-        if key in shares:
+        metric = (metrics or {}).get(key)
+        if metric is not None and metric.is_share:
             estimates[key] = share_estimate(rows)
         else:
-            estimates[key] = jackknifed_ratio(rows, (bounds or {}).get(key, UNIT)).estimate
+            estimates[key] = jackknifed_ratio(rows, UNIT if metric is None else metric.bounds).estimate
     return estimates
 
 

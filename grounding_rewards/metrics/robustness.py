@@ -34,7 +34,7 @@ import numpy as np
 
 from grounding_rewards.boxes import Boxes, valid_boxes
 from grounding_rewards.metrics.detection import MatchedImages
-from grounding_rewards.metrics.intervals import Estimate, ratio_estimates
+from grounding_rewards.metrics.intervals import Estimate, Metric, ratio_estimates
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.rewards.grounding import GroundingReward
 
@@ -177,7 +177,8 @@ def robustness_estimates(
         "mean_iou": (ious.sum(axis=1), is_box.sum(axis=1)),
     }
     sums = {key: np.column_stack(pair).astype(np.float64) for key, pair in numerators_and_denominators.items()}
-    return ratio_estimates(sums, shares=sums.keys() - {"mean_iou"}, groups=groups)
+    metrics = {key: Metric(heading, "", is_share=key != "mean_iou") for key, heading in ROBUSTNESS_METRICS.items()}
+    return ratio_estimates(sums, metrics, groups)
 
 
 def _labels(image: Prediction, mask: np.ndarray) -> list[str]:

@@ -27,7 +27,7 @@ from grounding_rewards.metrics.average_precision import (
     rank_boxes,
 )
 from grounding_rewards.metrics.comparison import swap_p_values
-from grounding_rewards.metrics.detection import BOUNDS, SHARES, MatchedImages
+from grounding_rewards.metrics.detection import MatchedImages
 from grounding_rewards.metrics.intervals import Estimate, ratio_estimates, ratios, sum_by_group
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.metrics.segmentation import CLASS_MEAN_IOU, class_mean_iou_estimate
@@ -130,9 +130,7 @@ class Population:
     def estimates(self, rows: NDArray[np.int64], groups: Sequence[int]) -> dict[str, Estimate]:
         ranked = self.by_rank.rank([self.images[row] for row in rows])
         return {
-            **ratio_estimates(
-                {key: sums[rows] for key, sums in self.sums.items()}, shares=SHARES, bounds=BOUNDS, groups=groups
-            ),
+            **ratio_estimates({key: sums[rows] for key, sums in self.sums.items()}, self.metrics, groups),
             "class_mean_iou": class_mean_iou_estimate(self.areas[rows], groups=groups),
             **{key: one.estimate for key, one in self.by_rank.jackknifed(ranked, groups=groups).items()},
         }

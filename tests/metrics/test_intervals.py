@@ -18,7 +18,7 @@ from grounding_rewards.metrics.average_precision import (
     sensitivity_at_false_positives,
 )
 from grounding_rewards.metrics.comparison import compare_runs
-from grounding_rewards.metrics.detection import SHARES
+from grounding_rewards.metrics.detection import DETECTION_METRICS
 from grounding_rewards.metrics.evaluation import Measures, evaluate
 from grounding_rewards.metrics.intervals import (
     COUNT,
@@ -26,6 +26,7 @@ from grounding_rewards.metrics.intervals import (
     UNIT,
     Estimate,
     Jackknifed,
+    Metric,
     Parts,
     jackknifed_difference,
     jackknifed_ratio,
@@ -83,7 +84,7 @@ def test_nothing_seen_among_25_normal_images() -> None:
     assert measured["hallucination_rate"] == pytest.approx((0, 0, 0.1372), abs=1e-4)
     assert measured["specificity"] == pytest.approx((1, 0.8628, 1), abs=1e-4)
     # nothing was counted
-    assert all(map(math.isnan, ratio_estimates({"recall_50": np.zeros((25, 2))}, shares=SHARES)["recall_50"]))
+    assert all(map(math.isnan, ratio_estimates({"recall_50": np.zeros((25, 2))}, DETECTION_METRICS)["recall_50"]))
     change = compare_runs(images, images, resamples=20).metrics["hallucination_rate"]
     assert change.a == change.b == measured["hallucination_rate"]
     assert change.difference == pytest.approx((0, -0.1372, 0.1372), abs=1e-4)
@@ -113,7 +114,7 @@ def test_unit_intervals_are_clopper_pearsons_of_effective_observations() -> None
 @pytest.mark.parametrize("units", [2, 25, 80])
 def test_what_was_never_seen_may_still_be(units: int) -> None:
     # A Poisson number that was 0 is 3.69 at most: χ²(0.975) of two degrees of freedom, halved.
-    none = ratio(means(np.zeros(units)), bounds={"ratio": COUNT})
+    none = ratio(means(np.zeros(units)), metrics={"ratio": Metric("", "", bounds=COUNT)})
     assert none == pytest.approx((0, 0, chi2.ppf(0.975, 2) / 2 / units))
     # The exact interval of none of n, for a mean of what lies in [0, 1].
     u = 1 - 0.025 ** (1 / units)
@@ -124,7 +125,7 @@ def test_what_was_never_seen_may_still_be(units: int) -> None:
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.sampled_from([UNIT, COUNT, SIGNED]))
 def test_the_interval_holds_the_metric_within_its_scale(values: list[float], bounds: Any) -> None:
-    found = ratio(means(values), bounds={"ratio": bounds})
+    found = ratio(means(values), metrics={"ratio": Metric("", "", bounds=bounds)})
     if len(values) > 1:
         assert bounds[0] <= found.low <= found.value + 1e-9
         assert found.value - 1e-9 <= found.high <= bounds[1]
