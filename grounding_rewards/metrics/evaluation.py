@@ -31,7 +31,7 @@ from grounding_rewards.metrics.image_dependence import (
 )
 from grounding_rewards.metrics.intervals import Estimate, Metric, Metrics
 from grounding_rewards.metrics.prediction import UNNAMED, Prediction, patients_of
-from grounding_rewards.metrics.read_predictions import confidence_notes, reading_notes
+from grounding_rewards.metrics.read_predictions import reading_notes
 from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.metrics.segmentation import CLASS_MEAN_IOU, class_mean_iou_estimate
 
@@ -213,13 +213,13 @@ def _by_name(groups: Sequence[GroupMetrics]) -> dict[str, Any]:
 
 
 def answer_notes(images: Sequence[Prediction]) -> list[str]:
-    """Notes for a person on how answers were read, ranked and placed.
+    """Notes for a person on how answers were read and placed.
 
     Example:
         >>> len(answer_notes([Prediction("a", 9, 9, text="?", status="unparseable")]))
         1
     """
-    return [*reading_notes(images), *confidence_notes(images), *shift_notes(images)]
+    return [*reading_notes(images), *shift_notes(images)]
 
 
 def evaluate(

@@ -20,7 +20,6 @@ from grounding_rewards.metrics.average_precision import label_name
 from grounding_rewards.metrics.prediction import UNNAMED, Prediction, is_read
 from grounding_rewards.overlap import nms
 from grounding_rewards.parsing import ParsedBoxes
-from grounding_rewards.parsing.json_syntax import SCORE_KEYS
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.box_reward import Explanation
 from grounding_rewards.rewards.completions import completion_text
@@ -31,8 +30,6 @@ SIDE_BY_SIDE = SPECIFICATION_REWARDS
 
 # Of the answers; more is likelier a wrong box format or a broken log than a model's failures.
 _MOST_UNREAD = 0.1
-# A member of an object that is read as a confidence.
-_STATES_CONFIDENCE = re.compile(rf"[\"'](?:{'|'.join(SCORE_KEYS)})[\"']\s*:")
 # Columns that may hold the words of the prompt, the likeliest first: ours, then those of logs.
 _QUESTIONS = ("asked", "prompt", "messages", "input", "problem", "question")
 # Stands for an image, often as often as it has tokens, or begins and ends a turn.
@@ -312,23 +309,6 @@ box format the model's? `grounding-rewards inspect` shows what was read.
     return [
         f"{len(unread)} of {len(images)} answers cannot be read, as if they had no boxes: {causes}. The first is to "
         f"{unread[0].id!r}. Is the box format the model's? `grounding-rewards inspect` shows what was read."
-    ]
-
-
-def confidence_notes(images: Sequence[Prediction]) -> list[str]:
-    """A sentence if some text states a confidence that is no number, such as `"85%"` or `"high"`; else nothing.
-
-    Example:
-        >>> image = Prediction("a", 9, 9, pred=[[0, 0, 5, 5]], text='[{"bbox_2d": [0, 0, 5, 5], "score": "85%"}]')
-        >>> confidence_notes([image])[0].partition(":")[0]
-        "1 of 1 images has a box whose stated confidence is no number, the first 'a'"
-    """
-    ids = [image.id for image in images if np.isnan(image.pred_scores).any() and _STATES_CONFIDENCE.search(image.text)]
-    if not ids:
-        return []
-    return [
-        f"{len(ids)} of {len(images)} images {'has' if len(ids) == 1 else 'have'} a box whose stated confidence is no "
-        f"number, the first {ids[0]!r}: without one for every box all boxes are tied. Ask for numbers from 0 to 1."
     ]
 
 

@@ -270,17 +270,3 @@ def test_another_evaluation_is_not_written_over(tmp_path, capsys):
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
     assert evaluate(*options, "--label-matching", "exact", "--overwrite") == 0
     assert metrics(out)["facts"]["label matching"] == "exact"
-
-
-@pytest.mark.parametrize(
-    ("confidence", "expected"),
-    [('"85%"', "1 of 2 images has a box whose stated confidence is no number, the first 'a'"), ("0.85", "")],
-)
-def test_confidences_that_cannot_be_used_are_said(confidence, expected, tmp_path, capsys):
-    text = '[{"bbox_2d": [0, 0, 500, 500], "label": "mass", "score": %s}]'
-    rows = [SOUND | {"text": text % confidence}, SOUND | {"id": "b", "text": text % 0.5}]
-    options = ["--box-format", "qwen3-vl", "--out", tmp_path / "out"]
-    assert evaluate("--completions", write_lines(tmp_path / "log.jsonl", rows), *options) == 0
-    printed = capsys.readouterr().err
-    assert expected in printed
-    assert ("warning: " in printed) == bool(expected)
