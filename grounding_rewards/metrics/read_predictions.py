@@ -115,30 +115,6 @@ def _sampled_answers(
     return samples
 
 
-def read_each(rows: Sequence[Mapping[str, Any]], texts: Sequence[Any], reward: GroundingReward) -> list[Prediction]:
-    """Read answers one by one, several of which may be about one image; no reward is kept.
-
-    Args:
-        rows: n rows, see :func:`read_predictions`.
-        texts: n answers.
-        reward: that reads them.
-
-    Raises:
-        ValueError: a row lacks a column, or holds something that is no box, label or size.
-
-    Example:
-        >>> row = {"id": "a", "boxes": [[0, 0, 50, 50]], "width": 100, "height": 100}
-        >>> images = read_each([row, row], ["[]", "[[0, 0, 500, 400]]"], get_reward("R3", box_format="qwen3-vl"))
-        >>> [image.status for image in images], images[1].pred.tolist()
-        (['empty', 'boxes'], [[0.0, 0.0, 50.0, 40.0]])
-    """
-    scored = reward.details(texts, **row_columns(rows))
-    return [
-        replace(image, **_prediction(answer.parsed, answer.reason), text=completion_text(text))
-        for image, answer, text in zip(_references(rows), scored, texts, strict=True)
-    ]
-
-
 def reference_images(rows: Sequence[Mapping[str, Any]]) -> list[Prediction]:
     """The images of a dataset, each with its references and with an answer that has no box.
 
@@ -153,22 +129,17 @@ def reference_images(rows: Sequence[Mapping[str, Any]]) -> list[Prediction]:
         >>> image.id, image.gt.tolist(), image.gt_labels, image.patient
         ('image 0', [[0.0, 0.0, 5.0, 5.0]], ('mass',), None)
     """
-    images = _references(rows)
-    name, times = Counter(image.id for image in images).most_common(1)[0] if images else ("", 1)
-    if times > 1:
-        raise ValueError(f"Expected a name of its own for every image, got `id` {name!r} {times} times. Rename them.")
-    return images
-
-
-def _references(rows: Sequence[Mapping[str, Any]]) -> list[Prediction]:
-    """:func:`reference_images` of rows of which several may have one name."""
     require_columns(rows, [f"row {k}" for k in range(len(rows))])
     labels: set[str] = set()
     for row in rows:
         if row.get("labels") is not None:
             labels.update(label for label in row["labels"] if label is not None)
     prompted = asked_labels(rows, labels)
-    return [_reference(row, f"image {k}", asked) for k, (row, asked) in enumerate(zip(rows, prompted, strict=True))]
+    images = [_reference(row, f"image {k}", asked) for k, (row, asked) in enumerate(zip(rows, prompted, strict=True))]
+    name, times = Counter(image.id for image in images).most_common(1)[0] if images else ("", 1)
+    if times > 1:
+        raise ValueError(f"Expected a name of its own for every image, got `id` {name!r} {times} times. Rename them.")
+    return images
 
 
 def require_columns(rows: Sequence[Mapping[str, Any]], places: Sequence[str]) -> None:

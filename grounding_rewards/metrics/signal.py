@@ -39,7 +39,7 @@ from grounding_rewards.common.formatting import NO_VALUE, as_json, format_value,
 from grounding_rewards.common.numeric import Array, ratio, ratio_or_nan
 from grounding_rewards.metrics.image_dependence import ImageDependence, image_dependence
 from grounding_rewards.metrics.intervals import Estimate, jackknifed_ratio, share_estimate, sum_by_group
-from grounding_rewards.metrics.read_predictions import read_each, row_columns
+from grounding_rewards.metrics.read_predictions import read_predictions, row_columns
 from grounding_rewards.parsing import STATUSES
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards import CONTROLS, SPECIFICATION_REWARDS
@@ -488,7 +488,7 @@ there are findings and boxes, and every answer earns 0.
         # An image at several steps counts once, by its first answer.
         first = {str(row.get("id", k)): k for k, row in reversed(list(enumerate(rows)))}
         places = sorted(first.values())
-        answers = read_each([rows[k] for k in places], [texts[k][0] for k in places], reward)
+        answers = read_predictions([rows[k] for k in places], [texts[k][:1] for k in places], reward)
         dependence = image_dependence(answers)
     misreading = ""
     for warning in caught:
@@ -541,32 +541,24 @@ def recommend(configured: RewardSignal, tried: Sequence[RewardSignal]) -> tuple[
     share = configured.no_spread.value
     lowest = min((signal.no_spread.value for signal in tried), default=share)
     cause = CAUSES[main_cause(configured.causes) or "all_equal"]
-    # The first of them changes the least.
-    candidates = [signal for signal in tried if signal.no_spread.value <= lowest + _AS_GOOD]
-    if share - lowest >= _GAIN and lowest <= _MOST:
-        better = [signal for signal in candidates if signal.no_spread.high < configured.no_spread.low]
-        if not better:
-            return configured.name, (
-                f"No other reward is shown to be better than {configured.name}: {percent(share)} of the groups are "
-                f"without spread under it, {percent(lowest)} under {candidates[0].name}, and the intervals overlap. "
-                f"Ask about more images. Most often without spread because {cause.meaning}."
-            )
+    better = []
+    for signal in tried:
+        is_as_good = signal.no_spread.value <= lowest + _AS_GOOD
+        if is_as_good and signal.no_spread.high < configured.no_spread.low:
+            better.append(signal)
+    if better and share - lowest >= _GAIN and lowest <= _MOST:
+        # The first of them changes the least.
         best = better[0]
-        remaining = CAUSES[main_cause(best.causes) or "all_equal"]
-        advice = ""
-        if best.no_spread.value > ENOUGH:
-            advice = f" Of what is left: {remaining.meaning}. {remaining.remedy}"
         return best.name, (
             f"Train with {best.name}: {percent(best.no_spread.value)} of the groups are without spread under it, "
-            f"{percent(share)} under {configured.name}, most often because {cause.meaning}.{advice}"
+            f"{percent(share)} under {configured.name}, most often because {cause.meaning}."
         )
     if share <= ENOUGH:
         return configured.name, (
-            f"Keep {configured.name}: answers to the same image differ in reward in {percent(1 - share)} of the "
-            f"groups, and no reward that was tried reaches more than {percent(1 - min(share, lowest))}."
+            f"Keep {configured.name}: answers to the same image differ in reward in {percent(1 - share)} of the groups."
         )
     return configured.name, (
-        f"Another reward alone would not do: {percent(share)} of the groups are without spread under "
+        f"No other reward is shown to be enough: {percent(share)} of the groups are without spread under "
         f"{configured.name}, {percent(lowest)} under the best of the others, most often because {cause.meaning}. "
         f"{cause.remedy}"
     )

@@ -44,7 +44,9 @@ def test_a_log(tmp_path, capsys):
     printed = " ".join(capsys.readouterr().out.split())
     assert "6 groups, 24 completions, 4 in most groups. Without spread under R4: 83 %" in printed
     assert "17 % all below τ" in printed
-    assert "Another reward alone would not do: 83 % of the groups are without spread under R4, 67 % under" in printed
+    assert (
+        "No other reward is shown to be enough: 83 % of the groups are without spread under R4, 67 % under" in printed
+    )
     metrics = json.loads(found.read_text(encoding="utf-8"))
     assert metrics["configured"]["causes"]["all_below_threshold"] == pytest.approx(1 / 6)
     assert [one["name"] for one in metrics["tried"]][:3:2] == ["R4 at τ 0.3", "soft_f1"]
@@ -61,9 +63,9 @@ def test_with_nothing_wrong_it_is_one_sentence(tmp_path, capsys):
             rows.append({"id": f"{image}", "completion": text, "boxes": [gt], "labels": ["mass"], **SIZE})
     log = tmp_path / "log.jsonl"
     write_lines(log, rows)
-    sentence = "Keep R4: answers to the same image differ in reward in 100 % of the groups, and no reward that was "
+    sentence = "Keep R4: answers to the same image differ in reward in 100 % of the groups."
     assert main(["signal", str(log)]) == 0
-    assert " ".join(capsys.readouterr().out.split()) == sentence + "tried reaches more than 100 %."
+    assert " ".join(capsys.readouterr().out.split()) == sentence
     assert main(["signal", str(log), "--all"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "2 groups, 8 completions" in printed

@@ -12,7 +12,6 @@ from grounding_rewards import get_reward
 from grounding_rewards.metrics.baselines import baseline_systems
 from grounding_rewards.metrics.read_predictions import (
     SIDE_BY_SIDE,
-    read_each,
     read_predictions,
     reading_notes,
     reference_images,
@@ -131,8 +130,8 @@ def test_reference_as_answer_is_the_ceiling() -> None:
 @pytest.mark.parametrize(("unread", "said"), [(0, False), (1, False), (2, True), (10, True)])
 def test_more_than_one_unread_answer_in_ten_is_said(unread, said):
     row = {"boxes": [], "width": 50, "height": 50}
-    texts = ["" if k < unread else "[]" for k in range(10)]
-    images = read_each([row] * 10, texts, get_reward("R3", box_format="qwen3-vl"))
+    texts = [["" if k < unread else "[]"] for k in range(10)]
+    images = read_predictions([row] * 10, texts, get_reward("R3", box_format="qwen3-vl"))
     assert [note.partition(" of 10")[0] for note in reading_notes(images)] == [str(unread)] * said
 
 

@@ -201,7 +201,7 @@ def test_nothing_is_recommended_while_intervals_overlap():
     wide = [replace(one, no_spread=Estimate(one.no_spread.value, 0.05, 0.8)) for one in (own, other)]
     name, said = recommend(wide[0], [wide[1]])
     assert name == "own"
-    assert said.startswith("No other reward is shown to be better than own: 60 % of the groups are without spread")
+    assert said.startswith("No other reward is shown to be enough: 60 % of the groups are without spread")
     name, said = recommend(signal("random", 0.0), [other])
     assert (name, said.partition(":")[0]) == ("random", "random is a control")
 
