@@ -130,7 +130,7 @@ def arms_table(result: StudyResult) -> Table:
 def _arm_row(arm: ArmResult, primary: Measure, margin: float) -> list[str | Cell]:
     """The values of an arm by a primary metric, and its differences; ≈ marks those within the margin."""
     name = f"{arm.key.arm} ◦" if arm.is_control else arm.key.arm
-    row = [name, Cell(reward_text(arm.reward), kind="words"), estimate_cell(arm.metrics[primary])]
+    row: list[str | Cell] = [name, Cell(reward_text(arm.reward), kind="words"), estimate_cell(arm.metrics[primary])]
     for partner in (REFERENCE, START):
         difference = arm.difference(primary, partner)
         if difference is None:

@@ -102,17 +102,18 @@ def make_runs(
         return errors
     failed = {run.name: errors[run.start] for run in missing if run.start in errors}
     with ThreadPoolExecutor(jobs) as pool:
-        name_of = {}
+        futures = {}
         for run in missing:
             if run.name not in failed:
-                name_of[pool.submit(attempt, run.name, partial(_make_run, plan, folder, run))] = run.name
+                futures[run.name] = pool.submit(attempt, run.name, partial(_make_run, plan, folder, run))
         try:
-            for future in as_completed(name_of):
-                if future.result():
-                    failed[name_of[future]] = future.result()
+            for future in as_completed(futures.values()):
+                # Raises what is no error of a run.
+                future.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+    failed |= {name: future.result() for name, future in futures.items() if future.result()}
     return failed
 
 
@@ -148,11 +149,8 @@ def _make_run(plan: Plan, folder: Folder, run: Run) -> None:
     """Train and measure a run, and keep its result alone."""
     log = folder.log(run.name)
     training = folder.training(run.name)
-    config = {
-        **run.config,
-        "model_name_or_path": _weights(plan, folder, run.start),
-        "output_dir": str(training),
-    }
+    weights = _weights(plan, folder, run.start)
+    config = {**run.config, "model_name_or_path": weights, "output_dir": str(training)}
     compute = _train(plan, run.kind, config, log)
     interval = run.config["save_steps"]
     steps = range(interval, run.config["max_steps"] + 1, interval)
