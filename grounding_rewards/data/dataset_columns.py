@@ -48,7 +48,7 @@ def add_columns(dataset: Dataset, processor: Any, box_format: str | None, *, bad
         replaced.
 
     Raises:
-        ValueError: an unknown box format, or images that the processor cannot resize (number, `id` and reason of each).
+        ValueError: an unknown box format, or images that the processor cannot resize (each reason and its first rows).
 
     Example:
         >>> from datasets import Dataset

@@ -248,7 +248,7 @@ def write_trainer_table(
         configuration.
 
     Raises:
-        ValueError: an argument does not fit the trainer, or rows are bad (number, `id` and reason of each).
+        ValueError: an argument does not fit the trainer, or rows are bad (each reason and its first rows).
     """
     layout = TABLES[trainer]
     path = out / f"{split}.{layout.ending}"

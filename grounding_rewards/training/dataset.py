@@ -49,7 +49,8 @@ def prepare_examples(
         The good rows, with images in RGB.
 
     Raises:
-        ValueError: a stream, a dataset without images, or rows that fail their check (number, `id` and reason of each).
+        ValueError: a stream, a dataset without images, or rows that fail their check (each reason and
+            its first rows).
     """
     if not isinstance(dataset, Dataset):
         raise ValueError(

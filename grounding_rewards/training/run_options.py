@@ -55,7 +55,8 @@ class ImageOptions:
     bad_rows: str = documented(
         "refuse",
         "What is done with rows that cannot be learned from, such as one with a box outside its image: `refuse` "
-        "names them all and ends, `drop` goes on without them and says how many went and which.",
+        "names each problem with the first rows that have it and ends, `drop` goes on without these rows and says "
+        "as much.",
     )
     box_format: dict | str | None = documented(None, TABLES["box_format"])
     allow_outside: bool = documented(False, ALLOW_OUTSIDE_HELP)
