@@ -216,7 +216,7 @@ def _groups(image: Prediction, source: Dataset, model: str) -> list[Any]:
 
     algorithm = sr.AlgorithmIdentification(name=model, version=_VERSION)
     boxes, indices = drawable_boxes(image.pred, image.width, image.height)
-    if image.status != "empty" and not len(boxes):
+    if not _has_answer(image):
         raise ValueError(
             f"Expected boxes or a no-finding statement in the answer to image {image.id!r}, got neither (its status is "
             f"{image.status}). Leave it out: a report would say that nothing was found."
