@@ -65,7 +65,7 @@ WEAKNESSES = (
     Weakness(BoxReward, "pays", ("leaves the loose box out",), "omission pays: product: geometric, and beta 1 or more"),
     Weakness(SoftF1Reward, "pays", ("the whole image for a small finding",), "any overlap pays: overlap: giou"),
     Weakness(BoxReward, "pays", scripted.GUESSES, "writing both guesses pays, less with a smaller beta"),
-    Weakness(BoxReward, "pays", _READERS, "readers: best pays for what any reader drew: readers: mean or weighted"),
+    Weakness(BoxReward, "pays", _READERS, "readers: best pays for what any reader drew: readers: mean"),
     Weakness(BoxReward, "beats honest", _CONSTANT_BOXES, _BLIND_WEAKNESS),
     Weakness(PointingReward, "beats honest", (), "a control: boxes only have to point"),
     Weakness(PointingReward, "worse pays", (), "a control: boxes only have to point"),

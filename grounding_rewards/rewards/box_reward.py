@@ -329,14 +329,12 @@ class BoxReward(BoxScorer):
             if δ were ``δ (1 - γ / 2)``.
 
     Attributes:
-        supports_reader_weights: whether `reader_weights` says how several readers' findings count together.
         normalised_boxes: whether a call with completions hands over boxes as fractions of the image's width and height.
 
     Raises:
         ValueError: a parameter is out of its range.
     """
 
-    supports_reader_weights: ClassVar[bool] = False
     normalised_boxes: ClassVar[bool] = False
 
     no_box_bonus: float = parameter(0.2, SHARE)
@@ -365,13 +363,6 @@ class BoxReward(BoxScorer):
     @abstractmethod
     def _pair_up(self, overlap: Array) -> Indices:
         """Return the ground truth of each prediction or -1, (b, n), from overlaps (b, n, m)."""
-
-    def reader_weights(self, batch: Outcomes) -> Array:
-        """Weight of each entry of ``batch``, (b,) from 0 up: each entry is one reader's reference of an image.
-
-        Called only if ``supports_reader_weights``.
-        """
-        raise NotImplementedError(f"{type(self).__name__} does not weight readers")
 
     @abstractmethod
     def _combine(self, batch: Matched) -> tuple[Array, Array, Array]:

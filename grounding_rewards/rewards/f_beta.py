@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +14,7 @@ from grounding_rewards.common.numeric import Array, ratio, row_sums
 from grounding_rewards.common.validation import SHARE, Interval
 from grounding_rewards.matching import MATCHERS, Indices, match_batch
 from grounding_rewards.overlap import pairwise_ciou, pairwise_diou, pairwise_giou, pairwise_nwd
-from grounding_rewards.rewards.box_reward import BoxReward, Matched, Outcomes, ThresholdReward, parameter
+from grounding_rewards.rewards.box_reward import BoxReward, Matched, ThresholdReward, parameter
 from grounding_rewards.rewards.quality import linear, piecewise, spline
 
 
@@ -292,8 +291,6 @@ class SoftF1Reward(BetaReward):
     sums of IoU; Rezatofighi et al., CVPR 2019; Zheng et al., AAAI 2020; Wang et al., arXiv 2110.13389.
     """
 
-    supports_reader_weights: ClassVar[bool] = True
-
     overlap: str = parameter("iou", OVERLAPS)
     quality: str = parameter("linear", QUALITIES)
 
@@ -310,31 +307,6 @@ class SoftF1Reward(BetaReward):
     def _pair_up(self, overlap: Array) -> Indices:
         """Pair boxes one to one for the largest sum of credits."""
         return match_batch(overlap, 0.0, matching="hungarian")
-
-    def reader_weights(self, batch: Outcomes) -> Array:
-        """Weights of the rewards by several readers, such that the mean is one F-beta over all their findings.
-
-        With mass_k by reader k, ``F_k = (1 + β²) mass_k / (β² m_k + n_k)``. Weighted by the denominators the F_k become
-        ``(1 + β²) Σ mass_k / Σ (β² m_k + n_k)``: each box that a reader drew counts alike, so a finding by the share
-        of the readers who drew it, and none has to be merged. A weighted mean is at most the best F_k.
-
-        Args:
-            batch: an entry for each reader of an image, (b,).
-
-        Returns:
-            (b,) from 0 up; 0 where there is neither a box nor a finding.
-
-        Example:
-            Three readers drew one finding, one of them another: 2 · 3 / (4 + 3 · 1) for finding the first.
-
-            >>> import grounding_rewards as gr
-            >>> reward = gr.get_reward("soft_f1", box_format="qwen3-vl", readers="weighted")
-            >>> first, other = [0, 0, 50, 50], [60, 60, 90, 90]
-            >>> image = {"width": [100], "height": [100], "reader_boxes": [[[first], [first], [first, other]]]}
-            >>> round(reward(['[{"bbox_2d": [0, 0, 500, 500]}]'], **image)[0], 4)
-            0.8571
-        """
-        return np.asarray(self.beta**2 * batch.m + batch.n, dtype=np.float64)
 
     def _combine(self, batch: Matched) -> tuple[Array, Array, Array]:
         """F-beta of the mass as F-beta and as reward, and the mean credit of the pairs as quality."""

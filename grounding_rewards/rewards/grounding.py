@@ -29,7 +29,7 @@ from grounding_rewards.common.validation import check_word
 from grounding_rewards.parsing import BoxFormat, get_box_format, read_boxes
 from grounding_rewards.parsing.answer_span import marks_thinking
 from grounding_rewards.parsing.space_check import BatchWatcher, SpaceWarning
-from grounding_rewards.rewards.box_reward import COUNTS, PARTS, BoxReward, BoxScorer, Explanation, Labels, Outcomes
+from grounding_rewards.rewards.box_reward import COUNTS, PARTS, BoxScorer, Explanation, Labels, Outcomes
 from grounding_rewards.rewards.completions import (
     box_tokens,
     check_completion_texts,
@@ -72,8 +72,7 @@ class GroundingReward(BoxScorer):
         prompt_opens_thinking: whether the prompt ends in an open mark of thinking, so that a completion begins inside
             it: without a closing mark it has no answer.
         readers: what a row with several readers earns: ``"best"``, the reward by the reader who suits the answer best;
-            ``"mean"``, the expected reward by one of them; or ``"weighted"``, by all findings at once, each weighted by
-            the share of readers who drew it, for rewards with ``supports_reader_weights``.
+            ``"mean"``, the expected reward by one of them.
         tokenizer: decodes ``completion_ids`` where special tokens carry the syntax of the boxes or mark thinking.
         stop_ids: tokens that are left out when a completion is decoded, as are the tokenizer's own end and padding.
         schedules: the scheduled parameters by name, which calling the reward follows; all else takes the final values.
@@ -113,13 +112,7 @@ class GroundingReward(BoxScorer):
             object.__setattr__(self, "_hides_thinking", marks_thinking(special))
         check_word("on_unparseable", self.on_unparseable, ("zero", "empty"))
         check_word("on_truncated", self.on_truncated, ("keep", "zero"))
-        check_word("readers", self.readers, ("best", "mean", "weighted"))
-        is_weighting = isinstance(self.box_reward, BoxReward) and self.box_reward.supports_reader_weights
-        if self.readers == "weighted" and not is_weighting:
-            raise ValueError(
-                f"Expected 'best' or 'mean' for `readers` of reward {self.name}, got 'weighted'. "
-                "Only soft_f1 weighs findings: take it, or 'mean', the expected reward."
-            )
+        check_word("readers", self.readers, ("best", "mean"))
         if not isinstance(self.prompt_opens_thinking, bool):
             raise ValueError(
                 f"Expected true or false for `prompt_opens_thinking`, got {self.prompt_opens_thinking!r:.200}. "
@@ -420,10 +413,9 @@ def get_reward(
             a draft nor a musing in it counts. :class:`grounding_rewards.training.GroundingGRPOTrainer` sees it by
             itself.
         readers: what an answer to a row with ``reader_boxes`` earns: ``"best"``, the greatest reward by any reader,
-            so that marking too much, or too little, pays wherever one of them did; ``"mean"``, the mean over the
-            readers, what it is worth by one of them, drawn at random; or ``"weighted"``, for soft_f1 alone: all
-            findings at once, each with the weight of the share of readers who drew it. What is said of the answer
-            beside the number is by the reader who suits it best.
+            so that marking too much, or too little, pays wherever one of them did; or ``"mean"``, the mean over the
+            readers, what it is worth by one of them, drawn at random. What is said of the answer beside the number is
+            by the reader who suits it best.
         tokenizer: the model's tokenizer or processor, for formats whose syntax is made of special tokens
             (``BoxFormat.stripped``), and for models that mark their thinking by special tokens: trainers take those
             out of the text, so ``completion_ids`` are decoded instead.

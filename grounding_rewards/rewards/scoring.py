@@ -208,7 +208,11 @@ def score_batch(batch: Batch, reward: Any) -> Scored:
     if rows is not None:
         # Back to one entry for each row, that of the reader by whom it is best.
         best = _first_best(outcomes.reward, rows)
-        outcomes = replace(outcomes.take(best), reward=_reduce_readers(outcomes, rows, best, reward))
+        earned = outcomes.reward[best]
+        if reward.readers == "mean":
+            # Rounding must not lift the mean above the best.
+            earned = np.minimum(np.bincount(rows, weights=outcomes.reward) / np.bincount(rows), earned)
+        outcomes = replace(outcomes.take(best), reward=earned)
         gt = gt.take(best)
         readers = [batch.references.readers[entry] for entry in best]
     if reward.text_reward is not None:
@@ -225,31 +229,6 @@ def _earns_bonus(raw: RawBoxes, on_unparseable: str) -> bool:
     """
     is_lenient = on_unparseable == "empty" and raw.status == "unparseable" and is_silent(raw.rejected)
     return raw.status in ("empty", "boxes") or is_lenient
-
-
-def _reduce_readers(
-    outcomes: Outcomes, rows: NDArray[np.intp], best: NDArray[np.intp], reward: Any
-) -> NDArray[np.float64]:
-    """The reward of each row, from its rewards by each of its readers.
-
-    Args:
-        outcomes: of every entry, which is one reader of a row.
-        rows: the row of each entry.
-        best: the entry of each row's best reader.
-        reward: whose ``readers`` says how they count together.
-
-    Returns:
-        (rows,).
-    """
-    if reward.readers == "best":
-        return outcomes.reward[best]
-    weights = np.ones(len(rows)) if reward.readers == "mean" else reward.box_reward.reader_weights(outcomes)
-    # If no prediction counts, weight readers equally.
-    has_predictions = np.bincount(rows, weights=outcomes.n) > 0
-    weights = np.where(has_predictions[rows], weights, 1.0)
-    mean = np.bincount(rows, weights=weights * outcomes.reward) / np.bincount(rows, weights=weights)
-    # Rounding must not lift the mean above the best.
-    return np.minimum(mean, outcomes.reward[best])
 
 
 def _image_sides(batch: Batch, box_reward: Any) -> NDArray[np.float64]:
