@@ -196,8 +196,22 @@ class Outcomes(Matches):
 
 
 def parameter(default: Any, legal: Interval | Collection[str] | type[bool]) -> Any:
-    """A field of a :class:`BoxReward`; its value must be legal, which is checked when the reward is made."""
+    """A field of a reward; its value must be legal, which :func:`check_fields` checks when the reward is made."""
     return field(default=default, metadata={"legal": legal})
+
+
+def check_fields(reward: Any) -> None:
+    """Refuse a reward whose value of a :func:`parameter` is not legal, and make its numbers floats."""
+    for option in fields(reward):
+        name, legal = option.name, option.metadata.get("legal")
+        value = getattr(reward, name)
+        if isinstance(legal, Interval):
+            object.__setattr__(reward, name, check_number(name, value, legal))
+        elif legal is bool:
+            if not isinstance(value, bool):
+                raise ValueError(f"Expected true or false for `{name}`, got {value!r:.200}. Use one of them.")
+        elif legal is not None:
+            check_word(name, value, legal)
 
 
 #: The labels of all boxes, one after the other; None where nobody gives any.
@@ -345,16 +359,7 @@ class BoxReward(BoxScorer):
 
     def __post_init__(self) -> None:
         """Refuse a parameter whose value is not among the legal ones of its field."""
-        for option in fields(self):
-            name, legal = option.name, option.metadata.get("legal")
-            value = getattr(self, name)
-            if isinstance(legal, Interval):
-                object.__setattr__(self, name, check_number(name, value, legal))
-            elif legal is bool:
-                if not isinstance(value, bool):
-                    raise ValueError(f"Expected true or false for `{name}`, got {value!r}. Use one of them.")
-            elif legal is not None:
-                check_word(name, value, legal)
+        check_fields(self)
 
     def _overlap(self, pred: Boxes, gt: Boxes, iou: Array) -> Array:
         """The matcher's value of each pair, (b, n, m) in [0, 1]; 0 for an impossible pair."""

@@ -25,11 +25,19 @@ from grounding_rewards.columns import (
     refuse_outside,
     with_ground_truth,
 )
-from grounding_rewards.common.validation import check_word
 from grounding_rewards.parsing import BoxFormat, get_box_format, read_boxes
 from grounding_rewards.parsing.answer_span import marks_thinking
 from grounding_rewards.parsing.space_check import BatchWatcher, SpaceWarning
-from grounding_rewards.rewards.box_reward import COUNTS, PARTS, BoxScorer, Explanation, Labels, Outcomes
+from grounding_rewards.rewards.box_reward import (
+    COUNTS,
+    PARTS,
+    BoxScorer,
+    Explanation,
+    Labels,
+    Outcomes,
+    check_fields,
+    parameter,
+)
 from grounding_rewards.rewards.completions import (
     box_tokens,
     check_completion_texts,
@@ -82,10 +90,10 @@ class GroundingReward(BoxScorer):
     name: str
     box_reward: Any
     box_format: str | BoxFormat | None = None
-    on_unparseable: str = "zero"
-    on_truncated: str = "keep"
-    prompt_opens_thinking: bool = False
-    readers: str = "best"
+    on_unparseable: str = parameter("zero", ("zero", "empty"))
+    on_truncated: str = parameter("keep", ("keep", "zero"))
+    prompt_opens_thinking: bool = parameter(False, bool)
+    readers: str = parameter("best", ("best", "mean"))
     # Not compared: tokenizers compare by identity, so a copied reward would differ from the original.
     tokenizer: Any = field(default=None, compare=False, repr=False)
     stop_ids: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
@@ -110,14 +118,7 @@ class GroundingReward(BoxScorer):
             object.__setattr__(self, "tokenizer", tokenizer_of(self.tokenizer))
             special = getattr(self.tokenizer, "all_special_tokens", ())
             object.__setattr__(self, "_hides_thinking", marks_thinking(special))
-        check_word("on_unparseable", self.on_unparseable, ("zero", "empty"))
-        check_word("on_truncated", self.on_truncated, ("keep", "zero"))
-        check_word("readers", self.readers, ("best", "mean"))
-        if not isinstance(self.prompt_opens_thinking, bool):
-            raise ValueError(
-                f"Expected true or false for `prompt_opens_thinking`, got {self.prompt_opens_thinking!r:.200}. "
-                "Say true where the chat template ends in an open <think>."
-            )
+        check_fields(self)
 
     @property
     def __name__(self) -> str:
@@ -306,12 +307,6 @@ class GroundingReward(BoxScorer):
                 f"Expected a box format for reward {self.name}, got none. Give get_reward(..., box_format=...), "
                 "--box-format on the command line, or the dataset a column `box_format`."
             )
-        for name in names:
-            if not isinstance(name, str | Mapping | BoxFormat):
-                raise ValueError(
-                    f"Expected the name of a box format for column `box_format`, got {name!r:.200}. "
-                    "Declare a format of your own with get_reward(..., box_format={...})."
-                )
         formats = [get_box_format(name) for name in names]
         self._refuse_lost_labels(formats)
         return formats

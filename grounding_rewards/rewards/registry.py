@@ -285,39 +285,29 @@ def check_parameters(name: str, factory: Factory, params: Mapping[str, Any]) -> 
         ValueError: a parameter is unknown or missing; lists what is legal.
 
     Example:
-        >>> check_parameters("any", lambda beta=1.0: None, {"betta": 2})
+        >>> check_parameters("any", lambda beta=1.0: None, {"betta": 2})  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        ValueError: Expected known parameters for reward `any`, got 'betta'. Did you mean beta? Use some of: beta.
+        ValueError: Expected known parameters for reward `any`, got 'betta' (...). Did you mean beta? Use some of: beta.
     """
-    options = _parameters(factory)
-    if options is None:
+    try:
+        signature = inspect.signature(factory)
+    except ValueError:
         # What a built-in without a signature takes only its call can tell.
         return
-    legal, needed, takes_any = [], [], False
-    for option in options:
-        if option.kind is option.VAR_KEYWORD:
-            takes_any = True
-        elif option.kind is not option.VAR_POSITIONAL:
-            if option.kind is not option.POSITIONAL_ONLY:
-                legal.append(option.name)
-            if option.default is option.empty:
-                needed.append(option.name)
-    unknown = [param for param in params if param not in legal]
-    if unknown and not takes_any:
-        advice = guess_word(unknown[0], legal)
+    try:
+        signature.bind(**params)
+    except TypeError as error:
+        by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        legal = [option.name for option in signature.parameters.values() if option.kind in by_name]
+        unknown = [param for param in params if param not in legal]
+        advice = guess_word(unknown[0], legal) if unknown else ""
         if "iou_threshold" in unknown:
             # A right name, but of other rewards.
             advice = f"{name} has no threshold: leave iou_threshold out. "
         raise ValueError(
-            f"Expected known parameters for reward `{name}`, got {', '.join(map(repr, unknown))}. {advice}"
-            + (f"Use some of: {', '.join(legal)}." if legal else "It takes none: leave them out.")
-        )
-    missing = [param for param in needed if param not in params]
-    if missing:
-        raise ValueError(
-            f"Expected values for {', '.join(f'`{param}`' for param in missing)} of reward `{name}`, "
-            f"got {', '.join(params) or 'no parameters'}. Add {', '.join(missing)}."
-        )
+            f"Expected known parameters for reward `{name}`, got {', '.join(map(repr, unknown or params)) or 'none'} "
+            f"({error}). {advice}Use some of: {', '.join(legal) or 'none'}."
+        ) from None
 
 
 def spread_kwargs(rewards: Sequence[object], kwargs: object) -> list[dict[str, Any]]:
