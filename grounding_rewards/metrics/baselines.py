@@ -9,7 +9,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ from grounding_rewards.metrics.read_predictions import SIDE_BY_SIDE, asked_label
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards import MeanIoUReward
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
-from grounding_rewards.rewards.scoring import score_boxes
 
 # Without training images the constant box of each part of the patients is fitted on the other parts.
 _FOLDS = 5
@@ -122,16 +120,14 @@ def _with_boxes(
 ) -> list[Prediction]:
     """The images with these answers, scored by each reward; `main` names the one that the evaluation is about."""
     boxes, labels = [boxes for boxes, _ in answers], [labels for _, labels in answers]
-    pred, pred_labels = BoxBatch.of(boxes, "pred"), list(chain.from_iterable(labels))
+    gt, gt_labels = [image.gt for image in images], [image.gt_labels for image in images]
+    ignore = [image.ignore for image in images]
     scores = {}
     for name, reward in rewards.items():
-        if not reward.judges_boxes:
-            # A control that scores texts has no number for boxes.
-            scores[name] = [math.nan] * len(images)
-            continue
-        codes = reward.box_reward.label_codes(pred_labels, images.gt_labels) if reward.compares_labels else None
-        batch = score_boxes(reward.box_reward, pred, images.gt, ignore=images.ignore, labels=codes)
-        scores[name] = batch.reward.tolist()
+        # A control that scores texts has no number for boxes.
+        scores[name] = [math.nan] * len(images)
+        if reward.judges_boxes:
+            scores[name] = reward.score_many(boxes, gt, ignore=ignore, pred_labels=labels, gt_labels=gt_labels)
     return [
         replace(
             image,
