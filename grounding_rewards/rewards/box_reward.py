@@ -119,6 +119,9 @@ class Matches:
         return self.matched >= 0
 
 
+_MATCHES = tuple(attribute.name for attribute in fields(Matches))
+
+
 @dataclass(kw_only=True, eq=False)
 class Matched(Matches):
     """What a reward combines: the matches of completions that have boxes of both kinds, and these boxes.
@@ -433,20 +436,8 @@ class BoxReward(BoxScorer):
             # One completion that has both kinds of boxes: nothing to cut up, and to put together again.
             batch = self._match(pred, gt, scores, all_rows, ignore, labels)
             f_beta, quality, reward = self._combine(batch)
-            return Outcomes(
-                n=batch.n,
-                m=batch.m,
-                tp=batch.tp,
-                matched=batch.matched,
-                iou=batch.iou,
-                ignored=batch.ignored,
-                pred_labels=batch.pred_labels,
-                gt_labels=batch.gt_labels,
-                label_texts=batch.label_texts,
-                reward=np.minimum(np.maximum(reward, 0.0), 1.0),
-                f_beta=f_beta,
-                quality=quality,
-            )
+            matches: dict[str, Any] = {name: getattr(batch, name) for name in _MATCHES}
+            return Outcomes(**matches, reward=np.minimum(np.maximum(reward, 0.0), 1.0), f_beta=f_beta, quality=quality)
         scored = Outcomes.without_matches(pred.counts, gt.counts)
         box_columns = ["matched", "iou", "ignored"]
         if labels is not None:
@@ -478,16 +469,13 @@ class BoxReward(BoxScorer):
         if labels is None:
             # Raises, because none are given.
             return self.label_codes(None, None)
-        for argument, codes, boxes in (("pred_labels", labels.pred, pred.flat), ("gt_labels", labels.gt, gt.flat)):
-            if len(codes) != len(boxes):
-                raise ValueError(
-                    f"Expected one label per box ({len(boxes)}) for `{argument}`, got {len(codes)}. "
-                    "Give None for a predicted box that has none."
-                )
-        if np.isnan(labels.gt).any():
+        counts = (len(labels.pred), len(labels.gt))
+        blank = int(np.isnan(labels.gt).sum())
+        if counts != (len(pred.flat), len(gt.flat)) or blank:
             raise ValueError(
-                "Expected a label for every ground-truth box for `gt_labels`, got a blank one. "
-                'Name the finding, or use label_matching="ignore".'
+                f"Expected one label per box, {len(pred.flat)} for `pred_labels` and {len(gt.flat)} for `gt_labels`, "
+                f"got {counts[0]} and {counts[1]}, {blank} of these blank. Give None for a predicted box without one, "
+                'name every finding, or use label_matching="ignore".'
             )
         return labels
 
