@@ -174,17 +174,9 @@ def _with_extra(image: AuditImage, fmt: BoxFormat, *, extra: _Extra, before: boo
     return Reply((*added, *items) if before else (*items, *added))
 
 
-def _near_copies(image: AuditImage, item: Item) -> list[Item]:
-    """The box moved to four sides, enlarged and reduced, each by a tenth of its sides."""
-    sides = np.tile(item.box[2:] - item.box[:2], 2)
-    moves = [(1, 0, 1, 0), (-1, 0, -1, 0), (0, 1, 0, 1), (0, -1, 0, -1), (-1, -1, 1, 1), (1, 1, -1, -1)]
-    return [item._replace(box=_clipped(image, item.box + 0.1 * sides * np.array(move))) for move in moves]
-
-
-def _junk(image: AuditImage, item: Item, *, times: int = 1) -> list[Item]:
-    """False boxes at random places."""
-    draw = image.draw(f"junk {item.box.tolist()}")
-    return [_stray(image, draw) for _ in range(times)]
+def _junk(image: AuditImage, item: Item) -> list[Item]:
+    """A false box at a random place."""
+    return [_stray(image, image.draw(f"junk {item.box.tolist()}"))]
 
 
 def _at(places: Callable[[AuditImage], Iterable[Array]]) -> _Extra:
@@ -297,14 +289,6 @@ def every_label(image: AuditImage, fmt: BoxFormat) -> Reply:
     return Reply(tuple(Item(first.box, label) for label in image.all_labels))
 
 
-def grids(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """Write the cells of six grids, with one to six cells on a side."""
-    boxes: list[Array] = []
-    for cells in range(1, 7):
-        boxes += _grid(_image_box(image), cells)
-    return Reply(_as_items(image, boxes))
-
-
 def some_boxes(image: AuditImage, fmt: BoxFormat, *, count: int) -> Reply:
     """Write a number of boxes at fixed places, five in a row, on an image of 1000 × 1000 pixels."""
     boxes = []
@@ -319,12 +303,6 @@ def one_square(image: AuditImage, fmt: BoxFormat, *, side: int) -> Reply:
     """Write a square in the middle of an image of 1000 × 1000 pixels."""
     corner = (SQUARE_SIDE - side) // 2
     return Reply(_as_items(image, [np.array([corner, corner, corner + side, corner + side], dtype=np.float64)]))
-
-
-def random_box(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """Write a box with random corners."""
-    low, high = np.sort(image.draw("random").uniform(0, 1, (2, 2)), axis=0)
-    return Reply(_as_items(image, [_from_fractions(image, (*low, *high))]))
 
 
 def nothing(image: AuditImage, fmt: BoxFormat) -> Reply:
@@ -437,12 +415,6 @@ def _grid(box: Array, cells: int) -> list[Array]:
     return [np.array([x[column], y[row], x[column + 1], y[row + 1]]) for row, column in corners]
 
 
-def _specks(image: AuditImage, count: int) -> list[Array]:
-    """Boxes of a hundredth of the image's sides at random places."""
-    corners = image.draw("specks").uniform(0, 0.99, (count, 2))
-    return [_from_fractions(image, (*corner, *(corner + 0.01))) for corner in corners]
-
-
 def _added(name: str, idea: str, extra: _Extra, *, before: bool = False) -> ScriptedAnswer:
     """A script that adds boxes to the right ones, before or after them."""
     return ScriptedAnswer(name, ADDS, idea, partial(_with_extra, extra=extra, before=before), RIGHT)
@@ -451,12 +423,8 @@ def _added(name: str, idea: str, extra: _Extra, *, before: bool = False) -> Scri
 _CHEAP = "a broken box may be cheaper than a wrong one"
 _ADDED = (
     _added("every box twice", "a copy of a hit is a hit", lambda image, item: [item]),
-    _added("every box ten times", "as above, where each copy counts", lambda image, item: [item] * 9),
-    _added("near copies", "one of seven variants fits better", _near_copies),
     _added("junk after", "boxes behind the right ones may be free", _junk),
     _added("junk before", "boxes in front of the right ones may be free", _junk, before=True),
-    _added("ten junk boxes after", "as above, with more of it", partial(_junk, times=10)),
-    _added("specks after", "boxes of no size may weigh nothing", _at(partial(_specks, count=10))),
     _added("a grid after", "whatever was missed, some cell hits it", _at(lambda image: _grid(_image_box(image), 3))),
     _added("the whole image after", "it holds every finding", _at(lambda image: [_image_box(image)])),
     _added("every label", "one of the labels is right", _other_labels),
@@ -488,8 +456,6 @@ _BLIND: tuple[tuple[str, str, _Answers], ...] = (
     ("whole image", "holds every finding", whole_image),
     (NEVER_LOOKING, "where findings usually are: the constant box of other patients", never_looking),
     (f"{NEVER_LOOKING}, under every label", "label spam: one of the labels is right", every_label),
-    ("random box", "chance", random_box),
-    ("grids of all sizes", "some cell fits the finding", grids),
 )
 #: Answers that cannot be read: name, idea, and the function that edits the text of the right boxes.
 _EDITED: tuple[tuple[str, str, Callable[[str], str]], ...] = (
