@@ -745,11 +745,10 @@ def mean_average_precision(
         """The metric under weights of the parts, (rows, 1)."""
         ap_sums, label_counts = np.zeros((len(thresholds), len(weights))), np.zeros(len(weights))
         for boxes in labels:
-            label_boxes, label_weights = _in_its_images(boxes, weights)
-            has_references = label_weights @ label_boxes.references > 0
+            has_references = weights @ boxes.references > 0
             label_counts += has_references
             for ap_sum, t in zip(ap_sums, thresholds, strict=True):
-                ap = _average_precision(label_boxes, t, label_weights, INTERPOLATIONS[interpolation])
+                ap = _average_precision(boxes, t, weights, INTERPOLATIONS[interpolation])
                 ap_sum += np.where(has_references, ap, 0.0)
         return ratio_or_nan(ap_sums, label_counts).mean(axis=0)[:, None]
 
@@ -791,15 +790,6 @@ def precision_recall_curve(ranked: RankedImages, iou_threshold: float = 0.5, *, 
     for (recall,), (best,) in _precision_recall(boxes, t, np.ones((1, ranked.images))):
         y = np.append(best, 0.0)[np.searchsorted(recall, x, side="left")]
     return Curve(name, x, y)
-
-
-def _in_its_images(ranked: RankedBoxes, weights: Array) -> tuple[RankedBoxes, Array]:
-    """The boxes of a label, and the weights, without the images that have no box of it: most, if labels are many."""
-    has_box = ranked.references > 0
-    has_box[ranked.image] = True
-    images = np.flatnonzero(has_box)
-    new_index = np.cumsum(has_box) - 1
-    return replace(ranked, image=new_index[ranked.image], references=ranked.references[images]), weights[:, images]
 
 
 def _average_precision(ranked: RankedBoxes, t: int, weights: Array, levels: Array | None) -> Array:
