@@ -21,7 +21,7 @@ from grounding_rewards.metrics import average_precision, detection, intervals
 from grounding_rewards.metrics.average_precision import Curve, RankedImages, RankingMetrics, can_compare_labels
 from grounding_rewards.metrics.baselines import BLANK, CONSTANT, CONSTANT_OF_THESE, NOTHING_FOUND, WHOLE_IMAGE
 from grounding_rewards.metrics.confusion import Confusion, confusion
-from grounding_rewards.metrics.detection import MatchedImages
+from grounding_rewards.metrics.detection import CLASS_MEAN_IOU, MatchedImages, class_mean_iou_estimate
 from grounding_rewards.metrics.image_dependence import (
     IMAGE_DEPENDENCE,
     ImageDependence,
@@ -33,7 +33,6 @@ from grounding_rewards.metrics.intervals import Estimate, Metric, Metrics
 from grounding_rewards.metrics.prediction import UNNAMED, Prediction, patients_of
 from grounding_rewards.metrics.read_predictions import reading_notes
 from grounding_rewards.metrics.robustness import RobustnessPoint
-from grounding_rewards.metrics.segmentation import CLASS_MEAN_IOU, class_mean_iou_estimate
 
 #: Keys of the metrics that are shown first, beside the reward that an evaluation is about.
 CORE_METRICS = (

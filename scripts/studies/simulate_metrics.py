@@ -27,10 +27,9 @@ from grounding_rewards.metrics.average_precision import (
     rank_boxes,
 )
 from grounding_rewards.metrics.comparison import swap_p_values
-from grounding_rewards.metrics.detection import MatchedImages
+from grounding_rewards.metrics.detection import CLASS_MEAN_IOU, MatchedImages, class_mean_iou_estimate
 from grounding_rewards.metrics.intervals import Estimate, ratio_estimates, ratios, sum_by_group
 from grounding_rewards.metrics.prediction import Prediction
-from grounding_rewards.metrics.segmentation import CLASS_MEAN_IOU, class_mean_iou_estimate
 from scripts.docs.page_parts import markdown_table, marks_of, replace_part
 
 SIDE = 1000.0

@@ -10,10 +10,14 @@ import pytest
 from hypothesis import given
 
 from grounding_rewards.common.numeric import ratio_or_nan
-from grounding_rewards.metrics.detection import MatchedImages
+from grounding_rewards.metrics.detection import (
+    MatchedImages,
+    class_mean_iou,
+    class_mean_iou_estimate,
+    segmentation_areas,
+)
 from grounding_rewards.metrics.intervals import Jackknifed, sum_by_group
 from grounding_rewards.metrics.prediction import Prediction
-from grounding_rewards.metrics.segmentation import class_mean_iou, class_mean_iou_estimate, segmentation_areas
 from tests.conftest import box_lists, valid_box_lists
 
 # Pieces that a side of a pixel is cut into, so that quarters of pixels can be counted.
