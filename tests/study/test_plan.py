@@ -15,7 +15,7 @@ WITH_ARMS = [path for path in FILES if "arms" in yaml.safe_load(path.read_text(e
 STUDIES = [path.relative_to(REPOSITORY).as_posix() for path in WITH_ARMS]
 TAUGHT = {"config": "configs/demo/sft.yaml"}
 #: Seeds of the studies that declare fewer than five.
-FEW_SEEDS = {"drawn": 3, "faults": 4, "faults_real": 3, "quick": 3, "moonshot": 2, "moonshot_long": 2}
+FEW_SEEDS = {"drawn": 3, "faults": 4, "faults_long": 2, "faults_real": 3, "quick": 3, "moonshot": 2, "moonshot_long": 2}
 
 
 def test_there_are_studies():
