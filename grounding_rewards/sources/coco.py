@@ -9,7 +9,7 @@ Folder::
 or, as Roboflow writes it, <split>/_annotations.coco.json beside the images. Other names are given with `annotations`
 and `images`. `bbox` is x, y, width, height in pixels of the image.
 Negative: an image without annotations.
-Patient: `patient_id` of an image entry, or what looks like it.
+Patient: `patient_id` of an image entry or of an object in it, or what looks like it.
 Carried along: what else an image entry says, such as age or view.
 Ignored: a crowd (`iscrowd` 1).
 Turned: a box with `attributes.rotation`, as CVAT writes it, is the box around the turned one.
@@ -165,7 +165,13 @@ def coco_images(
             else:
                 boxes.append(box)
                 labels.append(names[category])
-        patient_key = patient_column(entry) or "patient_id"
+        # Some files keep the patient in an object of the entry, such as `metadata`.
+        facts: dict[str, Any] = {}
+        for value in entry.values():
+            if isinstance(value, Mapping):
+                facts.update(value)
+        facts.update(entry)
+        patient_key = patient_column(facts) or "patient_id"
         # What rows have under other names, and the number of a licence.
         reserved = {*KNOWN_KEYS, *TAKEN, "file_name", "license", patient_key}
         return AnnotatedImage(
@@ -175,7 +181,7 @@ def coco_images(
             labels,
             width=pixels(entry.get("width")),
             height=pixels(entry.get("height")),
-            patient_id=stated_name(entry.get(patient_key)),
+            patient_id=stated_name(facts.get(patient_key)),
             split=split,
             ignored=tuple(ignored),
             extra={key: value for key, value in entry.items() if key not in reserved and value is not None},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -100,6 +101,13 @@ def test_a_box_of_the_real_file_can_be_a_region_to_ignore(shared_dir):
     assert sum(len(image.boxes) for image in images) == 121
     assert sum(len(image.ignored) for image in images) == 1
     assert {label for image in images for label in image.labels} == {"Left Lung", "Right Lung"}
+
+
+def test_the_patient_in_an_object_of_the_real_file_is_found(shared_dir):
+    content = json.loads((real(shared_dir) / "annotations.sample.json").read_text(encoding="utf-8"))
+    patients = {image["file_name"]: image["metadata"]["patientid"] for image in content["images"]}
+    images = list(read_coco(real(shared_dir), annotations="annotations.sample.json", missing_category="ignore"))
+    assert {Path(image.file).name: image.patient_id for image in images} == patients
 
 
 def test_what_else_an_image_entry_says_is_carried_along(tmp_path):
