@@ -41,10 +41,7 @@ from grounding_rewards.commands.options import (
     AnswerOptions,
     LabelMatching,
     Reward,
-    final_reward,
     in_range,
-    parameters_from_option,
-    stated_sizes,
 )
 from grounding_rewards.common.environment import package_versions
 from grounding_rewards.logs.run_log import model_name
@@ -89,14 +86,13 @@ class EvaluateOptions(AnswerOptions):
         iou: thresholds of average precision, beside the mean over 0.5 to 0.95
         seed: of intervals, samples and attacks
         samples: so many sampled answers to each image beside the greedy one
-        temperature: of the samples
         blank: ask about the images again, each replaced by its mean grey: what is still right was not seen
         robustness: change the images: `corruptions`, `pgd` or both; each image is asked about 41 and 5 times
         robustness_images: the first so many
         all_metrics: print every metric, not the twelve that are asked for first
     """
 
-    only_model = (*AnswerOptions.only_model, "temperature", "blank", "robustness", "robustness_images")
+    only_model = (*AnswerOptions.only_model, "blank", "robustness", "robustness_images")
     needed_options = (("by_order", "dataset"), ("temperature", "samples"), ("robustness_images", "robustness"))
 
     out: Path
@@ -109,7 +105,6 @@ class EvaluateOptions(AnswerOptions):
     interpolation: Literal["all", "101", "11"] = "101"
     iou: Annotated[tuple[float, ...], in_range(0, 1, above=True)] = AP_THRESHOLDS
     samples: Annotated[int, in_range(0)] = 0
-    temperature: Annotated[float, in_range(above=True)] = 1.0
     blank: bool = False
     robustness: Annotated[tuple[Literal["corruptions", "pgd"], ...], Parameter(consume_multiple=True)] = ()
     robustness_images: Annotated[int, in_range(1)] = 100
@@ -122,24 +117,16 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
     Args:
         log: files or folders with completions; also as --completions
     """
-    from grounding_rewards.logs.join import ImageAnswers, image_loader, read_log
+    from grounding_rewards.logs.join import ImageAnswers, image_loader
     from grounding_rewards.prepare.manifest import readers_agreement
-    from grounding_rewards.rewards.grounding import get_reward
 
     if log:
         options.completions = [*log, *options.completions]
     options.check_subject(options.completions)
-    if options.robustness and options.backend == "vllm":
-        raise ValueError(
-            "Expected transformers for --backend beside --robustness, got vllm. Attacks need gradients, and "
-            "changed images are asked about by transformers: leave --backend out."
-        )
     command = options.words(hidden=("out", "overwrite", "all_metrics"))
     if not options.overwrite:
         evaluation_page.check_evaluation_folder(options.out, command)
-    parameters = parameters_from_option(options.reward_kwargs)
-    parameters = {"box_format": options.box_format, **parameters}
-    reward = final_reward(get_reward(options.reward, **parameters))
+    reward = options.judge(options.reward)
     # Refuses wrong values now, not after hours of generation.
     iou = tuple(dict.fromkeys(options.iou))
     measures = Measures(reward.name, options.label_matching, options.interpolation, iou, options.seed)
@@ -159,17 +146,7 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
         if options.robustness:
             robustness, facts["robustness"] = _change_images(options, asked_model)
     else:
-        answers = read_log(
-            options.completions,
-            reward,
-            dataset=images,
-            text_column=options.text_column,
-            by_order=options.by_order,
-            sizes=stated_sizes(options.width, options.height),
-            allow_outside=options.allow_outside,
-            label_matching=options.label_matching,
-            bad_rows=options.bad_rows,
-        )
+        answers = options.read_log(options.completions, reward, images, label_matching=options.label_matching)
         name = options.completions[0].stem if len(options.completions) == 1 else "completions"
         facts = {"completions": ", ".join(path.name for path in options.completions)}
     with stage_progress("reading the answers", transient=True) as on_progress:
@@ -224,6 +201,11 @@ def _prepare_model(options: EvaluateOptions, images: Dataset, reward: GroundingR
     """The model, ready to be asked; make the folder of the evaluation."""
     from grounding_rewards.models.robustness import corrupt
 
+    if options.robustness and options.backend == "vllm":
+        raise ValueError(
+            "Expected transformers for --backend beside --robustness, got vllm. Attacks need gradients, and "
+            "changed images are asked about by transformers: leave --backend out."
+        )
     # Only transformers can be asked about changed images, and both must be asked in the same way.
     backend = "transformers" if options.robustness else options.backend
     asked_model = options.prepare_asking(images, reward, backend=backend, label_matching=options.label_matching)

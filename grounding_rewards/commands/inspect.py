@@ -21,8 +21,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.commands.console import output_console, printable, track, write_numbers
-from grounding_rewards.commands.options import BoxFormat, Json, Pixels, ResizedPixels, TextColumn, stated_sizes
+from grounding_rewards.commands.options import BoxFormat, Json, Pixels, ResizedPixels, TextColumn
 from grounding_rewards.common.formatting import NO_VALUE
 from grounding_rewards.logs.inspection import Inspection
 from grounding_rewards.parsing import get_box_format
@@ -66,7 +67,7 @@ def run(
         log,
         None if box_format is None else get_box_format(box_format),
         text_column,
-        sizes=stated_sizes(width, height, resized_width, resized_height),
+        sizes=dict(zip(SIZE_COLUMNS, (width, height, resized_width, resized_height), strict=True)),
         prompt_opens_thinking=prompt_opens_thinking,
         track=partial(track, "inspecting"),
     )

@@ -6,7 +6,7 @@ import json
 import math
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -22,6 +22,7 @@ from grounding_rewards.logs.run_log import model_name
 if TYPE_CHECKING:
     from datasets import Dataset
 
+    from grounding_rewards.logs.join import ImageAnswers
     from grounding_rewards.models.ask import AskedModel
     from grounding_rewards.rewards.grounding import GroundingReward
 
@@ -97,19 +98,6 @@ ResizedPixels = Annotated[
 ]
 
 
-def stated_sizes(*sizes: float | None) -> dict[str, float | None]:
-    """Sizes for images that state none, by the name of their column.
-
-    Args:
-        *sizes: width and height of the image, and maybe those of the image that the model saw.
-
-    Example:
-        >>> stated_sizes(640.0, 480.0)
-        {'width': 640.0, 'height': 480.0}
-    """
-    return dict(zip(SIZE_COLUMNS, sizes, strict=False))
-
-
 @Parameter(name="*")
 @dataclass(kw_only=True)
 class AnswerOptions:
@@ -124,11 +112,12 @@ class AnswerOptions:
         batch_size: images that are asked about together
         max_image_pixels: largest image that the model sees; default: what the processor of the model was saved with
         seed: of the samples
+        temperature: of the samples
     """
 
     # Options that have no effect on a log, and those that have none on a model.
     only_model: ClassVar[tuple[str, ...]] = (
-        *("max_new_tokens", "batch_size", "max_image_pixels", "backend", "vllm_options", "samples"),
+        *("max_new_tokens", "batch_size", "max_image_pixels", "backend", "vllm_options", "samples", "temperature"),
     )
     only_log: ClassVar[tuple[str, ...]] = ("text_column", "by_order", "width", "height")
     # Pairs of an option, and another one without which it has no effect.
@@ -152,6 +141,7 @@ class AnswerOptions:
     backend: Backend = "transformers"
     vllm_options: VllmOptionsInJson = None
     seed: Annotated[int, in_range(0)] = 0
+    temperature: Annotated[float, in_range(above=True)] = 1.0
 
     def check_subject(self, logs: Sequence[Path]) -> None:
         """Refuse a command without answers, with answers from two places, or with an option that has no effect.
@@ -207,6 +197,15 @@ class AnswerOptions:
                 words += map(str, values)
         return shlex.join(words)
 
+    def judge(self, name: str, run_parameters: Mapping[str, Any] | None = None) -> "GroundingReward":
+        """The reward that reads the answers, with the parameters of the options above those of a run."""
+        from grounding_rewards.rewards.grounding import get_reward
+
+        parameters = dict(run_parameters or {})
+        if self.box_format is not None:
+            parameters["box_format"] = self.box_format
+        return final_reward(get_reward(name, **{**parameters, **parameters_from_option(self.reward_kwargs)}))
+
     def images(self, split: str, max_images: int | None = None) -> "Dataset | None":
         """Load the images that `--dataset` names; None without it, as a log may have them itself."""
         from grounding_rewards.prepare.load import load_split
@@ -215,6 +214,24 @@ class AnswerOptions:
             return None
         return load_split(
             self.dataset, split, max_images=max_images, allow_outside=self.allow_outside, bad_rows=self.bad_rows
+        )
+
+    def read_log(
+        self, logs: Sequence[Path], judge: "GroundingReward", images: "Dataset | None", **grouping: Any
+    ) -> "ImageAnswers":
+        """The answers of the logs, read by :func:`grounding_rewards.logs.join.read_log`, which takes the grouping."""
+        from grounding_rewards.logs.join import read_log
+
+        return read_log(
+            logs,
+            judge,
+            dataset=images,
+            text_column=self.text_column,
+            by_order=self.by_order,
+            sizes={name: getattr(self, name, None) for name in SIZE_COLUMNS},
+            allow_outside=self.allow_outside,
+            bad_rows=self.bad_rows,
+            **grouping,
         )
 
     def prepare_asking(

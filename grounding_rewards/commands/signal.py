@@ -38,11 +38,8 @@ from grounding_rewards.commands.options import (
     AnswerOptions,
     Json,
     ResizedPixels,
-    final_reward,
     in_range,
     option,
-    parameters_from_option,
-    stated_sizes,
 )
 from grounding_rewards.common.formatting import counted, percent
 from grounding_rewards.logs.run_log import trained_reward
@@ -72,12 +69,11 @@ class SignalOptions(AnswerOptions):
         dataset: the images: `synthetic`, a folder, or a name on the hub; of a log by `id`
         group_size: so many rows one after another are a group; default: by `id`
         samples: answers per image
-        temperature: of the samples
         keep: folder to keep the answers in; the same command goes on
         strict: exit with 1 where more than 20% of the groups are without spread
     """
 
-    only_model = (*AnswerOptions.only_model, "temperature", "keep")
+    only_model = (*AnswerOptions.only_model, "keep")
     only_log = (*AnswerOptions.only_log, "group_size", "resized_width", "resized_height")
 
     split: str = "train"
@@ -89,7 +85,6 @@ class SignalOptions(AnswerOptions):
     ] = None
     tried: Annotated[Sequence[str], option("rewards that are tried on the same answers", name="--try")] = TRIED
     samples: Annotated[int, in_range(2)] = 8
-    temperature: Annotated[float, in_range(above=True)] = 1.0
     keep: Path | None = None
     json: Json = None
     strict: bool = False
@@ -108,20 +103,13 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
     Raises:
         ValueError: the log has no groups, log or model and images do not fit each other, or an option is wrong.
     """
-    from grounding_rewards.logs.join import read_log
-    from grounding_rewards.rewards.grounding import get_reward
-
     options = options or SignalOptions()
     options.check_subject(log)
-    reward = options.reward
-    parameters = parameters_from_option(options.reward_kwargs)
+    reward, run_parameters = options.reward, None
     if reward is None:
         reward_of_run = trained_reward(log[0]) if log else None
-        reward, run_parameters = reward_of_run or ("R4", {})
-        parameters = {**run_parameters, **parameters}
-    if options.box_format is not None:
-        parameters["box_format"] = options.box_format
-    judge = final_reward(get_reward(reward, **parameters))
+        reward, run_parameters = reward_of_run or ("R4", None)
+    judge = options.judge(reward, run_parameters)
     max_images = options.max_images
     if options.model is not None and max_images is None:
         max_images = _IMAGES_TO_ASK_ABOUT
@@ -135,17 +123,7 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
         rows = asked_model.rows
         judge = asked_model.reward
     else:
-        answers = read_log(
-            log,
-            judge,
-            dataset=images,
-            text_column=options.text_column,
-            by_order=options.by_order,
-            in_groups=True,
-            group_size=options.group_size,
-            sizes=stated_sizes(options.width, options.height, options.resized_width, options.resized_height),
-            bad_rows=options.bad_rows,
-        )
+        answers = options.read_log(log, judge, images, in_groups=True, group_size=options.group_size)
         rows, texts = answers.rows, answers.texts
         for note in answers.notes:
             say(f"note: {note}", error=True)
