@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from grounding_rewards.audit.run import Audit, audit
 from grounding_rewards.commands.console import output_console, track, write_numbers
-from grounding_rewards.commands.options import AllowOutside, BoxFormat, Json, MaxImages, Rewards, rewards_from_words
+from grounding_rewards.commands.options import AllowOutside, Json, MaxImages, Rewards, rewards_from_words
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.prepare.load import SYNTHETIC
@@ -42,7 +42,7 @@ def run(
     dataset: str = SYNTHETIC,
     split: str = "test",
     max_images: MaxImages = 128,
-    box_format: BoxFormat = "qwen3-vl",
+    box_format: str = "qwen3-vl",
     json: Json = None,
     html: Path | None = None,
     allow_outside: AllowOutside = False,
@@ -53,6 +53,7 @@ def run(
     Args:
         dataset: `synthetic` images, a folder of images, or a name on the hub
         split: of the dataset
+        box_format: how the answers are written: a name, or a mapping as in a configuration
         html: write a page there
         strict: exit with 1 if a scripted answer earns more than it should
 

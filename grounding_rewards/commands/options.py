@@ -80,17 +80,6 @@ SourceOption = Annotated[
     option("NAME=VALUE, an option of the source, may be repeated: see grounding-rewards prepare --help", repeated=True),
 ]
 TextColumn = Annotated[str | None, option("column of the log with the completions")]
-Backend = Annotated[
-    Literal["transformers", "vllm", "auto"],
-    option("what runs the model; auto is vLLM where it is installed and there is a GPU"),
-]
-VllmOptionsInJson = Annotated[
-    str | None,
-    option(
-        """how vLLM holds the model, in JSON, such as '{"max_model_len": 4096}'; also """
-        "dtype, gpu_memory_utilization, tensor_parallel_size"
-    ),
-]
 LabelMatching = Literal["ignore", "exact", "synonyms"]
 Pixels = Annotated[float | None, option("in pixels, of images that state none"), in_range(above=True)]
 ResizedPixels = Annotated[
@@ -111,6 +100,9 @@ class AnswerOptions:
         max_new_tokens: of an answer
         batch_size: images that are asked about together
         max_image_pixels: largest image that the model sees; default: what the processor of the model was saved with
+        backend: what runs the model; auto is vLLM where it is installed and there is a GPU
+        vllm_options: how vLLM holds the model, in JSON, such as '{"max_model_len": 4096}'; also dtype,
+            gpu_memory_utilization, tensor_parallel_size
         seed: of the samples
         temperature: of the samples
     """
@@ -138,8 +130,8 @@ class AnswerOptions:
     max_new_tokens: Annotated[int, in_range(1)] = 256
     batch_size: Annotated[int, in_range(1)] = 32
     max_image_pixels: Annotated[int | None, in_range(1)] = None
-    backend: Backend = "transformers"
-    vllm_options: VllmOptionsInJson = None
+    backend: Literal["transformers", "vllm", "auto"] = "transformers"
+    vllm_options: str | None = None
     seed: Annotated[int, in_range(0)] = 0
     temperature: Annotated[float, in_range(above=True)] = 1.0
 

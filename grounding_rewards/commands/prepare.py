@@ -233,12 +233,11 @@ def print_summary(out: Path, manifest: Mapping[str, Any]) -> None:
     copies = manifest["images_with_copies"]
     if copies:
         print(f"{copies} images are copies of one another; patients who share one are in one split")
-    _print_source_note(manifest)
     say(f"card: {out / 'README.md'}")
 
 
 def _print_counts(manifest: Mapping[str, Any]) -> None:
-    """Print a line of counts for each split, and sentences about what was left out."""
+    """Print a line of counts for each split, what was left out, and what the source says about its images."""
     for split, counts in manifest["splits"].items():
         # A dry run has no shards.
         shards = f", {len(counts['shards'])} shards" if "shards" in counts else ""
@@ -249,10 +248,6 @@ def _print_counts(manifest: Mapping[str, Any]) -> None:
         )
     for sentence in left_out_sentences(manifest):
         say(sentence)
-
-
-def _print_source_note(manifest: Mapping[str, Any]) -> None:
-    """Print what the source says about its images, if anything."""
     note = manifest["source"]["note"]
     if note:
         say(f"note: {note}")
@@ -271,5 +266,4 @@ def _print_dry_run(manifest: Mapping[str, Any]) -> None:
     faults = manifest["unreadable"]
     if faults:
         print(f"{len(faults)} images cannot be read and would be left out")
-    _print_source_note(manifest)
     print("Nothing was written. Copies among the images are looked for when they are prepared.")

@@ -68,6 +68,7 @@ class SignalOptions(AnswerOptions):
         model: ask this model now: folder or name of a checkpoint or adapter; about 32 images by default
         dataset: the images: `synthetic`, a folder, or a name on the hub; of a log by `id`
         group_size: so many rows one after another are a group; default: by `id`
+        reward: R1 … R5, soft_f1, or a dotted path; default: what the run of the log trained, else R4
         samples: answers per image
         keep: folder to keep the answers in; the same command goes on
         strict: exit with 1 where more than 20% of the groups are without spread
@@ -80,9 +81,7 @@ class SignalOptions(AnswerOptions):
     group_size: int | None = None
     resized_width: ResizedPixels = None
     resized_height: ResizedPixels = None
-    reward: Annotated[
-        str | None, option("R1 … R5, soft_f1, or a dotted path; default: what the run of the log trained, else R4")
-    ] = None
+    reward: str | None = None
     tried: Annotated[Sequence[str], option("rewards that are tried on the same answers", name="--try")] = TRIED
     samples: Annotated[int, in_range(2)] = 8
     keep: Path | None = None

@@ -203,12 +203,10 @@ def inspect_completions(
         reasons.update(raw.rejected)
         for key in (raw.status, *raw.rejected):
             examples.setdefault(key, []).append(k)
-    answers = []
-    for text, fmt, is_open in zip(texts, formats, opened, strict=True):
-        answers.append(find_answer(text, fmt.scope, prompt_opens_thinking=is_open).text)
+    spans = [find_answer(texts[k], formats[k].scope, prompt_opens_thinking=opened[k]) for k in range(len(texts))]
     return Inspection(
         texts=tuple(texts),
-        answers=tuple(answers),
+        answers=tuple(span.text for span in spans),
         statuses={status: len(examples.get(status, ())) for status in STATUSES},
         reasons={reason: reasons[reason] for reason in REJECT_REASONS if reasons[reason]},
         boxes=sum(len(raw.labels) for raw in raws),

@@ -408,7 +408,8 @@ def _rows_with_files(
     logs = [Path(path) for path in paths if not isinstance(path, Mapping)] or [Path()]
     folders = [path if path.is_dir() else path.parent for path in logs]
     rows = []
-    missing_files, outside_files = [], []
+    missing_files: list[str] = []
+    outside_files: list[str] = []
     for k in numbers:
         row = {name: value for name, value in log.rows[k].items() if name not in _IMAGE_COLUMNS}
         rows.append(row)
@@ -424,16 +425,15 @@ def _rows_with_files(
         else:
             row["image_path"] = str(files[0])
     notes = []
-    if missing_files:
-        notes.append(
-            f"{len(missing_files)} of {len(rows)} images are shown without their image, which is not there: "
-            f"{first_of(missing_files)}. Paths start at the folder of the log."
-        )
-    if outside_files:
-        notes.append(
-            f"{len(outside_files)} of {len(rows)} images are shown without their image, which is not beside the log: "
-            f"{first_of(outside_files)}. Name the --dataset, or give --allow-outside."
-        )
+    for hidden_files, reason, remedy in (
+        (missing_files, "is not there", "Paths start at the folder of the log."),
+        (outside_files, "is not beside the log", "Name the --dataset, or give --allow-outside."),
+    ):
+        if hidden_files:
+            notes.append(
+                f"{len(hidden_files)} of {len(rows)} images are shown without their image, which {reason}: "
+                f"{first_of(hidden_files)}. {remedy}"
+            )
     return rows, notes
 
 
