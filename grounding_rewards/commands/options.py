@@ -145,6 +145,8 @@ class AnswerOptions:
             ValueError: both or neither of log and model are given, a model has no images, a log is not there, or an
                 option is for the other one.
         """
+        from grounding_rewards.logs.read import log_files
+
         if (self.model is None) == (not logs):
             subjects = "both" if logs else "neither"
             raise ValueError(f"Expected a log of completions or --model, got {subjects}. Name one of them.")
@@ -166,13 +168,8 @@ class AnswerOptions:
                 raise ValueError(
                     f"Expected --{needed} beside {option}, got none. Leave {option} out: it has no effect."
                 )
-        for path in logs:
-            if not path.exists():
-                # Before the images are loaded, which takes longer.
-                raise ValueError(
-                    f"Expected a file or folder with completions, got {str(path)!r}, which is not there. Check the "
-                    "path."
-                )
+        # Refuses what is not there before the images are loaded, which takes longer.
+        log_files(logs)
 
     def words(self, hidden: Sequence[str] = ()) -> str:
         """The options that differ from their defaults, as they are typed, except the hidden ones."""

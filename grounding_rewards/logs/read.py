@@ -349,8 +349,8 @@ def log_files(paths: Sequence[str | Path]) -> list[Path]:
             theirs; 3. all files of a kind that :func:`read_completions` takes, such as verl's 2.jsonl, … 10.jsonl.
 
     Raises:
-        ValueError: a folder has no such file, or is that of a training that logged no completions; or shards are
-            missing, of which names such as log-00001-of-00004.jsonl say the number.
+        ValueError: a path is not there; a folder has no such file, or is that of a training that logged no completions;
+            or shards are missing, of which names such as log-00001-of-00004.jsonl say the number.
 
     Example:
         >>> import tempfile
@@ -364,7 +364,7 @@ def log_files(paths: Sequence[str | Path]) -> list[Path]:
     for path in map(Path, paths):
         if path.is_dir():
             files += _folder_files(path)
-        elif path.exists() or _kind(path) in _READERS:
+        elif path.exists():
             files.append(path)
         else:
             raise ValueError(
@@ -414,8 +414,6 @@ def _read_file(path: Path) -> list[tuple[int, str, list[dict[str, Any]]]]:
         raise ValueError(
             f"Expected a file that ends in {', '.join(_READERS)}, got {str(path)!r}. Convert it, or name it so."
         )
-    if not path.is_file():
-        raise ValueError(f"Expected a file with completions, got {str(path)!r}. Check the path.")
     reader = _READERS[_kind(path)]
     unit = "line" if reader is _read_jsonl else "row"
     return _lines(reader(path), unit, repr(str(path)))

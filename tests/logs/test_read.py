@@ -385,7 +385,7 @@ def test_numbers_alone_are_a_reference_only_where_answers_are_in_pixels(answer) 
         ("blank.jsonl", None, "Expected rows with completions in the log, got none"),
         ("log.jsonl", None, r"Expected a column completion or text or .*, got prompt, id\."),
         ("log.jsonl", "mine", r"Expected a column mine with the completions, got prompt, id\. .*--text-column"),
-        ("none.jsonl", None, r"Expected a file with completions, got .*none.jsonl"),
+        ("none.jsonl", None, r"Expected a file or folder with completions, got .*none.jsonl"),
         ("empty", None, r"Expected files that end in .* in the folder .*, got none"),
     ],
 )
