@@ -20,9 +20,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.images.dicom import dicom_size, is_dicom, read_dicom, read_dicom_values, value_range
+from grounding_rewards.images.dicom import dicom_size, is_dicom, read_dicom, value_range
 
 if TYPE_CHECKING:
     import numpy as np
@@ -154,78 +154,6 @@ def shown_image(image: Image, window: tuple[float, float] | None = None) -> Imag
     if "transparency" in image.info or image.mode in ("LA", "La", "PA", "RGBA", "RGBa"):
         image = alpha_composite(new("RGBA", image.size, (0, 0, 0, 255)), image.convert("RGBA"))
     return image.convert("L" if grey else "RGB")
-
-
-class GreyValues(NamedTuple):
-    """The values of a grey image that a window is applied to.
-
-    values: `(height, width)` of numbers: of DICOM files those of the modality, of others those that are stored.
-    padding: `(height, width)` of bool, what is black in any window; None where nothing is known to be.
-    inverse: Whether the lowest value is white.
-    """
-
-    values: np.ndarray
-    padding: np.ndarray | None
-    inverse: bool
-
-    def ends(self) -> tuple[float, float] | None:
-        """The lowest and the highest value, padding and what is not finite left out; None if nothing is left."""
-        import numpy as np
-
-        values = self.values if self.padding is None else self.values[~self.padding]
-        values = values[np.isfinite(values)]
-        return (values.min(), values.max()) if values.size else None
-
-    def shown(self, rectangle: tuple[int, int, int, int], window: tuple[float, float]) -> Image:
-        """A part of the image in 8 bits.
-
-        Args:
-            rectangle: `x1, y1, x2, y2` in pixels.
-            window: the values that become black and white, or white and black where `inverse`.
-        """
-        import numpy as np
-        from PIL.Image import fromarray
-
-        x1, y1, x2, y2 = rectangle
-        greys = spread(self.values[y1:y2, x1:x2], window)
-        if self.inverse:
-            greys = 255 - greys
-        if self.padding is not None:
-            greys = np.where(self.padding[y1:y2, x1:x2], np.uint8(0), greys)
-        return fromarray(greys)
-
-
-def grey_values(source: str | Path | Mapping[str, Any] | Image) -> GreyValues | None:
-    """The values of an image that windows speak of; None for an image in colour.
-
-    Args:
-        source: as for `open_image`, or a PIL image.
-
-    Raises:
-        ValueError: as `open_image`.
-
-    Example:
-        >>> import numpy as np
-        >>> from PIL import Image
-        >>> image = grey_values(Image.fromarray(np.uint16([[500, 2500, 4500]])))
-        >>> np.asarray(image.shown((0, 0, 3, 1), (2500, 3000))).tolist()
-        [[0, 0, 255]]
-        >>> grey_values(Image.new("RGB", (3, 1))) is None
-        True
-    """
-    import numpy as np
-    from PIL import Image as Images
-
-    dicom_file = _dicom_file(source)
-    if dicom_file is not None:
-        return GreyValues(*read_dicom_values(dicom_file))
-    image = _upright(source if isinstance(source, Images.Image) else load_image(source))
-    if is_deep(image):
-        return GreyValues(_deep_values(image), padding=None, inverse=False)
-    grey_or_rgb = shown_image(image)
-    if grey_or_rgb.mode != "L":
-        return None
-    return GreyValues(np.asarray(grey_or_rgb), padding=None, inverse=False)
 
 
 def _upright(image: Image) -> Image:

@@ -105,33 +105,6 @@ def is_burned_in(path: str | Path) -> bool:
         return (value if isinstance(value, bytes) else str(value).encode()).strip(b" \0") == b"YES"
 
 
-def read_dicom_values(path: str | Path) -> tuple[np.ndarray, np.ndarray, bool]:
-    """The values of a radiograph that its windows speak of; the file's own window is not applied.
-
-    Args:
-        path: a DICOM file with one grey frame.
-
-    Returns:
-        The values after the modality LUT or rescale, `(rows, columns)` of float64; where padding is, `(rows, columns)`
-        of bool; and whether the lowest value is white.
-
-    Raises:
-        ValueError: as :func:`read_dicom`.
-        ImportError: the extra `dicom` is not installed.
-
-    Example:
-        >>> from pydicom.data import get_testdata_file
-        >>> values, _, _ = read_dicom_values(get_testdata_file("MR_small.dcm"))
-        >>> values.shape, bool(values.max() > 255)
-        ((64, 64), True)
-    """
-    with _naming(path):
-        dataset = _read_grey_frame(path)
-        stored = dataset.pixel_array.astype(np.int32)
-        values = np.asarray(_modality(dataset, stored), dtype=np.float64)
-        return values, _is_padding(dataset, stored), _is_inverse(dataset)
-
-
 def dicom_size(path: str | Path) -> tuple[int, int]:
     """Width and height of an image in pixels, without reading its pixels.
 

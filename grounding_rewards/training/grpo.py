@@ -32,7 +32,7 @@ from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.training.callbacks import LogEntry, ParityCheck, SignalWatch
 from grounding_rewards.training.card import RunCard
 from grounding_rewards.training.dataset import format_name, prepare_examples, refuse_no_step, warn_of_long_answers
-from grounding_rewards.training.hooks import Extra, Setup
+from grounding_rewards.training.look_closer import LookCloser
 from grounding_rewards.training.model import loading_kwargs, model_format, warn_of_another_family
 from grounding_rewards.training.resume import ExactResume, set_epoch
 from grounding_rewards.training.rewards import (
@@ -89,8 +89,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         reward_weights: one weight for each of several rewards; 1 when left out.
         box_format: how the model writes boxes: a name, or what else `get_box_format` takes.
         bad_rows: `refuse` rows that fail their check, or `drop` them, which a warning says.
-        extras: further parts of the training, such as `grounding_rewards.training.look_closer.LookCloser(looks=3)`,
-            tools with which the model may look at parts of an image before it answers.
+        extras: `grounding_rewards.training.look_closer.LookCloser(looks=3)`, a tool with which the model may look at
+            parts of an image before it answers.
         reward_funcs: `reward` by the name that TRL's trainer has for it; stated, it is taken in its place.
         **kwargs: handed on to `GRPOTrainer`.
 
@@ -120,7 +120,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         reward_weights: Sequence[float] | None = None,
         box_format: str | Mapping[str, Any] | BoxFormat | None = None,
         bad_rows: str = "refuse",
-        extras: Sequence[Extra] = (),
+        extras: Sequence[LookCloser] = (),
         reward_funcs: Reward | list[Reward] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -142,22 +142,29 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
             box_format=box_format,
             model_format=lambda: model_format(model, loading_kwargs(args)),
             bad_rows=bad_rows,
-            keep_full=any(extra.full_images for extra in extras),
+            keep_full=bool(extras),
         )
         # Mistakes in the images are reported before the model is loaded.
         train_dataset, eval_dataset = _prepare_datasets(prepare, train_dataset, eval_dataset, args)
         if train_dataset is not None and args.process_index == 0:
             warn_of_long_answers(train_dataset, rewards, processing_class, args.max_completion_length)
             warn_of_another_family(train_dataset, rewards, model, loading_kwargs(args))
-        setup = self._set_up(rewards, args, processing_class, train_dataset, extras, kwargs)
+        functions = [StepReward(reward, self) if isinstance(reward, GroundingReward) else reward for reward in rewards]
+        self.step_rewards = [function for function in functions if isinstance(function, StepReward)]
+        for extra in extras:
+            extra.begin(args, functions, processing_class, kwargs)
+        refuse_other_rollouts(args, kwargs)
+        if train_dataset is not None:
+            environments = ["environments"] if "environment_factory" in kwargs else []
+            check_reward_functions(functions, [*train_dataset.column_names, *environments])
         super().__init__(
             model=model,
-            reward_funcs=setup.rewards,
-            args=setup.args,
+            reward_funcs=functions,
+            args=args,
             train_dataset=train_dataset,
             eval_dataset=eval_dataset,
             processing_class=processing_class,
-            **setup.options,
+            **kwargs,
         )
         if type(self.args) is GRPOConfig:
             # TRL's default would give patients' images to trackers, without a request for it.
@@ -167,34 +174,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         self._forbid_image_tokens()
         self._tell_rewards(train_dataset)
         self._add_callbacks()
-        for finish in setup.afterwards:
-            finish(self)
-
-    def _set_up(
-        self,
-        rewards: Sequence[Any],
-        args: GRPOConfig,
-        processor: Any,
-        train_dataset: Dataset | None,
-        extras: Sequence[Extra],
-        options: dict[str, Any],
-    ) -> Setup:
-        """Return the set-up of the trainer after the extras changed it; refuse one that TRL could not run.
-
-        Every grounding reward becomes a :class:`StepReward`, which is also listed in `step_rewards`.
-        """
-        functions = [StepReward(reward, self) if isinstance(reward, GroundingReward) else reward for reward in rewards]
-        self.step_rewards = [function for function in functions if isinstance(function, StepReward)]
-        setup = Setup(args, functions, processor, train_dataset, options)
-        for extra in extras:
-            extra.begin(setup)
-        refuse_other_rollouts(setup.args, setup.options)
-        if train_dataset is not None:
-            columns = list(train_dataset.column_names)
-            if "environment_factory" in setup.options:
-                columns.append("environments")
-            check_reward_functions(setup.rewards, columns)
-        return setup
+        # There are no videos: where a model wrote their token, TRL would look for one, and the run would end.
+        self._video_pad_token_id = None
 
     def _tell_rewards(self, train_dataset: Dataset | None) -> None:
         """Tell the rewards the tokenizer and whether prompts open thinking, and set the attributes of logging."""

@@ -1,7 +1,7 @@
-"""Look closer before answering: an environment of TRL in which the model zooms into an image and sets its grey window.
+"""Look closer before answering: an environment of TRL in which the model zooms into an image.
 
 A model sees a radiograph of nine million pixels as one of a few hundred thousand, in which a nodule of six pixels is
-gone. Here it may ask for parts of the image at full resolution before it answers. The tools speak in the coordinates in
+gone. Here it may ask for parts of the image at full resolution before it answers. The tool speaks in the coordinates in
 which the model writes boxes, and every picture is a :class:`View`, which knows its place on the image.
 
 Images stay in the process: a picture goes to the model's processor and nowhere else.
@@ -21,19 +21,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
+from trl import GRPOConfig
 
 from grounding_rewards.boxes import Boxes, CoordinateSpace, from_pixel, reference_defect, to_pixel
 from grounding_rewards.common.validation import Interval, check_keys
-from grounding_rewards.images.decoding import GreyValues, grey_values, open_image, shown_image, shrunken_size
+from grounding_rewards.images.decoding import open_image, shown_image, shrunken_size
 from grounding_rewards.images.image_column import FULL_IMAGE
 from grounding_rewards.images.resize import has_resized_size, resized_size
 from grounding_rewards.parsing import get_box_format
-from grounding_rewards.rewards.grounding import GroundingReward
-from grounding_rewards.training.hooks import Extra, Setup
 from grounding_rewards.training.rewards import StepReward
 from grounding_rewards.training.run_options import check_options
 
-_TOOLS = ("zoom", "window")
 # Pixels: an edge this near to a whole number is that number, moved by rounding.
 _SLACK = 1e-6
 # Longest side of a part, divided by its shortest; processors of the Qwen2-VL kind refuse 200.
@@ -41,8 +39,8 @@ _MAX_SIDE_RATIO = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class LookCloser(Extra):
-    """Settings of the tools, and the price of a picture.
+class LookCloser:
+    """Settings of the tool, and the price of a picture.
 
     Attributes:
         looks: how many pictures it may ask for before it answers.
@@ -50,8 +48,6 @@ class LookCloser(Extra):
             middle.
         max_pixels: a larger part is shrunk to this area before it is shown; a smaller one has full resolution.
         cost: what every picture takes from the reward.
-        bonus: what an answer that is right earns on top if the model has looked, however often. Right is one that finds
-            every finding and marks nothing else, by the reward's own matching.
 
     Raises:
         ValueError: a value is not legal.
@@ -62,17 +58,14 @@ class LookCloser(Extra):
         ValueError: Expected a number from 1 up for looks of look_closer, got 0. Correct the value.
     """
 
-    full_images = True
-
     looks: int = 3
     min_side: int = 28
     max_pixels: int = 512 * 512
     cost: float = 0.0
-    bonus: float = 0.0
 
     def __post_init__(self) -> None:
         ranges = {"looks": Interval(1), "min_side": Interval(1), "max_pixels": Interval(LookCloser.min_side**2)}
-        check_options(self, ranges | {"cost": Interval(), "bonus": Interval()}, owner_name="look_closer")
+        check_options(self, ranges | {"cost": Interval()}, owner_name="look_closer")
 
     @classmethod
     def of(cls, settings: Any) -> LookCloser | None:
@@ -88,32 +81,31 @@ class LookCloser(Extra):
         if settings is None or settings is False:
             return None
         settings = {} if settings is True else settings
-        remedy = "Write it like look_closer: {looks: 3, cost: 0.02, bonus: 0.1}."
+        remedy = "Write it like look_closer: {looks: 3, cost: 0.02}."
         if not isinstance(settings, Mapping):
             raise ValueError(f"Expected a mapping for look_closer, got {settings!r:.200}. {remedy}")
         check_keys("look_closer", settings, [option.name for option in fields(cls)], remedy)
         return cls(**settings)
 
-    def begin(self, setup: Setup) -> None:
-        """Add the tools and the reward for looking to the set-up of a trainer."""
-        step_rewards = [reward for reward in setup.rewards if isinstance(reward, StepReward)]
-        box_rewards = [reward for reward in step_rewards if reward.reward.judges_boxes]
-        # The first one says when an answer earns the bonus.
-        setup.rewards.append(LookReward(self, box_rewards[0] if box_rewards else None))
-        if setup.args.reward_weights is not None:
-            setup.args.reward_weights = [*setup.args.reward_weights, 1.0]
-        if setup.args.max_tool_calling_iterations is None:
+    def begin(self, args: GRPOConfig, rewards: list[Any], processor: Any, options: dict[str, Any]) -> None:
+        """Add the tool and the reward for looking to the parts of a trainer, in place, before its model is loaded.
+
+        Args:
+            args: TRL's configuration, a copy.
+            rewards: the reward functions.
+            processor: the model's.
+            options: further arguments of TRL's trainer.
+        """
+        formats = [reward.reward.box_format for reward in rewards if isinstance(reward, StepReward)]
+        options["environment_factory"] = functools.partial(
+            LookEnvironment, self, processor, formats[0] if formats else None
+        )
+        rewards.append(LookReward(self))
+        if args.reward_weights is not None:
+            args.reward_weights = [*args.reward_weights, 1.0]
+        if args.max_tool_calling_iterations is None:
             # One more: a call too many is answered in words.
-            setup.args.max_tool_calling_iterations = self.looks + 1
-        box_format = step_rewards[0].reward.box_format if step_rewards else None
-        setup.options["environment_factory"] = functools.partial(LookEnvironment, self, setup.processor, box_format)
-        # There are no videos: if a model wrote their token, TRL would look for one, and the run would end.
-        setup.afterwards.append(_ignore_videos)
-
-
-def _ignore_videos(trainer: Any) -> None:
-    """Let a trainer treat the token of a video as any other token."""
-    trainer._video_pad_token_id = None
+            args.max_tool_calling_iterations = self.looks + 1
 
 
 class View(NamedTuple):
@@ -177,7 +169,7 @@ def _tool(method: Callable[..., Any]) -> Callable[..., Any]:
     def tool(self: LookEnvironment, *args: Any, **arguments: Any) -> Any:
         """The result of the method for checked numbers, or a sentence that says why there is no picture."""
         try:
-            if sum(self.pictures.values()) >= self.settings.looks:
+            if self.pictures >= self.settings.looks:
                 raise _RefusedError("all looks are used")
             try:
                 bound = signature.bind(self, *args, **arguments).arguments
@@ -195,7 +187,7 @@ def _tool(method: Callable[..., Any]) -> Callable[..., Any]:
 class LookEnvironment:
     """One image, and a model that looks at it: TRL makes one for each answer of a step, and resets it for every image.
 
-    All public methods but `reset` are tools. The model numbers what it has seen: image 1 is the image, image 2 the
+    `zoom` is a tool. The model numbers what it has seen: image 1 is the image, image 2 the
     first picture that it asked for. Every box that it names, and its answer, is in its own coordinates; those of the
     answer are on image 1.
 
@@ -206,7 +198,7 @@ class LookEnvironment:
 
     Attributes:
         views: the pictures that the model has seen, the image first.
-        pictures: how many pictures each tool has shown.
+        pictures: how many pictures the tool has shown.
         refusals: how many calls were answered in words alone.
 
     Example:
@@ -239,7 +231,6 @@ class LookEnvironment:
         """
         self.source = row[FULL_IMAGE] if row.get(FULL_IMAGE) is not None else row["image"]
         self._image: Image.Image | None = None
-        self._window: Any = None
         self.space = get_box_format(row["box_format"] if self.box_format is None else self.box_format).space
         width, height = row.get("width"), row.get("height")
         if width is None or height is None:
@@ -248,7 +239,7 @@ class LookEnvironment:
         if resized == (None, None):
             resized = self._resized(width, height)
         self.views = [View(0.0, 0.0, float(width), float(height), *resized)]
-        self.pictures = dict.fromkeys(_TOOLS, 0)
+        self.pictures = 0
         self.refusals = 0
         instructions = "This is image 1; coordinates are those of your answer."
         return f"\nBefore you answer you may look closer. {self._looks_left()} {instructions}"
@@ -274,36 +265,7 @@ class LookEnvironment:
             part = self.views[int(image) - 1].to_image([[x1, y1, x2, y2]], self.space)[0].tolist()
         if reference_defect(part, (self.views[0].width, self.views[0].height)) not in (None, "partly-off-image"):
             raise _RefusedError("x1 is left of x2 and y1 above y2, and the part lies on the image")
-        # Read anew at each call: kept for all answers of a step, values of 64 bits would take gigabytes.
-        return self._show("zoom", self._pixels_under(part), None if self._window is None else grey_values(self.source))
-
-    @_tool
-    def window(self, center: float, width: float) -> list:
-        """
-        Show the last image again with another window of grey values. Later images keep the window.
-
-        Args:
-            center: The grey value in the middle of the window.
-            width: How many grey values there are between black and white.
-
-        Returns:
-            The image in this window, and which grey values the image has.
-        """
-        if width <= 0:
-            raise _RefusedError("width is above 0")
-        # PS3.3, C.11.2.1.3.2: y = (x - c) / w + 0.5
-        low, high = center - width / 2, center + width / 2
-        if not math.isfinite(high - low):
-            raise _RefusedError("the window is too large")
-        greys = grey_values(self.source)
-        if greys is None:
-            raise _RefusedError("the image has colours, and no grey values")
-        self._window = low, high
-        ends = greys.ends()
-        range_words = "" if ends is None else f" The image has grey values from {ends[0]:.6g} to {ends[1]:.6g}."
-        view = self.views[-1]
-        rectangle = self._pixels_under([view.x, view.y, view.x + view.width, view.y + view.height])
-        return self._show("window", rectangle, greys, range_words)
+        return self._show(self._pixels_under(part))
 
     def _whole_image(self) -> Image.Image:
         """The image at full resolution, opened at the first call."""
@@ -332,34 +294,31 @@ class LookEnvironment:
         first = np.clip(first - missing // 2, 0, size - min_side)
         return np.concatenate([first, np.maximum(last, first + min_side)]).astype(int).tolist()
 
-    def _show(self, tool: str, rectangle: Sequence[int], greys: GreyValues | None, words: str = "") -> list:
+    def _show(self, rectangle: Sequence[int]) -> list:
         """Cut out pixels of the image file, add the view of them, and return them as content blocks of a message.
 
         Args:
-            tool: which tool was called.
             rectangle: x1, y1, x2, y2 in pixels of the image file.
-            greys: the image's grey values, shown in the current window; None shows the pixels as they are.
-            words: before the text that the model gets with the picture.
         """
         image, whole_view = self._whole_image(), self.views[0]
         x1, y1, x2, y2 = rectangle
-        picture = image.crop((x1, y1, x2, y2)) if greys is None else greys.shown((x1, y1, x2, y2), self._window)
+        picture = image.crop((x1, y1, x2, y2))
         picture = picture.resize(shrunken_size(*picture.size, self.settings.max_pixels), Image.Resampling.BICUBIC)
         # From pixels of the file to pixels of the image's boxes.
         scale_x, scale_y = whole_view.width / image.width, whole_view.height / image.height
         width, height = (x2 - x1) * scale_x, (y2 - y1) * scale_y
         self.views.append(View(x1 * scale_x, y1 * scale_y, width, height, *self._resized(*picture.size)))
-        self.pictures[tool] += 1
+        self.pictures += 1
         box = whole_view.from_image([[x1 * scale_x, y1 * scale_y, x2 * scale_x, y2 * scale_y]], self.space)[0]
         # + 0.0 turns -0 into 0.
         place = ", ".join(f"{value:.6g}" for value in box + 0.0)
         title = f"Image {len(self.views)} shows {place} of image 1."
-        text = f"{title}{words} Answer with boxes on image 1. {self._looks_left()}"
+        text = f"{title} Answer with boxes on image 1. {self._looks_left()}"
         return [{"type": "image", "image": picture.convert("RGB")}, {"type": "text", "text": text}]
 
     def _looks_left(self) -> str:
         """A sentence for the model: how many pictures it may still ask for."""
-        count = self.settings.looks - sum(self.pictures.values())
+        count = self.settings.looks - self.pictures
         return "No more pictures: answer now." if count <= 0 else f"Pictures left: {count}."
 
 
@@ -373,43 +332,24 @@ def _number(name: str, value: Any) -> float:
 
 @dataclass(frozen=True)
 class LookReward:
-    """The cost and bonus of looking, as a separate reward function of TRL.
-
-    It is `bonus` where the model has looked and the answer is right, less `cost` for every picture: never more than
-    the bonus, and never less than all looks cost.
+    """The cost of looking, as a separate reward function of TRL: `cost` less for every picture.
 
     Attributes:
-        settings: with `cost` and `bonus`.
-        reward: reads the answer and says whether it is right; None where nothing is paid for a right one.
-
-    Raises:
-        ValueError: a bonus, and no reward on boxes.
+        settings: with `cost`.
 
     Example:
-        >>> from grounding_rewards import get_reward
         >>> from grounding_rewards.synthetic import synthetic_dataset
-        >>> image = {**synthetic_dataset("train", 1)[0], "boxes": []}
-        >>> looks = LookReward(LookCloser(cost=0.02, bonus=0.1), get_reward("R4", box_format="qwen3-vl"))
-        >>> environments = [LookEnvironment(looks.settings, box_format="qwen3-vl") for _ in range(3)]
+        >>> looks = LookReward(LookCloser(cost=0.02))
+        >>> environments = [LookEnvironment(looks.settings, box_format="qwen3-vl") for _ in range(2)]
         >>> for environment in environments:
-        ...     _ = environment.reset(**image)
-        >>> for environment in environments[1:]:
-        ...     _ = environment.zoom(0, 0, 500, 500)
-        >>> columns = {name: [image[name]] * 3 for name in ("boxes", "width", "height")}
-        >>> looks(["[]", "[]", "no idea"], environments=environments, **columns)
-        [0.0, 0.08, -0.02]
+        ...     _ = environment.reset(**synthetic_dataset("train", 1)[0])
+        >>> _ = environments[1].zoom(0, 0, 500, 500)
+        >>> looks(["[]", "[]"], environments=environments)
+        [0.0, -0.02]
     """
 
     settings: LookCloser
-    reward: GroundingReward | StepReward | None = None
     __name__ = "looks"
-
-    def __post_init__(self) -> None:
-        if self.settings.bonus and self.reward is None:
-            raise ValueError(
-                "Expected a reward on boxes beside the bonus of look_closer, got other rewards alone, which do not say "
-                "when an answer is right. Add one such as R4, or leave bonus out."
-            )
 
     def __call__(
         self, completions: Sequence[Any], *, environments: Sequence[Any], log_metric: Any = None, **columns: Any
@@ -417,28 +357,20 @@ class LookReward:
         """Score one batch: TRL's protocol for reward functions, with the environments of the answers.
 
         Args:
-            completions: n answers.
+            completions: n answers, not used.
             environments: n environments after their answers.
-            log_metric: called with the mean number of pictures of each tool, that of refused calls, and the share of
-                answers before which the model looked.
-            **columns: the dataset's, see :class:`GroundingReward`.
+            log_metric: called with the mean number of pictures, that of refused calls, and the share of answers before
+                which the model looked.
+            **columns: the dataset's, not used.
 
         Returns:
             n numbers.
         """
-        pictures = np.array([sum(environment.pictures.values()) for environment in environments], dtype=np.int64)
-        # 0.0 - 0.0 is 0, where -(0.0) would be logged as -0.
-        values = 0.0 - self.settings.cost * pictures
-        if self.settings.bonus and self.reward is not None:
-            for index, explanation in enumerate(self.reward.details(completions, **columns)):
-                # Without any box only a stated "no finding" is right.
-                is_answer = explanation.tp > 0 or explanation.parsed.status == "empty"
-                if explanation.fp == explanation.fn == 0 and is_answer and pictures[index]:
-                    values[index] += self.settings.bonus
+        pictures = np.array([environment.pictures for environment in environments], dtype=np.int64)
         if log_metric is not None:
             n = max(len(environments), 1)
-            for name in _TOOLS:
-                log_metric(f"looks/{name}", sum(environment.pictures[name] for environment in environments) / n)
+            log_metric("looks/zoom", int(pictures.sum()) / n)
             log_metric("looks/refused", sum(environment.refusals for environment in environments) / n)
             log_metric("looks/looked", int((pictures > 0).sum()) / n)
-        return values.tolist()
+        # 0.0 - 0.0 is 0, where -(0.0) would be logged as -0.
+        return (0.0 - self.settings.cost * pictures).tolist()

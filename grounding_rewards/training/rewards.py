@@ -19,7 +19,6 @@ from grounding_rewards.metrics.read_predictions import question_of
 from grounding_rewards.metrics.signal import Groups
 from grounding_rewards.parsing import REJECT_REASONS, STATUSES, BoxFormat, get_box_format
 from grounding_rewards.rewards import registry
-from grounding_rewards.rewards.box_reward import Explanation
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
 from grounding_rewards.rewards.schedules import Pace, is_self_paced
 from grounding_rewards.rewards.scoring import Scored
@@ -167,10 +166,6 @@ class StepReward:
         if not self._trainer.model.training:
             return self.final(completions, on_scored=self._keep, **columns)
         return self.reward(completions, on_scored=self._keep, pace=self.pace, **columns)
-
-    def details(self, completions: Sequence[Any], **columns: Any) -> list[Explanation]:
-        """Explain completions as :class:`GroundingReward` does, with the final values of parameters."""
-        return self.final.details(completions, **columns)
 
     def _keep(self, scored: Scored) -> None:
         self._scored = scored

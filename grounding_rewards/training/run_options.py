@@ -89,9 +89,9 @@ class GroundingOptions(ImageOptions):
     )
     look_closer: dict | str | None = documented(
         None,
-        "Let the model zoom into the image and set its grey window before it answers: in YAML a mapping, on the "
-        'command line JSON: \'{"looks": 3, "cost": 0.02, "bonus": 0.1}\'. `looks` pictures at most; a part below '
-        "`min_side` is widened, one above `max_pixels` shrunk. The chat template has to render tools.",
+        "Let the model zoom into the image before it answers: in YAML a mapping, on the command line JSON: "
+        '\'{"looks": 3, "cost": 0.02}\'. `looks` pictures at most; a part below `min_side` is widened, one above '
+        "`max_pixels` shrunk. The chat template has to render tools.",
     )
     parity_check: bool = documented(
         True,

@@ -16,11 +16,10 @@ from trl.chat_template_utils import qwen3_vl_chat_template
 
 from grounding_rewards.boxes import SPACES
 from grounding_rewards.cli import main
-from grounding_rewards.synthetic import LABELS, draw_radiograph, synthetic_dataset
+from grounding_rewards.synthetic import LABELS, synthetic_dataset
 from grounding_rewards.training import GroundingGRPOTrainer
-from grounding_rewards.training.look_closer import LookCloser, LookEnvironment, LookReward, View
+from grounding_rewards.training.look_closer import LookCloser, LookEnvironment, View
 from scripts.build_tiny_vlm import build_model, build_processor, build_tokenizer
-from tests.conftest import write_dicom
 from tests.tables import table
 from tests.test_scripts import script
 from tests.training.runs import config, logged
@@ -106,20 +105,20 @@ class TestLimits:
         looking = environment(looks=1)
         assert looking.zoom(0, 0, "ten", 10).endswith("Pictures left: 1.")  # costs no look
         assert "answer now" in words(looking.zoom(0, 0, 10, 10))
-        assert looking.window(1, 2) == "No picture: all looks are used. No more pictures: answer now."
-        assert (looking.pictures, looking.refusals) == ({"zoom": 1, "window": 0}, 2)
+        assert looking.zoom(0, 0, 10, 10) == "No picture: all looks are used. No more pictures: answer now."
+        assert (looking.pictures, looking.refusals) == (1, 2)
         looking.reset(image=Image.new("L", (10, 10)))
-        assert (looking.pictures, looking.refusals, len(looking.views)) == ({"zoom": 0, "window": 0}, 0, 1)
+        assert (looking.pictures, looking.refusals, len(looking.views)) == (0, 0, 1)
 
     @pytest.mark.parametrize(
-        ("tool", "arguments", "said"),
+        ("arguments", "said"),
         [
             *table("training/cases", "bad_arguments_are_answered_in_words"),
-            ("zoom", (0, 0, 10**5000, 9), "x2 is not a finite number"),
+            ((0, 0, 10**5000, 9), "x2 is not a finite number"),
         ],
     )
-    def test_bad_arguments_are_answered_in_words(self, tool, arguments, said):
-        answer = getattr(environment(), tool)(*arguments)
+    def test_bad_arguments_are_answered_in_words(self, arguments, said):
+        answer = environment().zoom(*arguments)
         assert answer.startswith("No picture: ")
         assert said in answer
 
@@ -128,51 +127,16 @@ class TestLimits:
     )
 
     @settings(max_examples=200, deadline=None)
-    @given(st.sampled_from(["zoom", "window"]), st.lists(anything, max_size=6))
-    def test_nothing_that_a_model_writes_raises(self, tool, arguments):
+    @given(st.lists(anything, max_size=6))
+    def test_nothing_that_a_model_writes_raises(self, arguments):
         looking = environment(Image.new("L", (300, 20)), min_side=8, max_pixels=2000)
-        answer = getattr(looking, tool)(*arguments)
+        answer = looking.zoom(*arguments)
         if isinstance(answer, list):
             picture, view = answer[0]["image"], looking.views[1]
             assert picture.width * picture.height <= 2000
             assert view.x >= 0
             assert view.y >= 0
             assert (view.x + view.width <= 300) & (view.y + view.height <= 20) & (view.width >= 8) & (view.height >= 8)
-
-
-class TestWindow:
-    def test_values_of_a_dicom_file(self, tmp_path):
-        pytest.importorskip("pydicom")
-        path = write_dicom(draw_radiograph(3, "pa-256"), tmp_path)
-        looking = LookEnvironment(LookCloser(min_side=1), box_format="qwen3-vl")
-        looking.reset(full_image={"bytes": None, "path": str(path)})
-        shown = looking.window(2000, 1000)
-        from pydicom import dcmread
-
-        header = dcmread(path)
-        values = header.pixel_array * float(header.get("RescaleSlope", 1)) + float(header.get("RescaleIntercept", 0))
-        # PS3.3, C.11.2.1.3.2, by numpy
-        greys = np.clip((values - 2000) / 1000 + 0.5, 0, 1) * 255
-        if header.PhotometricInterpretation == "MONOCHROME1":
-            greys = 255 - greys
-        assert np.abs(np.asarray(shown[0]["image"].convert("L")) - greys).max() <= 0.51
-        assert f"from {values.min():.6g} to {values.max():.6g}" in words(shown)
-
-    def test_a_window_stays_for_later_parts(self):
-        pixels = np.uint16(np.arange(500_000).reshape(500, 1000) % 4096)
-        looking = environment(Image.fromarray(pixels))
-        looking.window(1000, 200)
-        picture = looking.zoom(100, 200, 200, 400)[0]["image"]
-        expected = np.rint(np.clip((pixels[100:200, 100:200] - 900.0) / 200, 0, 1) * 255)
-        assert np.array_equal(np.asarray(picture.convert("L")), expected)
-
-    def test_an_image_with_colours_has_no_grey_values(self):
-        assert "colours" in environment(Image.new("RGB", (30, 30))).window(100, 50)
-
-
-def test_a_bonus_needs_a_reward_on_boxes():
-    with pytest.raises(ValueError, match="beside the bonus of look_closer"):
-        LookReward(LookCloser(bonus=0.1))
 
 
 @pytest.mark.parametrize(("given", "message"), table("training/cases", "settings_are_checked"))
@@ -206,7 +170,7 @@ class FirstTurnsAreWritten(GroundingGRPOTrainer):
 
     calls = (
         {"name": "zoom", "arguments": {"x1": 0, "y1": 0, "x2": 56, "y2": 56}},
-        {"name": "window", "arguments": {"center": 128, "width": 64}},
+        {"name": "zoom", "arguments": {"x1": 56, "y1": 56, "x2": 112, "y2": 112, "image": 1}},
         {"name": "zoom", "arguments": {"x1": "left", "y1": 0, "x2": 56, "y2": 56}},
     )
 
@@ -233,7 +197,7 @@ def test_the_trainer_takes_steps_with_pictures_in_its_turns(tools_vlm, tmp_path)
     for entry in logged(trainer):
         assert entry["tools/call_frequency"] == 0.75
         assert entry["tools/failure_frequency"] == 0
-        assert (entry["looks/zoom"], entry["looks/window"], entry["looks/refused"]) == (0.25, 0.25, 0.25)
+        assert (entry["looks/zoom"], entry["looks/refused"]) == (0.5, 0.25)
         assert entry["rewards/looks/mean"] == -0.25
         assert entry["reward"] == pytest.approx(entry["rewards/R4/mean"] - 0.25)
     assert any(not torch.equal(before[name], value) for name, value in trainer.model.state_dict().items())
