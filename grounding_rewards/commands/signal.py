@@ -135,22 +135,13 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
 
 
 def _prepare_model(options: SignalOptions, images: Dataset, judge: GroundingReward) -> AskedModel:
-    """The model, ready to be asked; check first that a trainer would see what the model sees."""
-    from grounding_rewards.models.parity import parity_of_model
-
+    """The model, ready to be asked."""
     if options.keep is None and int(os.environ.get("WORLD_SIZE", 1)) > 1:
         raise ValueError(
             "Expected --keep FOLDER with several processes, got none. They put their answers together there."
         )
     label_matching = getattr(judge.box_reward, "label_matching", "ignore")
-    asked_model = options.prepare_asking(images, judge, backend=options.backend, label_matching=label_matching)
-    if asked_model.model.backend == "transformers":
-        parity = parity_of_model(
-            asked_model.model.load(), asked_model.processor, asked_model.fitted_images, judge.box_format
-        )
-        if asked_model.is_first:
-            say(parity.sentence())
-    return asked_model
+    return options.prepare_asking(images, judge, backend=options.backend, label_matching=label_matching)
 
 
 def _ask(options: SignalOptions, asked_model: AskedModel) -> list[list[str]]:

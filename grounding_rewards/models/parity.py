@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import random
-import tempfile
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOTrainer
 
 from grounding_rewards.data.checks import rows_with_sizes
 from grounding_rewards.data.prompts import gold_answer
@@ -66,19 +65,6 @@ class Parity(NamedTuple):
 
     sizes: tuple[tuple[int, int], ...]
     difference: float
-
-    def sentence(self) -> str:
-        """The result in one sentence.
-
-        Example:
-            >>> print(Parity(((112, 168), (64, 64)), 3e-6).sentence())
-            The trainer sees what the model sees: with images of 112 x 168 and 64 x 64 the log-probabilities of \
-answers while generating and while training differ by 3e-06 a token at most.
-        """
-        return (
-            f"The trainer sees what the model sees: with images of {_size_list(self.sizes)} the log-probabilities of "
-            f"answers while generating and while training differ by {self.difference:.1g} a token at most."
-        )
 
 
 def check_parity(trainer: Any, dataset: Any, box_format: str | Mapping[str, Any] | BoxFormat | None = None) -> Parity:
@@ -170,44 +156,6 @@ def check_rollout(trainer: Any, difference: float, *, refuse: bool) -> str | Non
             f"Likely: {_CAUSES}. Or set use_vllm: false."
         )
     return f"Of this rollout vLLM has {message}: part of the training is noise. Likely: {_CAUSES}."
-
-
-def parity_of_model(
-    model: Any, processor: Any, dataset: Any, box_format: str | Mapping[str, Any] | BoxFormat | None = None
-) -> Parity:
-    """Compare what a model sees while training and while generating, as :func:`check_parity` does for a trainer.
-
-    A trainer of TRL is made for it, which takes no step.
-
-    Args:
-        model: a transformers vision-language model.
-        processor: its processor.
-        dataset: as for :func:`check_parity`.
-        box_format: likewise.
-
-    Raises:
-        ValueError: as :func:`check_parity`.
-    """
-    # TRL loads processors with padding on the left.
-    processor = copy.deepcopy(processor)
-    getattr(processor, "tokenizer", processor).padding_side = "left"
-    with tempfile.TemporaryDirectory() as folder, _state_kept(model):
-        config = GRPOConfig(
-            folder,
-            per_device_train_batch_size=2,
-            num_generations=2,
-            report_to="none",
-            use_cpu=model.device.type == "cpu",
-            bf16=False,
-            gradient_checkpointing=False,
-        )
-        trainer = GRPOTrainer(model, _zero_reward, config, dataset, processing_class=processor)
-        return check_parity(trainer, dataset, box_format)
-
-
-def _zero_reward(completions: Sequence[Any], **columns: Any) -> list[float]:
-    """A reward function of TRL that gives 0 to each completion."""
-    return [0.0] * len(completions)
 
 
 def _select_rows(dataset: Any, box_format: Any) -> tuple[list[dict[str, Any]], list[str]]:

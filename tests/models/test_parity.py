@@ -13,7 +13,7 @@ from trl import GRPOTrainer
 
 from grounding_rewards.data.dataset_columns import add_columns, add_prompts
 from grounding_rewards.images.resize import set_image_size
-from grounding_rewards.models.parity import parity_of_model
+from grounding_rewards.models.parity import check_parity
 from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training import GroundingGRPOTrainer, callbacks
 from scripts.checks.model_families import FAMILIES, save_family
@@ -41,6 +41,17 @@ def trainer_of(folder, padding_side="left"):
     torch.set_num_threads(1)
     processor = AutoProcessor.from_pretrained(ASSET, padding_side=padding_side)
     return GroundingGRPOTrainer(str(ASSET), "R4", config(folder), images_of(), processing_class=processor)
+
+
+def parity_of(model, processor, images, folder):
+    """That of a trainer of TRL with this model."""
+    processor.tokenizer.padding_side = "left"
+
+    def reward(completions, **columns):
+        return [0.0] * len(completions)
+
+    trainer = GRPOTrainer(model, reward, config(folder), images, processing_class=processor)
+    return check_parity(trainer, images)
 
 
 def blacken(collated):
@@ -116,23 +127,21 @@ def test_sound_families_pass(name, tmp_path):
     torch.set_num_threads(1)
     save_family(name, tmp_path, layers=2, narrow=True)
     model = AutoModelForImageTextToText.from_pretrained(tmp_path, dtype=torch.float32)
-    # As checkpoints have it: on the right.
-    processor = AutoProcessor.from_pretrained(tmp_path, padding_side="right")
+    processor = AutoProcessor.from_pretrained(tmp_path)
     set_image_size(processor, 112 * 112)
     box_format = "medgemma-1.5" if name == "medgemma_4b" else "qwen3-vl"
     images = add_prompts(add_columns(images_of(), processor, box_format), box_format)
-    found = parity_of_model(model, processor, images)
+    found = parity_of(model, processor, images, tmp_path / "run")
     assert len(set(found.sizes)) == 3
     assert found.difference < 1e-5
-    assert processor.tokenizer.padding_side == "right"
 
 
 @pytest.mark.parametrize(("dtype", "noise"), [(torch.bfloat16, 0.03), (torch.float16, 0.005)])
-def test_rounding_is_no_fault(dtype, noise):
+def test_rounding_is_no_fault(dtype, noise, tmp_path):
     torch.set_num_threads(1)
     model = AutoModelForImageTextToText.from_pretrained(ASSET, dtype=dtype)
     processor = AutoProcessor.from_pretrained(ASSET)
-    found = parity_of_model(model, processor, add_columns(images_of(), processor, "qwen2.5-vl"))
+    found = parity_of(model, processor, add_columns(images_of(), processor, "qwen2.5-vl"), tmp_path)
     assert 0 < found.difference < noise
 
 
@@ -164,12 +173,12 @@ def test_it_leaves_everything_as_it_was(tmp_path, monkeypatch):
     assert same_weights(*map(weights, runs))
 
 
-def test_images_in_the_column_images_without_a_box_format():
+def test_images_in_the_column_images_without_a_box_format(tmp_path):
     """As for a reward of one's own."""
     torch.set_num_threads(1)
     rows = [{**row, "images": [row["image"]]} for row in images_of()]
     model = AutoModelForImageTextToText.from_pretrained(ASSET, dtype=torch.float32)
     images = Dataset.from_list(rows).remove_columns("image")
-    found = parity_of_model(model, AutoProcessor.from_pretrained(ASSET), images)
+    found = parity_of(model, AutoProcessor.from_pretrained(ASSET), images, tmp_path)
     assert found.sizes == ((112, 60), (112, 112), (168, 100))
     assert found.difference < 1e-5
