@@ -1,17 +1,15 @@
-"""Prepare and check images for a trainer: the model's box format and sizes, and the lengths of prompts and answers."""
+"""Prepare and check images for a trainer: prompts, the model's box format and sizes, and the number of images."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from datasets import Dataset
 
-from grounding_rewards.data.checks import check_dataset, rows_with_sizes, with_each
+from grounding_rewards.data.checks import check_dataset, with_each
 from grounding_rewards.data.dataset_columns import add_columns, add_prompts
-from grounding_rewards.data.prompts import gold_answer, prompt_words
+from grounding_rewards.data.prompts import prompt_words
 from grounding_rewards.images.image_column import with_full_image, with_image_column
 from grounding_rewards.images.resize import fit_images
 from grounding_rewards.models.generate import check_processor
@@ -131,34 +129,4 @@ def refuse_no_step(dataset: Dataset, args: Any) -> None:
             f"Expected at least {needed} images for train_dataset, as many as one step generates answers to, got "
             f"{dataset.num_rows}. Add images, or lower per_device_train_batch_size, gradient_accumulation_steps or "
             "generation_batch_size."
-        )
-
-
-def warn_of_long_answers(dataset: Dataset, rewards: Sequence[Any], processor: Any, limit: int | None) -> None:
-    """Warn of right answers longer than the limit: cut off they earn less, and teach the model to write less.
-
-    Args:
-        dataset: from :func:`prepare_examples`.
-        rewards: of the run; the first grounding reward has the box format of all, else the column `box_format`.
-        processor: the model's, whose tokens are counted.
-        limit: `max_completion_length`; None for no limit.
-    """
-    stated_formats = [reward.box_format for reward in rewards if isinstance(reward, GroundingReward)]
-    box_format = stated_formats[0] if stated_formats else None
-    if limit is None or (box_format is None and "box_format" not in dataset.column_names):
-        return
-    # Boxes of several readers alone have no single right answer.
-    rows = [row for row in rows_with_sizes(dataset) if row.get("boxes") is not None]
-    answers = [gold_answer(row, box_format or row["box_format"]) for row in rows]
-    if not answers:
-        return
-    tokenizer = getattr(processor, "tokenizer", processor)
-    # One more for the token that ends an answer.
-    lengths = np.array([len(ids) + 1 for ids in tokenizer(answers, add_special_tokens=False)["input_ids"]])
-    too_long = int((lengths > limit).sum())
-    if too_long:
-        warnings.warn(
-            f"The right answer has more than max_completion_length {limit} tokens on {too_long} of {len(dataset)} "
-            f"images of train_dataset, {lengths.max()} at most: it would be cut off. Raise max_completion_length.",
-            stacklevel=4,
         )

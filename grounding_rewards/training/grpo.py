@@ -9,8 +9,7 @@ import math
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ from grounding_rewards.rewards.completions import completion_text
 from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.training.callbacks import LogEntry, ParityCheck, SignalWatch
 from grounding_rewards.training.card import RunCard
-from grounding_rewards.training.dataset import format_name, prepare_examples, refuse_no_step, warn_of_long_answers
+from grounding_rewards.training.dataset import format_name, prepare_examples, refuse_no_step
 from grounding_rewards.training.look_closer import LookCloser
 from grounding_rewards.training.model import loading_kwargs, model_format, warn_of_another_family
 from grounding_rewards.training.resume import ExactResume, set_epoch
@@ -54,6 +53,15 @@ _UPLOAD_VARIABLES = (
 _NO_UPLOAD = ("", "0", "false", "no", "none", "off", "end")
 # In the log of a run, the counts of why something was rejected stand under `<reward>/rejected_reasons`.
 _REASONS = "rejected_reasons"
+
+
+def _names_no_row(record: logging.LogRecord) -> bool:
+    """Whether a record is none of TRL's that print the row of an answer without a reward."""
+    return "All reward functions returned None" not in str(record.msg)
+
+
+# Such a row names images, and patients.
+logging.getLogger(GRPOTrainer.__module__).addFilter(_names_no_row)
 
 
 class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRPOTrainer):
@@ -147,7 +155,6 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         # Mistakes in the images are reported before the model is loaded.
         train_dataset, eval_dataset = _prepare_datasets(prepare, train_dataset, eval_dataset, args)
         if train_dataset is not None and args.process_index == 0:
-            warn_of_long_answers(train_dataset, rewards, processing_class, args.max_completion_length)
             warn_of_another_family(train_dataset, rewards, model, loading_kwargs(args))
         functions = [StepReward(reward, self) if isinstance(reward, GroundingReward) else reward for reward in rewards]
         self.step_rewards = [function for function in functions if isinstance(function, StepReward)]
@@ -258,8 +265,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
         """As TRL does; refuse rewards that teach nothing, and add the metrics of each grounding reward to the log."""
-        with _no_printed_row():
-            rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         self._check_numbers(rewards)
         mode = "train" if self.model.training else "eval"
         group_size = self.num_generations if mode == "train" else self.num_generations_eval
@@ -398,21 +404,6 @@ def _prepare_datasets(
     if train_dataset is not None:
         refuse_no_step(train_dataset, args)
     return train_dataset, eval_dataset
-
-
-@contextmanager
-def _no_printed_row() -> Iterator[None]:
-    """Keep TRL from printing the row of an answer without a reward: it names images, and patients."""
-
-    def keep(record: logging.LogRecord) -> bool:
-        return "All reward functions returned None" not in str(record.msg)
-
-    logger = logging.getLogger(GRPOTrainer.__module__)
-    logger.addFilter(keep)
-    try:
-        yield
-    finally:
-        logger.removeFilter(keep)
 
 
 def _refuse_uploads(args: GRPOConfig) -> None:

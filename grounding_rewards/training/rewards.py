@@ -91,17 +91,11 @@ def check_reward_functions(rewards: Sequence[Any], columns: Sequence[str]) -> No
         # TRL calls models in another way.
         if isinstance(reward, torch.nn.Module) or registry.takes(reward, **dict.fromkeys(passed)):
             continue
-        parameters = inspect.signature(reward, follow_wrapped=False).parameters.values()
-        keywords = [each for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
-        required = [keyword.name for keyword in keywords if keyword.default is keyword.empty]
-        not_passed = [name for name in required if name not in passed]
-        if not_passed:
-            fault = f"one that needs {', '.join(not_passed)}"
-        else:
-            fault = f"one that takes {', '.join(keyword.name for keyword in keywords)} alone"
+        signature = inspect.signature(reward, follow_wrapped=False)
         raise ValueError(
-            f"Expected a function that takes what TRL passes for reward {reward_name(reward)}, got {fault}. TRL passes "
-            f"{', '.join(sorted(passed))}, all by name: write `(completions, **columns)`, with those that it needs."
+            f"Expected a function that takes what TRL passes for reward {reward_name(reward)}, got one with "
+            f"{signature}. TRL passes {', '.join(sorted(passed))}, all by name: write `(completions, **columns)`, with "
+            "those that it needs."
         )
 
 

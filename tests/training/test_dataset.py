@@ -10,12 +10,11 @@ from transformers import AutoProcessor, Qwen2VLImageProcessor
 from transformers.image_utils import make_flat_list_of_images
 
 import grounding_rewards as gr
-from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.images.resize import set_image_size
 from grounding_rewards.models.generate import Sampling, generate
 from grounding_rewards.models.load import load_model
 from grounding_rewards.synthetic import synthetic_dataset
-from grounding_rewards.training.dataset import format_name, prepare_examples, warn_of_long_answers
+from grounding_rewards.training.dataset import format_name, prepare_examples
 from tests.tables import table
 from tests.training.runs import ASSET, grpo
 
@@ -116,14 +115,3 @@ class TestGreyImages:
                 assert [row["image"].mode, grey.mode] == ["RGB", "L"]
                 before, now = (processor.image_processor(images=[image]) for image in (grey, row["image"]))
                 assert np.array_equal(before["pixel_values"], now["pixel_values"])
-
-
-def test_right_answers_that_would_be_cut_off_are_counted(processor):
-    images = prepare(synthetic_dataset("train", 6), processor)
-    answers = [gold_answer(row, "qwen2.5-vl") for row in images]
-    # with the token that ends an answer
-    lengths = sorted(len(ids) + 1 for ids in processor.tokenizer(answers, add_special_tokens=False)["input_ids"])
-    for reward in (gr.get_reward("R4"), gr.get_reward("R4", box_format="qwen2.5-vl")):
-        said = f"more than max_completion_length {lengths[-2]} tokens on 1 of 6 images .* {lengths[-1]} at most"
-        with pytest.warns(UserWarning, match=said):
-            warn_of_long_answers(images, [reward], processor, lengths[-2])

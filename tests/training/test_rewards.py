@@ -152,11 +152,15 @@ def test_reward_functions_that_trl_can_call(reward):
 @pytest.mark.parametrize(
     ("reward", "columns", "said"),
     [
-        (lambda completions: [], COLUMNS, "got one that takes completions alone"),
-        (lambda completions, boxes: [], COLUMNS, "got one that takes completions, boxes alone"),
-        (lambda completions, gt, **columns: [], COLUMNS, "got one that needs gt. TRL passes boxes, completion_ids"),
-        (Judge(), ["prompt", "image"], "reward Judge, got one that needs boxes"),
-        (lambda completions, environments, **columns: [], COLUMNS, "got one that needs environments"),
+        (lambda completions: [], COLUMNS, r"got one with \(completions\)"),
+        (lambda completions, boxes: [], COLUMNS, r"got one with \(completions, boxes\)"),
+        (
+            lambda completions, gt, **columns: [],
+            COLUMNS,
+            r"got one with \(completions, gt, \*\*columns\). TRL passes boxes, completion_ids",
+        ),
+        (Judge(), ["prompt", "image"], r"reward Judge, got one with \("),
+        (lambda completions, environments, **columns: [], COLUMNS, r"got one with \(completions, environments, "),
     ],
 )
 def test_reward_functions_that_trl_cannot_call(reward, columns, said):
