@@ -15,8 +15,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
-from typing import Any, ClassVar, NoReturn, get_args, get_type_hints
+from typing import Any, ClassVar, NoReturn
 
 from torch.utils.checkpoint import checkpoint
 from transformers import GenerationConfig, training_args
@@ -68,25 +67,6 @@ class _Parser(TrlParser):
 
     #: `train` or `sft`.
     command: str
-
-    @cached_property
-    def switched_off_by_false(self) -> frozenset[str]:
-        """Names of the options for which `false` and `null` mean None, as they take neither a text nor a switch."""
-        names = set()
-        for dataclass_type in self.dataclass_types:
-            for name, hint in get_type_hints(dataclass_type).items():
-                types = get_args(hint)
-                # A text in the place of a mapping is JSON.
-                takes_text = {str, bool}.intersection(types) and dict not in types
-                if type(None) in types and not takes_text:
-                    names.add(name)
-        return frozenset(names)
-
-    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
-        """The value of one option from the words behind it, as argparse reads them; None where they switch it off."""
-        if action.dest in self.switched_off_by_false and " ".join(arg_strings).lower() in ("false", "null"):
-            return None
-        return super()._get_values(action, arg_strings)
 
     def parse_args_into_dataclasses(self, args: Any = None, **rest: Any) -> Any:
         """As TRL does; refuse an unknown option first, with the names that are near it."""
@@ -182,18 +162,13 @@ class GRPOArguments(GRPOConfig):
                 f"Expected a weight other than 0 for reward_weights, got {self.reward_weights}. Weigh at least one "
                 "reward."
             )
-        if self.num_completions_to_print:
-            raise ValueError(
-                f"Expected 0 for num_completions_to_print, got {self.num_completions_to_print}. Printed rows name "
-                "patients: read completions/ in output_dir."
-            )
         super().__post_init__()
         _check_generation(self)
 
 
 @dataclass
 class SupervisedConfig(SFTConfig):
-    """TRL's `SFTConfig`, checked; answers are not truncated, and columns from which they are written are kept."""
+    """TRL's `SFTConfig`, checked; answers are not truncated."""
 
     _argument_group_name: ClassVar[str] = "options of TRL's SFTConfig"
 
@@ -203,12 +178,11 @@ class SupervisedConfig(SFTConfig):
     def __post_init__(self) -> None:
         run_options.check_options(self, NUMBERS)
         _check_training(self)
-        for name, legal, reason in (
-            ("remove_unused_columns", False, "The answers are written from boxes and labels."),
-            ("max_length", None, "TRL would cut answers: lower max_image_pixels, or shorten prompts."),
-        ):
-            if getattr(self, name) is not legal:
-                raise ValueError(f"Expected {json.dumps(legal)} for {name}, got {getattr(self, name)!r}. {reason}")
+        if self.max_length is not None:
+            raise ValueError(
+                f"Expected null for max_length, got {self.max_length}. TRL would cut answers: lower max_image_pixels, "
+                "or shorten prompts."
+            )
         super().__post_init__()
 
 
@@ -301,9 +275,6 @@ def _parse(
     if not isinstance(environment, Mapping):
         raise ValueError(f"Expected a mapping for env, got {environment!r}. Write NAME: value below it.")
     os.environ.update({name: str(value) for name, value in environment.items()})
-    for name in parser.switched_off_by_false.intersection(values):
-        if values[name] is False:
-            values[name] = None
     parser.set_defaults_with_config(**values)
     arguments, config, model = parser.parse_args_into_dataclasses(args=words)
     _check_evaluation(arguments, config)

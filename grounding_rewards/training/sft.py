@@ -186,7 +186,7 @@ class GroundingSFTTrainer(RunCard, ExactResume, SharedWeights, SFTTrainer):
 
     Args:
         model: name or folder of a model.
-        args: TRL's configuration; `remove_unused_columns` has to be false.
+        args: TRL's configuration; `max_length` and `remove_unused_columns` are switched off.
         train_dataset: dataset with the package's columns.
         eval_dataset: one more, which is not augmented.
         processing_class: the model's processor.
@@ -217,8 +217,9 @@ class GroundingSFTTrainer(RunCard, ExactResume, SharedWeights, SFTTrainer):
     ) -> None:
         reward = get_reward(_CHECKING_REWARD, box_format=box_format)
         args = copy.copy(args)
-        # TRL would cut the end of longer texts, which is the answer.
+        # TRL would cut the end of longer texts, which is the answer, and drop the columns that it is written from.
         args.max_length = None
+        args.remove_unused_columns = False
         prepare = partial(
             prepare_examples,
             rewards=[reward],

@@ -80,15 +80,9 @@ def test_what_a_file_has_on_is_switched_off(tmp_path):
     file = {**ON, **TO_BE_ON}
     parts = parse(tmp_path, file)
     assert None not in [value_of(parts, name) for name in ON]
-    words = [word for name in ON for word in (f"--{name}", "false")]
-    for parts in (parse(tmp_path, file, *words), parse(tmp_path, {**file, **dict.fromkeys(ON, False)})):
-        assert [value_of(parts, name) for name in ON] == [None] * len(ON)
-
-
-@pytest.mark.parametrize("words", [["--look_closer", "null"], ["--look-closer=False"]])
-def test_ways_to_switch_off(tmp_path, words):
-    arguments, _, _ = parse(tmp_path, {"look_closer": {"looks": 2}}, *words)
-    assert arguments.look_closer is None
+    (tmp_path / "off.yaml").write_text(yaml.safe_dump(dict.fromkeys(ON)))
+    parts = parse(tmp_path, file, "--config", str(tmp_path / "off.yaml"))
+    assert [value_of(parts, name) for name in ON] == [None] * len(ON)
 
 
 def test_a_word_of_an_options_own_stays_one(tmp_path):

@@ -155,7 +155,7 @@ class TestReadBack:
             {"eval_strategy": "steps", "eval_steps": 1, "load_best_model_at_end": "true", "report_to": "tensorboard"},
             {"dtype": "bfloat16", "attn_implementation": "eager", "max_image_pixels": 50176},
             # Off, where TRL's default is on.
-            {"max_completion_length": "null"},
+            {"max_completion_length": None},
         ],
     )
     @pytest.mark.parametrize("command", ["train", "sft"])
@@ -163,7 +163,9 @@ class TestReadBack:
         parse, base = {"train": (parse_grpo_arguments, GRPO), "sft": (parse_sft_arguments, COMMON)}[command]
         if command == "sft":
             values = {name: value for name, value in values.items() if not re.search("reward|completion", name)}
-        parts = parse(words({**base, "output_dir": tmp_path / "run", **values}))
+        given = {**base, "output_dir": tmp_path / "run", **values}
+        options = {name: value for name, value in given.items() if value is None}
+        parts = parse(words({name: value for name, value in given.items() if value is not None}), options)
         config = resolved_config(*parts)
         claim(config)
         written = tmp_path / "run" / "config.yaml"
