@@ -6,6 +6,7 @@ folder of a run is a log too, see :func:`log_files`.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import csv
 import itertools
@@ -475,15 +476,22 @@ def _row_of_cells(cells: Mapping[str, Any], number: int, path: Path) -> dict[str
         if is_empty or (name == "image" and len(cell) > _LONGEST_PATH):
             continue
         if name in _JSON_COLUMNS and cell.startswith(("[", "{")):
-            try:
-                cell = parse_json(cell, any_text=True)
-            except ValueError as error:
-                raise ValueError(
-                    f"Expected JSON in row {number} of {str(path)!r}, column {name}, got {cell!r:.80} ({error}). Write "
-                    "lists as JSON, as json.dumps does: [[10, 20, 30, 40]]."
-                ) from None
+            cell = _list_of_cell(cell, f"row {number} of {str(path)!r}, column {name}")
         row[name] = cell
     return row
+
+
+def _list_of_cell(cell: str, place: str) -> Any:
+    """The list that a cell holds in JSON, or as Python writes it, and so pandas' `to_csv`."""
+    try:
+        return parse_json(cell, any_text=True)
+    except ValueError as error:
+        with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            return ast.literal_eval(cell)
+        raise ValueError(
+            f"Expected JSON in {place}, got {cell!r:.80} ({error}). Write lists as JSON, as json.dumps does: "
+            "[[10, 20, 30, 40]]."
+        ) from None
 
 
 def _read_json(path: Path) -> Iterable[tuple[int, Any]]:
