@@ -6,12 +6,12 @@ Answers are returned, or kept in a file as they come, so that a run that was kil
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from glob import escape
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +153,7 @@ def generate_to_file(
 
     Raises:
         ValueError: ``batch_size`` is below 1, or the file was started with other settings, another model or another
-            dataset, or has lost lines; the message says which.
+            dataset, or its lines were changed; the message says which.
     """
     check_number("batch_size", batch_size, Interval(1), "Give what fits into memory.")
     path = Path(path)
@@ -204,13 +204,7 @@ def generate_to_file(
     if state.is_main_process:
         for part_path in _list_parts(path):
             part_path.unlink()
-    lines = path.read_text(encoding="utf-8").splitlines()
-    if len(lines) != len(rows) * sampling.samples:
-        raise ValueError(
-            f"Expected {len(rows) * sampling.samples} answers in {str(path)!r}, got {len(lines)} lines. Remove the "
-            "file to generate them again."
-        )
-    return _of_each_image([json.loads(line)["completion"] for line in lines], sampling)
+    return _read_finished(path, rows, sampling)
 
 
 def generate_batch(
@@ -324,7 +318,7 @@ def _decode(
     processor: Any, answers: Iterable[Sequence[int]], end_tokens: Collection[int], sampling: Sampling
 ) -> Generated:
     """Turn the tokens of answers into texts, up to the first end token; also return the number of these tokens."""
-    ids = [list(takewhile(lambda token: token not in end_tokens, answer)) for answer in answers]
+    ids = [list(itertools.takewhile(lambda token: token not in end_tokens, answer)) for answer in answers]
     texts = processor.batch_decode(ids, skip_special_tokens=sampling.skip_special_tokens)
     return texts, sum(map(len, ids))
 
@@ -481,9 +475,34 @@ def _merge_parts(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         columns = {name: row[name] for name in _COPIED_COLUMNS if row.get(name) is not None}
         for sample, text in enumerate(answers[number]):
             # ASCII escapes can hold the lone surrogates of a text that was cut off.
-            line = {"id": str(row.get("id", number)), "sample": sample, "completion": text, **columns}
+            line = {"id": _image_id(row, number), "sample": sample, "completion": text, **columns}
             lines.append(json.dumps(line) + "\n")
     write_whole(path, "".join(lines))
+
+
+def _image_id(row: Mapping[str, Any], number: int) -> str:
+    """The id of a row in the file, which is its number where it has none."""
+    return str(row.get("id", number))
+
+
+def _read_finished(path: Path, rows: Sequence[Mapping[str, Any]], sampling: Sampling) -> list[list[str]]:
+    """The answers to each image in the finished file; refuse one that was changed since, such as sorted."""
+    expected = [
+        (_image_id(row, number), sample) for number, row in enumerate(rows) for sample in range(sampling.samples)
+    ]
+    keys, texts = [], []
+    # What follows a line that is no answer is missing.
+    with suppress(ValueError, TypeError, KeyError):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            entry = json.loads(line)
+            texts.append(entry["completion"])
+            keys.append((entry["id"], entry["sample"]))
+    if keys != expected:
+        raise ValueError(
+            f"Expected {len(expected)} answers in the order of the images in {str(path)!r}, got lines that were "
+            "changed. Remove the file to generate them again."
+        )
+    return _of_each_image(texts, sampling)
 
 
 def _of_each_image(texts: Sequence[str], sampling: Sampling) -> list[list[str]]:

@@ -174,7 +174,7 @@ def test_greedy_answers_go_on_in_batches_of_another_size(tiny_model, dataset, pa
     assert generate_to_file(*tiny_model, dataset, path, **{**GREEDY, "batch_size": 1}) == expected
 
 
-def test_another_model_or_dataset_and_another_number_of_lines_are_refused(tiny_model, dataset, path):
+def test_another_model_or_dataset_is_refused(tiny_model, dataset, path):
     model, processor = tiny_model
     images = dataset.select(range(2))
     generate_to_file(model, processor, images, path, **GREEDY)
@@ -183,9 +183,27 @@ def test_another_model_or_dataset_and_another_number_of_lines_are_refused(tiny_m
     other = load_later(ASSET)[0]
     with pytest.raises(ValueError, match="got another model"):
         generate_to_file(other, processor, images, path, **GREEDY)
-    path.write_text("{}\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
-    with pytest.raises(ValueError, match=r"Expected 2 answers in '.*completions.jsonl', got 3 lines"):
-        generate_to_file(model, processor, images, path, **GREEDY)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda first, second: [second, first],
+        lambda first, second: [first],
+        lambda first, second: [first, second, second],
+        lambda first, second: [first, second[:20]],
+        lambda first, second: [first, '{"id": "another"}'],
+        lambda first, second: [first, "[]"],
+    ],
+    ids=["sorted", "lost", "doubled", "cut", "another", "no answer"],
+)
+def test_a_finished_file_that_was_changed_is_refused(tiny_model, dataset, path, change):
+    images = dataset.select(range(2))
+    generate_to_file(*tiny_model, images, path, **GREEDY)
+    changed = change(*path.read_text(encoding="utf-8").splitlines())
+    path.write_text("".join(line + "\n" for line in changed), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"Expected 2 answers in the order of the images in '.*completions.jsonl'"):
+        generate_to_file(*tiny_model, images, path, **GREEDY)
 
 
 def test_a_model_is_loaded_where_answers_are_missing(dataset, path, monkeypatch):
