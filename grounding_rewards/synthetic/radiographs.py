@@ -333,6 +333,7 @@ def synthetic_dataset(split: str, n: int, *, preset: str = "pa-112", seed: int =
     ['prompt', 'image', 'boxes', 'labels', 'phrases', 'width', 'height', 'view', 'spacing', 'id']
     """
     from datasets import Dataset, Features, Image, List, NamedSplit, Value
+    from datasets.exceptions import DatasetGenerationError
 
     check_word("preset", preset, PRESETS)
     indices = image_indices(split, n)
@@ -354,7 +355,7 @@ def synthetic_dataset(split: str, n: int, *, preset: str = "pa-112", seed: int =
             }
 
     number, word = Value("float64"), Value("string")
-    features = {
+    columns = {
         "image": Image(),
         "boxes": List(List(number)),
         "labels": List(word),
@@ -365,15 +366,20 @@ def synthetic_dataset(split: str, n: int, *, preset: str = "pa-112", seed: int =
         "spacing": number,
         "id": word,
     }
-    images_drawn = Dataset.from_generator(
-        rows,
-        features=Features(features),
-        cache_dir=os.environ.get("GROUNDING_REWARDS_CACHE") or None,
-        # What is computed from the images is not kept beside them, where it would outlive the code that computed it.
-        keep_in_memory=True,
-        split=NamedSplit(split),
-        fingerprint=f"{preset}-{split}-{n}-{seed}-{_version()}",
-    )
+    features = Features(columns)
+    try:
+        images_drawn = Dataset.from_generator(
+            rows,
+            features=features,
+            cache_dir=os.environ.get("GROUNDING_REWARDS_CACHE") or None,
+            # What is computed from the images is not kept beside them, where it would outlive the code that did it.
+            keep_in_memory=True,
+            split=NamedSplit(split),
+            fingerprint=f"{preset}-{split}-{n}-{seed}-{_version()}",
+        )
+    except (OSError, DatasetGenerationError):
+        # The disk is full, or nobody may write there.
+        images_drawn = Dataset.from_list(list(rows()), features=features, split=NamedSplit(split))
     prompted = images_drawn.add_column("prompt", [prompt_messages(PRESETS[preset].labels)] * n)
     return prompted.select_columns(["prompt", *images_drawn.column_names])
 
