@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import logging
@@ -9,7 +10,7 @@ import math
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -60,8 +61,15 @@ def _names_no_row(record: logging.LogRecord) -> bool:
     return "All reward functions returned None" not in str(record.msg)
 
 
-# Such a row names images, and patients.
-logging.getLogger(GRPOTrainer.__module__).addFilter(_names_no_row)
+@contextlib.contextmanager
+def _no_printed_row() -> Iterator[None]:
+    """Keep TRL from printing the row of an answer without a reward: it names images, and patients."""
+    logger = logging.getLogger(GRPOTrainer.__module__)
+    logger.addFilter(_names_no_row)
+    try:
+        yield
+    finally:
+        logger.removeFilter(_names_no_row)
 
 
 class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRPOTrainer):
@@ -265,7 +273,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
         """As TRL does; refuse rewards that teach nothing, and add the metrics of each grounding reward to the log."""
-        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        with _no_printed_row():
+            rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         self._check_numbers(rewards)
         mode = "train" if self.model.training else "eval"
         group_size = self.num_generations if mode == "train" else self.num_generations_eval
