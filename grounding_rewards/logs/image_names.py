@@ -96,12 +96,16 @@ def _matches(log: Log, columns: Sequence[str], names: Sequence[Sequence[str]]) -
     find = image_number_finder(names)
     matches = {}
     for column in columns:
-        numbers = [find(row.get(column)) for row in log.rows]
+        values = [row.get(column) for row in log.rows]
+        numbers = [find(value, other_folders=True) for value in values]
         values_and_numbers = {
             (str(row.get(column)), k) for row, k in zip(log.rows, numbers, strict=True) if k is not None
         }
         if len(values_and_numbers) == len({k for _, k in values_and_numbers}):
-            matches[column] = numbers
+            # Other folders are the log's own only where no row has those of the dataset, and every row names an image.
+            by_path = [find(value) for value in values]
+            has_own_folders = None not in numbers and by_path.count(None) == len(by_path)
+            matches[column] = numbers if has_own_folders else by_path
     return matches
 
 
@@ -132,24 +136,31 @@ def _columns(log: Log) -> list[str]:
     return list(dict.fromkeys(name for row in log.rows for name in row))
 
 
-def image_number_finder(names: Sequence[Sequence[str]]) -> Callable[[Any], int | None]:
+def image_number_finder(names: Sequence[Sequence[str]]) -> Callable[..., int | None]:
     """A function that gives the number of the image that a value of a log names; None if it names none or several.
+
+    A name may have more or fewer folders in front than that of the image; with `other_folders=True` also others.
 
     Args:
         names: of each image its id, and its file names.
 
     Example:
-        >>> find = image_number_finder([["p1/a"], ["p2/a"], ["7", "scan_7.png"]])
+        >>> find = image_number_finder([["p1/a"], ["p2/a"], ["7", "scan_7.png"], ["p4/b"]])
         >>> find("data/p2/a.png"), find("a"), find("scan_7.jpg"), find(7.0), find("/p1/a")
         (1, None, 2, 2, 0)
+        >>> find("p3/b"), find("p3/b", other_folders=True)
+        (None, 3)
     """
-    numbers: dict[Any, int | None] = {}
+    whole_names: dict[Any, int | None] = {}
+    ends: dict[Any, int | None] = {}
     for k, image_names in enumerate(names):
         for name in image_names:
-            for key in _keys(name):
-                numbers[key] = k if numbers.get(key, k) == k else None
+            keys = _keys(name)
+            for numbers, name_keys in ((whole_names, keys[:2]), (ends, keys)):
+                for key in name_keys:
+                    numbers[key] = k if numbers.get(key, k) == k else None
 
-    def find(value: Any) -> int | None:
+    def find(value: Any, *, other_folders: bool = False) -> int | None:
         """The number of the image with this name."""
         if isinstance(value, list | tuple) and len(value) == 1:
             # Trainers take a list of images.
@@ -159,7 +170,13 @@ def image_number_finder(names: Sequence[Sequence[str]]) -> Callable[[Any], int |
         text = stated_name(value)
         if text is None or len(text) > _LONGEST_NAME:
             return None
-        return next((numbers[key] for key in _keys(text) if key in numbers), None)
+        keys = _keys(text)
+        for key in keys:
+            if key in whole_names:
+                return whole_names[key]
+            if key in ends:
+                return ends[key] if other_folders or key in keys[:2] else None
+        return None
 
     return find
 

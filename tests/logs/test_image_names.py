@@ -85,6 +85,14 @@ def test_without_a_name_order_is_offered(images, values) -> None:
         with_image_ids(log, images)
 
 
-def test_rows_of_other_images_keep_their_name() -> None:
-    named = with_image_ids(log_of({"file_name": ["a.png", "b.png", "c.png", "z.png"]}), IMAGES)
-    assert [row["id"] for row in named.rows] == ["p1/a", "p1/b", "p2/c", "z.png"]
+@pytest.mark.parametrize("other", ["z.png", "p3/d.png"])  # the second one: of a patient who is not in the dataset
+def test_rows_of_other_images_keep_their_name(other) -> None:
+    named = with_image_ids(log_of({"file_name": ["a.png", "b.png", "p2/c.png", other]}), IMAGES)
+    assert [row["id"] for row in named.rows] == ["p1/a", "p1/b", "p2/c", other]
+
+
+def test_a_whole_name_goes_before_the_end_of_another() -> None:
+    images = [{"id": name} for name in ("a.png", "b.png", "p1/a.png", "p1/b.png")]
+    named = with_image_ids(log_of({"image_path": [image["id"] for image in images]}), images)
+    assert [row["id"] for row in named.rows] == [image["id"] for image in images]
+    assert named.notes
