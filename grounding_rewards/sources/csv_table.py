@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 from grounding_rewards.boxes import ORDERS, is_box
 from grounding_rewards.columns import stated_name
-from grounding_rewards.common.text_files import text_lines
+from grounding_rewards.common.text_files import parse_json, text_lines
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.box_defects import is_placeholder
@@ -368,9 +368,11 @@ def _listed(text: str) -> list[Any]:
         >>> _listed("[(1, 2, 30, 40)]"), _listed("['mass']"), _listed("[1. 2. 30. 40.]")
         ([(1, 2, 30, 40)], ['mass'], [1.0, 2.0, 30.0, 40.0])
     """
-    with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-        content = ast.literal_eval(text)
-        return list(content) if isinstance(content, list | tuple) else [content]
+    # JSON first: Python knows no null, and keeps the mark of "a\/b", as PHP writes it.
+    for read in (parse_json, ast.literal_eval):
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            content = read(text)
+            return list(content) if isinstance(content, list | tuple) else [content]
     try:
         return [float(word) for word in re.split(r"[\s,;]+", text.strip("[]() "))]
     except ValueError:
