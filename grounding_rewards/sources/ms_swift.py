@@ -29,6 +29,9 @@ from grounding_rewards.sources.tables import RowPlace, header_size, scaled_box
 # The values of `bbox_type`, and whether boxes are fractions of the image.
 _BOX_TYPES = {"real": False, "norm1": True}
 
+_PLACEHOLDER = re.compile("<ref-object>|<bbox>")
+# Names (r) and boxes (b) in an order in which each name is that of one box.
+_PAIRED = re.compile("r*b*|(?:rb)*|(?:br)*")
 _BOXES_IN_TEXT = re.compile(r"<\|box_start\|>|<box>|bbox_2d")
 # Boxes in what the assistant says: keys and corners by name, or four numbers in brackets or alone on a line.
 _BOXES_IN_ANSWER = re.compile(
@@ -112,7 +115,8 @@ def _objects(place: RowPlace, row: Mapping[str, Any]) -> tuple[list[list[float]]
     bad_boxes = [box for box in boxes if not is_box(box)]
     if bad_boxes:
         raise place.error("x1, y1, x2, y2 for every bbox", bad_boxes[0], "A point is no box: drop the row.")
-    if len(refs) > 1 and len(refs) != len(boxes):
+    order = "".join("b" if mark == "<bbox>" else "r" for mark in _PLACEHOLDER.findall(text))
+    if len(refs) > 1 and not (len(refs) == len(boxes) and _PAIRED.fullmatch(order)):
         got = f"{len(refs)} refs and {len(boxes)} boxes in {text[:200]}"
         raise place.error("one ref for all boxes, or one for every bbox,", got, "Name each box by a ref of its own.")
     names = [str(ref) for ref in refs or [UNNAMED]]
