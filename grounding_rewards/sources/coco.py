@@ -165,12 +165,13 @@ def coco_images(
             else:
                 boxes.append(box)
                 labels.append(names[category])
-        # Some files keep the patient in an object of the entry, such as `metadata`.
+        # Some files keep the patient in an object of the entry, such as `metadata`, or `patient` with its `id`.
         facts: dict[str, Any] = {}
-        for value in entry.values():
+        for key, value in entry.items():
             if isinstance(value, Mapping):
-                facts.update(value)
-        facts.update(entry)
+                facts |= value
+                facts |= {f"{key}_{part}": fact for part, fact in value.items()}
+        facts |= {key: value for key, value in entry.items() if not (value is None or isinstance(value, Mapping))}
         patient_key = patient_column(facts) or "patient_id"
         # What rows have under other names, and the number of a licence.
         reserved = {*KNOWN_KEYS, *TAKEN, "file_name", "license", patient_key}

@@ -110,6 +110,16 @@ def test_the_patient_in_an_object_of_the_real_file_is_found(shared_dir):
     assert {Path(image.file).name: image.patient_id for image in images} == patients
 
 
+@pytest.mark.parametrize(
+    "facts", [{"patient": {"id": 7, "age": 63}}, {"patient_id": None, "metadata": {"patient_id": "7"}}]
+)
+def test_the_patient_in_an_object_is_found_beside_its_other_facts(tmp_path, facts):
+    content = {"images": [{"id": 1, "file_name": "a.png", **facts}], "annotations": [], "categories": []}
+    (tmp_path / "all.json").write_text(json.dumps(content))
+    (image,) = read_coco(tmp_path, annotations="all.json", images=".")
+    assert image.patient_id == "7"
+
+
 def test_what_else_an_image_entry_says_is_carried_along(tmp_path):
     entry = {"id": 1, "file_name": "a.png", "license": 0, "age": 63, "patient": "p1", "prompts": "x", "note": None}
     content = {"images": [{**entry, "site": {"name": "north"}}], "annotations": [], "categories": []}
