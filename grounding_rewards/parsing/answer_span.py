@@ -68,6 +68,7 @@ _AFTER_CALL = re.compile(r"\s{0,8}[\],]?(?:\s{0,8}```(?!\w))?")
 # An answer in tags stays one, whatever is asked behind it.
 _TAGGED = re.compile(f"</{_NAMES['answer']}")
 _START_OF_TEXT = re.compile(r"(?:\s{0,8}<(?:s>|/s>|bos>|pad>|\|begin_of_text\|>|｜begin▁of▁sentence｜>))*")
+_ACTION = re.compile(r"^Action(?: Input)?[ \t]?:", re.MULTILINE)
 _NOT_LETTERS = re.compile(r"begin|start|end|prefix|suffix|[^a-z]")
 # Calls after these marks are never closed.
 _TO_THE_END = frozenset(_MARKS["calls_to_the_end"])
@@ -429,6 +430,7 @@ class Turn:
 
     def read(self, pattern: re.Pattern[str]) -> None:
         """Go through the marks of the text, and set what the class says of its last turn."""
+        self.has_steps = "Action" in self.text and _has_steps(self.text)
         position = self.since
         for _ in range(MAX_TURN_MARKS):
             mark = pattern.search(self.text, position)
@@ -540,7 +542,9 @@ class Turn:
             self.close_tool("```", mark.start(), mark.end())
 
     def take_step(self, mark: re.Match[str]) -> None:
-        """Take a step of an agent: "Action:", "Observation:" and the like, or `✿FUNCTION✿`."""
+        """Take a step of an agent: `✿FUNCTION✿`, or "Action:", "Observation:" and the like where they are steps."""
+        if mark.lastgroup == "step_react" and not self.has_steps:
+            return
         step = _STEPS[mark[str(mark.lastgroup)]]
         if step == "answer":
             self.begin_turn("assistant", mark.start(), mark.end())
@@ -600,3 +604,11 @@ class Turn:
             if depth == 0:
                 return True, brace.end()
         return False, len(self.text)
+
+
+def _has_steps(text: str) -> bool:
+    """Whether "Action:" begins the step of an agent: it has an input, or something was observed after it."""
+    action = _ACTION.search(text)
+    if action is None:
+        return False
+    return "Action Input" in text or "\nObservation" in text[action.end() :]
