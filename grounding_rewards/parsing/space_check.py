@@ -381,9 +381,9 @@ class BatchWatcher:
         self._lock = threading.Lock()
         self._thinking_states: Counter[str] = Counter()
         self._thinking_done = False
-        # By the name of the format: what was seen, and how many images make the next check worth its time; 0 after the
-        # last one.
-        self._seen: dict[str, list[_Answer]] = {}
+        # By the name of the format: what was seen, of which images, and how many of these make the next check worth its
+        # time; 0 after the last one.
+        self._seen: dict[str, tuple[list[_Answer], set[tuple[bytes, bytes]]]] = {}
         self._next_check: dict[str, int] = {}
 
     def __reduce__(self) -> tuple[type[BatchWatcher], tuple[()]]:
@@ -417,9 +417,10 @@ class BatchWatcher:
         checks = []
         with self._lock:
             for raw, fmt, boxes, size in zip(raws, formats, gt, sizes, strict=True):
-                answers = self._seen.setdefault(fmt.name, [])
+                answers, images = self._seen.setdefault(fmt.name, ([], set()))
                 if raw.coords and len(boxes) and len(answers) < _MAX_WATCHED and self.wants_boxes([fmt]):
                     answers.append((raw, boxes, size))
+                    images.add(_image_key(boxes, size))
             for fmt in {fmt.name: fmt for fmt in formats}.values():
                 check = self._check(fmt)
                 if check is not None:
@@ -431,15 +432,14 @@ class BatchWatcher:
 
         It runs after 4, 8, 16, … images, as it takes as long as reading hundreds of completions.
         """
-        answers = self._seen[fmt.name]
-        images = len({_image_key(gt, size) for _, gt, size in answers})
-        is_full = images >= MAX_IMAGES or len(answers) == _MAX_WATCHED
-        if not answers or (images < self._next_check.get(fmt.name, MIN_IMAGES) and not is_full):
+        answers, images = self._seen[fmt.name]
+        is_full = len(images) >= MAX_IMAGES or len(answers) == _MAX_WATCHED
+        if not answers or (len(images) < self._next_check.get(fmt.name, MIN_IMAGES) and not is_full):
             return None
         raws, gt, sizes = zip(*answers, strict=True)
         check = check_space(raws, fmt, gt, np.array(sizes))
         is_suspect = check.likely is not None
-        self._next_check[fmt.name] = 2 * images
+        self._next_check[fmt.name] = 2 * len(images)
         if is_full or is_suspect:
             self._next_check[fmt.name] = 0
             del self._seen[fmt.name]
