@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.boxes import BoxBatch, frame_to_pixel, positions
+from grounding_rewards.boxes import BoxBatch, frame_to_pixel, positions, positive_sizes
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS, References, column_of, frame_of_boxes
 from grounding_rewards.common.formatting import finite_or_none
 from grounding_rewards.matching import LabelCodes
@@ -235,13 +235,14 @@ def _image_sides(batch: Batch, box_reward: Any) -> NDArray[np.float64]:
     """Width and height of each image, ``(n, 2)``.
 
     Raises:
-        ValueError: one is not known.
+        ValueError: one is not known, or is no size.
     """
     sizes = batch.sizes[:, :2]
-    if np.isnan(sizes).any():
+    has_size = positive_sizes(sizes).all(axis=1)
+    if not has_size.all():
         raise ValueError(
             f"Expected the sizes of all images for {type(box_reward).__name__}, which takes normalised boxes, got "
-            f"none for image {int(np.isnan(sizes).any(axis=1).argmax())}. Add the columns `width` and `height`."
+            f"none for image {int(has_size.argmin())}. Add the columns `width` and `height`."
         )
     return sizes
 

@@ -62,6 +62,11 @@ def test_shares_of_the_image_are_taken_from_its_size() -> None:
     reward = gr.get_reward("nemo_rl", box_format="qwen2.5-vl")
     with pytest.raises(ValueError, match="Expected"):
         reward(text, boxes=[[[100, 100, 110, 110]]])
+    # A format in pixels needs no size, and the reward does: infinity is none.
+    reward = gr.get_reward("nemo_rl", box_format="kimi-k3")
+    for width in (0, float("inf"), None):
+        with pytest.raises(ValueError, match="Expected the sizes of all images for NeMoRLReward"):
+            reward(text, boxes=[[[100, 100, 110, 110]]], width=[width], height=[1000])
 
 
 def test_they_have_names_of_their_own_and_are_no_default() -> None:
