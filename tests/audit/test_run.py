@@ -257,6 +257,15 @@ def test_rewards_of_others(images, reward, script, finding, tmp_path):
     assert audit_by(reward, images[:12], script).of("theirs", script).finding == finding
 
 
+def test_the_literal_reading_excuses_silence_on_normal_images_alone(images):
+    class Silence:
+        def score(self, pred, gt):
+            return float(len(pred) == 0)
+
+    reward = gr.get_reward(Silence, box_format="qwen3-vl", on_unparseable="empty")
+    assert audit_by(reward, images[:12], "silence").of("theirs", "silence").finding == "unread pays"
+
+
 def test_wrong_arguments_are_refused(images):
     with pytest.raises(ValueError, match="Expected at least one reward for the audit, got none"):
         audit({}, images, FMT)
