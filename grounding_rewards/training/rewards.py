@@ -91,11 +91,13 @@ def check_reward_functions(rewards: Sequence[Any], columns: Sequence[str]) -> No
         # TRL calls models in another way.
         if isinstance(reward, torch.nn.Module) or registry.takes(reward, **dict.fromkeys(passed)):
             continue
-        signature = inspect.signature(reward, follow_wrapped=False)
+        parameters = inspect.signature(reward, follow_wrapped=False).parameters.values()
+        # Without defaults, which may be tables of patients.
+        written = [str(each.replace(default=each.empty, annotation=each.empty)) for each in parameters]
         raise ValueError(
             f"Expected a function that takes what TRL passes for reward {reward_name(reward)}, got one with "
-            f"{signature}. TRL passes {', '.join(sorted(passed))}, all by name: write `(completions, **columns)`, with "
-            "those that it needs."
+            f"({', '.join(written)}). TRL passes {', '.join(sorted(passed))}, all by name: write "
+            "`(completions, **columns)`, with those that it needs."
         )
 
 

@@ -160,6 +160,7 @@ def test_reward_functions_that_trl_can_call(reward):
             r"got one with \(completions, gt, \*\*columns\). TRL passes boxes, completion_ids",
         ),
         (Judge(), ["prompt", "image"], r"reward Judge, got one with \("),
+        (lambda completions, by_id={"patient 7": 1}: [], COLUMNS, r"got one with \(completions, by_id\)\."),
         (lambda completions, environments, **columns: [], COLUMNS, r"got one with \(completions, environments, "),
     ],
 )
