@@ -56,8 +56,8 @@ AllowOutside = Annotated[bool, option(ALLOW_OUTSIDE_HELP)]
 BadRows = Annotated[
     Literal["refuse", "drop"],
     option(
-        "images that cannot be right, such as one with a box outside it: name them all and end, or go on without "
-        "them and say which"
+        "images that cannot be right, such as one with a box outside it: name each problem and the first that have it "
+        "and end, or go on without them and say as much"
     ),
 ]
 BoxFormat = Annotated[
