@@ -252,7 +252,7 @@ class Change(NamedTuple):
 
 
 class GroupChanges(NamedTuple):
-    """The reference boxes of one label or size: their number and, by key, the changes of the metrics about them."""
+    """The reference boxes of one label: their number and, by key, the changes of the metrics about them."""
 
     name: str
     boxes: int
