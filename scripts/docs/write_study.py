@@ -248,14 +248,22 @@ def matrix_cell(arm: ArmResult, column: Column, result: StudyResult) -> str:
     return f"{text}<br><sub>{', '.join(notes)}</sub>" if notes else text
 
 
+# A gain whose size differs much between few checkpoints.
+_BETTER_OVER_PATIENTS = "better over patients, not yet over checkpoints"
+
+
 def fault_sentence(result: StudyResult, column: Column) -> str:
     """The arms that mend a fault, and the best reward beside more SFT."""
     arms = {arm.key.arm: arm for arm in result.of_start(column.start)}
-    words: dict[str, list[str]] = {"better": [], "not shown to change": [], "worse": []}
+    words: dict[str, list[str]] = {"better": [], _BETTER_OVER_PATIENTS: [], "not shown to change": [], "worse": []}
     for name, arm in sorted(arms.items(), key=lambda item: -gain(item[1], column.measure).value):
         change = gain(arm, column.measure)
         shown = is_shown(arm, column.measure, arm.holm[START][column.measure])
-        word = "not shown to change" if not shown else "better" if change.value > 0 else "worse"
+        word = "not shown to change"
+        if shown:
+            word = "better" if change.value > 0 else "worse"
+        elif improvement(arm.differences[START][column.measure].patients, column.measure).low > 0:
+            word = _BETTER_OVER_PATIENTS
         words[word].append(f"{name} {format_value(change.value, signed=True)}")
     clauses = [f"{word}: {', '.join(names)}" for word, names in words.items() if names]
     rewards = [arm for arm in arms.values() if not arm.is_control]
@@ -657,8 +665,8 @@ _ADVICE = """\
   {far_soft_f1_halfway}, under R4 {far_R4_halfway}), and ends within 0.02.
 - **Not R1**: a better overlap above τ earns nothing ({loose_R1_gain} and {far_R1_gain}), nor does leaving out spurious
   boxes (precision {extra_R1_gain}, under R4 {extra_R4_gain}).
-- **Boxes on normal images** fell under every reward (from {eager_before} of them to {eager_R4_after} under R4),
-  on grey images to {eager_blank_after}: that alone does not show that a model looks.
+- **Boxes on normal images** fell under every reward from each checkpoint ({eager_before} of them to {eager_R4_after}
+  under R4), on grey images to {eager_blank_after}: no sign that a model looks.
 
 At least {fewest_runs} of each reward, from faults made on purpose, in a model of 1.2 million parameters on drawn
 images; nothing ran at 3B."""

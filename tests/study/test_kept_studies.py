@@ -120,6 +120,9 @@ def test_what_the_page_says_of_every_reward_holds_for_each():
         if start in ("missed", "eager") and arm != "blank":
             assert change > 0.5 * changes[start, "sft"], (start, arm)
     assert changes["eager", "blank"] > 0.2
+    for arm in ("R1", "R3", "R4", "R5", "soft_f1"):
+        hallucination = runs("faults", "eager", arm, key="hallucination_rate")
+        assert (hallucination < 0.25 * checkpoints("faults", "eager", arm, key="hallucination_rate")).all(), arm
     # R1 removes few spurious boxes.
     assert changes["extra", "R1"] < 0.5 * min(changes["extra", arm] for arm in ("R3", "R4", "R5", "soft_f1"))
 
