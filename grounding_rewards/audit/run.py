@@ -217,8 +217,8 @@ def audit(
         for result in _play(name, scripts, rewards_of, positive=positive, groups=groups):
             if result.finding == "unread pays" and getattr(reward, "on_unparseable", "zero") == "empty":
                 # The literal reading of the specification pays for texts that say nothing, where nothing is to find.
-                earned = np.asarray(rewards_of[name, result.script])[positive]
-                if earned.max(initial=0.0) <= _ROUNDING:
+                script_rewards = np.asarray(rewards_of[name, result.script])[positive]
+                if script_rewards.max(initial=0.0) <= _ROUNDING:
                     result = replace(result, finding="")
             played.append(replace(result, accepted=_accepted(reward, result)))
     return Audit(tuple(rewards), tuple(scripts), tuple(played), len(images), int((~positive).sum()), box_format.name)

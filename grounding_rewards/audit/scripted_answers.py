@@ -294,8 +294,8 @@ def some_boxes(image: AuditImage, fmt: BoxFormat, *, count: int) -> Reply:
     boxes = []
     for number in range(count):
         row, column = divmod(number, 5)
-        left, top = 40.0 + 180 * column, 40.0 + 240 * row
-        boxes.append(np.array([left, top, left + 120, top + 160]))
+        x1, y1 = 40.0 + 180 * column, 40.0 + 240 * row
+        boxes.append(np.array([x1, y1, x1 + 120, y1 + 160]))
     return Reply(_as_items(image, boxes))
 
 
