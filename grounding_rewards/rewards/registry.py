@@ -130,6 +130,10 @@ def register_reward(name: str, factory: Factory) -> Factory:
     return factory
 
 
+class ParameterError(ValueError):
+    """A reward does not take a parameter, or lacks one: commonly it was meant for another reward."""
+
+
 @dataclass(frozen=True, repr=False)
 class FunctionReward:
     """A function of predicted and reference boxes as a reward on boxes."""
@@ -191,7 +195,7 @@ def make_box_reward(reward: Any, params: Mapping[str, Any]) -> Any:
     if params and (is_ready or is_function):
         kind = "function" if is_function else "ready reward"
         advice = "Write it as a class that takes them" if is_function else "Give its class instead"
-        raise ValueError(f"Expected no parameters for the {kind} `{name}`, got {', '.join(params)}. {advice}.")
+        raise ParameterError(f"Expected no parameters for the {kind} `{name}`, got {', '.join(params)}. {advice}.")
     if is_ready:
         return factory
     if is_function:
@@ -282,12 +286,13 @@ def check_parameters(name: str, factory: Factory, params: Mapping[str, Any]) -> 
         params: what it would be called with.
 
     Raises:
-        ValueError: a parameter is unknown or missing; lists what is legal.
+        ParameterError: a parameter is unknown or missing; lists what is legal.
 
     Example:
         >>> check_parameters("any", lambda beta=1.0: None, {"betta": 2})  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        ValueError: Expected known parameters for reward `any`, got 'betta' (...). Did you mean beta? Use some of: beta.
+        grounding_rewards.rewards.registry.ParameterError: Expected known ... 'betta' (...). Did you mean beta? Use \
+some of: beta.
     """
     try:
         signature = inspect.signature(factory)
@@ -304,7 +309,7 @@ def check_parameters(name: str, factory: Factory, params: Mapping[str, Any]) -> 
         if "iou_threshold" in unknown:
             # A right name, but of other rewards.
             advice = f"{name} has no threshold: leave iou_threshold out. "
-        raise ValueError(
+        raise ParameterError(
             f"Expected known parameters for reward `{name}`, got {', '.join(map(repr, unknown or params)) or 'none'} "
             f"({error}). {advice}Use some of: {', '.join(legal) or 'none'}."
         ) from None

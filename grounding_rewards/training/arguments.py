@@ -29,7 +29,7 @@ from grounding_rewards.common.formatting import capitalised
 from grounding_rewards.common.validation import Interval, check_keys
 from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.parsing import get_box_format
-from grounding_rewards.rewards.registry import describe_rewards
+from grounding_rewards.rewards.registry import ParameterError, describe_rewards
 from grounding_rewards.training.look_closer import LookCloser
 from grounding_rewards.training.rewards import build_rewards
 
@@ -118,10 +118,8 @@ class GroundingArguments(run_options.GroundingOptions, _ImageArguments):
         self.extras = [] if look_closer is None else [look_closer]
         try:
             self.rewards = build_rewards(self.reward, self.reward_kwargs, self.box_format)
-        except ValueError as error:
-            # A parameter that the reward does not take is commonly one of the reward that a file names.
-            if " parameters for " not in str(error):
-                raise
+        except ParameterError as error:
+            # Commonly a parameter of the reward that a file names.
             raise ValueError(
                 f"{error} reward_kwargs, on the command line or in the YAML, is {self.reward_kwargs}; "
                 "another reward needs its own, for example --reward_kwargs '{\"no_box_bonus\": 0.2}'."
