@@ -204,8 +204,9 @@ row 0 (id a). Give boxes and sizes of one image: `width` and `height` are those 
         if reference_defect(box, size) is not None:
             ids = column_of(columns, "id", len(width))
             name = "" if ids is None else f" (id {ids[row]})"
+            known = " x ".join("unknown" if math.isnan(side) else f"{side:g}" for side in size)
             raise ValueError(
-                f"Expected reference boxes inside the image of {size[0]:g} x {size[1]:g} for `boxes`, got {box} in row "
+                f"Expected reference boxes inside the image of {known} for `boxes`, got {box} in row "
                 f"{row}{name}. Give boxes and sizes of one image: `width` and `height` are those of the original."
             )
 

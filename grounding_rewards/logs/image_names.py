@@ -60,9 +60,13 @@ def with_image_ids(
         if any(row.get("id") not in (None, "") for row in log.rows):
             # The rows that have none, or name no image, are named where they are joined.
             return log
+        found = f"none among {', '.join(_columns(log)) or 'no columns'}"
+        ambiguous = [name for name in columns if name not in matches]
+        if ambiguous:
+            found = f"{ambiguous[0]}, where several values would name one image: files of one name in several folders"
         raise ValueError(
             "Expected a column of the log with the ids or file names of the dataset's images, such as "
-            f"{first_of([repr(name) for name in ids])}, got none among {', '.join(_columns(log)) or 'no columns'}. Add "
+            f"{first_of([repr(name) for name in ids])}, got {found}. Add "
             "the image's `id` to every row, or give --by-order if the rows are in the order of the images."
         )
     numbered_rows = zip(log.rows, matches[column], strict=True)

@@ -317,7 +317,11 @@ class RunDifference:
         worse = [_format_change(change, scope) for change, scope in changes if change.direction < 0]
         if better:
             sentences.append(f"Better: {'; '.join(better)}.")
-        sentences.append(f"Worse: {'; '.join(worse)}." if worse else "No other metric or label is shown to be worse.")
+        if worse:
+            sentences.append(f"Worse: {'; '.join(worse)}.")
+        else:
+            other = "other " if any(self.metrics[key].direction < 0 for key in leading) else ""
+            sentences.append(f"No {other}metric or label is shown to be worse.")
         return " ".join(sentences)
 
     def to_dict(self) -> dict[str, Any]:

@@ -142,13 +142,14 @@ class Comparison:
                 rows.append(_line(change.metric.heading + arrow, change))
         return Table(self._header, rows)
 
-    def further_tables(self) -> list[Table]:
-        """A line for each label of the reference boxes."""
+    @property
+    def label_table(self) -> Table:
+        """Lines for each label of the reference boxes; none without such boxes."""
         rows: list[list[str | Cell]] = []
         for group in self.difference.labels:
             for change in group.changes.values():
                 rows.append(_line(f"{group.name} ({group.boxes}), {change.metric.heading}", change))
-        return [Table(self._header, rows, "Reference boxes by label")] if rows else []
+        return Table(self._header, rows, "Reference boxes by label")
 
     @property
     def _header(self) -> list[str | Cell]:
@@ -175,7 +176,10 @@ class Comparison:
 
         console.print(Text("\n".join(self.facts)))
         if every:
-            for table in [self.table(self.metrics), *self.further_tables()]:
+            tables = [self.table(self.metrics)]
+            if self.difference.labels:
+                tables.append(self.label_table)
+            for table in tables:
                 # Names alone are broken into lines, as a metric has several anyway.
                 console.print(table.rich(unbroken=range(1, len(table.header))))
             legend = self.tests_caption
@@ -484,11 +488,12 @@ def _card(comparison: Comparison, shared: SharedImage, load_image: LoadImage) ->
 
 
 def _tables(comparison: Comparison) -> list[Any]:
-    """The blocks of metrics: the core as a table, then all, further tables and definitions, each folded."""
+    """The blocks of metrics: the core as a table, then all, those by label and definitions, each folded."""
     blocks: list[Any] = [comparison.table(comparison.core)]
     if not set(comparison.metrics) <= set(comparison.difference.core):
         blocks.append(html.Section("All metrics", [comparison.table(comparison.metrics)], kind="fold"))
-    for table in comparison.further_tables():
+    if comparison.difference.labels:
+        table = comparison.label_table
         blocks.append(html.Section(table.title, [table._replace(title="")], kind="fold"))
     metrics = [comparison.difference.metrics[key].metric for key in comparison.metrics]
     definitions = {metric.heading: metric.definition for metric in metrics if metric.definition}

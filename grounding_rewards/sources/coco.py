@@ -165,13 +165,7 @@ def coco_images(
             else:
                 boxes.append(box)
                 labels.append(names[category])
-        # Some files keep the patient in an object of the entry, such as `metadata`, or `patient` with its `id`.
-        facts: dict[str, Any] = {}
-        for key, value in entry.items():
-            if isinstance(value, Mapping):
-                facts |= value
-                facts |= {f"{key}_{part}": fact for part, fact in value.items()}
-        facts |= {key: value for key, value in entry.items() if not (value is None or isinstance(value, Mapping))}
+        facts = _facts(entry)
         patient_key = patient_column(facts) or "patient_id"
         # What rows have under other names, and the number of a licence.
         reserved = {*KNOWN_KEYS, *TAKEN, "file_name", "license", patient_key}
@@ -189,6 +183,16 @@ def coco_images(
         )
 
     yield from sound_images(image, ((entry,) for entry in document["images"]))
+
+
+def _facts(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of an entry, with those of its objects: `metadata` or `patient` may hold the patient's id."""
+    facts: dict[str, Any] = {}
+    for key, value in entry.items():
+        if isinstance(value, Mapping):
+            facts |= value
+            facts |= {f"{key}_{part}": fact for part, fact in value.items()}
+    return facts | {key: value for key, value in entry.items() if not (value is None or isinstance(value, Mapping))}
 
 
 def _category_names(categories: Sequence[Mapping[str, Any]], path: str | Path) -> dict[int | str, str]:

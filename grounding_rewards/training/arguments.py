@@ -153,6 +153,11 @@ class GRPOArguments(GRPOConfig):
     def __post_init__(self) -> None:
         run_options.check_options(self, NUMBERS, choices=GRPO_CHOICES)
         _check_training(self)
+        if self.num_completions_to_print != 0:
+            raise ValueError(
+                f"Expected 0 for num_completions_to_print, got {self.num_completions_to_print}: printed rows name "
+                "patients. Leave it out; completions/ in output_dir has all rows."
+            )
         if self.load_best_model_at_end:
             self.metric_for_best_model: str | None = self.metric_for_best_model or "reward"
         if self.reward_weights is not None and not any(self.reward_weights):

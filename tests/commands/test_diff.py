@@ -44,7 +44,7 @@ def test_two_folders(tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
     content = json.loads((tmp_path / "diff.json").read_text(encoding="utf-8"))
     # seven patients: p = 2 / 2^7, which Holm's adjustment for the metrics shown leaves above 0.05
-    verdict = "Mean IoU 0.40 → 0.80: no change shown. F1@0.5 0.00 → 1.00: no change shown. No other metric "
+    verdict = "Mean IoU 0.40 → 0.80: no change shown. F1@0.5 0.00 → 1.00: no change shown. No metric "
     assert content["verdict"].startswith(verdict)
     assert content["metrics"]["f1_50"]["p"] == 2 / 2**7
     assert (content["a"], content["b"], content["seed"], content["resamples"]) == (str(a), str(b), 3, 200)

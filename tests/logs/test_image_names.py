@@ -69,19 +69,20 @@ def test_columns_that_name_different_images_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("images", "values"),
+    ("images", "values", "found"),
     [
-        (IMAGES, ["u", "v", "w", "x"]),  # of another dataset
-        (IMAGES, ["a", "v", "w", "x"]),  # one by chance
-        ([{"id": "p1/a"}, {"id": "p2/a"}], ["a", "a"]),  # a file of several images
-        (IMAGES, ["p3/a.png", "p4/a.png", "p3/b.png", "p4/b.png"]),  # several files of an image
-        (IMAGES, ["p1/a.png", "p3/a.png", "p1/b.png", "p2/c.png"]),
-        (IMAGES, [None, None, None, None]),
+        (IMAGES, ["u", "v", "w", "x"], "none among completion, image_path"),  # of another dataset
+        (IMAGES, ["a", "v", "w", "x"], "none among completion, image_path"),  # one by chance
+        ([{"id": "p1/a"}, {"id": "p2/a"}], ["a", "a"], "none among completion, image_path"),  # a file of several images
+        (IMAGES, [None, None, None, None], "none among completion, image_path"),
+        # Several files of an image.
+        (IMAGES, ["p3/a.png", "p4/a.png", "p3/b.png", "p4/b.png"], "image_path, where several values would name one"),
+        (IMAGES, ["p1/a.png", "p3/a.png", "p1/b.png", "p2/c.png"], "image_path, where several values would name one"),
     ],
 )
-def test_without_a_name_order_is_offered(images, values) -> None:
+def test_without_a_name_order_is_offered(images, values, found) -> None:
     log = log_of({"image_path": values})
-    with pytest.raises(ValueError, match=r"got none among completion, image_path\. .*give --by-order"):
+    with pytest.raises(ValueError, match=rf"got {found}.* give --by-order"):
         with_image_ids(log, images)
 
 
