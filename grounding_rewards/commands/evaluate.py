@@ -171,10 +171,8 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
             title=name if options.dataset is None else f"{name} on {Path(options.dataset).name}",
             subtitle=evaluation_page.evaluated_images(evaluation.facts),
             evaluation=evaluation,
-            images=predictions,
             reward=reward.name,
             load_image=image_loader(answers, images),
-            label_matching=options.label_matching,
             reference=systems[REFERENCE],
         )
         # Plots and page need memory; the other systems are not shown image by image.

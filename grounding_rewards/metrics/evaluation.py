@@ -88,6 +88,7 @@ class Evaluation:
     """Results of an evaluation. The first of ``systems`` is what was evaluated, the others are baselines.
 
     Attributes:
+        matched: the images of the first system with their answers, whose boxes are matched.
         systems: name → estimates by key; NaN where there is nothing to measure.
         metrics: key → what is measured, in the order of tables.
         per_label: the labels of the references, the most frequent first.
@@ -102,9 +103,9 @@ class Evaluation:
         above_constant: by key how far the first system is above the constant box, which answers the same images.
         facts: what someone needs who wants the same metrics again.
         command: what was asked for, as one line; empty where no command asked.
-        images: of the first system with their answers, where they are kept, see :func:`grounding_rewards.evaluate`.
     """
 
+    matched: MatchedImages
     systems: Mapping[str, Metrics]
     metrics: Mapping[str, Metric]
     per_label: tuple[GroupMetrics, ...]
@@ -119,7 +120,6 @@ class Evaluation:
     above_constant: Metrics = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
     command: str = ""
-    images: Sequence[Prediction] = ()
 
     def __repr__(self) -> str:
         name, metrics = next(iter(self.systems.items()))
@@ -142,6 +142,11 @@ class Evaluation:
         rewards = [key for key in metrics if key.startswith(_REWARD)]
         keys = dict.fromkeys([*core_quoted, *CORE_METRICS, *rewards])
         return [key for key in keys if key in metrics and not math.isnan(metrics[key].value)]
+
+    @property
+    def images(self) -> Sequence[Prediction]:
+        """The images of the first system, with their answers."""
+        return self.matched.images
 
     @property
     def headings(self) -> dict[str, str]:
@@ -285,6 +290,7 @@ def evaluate(
         complete_tables[system] = {key: table.get(key, _NOTHING) for key in metrics}
     synonyms = measures.label_matching == "synonyms"
     return Evaluation(
+        matched=matched,
         systems=complete_tables,
         metrics=metrics,
         per_label=tuple(_by_label(matched, measures, ranked.get("map"), groups)),

@@ -37,7 +37,6 @@ from grounding_rewards.metrics.confusion import (
     image_summary,
     outcomes_of,
 )
-from grounding_rewards.metrics.detection import MatchedImages
 from grounding_rewards.metrics.evaluation import Evaluation, evaluation_file, read_evaluation, write_evaluation
 from grounding_rewards.metrics.intervals import format_interval
 from grounding_rewards.metrics.prediction import Prediction, is_read, save_predictions
@@ -90,22 +89,18 @@ class EvaluationPage:
     Attributes:
         title: what was evaluated.
         subtitle: on which images.
-        evaluation: the metrics.
-        images: every image with its answer.
+        evaluation: the metrics, and every image with its answer.
         reward: name of the reward that ranks the images, a key of their `rewards`.
-        load_image: loads the image of ``images[i]``, given `i`, or returns None; called for those that are shown.
-            Without it boxes are shown without images.
-        label_matching: by which boxes are called right, as in the metrics.
+        load_image: loads the image of ``evaluation.images[i]``, given `i`, or returns None; called for those that are
+            shown. Without it boxes are shown without images.
         reference: the same images with the reference as answer: what they earn is the ceiling, 1 without them.
     """
 
     title: str
     subtitle: str
     evaluation: Evaluation
-    images: Sequence[Prediction]
     reward: str
     load_image: Callable[[int], Image | None] | None = None
-    label_matching: str = "ignore"
     reference: Sequence[Prediction] = ()
 
     @cached_property
@@ -116,12 +111,7 @@ class EvaluationPage:
     @property
     def reward_names(self) -> list[str]:
         """The names of all rewards of the images, in order of first appearance."""
-        return list(dict.fromkeys(name for image in self.images for name in image.rewards))
-
-    @cached_property
-    def matched(self) -> MatchedImages:
-        """The images with their boxes matched once for the whole page."""
-        return MatchedImages(self.images, self.label_matching)
+        return list(dict.fromkeys(name for image in self.evaluation.images for name in image.rewards))
 
 
 class _ScoredImage(NamedTuple):
@@ -170,9 +160,7 @@ def render_evaluation_page(page: EvaluationPage) -> str:
         >>> from grounding_rewards.metrics.evaluation import Measures, evaluate
         >>> image = Prediction("a", 10, 10, text="</script>", rewards={"R4": 0.2})
         >>> evaluation = evaluate({"my model": [image]}, Measures("R4"))
-        >>> page = EvaluationPage(
-        ...     title="my model", subtitle="one image", evaluation=evaluation, images=[image], reward="R4"
-        ... )
+        >>> page = EvaluationPage(title="my model", subtitle="one image", evaluation=evaluation, reward="R4")
         >>> render_evaluation_page(page).count("</script>")  # its own two: the data and the program
         2
     """
@@ -232,7 +220,7 @@ def _gallery(page: EvaluationPage) -> html.Section:
     note = f"Pictures of {len(data['pictures']):,} of {len(images):,} images; the table below lists {listed} of them."
     if not data["pictures"]:
         note += " Without pictures boxes are drawn alone: `--dataset` names the dataset that has the images."
-    blocks = [html.Legend(page.label_matching), html.Gallery(data, records)]
+    blocks = [html.Legend(page.evaluation.matched.label_matching), html.Gallery(data, records)]
     return html.Section("Images", blocks if images else [], note)
 
 
@@ -244,12 +232,13 @@ def _folded(title: str, table: tables.Table) -> list[html.Section]:
 
 def _scored_images(page: EvaluationPage) -> list[_ScoredImage]:
     """All images of the page with the outcomes of their boxes and their ceilings."""
-    ceilings = [image.rewards for image in page.reference] or [{}] * len(page.images)
-    outcomes = outcomes_of(page.matched)
+    matched = page.evaluation.matched
+    ceilings = [image.rewards for image in page.reference] or [{}] * len(matched.images)
+    outcomes = outcomes_of(matched)
     # Arrays with a row for each image, padded to the longest: the mask says which places hold a box.
-    ious, is_box = page.matched.best_ious
+    ious, is_box = matched.best_ious
     scored = []
-    for k, image in enumerate(page.images):
+    for k, image in enumerate(matched.images):
         overlap = None if image.is_normal else float(ious[k][is_box[k]].mean())
         scored.append(_ScoredImage(image, outcomes[k], overlap, ceilings[k]))
     return scored
@@ -465,7 +454,7 @@ def write_evaluation_folder(folder: Path, page: EvaluationPage) -> None:
         page: with the metrics and images.
     """
     with whole_folder(folder) as unfinished:
-        save_predictions(unfinished / "images.jsonl", page.images)
+        save_predictions(unfinished / "images.jsonl", page.evaluation.images)
         write_evaluation(unfinished, page.evaluation)
         plots = {path.name for path in write_plots(page.plots, unfinished / "metrics")}
         write_whole(unfinished / "report.html", render_evaluation_page(page))

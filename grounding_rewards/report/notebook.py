@@ -85,8 +85,7 @@ def evaluate(
         title = Path(log).stem if isinstance(log, str | Path) else "completions"
         systems = {title: predictions, **baseline_systems(answers.rows, None, judge)}
         name = judge.name
-    evaluation = metrics_evaluation.evaluate(systems, Measures(name, label_matching))
-    return replace(evaluation, images=next(iter(systems.values())))
+    return metrics_evaluation.evaluate(systems, Measures(name, label_matching))
 
 
 def inspect(
@@ -201,8 +200,6 @@ def _predictions(run: Any, options: Mapping[str, Any]) -> Sequence[Prediction]:
     if _is_predictions(run):
         return list(run)
     evaluation = run if isinstance(run, Evaluation) else evaluate(run, **options)
-    if not evaluation.images:
-        raise ValueError("Expected an evaluation with its images, got one without. Make it with gr.evaluate(log).")
     return evaluation.images
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from grounding_rewards.metrics.average_precision import Curve
 from grounding_rewards.metrics.baselines import REFERENCE
 from grounding_rewards.metrics.confusion import Confusion
+from grounding_rewards.metrics.detection import MatchedImages
 from grounding_rewards.metrics.evaluation import Evaluation, GroupMetrics, Measures, evaluate
 from grounding_rewards.metrics.intervals import Estimate, Metric
 from grounding_rewards.metrics.prediction import Prediction
@@ -119,6 +120,7 @@ def page(made: Sequence[Prediction] | None = None, **change: Any) -> EvaluationP
     """A page that shows everything there is; `change` are fields of it, or metrics of its evaluation."""
     made = answered_images() if made is None else made
     own: dict[str, Any] = {"title": "tiny & <small>", "subtitle": "drawn images", "reward": "R4", "load_image": image}
-    own |= {name: change.pop(name) for name in (*own, "label_matching") if name in change}
+    own |= {name: change.pop(name) for name in own if name in change}
+    matched = MatchedImages(made, change.pop("label_matching", "ignore"))
     reference = [as_reference(answered) for answered in made]
-    return EvaluationPage(**own, evaluation=evaluation(**change), images=made, reference=reference)
+    return EvaluationPage(**own, evaluation=evaluation(matched=matched, **change), reference=reference)

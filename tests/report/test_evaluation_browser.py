@@ -57,7 +57,7 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     of_doctor[1].update(boxes=[[290, 20, 400, 90]])
     of_doctor[2].update(labels=["pleural thickening with a long name"], patient_id="12")
     write_images(folder, of_doctor)
-    measured = EvaluationPage(title="mine", subtitle="", evaluation=found, images=made, reward="R4")
+    measured = EvaluationPage(title="mine", subtitle="", evaluation=found, reward="R4")
     written = {
         "report": render_evaluation_page(page()),
         "measured": render_evaluation_page(measured),
