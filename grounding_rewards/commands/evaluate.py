@@ -161,11 +161,10 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
             systems,
             measures,
             agreement=None if options.dataset is None else readers_agreement(options.dataset),
-            robustness=robustness,
-            facts={**facts, **_facts(options, reward, answers.rows)},
-            command=command,
             on_progress=on_progress,
         )
+        facts = {**facts, **_facts(options, reward, answers.rows), **evaluation.facts}
+        evaluation = replace(evaluation, robustness=tuple(robustness), facts=facts, command=command)
         on_progress("drawing")
         page = evaluation_page.EvaluationPage(
             title=name if options.dataset is None else f"{name} on {Path(options.dataset).name}",

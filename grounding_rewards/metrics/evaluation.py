@@ -98,7 +98,7 @@ class Evaluation:
         froc_curves: sensitivity over false boxes per image.
         ious: of every reference box with its partner.
         confusion: between labels.
-        robustness: answers to changed images.
+        robustness: answers to changed images, from :func:`grounding_rewards.models.robustness.run.robustness`.
         dependence: what the first system's mean IoU owes to the images; None without reference boxes.
         above_constant: by key how far the first system is above the constant box, which answers the same images.
         facts: what someone needs who wants the same metrics again.
@@ -231,9 +231,6 @@ def evaluate(
     measures: Measures,
     *,
     agreement: Mapping[str, Any] | None = None,
-    robustness: Sequence[RobustnessPoint] = (),
-    facts: Mapping[str, Any] | None = None,
-    command: str = "",
     on_progress: Callable[[str], None] = lambda step: None,
 ) -> Evaluation:
     """Measure what was answered, beside its baselines.
@@ -243,9 +240,6 @@ def evaluate(
         measures: how.
         agreement: how well the readers of the dataset agree, as the manifest of a prepared folder says; it becomes a
             row of the table.
-        robustness: from :func:`grounding_rewards.models.robustness.run.robustness`.
-        facts: what else someone needs who wants the same metrics again, beside the images and the measures.
-        command: what was asked for, as one line.
         on_progress: called with the name of each step before it is taken.
 
     Raises:
@@ -300,11 +294,9 @@ def evaluate(
         froc_curves=_curves(ranked["ap"], average_precision.froc_curve),
         ious=matched.best_ious[0][matched.best_ious[1]],
         confusion=confusion(matched, synonyms=synonyms) if can_compare_labels(images) else None,
-        robustness=tuple(robustness),
         dependence=dependence,
         above_constant=above_constant,
-        facts={**(facts or {}), **_facts(images, measures)},
-        command=command,
+        facts=_facts_of_images(images, measures),
     )
 
 
@@ -539,7 +531,7 @@ def _curves(ranked: RankedImages, read: Callable[..., Curve]) -> tuple[Curve, ..
     return tuple(read(ranked, iou, name=f"IoU {iou:g}") for iou in _CURVE_THRESHOLDS)
 
 
-def _facts(images: Sequence[Prediction], measures: Measures) -> dict[str, Any]:
+def _facts_of_images(images: Sequence[Prediction], measures: Measures) -> dict[str, Any]:
     """Facts about the images and the measures."""
     patients = {image.patient for image in images if image.patient is not None}
     facts: dict[str, Any] = {"images": len(images), "patients": len(patients) or "not known"}
