@@ -118,7 +118,7 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
         log: files or folders with completions; also as --completions
     """
     from grounding_rewards.logs.join import ImageAnswers, image_loader
-    from grounding_rewards.prepare.manifest import readers_agreement
+    from grounding_rewards.prepare.manifest import readers_f1
 
     if log:
         options.completions = [*log, *options.completions]
@@ -160,7 +160,7 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
         evaluation = evaluate(
             systems,
             measures,
-            agreement=None if options.dataset is None else readers_agreement(options.dataset),
+            readers_f1=None if options.dataset is None else readers_f1(options.dataset),
             on_progress=on_progress,
         )
         facts = {**facts, **_facts(options, reward, answers.rows), **evaluation.facts}

@@ -230,7 +230,7 @@ def evaluate(
     systems: Mapping[str, Sequence[Prediction]],
     measures: Measures,
     *,
-    agreement: Mapping[str, Any] | None = None,
+    readers_f1: Estimate | None = None,
     on_progress: Callable[[str], None] = lambda step: None,
 ) -> Evaluation:
     """Measure what was answered, beside its baselines.
@@ -238,8 +238,7 @@ def evaluate(
     Args:
         systems: by name the answers to the same images in the same order; the first is what is evaluated.
         measures: how.
-        agreement: how well the readers of the dataset agree, as the manifest of a prepared folder says; it becomes a
-            row of the table.
+        readers_f1: F1 at IoU 0.5 of the readers of the dataset with each other; it becomes a row of the table.
         on_progress: called with the name of each step before it is taken.
 
     Raises:
@@ -273,11 +272,8 @@ def evaluate(
         if system in (CONSTANT, CONSTANT_OF_THESE):
             above_constant = _differences(system_matched, matched, groups)
     on_progress("measuring by label, size and source")
-    if agreement is not None:
-        # F1 of the readers with each other, if it was measured at IoU 0.5.
-        f1 = agreement["overall"]["f1"].get("0.5")
-        ends = dict(zip(Estimate._fields, f1 or (), strict=False))
-        tables[READER_AGREEMENT] = {"f1_50": intervals.estimate_from_json(ends)}
+    if readers_f1 is not None:
+        tables[READER_AGREEMENT] = {"f1_50": readers_f1}
     metrics = _table_metrics(matched, measures, by_rank, tables)
     complete_tables: dict[str, Metrics] = {}
     for system, table in tables.items():

@@ -16,6 +16,7 @@ from grounding_rewards.common.environment import package_versions
 from grounding_rewards.common.text_files import parse_json, read_text
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.splits import ALL, check_split_exists, in_usual_order
+from grounding_rewards.metrics.intervals import Estimate, estimate_from_json
 from grounding_rewards.prepare.examples import FolderPlan
 from grounding_rewards.prepare.shards import FOLDER, count_rows, file_checksum, labels_in, read_footer, shard_files
 from grounding_rewards.sources import source_of
@@ -174,13 +175,19 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
         ) from error
 
 
-def readers_agreement(dataset: str | Path) -> dict[str, Any] | None:
-    """The agreement of the readers, from the manifest of a prepared dataset; None for any other dataset.
+def readers_f1(dataset: str | Path) -> Estimate | None:
+    """F1 at IoU 0.5 of the readers with each other, from the manifest of a prepared dataset.
 
-    >>> readers_agreement("synthetic") is None
+    NaN where it was measured at other IoUs alone; None for any other dataset, or where no image has several readers.
+
+    >>> readers_f1("synthetic") is None
     True
     """
-    return read_manifest(dataset).get("agreement") if Path(dataset, MANIFEST).is_file() else None
+    agreement = read_manifest(dataset).get("agreement") if Path(dataset, MANIFEST).is_file() else None
+    if agreement is None:
+        return None
+    ends = agreement["overall"]["f1"].get("0.5", ())
+    return estimate_from_json(dict(zip(Estimate._fields, ends, strict=False)))
 
 
 def split_shards(folder: str | Path, split: str) -> list[str]:

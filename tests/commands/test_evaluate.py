@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from grounding_rewards.cli import main
+from grounding_rewards.metrics.intervals import Estimate
 from grounding_rewards.metrics.prediction import load_predictions
 from tests.conftest import write_image_folder, write_lines
 from tests.tables import table
@@ -205,8 +206,7 @@ def test_metrics_by_source_and_the_readers_of_a_mixed_prepared_folder(tmp_path, 
 
     sources = ["clinic", "clinic", "<b>abroad", "<b>abroad"]
     DatasetDict({"test": images.add_column("source", sources)}).save_to_disk(str(tmp_path / "data"))
-    agreement = {"overall": {"f1": {"0.5": [0.45, 0.44, 0.46]}}}
-    monkeypatch.setattr(manifest, "readers_agreement", lambda dataset: agreement)
+    monkeypatch.setattr(manifest, "readers_f1", lambda dataset: Estimate(0.45, 0.44, 0.46))
     log, out = write_lines(tmp_path / "log.jsonl", [{"text": "[]"}] * 4), tmp_path / "out"
     options = ["--dataset", tmp_path / "data", "--by-order", "--train-split", "none", "--out", out]
     assert evaluate(log, *options) == 0

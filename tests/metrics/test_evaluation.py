@@ -13,7 +13,7 @@ import pytest
 from grounding_rewards.metrics.average_precision import rank_boxes
 from grounding_rewards.metrics.detection import MatchedImages
 from grounding_rewards.metrics.evaluation import READER_AGREEMENT, Evaluation, Measures, evaluate, write_evaluation
-from grounding_rewards.metrics.intervals import jackknifed_ratio, sum_by_group
+from grounding_rewards.metrics.intervals import Estimate, jackknifed_ratio, sum_by_group
 from grounding_rewards.metrics.prediction import Prediction, patients_of
 from tests.metrics.random_images import random_images, without_confidences
 from tests.metrics.rankings import average_precision
@@ -77,15 +77,10 @@ def test_other_thresholds() -> None:
 
 
 def test_readers_are_a_row_of_the_table() -> None:
-    agreement = {"overall": {"f1": {"0.4": [0.5, 0.4, 0.6], "0.5": [0.45, 0.4, None]}, "mean_iou": [0.6, 0.5, 0.7]}}
-    found = evaluate({"model": [image("a")]}, MEASURES, agreement=agreement)
-    row = found.systems[READER_AGREEMENT]
-    assert row["f1_50"][:2] == (0.45, 0.4)
-    assert math.isnan(row["f1_50"].high)
+    readers_f1 = Estimate(0.45, 0.4, 0.5)
+    row = evaluate({"model": [image("a")]}, MEASURES, readers_f1=readers_f1).systems[READER_AGREEMENT]
+    assert row["f1_50"] == readers_f1
     assert math.isnan(row["mean_iou"].value)
-    # measured at other thresholds alone there is nothing to compare with
-    other = evaluate({"model": [image("a")]}, MEASURES, agreement={"overall": {"f1": {"0.4": [0.5, 0.4, 0.6]}}})
-    assert math.isnan(other.systems[READER_AGREEMENT]["f1_50"].value)
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import math
+
 import pytest
 import yaml
 
 from grounding_rewards.prepare import PrepareSettings, prepare_images, read_manifest, verify_images
 from grounding_rewards.prepare.load import load_split
-from grounding_rewards.prepare.manifest import readers_agreement
+from grounding_rewards.prepare.manifest import readers_f1
 from grounding_rewards.sources import SOURCES, list_datasets
 
 GENERAL = {"csv", "imagefolder", "coco", "yolo", "voc", "jsonl", "vlm-r1", "ms-swift"}
@@ -149,7 +152,15 @@ def test_licence_and_source_of_ones_own_images(make_images, tmp_path):
     assert "| https://example.org/images | CC BY 4.0 | 2 |" in card
 
 
-def test_agreement_is_the_manifests(tmp_path):
-    assert readers_agreement("synthetic") is None
-    (tmp_path / "manifest.json").write_text('{"agreement": {"images": 3}}')
-    assert readers_agreement(str(tmp_path)) == {"images": 3}
+@pytest.mark.parametrize(
+    ("agreement", "expected"),
+    [
+        ({"overall": {"f1": {"0.4": [0.5, 0.4, 0.6], "0.5": [0.45, 0.4, None]}}}, (0.45, 0.4, math.nan)),
+        # measured at other thresholds alone there is nothing to compare with
+        ({"overall": {"f1": {"0.4": [0.5, 0.4, 0.6]}}}, (math.nan,) * 3),
+        (None, None),
+    ],
+)
+def test_the_agreement_of_readers_is_the_manifests(agreement, expected, tmp_path):
+    (tmp_path / "manifest.json").write_text(json.dumps({"agreement": agreement}))
+    assert readers_f1(str(tmp_path)) == pytest.approx(expected, nan_ok=True)
