@@ -18,7 +18,7 @@ from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.common.formatting import as_json, format_value, html_table
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.metrics import average_precision, detection, intervals
-from grounding_rewards.metrics.average_precision import Curve, RankedImages, RankingMetrics, can_compare_labels
+from grounding_rewards.metrics.average_precision import Curve, RankedImages, RankingMetrics
 from grounding_rewards.metrics.baselines import BLANK, CONSTANT, CONSTANT_OF_THESE, NOTHING_FOUND, WHOLE_IMAGE
 from grounding_rewards.metrics.confusion import Confusion, confusion
 from grounding_rewards.metrics.detection import CLASS_MEAN_IOU, MatchedImages, class_mean_iou_estimate
@@ -256,6 +256,8 @@ def evaluate(
     images = matched.images
     by_rank = RankingMetrics.of(images, measures.label_matching, measures.iou_thresholds)
     ranked = by_rank.rank(images, _CURVE_THRESHOLDS)
+    # None where labels cannot be compared.
+    ranked_by_label = ranked.get("map")
     groups = intervals.group_numbers(patients_of(images), len(images))
     on_progress("permuting the answers among the images")
     dependence = None
@@ -278,18 +280,19 @@ def evaluate(
     complete_tables: dict[str, Metrics] = {}
     for system, table in tables.items():
         complete_tables[system] = {key: table.get(key, _NOTHING) for key in metrics}
+    ious, is_box = matched.best_ious
     synonyms = measures.label_matching == "synonyms"
     return Evaluation(
         matched=matched,
         systems=complete_tables,
         metrics=metrics,
-        per_label=tuple(_by_label(matched, measures, ranked.get("map"), groups)),
+        per_label=tuple(_by_label(matched, measures, ranked_by_label, groups)),
         per_size=tuple(_by_size(matched, measures, by_rank.ranking, groups)),
         per_source=tuple(_by_source(images, measures, by_rank)),
         pr_curves=_curves(ranked["ap"], average_precision.precision_recall_curve),
         froc_curves=_curves(ranked["ap"], average_precision.froc_curve),
-        ious=matched.best_ious[0][matched.best_ious[1]],
-        confusion=confusion(matched, synonyms=synonyms) if can_compare_labels(images) else None,
+        ious=ious[is_box],
+        confusion=None if ranked_by_label is None else confusion(matched, synonyms=synonyms),
         dependence=dependence,
         above_constant=above_constant,
         facts=_facts_of_images(images, measures),
@@ -308,7 +311,8 @@ def _table_metrics(
         **matched.metrics,
         **IMAGE_DEPENDENCE,
     }
-    if not can_compare_labels(matched.images):
+    # Labels can be compared exactly where there is mAP.
+    if "map" not in dict(by_rank.average_precisions):
         del metrics["label_accuracy"]
     measured = {}
     for key in dict.fromkeys([_REWARD + measures.reward, *_QUOTED, *metrics]):
