@@ -37,7 +37,7 @@ from grounding_rewards.metrics.confusion import (
     image_summary,
     outcomes_of,
 )
-from grounding_rewards.metrics.evaluation import Evaluation, evaluation_file, read_evaluation, write_evaluation
+from grounding_rewards.metrics.evaluation import Evaluation, read_evaluation, write_evaluation
 from grounding_rewards.metrics.intervals import format_interval
 from grounding_rewards.metrics.prediction import Prediction, is_read, save_predictions
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS
@@ -440,8 +440,7 @@ def check_evaluation_folder(folder: Path, command: str) -> None:
         raise ValueError(f"Expected a folder for --out, got the file {str(folder)!r}. Give another name.")
     files = [name for name in ("evaluation.json", "images.jsonl", "report.html") if (folder / name).exists()]
     if files:
-        previous = read_evaluation(folder).command if evaluation_file(folder).is_file() else None
-        previous = previous or f"{files[0]} of another one"
+        previous = read_evaluation(folder).command or f"{files[0]} of another one"
         remedy = "Name another folder, or replace what is there with --overwrite."
         check_settings(folder, {"evaluate": previous}, {"evaluate": command}, remedy)
 
