@@ -49,10 +49,10 @@ from grounding_rewards.metrics.average_precision import AP_THRESHOLDS
 from grounding_rewards.metrics.baselines import BLANK, REFERENCE, baseline_systems
 from grounding_rewards.metrics.evaluation import Measures, answer_notes, evaluate
 from grounding_rewards.metrics.read_predictions import read_predictions
-from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
+from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.parsing import box_formats_of
 from grounding_rewards.report import evaluation_page
-from grounding_rewards.report.tables import core_table, evaluation_table, metrics_table, robustness_rows, rows_of_groups
+from grounding_rewards.report.tables import core_table, evaluation_table, groups_table, robustness_table
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -290,10 +290,8 @@ def _print(options: EvaluateOptions, page: evaluation_page.EvaluationPage) -> No
         hidden = len(evaluation.metrics) - len(table.rows)
         caption = f"{hidden} more metrics with --all and on the page." if hidden else None
         console.print(table.rich(caption=caption))
-    points = robustness_rows(evaluation.robustness)
-    if points:
-        console.print(metrics_table(points, ROBUSTNESS_METRICS, title="Changed images").rich())
-    sources = rows_of_groups(evaluation.per_source)
-    if sources:
-        console.print(metrics_table(sources, evaluation.headings, title="By source").rich())
+    if evaluation.robustness:
+        console.print(robustness_table(evaluation.robustness, title="Changed images").rich())
+    if evaluation.per_source:
+        console.print(groups_table(evaluation.per_source, evaluation.headings, title="By source").rich())
     console.print(f"Page: {(options.out / 'report.html').resolve().as_uri()}", soft_wrap=True, markup=False)

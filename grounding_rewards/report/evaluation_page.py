@@ -40,7 +40,6 @@ from grounding_rewards.metrics.confusion import (
 from grounding_rewards.metrics.evaluation import Evaluation, read_evaluation, write_evaluation
 from grounding_rewards.metrics.intervals import format_interval
 from grounding_rewards.metrics.prediction import Prediction, is_read, save_predictions
-from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS
 from grounding_rewards.report import page as html
 from grounding_rewards.report import tables
 from grounding_rewards.report.plots import Plot, plots_of, write_plots
@@ -165,7 +164,7 @@ def render_evaluation_page(page: EvaluationPage) -> str:
         2
     """
     evaluation = page.evaluation
-    robustness = tables.metrics_table(tables.robustness_rows(evaluation.robustness), ROBUSTNESS_METRICS, first="change")
+    robustness = tables.robustness_table(evaluation.robustness, first="change")
     by_source = "By label, size and source" if evaluation.per_source else "By label and size"
     facts = {name: str(value) for name, value in evaluation.facts.items() if value != ""}
     return html.Page(
@@ -206,8 +205,7 @@ def _groups_of_boxes(page: EvaluationPage) -> list[Any]:
     blocks: list[Any] = []
     groups_by_title = {"Labels": evaluation.per_label, "Sizes": evaluation.per_size, "Sources": evaluation.per_source}
     for title, groups in groups_by_title.items():
-        rows = tables.rows_of_groups(groups)
-        blocks += _folded(title, tables.metrics_table(rows, evaluation.headings, first=title))
+        blocks += _folded(title, tables.groups_table(groups, evaluation.headings, first=title))
     return blocks + _confusion(evaluation.confusion)
 
 

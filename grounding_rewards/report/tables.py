@@ -109,40 +109,6 @@ def _cell(content: str | Cell) -> Cell:
     return Cell(content) if isinstance(content, str) else content
 
 
-def rows_of_groups(groups: Sequence[GroupMetrics]) -> dict[str, Metrics]:
-    """The metrics of each label, size or source, by its name with its number of reference boxes.
-
-    Example:
-        >>> rows_of_groups([GroupMetrics("mass", 12, {})])
-        {'mass (12)': {}}
-    """
-    return {f"{group.name} ({group.boxes})": group.metrics for group in groups}
-
-
-def robustness_rows(points: Sequence[RobustnessPoint]) -> dict[str, Metrics]:
-    """The :data:`ROBUSTNESS_METRICS` of each change and strength, by a name for people.
-
-    Args:
-        points: of any families. The unchanged image, with which all corruptions begin, becomes one row; ε is given
-            in grey values.
-
-    Example:
-        >>> from grounding_rewards.metrics.intervals import Estimate
-        >>> share = Estimate(0.5, 0.4, 0.6)
-        >>> list(robustness_rows([RobustnessPoint("pgd", "pgd", 2 / 255, share, share, share)]))
-        ['pgd, ε 2/255']
-    """
-    rows = {}
-    for point in points:
-        change = point.name.replace("_", " ")
-        if point.family == "pgd":
-            name = f"{change}, ε {255 * point.strength:.3g}/255"
-        else:
-            name = f"{change}, strength {point.strength:g}" if point.strength else "the image as it is"
-        rows[name] = {key: getattr(point, key) for key in ROBUSTNESS_METRICS}
-    return rows
-
-
 def measured_columns(rows: Mapping[str, Metrics], headings: Mapping[str, str]) -> dict[str, str]:
     """The headings of those metrics that at least one row has.
 
@@ -170,6 +136,51 @@ def metrics_table(
     for name, metrics in rows.items():
         lines.append([name, *(estimate_cell(metrics.get(key)) for key in columns)])
     return Table([first, *columns.values()], lines, title)
+
+
+def groups_table(
+    groups: Sequence[GroupMetrics], headings: Mapping[str, str], *, first: str = "", title: str = ""
+) -> Table:
+    """The metrics of each label, size or source, by its name with its number of reference boxes.
+
+    Args:
+        groups: of an evaluation.
+        headings: of the metrics, by key.
+        first: heading of the names.
+        title: of the table.
+
+    Example:
+        >>> groups_table([GroupMetrics("mass", 12, {"f1": (0.5, 0.4, 0.6)})], {"f1": "F1"}).rows[0][0]
+        'mass (12)'
+    """
+    rows = {f"{group.name} ({group.boxes})": group.metrics for group in groups}
+    return metrics_table(rows, headings, first=first, title=title)
+
+
+def robustness_table(points: Sequence[RobustnessPoint], *, first: str = "", title: str = "") -> Table:
+    """The :data:`ROBUSTNESS_METRICS` of each change and strength, by a name for people; no rows without points.
+
+    Args:
+        points: of any families. The unchanged image, with which all corruptions begin, becomes one row; ε is given
+            in grey values.
+        first: heading of the names.
+        title: of the table.
+
+    Example:
+        >>> from grounding_rewards.metrics.intervals import Estimate
+        >>> share = Estimate(0.5, 0.4, 0.6)
+        >>> robustness_table([RobustnessPoint("pgd", "pgd", 2 / 255, share, share, share)]).rows[0][0]
+        'pgd, ε 2/255'
+    """
+    rows: dict[str, Metrics] = {}
+    for point in points:
+        change = point.name.replace("_", " ")
+        if point.family == "pgd":
+            name = f"{change}, ε {255 * point.strength:.3g}/255"
+        else:
+            name = f"{change}, strength {point.strength:g}" if point.strength else "the image as it is"
+        rows[name] = {key: getattr(point, key) for key in ROBUSTNESS_METRICS}
+    return metrics_table(rows, ROBUSTNESS_METRICS, first=first, title=title)
 
 
 #: The beginnings of the keys of each group of metrics, in the order of the table; a key belongs to the first that fits.

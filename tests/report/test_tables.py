@@ -6,7 +6,7 @@ import io
 
 from grounding_rewards.metrics.intervals import Estimate
 from grounding_rewards.metrics.robustness import RobustnessPoint
-from grounding_rewards.report.tables import Cell, metrics_table, robustness_rows
+from grounding_rewards.report.tables import Cell, metrics_table, robustness_table
 
 NAN = float("nan")
 HEADINGS = {"iou": "mean <IoU>", "label": "right label"}
@@ -37,5 +37,5 @@ def test_terminal_shows_brackets_as_they_are() -> None:
 def test_the_table_of_robustness_has_the_unchanged_image_once() -> None:
     share = Estimate(0.5, 0.4, 0.6)
     points = [RobustnessPoint("corruptions", n, s, share, share, share) for n in ("noise", "blur") for s in (0, 1)]
-    rows = robustness_rows(points)
-    assert list(rows) == ["the image as it is", "noise, strength 1", "blur, strength 1"]
+    rows = robustness_table(points).rows
+    assert [row[0] for row in rows] == ["the image as it is", "noise, strength 1", "blur, strength 1"]
