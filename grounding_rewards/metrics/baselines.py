@@ -18,10 +18,10 @@ from grounding_rewards.boxes import BoxBatch, as_box_array
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.metrics.intervals import group_numbers
 from grounding_rewards.metrics.prediction import UNNAMED, Prediction, PredictionBatch, patients_of
-from grounding_rewards.metrics.read_predictions import SIDE_BY_SIDE, asked_labels, reference_images
+from grounding_rewards.metrics.read_predictions import asked_labels, reference_images, rewards_beside
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards import MeanIoUReward
-from grounding_rewards.rewards.grounding import GroundingReward, get_reward
+from grounding_rewards.rewards.grounding import GroundingReward
 
 # Without training images the constant box of each part of the patients is fitted on the other parts.
 _FOLDS = 5
@@ -69,6 +69,7 @@ def baseline_systems(
         for the same labels), nothing found, and the whole image under the most frequent label.
 
     Example:
+        >>> from grounding_rewards import get_reward
         >>> row = {"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 100}
         >>> systems = baseline_systems([row], [row], get_reward("R3", box_format="qwen3-vl"))
         >>> [(name, images[0].rewards["R3"]) for name, images in systems.items()]
@@ -88,8 +89,8 @@ def baseline_systems(
         answers[CONSTANT_OF_THESE if training is None else CONSTANT] = constant
     answers[NOTHING_FOUND] = [(np.zeros((0, 4)), [])] * len(images)
     answers[WHOLE_IMAGE] = [(np.array([[0.0, 0.0, image.width, image.height]]), [label]) for image in images]
-    rewards = {name: get_reward(name) for name in SIDE_BY_SIDE} | {reward.name: reward}
-    return {name: _with_boxes(images, boxes, rewards, reward.name) for name, boxes in answers.items()}
+    rewards = [reward, *rewards_beside(reward)]
+    return {name: _with_boxes(images, boxes, rewards) for name, boxes in answers.items()}
 
 
 def _another_reader(rows: Sequence[Mapping[str, Any]]) -> list[BoxAnswer]:
@@ -116,18 +117,18 @@ def _another_reader(rows: Sequence[Mapping[str, Any]]) -> list[BoxAnswer]:
 
 
 def _with_boxes(
-    images: PredictionBatch, answers: Sequence[BoxAnswer], rewards: Mapping[str, GroundingReward], main: str
+    images: PredictionBatch, answers: Sequence[BoxAnswer], rewards: Sequence[GroundingReward]
 ) -> list[Prediction]:
-    """The images with these answers, scored by each reward; `main` names the one that the evaluation is about."""
+    """The images with these answers, scored by each reward; the first is the one that the evaluation is about."""
     boxes, labels = [boxes for boxes, _ in answers], [labels for _, labels in answers]
     gt, gt_labels = [image.gt for image in images], [image.gt_labels for image in images]
     ignore = [image.ignore for image in images]
     scores = {}
-    for name, reward in rewards.items():
+    for reward in rewards:
         # A control that scores texts has no number for boxes.
-        scores[name] = [math.nan] * len(images)
+        scores[reward.name] = [math.nan] * len(images)
         if reward.judges_boxes:
-            scores[name] = reward.score_many(boxes, gt, ignore=ignore, pred_labels=labels, gt_labels=gt_labels)
+            scores[reward.name] = reward.score_many(boxes, gt, ignore=ignore, pred_labels=labels, gt_labels=gt_labels)
     return [
         replace(
             image,
@@ -137,7 +138,7 @@ def _with_boxes(
             status="boxes" if len(boxes[k]) else "empty",
             rewards={name: values[k] for name, values in scores.items()},
             # However often such a rule is asked, it answers the same.
-            sampled_rewards=(scores[main][k],),
+            sampled_rewards=(scores[rewards[0].name][k],),
             sampled_read=(True,),
             sampled_boxes=(len(boxes[k]),),
         )

@@ -23,7 +23,7 @@ from grounding_rewards.parsing import ParsedBoxes
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.box_reward import Explanation
 from grounding_rewards.rewards.completions import completion_text
-from grounding_rewards.rewards.grounding import GroundingReward, get_reward, score_batches
+from grounding_rewards.rewards.grounding import READING, GroundingReward, get_reward, score_batches
 
 #: What every image is scored with, beside the reward that the evaluation is about.
 SIDE_BY_SIDE = SPECIFICATION_REWARDS
@@ -72,16 +72,7 @@ def read_predictions(
     """
     images = reference_images(rows)
     columns = row_columns(rows)
-    reading = {
-        "prompt_opens_thinking": reward.prompt_opens_thinking,
-        "tokenizer": reward.tokenizer,
-        "stop_ids": reward.stop_ids,
-    }
-    rewards = [reward]
-    for name in SIDE_BY_SIDE:
-        if name != reward.name:
-            spec = get_reward(name, box_format=reward.box_format, on_truncated=reward.on_truncated)
-            rewards.append(replace(spec, **reading))
+    rewards = [reward, *rewards_beside(reward)]
     # Every text is read once for all of them.
     batches = score_batches(rewards, [answers[0] for answers in texts], **columns)
     values = {spec.name: batch.reward.tolist() for spec, batch in zip(rewards, batches, strict=True)}
@@ -99,6 +90,17 @@ def read_predictions(
         )
         predictions.append(prediction)
     return predictions if nms_threshold is None else without_duplicates(predictions, nms_threshold)
+
+
+def rewards_beside(reward: GroundingReward) -> list[GroundingReward]:
+    """R1 … R5 with their default parameters, less the one of this reward's name; they read texts as this reward does.
+
+    Example:
+        >>> [spec.name for spec in rewards_beside(get_reward("R3", beta=2.0))]
+        ['R1', 'R2', 'R4', 'R5']
+    """
+    reading = {setting: getattr(reward, setting) for setting in READING}
+    return [replace(get_reward(name), **reading) for name in SIDE_BY_SIDE if name != reward.name]
 
 
 def _sampled_answers(

@@ -58,6 +58,9 @@ from grounding_rewards.rewards.schedules import (
 )
 from grounding_rewards.rewards.scoring import columns_of, metrics_of
 
+#: Fields of a :class:`GroundingReward` that say how texts are read: rewards that share them read a text once.
+READING = ("box_format", "on_truncated", "prompt_opens_thinking", "tokenizer", "stop_ids")
+
 
 class RolloutWarning(UserWarning):
     """Completions may be answers to another prompt, or of another model, than the one that is trained."""
@@ -569,7 +572,7 @@ def check_alike(rewards: Sequence[GroundingReward]) -> None:
         )
     first = rewards[0]
     for reward in rewards[1:]:
-        for setting in ("box_format", "on_truncated", "prompt_opens_thinking", "tokenizer", "stop_ids"):
+        for setting in READING:
             setting_value, first_value = getattr(reward, setting), getattr(first, setting)
             if setting_value != first_value:
                 raise ValueError(
