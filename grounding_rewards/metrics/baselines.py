@@ -18,7 +18,13 @@ from grounding_rewards.boxes import BoxBatch, as_box_array
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.metrics.intervals import group_numbers
 from grounding_rewards.metrics.prediction import UNNAMED, Prediction, PredictionBatch, patients_of
-from grounding_rewards.metrics.read_predictions import asked_labels, reference_images, rewards_beside
+from grounding_rewards.metrics.read_predictions import (
+    asked_labels,
+    question_of,
+    reference_images,
+    rewards_beside,
+    stated_labels,
+)
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards import MeanIoUReward
 from grounding_rewards.rewards.grounding import GroundingReward
@@ -76,9 +82,7 @@ def baseline_systems(
         [('reference as answer', 1.0), ('constant box', 1.0), ('nothing found', 0.0), ('whole image', 0.0)]
     """
     images = PredictionBatch(reference_images(rows))
-    # With the names that rows without labels are given.
-    labelled_rows = [{**row, "labels": image.gt_labels} for row, image in zip(rows, images, strict=True)]
-    constant = _constant_answers(images, labelled_rows, None if training is None else list(training))
+    constant = _constant_answers(images, rows, training)
     label_counts = Counter(images.gt_labels)
     label = max(label_counts, key=label_counts.__getitem__, default=UNNAMED)
     answers: dict[str, list[BoxAnswer]] = {REFERENCE: [(image.gt, list(image.gt_labels)) for image in images]}
@@ -239,29 +243,32 @@ def patient_folds(patients: Sequence[Any] | None, images: int) -> list[NDArray[n
 
 
 def _constant_answers(
-    images: Sequence[Prediction], rows: Sequence[Mapping[str, Any]], training: Sequence[Mapping[str, Any]] | None
+    images: Sequence[Prediction], rows: Sequence[Mapping[str, Any]], training: Iterable[Mapping[str, Any]] | None
 ) -> list[BoxAnswer]:
     """The constant answer to each image, fitted on training images or else on other patients; no answers without boxes.
 
     `rows` are those of the images.
     """
-    labels = {label for image in images for label in image.gt_labels}
-    if training is not None:
-        folds = [np.ones(len(images), dtype=bool)]
+    fitting_rows: list[Mapping[str, Any]]
+    if training is None:
+        # With the names that rows without labels are given.
+        fitting_rows = [{**row, "labels": image.gt_labels} for row, image in zip(rows, images, strict=True)]
+        asked = [image.asked for image in images]
+        folds = [(in_fold, ~in_fold) for in_fold in patient_folds(patients_of(images), len(images))]
     else:
-        folds = patient_folds(patients_of(images), len(images))
+        fitting_rows = list(training)
+        asked = asked_labels(map(question_of, fitting_rows), stated_labels(rows))
+        folds = [(np.ones(len(images), dtype=bool), np.ones(len(fitting_rows), dtype=bool))]
     answers: list[BoxAnswer] = [(np.zeros((0, 4)), [])] * len(images)
-    for in_fold in folds:
-        fitting_rows = training
-        if fitting_rows is None:
-            fitting_rows = [row for row, is_left_out in zip(rows, in_fold, strict=True) if not is_left_out]
+    for is_answered, is_fitted in folds:
         # By the labels that a question names, fitted on the images with the same question.
         rows_by_question: dict[tuple[str, ...], list[Mapping[str, Any]]] = defaultdict(list)
-        for row, question in zip(fitting_rows, asked_labels(fitting_rows, labels), strict=True):
-            rows_by_question[question].append(row)
+        places = np.flatnonzero(is_fitted).tolist()
+        for k in places:
+            rows_by_question[asked[k]].append(fitting_rows[k])
         boxes_by_question = {question: constant_boxes(members) for question, members in rows_by_question.items()}
-        boxes_of_all = constant_boxes(fitting_rows)
-        for k in np.flatnonzero(in_fold).tolist():
+        boxes_of_all = constant_boxes(fitting_rows[k] for k in places)
+        for k in np.flatnonzero(is_answered).tolist():
             boxes = boxes_by_question.get(images[k].asked) or boxes_of_all
             answers[k] = constant_answer(boxes, width=images[k].width, height=images[k].height)
     has_boxes = any(answer_labels for _, answer_labels in answers)

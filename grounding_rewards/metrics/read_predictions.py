@@ -132,12 +132,9 @@ def reference_images(rows: Sequence[Mapping[str, Any]]) -> list[Prediction]:
         ('image 0', [[0.0, 0.0, 5.0, 5.0]], ('mass',), None)
     """
     require_columns(rows, [f"row {k}" for k in range(len(rows))])
-    labels: set[str] = set()
-    for row in rows:
-        if row.get("labels") is not None:
-            labels.update(label for label in row["labels"] if label is not None)
-    prompted = asked_labels(rows, labels)
-    images = [_reference(row, f"image {k}", asked) for k, (row, asked) in enumerate(zip(rows, prompted, strict=True))]
+    questions = [question_of(row) for row in rows]
+    asked = asked_labels(questions, stated_labels(rows))
+    images = [_reference(row, f"image {k}", questions[k], asked[k]) for k, row in enumerate(rows)]
     name, times = Counter(image.id for image in images).most_common(1)[0] if images else ("", 1)
     if times > 1:
         raise ValueError(f"Expected a name of its own for every image, got `id` {name!r} {times} times. Rename them.")
@@ -164,15 +161,26 @@ def require_columns(rows: Sequence[Mapping[str, Any]], places: Sequence[str]) ->
             )
 
 
-def asked_labels(rows: Iterable[Mapping[str, Any]], labels: Iterable[str]) -> list[tuple[str, ...]]:
-    """The labels that the prompt of each row names, in whatever words.
+def stated_labels(rows: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The labels that rows state; a box without one, and a row without any, add none.
+
+    Example:
+        >>> stated_labels([{"labels": ["mass", None]}, {"labels": None}, {}])
+        {'mass'}
+    """
+    labels_of_rows = [row["labels"] for row in rows if row.get("labels") is not None]
+    return {label for labels in labels_of_rows for label in labels if label is not None}
+
+
+def asked_labels(questions: Iterable[str | None], labels: Iterable[str]) -> list[tuple[str, ...]]:
+    """The labels that each question names, in whatever words.
 
     Args:
-        rows: with their prompts, see :func:`question_of`; a row without one is asked for nothing by name.
+        questions: of :func:`question_of`; None asks for nothing by name.
         labels: all that may be asked for.
 
     Example:
-        >>> asked_labels([{"asked": "Find each nodule."}, {"asked": "Find any mass, nodule."}, {}], ["mass", "nodule"])
+        >>> asked_labels(["find each nodule.", "find any mass, nodule.", None], ["mass", "nodule"])
         [('nodule',), ('mass', 'nodule'), ()]
     """
     legal = sorted(map(str, labels))
@@ -182,7 +190,7 @@ def asked_labels(rows: Iterable[Mapping[str, Any]], labels: Iterable[str]) -> li
         """The labels that these words name."""
         return tuple(label for label in legal if label.casefold() in words)
 
-    return [labels_in(question_of(row) or "") for row in rows]
+    return [labels_in(question or "") for question in questions]
 
 
 def question_of(row: Mapping[str, Any]) -> str | None:
@@ -218,7 +226,7 @@ def _words(content: Any) -> str:
     return ""
 
 
-def _reference(row: Mapping[str, Any], name: str, asked: tuple[str, ...]) -> Prediction:
+def _reference(row: Mapping[str, Any], name: str, question: str | None, asked: tuple[str, ...]) -> Prediction:
     """The image of a row with an answer that has no box; `name` is its id where it has none of its own."""
     boxes = as_box_array(row["boxes"], "boxes")
     labels = row.get("labels")
@@ -237,7 +245,7 @@ def _reference(row: Mapping[str, Any], name: str, asked: tuple[str, ...]) -> Pre
         view=str(row["view"]) if row.get("view") else None,
         source=str(row["source"]) if row.get("source") else None,
         asked=asked,
-        question=question_of(row),
+        question=question,
         status="empty",
     )
 

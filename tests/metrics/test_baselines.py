@@ -59,6 +59,17 @@ def test_constant_box_is_fitted_on_other_patients() -> None:
     assert metrics_of({"constant": answers})["constant"]["mean_iou"].value < 0.2
 
 
+def test_a_prompt_names_no_label_where_boxes_have_none() -> None:
+    """`finding` stands for the labels that are missing: a prompt with that word asks for all, as others do."""
+    usual, rare = [[0, 0, 50, 50]], [[80, 80, 99, 99]]
+    training = [{**row("finding"), "boxes": usual, "asked": "Mark each finding."} for _ in range(3)]
+    training.append({**row("finding"), "boxes": rare, "asked": "Mark all."})
+    unlabelled = {**row("finding"), "labels": None, "asked": "Mark each finding."}
+    (image,) = baseline_systems([unlabelled], training, get_reward("R3"))["constant box"]
+    assert image.asked == ()
+    assert image.pred.tolist() == usual
+
+
 def answered(image: dict[str, Any], common: dict[str, Any]) -> Prediction:
     size = {"width": image["width"], "height": image["height"]}
     boxes, labels = constant_answer(common, **size)
