@@ -163,6 +163,10 @@ class Groups:
         """The sum of the completions' values in each group, ``(g,)``."""
         return np.add.reduceat(values, self._starts)
 
+    def centred(self, values: Array) -> Array:
+        """The completions' values, each less the mean of its group, ``(n,)``."""
+        return values - np.repeat(self._sum(values) / self.sizes, self.sizes)
+
     @cached_property
     def has_spread(self) -> NDArray[np.bool_]:
         """``(g,)`` whether two completions of the group earn different rewards."""
@@ -200,7 +204,7 @@ class Groups:
     @cached_property
     def effective_sizes(self) -> Array:
         """``(g,)`` effective group size, ``(Σ |A|)² / Σ A²`` of the advantages A of the group; 0 without spread."""
-        centred = self.rewards - np.repeat(self._sum(self.rewards) / self.sizes, self.sizes)
+        centred = self.centred(self.rewards)
         return np.where(self.has_spread, ratio(self._sum(np.abs(centred)) ** 2, self._sum(centred**2)), 0.0)
 
     @property
@@ -604,13 +608,9 @@ def _score_groups(
 
 def _correlation(groups: Groups, iou: Array) -> float | None:
     """Pearson's correlation of rewards and IoUs, each less its group's mean; None where one of them does not differ."""
-    centred = []
-    for values in (groups.rewards, iou):
-        means = np.add.reduceat(values, np.cumsum(groups.sizes) - groups.sizes) / groups.sizes
-        differences = np.nan_to_num(values - np.repeat(means, groups.sizes))
-        # Images without findings have no IoU.
-        centred.append(np.where(np.isnan(iou), 0.0, differences))
-    rewards, ious = centred
+    # Images without findings have no IoU.
+    has_iou = ~np.isnan(iou)
+    rewards, ious = (np.where(has_iou, np.nan_to_num(groups.centred(values)), 0.0) for values in (groups.rewards, iou))
     spread = math.sqrt(float((rewards**2).sum() * (ious**2).sum()))
     return float((rewards * ious).sum()) / spread if spread > SAME**2 else None
 
