@@ -20,6 +20,7 @@ from grounding_rewards.metrics.intervals import group_numbers
 from grounding_rewards.metrics.prediction import UNNAMED, Prediction, PredictionBatch, patients_of
 from grounding_rewards.metrics.read_predictions import (
     asked_labels,
+    named_labels,
     question_of,
     reference_images,
     rewards_beside,
@@ -249,20 +250,17 @@ def _constant_answers(
 
     `rows` are those of the images.
     """
-    fitting_rows: list[Mapping[str, Any]]
+    fitting_rows = [{**row, "labels": named_labels(row)} for row in (rows if training is None else training)]
     if training is None:
-        # With the names that rows without labels are given.
-        fitting_rows = [{**row, "labels": image.gt_labels} for row, image in zip(rows, images, strict=True)]
         asked = [image.asked for image in images]
         folds = [(in_fold, ~in_fold) for in_fold in patient_folds(patients_of(images), len(images))]
     else:
-        fitting_rows = list(training)
         asked = asked_labels(map(question_of, fitting_rows), stated_labels(rows))
         folds = [(np.ones(len(images), dtype=bool), np.ones(len(fitting_rows), dtype=bool))]
     answers: list[BoxAnswer] = [(np.zeros((0, 4)), [])] * len(images)
     for is_answered, is_fitted in folds:
         # By the labels that a question names, fitted on the images with the same question.
-        rows_by_question: dict[tuple[str, ...], list[Mapping[str, Any]]] = defaultdict(list)
+        rows_by_question: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
         places = np.flatnonzero(is_fitted).tolist()
         for k in places:
             rows_by_question[asked[k]].append(fitting_rows[k])

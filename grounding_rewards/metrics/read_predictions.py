@@ -172,6 +172,19 @@ def stated_labels(rows: Iterable[Mapping[str, Any]]) -> set[str]:
     return {label for labels in labels_of_rows for label in labels if label is not None}
 
 
+def named_labels(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """The label of each box of a row; `finding` for a box without one.
+
+    Example:
+        >>> named_labels({"boxes": [[0, 0, 5, 5]]}), named_labels({"boxes": [[0, 0, 5, 5]], "labels": ["mass"]})
+        (('finding',), ('mass',))
+    """
+    labels = row.get("labels")
+    if labels is None:
+        labels = [None] * len(row["boxes"])
+    return tuple(UNNAMED if label is None else str(label) for label in labels)
+
+
 def asked_labels(questions: Iterable[str | None], labels: Iterable[str]) -> list[tuple[str, ...]]:
     """The labels that each question names, in whatever words.
 
@@ -228,17 +241,13 @@ def _words(content: Any) -> str:
 
 def _reference(row: Mapping[str, Any], name: str, question: str | None, asked: tuple[str, ...]) -> Prediction:
     """The image of a row with an answer that has no box; `name` is its id where it has none of its own."""
-    boxes = as_box_array(row["boxes"], "boxes")
-    labels = row.get("labels")
-    if labels is None:
-        labels = [None] * len(boxes)
     image = row.get("image_path")
     return Prediction(
         id=name if row.get("id") is None else str(row["id"]),
         width=float(row["width"]),
         height=float(row["height"]),
-        gt=boxes,
-        gt_labels=tuple(UNNAMED if label is None else str(label) for label in labels),
+        gt=as_box_array(row["boxes"], "boxes"),
+        gt_labels=named_labels(row),
         ignore=as_box_array([] if row.get("ignore_boxes") is None else row["ignore_boxes"], "ignore_boxes"),
         patient=patient_of(row),
         image=None if image is None else str(image),

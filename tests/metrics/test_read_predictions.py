@@ -106,6 +106,8 @@ def test_images_without_labels_have_findings() -> None:
     # Without training images the constant box is that of other patients, of whom there must be some.
     assert "constant box of these images" not in baseline_systems([row], None, REWARD)
     assert "constant box of these images" in baseline_systems([{**row, "id": "a"}, row], None, REWARD)
+    for training in (row, {**row, "labels": None}):
+        assert baseline_systems([row], [training], REWARD)["constant box"][0].pred_labels == ("finding",)
 
 
 def test_baselines_know_nothing_of_the_image() -> None:
