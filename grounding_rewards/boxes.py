@@ -369,17 +369,18 @@ def space_frame(
         Frame(offset=0.5, size=array([481.]), unit=100.0, origin=array([79.,  0., 79.,  0.]))
     """
     if space.frame == "original":
-        return Frame(space.offset, 1.0, 1.0, 0.0)
+        return Frame(space.offset, size=1.0, unit=1.0, origin=0.0)
     image = _sizes(space, width=width, height=height)
     if space.frame == "resized":
         resized = _sizes(space, resized_width=resized_width, resized_height=resized_height)
-        return Frame(space.offset, image, resized, 0.0)
+        return Frame(space.offset, size=image, unit=resized, origin=0.0)
     if space.frame == "image":
-        return Frame(space.offset, image, space.unit, 0.0)
+        return Frame(space.offset, size=image, unit=space.unit, origin=0.0)
+    # A square around the image ("padded"), or in its middle ("cropped").
     longest_or_shortest = np.max if space.frame == "padded" else np.min
     side = longest_or_shortest(image, axis=-1, keepdims=True)
     # origin = (W - side) / 2, towards 0: negative for padding, positive for a crop
-    return Frame(space.offset, side, space.unit, np.trunc((image - side) / 2))
+    return Frame(space.offset, size=side, unit=space.unit, origin=np.trunc((image - side) / 2))
 
 
 def _sizes(space: CoordinateSpace, **sides: ArrayLike | None) -> NDArray[np.float64]:

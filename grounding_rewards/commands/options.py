@@ -211,13 +211,15 @@ class AnswerOptions:
         """The answers of the logs, read by :func:`grounding_rewards.logs.join.read_log`, which takes the grouping."""
         from grounding_rewards.logs.join import read_log
 
+        # Not every command has an option for each size.
+        sizes = {name: getattr(self, name, None) for name in SIZE_COLUMNS}
         return read_log(
             logs,
             judge,
             dataset=images,
             text_column=self.text_column,
             by_order=self.by_order,
-            sizes={name: getattr(self, name, None) for name in SIZE_COLUMNS},
+            sizes=sizes,
             allow_outside=self.allow_outside,
             bad_rows=self.bad_rows,
             **grouping,

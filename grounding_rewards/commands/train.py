@@ -86,11 +86,12 @@ def short_help(command: str) -> str:
         default = option.default if option.default_factory is MISSING else option.default_factory()
         our_options[option.name] = (default, option.metadata["help"])
     lines = [f"usage: {USAGE.format(command=command)}", ""]
-    names = f"  {', '.join(list_rewards())}: --help-all has their parameters"
-    for paragraph in DESCRIPTIONS[command].format(rewards=names).split("\n\n"):
-        if "\n  " in f"\n{paragraph}":
+    rewards_line = f"  {', '.join(list_rewards())}: --help-all has their parameters"
+    for paragraph in DESCRIPTIONS[command].format(rewards=rewards_line).split("\n\n"):
+        paragraph_lines = paragraph.splitlines()
+        if any(line.startswith("  ") for line in paragraph_lines):
             # Examples and lists are indented, and keep their lines.
-            lines += paragraph.splitlines()
+            lines += paragraph_lines
         else:
             lines.append(" ".join(paragraph.split()))
         lines.append("")

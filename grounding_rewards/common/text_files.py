@@ -15,6 +15,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -356,7 +357,7 @@ def parse_yaml(text: str) -> Any:
             if depth > _DEEPEST:
                 raise ValueError(f"more than {_DEEPEST} levels")
         document = yaml.compose(text, Loader=yaml.SafeLoader)
-        if document is not None and _nodes(document, {}) > _MOST_NODES:
+        if document is not None and _count_nodes(document, {}) > _MOST_NODES:
             raise ValueError(f"aliases that repeat its parts into more than {_MOST_NODES:,}")
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -368,28 +369,35 @@ def parse_yaml(text: str) -> Any:
         ) from error
 
 
-def _nodes(node: Any, counts: dict[int, int]) -> int:
+def _count_nodes(node: Any, counts: dict[int, int]) -> int:
     """Count a node of YAML and all nodes in it, those behind an alias for each use; repeated keys are refused.
 
     `counts`: the results for nodes that were counted already, by Python's `id` of the node.
     """
+    import yaml
+
     if id(node) in counts:
         return counts[id(node)]
     # A node within itself is as good as endless.
     counts[id(node)] = _MOST_NODES + 1
-    count = 1
+    members: list[Any] = []
+    if isinstance(node, yaml.SequenceNode):
+        members = node.value
+    elif isinstance(node, yaml.MappingNode):
+        _refuse_repeated_keys(node)
+        members = list(chain.from_iterable(node.value))
+    counts[id(node)] = 1 + sum(_count_nodes(member, counts) for member in members)
+    return counts[id(node)]
+
+
+def _refuse_repeated_keys(mapping: Any) -> None:
+    """Refuse a mapping of YAML that has a key twice: PyYAML silently keeps the last value."""
     keys: set[tuple[str, str]] = set()
-    for member in node.value if isinstance(node.value, list) else ():
-        if not isinstance(member, tuple):
-            count += _nodes(member, counts)
+    for key, _ in mapping.value:
+        # The value of a key that is a list or a mapping is no text.
+        if not isinstance(key.value, str):
             continue
-        key, value = member
-        # YAML silently keeps the last value of a repeated key.
-        if isinstance(key.value, str):
-            if (key.tag, key.value) in keys:
-                line = key.start_mark.line + 1
-                raise ValueError(f"the key {key.value!r} twice in one mapping, again in line {line}")
-            keys.add((key.tag, key.value))
-        count += _nodes(key, counts) + _nodes(value, counts)
-    counts[id(node)] = count
-    return count
+        if (key.tag, key.value) in keys:
+            line = key.start_mark.line + 1
+            raise ValueError(f"the key {key.value!r} twice in one mapping, again in line {line}")
+        keys.add((key.tag, key.value))

@@ -20,19 +20,30 @@ _ROUNDED = re.compile(r"\d([.,]\d+)?[eE]\+?\d+")
 
 def check_splits(context: Context) -> Iterator[Defect]:
     """Find several names of one split, and labels that training does not have."""
+    yield from _check_names(context)
+    yield from _check_labels_of_training(context)
+
+
+def _check_names(context: Context) -> Iterator[Defect]:
+    """Find splits that are one under several names."""
     by_name: defaultdict[str, list[str]] = defaultdict(list)
     for split in context.images:
         by_name[split_name(split)].append(split)
-    groups = [splits for splits in by_name.values() if len(splits) > 1]
-    for splits in groups:
-        summary = f"{', '.join(f'{split}: {context.images[split]} images' for split in splits)}."
-        yield context.defect("split-names", count=len(splits), of=len(context.images), found=summary)
+    for splits in by_name.values():
+        if len(splits) > 1:
+            summary = f"{', '.join(f'{split}: {context.images[split]} images' for split in splits)}."
+            yield context.defect("split-names", count=len(splits), of=len(context.images), found=summary)
+
+
+def _check_labels_of_training(context: Context) -> Iterator[Defect]:
+    """Find labels that other splits have and training does not."""
     # By label and split: the numbers of the rows.
     rows_by_label: defaultdict[str, defaultdict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
     for place in context.labelled():
         rows_by_label[place.label][place.row.split].add(place.row.number)
     has_train = any(TRAIN in rows_by_split for rows_by_split in rows_by_label.values())
-    if not has_train or len(rows_by_label) * _MIN_BOXES_PER_LABEL > context.labels.total():
+    are_phrases = len(rows_by_label) * _MIN_BOXES_PER_LABEL > context.labels.total()
+    if not has_train or are_phrases:
         return
     details = []
     for label, rows_by_split in rows_by_label.items():

@@ -114,10 +114,14 @@ def resized_size(processor: Any, width: int, height: int) -> Size:
             f"Expected at least one pixel for width and height, got {width} x {height}. "
             "Give the size of the image in pixels."
         )
-    if not image_processor.do_resize:
-        return fitted_size(processor, width, height) if _squeezes(processor) else (width, height)
     if _squeezes(processor):
-        return image_processor.size["width"], image_processor.size["height"]
+        if image_processor.do_resize:
+            return image_processor.size["width"], image_processor.size["height"]
+        # Only the limit of `set_image_size` shrinks its images.
+        return fitted_size(processor, width, height)
+    if not image_processor.do_resize:
+        return width, height
+    # The limit is one of the processor's own settings.
     return _whole_patches(image_processor, width, height)
 
 

@@ -160,6 +160,7 @@ def scored(reward: GroundingReward, completions: Sequence[Any], columns: Mapping
                 "give the final value, or train with TRL or ms-swift."
             )
         [batch] = score_batches([reward], completions, **columns)
+        # A trainer's rows come here unchecked; the package's own commands check theirs where they read them.
         refuse_outside(batch.references, batch.sizes, batch.columns)
     except ValueError as error:
         raise _reported(error) from None

@@ -284,7 +284,7 @@ def _group_members(log: Log, group_size: int | None) -> list[list[int]]:
 
 
 def _runs(keys: Sequence[str]) -> list[list[int]]:
-    """The indices of rows next to each other with the same key, as groups of one size.
+    """The indices of rows next to each other with the same key, as groups of one size where one divides all runs.
 
     Groups of images that are alike in everything, such as two normal ones of one size, follow each other as one run: it
     is cut to the size by which all runs can be divided.
@@ -295,6 +295,7 @@ def _runs(keys: Sequence[str]) -> list[list[int]]:
     runs = [list(run) for _, run in groupby(range(len(keys)), key=keys.__getitem__)]
     size = math.gcd(*map(len, runs))
     if size < 2:
+        # Rows are missing, or groups differ in size: each run stays a group.
         return runs
     return [run[k : k + size] for run in runs for k in range(0, len(run), size)]
 

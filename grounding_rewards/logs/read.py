@@ -1,6 +1,6 @@
 """Logs of completions: one row for each text that a model wrote, with whatever else the file states about the image.
 
-Whoever wrote a log, its rows come out in the columns of a dataset, see :mod:`grounding_rewards.logs.tool_rows`. The
+Whoever wrote a log, its rows come out in the columns of a dataset, see :mod:`grounding_rewards.logs.foreign_rows`. The
 folder of a run is a log too, see :func:`log_files`.
 """
 
@@ -21,7 +21,7 @@ from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
 from grounding_rewards.common.formatting import counted, first_of
 from grounding_rewards.common.text_files import check_columns, parse_json, read_json_lines, read_text, text_lines
 from grounding_rewards.data.checks import row_problems
-from grounding_rewards.logs.tool_rows import PACKED, STEPS, unpack_row
+from grounding_rewards.logs.foreign_rows import PACKED, STEPS, unpack_row
 from grounding_rewards.parsing import BoxFormat, get_box_format, parse_boxes
 from grounding_rewards.rewards.completions import answer_defect
 
@@ -63,7 +63,7 @@ class Log(NamedTuple):
 
     Attributes:
         completions: texts or message lists.
-        rows: that they come from, as :func:`grounding_rewards.logs.tool_rows.unpack_row` makes them.
+        rows: that they come from, as :func:`grounding_rewards.logs.foreign_rows.unpack_row` makes them.
         places: line or row and file of each, for a message.
         notes: warnings about the log, a sentence each.
         files: name of the file of each.

@@ -131,13 +131,14 @@ def is_same_answer(pair: AnswerPair, reward: GroundingReward) -> bool:
     broken_after = (~valid_after).sum() + len(after.broken)
     if broken_before != broken_after:
         return False
-    is_asked_again = valid_before & pair.kept
+    # The moved first answer stands for the reference; nothing is demanded of its boxes that were moved off the image.
+    is_kept = valid_before & pair.kept
     explained = reward.explain(
         after.pred[valid_after],
-        pair.moved[is_asked_again],
+        pair.moved[is_kept],
         ignore=pair.moved[valid_before & ~pair.kept],
         pred_labels=_labels(after, valid_after),
-        gt_labels=_labels(before, is_asked_again),
+        gt_labels=_labels(before, is_kept),
     )
     return explained.fp == explained.fn == 0
 

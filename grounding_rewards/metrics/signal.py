@@ -541,22 +541,20 @@ def recommend(configured: RewardSignal, tried: Sequence[RewardSignal]) -> tuple[
             f"{configured.name} is a control: whatever spread it has, it teaches nothing about boxes. Name the reward "
             "of the training."
         )
-    tried = [signal for signal in tried if not signal.is_control]
+    candidates = [signal for signal in tried if not signal.is_control]
     share = configured.no_spread.value
-    lowest = min((signal.no_spread.value for signal in tried), default=share)
+    lowest = min((signal.no_spread.value for signal in candidates), default=share)
+    # Where every group has spread there is no cause, and the sentence for it names none.
     cause = CAUSES[main_cause(configured.causes) or "all_equal"]
-    better = []
-    for signal in tried:
+    is_worth_it = share - lowest >= _GAIN and lowest <= _MOST
+    for signal in candidates:
         is_as_good = signal.no_spread.value <= lowest + _AS_GOOD
-        if is_as_good and signal.no_spread.high < configured.no_spread.low:
-            better.append(signal)
-    if better and share - lowest >= _GAIN and lowest <= _MOST:
-        # The first of them changes the least.
-        best = better[0]
-        return best.name, (
-            f"Train with {best.name}: {percent(best.no_spread.value)} of the groups are without spread under it, "
-            f"{percent(share)} under {configured.name}, most often because {cause.meaning}."
-        )
+        if is_worth_it and is_as_good and signal.no_spread.high < configured.no_spread.low:
+            # The first of them changes the least.
+            return signal.name, (
+                f"Train with {signal.name}: {percent(signal.no_spread.value)} of the groups are without spread under "
+                f"it, {percent(share)} under {configured.name}, most often because {cause.meaning}."
+            )
     if share <= ENOUGH:
         return configured.name, (
             f"Keep {configured.name}: answers to the same image differ in reward in {percent(1 - share)} of the groups."

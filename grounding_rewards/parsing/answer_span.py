@@ -54,8 +54,9 @@ _WORD_PATTERNS = [(tuple(family["words"]), "|".join(family["patterns"])) for fam
 _TURN_WORDS: list[str] = _MARKS["turn_words"]
 _JSON_WORDS: list[str] = _MARKS["json_words"]
 _RARE_WORDS = ("THINK]", "think▷", "[unused1")
+# Marks of answers and of thinking: those that begin with `<`, which are found fast; and all, with those in brackets.
 _TAG = re.compile(f"<{_MARKS['thinking']['first_letters']}(?:{_any_of(_MARKS['thinking']['tags'])})")
-_TAG_OR_RARE = re.compile(f"{_TAG.pattern}|{_MARKS['thinking']['rare']}")
+_ANY_MARK = re.compile(f"{_TAG.pattern}|{_MARKS['thinking']['rare']}")
 # The groups that open thinking.
 _OPENING = frozenset(["thinking", "token", "gemma", "harmony", "medgemma", "rare"])
 
@@ -81,7 +82,8 @@ _STEPS: dict[str, str] = {name: step for step, names in _MARKS["steps"].items() 
 # Who speaks: the assistant, to the user or to a tool; a tool; the user or another role; nobody, as the turn is over.
 _ASSISTANT, _CALL, _TOOL, _USER, _ENDED = range(5)
 
-_PROMPT_END = re.compile(r"\s{0,8}(?:<\|message\|>\s{0,8})?")
+# What may follow an open mark at the end of a prompt: white space, and Harmony's token before a message.
+_NOTHING_THOUGHT = re.compile(r"\s{0,8}(?:<\|message\|>\s{0,8})?")
 _DRAFT = re.compile(_MARKS["answer"]["draft"], re.IGNORECASE)
 _ANNOUNCED = re.compile(_MARKS["answer"]["announced"], re.IGNORECASE)
 _BOXED = re.compile(_MARKS["answer"]["boxed"])
@@ -254,7 +256,7 @@ def _find_marks(text: str) -> Marks | None:
         return None
     answer = answer_close = answer_end = first_thinking = open_thinking = group = None
     thinking_end, unopened = 0, False
-    pattern = _TAG_OR_RARE if has_rare else _TAG
+    pattern = _ANY_MARK if has_rare else _TAG
     for count, tag in enumerate(pattern.finditer(text)):
         if count == MAX_MARKS:
             # A generation that loops over its marks has no answer.
@@ -288,10 +290,10 @@ def opens_thinking(prompt: str) -> bool:
         >>> opens_thinking("<|im_start|>assistant\\n<think>\\n"), opens_thinking("… <think>\\n\\n</think>\\n\\n")
         (True, False)
     """
-    marks = list(_TAG_OR_RARE.finditer(prompt))
+    marks = list(_ANY_MARK.finditer(prompt))
     if not marks or marks[-1].lastgroup not in _OPENING:
         return False
-    return _PROMPT_END.fullmatch(prompt, marks[-1].end()) is not None
+    return _NOTHING_THOUGHT.fullmatch(prompt, marks[-1].end()) is not None
 
 
 #: What the marks of thinking in a text tell: none are there; all in order; closed, but never opened; never closed.
@@ -328,7 +330,7 @@ def moves_answer(words: str) -> bool:
         >>> moves_answer("nodule <think>"), moves_answer("nodule <tool_call>"), moves_answer("nodule < 5 mm")
         (True, True, False)
     """
-    if _TAG_OR_RARE.search(words):
+    if _ANY_MARK.search(words):
         return True
     marks_of_all_families = _turn_pattern((True,) * len(_WORD_PATTERNS))
     # Without a group it is the end of a fence, which code has too.

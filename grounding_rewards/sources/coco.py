@@ -120,7 +120,7 @@ def coco_images(
     Raises:
         ValueError: as `read_coco`.
     """
-    document = _document(path)
+    document = _read_instances(path)
     names = _category_names(document["categories"], path)
     entries_of_ids = Counter(_key(entry.get("id")) for entry in document["images"])
     annotations = defaultdict[Any, list[dict[str, Any]]](list)
@@ -223,14 +223,14 @@ def _rotation(annotation: Mapping[str, Any]) -> float:
 _HINT = ", or take boxes without category_id as regions to ignore with --option missing_category=ignore"
 
 
-def _document(path: str | Path) -> dict[str, list[dict[str, Any]]]:
+def _read_instances(path: str | Path) -> dict[str, list[dict[str, Any]]]:
     """Read a COCO file; refuse one without lists of images, annotations and categories."""
     document = read_json_file(path)
     for key in ("images", "annotations", "categories"):
         entries = document.get(key) if isinstance(document, dict) else None
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             raise ValueError(
-                f"Expected a list of objects under {key!r} in {path}, got {type(entries).__name__}. "
+                f"Expected a list of objects under {key!r} in {path}, got {entries!r:.80}. "
                 "Point to a file of COCO instances."
             )
     return document

@@ -207,17 +207,17 @@ def _cvat_images(tree: Element, path: Path, root: Path, images: str, split: str 
     """
     if tree.find("track") is not None:
         raise ValueError(f"Expected images in {path}, got <track>, a video. Export the task as CVAT for images.")
-    subsets = [image.get("subset", "") for image in tree.iterfind("image")]
-    folders = [f"{images}/{name}" if name and (root / images / name).is_dir() else images for name in subsets]
-    splits = [split_name(name) or None for name in subsets]
-    if set(splits) == {NO_SUBSET}:
-        splits = [None] * len(splits)
-    check_split(split, splits)
+    entries = list(tree.iterfind("image"))
+    # A task that was not divided has this one subset, which is no split.
+    is_divided = {split_name(entry.get("subset", "")) for entry in entries} != {NO_SUBSET}
     arguments = []
-    for image, folder, own_split in zip(tree.iterfind("image"), folders, splits, strict=True):
-        if split in (None, own_split):
-            arguments.append((image, path, folder, own_split))
-    return sound_images(_cvat_image, arguments)
+    for entry in entries:
+        subset = entry.get("subset", "")
+        folder = f"{images}/{subset}" if subset and (root / images / subset).is_dir() else images
+        own_split = split_name(subset) if subset and is_divided else None
+        arguments.append((entry, path, folder, own_split))
+    check_split(split, [own_split for *_, own_split in arguments])
+    return sound_images(_cvat_image, [of_image for of_image in arguments if split in (None, of_image[-1])])
 
 
 def _cvat_image(image: Element, path: Path, images: str, split: str | None) -> AnnotatedImage:

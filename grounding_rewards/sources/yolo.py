@@ -31,7 +31,7 @@ from grounding_rewards.sources.tables import IMAGE_SUFFIXES, RowPlace, check_spl
 _SLACK = 0.01
 
 
-class _Images(NamedTuple):
+class _SplitFiles(NamedTuple):
     """The files of images of a split.
 
     Attributes:
@@ -61,13 +61,13 @@ def read_yolo(root: str | Path, *, split: str | None = None) -> Images:
             be read, such as a prediction.
     """
     root = Path(root)
-    names, sources = _read_description(root) or _read_classes(root)
-    check_split(split, (source.split for source in sources))
-    chosen_sources = [source for source in sources if split in (None, source.split)]
+    names, all_images = _read_description(root) or _read_classes(root)
+    check_split(split, (images.split for images in all_images))
     arguments = []
-    for source in chosen_sources:
-        _check_labels(source)
-        arguments += [(root, path, _label_path(path), names, source.split) for path in source.files]
+    for images in all_images:
+        if split in (None, images.split):
+            _check_labels(images)
+            arguments += [(root, path, _label_path(path), names, images.split) for path in images.files]
     return sound_images(yolo_image, arguments)
 
 
@@ -151,12 +151,12 @@ def _label_path(path: Path) -> Path:
     return Path(*parts).with_suffix(".txt")
 
 
-def _check_labels(source: _Images) -> None:
+def _check_labels(images: _SplitFiles) -> None:
     """Refuse images without any labels, and labels without an image; warn of images without a text file."""
-    expected = {_label_path(path) for path in source.files}
+    expected = {_label_path(path) for path in images.files}
     if not any(path.is_file() for path in expected):
         raise ValueError(
-            f"Expected labels for the images of split {source.split}, got no text file such as "
+            f"Expected labels for the images of split {images.split}, got no text file such as "
             f"{min(expected, default='labels/<name>.txt')}. Put the labels beside the images, in `labels` for `images`."
         )
     missing = sorted(str(path) for path in expected if not path.is_file())
@@ -166,7 +166,7 @@ def _check_labels(source: _Images) -> None:
             "they are taken for images without findings. Where files were lost, put them back.",
             stacklevel=3,
         )
-    if source.folder is None:
+    if images.folder is None:
         return
     without_image = []
     for folder in {path.parent for path in expected}:
@@ -176,12 +176,12 @@ def _check_labels(source: _Images) -> None:
     if without_image:
         without_image.sort()
         raise ValueError(
-            f"Expected an image in {source.folder} for every label, got {len(without_image)} without: "
+            f"Expected an image in {images.folder} for every label, got {len(without_image)} without: "
             f"{', '.join(without_image[:3])}. Download the images, or remove the labels."
         )
 
 
-def _read_description(root: Path) -> tuple[list[str], list[_Images]] | None:
+def _read_description(root: Path) -> tuple[list[str], list[_SplitFiles]] | None:
     """The names of classes, and the images of each split, from a YAML file; None if the folder has none."""
     for path in sorted(root.glob("*.y*ml")):
         content = read_yaml(path)
@@ -192,14 +192,14 @@ def _read_description(root: Path) -> tuple[list[str], list[_Images]] | None:
                 f"Expected labels with boxes or outlines in {path}, got kpt_shape: a pose dataset, whose points would "
                 "read as outlines. Export boxes."
             )
-        sources = []
+        images = []
         for key, value in content.items():
             if key in ("train", "val", "valid", "test") and value:
                 for entry in value if isinstance(value, list) else [value]:
-                    sources.append(_images_of_entry(root, content.get("path"), str(entry), split_name(key)))
-        if not sources:
+                    images.append(_images_of_entry(root, content.get("path"), str(entry), split_name(key)))
+        if not images:
             raise ValueError(f"Expected train, val or test in {path}, got none of them. Name the folders of images.")
-        return _class_names(content["names"], path), sources
+        return _class_names(content["names"], path), images
     return None
 
 
@@ -215,7 +215,7 @@ def _class_names(content: Any, path: Path) -> list[str]:
     return [str(name) for name in content]
 
 
-def _images_of_entry(root: Path, base: Any, entry: str, split: str) -> _Images:
+def _images_of_entry(root: Path, base: Any, entry: str, split: str) -> _SplitFiles:
     """The images of an entry of a YAML file, which is a folder or a list of images.
 
     Args:
@@ -227,10 +227,10 @@ def _images_of_entry(root: Path, base: Any, entry: str, split: str) -> _Images:
     # Roboflow writes ../train/images in a file beside train/.
     for path in (root / str(base or "") / entry, root / entry, root / entry.removeprefix("../")):
         if path.is_dir():
-            return _Images(split, _images_below(path), path)
+            return _SplitFiles(split, _images_below(path), path)
         if path.is_file():
             files = [path.parent / line.strip() for line in text_lines(path) if line.strip()]
-            return _Images(split, sorted(files), None)
+            return _SplitFiles(split, sorted(files), None)
     raise ValueError(
         f"Expected a folder or a list of images for {split}, got {entry!r}, which is not in {str(root)!r}. "
         "Correct the path in the file."
@@ -242,7 +242,7 @@ def _images_below(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)
 
 
-def _read_classes(root: Path) -> tuple[list[str], list[_Images]]:
+def _read_classes(root: Path) -> tuple[list[str], list[_SplitFiles]]:
     """The names of classes from classes.txt, and the images of each split below images/."""
     lists = [path for path in (root / "classes.txt", root / "labels" / "classes.txt") if path.is_file()]
     folder = root / "images"
@@ -258,4 +258,4 @@ def _read_classes(root: Path) -> tuple[list[str], list[_Images]]:
         # An image directly in images/ has no split.
         split = split_name(first) if others else None
         by_split.setdefault(split, []).append(path)
-    return names, [_Images(split, files, folder) for split, files in by_split.items()]
+    return names, [_SplitFiles(split, files, folder) for split, files in by_split.items()]

@@ -169,9 +169,10 @@ class Plan:
         names: list[str] = []
         for start in starts:
             parent = self.starts[start].parent
-            ancestors = [] if parent is None else self.with_parents([parent])
-            names += [name for name in dict.fromkeys([*ancestors, start]) if name not in names]
-        return names
+            if parent is not None:
+                names += self.with_parents([parent])
+            names.append(start)
+        return list(dict.fromkeys(names))
 
 
 def read_plan(source: str | Path | Mapping[str, Any], *, dataset: str | None = None, elsewhere: bool = False) -> Plan:

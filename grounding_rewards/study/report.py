@@ -134,6 +134,7 @@ def _arm_row(arm: ArmResult, primary: Measure, margin: float) -> list[str | Cell
     for partner in (REFERENCE, START):
         difference = arm.difference(primary, partner)
         if difference is None:
+            # Only the reference has none, from itself: every run has an initial checkpoint.
             row += ["reference", ""]
             continue
         cell = estimate_cell(difference.estimate, signed=True, kind=kind_of(arm.direction(primary, partner)))

@@ -182,36 +182,38 @@ def _weights(plan: Plan, folder: Folder, start: str) -> str:
     return find_shipped(checkpoint.model) if checkpoint.sft is None else str(folder.made(start) / CHECKPOINT)
 
 
-def _train(plan: Plan, kind: str, config: Mapping[str, Any], log: Path) -> dict[str, Any]:
+def _train(plan: Plan, kind: str, config: Mapping[str, Any], output_log: Path) -> dict[str, Any]:
     """Train to the end, or continue an interrupted training; returns its cost, see :func:`compute_of`.
 
     Args:
         plan: of the study.
         kind: the command, `train` or `sft`.
         config: its options, with `output_dir`.
-        log: of the output.
+        output_log: of what the training prints.
 
     Raises:
         ValueError: the training failed, or was begun with other settings.
     """
     training = Path(config["output_dir"])
-    marker = training / _TRAINED
-    file = training / _CONFIG
-    before = read_yaml(file) if file.is_file() else config
+    config_file, marker = training / _CONFIG, training / _TRAINED
+    before = read_yaml(config_file) if config_file.is_file() else config
     check_settings(training, before, config, "Give the same again, or remove the folder.")
-    if not marker.is_file():
-        from_step = max((int(path.name.split("-")[1]) for path in training.glob("checkpoint-*")), default=0)
-        if not from_step:
-            # A training that was killed while it saved its weights has nothing to continue from.
-            shutil.rmtree(training / CHECKPOINT, ignore_errors=True)
-        write_whole(file, yaml.safe_dump(dict(config)))
-        words = ["-m", "accelerate.commands.launch", "--quiet", "--config_file", find_shipped(plan.accelerate)]
-        words += ["-m", "grounding_rewards.cli", kind, "--config", str(file)]
-        words += ["--resume_from_checkpoint", "last", "--disable_tqdm", "true"]
-        run_program(words, log)
-        sequences = sequences_a_step(config, plan.processes)
-        write_whole(marker, json.dumps(compute_of(read_entries(training / LOG), sequences, from_step)))
-    return json.loads(marker.read_text(encoding="utf-8"))
+    if marker.is_file():
+        finished_cost: dict[str, Any] = json.loads(marker.read_text(encoding="utf-8"))
+        return finished_cost
+    steps = [int(path.name.removeprefix("checkpoint-")) for path in training.glob("checkpoint-*")]
+    if not steps:
+        # Killed while it saved the model, without a checkpoint, it begins again, which it would refuse beside a model.
+        shutil.rmtree(training / CHECKPOINT, ignore_errors=True)
+    write_whole(config_file, yaml.safe_dump(dict(config)))
+    words = ["-m", "accelerate.commands.launch", "--quiet", "--config_file", find_shipped(plan.accelerate)]
+    words += ["-m", "grounding_rewards.cli", kind, "--config", str(config_file)]
+    words += ["--resume_from_checkpoint", "last", "--disable_tqdm", "true"]
+    run_program(words, output_log)
+    sequences = sequences_a_step(config, plan.processes)
+    cost = compute_of(read_entries(training / LOG), sequences, from_step=max(steps, default=0))
+    write_whole(marker, json.dumps(cost))
+    return cost
 
 
 def _measure(

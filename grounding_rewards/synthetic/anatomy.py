@@ -32,6 +32,13 @@ Box = tuple[int, int, int, int]
 # Attenuation that air-filled lung takes away from soft tissue of the same thickness.
 _AIR = 1.15
 
+# Vessels of a lung, the parts of each, and how much narrower a part is than the one before.
+_VESSELS = 44
+_PARTS = 4
+_THINNING = 0.72
+# Attenuation in the middle of a vessel of 2.5 mm or more; a thinner one is fainter.
+_VESSEL_AMOUNT = 0.14
+
 # Smallest value of a mask at which a finding is visible.
 _VISIBLE = 0.2
 
@@ -214,11 +221,13 @@ class Lung:
         return self.middle + inner_edge, self.middle + outer_edge
 
     def floor(self, x: np.ndarray | float) -> np.ndarray:
-        """The y of the diaphragm: a dome that falls steeply to the wall."""
+        """The y of the diaphragm: a dome, highest at 0.4 of the way to the wall, to which it falls steeply."""
+        # Where the lung is widest, see `_OUTER`.
         x_min, x_max = self.edges(self.base - 0.15 * (self.base - self.top))
+        from_left = np.clip((np.asarray(x) - x_min) / (x_max - x_min), 0.0, 1.0)
         # 0 at the midline, 1 at the wall.
-        share = np.clip((np.asarray(x) - x_min) / (x_max - x_min), 0.0, 1.0)
-        share = 1.0 - share if self.side < 0 else share
+        share = 1.0 - from_left if self.side < 0 else from_left
+        # The part of its height that the dome has fallen: all at the wall, 0.35 at the midline.
         outer = np.clip((share - 0.4) / 0.6, 0.0, 1.0) ** 2.5
         inner = 0.35 * np.clip((0.4 - share) / 0.4, 0.0, 1.0) ** 2
         return self.base - self.dome * (1.0 - outer - inner)
@@ -362,7 +371,7 @@ def _ribs(lung: Lung) -> list[Line]:
 
 
 def _vessels(lung: Lung, rng: np.random.Generator, *, thinnest: float) -> list[Line]:
-    """The lines of 44 vessels from the root of a lung, each of four parts of two pieces, which thin out outwards.
+    """The lines of the vessels from the root of a lung, each of several parts of two pieces, which thin out outwards.
 
     Args:
         lung: with the vessels.
@@ -370,21 +379,26 @@ def _vessels(lung: Lung, rng: np.random.Generator, *, thinnest: float) -> list[L
         thinnest: width in millimetres below which a part is left out.
     """
     outward = np.pi if lung.side < 0 else 0.0
-    draws = []
-    for _ in range(44):
-        direction, root_offset = rng.uniform(-1.45, 1.45), rng.normal(0.0, (4.0, 14.0))
-        draws.append((direction, root_offset, rng.uniform(1.8, 4.5), rng.normal(0.0, 0.22, 8)))
-    turn, shift, root_width, bends = (np.array(values) for values in zip(*draws, strict=True))
-    # The direction of each of the eight pieces, and the points between them.
-    angles = np.cumsum(np.column_stack([outward + turn, bends]), axis=1)[:, 1:]
-    steps = 0.95 * lung.half_width / 9.0 * np.stack([np.cos(angles), np.sin(angles)], axis=2)
-    roots = np.array(lung.place(0.95 if lung.side < 0 else 0.05, 0.55)) + shift
+    turns, shifts, root_widths, bends = [], [], [], []
+    # One vessel after the other: drawn in another order, all images would be others.
+    for _ in range(_VESSELS):
+        turns.append(rng.uniform(-1.45, 1.45))
+        shifts.append(rng.normal(0.0, (4.0, 14.0)))
+        root_widths.append(rng.uniform(1.8, 4.5))
+        bends.append(rng.normal(0.0, 0.22, 2 * _PARTS))
+    # The direction of each piece, which bends off the one before, and the points between them.
+    angles = np.cumsum(np.column_stack([outward + np.array(turns), bends]), axis=1)[:, 1:]
+    # The pieces of a straight vessel together reach 8/9 of this, so that it ends inside the lung.
+    reach = 0.95 * lung.half_width
+    steps = reach / 9.0 * np.stack([np.cos(angles), np.sin(angles)], axis=2)
+    roots = np.array(lung.place(0.95 if lung.side < 0 else 0.05, 0.55)) + np.array(shifts)
     points = np.cumsum(np.concatenate([roots[:, None], steps], axis=1), axis=1)
-    widths = np.cumprod(np.column_stack([root_width, np.full((44, 3), 0.72)]), axis=1)
+    widths = np.cumprod(np.column_stack([root_widths, np.full((_VESSELS, _PARTS - 1), _THINNING)]), axis=1)
     lines = []
     for vessel, part_widths in zip(points, widths.tolist(), strict=True):
         for part, width in enumerate(part_widths):
             # A thinner part would be invisible, and small images are drawn by the thousand.
             if width >= thinnest:
-                lines.append(Line(vessel[2 * part : 2 * part + 3], width, 0.14 * min(1.0, width / 2.5)))
+                amount = _VESSEL_AMOUNT * min(1.0, width / 2.5)
+                lines.append(Line(vessel[2 * part : 2 * part + 3], width, amount))
     return lines

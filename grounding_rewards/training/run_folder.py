@@ -121,7 +121,7 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> tuple[Path |
             f"Expected a checkpoint in {str(folder)!r} for resume_from_checkpoint, got a finished run without any. "
             "Start again with --overwrite, or start another run from its checkpoint/."
         )
-    return None, _compare(folder, config)
+    return None, _refuse_other_config(folder, config)
 
 
 def _check_resume(folder: Path, checkpoint: Path, config: Mapping[str, Any], processes: int) -> list[str]:
@@ -134,7 +134,7 @@ def _check_resume(folder: Path, checkpoint: Path, config: Mapping[str, Any], pro
         )
     if checkpoint.resolve().parent != folder.resolve():
         _refuse_run(folder, "or resume in the folder of the checkpoint")
-    notes = _compare(checkpoint.parent, config)
+    notes = _refuse_other_config(checkpoint.parent, config)
     earlier_processes = len(list(checkpoint.glob("rng_state*.pth")))
     if earlier_processes not in (0, processes):
         notes.append(
@@ -248,7 +248,7 @@ def _check_writable(folder: Path) -> None:
         ) from error
 
 
-def _compare(folder: Path, config: Mapping[str, Any]) -> list[str]:
+def _refuse_other_config(folder: Path, config: Mapping[str, Any]) -> list[str]:
     """Refuse a configuration that differs from that of the earlier run; return lines on the allowed differences.
 
     Args:
@@ -258,17 +258,19 @@ def _compare(folder: Path, config: Mapping[str, Any]) -> list[str]:
     if not (folder / CONFIG).is_file():
         return []
     before = _read(folder / CONFIG, parse_yaml) or {}
-    old_versions = _read(folder / VERSIONS, json.loads) or {}
     new_versions = versions()
-    updated = [name for name in new_versions if old_versions and old_versions.get(name) != new_versions[name]]
+    # A run whose versions are not known counts as one of the same.
+    old_versions = _read(folder / VERSIONS, json.loads) or new_versions
+    updated = [name for name, version in new_versions.items() if old_versions.get(name) != version]
     free = [name for name in {*before, *config} if _FREE.fullmatch(name)]
     if updated:
         # A newer library has options that the older one did not know.
         free += [name for name in config if name not in before]
     remedy = "Give the same again, or start another run from its checkpoint, as model_name_or_path."
-    changed = check_settings(folder, before, config, remedy, may_change=free)
-    ignored = ("resume_from_checkpoint", "overwrite", "output_dir")
-    notes = [f"Goes on with {changed[name]}." for name in changed if name in before and name not in ignored]
+    changes = check_settings(folder, before, config, remedy, may_change=free)
+    # The user has just typed where and that it resumes; an option that the older library did not know is no change.
+    not_told = {"resume_from_checkpoint", "overwrite", "output_dir"} | (changes.keys() - before.keys())
+    notes = [f"Goes on with {change}." for name, change in changes.items() if name not in not_told]
     for name in updated:
         notes.append(f"Goes on with {name} {new_versions[name]} instead of {old_versions.get(name)}.")
     return notes

@@ -16,8 +16,8 @@ from grounding_rewards.common.text_files import packaged_tables
 from grounding_rewards.common.validation import Interval
 from grounding_rewards.images.decoding import ALLOW_OUTSIDE_HELP
 
-#: Texts and legal values: the tables of `options.toml`.
-TABLES: dict[str, Any] = packaged_tables("grounding_rewards.training", "options.toml")
+#: Texts and legal values: the tables of `legal_values.toml`.
+TABLES: dict[str, Any] = packaged_tables("grounding_rewards.training", "legal_values.toml")
 USAGE: str = TABLES["usage"]
 #: The text above the options of each command; `{rewards}` is replaced by the list of rewards.
 DESCRIPTIONS: dict[str, str] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -122,6 +122,7 @@ def robustness(
         )
     changes = changes or Changes()
     rows = light_rows(dataset)
+    # Here, so that a row without a box format is refused before answers are generated.
     gold = [gold_answer(row, reward.box_format or row["box_format"]) for row in rows]
     greedy = Sampling(
         max_new_tokens=max_new_tokens,
@@ -138,26 +139,29 @@ def robustness(
         texts = generate(model, asked_processor, images, greedy, batch_size=batch_size, on_progress=report_progress)
         return read_predictions(rows, texts, reward)
 
-    def measure(family: str, name: str, strength: float, pairs: Sequence[AnswerPair]) -> RobustnessPoint:
-        """The metrics of the answers before and after a change."""
-        metrics = robustness_estimates(pairs, reward, label_matching=label_matching, groups=groups)
-        return RobustnessPoint(family, name, strength, **metrics)
-
     before = ask(dataset, processor, "images as they are")
     groups = patients_of(before)
+
+    def measure(family: str, name: str, strength: float, pairs: Iterable[AnswerPair]) -> RobustnessPoint:
+        """The metrics of the answers before and after a change."""
+        metrics = robustness_estimates(list(pairs), reward, label_matching=label_matching, groups=groups)
+        return RobustnessPoint(family, name, strength, **metrics)
+
     points = []
     if "corruptions" in changes.families:
+        unchanged = measure("corruptions", "", 0, map(AnswerPair.unmoved, before, before))
         for name in changes.corruptions:
-            points.append(measure("corruptions", name, 0, list(map(AnswerPair.unmoved, before, before))))
+            # The curve of each corruption begins at the images as they are.
+            points.append(unchanged._replace(name=name))
             for strength in changes.strengths:
                 images = CorruptedImages(dataset, name, strength, changes.seed)
                 after = ask(images, processor, f"{name} {strength}")
-                points.append(measure("corruptions", name, strength, list(images.pairs(before, after))))
+                points.append(measure("corruptions", name, strength, images.pairs(before, after)))
     if "pgd" in changes.families:
         for attack in changes.attacks():
             attacking_processor = AttackingProcessor(processor, model, gold, attack)
             after = ask(dataset, attacking_processor, f"attack with ε = {attack.epsilon:.4f}")
-            points.append(measure("pgd", "pgd", attack.epsilon, list(map(AnswerPair.unmoved, before, after))))
+            points.append(measure("pgd", "pgd", attack.epsilon, map(AnswerPair.unmoved, before, after)))
     return points
 
 

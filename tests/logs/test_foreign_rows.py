@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from grounding_rewards.logs.foreign_rows import unpack_row
 from grounding_rewards.logs.read import read_completions
-from grounding_rewards.logs.tool_rows import unpack_row
 from grounding_rewards.rewards.completions import completion_text
 from tests.tables import table
 
