@@ -138,13 +138,13 @@ def _run_command(name: str, words: list[str]) -> int:
         from rich.console import Console
 
         description, heading, examples = _module(name).__doc__.partition("examples:\n")
-        for paragraph in description.split("\n\n"):
+        for paragraph in description.rstrip().split("\n\n"):
             # Lines of a table stay lines.
             print(fold(paragraph if paragraph.startswith(" ") else " ".join(paragraph.split())) + "\n")
         # On lines without end, which are folded below: cyclopts would fold them without an indent.
         option_text = io.StringIO()
         app.help_print([], console=Console(file=option_text, width=10_000))
-        # Lines of the docstring that go on are joined.
+        # The text of an item goes on in further lines, up to the next `--option` or `ARGUMENT:`.
         print(fold(re.sub(r"\n  (?!--|[A-Z]+:)", " ", option_text.getvalue()).rstrip()) + "\n")
         print(f"{heading}{examples}")
         return 0
@@ -159,6 +159,7 @@ def command_app(name: str) -> App:
     """The parser of a command, made from the signature and the docstring of its `run`."""
     from cyclopts import App, Parameter
 
+    # cyclopts itself prints nothing: `_run_command` prints the help, and says errors in the package's own words.
     app = App(
         name=f"grounding-rewards {name}",
         help="",

@@ -195,19 +195,23 @@ row 0 (id a). Give boxes and sizes of one image: `width` and `height` are those 
         x1, y1, x2, y2 = flat.T.tolist()
         if min(x1) >= 0 and min(y1) >= 0 and max(x2) <= width[0] and max(y2) <= height[0]:
             return
+    # With several readers a row has several entries.
     rows = np.arange(len(width)) if references.rows is None else references.rows
     edges = np.repeat(sizes[rows, :2], counts, axis=0)
     if not ((flat[:, 2:] > edges).any() or (flat < 0).any()):
         return
-    for box, row in zip(flat.tolist(), np.repeat(rows, counts).tolist(), strict=True):
+    for box, entry in zip(flat.tolist(), np.repeat(np.arange(len(counts)), counts).tolist(), strict=True):
+        row = int(rows[entry])
         size = width[row].item(), height[row].item()
         if reference_defect(box, size) is not None:
             ids = column_of(columns, "id", len(width))
-            name = "" if ids is None else f" (id {ids[row]})"
-            known = " x ".join("unknown" if math.isnan(side) else f"{side:g}" for side in size)
+            id_words = "" if ids is None else f" (id {ids[row]})"
+            size_words = " x ".join("unknown" if math.isnan(side) else f"{side:g}" for side in size)
+            is_of_reader = references.rows is not None and references.readers[entry] is not None
+            column = "reader_boxes" if is_of_reader else "boxes"
             raise ValueError(
-                f"Expected reference boxes inside the image of {known} for `boxes`, got {box} in row "
-                f"{row}{name}. Give boxes and sizes of one image: `width` and `height` are those of the original."
+                f"Expected reference boxes inside the image of {size_words} for `{column}`, got {box} in row "
+                f"{row}{id_words}. Give boxes and sizes of one image: `width` and `height` are those of the original."
             )
 
 
@@ -294,8 +298,8 @@ _Place = Callable[[int], tuple[str, int]]
 def _reference_labels(label_lists: Sequence[Any], boxes: BoxBatch, place: _Place) -> list[str]:
     """All labels, one per box; refused where there is not one for every box."""
     for k, (labels, count) in enumerate(zip(label_lists, boxes.counts, strict=True)):
-        is_list = not isinstance(labels, str) and hasattr(labels, "__len__") and len(labels) == count
-        if not is_list or not all(isinstance(label, str) and label.strip() for label in labels):
+        is_one_each = not isinstance(labels, str) and hasattr(labels, "__len__") and len(labels) == count
+        if not is_one_each or not all(isinstance(label, str) and label.strip() for label in labels):
             column, number = place(k)
             raise ValueError(
                 f"Expected one label for each of {count} boxes for `{column}`, got {labels!r:.200} in row {number}. "

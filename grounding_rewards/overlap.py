@@ -257,6 +257,7 @@ def _iou(p: Array, g: Array) -> Array:
     """The IoU of each pair of boxes that broadcast, 0 for an invalid box."""
     inter, union = _intersection_and_union(p, g)
     valid_p, valid_g = valid_boxes(p), valid_boxes(g)
+    # The usual case, in place: the steps below give the same, which invalid boxes and extreme sizes alone need.
     if valid_p.all() and valid_g.all() and union.size and union.min() > _SMALLEST_AREA and union.max() < np.inf:
         inter /= union
         return np.minimum(inter, 1.0, out=inter)

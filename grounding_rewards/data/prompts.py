@@ -363,9 +363,9 @@ def prompt_contradictions(prompt: str, box_format: BoxFormat) -> Iterator[str]:
             by_kind.setdefault(claim["kind"], []).append(claim)
     for kind, claims in by_kind.items():
         legal = chain.from_iterable(claim["legal"] for claim in claims)
-        # A mark of a syntax stands anywhere in the layout, a name is the whole name.
-        place = layout.item + layout.box if kind == "syntax" else [names[kind]]
-        if not any(value in place for value in legal):
+        # A syntax fits if its mark is a part of the layout, anything else if it is the whole name.
+        searched = layout.item + layout.box if kind == "syntax" else [names[kind]]
+        if not any(value in searched for value in legal):
             claimed_words = " or ".join(claim["says"] for claim in claims)
             yield f"the prompt asks for the {kind} {claimed_words}, {box_format.name} has {names[kind]}"
 

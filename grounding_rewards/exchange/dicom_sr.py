@@ -301,7 +301,8 @@ def _completed_header(source: Dataset, image: str) -> Dataset:
             f"Expected a DICOM image that can be referred to for {image!r}, got one without {', '.join(missing)}. "
             "Leave it out."
         )
-    completed = copy.copy(source)
+    # Deep, as pydicom's shallow copy shares its elements with the source, which would get the missing ones too.
+    completed = copy.deepcopy(source)
     for name in _MAY_BE_EMPTY:
         if name not in completed:
             setattr(completed, name, None)

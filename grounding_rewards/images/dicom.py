@@ -327,13 +327,15 @@ def _look_up(dataset: FileDataset, item: Any, values: np.ndarray) -> tuple[np.nd
     from highdicom.pixels import apply_lut
 
     count, first, bits = (int(number) for number in item.LUTDescriptor)
+    # 65,536 entries, a number that 16 bits do not hold, are written as 0.
+    count = count or 1 << 16
     data = item.LUTData
     if isinstance(data, bytes):
         # Entries of 8 bits may be packed in pairs
         packed = bits <= 8 and len(data) <= count + 1
         order = "<" if dataset.file_meta.TransferSyntaxUID.is_little_endian else ">"
         data = np.frombuffer(data, dtype=np.uint8 if packed else f"{order}u2")
-    entries = np.asarray(data, dtype=np.int64)[: count or 1 << 16]
+    entries = np.asarray(data, dtype=np.int64)[:count]
     # The descriptor is unsigned even if it means a negative value
     if first > 0x7FFF and values.min() < 0:
         first -= 1 << 16

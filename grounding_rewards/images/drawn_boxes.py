@@ -85,7 +85,8 @@ def show(
         _, ax = pyplot.subplots()
     draw_answer(ax, annotated, pixels, outcomes)
     ax.set_aspect("equal")
-    for (x1, y1, *_), label, outcome in zip(annotated.pred.tolist(), pred_labels, outcomes.pred, strict=False):
+    drawn = annotated.pred[:MOST_BOXES].tolist()
+    for (x1, y1, *_), label, outcome in zip(drawn, pred_labels, outcomes.pred, strict=False):
         if label and np.isfinite((x1, y1)).all():
             ax.text(x1, y1, label, color=PREDICTED[outcome], fontsize=8, va="bottom", parse_math=False)
     return ax

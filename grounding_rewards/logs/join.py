@@ -248,7 +248,7 @@ def _groups(log: Log, group_size: int | None) -> tuple[list[list[int]], list[str
             f"{len(lone_rows)} of {len(log.rows)} rows are the only answer to their image, and are left out; the first "
             f"is {log.places[lone_rows[0]]}."
         )
-    if not names_images(log):
+    if group_size is None and not names_images(log):
         sizes = sorted({len(group) for group in groups})
         size = str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
         notes.append(

@@ -357,6 +357,7 @@ def last_turn(text: str) -> Turn:
         >>> last_turn("A draft. <tool_response>a crop</tool_response> The answer.").words
         ' The answer.'
     """
+    # Marks without `<` are rare and their patterns slow, so a text is first asked for a word that one of them needs.
     may_have_words = any(map(text.__contains__, _TURN_WORDS))
     if not may_have_words and "{" in text:
         may_have_words = any(map(text.__contains__, _JSON_WORDS))
@@ -364,6 +365,7 @@ def last_turn(text: str) -> Turn:
         return Turn(text)
     pattern = _TURN_TOKENS
     if may_have_words:
+        # A family without words is always included: the first characters of its pattern tell it fast.
         included = [not words or any(word in text for word in words) for words, _ in _WORD_PATTERNS]
         pattern = _turn_pattern(tuple(included))
     turn = Turn(text, _skip_start_tokens(text, 0))

@@ -275,15 +275,17 @@ class _Scan:
             self.collection = self.label
 
     def _close_box_tag(self, end: int) -> None:
-        """End the open box tag, if there is one, and read what it encloses unless its brackets were read already."""
+        """End the open box tag, if there is one, and read what it encloses unless its brackets have told it already."""
         if self.box_tag is not None and not self.in_relation:
             content = self.text[self.box_tag.end : end]
+            brackets_told_nothing = self.collector.met == self.met_before_box
             if self.box_tag_is_bare:
                 self._read_bare(content)
-            elif self.collector.met == self.met_before_box and any(map(str.isdecimal, content)):
+            elif brackets_told_nothing and any(map(str.isdecimal, content)):
                 # "<box>[[7]]</box>": elsewhere a number alone in brackets is prose.
                 self._reject("wrong_count")
-            elif self.collector.met == self.met_before_box and any(map(str.isalpha, content)):
+            elif brackets_told_nothing and any(map(str.isalpha, content)):
+                # "<box>[none]</box>"
                 self._read_bare(content.strip("[] \n"))
         self.box_tag = None
 

@@ -257,7 +257,8 @@ def _declared(declaration: Mapping[str, Any]) -> BoxFormat:
     changes = {field: value for field, value in declaration.items() if field != "syntax"}
 
     for name, words in (("order", ORDERS), ("scope", SCOPES)):
-        check_word(name, changes.get(name, getattr(base, name)), words)
+        if name in changes:
+            check_word(name, changes[name], words)
     for name in ("keys", "no_finding"):
         if name not in changes:
             continue

@@ -174,6 +174,7 @@ def _judge(sentence: str) -> bool | None:
 
 def _judge_clause(clause: str) -> bool | None:
     """Whether a clause says that there is nothing to find; None for one that only introduces the next clause."""
+    # "json" is left of a fence whose marks `_normalize` has taken out.
     words = clause.removeprefix("the ").removeprefix("json ")
     if words in SENTENCES or re.sub(rf" (?:{_ALTERNATIVES['seen']})$", "", words) in SENTENCES:
         return True

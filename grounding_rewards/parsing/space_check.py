@@ -381,9 +381,9 @@ class BatchWatcher:
         self._lock = threading.Lock()
         self._thinking_states: Counter[str] = Counter()
         self._thinking_done = False
-        # By the name of the format: what was seen, of which images, and how many of these make the next check worth its
-        # time; 0 after the last one.
+        # By the name of the format: the answers seen, and the `_image_key` of each of their images.
         self._seen: dict[str, tuple[list[_Answer], set[tuple[bytes, bytes]]]] = {}
+        # By the name of the format: how many images make the next check worth its time; 0 after the last one.
         self._next_check: dict[str, int] = {}
 
     def __reduce__(self) -> tuple[type[BatchWatcher], tuple[()]]:

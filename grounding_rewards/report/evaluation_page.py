@@ -133,14 +133,15 @@ class _ScoredImage(NamedTuple):
     @property
     def tags(self) -> list[str]:
         """Status of the answer, its successes and mistakes, and reasons for which boxes were rejected."""
-        image, boxes = self.image, set(self.outcomes.pred) - {IGNORED}
-        has_box = bool(boxes) or bool(image.broken)
+        image, counted_outcomes = self.image, set(self.outcomes.pred) - {IGNORED}
+        has_box = bool(counted_outcomes) or bool(image.broken)
         tag_flags = {
             HALLUCINATED: image.is_normal and has_box,
             RIGHT_NORMAL: image.is_normal and not has_box and image.status == "empty",
             MISSED_FINDING: MISSED in self.outcomes.gt,
-            MISLABELLED: WRONG_LABEL in boxes,
-            MISPLACED: not image.is_normal and WRONG_PLACE in boxes,
+            MISLABELLED: WRONG_LABEL in counted_outcomes,
+            # On a normal image there is no right place: every box is hallucinated.
+            MISPLACED: not image.is_normal and WRONG_PLACE in counted_outcomes,
         }
         set_tags = [tag for tag, is_set in tag_flags.items() if is_set]
         return [image.status, *set_tags, *image.rejected]

@@ -93,30 +93,30 @@ class AveragePrecisionReward(ThresholdReward):
             )
         return f1, ap, ap
 
-    def _mean_over_labels(self, batch: Matched, pred: Array, gt: Array) -> Array:
-        """mAP = 1/|L| Σ_l AP_l over the labels L of ground truth and predictions, (b,)."""
-        b = len(pred)
-        counts = ~batch.ignored
-        labelled = counts & ~np.isnan(pred)
-        # A number for each label of each completion; the last of a completion's stands for boxes without a label.
-        stride = int(max(np.nanmax(gt), np.nanmax(pred, initial=0.0))) + 2
-        first = np.arange(b)[:, None] * stride
-        gt_names, m = np.unique((first + gt)[~np.isnan(gt)].astype(np.int64), return_counts=True)
-        pred_names = (first + pred)[labelled].astype(np.int64)
-        unlabelled = np.flatnonzero(batch.n > labelled.sum(axis=1)) * stride + stride - 1
-        all_names = np.unique(np.concatenate([gt_names, pred_names, unlabelled]))
+    def _mean_over_labels(self, batch: Matched, pred_codes: Array, gt_codes: Array) -> Array:
+        """mAP = 1/|L| Σ_l AP_l over the labels L of ground truth and predictions, (b,); labels come as their codes."""
+        b = len(pred_codes)
+        is_counted = ~batch.ignored
+        is_labelled = is_counted & ~np.isnan(pred_codes)
+        # A key for each label of each completion; the last of a completion's stands for boxes without a label.
+        stride = int(max(np.nanmax(gt_codes), np.nanmax(pred_codes, initial=0.0))) + 2
+        first_keys = np.arange(b)[:, None] * stride
+        gt_keys, m = np.unique((first_keys + gt_codes)[~np.isnan(gt_codes)].astype(np.int64), return_counts=True)
+        pred_keys = (first_keys + pred_codes)[is_labelled].astype(np.int64)
+        unlabelled_keys = np.flatnonzero(batch.n > is_labelled.sum(axis=1)) * stride + stride - 1
+        all_keys = np.unique(np.concatenate([gt_keys, pred_keys, unlabelled_keys]))
         # The AP of each label of the reference; labels that are only predicted have AP 0, and count in |L| alone.
-        rows, codes = gt_names // stride, gt_names % stride
+        rows, codes = gt_keys // stride, gt_keys % stride
         order = _order(batch, self.ranking)
-        is_label = _in_order(pred, order)[rows] == codes[:, None]
-        hit = _in_order(batch.hit, order)[rows] & is_label
-        counted = _in_order(counts, order)[rows] & is_label
+        has_label = _in_order(pred_codes, order)[rows] == codes[:, None]
+        hit = _in_order(batch.hit, order)[rows] & has_label
+        counted = _in_order(is_counted, order)[rows] & has_label
         if self.ranking == "tied":
             hits = hit.sum(axis=1)
             ap = ratio(hits, counted.sum(axis=1)) * ratio(hits, m)
         else:
             ap = average_precision_of_hits(hit, counted, m, self.interpolation)
-        return np.bincount(rows, weights=ap, minlength=b) / np.bincount(all_names // stride, minlength=b)
+        return np.bincount(rows, weights=ap, minlength=b) / np.bincount(all_keys // stride, minlength=b)
 
 
 def _order(batch: Matched, ranking: str) -> np.ndarray | None:

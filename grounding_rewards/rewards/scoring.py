@@ -94,12 +94,12 @@ class Scored(Batch):
         explanations = self.outcomes.explanations(self.reasons(), self.parsed(), self.readers)
         for k, (raw, explanation) in enumerate(zip(self.raws, explanations, strict=True)):
             if raw.broken:
-                # Broken boxes count in the outcomes, and have no place among the boxes that were read.
-                broken = [box.place + before for before, box in enumerate(raw.broken)]
+                # The outcomes have broken boxes where these stood; an index of the boxes read skips those before it.
+                broken_indices = [box.place + before for before, box in enumerate(raw.broken)]
                 explanations[k] = replace(
                     explanation,
-                    matches=tuple((i - bisect(broken, i), j) for i, j in explanation.matches),
-                    ignored=tuple(i - bisect(broken, i) for i in explanation.ignored),
+                    matches=tuple((i - bisect(broken_indices, i), j) for i, j in explanation.matches),
+                    ignored=tuple(i - bisect(broken_indices, i) for i in explanation.ignored),
                 )
         return explanations
 

@@ -206,6 +206,7 @@ def _paint_consolidation(canvas: Canvas, anatomy: Anatomy, finding: PlannedFindi
     from scipy.ndimage import gaussian_filter, map_coordinates
 
     lung = _lung_of(anatomy, finding)
+    # Not the seed of the outline, from which `_lobed` draws.
     rng = np.random.default_rng(finding.seed + 1)
     size = min(finding.width, finding.height)
     extent = ramp((1.0 - _lobed(canvas, finding, 0.18)) * size / 2, 0.2 * size)

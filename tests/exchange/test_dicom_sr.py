@@ -136,6 +136,10 @@ def test_a_file_that_is_no_dicom_is_named(images, tmp_path):
 @pytest.mark.filterwarnings("ignore:Invalid value for VR CS")
 def test_an_image_that_cannot_be_referred_to_is_refused(images, dicom_image):
     source = pydicom.dcmread(dicom_image())
+    # What the image lacks is added to a copy.
+    del source.StudyDate
+    findings_report(images[1], source, model="mine")
+    assert "StudyDate" not in source
     del source.SeriesInstanceUID
     with pytest.raises(ValueError, match="'two', got one without SeriesInstanceUID"):
         findings_report(images[1], source, model="mine")

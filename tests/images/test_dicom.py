@@ -104,6 +104,13 @@ class TestTransformations:
         item.add_new("LUTData", "OW", bytes(range(255, -1, -1)))
         stored = np.arange(256, dtype=np.uint8).reshape(16, 16)
         np.testing.assert_array_equal(read_dicom(image(stored, 8, VOILUTSequence=[item])), 255 - stored)
+        packed = (np.arange(65536) // 256).astype(np.uint8)
+        item.add_new("LUTDescriptor", "US", [0, 0, 8])
+        item.add_new("LUTData", "OW", packed.tobytes())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            path = image(RAMP_16, 16, VOILUTSequence=[item])
+        np.testing.assert_array_equal(read_dicom(path), packed[RAMP_16])
 
     def test_a_lut_that_starts_below_zero(self, image):
         # -100 is written as 65436

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import grounding_rewards
-from grounding_rewards.images.drawn_boxes import PREDICTED, REFERENCE, show
+from grounding_rewards.images.drawn_boxes import MOST_BOXES, PREDICTED, REFERENCE, show
 
 pytest.importorskip("matplotlib")
 
@@ -62,6 +62,10 @@ def test_show_draws_on_axes(reference, colours, tmp_path):
         assert show(image, parsed, reference, ax=axes) is axes
         assert [to_hex(patch.get_edgecolor()) for patch in axes.patches] == colours
         assert [text.get_text() for text in axes.texts] == ["mass"]
+    # A label stands only where its box is drawn.
+    axes = Figure().subplots()
+    show(np.zeros((9, 9)), [[0, 0, 5, 5]] * 60, labels=["mass"] * 60, ax=axes)
+    assert len(axes.texts) == len(axes.patches) == MOST_BOXES
     with pytest.raises(ValueError, match="Expected"):
         show(np.zeros((9, 9)), [[1, 2, 3]])
     with pytest.raises(ValueError, match="Expected"):

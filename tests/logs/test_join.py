@@ -232,6 +232,7 @@ def test_rows_of_a_group(tmp_path, rows, groups):
 def test_a_size_of_groups_may_be_given(tmp_path):
     read = read_log(log(tmp_path, *map(answer, "abcdef")), in_groups=True, group_size=3)
     assert read.texts == [list("abc"), list("def")]
+    assert not any("give --group-size" in note for note in read.notes)
 
 
 @pytest.mark.parametrize(

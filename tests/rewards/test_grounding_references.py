@@ -73,7 +73,8 @@ class TestOutside:
             ({"boxes": [GT, FAR]}, r"of 100 x 80 for `boxes`, got \[0.0, 0.0, 300.0, 240.0\] in row 1 \(id b\)\. Give"),
             ({"boxes": [[*GT, *FAR], GT]}, r"in row 0 \(id a\)"),
             # of any reader
-            ({"reader_boxes": [None, [GT, FAR]], "boxes": [GT, None]}, "in row 1"),
+            ({"reader_boxes": [None, [GT, FAR]], "boxes": [GT, None]}, "for `reader_boxes`, got .* in row 1"),
+            ({"reader_boxes": [None, [GT, GT]], "boxes": [FAR, None]}, "for `boxes`, got .* in row 0"),
             # the size of the image, where no other is stated
             ({"boxes": [GT, FAR], "width": None, "height": None, "image": SEEN}, "row 1"),
             # packed for a trainer that hands over one string
