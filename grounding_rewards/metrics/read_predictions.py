@@ -233,7 +233,8 @@ def _words(content: Any) -> str:
         # The answer is no part of the question.
         is_answer = content.get("role") == "assistant"
         return "" if is_answer else _words(content.get("content") or content.get("text"))
-    if isinstance(content, Sequence):
+    # A table read from parquet has arrays of messages.
+    if isinstance(content, Sequence | np.ndarray):
         # Texts side by side are no prompt: a dataset may have a column of this name that is something else.
         return " ".join(_words(part) for part in content if isinstance(part, Mapping))
     return ""

@@ -38,6 +38,9 @@ def test_labels_may_be_an_array() -> None:
 @pytest.mark.parametrize(("row", "question"), table("metrics/tables", "questions"))
 def test_the_question_is_read_from_whatever_column_has_it(row: dict[str, Any], question: str | None) -> None:
     assert reference_images([{**ROWS[0], **row}])[0].question == question
+    # As a table that was read from parquet has them.
+    arrays = {name: np.array(value, dtype=object) if isinstance(value, list) else value for name, value in row.items()}
+    assert reference_images([{**ROWS[0], **arrays}])[0].question == question
 
 
 def test_answers_are_read_scored_and_kept() -> None:
