@@ -267,8 +267,8 @@ def drawn_sentence(name: str, shares: Mapping[str, float], images: int, alone: i
     sentence = f"{name} holds no image out: {', '.join(clauses)}.".replace("%", " %")
     if not alone:
         return sentence
-    subject = "None of them names" if alone == images else f"{alone} of {images} images name"
-    return f"{sentence} {subject} a patient, so that a patient may be in several splits."
+    clause = "None of them names a" if alone == images else f"{alone} of {images} images name no"
+    return f"{sentence} {clause} patient, so that a patient may be in several splits."
 
 
 def check_split_exists(split: str, split_names: Collection[str], name: str, remedy: str) -> None:
