@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from pydicom.dataset import FileDataset
 
 _SIZE = ("Rows", "Columns")
+_PADDING = ("PixelPaddingValue", "PixelPaddingRangeLimit")
 _PIXELS = (
     *(*_SIZE, "PhotometricInterpretation", "SamplesPerPixel", "NumberOfFrames", "PlanarConfiguration"),
-    *("BitsAllocated", "BitsStored", "HighBit", "PixelRepresentation", "PixelPaddingValue", "PixelPaddingRangeLimit"),
+    *("BitsAllocated", "BitsStored", "HighBit", "PixelRepresentation", *_PADDING),
     *("ModalityLUTSequence", "RescaleSlope", "RescaleIntercept", "VOILUTSequence", "WindowCenter", "WindowWidth"),
     *("VOILUTFunction", "PresentationLUTShape", "PixelData"),
 )
@@ -238,11 +239,13 @@ def _read_grey_frame(path: str | Path) -> FileDataset:
 
 def _is_padding(dataset: FileDataset, values: np.ndarray) -> np.ndarray:
     """Which stored values are padding, of the shape of `values`."""
-    first = dataset.get("PixelPaddingValue")
-    if first is None:
+    ends = [end for name in _PADDING if (end := dataset.get(name)) is not None]
+    if dataset.get("PixelPaddingValue") is None:
         return np.zeros(values.shape, dtype=bool)
-    last = dataset.get("PixelPaddingRangeLimit", first)
-    return (values >= min(first, last)) & (values <= max(first, last))
+    if dataset.PixelRepresentation:
+        # Some devices write the 16 bits of a negative value as a number without a sign.
+        ends = [end - (1 << 16) if end > 0x7FFF else end for end in ends]
+    return (values >= min(ends)) & (values <= max(ends))
 
 
 def _is_inverse(dataset: FileDataset) -> bool:
@@ -327,8 +330,9 @@ def _look_up(dataset: FileDataset, item: Any, values: np.ndarray) -> tuple[np.nd
     from highdicom.pixels import apply_lut
 
     count, first, bits = (int(number) for number in item.LUTDescriptor)
-    # 65,536 entries, a number that 16 bits do not hold, are written as 0.
-    count = count or 1 << 16
+    # 65,536 entries, a number that 16 bits do not hold, are written as 0. pydicom may read the count of an image with a
+    # sign with one too.
+    count = count % (1 << 16) or 1 << 16
     data = item.LUTData
     if isinstance(data, bytes):
         # Entries of 8 bits may be packed in pairs
@@ -336,7 +340,7 @@ def _look_up(dataset: FileDataset, item: Any, values: np.ndarray) -> tuple[np.nd
         order = "<" if dataset.file_meta.TransferSyntaxUID.is_little_endian else ">"
         data = np.frombuffer(data, dtype=np.uint8 if packed else f"{order}u2")
     entries = np.asarray(data, dtype=np.int64)[:count]
-    # The descriptor is unsigned even if it means a negative value
-    if first > 0x7FFF and values.min() < 0:
+    # The descriptor is unsigned even if it means a negative value: then some value is negative, or all lie below it.
+    if first > 0x7FFF and (values.min() < 0 or values.max() < first):
         first -= 1 << 16
     return apply_lut(values, entries, first), max((1 << bits) - 1, int(entries.max()))

@@ -117,6 +117,21 @@ class TestTransformations:
         stored = np.arange(-128, 128, dtype=np.int16).reshape(16, 16)
         path = image(stored, 12, VOILUTSequence=lut([0, 85, 170, 255], -100, 8))
         np.testing.assert_array_equal(read_dicom(path), 85 * np.clip(stored + 100, 0, 3))
+        # As well where no pixel is negative.
+        stored = np.arange(256, dtype=np.int16).reshape(16, 16)
+        path = image(stored, 12, VOILUTSequence=lut(list(range(256)), -100, 8))
+        np.testing.assert_array_equal(read_dicom(path), np.minimum(stored + 100, 255))
+
+    @pytest.mark.filterwarnings("ignore:Invalid value")
+    def test_a_long_lut_of_an_image_with_a_sign(self, tmp_path):
+        # 40,000 are more than 16 bits with a sign hold.
+        stored = np.linspace(0, 30000, 64).astype(np.int16).reshape(8, 8)
+        item = Dataset()
+        item.add_new("LUTDescriptor", "US", [40000, 0, 16])
+        item.add_new("LUTData", "OW", np.arange(40000, dtype="<u2").tobytes())
+        header = dicom_header(stored, 16, VOILUTSequence=[item])
+        pixels = read_dicom(save_dicom(tmp_path / "image.dcm", header, ImplicitVRLittleEndian))
+        np.testing.assert_array_equal(pixels, expected(stored, lambda value: value / 65535))
 
     @pytest.mark.parametrize(
         ("dtype", "bits"),
@@ -158,6 +173,17 @@ class TestTransformations:
         stored[0, :4] = (0, 60, 60, 100)
         path = image(stored, 12, PixelPaddingValue=0, PixelPaddingRangeLimit=100, PhotometricInterpretation=photometric)
         pixels = read_dicom(path)
+        assert not pixels[0, :4].any()
+        assert (pixels.ravel()[4:].min(), pixels.max()) == (0, 255)
+
+    @pytest.mark.parametrize("limit", [{}, {"PixelPaddingRangeLimit": None}])
+    def test_padding_of_an_image_with_a_sign(self, tmp_path, limit):
+        stored = np.linspace(1000, 2000, 64).astype(np.int16).reshape(8, 8)
+        stored[0, :4] = -2000
+        header = dicom_header(stored, 16, PhotometricInterpretation="MONOCHROME1", **limit)
+        # As scanners write it, without a sign.
+        header.add_new("PixelPaddingValue", "US", 63536)
+        pixels = read_dicom(save_dicom(tmp_path / "image.dcm", header))
         assert not pixels[0, :4].any()
         assert (pixels.ravel()[4:].min(), pixels.max()) == (0, 255)
 
