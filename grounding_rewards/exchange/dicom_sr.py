@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.boxes import Boxes, valid_boxes
+from grounding_rewards.images.decoding import has_shape
 from grounding_rewards.images.dicom import DICOM_SUFFIXES, is_dicom
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.sources.tables import image_finder
@@ -54,8 +55,6 @@ _MAY_BE_EMPTY = (
 _NEEDED = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "SOPClassUID", "Modality", "Rows", "Columns")
 # Characters of the longest meaning of a code, and of the longest series description, that the standard allows.
 _LONGEST = 64
-# Pixels by which sides of one image at two scales may differ through rounding.
-_ROUNDING = 1.0
 
 
 def findings_report(image: Prediction, source: Dataset, *, model: str) -> ComprehensiveSR:
@@ -265,7 +264,8 @@ def _scale(image: Prediction, source: Dataset) -> list[float]:
     """The factors from pixels of the image to columns and rows of the source, for x, y, x, y."""
     scale_x, scale_y = source.Columns / image.width, source.Rows / image.height
     # Both are one number, but for rounding at the smaller of the two scales.
-    if abs(image.height * scale_x - source.Rows) > max(_ROUNDING, _ROUNDING * scale_x):
+    sizes = (image.width, image.height), (source.Columns, source.Rows)
+    if not (has_shape(*sizes) or has_shape(*reversed(sizes))):
         raise ValueError(
             f"Expected the DICOM image of {image.id!r} in the shape of {image.width:g} x {image.height:g} pixels, got "
             f"{source.Columns} x {source.Rows}. Name the folder of the images that the boxes were measured on."

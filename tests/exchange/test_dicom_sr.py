@@ -93,6 +93,10 @@ def test_an_image_at_another_scale_is_scaled(images, dicom_image):
     twice = pydicom.dcmread(dicom_image(Columns=401, Rows=199))
     (group,) = groups(findings_report(images[1], twice, model="mine"))
     np.testing.assert_allclose(group.roi.value[2], [401, 90 * 1.99], rtol=1e-6)
+    # Both sides were rounded down.
+    copy = Prediction("copy", 148, 269, pred=[[0, 0, 148, 269]])
+    (group,) = groups(findings_report(copy, pydicom.dcmread(dicom_image(Columns=1561, Rows=2825)), model="mine"))
+    np.testing.assert_allclose(group.roi.value[2], [1561, 2825], rtol=1e-6)
     with pytest.raises(ValueError, match="in the shape of 200 x 100 pixels, got 200 x 200"):
         findings_report(images[1], pydicom.dcmread(dicom_image(Rows=200)), model="mine")
 
