@@ -23,7 +23,7 @@ from grounding_rewards.data.checks import is_blank, row_problems, said_dropped
 from grounding_rewards.data.dataset_columns import light_rows, load_dataset_image
 from grounding_rewards.images.decoding import is_below, open_image
 from grounding_rewards.logs.image_names import with_image_ids
-from grounding_rewards.logs.read import Log, read_completions, step_of, with_answer_references
+from grounding_rewards.logs.read import LONGEST_PATH, Log, read_completions, step_of, with_answer_references
 from grounding_rewards.metrics.read_predictions import require_columns
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def _samples(log: Log) -> tuple[list[list[int]], list[str]]:
     for k, row in enumerate(log.rows):
         groups.setdefault(str(row["id"]), []).append(k)
     groups, notes = _of_last_step(log, groups)
-    samples: list[int] = [row["sample"] for row in log.rows if isinstance(row.get("sample"), int)]
+    samples: list[float] = [row["sample"] for row in log.rows if isinstance(row.get("sample"), int | float)]
     if len(samples) == len(log.rows):
         groups = {name: sorted(rows, key=samples.__getitem__) for name, rows in groups.items()}
         repeats = {name: rows for name, rows in groups.items() if len({samples[k] for k in rows}) < len(rows)}
@@ -414,13 +414,14 @@ def _rows_with_files(
     for k in numbers:
         row = {name: value for name, value in log.rows[k].items() if name not in _IMAGE_COLUMNS}
         rows.append(row)
-        names = [log.rows[k][column] for column in _IMAGE_COLUMNS if isinstance(log.rows[k].get(column), str)]
+        texts = [log.rows[k][column] for column in _IMAGE_COLUMNS if isinstance(log.rows[k].get(column), str)]
+        names = [text for text in texts if len(text) <= LONGEST_PATH]
         if not names:
             continue
         # An absolute path stays as it is when joined to a folder.
-        files = [folder / names[0] for folder in folders if (folder / names[0]).is_file()]
+        files = [folder / names[0] for folder in folders if _is_file(folder / names[0])]
         if not files:
-            missing_files.append(f"{names[0]!r} in {log.places[k]}")
+            missing_files.append(f"{names[0]!r:.80} in {log.places[k]}")
         elif not allow_outside and not is_below(folders, files[0]):
             outside_files.append(f"{names[0]!r} in {log.places[k]}")
         else:
@@ -436,6 +437,14 @@ def _rows_with_files(
                 f"{first_of(hidden_files)}. {remedy}"
             )
     return rows, notes
+
+
+def _is_file(path: Path) -> bool:
+    """Whether there is such a file; no file has a name as long as that of a small image in base64."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _checked(

@@ -11,11 +11,14 @@ import contextlib
 import csv
 import itertools
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
 from grounding_rewards.common.formatting import counted, first_of
@@ -44,8 +47,12 @@ _BOX_IN_TEXT = re.compile(r"[\[(<{]\D{0,24}(?:\d+(?:\.\d+)?\D{1,16}){3}\d")
 _LISTED_BOX = re.compile(r"\W*\[(?:[-+.\deE\s]+,){3}[-+.\deE\s]+\]")
 # In a CSV file these columns hold JSON.
 _JSON_COLUMNS = (*BOX_COLUMNS, "box_format")
-# In characters: a longer text in a column of images is the image itself, in base64.
-_LONGEST_PATH = 4096
+# Columns that may hold the pixels themselves.
+_IMAGES = ("image", "images")
+#: In characters: a longer text in a column of images is the image itself, in base64.
+LONGEST_PATH = 4096
+# What a table writes for a switch that is on, in small letters.
+_TRUE = ("true", "t", "yes", "1", "1.0")
 
 _ONE_A_LINE = "A .jsonl file has one object a line: repair or remove the line; one list of rows is a .json file."
 _LOG_THEM = (
@@ -105,7 +112,7 @@ def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_co
         >>> log.completions, log.rows
         (['[]'], [{'response': '[]', 'boxes': []}])
     """
-    rows_in_memory = [dict(row) for row in paths if isinstance(row, Mapping)]
+    rows_in_memory = [_plain_row(row) for row in paths if isinstance(row, Mapping)]
     file_paths = log_files([path for path in paths if not isinstance(path, Mapping)])
     logs = [("", _lines(enumerate(rows_in_memory, 1), "row", "the rows"))]
     logs += [(path.name, _read_file(path)) for path in file_paths]
@@ -147,6 +154,20 @@ def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_co
             "a step that generates nothing new."
         )
     return Log([row[column] for row in rows], rows, places, tuple(notes), files, numbers)
+
+
+def _plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row in memory with the lists and numbers that a file would have: a table of pandas has arrays of numpy."""
+    return {name: value if name in _IMAGES else _plain(value) for name, value in row.items()}
+
+
+def _plain(value: Any) -> Any:
+    """An array as a list, a number of numpy as one of Python, and likewise what lists, tuples and mappings hold."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {name: _plain(member) for name, member in value.items()}
+    return [_plain(member) for member in value] if isinstance(value, list | tuple) else value
 
 
 def _check_texts(column: str, rows: Sequence[Mapping[str, Any]], places: Sequence[str]) -> None:
@@ -243,9 +264,10 @@ def step_of(row: Mapping[str, Any]) -> float | None:
         (12.0, None)
     """
     try:
-        return float(row["step"])
+        step = float(row["step"])
     except (KeyError, TypeError, ValueError):
         return None
+    return step if math.isfinite(step) else None
 
 
 def find_text_column(rows: Sequence[Mapping[str, Any]], text_column: str | None = None) -> str:
@@ -423,7 +445,8 @@ def _read_file(path: Path) -> list[tuple[int, str, list[dict[str, Any]]]]:
 def _lines(numbered: Iterable[tuple[int, Any]], unit: str, source: str) -> list[tuple[int, str, list[dict[str, Any]]]]:
     """The number of each line, or row where a row is no line, its place for messages, and the rows that it holds.
 
-    Several rows are in a line that is a table. Sizes are numbers. `unit`, line or row, and `source` make the places.
+    Several rows are in a line that is a table. Sizes and the number of a sample are numbers, and what a table has as
+    NaN is None. `unit`, line or row, and `source` make the places.
     """
     lines = []
     for number, content in numbered:
@@ -435,11 +458,13 @@ def _lines(numbered: Iterable[tuple[int, Any]], unit: str, source: str) -> list[
             )
         rows = unpack_row(content, place)
         for row in rows:
-            for name in SIZE_COLUMNS:
-                # A CSV file has sizes as texts.
+            for name in (*SIZE_COLUMNS, "sample"):
+                # A CSV file has numbers as texts.
                 if isinstance(row.get(name), str):
                     with contextlib.suppress(ValueError):
                         row[name] = float(row[name])
+            # A table has NaN where a row lacks a column that others have; NaN alone differs from itself.
+            row |= dict.fromkeys((name for name, value in row.items() if isinstance(value, float) and value != value))
         lines.append((number, place, rows))
     return lines
 
@@ -468,16 +493,16 @@ def _read_csv(path: Path) -> Iterable[tuple[int, Any]]:
 
 
 def _row_of_cells(cells: Mapping[str, Any], number: int, path: Path) -> dict[str, Any]:
-    """The row of a table's cells, without empty ones, and with lists where cells hold these as JSON."""
+    """The row of a table's cells, without empty ones, and with lists and switches where cells hold these as text."""
     row: dict[str, Any] = {}
     for name, cell in cells.items():
         # An empty completion is a completion.
         is_empty = cell is None or (cell == "" and name not in TEXT_COLUMNS)
-        if is_empty or (name == "image" and len(cell) > _LONGEST_PATH):
+        if is_empty or (name == "image" and len(cell) > LONGEST_PATH):
             continue
         if name in _JSON_COLUMNS and cell.startswith(("[", "{")):
             cell = _list_of_cell(cell, f"row {number} of {str(path)!r}, column {name}")
-        row[name] = cell
+        row[name] = cell.strip().casefold() in _TRUE if name == "prompt_opens_thinking" else cell
     return row
 
 
@@ -560,7 +585,7 @@ def _read_parquet(path: Path) -> Iterable[tuple[int, Any]]:
     try:
         file = parquet.ParquetFile(path)
         # TRL may store the images beside the completions; they are not read.
-        columns = [name for name in file.schema_arrow.names if name not in ("image", "images")]
+        columns = [name for name in file.schema_arrow.names if name not in _IMAGES]
         return enumerate(file.read(columns).to_pylist(), 1)
     except pyarrow.ArrowInvalid as error:
         raise ValueError(

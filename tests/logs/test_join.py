@@ -46,6 +46,8 @@ def test_a_csv_log_with_labels_is_evaluated_as_it_is_scored(tmp_path):
     answers = read_log([log])
     images = read_predictions(answers.rows, answers.texts, get_reward("R4", box_format="qwen3-vl"))
     assert images[0].gt_labels == ("nodule",)
+    log.write_text("id,completion,boxes,width,height,sample\na,second,[],9,9,1\na,first,[],9,9,0\n")
+    assert read_log([log]).texts == [["first", "second"]]
 
 
 def test_two_images_of_one_name_are_refused(tmp_path):
@@ -167,13 +169,15 @@ def test_images_that_do_not_exist_or_lie_elsewhere_are_said(tmp_path):
         Image.new("L", (4, 4), 7).save(place)
     (folder / "link.png").symlink_to(tmp_path / "other.png")
     images = ["own.png", str(folder / "own.png"), "../other.png", str(tmp_path / "other.png"), "link.png", "none.png"]
+    # The image itself in base64 is no name.
+    images += ["iVBORw0KGgo" * 40, "iVBORw0KGgo" * 400]
     rows = [{**SOUND, "id": str(k), "image": image} for k, image in enumerate(images)]
     answers = read_log(write(folder / "log.jsonl", *rows))
     load_image = image_loader(answers, None)
-    assert [k for k in range(6) if load_image(k) is not None] == [0, 1]
+    assert [k for k in range(8) if load_image(k) is not None] == [0, 1]
     missing, outside = answers.notes
-    assert missing.startswith("1 of 6 images are shown without their image, which is not there: 'none.png' in line 6 ")
-    assert outside.startswith("3 of 6 images are shown without their image, which is not beside the log: '../other")
+    assert missing.startswith("2 of 8 images are shown without their image, which is not there: 'none.png' in line 6 ")
+    assert outside.startswith("3 of 8 images are shown without their image, which is not beside the log: '../other")
 
 
 @pytest.mark.parametrize(

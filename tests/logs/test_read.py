@@ -310,10 +310,11 @@ def test_rows_without_a_completion_are_named(tmp_path, name, text, places):
 
 
 def test_an_empty_text_of_a_table_is_an_answer(tmp_path):
-    path = write_text(tmp_path, "log.csv", "completion,response,width\n,[],\n,,9\n")
+    path = write_text(tmp_path, "log.csv", "completion,response,width,prompt_opens_thinking\n,[],,False\n,,9,True\n")
     log = read_completions([path])
     assert log.completions == ["[]", ""]
     assert [row.get("width") for row in log.rows] == [None, 9.0]
+    assert [row["prompt_opens_thinking"] for row in log.rows] == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from html import escape
 
+import numpy as np
 import pytest
 
 import grounding_rewards as gr
@@ -37,7 +38,13 @@ def as_table(rows):
     return pytest.importorskip("pandas").DataFrame(rows)
 
 
-@pytest.mark.parametrize("of", [lambda rows: str(LOG), lambda rows: [LOG], as_dataset, as_table])
+def as_arrays(rows):
+    """As pandas reads it from a parquet file; one row more had a column that the others lack."""
+    nothing = dict.fromkeys(("step", "labels", "patient_id"), float("nan"))
+    return as_table([{**nothing, **row, "boxes": np.array(row["boxes"])} for row in rows])
+
+
+@pytest.mark.parametrize("of", [lambda rows: str(LOG), lambda rows: [LOG], as_dataset, as_table, as_arrays])
 def test_paths_and_rows_are_the_same_log(of, rows, evaluation):
     found = gr.evaluate(of(rows), box_format="qwen2.5-vl")
     assert next(iter(found.systems.values())) == evaluation.systems["completions"]
