@@ -18,7 +18,7 @@ from typing import Any
 from grounding_rewards.columns import SCORED_COLUMNS
 from grounding_rewards.common.atomic_files import whole_file
 from grounding_rewards.common.workers import check_workers, map_in_workers
-from grounding_rewards.logs.read import Log, doubts_about, read_completions, with_answer_references
+from grounding_rewards.logs.read import Log, doubts_about, log_files, read_completions, with_answer_references
 from grounding_rewards.parsing import STATUSES
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards.grounding import GroundingReward, check_alike, score_columns
@@ -140,13 +140,13 @@ def score_file(
 
 
 def _check_output(path: Path, out: Path) -> None:
-    """Refuse an output of another kind, or the file of the completions itself."""
+    """Refuse an output of another kind, or a file of the completions itself."""
     if out.suffix != ".jsonl":
         raise ValueError(
             f"Expected a file that ends in .jsonl for `out`, got {str(out)!r}. Rename it; "
             "`pandas.read_json(out, lines=True).to_parquet(...)` makes a table of it."
         )
-    if out.exists() and path.exists() and out.samefile(path):
+    if out.exists() and path.exists() and any(out.samefile(file) for file in log_files([path])):
         raise ValueError(
             f"Expected another file than the completions for `out`, got {str(out)!r} for both. Give it another name: "
             "the completions would be lost."

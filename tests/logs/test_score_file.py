@@ -128,6 +128,10 @@ def test_wrong_arguments_are_refused(log: Path, out: str, rewards: list[Any], me
     (log.parent / "new").mkdir()
     with pytest.raises(ValueError, match=message):
         score_file(log, log.parent / out, rewards)
+    if "for `out`" in message:
+        # Its folder is a log too, and the file one of that.
+        with pytest.raises(ValueError, match=message):
+            score_file(log.parent, log.parent / out, rewards)
     assert log.read_bytes() == before
 
 
