@@ -93,7 +93,10 @@ class EvaluateOptions(AnswerOptions):
     """
 
     only_model = (*AnswerOptions.only_model, "blank", "robustness", "robustness_images")
-    needed_options = (("by_order", "dataset"), ("temperature", "samples"), ("robustness_images", "robustness"))
+    needed_options = (
+        *AnswerOptions.needed_options,
+        *(("temperature", "samples"), ("robustness_images", "robustness")),
+    )
 
     out: Path
     completions: Sequence[Path] = ()

@@ -113,7 +113,9 @@ class AnswerOptions:
     )
     only_log: ClassVar[tuple[str, ...]] = ("text_column", "by_order", "width", "height")
     # Pairs of an option, and another one without which it has no effect.
-    needed_options: ClassVar[tuple[tuple[str, str], ...]] = (("by_order", "dataset"),)
+    needed_options: ClassVar[tuple[tuple[str, str], ...]] = (
+        *(("by_order", "dataset"), ("split", "dataset"), ("max_images", "dataset")),
+    )
 
     model: str | None = None
     dataset: str | None = None
