@@ -128,49 +128,58 @@ def split_name(spelling: str) -> str:
     return _SPELLINGS.get(spelling.lower(), spelling)
 
 
-def _own_options(read: Callable[..., Any]) -> dict[str, Any]:
-    """The arguments of a source besides root and split, with their defaults."""
+def _own_options(read: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The arguments of a source besides root and split, by name."""
     _root, _split, *parameters = inspect.signature(read).parameters.values()
-    return {parameter.name: parameter.default for parameter in parameters}
+    return {parameter.name: parameter for parameter in parameters}
 
 
 def source_options(read: Callable[..., Any], texts: Sequence[str]) -> dict[str, Any]:
     """Read the options of a source from the command line: the arguments of its function after `root` and `split`.
 
-    `true` and `false` become booleans; several names are separated by commas.
+    `true` and `false` become booleans; several names are separated by commas, also with spaces.
 
     Args:
         read: the function of the source.
         texts: such as `sizes=sizes.csv`.
 
     Raises:
-        ValueError: no `NAME=VALUE`, or a name that the source does not have.
+        ValueError: no `NAME=VALUE`; a name that the source does not have, or that is given twice; or another word
+            where only `true` and `false` are legal.
 
     Example:
         >>> from grounding_rewards.sources import get_source
         >>> source_options(get_source("nih-chestxray14").read, ["negatives=false"])
         {'negatives': False}
     """
-    defaults = _own_options(read)
-    options = {}
+    own_options = _own_options(read)
+    options: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             raise ValueError(f"Expected NAME=VALUE for --option, got {text!r}. Write sizes=sizes.csv, for example.")
-        if name not in defaults:
+        if name not in own_options:
             raise ValueError(
                 f"Expected one of the source's own options for --option, got {name!r}. It has: "
-                f"{', '.join(defaults) or 'none'}."
+                f"{', '.join(own_options) or 'none'}."
             )
-        options[name] = _option_value(value, defaults[name])
+        if name in options:
+            raise ValueError(
+                f"Expected each option of the source once for --option, got {name} again in {text!r}. Several names "
+                "stand in one, with commas between them."
+            )
+        options[name] = _option_value(name, value, own_options[name])
     return options
 
 
-def _option_value(text: str, default: Any) -> Any:
+def _option_value(name: str, text: str, option: inspect.Parameter) -> Any:
     """The value of an option's text: a boolean, a tuple where the default is one, or the text."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
-    return tuple(text.split(",")) if isinstance(default, tuple) else text
+    # Any other text would count as true.
+    if "bool" in str(option.annotation):
+        raise ValueError(f"Expected true or false for --option {name}=, got {text!r}. Write one of these words.")
+    return tuple(map(str.strip, text.split(","))) if isinstance(option.default, tuple) else text
 
 
 def describe_options() -> str:
