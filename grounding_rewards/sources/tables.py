@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain, islice
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple, TypeVar
 
 from grounding_rewards.boxes import ORDERS
@@ -184,8 +184,8 @@ def split_files(
 
     Args:
         root: the folder of the dataset.
-        pattern: path relative to it. `{split}` stands for the name of the split; a pattern without it is one file
-            without a split, as is a single file whose split is called `default`.
+        pattern: path relative to it. `{split}` stands for the name of the split, as often as it occurs; a pattern
+            without it is one file without a split, as is a single file whose split is called `default`.
         split: `validation` finds `val`, `valid` and `dev` too; None takes all.
         option: of the source that names the pattern, for the error.
 
@@ -193,7 +193,8 @@ def split_files(
         Name of the split, its spelling in the file's name, and the file; sorted by the file's name.
 
     Raises:
-        ValueError: there is no such file; the message lists other files of its type.
+        ValueError: there is no such file; the message lists other files of its type. Or a pattern with `{split}` is no
+            relative path.
     """
     root = Path(root)
     files: list[tuple[str | None, str, Path]] = []
@@ -201,8 +202,15 @@ def split_files(
         check_split(split, ())
         if (root / pattern).is_file():
             files.append((None, "", root / pattern))
+    elif PurePath(pattern).is_absolute():
+        raise ValueError(
+            f"Expected a path relative to the root for {option}, got {pattern!r}. Name it from {str(root)!r} on."
+        )
     else:
-        path_pattern = re.compile(re.escape(pattern).replace(re.escape("{split}"), "([^/]+)", 1))
+        # Without ./ in front, as paths are found.
+        start, *others = map(re.escape, PurePath(pattern).as_posix().split("{split}"))
+        # Each further place has the same name.
+        path_pattern = re.compile(start + "([^/]+)" + r"\1".join(others))
         for path in sorted(root.glob(pattern.replace("{split}", "*"))):
             match = path_pattern.fullmatch(path.relative_to(root).as_posix())
             if match:

@@ -157,3 +157,6 @@ def test_usual_layouts_need_no_option(write, annotations, files, splits):
 
 def test_images_may_come_later(folder):
     assert [image.file for image in read_coco(folder(document([])))] == ["train/a.png"]
+    # the name of the split in folder and file
+    (image,) = read_coco(folder(document([]), "val/val.json"), annotations="./{split}/{split}.json")
+    assert (image.file, image.split) == ("val/a.png", "validation")
