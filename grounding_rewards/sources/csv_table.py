@@ -263,6 +263,8 @@ def _images(
         tables.check_split(split, splits.values())
         rows_of_images = {name: rows for name, rows in rows_of_images.items() if splits[name] == split}
     find = tables.image_finder(root)
+    published_names = {PureWindowsPath(name).as_posix() for name in rows_of_images}
+    names_of_files: dict[str, str] = {}
 
     def image(name: str, rows: Sequence[tables.TableRow]) -> AnnotatedImage:
         """The image of all rows with this name."""
@@ -273,15 +275,21 @@ def _images(
         # Tables from Windows have backslashes.
         published = PureWindowsPath(name).as_posix()
         file = find(published, published)
+        # What is not in its folder is looked for elsewhere, where another image may be called alike.
+        is_named_by_other = file != published and file in published_names
+        if is_named_by_other or names_of_files.setdefault(file, name) != name:
+            raise place.error("a file of its own for every image", file, "It is that of another image: add the file.")
         sides = [_shared(columns, rows, side) for side in ("width", "height")]
         size = None
-        if all(sides):
-            size = int(_number(place, sides[0])), int(_number(place, sides[1]))
+        # Some tools write 0 where they did not look.
+        pixels = [int(_number(place, side)) for side in sides if side]
+        if len(pixels) == 2 and all(pixels):
+            size = pixels[0], pixels[1]
         elif frame == "fraction" or (root / file).is_file():
             size = tables.header_size(root / file)
         boxes, labels = [], []
         for row_place, cells in rows:
-            for box_cells, label in _row_boxes(columns, row_place, cells):
+            for box_cells, label in _row_boxes(columns, row_place, cells, classes):
                 numbers = [_number(row_place, cell) for cell in box_cells]
                 box = list(ORDERS[columns.order].to_xyxy(*numbers))
                 if frame == "fraction" and size is not None:
@@ -314,8 +322,17 @@ def _shared(columns: _Columns, rows: Sequence[tables.TableRow], part: str) -> st
     return values.pop() if values else ""
 
 
-def _row_boxes(columns: _Columns, place: tables.RowPlace, cells: Sequence[str]) -> list[tuple[Sequence[Any], str]]:
+def _row_boxes(
+    columns: _Columns, place: tables.RowPlace, cells: Sequence[str], classes: Sequence[str]
+) -> list[tuple[Sequence[Any], str]]:
     """The cells of each box of a row, and its label; a label without a box is refused."""
+
+    def names_finding(label: str) -> bool:
+        """Whether a label names a finding; a number is that of a class where there are classes."""
+        if classes and label.removesuffix(".0").isdecimal():
+            label = place.class_name(label, classes)
+        return not _is_nothing(label)
+
     label = cells[columns.places["label"]] if "label" in columns.places else ""
     if len(columns.box) == 4:
         box_cells = [cells[index] for index in columns.box]
@@ -324,7 +341,7 @@ def _row_boxes(columns: _Columns, place: tables.RowPlace, cells: Sequence[str]) 
         boxes, labels = _listed_boxes(place, cells[columns.box[0]], label)
     if boxes:
         return list(zip(boxes, labels, strict=True))
-    unmarked = [name for name in labels if name and not _is_nothing(name)]
+    unmarked = [name for name in labels if name and names_finding(name)]
     if unmarked:
         fix = "Draw it, clear the label, or remove the row of an image that was not marked."
         raise place.error("a box beside the label", unmarked[0], fix)

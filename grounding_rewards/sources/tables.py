@@ -40,7 +40,7 @@ class RowPlace(NamedTuple):
 
     def error(self, expected: str, got: object, fix: str = "Correct or drop the row.") -> ValueError:
         """The error to raise for this row: what was expected, what it has, and what to do."""
-        kind = "entry" if Path(self.path).suffix in (".json", ".xml") else "line"
+        kind = "entry" if Path(str(self.path).removesuffix(".gz")).suffix in (".json", ".xml") else "line"
         position = f"{kind} {self.line} of {self.path} (id {self.image})"
         return ValueError(f"Expected {expected} in {position}, got {got!r:.400}. {fix}")
 
@@ -296,7 +296,8 @@ def read_rows(
     rows: list[TableRow] = []
     for line, row in islice(_stripped_rows(path, separator), 1, None):
         if len(row) < named_cells or any(row[width:]):
-            raise RowPlace(path, line, row[0]).error(f"{named_cells} cells, as in the header,", len(row))
+            image = row[indices[0]] if indices[0] < len(row) else "-"
+            raise RowPlace(path, line, image).error(f"{named_cells} cells, as in the header,", len(row))
         row += [""] * (width + 1 - len(row))
         cells = tuple([row[index] for index in indices])
         rows.append((RowPlace(path, line, cells[0]), cells))
@@ -311,15 +312,24 @@ def optional_rows(root: str | Path, name: str, columns: Sequence[str], optional:
 
 def _stripped_rows(path: str | Path, separator: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows of a CSV file that are not blank, with stripped cells, each with the number of its last line."""
-    lines = csv.reader(_split_lines(path), delimiter=separator)
+    # A blank line at the end is a row, unless it is in a quoted cell that nobody closed.
+    lines = csv.reader(chain(_split_lines(path), ["\n"]), delimiter=separator)
+    row: list[str] = []
+    begin = end = 0
     try:
         for row in lines:
+            begin, end = end + 1, lines.line_num
             if row:
-                yield lines.line_num, [cell.strip() for cell in row]
+                yield end, [cell.strip() for cell in row]
     except csv.Error as error:
         raise ValueError(
             f"Expected CSV in {path}, got {error} in line {lines.line_num}. Download the file again."
         ) from error
+    if row:
+        raise ValueError(
+            f"Expected an end of every quoted cell in {path}, got none for one in the row of line {begin}, which takes "
+            "all lines below it. Close the quote, or remove it."
+        )
 
 
 def table_images(
@@ -540,6 +550,9 @@ def image_finder(root: str | Path, suffixes: Sequence[str] = IMAGE_SUFFIXES) -> 
             paths = [path for path in paths_by_stem().get(stem, ()) if os.path.basename(path) == file]
         if not paths and _UID.fullmatch(file):
             paths = paths_by_uid().get(file, ())
+        # Folders of the name tell files apart that are called alike in each.
+        named = os.path.splitext(name)[0] if name.lower().endswith(endings) else name
+        paths = [path for path in paths if os.path.splitext(f"/{path}")[0].endswith(f"/{named}")] or paths
         if len(paths) > 1:
             paths = [path for path in paths if is_dicom(path)] or paths
         if len(paths) > 1:

@@ -61,6 +61,12 @@ def test_labels(folder, boxes, label, labels):
     assert [image.labels for image in read_csv_table(root, order="xyxy")] == [labels]
 
 
+def test_a_class_may_be_that_of_no_finding(folder):
+    root = folder("image,x1,y1,x2,y2,class_id\na.png,1,2,30,40,0\nb.png,,,,,1\n")
+    images = read_csv_table(root, classes=("mass", "No finding"))
+    assert [(image.file, image.labels) for image in images] == [("a.png", ["mass"]), ("b.png", [])]
+
+
 def test_names_of_tables_and_of_their_images(folder):
     # A text file is a table where there is no other, and folders of Windows are found.
     root = folder("image,x1,y1,x2,y2\na.png,1,2,3,4\n", "boxes.txt")

@@ -70,11 +70,20 @@ def test_columns_that_are_missing(csv_file):
         ("id,x\na,1\n".encode("utf-16"), "in line 1 of .*UTF-16"),
         (b"id,x\na,\0\n", "in line 2 of .*zero byte"),
         (b'id,x\na,"' + b"1" * 200_000, "Expected CSV in .* field larger than field limit .* in line 2"),  # no end
+        (b'id,x\na,1\nb,"2\nc,3\n', r"Expected an end of every quoted cell in .* in the row of line 3, which takes"),
     ],
 )
 def test_a_broken_table_is_named(csv_file, content, message):
     with pytest.raises(ValueError, match=message):
         read_rows(csv_file(content), ("id", "x"))
+
+
+def test_an_error_names_the_image_in_whatever_column_its_id_is(csv_file):
+    with pytest.raises(ValueError, match=r"in line 2 of .* \(id a\), got 2"):
+        read_rows(csv_file("study,id,x\ns,a\n"), ("id", "x"))
+    with pytest.raises(ValueError, match=r"in line 2 of .* \(id -\), got 1"):
+        read_rows(csv_file("study,id,x\ns\n"), ("id", "x"))
+    assert "in entry 7 of" in str(RowPlace("train.json.gz", 7, "a").error("a box", None))
 
 
 def test_a_row_without_id(csv_file):
@@ -121,5 +130,7 @@ def test_images_are_found_by_their_ids(tmp_path):
     (tmp_path / "copies" / "b.jpg").touch()
     # The published file is not in doubt, whatever else lies there
     assert find("a", "train/a.dicom") == "train/a.dicom"
+    # Of files that are called alike, the one in the folder of the name
+    assert (find("moved/c", "x/moved/c"), find("copies/c")) == ("moved/c.dcm", "copies/c.jpg")
     with pytest.raises(ValueError, match=r"one image .* got copies/b\.(PNG|jpg) and copies/b\.(PNG|jpg)"):
         image_finder(tmp_path)("b", "train/b.dicom")
