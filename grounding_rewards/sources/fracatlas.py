@@ -42,7 +42,7 @@ def read_fracatlas(root: str | Path, *, split: str | None = None) -> Images:
     root = Path(root)
     check_split(split, _SPLITS)
     if split is not None:
-        find_file(root, *_SPLITS.values())
+        find_file(root, _SPLITS[split])
     # Tables and annotations spell an image with and without its ending.
     splits: dict[str, str] = {}
     for own_split, file in _SPLITS.items():

@@ -6,8 +6,8 @@ Folder::
     train/0001.png            relative to its table; also one table for all at the root
     validation/metadata.jsonl
 
-`objects` also with `category`, `label` or `labels`, or as a list with an object for each box. Boxes: x, y, width,
-height in pixels, as COCO has them, unless `order` says otherwise. Negative: no boxes.
+`objects` also with `category`, `labels`, `label` or `category_id`, or as a list with an object for each box. Boxes: x,
+y, width, height in pixels, as COCO has them, unless `order` says otherwise. Negative: no boxes.
 Source: https://huggingface.co/docs/datasets/image_dataset.
 """
 
@@ -46,7 +46,7 @@ def read_imagefolder(
         root: the folder.
         split: the name of a folder below it, `validation` for `val` and `valid` too; None takes all.
         classes: names of the categories where there are numbers, from 0.
-        order: of the numbers of a box: xywh, xyxy or cxcywh.
+        order: of the numbers of a box: xywh, xyxy, cxcywh or yxyx.
 
     Returns:
         Images in the order of the tables; `id` is the file, relative to the root.

@@ -116,7 +116,10 @@ def _objects(place: RowPlace, row: Mapping[str, Any]) -> tuple[list[list[float]]
     if bad_boxes:
         raise place.error("x1, y1, x2, y2 for every bbox", bad_boxes[0], "A point is no box: drop the row.")
     order = "".join("b" if mark == "<bbox>" else "r" for mark in _PLACEHOLDER.findall(text))
-    if len(refs) > 1 and not (len(refs) == len(boxes) and _PAIRED.fullmatch(order)):
+    if order.count("b") > len(boxes):
+        raise place.error(f"a box for each of {order.count('b')} <bbox>", boxes, "Add the boxes, or drop the row.")
+    # Where there is no box, the names are those of findings that are not there.
+    if boxes and len(refs) > 1 and not (len(refs) == len(boxes) and _PAIRED.fullmatch(order)):
         got = f"{len(refs)} refs and {len(boxes)} boxes in {text[:200]}"
         raise place.error("one ref for all boxes, or one for every bbox,", got, "Name each box by a ref of its own.")
     names = [str(ref) for ref in refs or [UNNAMED]]

@@ -46,7 +46,8 @@ def read_vlm_r1(
             `{"syntax": "vlm-r1", "space": "pixel"}`.
         annotations: the file of samples relative to the root, `.jsonl` or `.json`; `{split}` stands for the split.
         images: the folder of `image`, likewise.
-        phrase_after: the phrase is what follows this in the question; the whole question where it is not in it.
+        phrase_after: the phrase is what follows this in the question; the whole question where it is not in it, or
+            empty.
 
     Returns:
         Images in the order of the file. A label is the one that the answer states, else
@@ -85,7 +86,8 @@ def read_vlm_r1(
             question, row_boxes, names = _answer(place, row, fmt, width, height)
             boxes += row_boxes
             labels += names
-            phrases += [question.rpartition(phrase_after)[2].strip()] * len(row_boxes)
+            phrase = question.rpartition(phrase_after)[2].strip() if phrase_after else question
+            phrases += [phrase] * len(row_boxes)
         return AnnotatedImage(file, file, boxes, labels, width, height, split=name, phrases=tuple(phrases))
 
     return sound_images(image, samples)
@@ -99,7 +101,11 @@ def _answer(
         question, answer = row.get("problem"), row["solution"]
         answer = answer if isinstance(answer, str) else json.dumps(answer)
     else:
-        turns = {str(turn.get("from")): turn.get("value") for turn in objects_in(row.get("conversations"))}
+        conversation = objects_in(row.get("conversations"))
+        turns = {str(turn.get("from")): turn.get("value") for turn in conversation}
+        if len(turns) < len(conversation):
+            speakers = [turn.get("from") for turn in conversation]
+            raise place.error("one question and one answer", speakers, "Write a line for each question.")
         question, answer = turns.get("human"), turns.get("gpt")
     if not isinstance(question, str) or not isinstance(answer, str):
         expected = "conversations of human and gpt, or problem and solution,"

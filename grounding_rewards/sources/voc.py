@@ -27,7 +27,7 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from grounding_rewards.common.text_files import read_text
+from grounding_rewards.common.text_files import text_lines
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import SPLIT_NAMES, Images, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import pixels, read_xml
@@ -157,7 +157,8 @@ def _image_sets(root: Path) -> dict[str, str]:
     for name in ("train", "val", "test"):
         path = root / "ImageSets" / "Main" / f"{name}.txt"
         if path.is_file():
-            splits |= dict.fromkeys(read_text(path).split(), split_name(name))
+            # A name may hold spaces.
+            splits |= {line.strip(): split_name(name) for line in text_lines(path)}
     return splits
 
 

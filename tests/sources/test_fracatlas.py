@@ -44,8 +44,12 @@ def test_folder_and_boxes_must_agree(write):
 def test_optional_files_may_be_missing(write):
     root = write({name: content for name, content in FILES.items() if name not in SPLITS})
     assert [(image.split, image.extra) for image in read_fracatlas(root)] == [(None, {})] * 2
-    with pytest.raises(ValueError, match=r"Expected Utilities/Fracture Split/train.csv or"):
+    with pytest.raises(ValueError, match=r"Expected Utilities/Fracture Split/train.csv in"):
         read_fracatlas(root, split="train")
+    # The table of another split does not help.
+    write({SPLITS[0]: FILES[SPLITS[0]]})
+    with pytest.raises(ValueError, match=r"Expected Utilities/Fracture Split/test.csv in"):
+        read_fracatlas(root, split="test")
     (root / "images").rename(root / "elsewhere")
     with pytest.raises(ValueError, match="Expected images/Fractured and images/Non_fractured with JPEG files"):
         read_fracatlas(root)

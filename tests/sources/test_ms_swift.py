@@ -28,7 +28,7 @@ def test_rows_of_one_image_and_negatives(folder):
     root = folder(
         sample("Find the <ref-object>", "<bbox>", {"ref": ["mass"], "bbox": [ONE]}),
         sample("Find masses", "There are none.", None, ["b.jpg"]),  # no `objects`
-        sample("Find the <ref-object>", "none", {"ref": ["tube"], "bbox": []}, ["c.jpg"]),
+        sample("Find <ref-object>, <ref-object>", "none", {"ref": ["tube", "mass"], "bbox": []}, ["c.jpg"]),
         sample("Find the <ref-object>", "<bbox>", {"ref": ["tube"], "bbox": [TWO]}),
     )
     image, negative, other = read_ms_swift(root)

@@ -36,6 +36,8 @@ def test_the_questions_about_one_image_are_one_image(folder):
     assert image.boxes == [[1, 2, 3, 4], [5, 6, 7, 8]]
     # a question without the words before the phrase is the phrase
     assert image.phrases == ("left effusion.", "Where is the tube?")
+    image, _ = read_vlm_r1(root, box_format=PIXELS, phrase_after="")
+    assert image.phrases == (QUESTION.removeprefix("<image>"), "Where is the tube?")
 
 
 def test_pixels_of_the_resized_image(folder):
