@@ -1,7 +1,5 @@
 """The families of configs/models/, with random weights: their structure, and a real step of GRPO with each."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The tiny model is a Qwen2.5-VL like any other and writes boxes in few tokens; the shipped one is worth training."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from transformers import AutoModelForImageTextToText, AutoTokenizer, Qwen2_5_VLForConditionalGeneration

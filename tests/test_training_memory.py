@@ -1,7 +1,5 @@
 """The memory of a training, reckoned: by hand, and beside what torch holds (tests/test_model_families.py)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

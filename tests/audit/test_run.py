@@ -1,7 +1,5 @@
 """What the audit says of rewards: of our own, of better ones, and of rewards that are known to be gamed."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """Scripted answers answer every image, honest ones as well as they say, and the same each time."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Images that the tests of a room below make, and what is drawn once for all commands."""
 
-from __future__ import annotations
-
 import io
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`grounding-rewards audit`, as a user calls it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """`grounding-rewards configs`: what comes with the package, listed and copied."""
 
-from __future__ import annotations
-
 from grounding_rewards.cli import main
 from tests.conftest import REPOSITORY
 

@@ -1,7 +1,5 @@
 """`grounding-rewards demo`, from a folder that is no checkout."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

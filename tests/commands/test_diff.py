@@ -1,7 +1,5 @@
 """The command `grounding-rewards diff` on two small runs."""
 
-from __future__ import annotations
-
 import json
 import re
 from functools import partial

@@ -1,7 +1,5 @@
 """`grounding-rewards env`: what a report of a problem needs, and nothing that should stay on this machine."""
 
-from __future__ import annotations
-
 import json
 import platform
 import sys

@@ -1,7 +1,5 @@
 """`grounding-rewards evaluate` as a user runs it: a model, an adapter, a log; the folder and the errors."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import chain

@@ -1,7 +1,5 @@
 """`grounding-rewards export`, as it is called."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 

@@ -1,7 +1,5 @@
 """What `grounding-rewards inspect` prints, and that no completion can break it."""
 
-from __future__ import annotations
-
 import io
 import json
 

@@ -1,7 +1,5 @@
 """Commands that train nothing take a scheduled reward at its final values, and say so."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import fields
 

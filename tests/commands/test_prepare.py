@@ -1,7 +1,5 @@
 """The command line: from a folder to a prepared folder, every wrong argument named, help that teaches."""
 
-from __future__ import annotations
-
 import json
 import re
 from functools import partial

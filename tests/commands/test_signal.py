@@ -1,7 +1,5 @@
 """`grounding-rewards signal` as a user runs it: a log, the log of a training, a model; the page and the errors."""
 
-from __future__ import annotations
-
 import json
 import re
 

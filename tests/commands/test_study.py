@@ -1,7 +1,5 @@
 """`grounding-rewards study`: what it refuses and lists without starting anything."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 

@@ -1,7 +1,5 @@
 """`grounding-rewards train` and `sft`: an author's error is one sentence, exit 2, before weights are looked for."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """A full disk while writing leaves what was there before; a place is new, or goes on with what it was started with."""
 
-from __future__ import annotations
-
 import errno
 
 import pytest

@@ -1,7 +1,5 @@
 """Files of options that are built on one another: which value wins, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

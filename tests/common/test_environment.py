@@ -1,7 +1,5 @@
 """What is installed, under headings."""
 
-from __future__ import annotations
-
 import pytest
 
 from grounding_rewards.common import environment

@@ -1,7 +1,5 @@
 """Every YAML file in every folder of configs/ is read by the parser that will read it; lmms_eval/ has its own test."""
 
-from __future__ import annotations
-
 from itertools import takewhile
 from pathlib import Path
 

@@ -4,8 +4,6 @@ What accelerate's launcher makes of them, the plugins that FSDP2 and DeepSpeed g
 script for SLURM.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import stat

@@ -3,8 +3,6 @@
 lmms-eval itself is not among the development dependencies, because it pins some of theirs: `make .venv/.lmms-eval`.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import math

@@ -1,7 +1,5 @@
 """The gold answer is what the parser reads back, and the prompt asks for just that."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

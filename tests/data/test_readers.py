@@ -1,7 +1,5 @@
 """Several readers' boxes become one reference, and how well the readers agree."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import assume, given

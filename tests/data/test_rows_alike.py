@@ -1,7 +1,5 @@
 """One table of rows, run through the doctor, the loader and `prepare` alike: what one passes, the others accept."""
 
-from __future__ import annotations
-
 import json
 import warnings
 

@@ -1,7 +1,5 @@
 """Splits: a patient on one side, the same side for ever, in the shares that were asked for."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 
 import pytest

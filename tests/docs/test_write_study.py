@@ -1,7 +1,5 @@
 """The verdicts of docs/study.md on the recommendations of the specification, from differences by fault."""
 
-from __future__ import annotations
-
 import pytest
 
 from grounding_rewards.metrics.intervals import Estimate

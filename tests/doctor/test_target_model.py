@@ -1,7 +1,5 @@
 """The estimate of tokens, against pieces counted by hand and against a real tokenizer's counts."""
 
-from __future__ import annotations
-
 import pytest
 
 from grounding_rewards.data.prompts import gold_answer

@@ -1,7 +1,5 @@
 """Answered images that every export has to cope with."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """COCO files, read back by pycocotools and by this package."""
 
-from __future__ import annotations
-
 import pytest
 
 from grounding_rewards.exchange.coco import coco_ground_truth, coco_results, write_coco

@@ -1,7 +1,5 @@
 """Reports are written and read back by pydicom and highdicom; they have the answer, and say that nobody verified it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

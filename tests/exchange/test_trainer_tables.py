@@ -3,8 +3,6 @@
 Sizes as the trainers resize are compared with what their sources do to an image, written down again with PIL.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -1,7 +1,5 @@
 """DICOM images become the grey values that the standard's formulas give, and nothing else of a header gets through."""
 
-from __future__ import annotations
-
 import math
 import warnings
 

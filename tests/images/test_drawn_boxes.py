@@ -1,7 +1,5 @@
 """A drawn image has its boxes where they are, in the colours of the pages."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`grounding-rewards plugin`: what it writes is imported in a fresh interpreter, as the trainer would."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """What each trainer does to a reward, and what its module makes of it."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import json

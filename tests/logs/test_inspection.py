@@ -1,7 +1,5 @@
 """The metrics of a log."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the folder of a run says to those who use its model."""
 
-from __future__ import annotations
-
 import pytest
 
 from grounding_rewards.logs.run_log import tool_notes

@@ -1,7 +1,5 @@
 """The image that every metric, page and export is made from, on its way through a file."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Whether completions of an image differ in reward, and why not; effective sizes, advantages, other sizes of groups."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

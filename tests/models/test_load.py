@@ -1,7 +1,5 @@
 """Checkpoints, adapters over them, and the choice of what generates."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import types

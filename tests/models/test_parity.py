@@ -1,7 +1,5 @@
 """What the trainer sees is what the model saw: planted faults are found, sound models pass, nothing is moved."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

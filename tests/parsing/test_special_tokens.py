@@ -5,8 +5,6 @@ that loses. Each tokenizer here is a byte-level BPE with the family's tokens add
 code and configuration add them; where that could not be found out, both ways, and the declaration is the worse one.
 """
 
-from __future__ import annotations
-
 import pytest
 
 import grounding_rewards as gr

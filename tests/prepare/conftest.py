@@ -1,7 +1,5 @@
 """Made images: noise with a bright rectangle where a box is, so that a box can be checked against the pixels."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from PIL import Image

@@ -1,7 +1,5 @@
 """Stored images: 8 bits, upright, of the side that was asked for, and nothing of the file but its pixels."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

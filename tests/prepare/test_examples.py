@@ -1,7 +1,5 @@
 """Rows of each task, by hand; the share of negatives; merging strategies on what a prompt asks for."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

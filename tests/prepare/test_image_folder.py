@@ -1,7 +1,5 @@
 """A folder of images becomes a dataset, or an error that names every bad line."""
 
-from __future__ import annotations
-
 import json
 import re
 

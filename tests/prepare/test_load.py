@@ -1,7 +1,5 @@
 """One argument names any dataset, and no dataset answers to the name of a split that it does not have."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The card and the manifest: counts by hand, every change of a file noticed, the sources of all readers."""
 
-from __future__ import annotations
-
 import json
 import math
 

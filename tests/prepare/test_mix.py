@@ -1,7 +1,5 @@
 """Mixed folders: shares of the training rows, sources, patients and copies on both sides; what does not fit."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

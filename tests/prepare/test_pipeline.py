@@ -1,7 +1,5 @@
 """Whole preparations: boxes follow images, the bytes do not depend on how the work was done, the result trains."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

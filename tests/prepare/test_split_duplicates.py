@@ -1,7 +1,5 @@
 """Copies of an image, byte for byte or encoded again, end in one split with all images of their patients."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The page of an audit: self-contained, complete, and safe with any name."""
 
-from __future__ import annotations
-
 import pytest
 
 import grounding_rewards as gr

@@ -1,7 +1,5 @@
 """What a notebook calls gives what the commands give, and shows itself in a few lines."""
 
-from __future__ import annotations
-
 import json
 from html import escape
 

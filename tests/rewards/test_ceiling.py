@@ -1,7 +1,5 @@
 """What docs/rewards.md says that an answer of n boxes can earn at most is never exceeded, and is reached."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

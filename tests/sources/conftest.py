@@ -1,7 +1,5 @@
 """Folders of datasets, written by what stands in their files."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

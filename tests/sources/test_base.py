@@ -1,7 +1,5 @@
 """Images that a source cannot read: an error, or left out and listed by `prepare --bad-rows drop`; its options."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

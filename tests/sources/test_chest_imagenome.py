@@ -1,7 +1,5 @@
 """Chest ImaGenome's two halves: scene graphs of a detector, and a table of people, in original pixels."""
 
-from __future__ import annotations
-
 import pytest
 
 from grounding_rewards.sources.chest_imagenome import read_chest_imagenome

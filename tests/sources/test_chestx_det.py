@@ -1,7 +1,5 @@
 """ChestX-Det and ChestX-Det10: the real sample, and the smaller file written to its schema."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

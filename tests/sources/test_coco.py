@@ -1,7 +1,5 @@
 """COCO files are read as pycocotools reads them, and what cannot be read is counted and named."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -96,37 +94,35 @@ def test_the_real_file_is_read_as_pycocotools_reads_it(shared_dir, tmp_path):
         assert (annotated.width, annotated.height) == (image["width"], image["height"])
 
 
-def test_a_box_of_the_real_file_can_be_a_region_to_ignore(shared_dir):
+def test_a_box_of_the_real_file_can_be_a_region_to_ignore_and_its_patients_are_found(shared_dir):
     images = list(read_coco(real(shared_dir), annotations="annotations.sample.json", missing_category="ignore"))
     assert sum(len(image.boxes) for image in images) == 121
     assert sum(len(image.ignored) for image in images) == 1
     assert {label for image in images for label in image.labels} == {"Left Lung", "Right Lung"}
-
-
-def test_the_patient_in_an_object_of_the_real_file_is_found(shared_dir):
     content = json.loads((real(shared_dir) / "annotations.sample.json").read_text(encoding="utf-8"))
     patients = {image["file_name"]: image["metadata"]["patientid"] for image in content["images"]}
-    images = list(read_coco(real(shared_dir), annotations="annotations.sample.json", missing_category="ignore"))
     assert {Path(image.file).name: image.patient_id for image in images} == patients
 
 
 @pytest.mark.parametrize(
-    "facts", [{"patient": {"id": 7, "age": 63}}, {"patient_id": None, "metadata": {"patient_id": "7"}}]
+    ("facts", "patient", "extra"),
+    [
+        # in an object, beside its other facts
+        ({"patient": {"id": 7, "age": 63}}, "7", {}),
+        ({"patient_id": None, "metadata": {"patient_id": "7"}}, "7", {}),
+        # what looks like the patient is found without its name, and what else the entry says is carried along
+        (
+            {"license": 0, "age": 63, "patient": "p1", "prompts": "x", "note": None, "site": {"name": "north"}},
+            "p1",
+            {"age": 63, "site": {"name": "north"}},
+        ),
+    ],
 )
-def test_the_patient_in_an_object_is_found_beside_its_other_facts(tmp_path, facts):
-    content = {"images": [{"id": 1, "file_name": "a.png", **facts}], "annotations": [], "categories": []}
-    (tmp_path / "all.json").write_text(json.dumps(content))
-    (image,) = read_coco(tmp_path, annotations="all.json", images=".")
-    assert image.patient_id == "7"
-
-
-def test_what_else_an_image_entry_says_is_carried_along(tmp_path):
-    entry = {"id": 1, "file_name": "a.png", "license": 0, "age": 63, "patient": "p1", "prompts": "x", "note": None}
-    content = {"images": [{**entry, "site": {"name": "north"}}], "annotations": [], "categories": []}
-    (tmp_path / "all.json").write_text(json.dumps(content))
-    (image,) = read_coco(tmp_path, annotations="all.json", images=".")
-    # What looks like the patient is found without its name.
-    assert (image.patient_id, image.extra) == ("p1", {"age": 63, "site": {"name": "north"}})
+def test_patient_and_other_facts_of_an_image_entry(folder, facts, patient, extra):
+    content = document([], images=[{"id": 1, "file_name": "a.png", **facts}])
+    (image,) = read_coco(folder(content, "all.json"), annotations="all.json", images=".")
+    assert image.patient_id == patient
+    assert not extra or image.extra == extra
 
 
 @pytest.mark.parametrize(

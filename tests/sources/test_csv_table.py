@@ -1,7 +1,5 @@
 """Tables of anybody's making: whatever the columns are called, however rows and cells are parted."""
 
-from __future__ import annotations
-
 import gzip
 import json
 
@@ -22,11 +20,9 @@ def folder(write):
 
 
 BOX = {"a.png": ([[1, 2, 30, 40]], ["mass"]), "b.png": ([], [])}
-LAYOUT = table("sources/layouts", "csv_table")
-TABLES = LAYOUT["TABLES"]
 
 
-@pytest.mark.parametrize(("text", "options"), TABLES)
+@pytest.mark.parametrize(("text", "options"), table("sources/layouts", "csv_table")["TABLES"])
 def test_tables_of_all_kinds(folder, text, options):
     images = list(read_csv_table(folder(text), **options))
     assert [image.file for image in images] == list(BOX)

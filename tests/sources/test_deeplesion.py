@@ -1,14 +1,11 @@
 """DL_info.csv, to the 18 columns of the release."""
 
-from __future__ import annotations
-
 import pytest
 
 from grounding_rewards.sources.deeplesion import read_deeplesion
 from tests.tables import table
 
-LAYOUT = table("sources/layouts", "deeplesion")
-HEADER = LAYOUT["HEADER"]
+HEADER = table("sources/layouts", "deeplesion")["HEADER"]
 
 
 def row(name="000089_01_01_037.png", box="132.977, 171.808, 165.939, 214.029", kind="3", split="2", patient="89"):

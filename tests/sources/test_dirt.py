@@ -1,7 +1,5 @@
 """Whatever stands in one place of a file, it is read or refused with a ValueError and with no other exception."""
 
-from __future__ import annotations
-
 import copy
 import json
 

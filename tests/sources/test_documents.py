@@ -1,7 +1,5 @@
 """JSON files and lines: byte order marks, numbers of lines, and rows of one image that do not stand together."""
 
-from __future__ import annotations
-
 import pytest
 
 from grounding_rewards.sources.documents import grouped_samples, read_json_rows

@@ -1,14 +1,11 @@
 """FracAtlas: COCO boxes; the folders say which image is a negative."""
 
-from __future__ import annotations
-
 import pytest
 
 from grounding_rewards.sources.fracatlas import read_fracatlas
 from tests.tables import table
 
-LAYOUT = table("sources/layouts", "fracatlas")
-COCO = LAYOUT["COCO"]
+COCO = table("sources/layouts", "fracatlas")["COCO"]
 SPLITS = [f"Utilities/Fracture Split/{name}.csv" for name in ("train", "valid", "test")]
 FILES = {
     **{f"images/{name}.jpg": (40, 20) for name in ("Fractured/IMG0000019", "Non_fractured/IMG0000000")},

@@ -1,7 +1,5 @@
 """GRAZPEDWRI-DX: dataset.csv, YOLO labels, images whose headers say the size."""
 
-from __future__ import annotations
-
 import pytest
 
 from grounding_rewards.sources.grazpedwri_dx import read_grazpedwri_dx

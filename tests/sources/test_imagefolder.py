@@ -1,7 +1,5 @@
 """Folders as `datasets` reads them with `imagefolder`."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

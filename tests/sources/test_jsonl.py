@@ -1,7 +1,5 @@
 """Our own folder, with all that is optional in it; what is refused stands in tests/data/test_rows_alike.py."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """MS-CXR in both releases, written to the published schema with made-up phrases."""
 
-from __future__ import annotations
-
 import csv
 import io
 

@@ -1,7 +1,5 @@
 """Samples with `objects`, as ms-swift documents them (Custom-dataset.md, "Grounding")."""
 
-from __future__ import annotations
-
 import pytest
 
 from grounding_rewards.sources.ms_swift import read_ms_swift

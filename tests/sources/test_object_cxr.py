@@ -1,7 +1,5 @@
 """Object-CXR's shapes, to the README of the dataset."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

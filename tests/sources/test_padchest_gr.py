@@ -1,7 +1,5 @@
 """PadChest-GR, written to the published schema with made-up sentences."""
 
-from __future__ import annotations
-
 import pytest
 
 from grounding_rewards.sources import AnnotatedImage
@@ -24,8 +22,7 @@ REPORTS = [
     # Abnormal and without any box: neither positive nor negative
     {"StudyID": "3", "ImageID": "c.png", "findings": [{**AIR, "extra_boxes": []}]},
 ]
-LAYOUT = table("sources/layouts", "padchest_gr")
-MASTER = LAYOUT["MASTER"]
+MASTER = table("sources/layouts", "padchest_gr")["MASTER"]
 PLACE = "Padchest_GR_files/PadChest_GR/a.png"
 FILES = {"grounded_reports_20240819.json": REPORTS, "master_table.csv": MASTER, PLACE: (400, 200)}
 
@@ -60,9 +57,7 @@ def test_the_size_is_read_or_told_and_never_guessed(write):
     assert a.boxes[0] == [400, 50, 600, 100]
     assert (b.width, b.height) == (30, 40)
     # A table without rows is no missing table: headers would be read instead of it.
-    write({PLACE: (400, 200), "sizes.csv": "ImageID,width,height\n"})
-    with pytest.raises(ValueError, match=r"whose size is known in entry 1 of .* \(id a\.png\)"):
-        list(read_padchest_gr(root, sizes=root / "sizes.csv"))
-    write({"sizes.csv": "ImageID,width,height\nb.png,30,40\n"})
-    with pytest.raises(ValueError, match=r"whose size is known in entry 1 of .* \(id a\.png\)"):
-        list(read_padchest_gr(root, sizes=root / "sizes.csv"))
+    for rows in ("", "b.png,30,40\n"):
+        write({PLACE: (400, 200), "sizes.csv": f"ImageID,width,height\n{rows}"})
+        with pytest.raises(ValueError, match=r"whose size is known in entry 1 of .* \(id a\.png\)"):
+            list(read_padchest_gr(root, sizes=root / "sizes.csv"))

@@ -1,7 +1,5 @@
 """What each source refuses stands in `refusals.toml`, a row each."""
 
-from __future__ import annotations
-
 import pytest
 
 from grounding_rewards.sources import SOURCES, get_source

@@ -1,7 +1,5 @@
 """Every source keeps the promises that `prepare` and the doctor rely on."""
 
-from __future__ import annotations
-
 import inspect
 
 import pytest

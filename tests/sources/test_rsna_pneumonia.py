@@ -1,13 +1,10 @@
 """RSNA Pneumonia, written to the schema of the challenge."""
 
-from __future__ import annotations
-
 from grounding_rewards.sources import AnnotatedImage
 from grounding_rewards.sources.rsna_pneumonia import read_rsna_pneumonia
 from tests.tables import table
 
-LAYOUT = table("sources/layouts", "rsna_pneumonia")
-LABELS = LAYOUT["LABELS"]
+LABELS = table("sources/layouts", "rsna_pneumonia")["LABELS"]
 # Rows repeat as the boxes do.
 CLASSES = "patientId,class\na,No Lung Opacity / Not Normal\nb,Lung Opacity\nb,Lung Opacity\n"
 

@@ -1,7 +1,5 @@
 """SIIM-ACR: masks written as relative run lengths, column by column, become boxes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

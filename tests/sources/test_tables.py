@@ -1,7 +1,5 @@
 """Tables, conversions and sizes: what every source relies on."""
 
-from __future__ import annotations
-
 import gzip
 
 import pytest

@@ -1,14 +1,11 @@
 """TBX11K's COCO files, to the schema of yun-liu/Tuberculosis."""
 
-from __future__ import annotations
-
 import pytest
 
 from grounding_rewards.sources.tbx11k import read_tbx11k
 from tests.tables import table
 
-LAYOUT = table("sources/layouts", "tbx11k")
-CONTENT = LAYOUT["CONTENT"]
+CONTENT = table("sources/layouts", "tbx11k")["CONTENT"]
 
 
 def test_images_and_splits(write):

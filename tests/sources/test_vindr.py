@@ -1,7 +1,5 @@
 """VinDr's datasets, written to the published schemas: VinDr-CXR in both layouts, VinDr-PCXR, VinDr-SpineXR."""
 
-from __future__ import annotations
-
 import pytest
 
 from grounding_rewards.sources import AnnotatedImage

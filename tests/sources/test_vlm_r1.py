@@ -1,7 +1,5 @@
 """Samples whose boxes stand in the answer: read in the format that is declared, one record an image."""
 
-from __future__ import annotations
-
 import pytest
 
 from grounding_rewards.sources.vlm_r1 import read_vlm_r1

@@ -1,7 +1,5 @@
 """Pascal VOC and CVAT 1.1, told apart by the root; documents that declare entities are not read."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -58,8 +56,7 @@ def test_image_sets_name_the_splits(write):
         read_voc(root, split="test", one_based=True)
 
 
-LAYOUT = table("sources/layouts", "voc")
-CVAT = LAYOUT["CVAT"]
+CVAT = table("sources/layouts", "voc")["CVAT"]
 
 
 def test_cvat(write):

@@ -1,7 +1,5 @@
 """YOLO folders as Ultralytics, Roboflow and LabelImg write them."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 
@@ -64,12 +62,13 @@ def test_round_trip_of_real_boxes(shared_dir, write):
     table = shared_dir / "data" / "annotations" / "generalblockchain_findings" / "structure.sample.csv"
     with table.open(encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["Width"]]
+    boxes = []
     for number, row in enumerate(rows[:20]):
         width, height = map(int, row["Resolution"].split("x"))
         x, y, w, h = (float(row[key]) for key in ("Left", "Top", "Width", "Height"))
-        line = yolo_line((x, y, x + w, y + h), width, height)
-        files = {f"images/{number:02}.png": (width, height), f"labels/{number:02}.txt": line}
+        boxes.append((x, y, x + w, y + h))
+        files = {f"images/{number:02}.png": (width, height)}
+        files[f"labels/{number:02}.txt"] = yolo_line(boxes[-1], width, height)
         root = write({"classes.txt": row["Class"], **files})
-    for row, image in zip(rows, read_yolo(root), strict=False):
-        x, y, w, h = (float(row[key]) for key in ("Left", "Top", "Width", "Height"))
-        assert image.boxes == [pytest.approx([x, y, x + w, y + h], abs=0.005)]
+    for box, image in zip(boxes, read_yolo(root), strict=True):
+        assert image.boxes == [pytest.approx(box, abs=0.005)]

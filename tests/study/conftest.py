@@ -1,7 +1,5 @@
 """A study of a few steps, made once."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import sys

@@ -1,7 +1,5 @@
 """A folder belongs to one study; arms and seeds may be added to it."""
 
-from __future__ import annotations
-
 import pytest
 
 from grounding_rewards.study.plan import claim_folder, fingerprint_of_run, read_plan

@@ -1,7 +1,5 @@
 """A study's YAML is read whole before anything starts."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 

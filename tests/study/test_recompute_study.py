@@ -1,7 +1,5 @@
 """The numbers of kept studies, computed again by code that shares nothing with the package but the parser."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The folder of a study is read, or refused with what to do."""
 
-from __future__ import annotations
-
 import pytest
 
 from grounding_rewards.study.analysis import START, analyse

@@ -1,7 +1,5 @@
 """Runs end to end: trained, measured, kept; finished ones are never made again; kill -9 changes no result."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

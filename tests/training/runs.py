@@ -1,7 +1,5 @@
 """Small real runs of the shipped model, which knows enough that its answers differ in reward."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Wrong values are refused when the configuration is read, and the message says what is legal."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """A run that learns nothing says so once; its curve in TensorBoard is one, however often it is resumed."""
 
-from __future__ import annotations
-
 import warnings
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """The card beside a model says what was trained on what, and nothing that is nobody's business."""
 
-from __future__ import annotations
-
 import pytest
 from huggingface_hub import ModelCard
 

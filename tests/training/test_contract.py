@@ -4,8 +4,6 @@
 version that fails there is too low.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

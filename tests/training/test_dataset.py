@@ -1,7 +1,5 @@
 """Images are prepared alike for a warm start and for GRPO, and what could not be learned is refused."""
 
-from __future__ import annotations
-
 import datasets
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """The trainer takes real steps, and what it logs scores itself: every command reads the folder of a run as it is."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import json

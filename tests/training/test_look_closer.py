@@ -1,7 +1,5 @@
 """A model that may look closer: coordinates, limits, what a look costs, and the real trainer with pictures in turns."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

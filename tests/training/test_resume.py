@@ -1,7 +1,5 @@
 """A resumed run is the run that was never stopped, to the last bit; what cannot be resumed is refused by name."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

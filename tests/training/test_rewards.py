@@ -1,7 +1,5 @@
 """Rewards by name, by dotted path and as they are: ours, TRL's kind, and classes of both."""
 
-from __future__ import annotations
-
 import functools
 import pickle
 

@@ -3,8 +3,6 @@
 scripts/checks/check_vllm.py shows the same with vLLM itself.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 import sys

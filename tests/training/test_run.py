@@ -1,7 +1,5 @@
 """Whole runs: what is left in the folder, several processes, one image size everywhere, TRL's own command line."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -1,7 +1,5 @@
 """A folder belongs to one run: others are refused, resumed runs compared, and everything written can be read back."""
 
-from __future__ import annotations
-
 import errno
 import json
 import re

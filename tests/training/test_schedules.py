@@ -1,7 +1,5 @@
 """Scheduled rewards in real runs: followed, logged, the same on every process, and resumed to the last bit."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

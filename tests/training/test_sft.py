@@ -3,8 +3,6 @@
 Boxes move with the image, in every epoch anew.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import datasets

@@ -1,7 +1,5 @@
 """Weights that several processes share; scripts/checks/check_processes.py trains with them."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest
