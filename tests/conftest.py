@@ -66,6 +66,15 @@ def tiny_model() -> tuple[Any, Any]:
     return build_model(tokenizer), build_processor(tokenizer)
 
 
+@pytest.fixture(scope="session")
+def checkpoint(tiny_model: tuple[Any, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with the untrained model and its processor, which no test changes."""
+    folder = tmp_path_factory.mktemp("checkpoint")
+    for part in tiny_model:
+        part.save_pretrained(folder)
+    return folder
+
+
 @pytest.fixture
 def images() -> Any:
     """Four images of 100 by 100 pixels of three patients: one finding, two findings, two normal ones."""

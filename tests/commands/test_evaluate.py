@@ -14,15 +14,6 @@ from tests.conftest import write_image_folder, write_lines
 from tests.tables import table
 
 SOUND = {"id": "a", "text": "[]", "boxes": [[0, 0, 5, 5]], "labels": ["mass"], "width": 9, "height": 9}
-FILES = {"report.html", "evaluation.json", "images.jsonl", "metrics"}
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tiny_model, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tiny")
-    for part in tiny_model:
-        part.save_pretrained(folder)
-    return folder
 
 
 def evaluate(*arguments):
@@ -33,11 +24,15 @@ def metrics(folder):
     return json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
 
 
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
 def test_a_model(checkpoint, tmp_path, capsys):
     options = ["--dataset", "synthetic", "--max-images", 6, "--max-new-tokens", 4, "--samples", 2, "--reward", "R2"]
     assert evaluate("--model", checkpoint, *options, "--blank", "--out", tmp_path) == 0
-    asked = {"completions.jsonl", "samples.jsonl", "blank.jsonl"}
-    assert {path.name for path in tmp_path.iterdir()} >= FILES | asked
+    written = {"report.html", "evaluation.json", "images.jsonl", "metrics", "completions.jsonl", "samples.jsonl"}
+    assert {path.name for path in tmp_path.iterdir()} >= written | {"blank.jsonl"}
     found = metrics(tmp_path)
     baselines = ["reference as answer", "constant box", "nothing found", "whole image"]
     assert list(found["systems"]) == [checkpoint.name, *baselines, "blank images"]
@@ -97,15 +92,11 @@ def test_the_same_command_again_asks_nothing_and_its_answers_can_be_evaluated_wi
     images, out = ["--dataset", "synthetic", "--max-images", 4], tmp_path / "out"
     options = ["--model", checkpoint, "--max-new-tokens", 4, *images, "--out", out]
     assert evaluate(*options) == 0
-    before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
-    from grounding_rewards.models import generate as generating
-
-    def refuse(*_, **__):
-        raise AssertionError("the model was asked again")
-
-    monkeypatch.setattr(generating, "generate_batch", refuse)
+    before = contents(out)
+    generating = "grounding_rewards.models.generate.generate_batch"
+    monkeypatch.setattr(generating, lambda *_, **__: pytest.fail("the model was asked again"))
     assert evaluate(*options) == 0
-    assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
+    assert contents(out) == before
     assert evaluate("--completions", out / "completions.jsonl", *images, "--out", tmp_path / "again") == 0
     one, other = metrics(out)["systems"], metrics(tmp_path / "again")["systems"]
     assert other["completions"] == one[checkpoint.name]
@@ -233,12 +224,7 @@ def test_mistakes_are_named_in_one_line(arguments, expected, tmp_path, capsys):
 def test_nothing_is_wrong_when_the_model_is_loaded(arguments, expected, tmp_path, monkeypatch, capsys):
     from datasets import Dataset, DatasetDict
 
-    from grounding_rewards.models import load
-
-    def refuse(*_, **__):
-        raise AssertionError("the model was loaded")
-
-    monkeypatch.setattr(load, "load_later", refuse)
+    monkeypatch.setattr("grounding_rewards.models.load.load_later", lambda *_, **__: pytest.fail("it was loaded"))
     changes = {"sound": {}, "off the image": {"boxes": [[], [[0, 0, 5, 11]]]}, "two of one name": {"id": ["a", "a"]}}
     for name, change in changes.items():
         columns = {"id": ["a", "b"], "boxes": [[], [[0, 0, 5, 5]]], "width": [9, 9], "height": [9, 9]} | change
@@ -257,14 +243,13 @@ def test_another_evaluation_is_not_written_over(tmp_path, capsys):
     options = ["--completions", log, "--box-format", "qwen3-vl", "--out", out]
     assert evaluate(*options) == 0
     (out / "metrics" / "of_before.png").write_bytes(b"")
-    before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    before = contents(out)
     assert evaluate(*options) == 0
-    assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
+    assert contents(out) == before
     # plots of metrics that there are no more
     assert not (out / "metrics" / "of_before.png").exists()
-    capsys.readouterr()
     assert evaluate(*options, "--label-matching", "exact") == 2
     assert f"instead of '--box-format qwen3-vl --completions {log}'" in capsys.readouterr().err
-    assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
+    assert contents(out) == before
     assert evaluate(*options, "--label-matching", "exact", "--overwrite") == 0
     assert metrics(out)["facts"]["label matching"] == "exact"

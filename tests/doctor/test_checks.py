@@ -60,10 +60,8 @@ def defects(rows: list[Row], model: Model | None = None) -> list[Defect]:
     """What the doctor finds in rows whose images were looked at."""
 
     def read() -> Iterator[ImageRow]:
-        numbers: dict[str, int] = {}
-        for row in rows:
-            numbers[row.split] = number = numbers.get(row.split, -1) + 1
-            yield ImageRow(row.split, number, deepcopy(row.columns), facts=row.facts, **row.source)
+        for row, place in zip(rows, numbered(rows), strict=True):
+            yield ImageRow(*place, deepcopy(row.columns), facts=row.facts, **row.source)
 
     return list(examine(RowSource("images", read, len(rows)), model or QWEN3).defects)
 
@@ -115,6 +113,10 @@ def labels(change: Callable[[str], Any], first: int | None = None) -> Callable[.
         row.columns["labels"][:first] = [change(label) for label in row.columns["labels"][:first]]
 
     return plant
+
+
+def missing_file(row: Row, k: int, rows: list[Row]) -> None:
+    row.source["expects_image"], row.facts = True, row.facts._replace(size=None, fault="no such file")
 
 
 def unknown_size(row: Row, k: int, rows: list[Row]) -> None:
@@ -272,6 +274,15 @@ def trained_on(row: Row) -> bool:
     return row.split == "train"
 
 
+def trained_on_later(row: Row) -> bool:
+    """A training row but the first."""
+    return trained_on(row) and row.columns["id"] != "000.png"
+
+
+def with_a_box(row: Row, k: int, rows: list[Row]) -> None:
+    row.columns.update(boxes=[[9, 9, 90, 60 + k]], labels=["mass"])
+
+
 def large_image(row: Row, k: int, rows: list[Row]) -> None:
     """The row of an image eight times as large."""
     row.columns["boxes"] = [[8 * value for value in box] for box in row.columns["boxes"]]
@@ -299,11 +310,7 @@ IN_QWEN3 = column("box_format", "qwen3-vl")
 PLANTINGS = [
     Planting("unreadable-row", column("boxes", "none")),
     Planting("unreadable-row", source(damage="line 3 is no object")),
-    Planting(
-        "missing-image",
-        fact(size=None, fault="no such file"),
-        of=lambda row: row.source.update(expects_image=True) or True,
-    ),
+    Planting("missing-image", missing_file),
     Planting("broken-image", fact(problem="truncated", signature=None), without_rows, shares=FEW),
     Planting("broken-image", fact(problem="truncated", signature=None), shares=ALL),
     Planting("outside-image", source(outside="../a.png leads out of it")),
@@ -356,17 +363,10 @@ PLANTINGS = [
     Planting("split-names", split_name("Train"), of=trained_on, shares=FEW),
     Planting("label-not-in-train", labels(lambda label: "hernia"), of=held_out_positive),
     Planting("rounded-id", column("patient_id", "1.02E+11")),
-    Planting("repeated-id", column("id", "000.png"), of=lambda row: trained_on(row) and row.columns["id"] != "000.png"),
-    Planting(
-        "repeated-image", other_image, without_rows, of=lambda row: trained_on(row) and row.columns["id"] != "000.png"
-    ),
+    Planting("repeated-id", column("id", "000.png"), of=trained_on_later),
+    Planting("repeated-image", other_image, without_rows, trained_on_later),
     # Few rows without boxes say nothing of the set.
-    Planting(
-        "negatives",
-        lambda row, k, rows: row.columns.update(boxes=[[9, 9, 90, 60 + k]], labels=["mass"]),
-        of=negative,
-        shares=ALL,
-    ),
+    Planting("negatives", with_a_box, of=negative, shares=ALL),
     Planting("negatives", lambda row, k, rows: row.columns.update(boxes=[], labels=[]), of=positive, shares=ALL),
     Planting("prompt-missing", column("prompt", " ")),
     Planting("prompt-format", column("prompt", "Answer with [x, y, w, h].")),

@@ -16,9 +16,10 @@ from grounding_rewards.models import load
 from grounding_rewards.models.generate import Sampling, generate, generate_to_file
 from grounding_rewards.models.load import load_later
 from grounding_rewards.synthetic import synthetic_dataset
+from tests.conftest import REPOSITORY
 from tests.training.forks import two_processes
 
-ASSET = Path(__file__).parents[2] / "assets" / "tiny_vlm"
+ASSET = REPOSITORY / "assets" / "tiny_vlm"
 SHORT = Sampling(max_new_tokens=6)
 TWO = Sampling(samples=2, temperature=1.0, max_new_tokens=6)
 FILE = Path("run [1]", "completions.jsonl")
@@ -32,12 +33,9 @@ def dataset():
 
 
 @pytest.fixture(scope="module")
-def tiny_model(tiny_model, tmp_path_factory):
-    """In a folder, and loaded when it is asked."""
-    folder = tmp_path_factory.mktemp("tiny")
-    for part in tiny_model:
-        part.save_pretrained(folder)
-    return load_later(folder)
+def tiny_model(checkpoint):
+    """Loaded when it is asked."""
+    return load_later(checkpoint)
 
 
 @pytest.fixture

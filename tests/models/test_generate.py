@@ -5,6 +5,7 @@ vLLM itself needs a GPU, and is not run here.
 
 from __future__ import annotations
 
+import shutil
 import sys
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
@@ -120,13 +121,11 @@ def vllm(monkeypatch):
 
 
 class TestVllm:
-    def test_answers_go_to_the_file(self, vllm, tiny_model, tmp_path):
-        checkpoint, path = tmp_path / "checkpoint", tmp_path / "completions.jsonl"
-        for part in tiny_model:
-            part.save_pretrained(checkpoint)
-        later, processor = load_later(checkpoint, backend="vllm")
+    def test_answers_go_to_the_file(self, vllm, checkpoint, tmp_path):
+        own, path = shutil.copytree(checkpoint, tmp_path / "checkpoint"), tmp_path / "completions.jsonl"
+        later, processor = load_later(own, backend="vllm")
         model = later.load()
-        assert (model.llm.model, model.llm.limit) == (str(checkpoint), {"image": 1})
+        assert (model.llm.model, model.llm.limit) == (str(own), {"image": 1})
         assert model.config.model_type == "qwen2_5_vl"
         given = later, processor, synthetic_dataset("test", 3), path, Sampling(2, 0.7, 9)
         answers = generate_to_file(*given, batch_size=4)
@@ -134,7 +133,7 @@ class TestVllm:
         assert answers == [[processor.tokenizer.decode([40, 41])] * 2] * 3
         assert [len(prompts) for prompts, _ in model.llm.calls] == [2, 1]
         # Written anew it is the same model, and with other weights another one.
-        weights = checkpoint / "model.safetensors"
+        weights = own / "model.safetensors"
         weights.write_bytes(content := weights.read_bytes())
         assert generate_to_file(*given, batch_size=4) == answers
         weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -157,11 +156,9 @@ class TestVllm:
         assert (shown.mode, shown.size) == ("RGB", images[0]["image"].size)
         assert processor.tokenizer.decode(prompts[0]["prompt_token_ids"]).endswith("<|im_start|>assistant\n")
 
-    def test_is_held_as_the_options_say(self, vllm, tiny_model, tmp_path):
-        for part in tiny_model:
-            part.save_pretrained(tmp_path)
+    def test_is_held_as_the_options_say(self, vllm, checkpoint):
         options = {"max_model_len": 512, "dtype": "float32", "gpu_memory_utilization": 0.5, "tensor_parallel_size": 2}
-        model, _ = load_model(tmp_path, backend="vllm", vllm_options=VllmOptions.of(options))
+        model, _ = load_model(checkpoint, backend="vllm", vllm_options=VllmOptions.of(options))
         assert model.llm.options == options
 
     def test_what_it_cannot_do_is_refused(self, vllm, tmp_path, monkeypatch):

@@ -22,14 +22,6 @@ from grounding_rewards.synthetic import synthetic_dataset
 from tests.tables import table
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tiny_model, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("checkpoint")
-    for part in tiny_model:
-        part.save_pretrained(folder)
-    return folder
-
-
 def adapted(checkpoint, folder, config):
     """Save an adapter with weights that change the answers, and give the adapted model."""
     from peft import get_peft_model
