@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,19 @@ def shared_dir() -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A browser, which playwright drives; while it is open, no test can start an event loop of asyncio."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright, which is in the dev extra")
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if program is None:
+        pytest.skip("needs Chromium, as in `apt-get install chromium`")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=program)
+        yield opened
+        opened.close()
+
+
 @pytest.fixture(scope="session")
 def tiny_model() -> tuple[Any, Any]:
     """An untrained Qwen2.5-VL of a million parameters, and its processor."""
@@ -67,9 +81,22 @@ def tiny_model() -> tuple[Any, Any]:
 
 
 @pytest.fixture(scope="session")
+def tiny_vlm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with an untrained Qwen2.5-VL of a million parameters, and its processor, which knows all labels."""
+    import torch
+
+    from scripts.build_tiny_vlm import save_untrained
+
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("tiny_vlm")
+    save_untrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def checkpoint(tiny_model: tuple[Any, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder with the untrained model and its processor, which no test changes."""
-    folder = tmp_path_factory.mktemp("checkpoint")
+    folder = tmp_path_factory.mktemp("untrained")
     for part in tiny_model:
         part.save_pretrained(folder)
     return folder
@@ -140,6 +167,11 @@ def write_lines(path: str | Path, rows: Iterable[Any], *, ensure_ascii: bool = T
     lines = [json.dumps(row, ensure_ascii=ensure_ascii) + "\n" for row in rows]
     Path(path).write_text("".join(lines), encoding="utf-8", newline="\n")
     return Path(path)
+
+
+def read_lines(path: str | Path) -> list[Any]:
+    """The rows of a file of JSON lines."""
+    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
 
 
 def random_boxes(rng: np.random.Generator, n: int, size: float = 100.0) -> np.ndarray:

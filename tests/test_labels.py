@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grounding_rewards.labels import Label, are_synonyms, normalize_label, vocabulary
+from tests.conftest import read_lines
 from tests.tables import table
 
 FILE = json.loads(files("grounding_rewards").joinpath("vocabulary.json").read_text(encoding="utf-8"))
@@ -126,5 +127,5 @@ def test_no_vocabulary_word_begins_or_ends_with_a_side_letter():
 def test_labels_of_real_files_are_all_known(shared_dir):
     boxes = json.loads((shared_dir / "data/annotations/chestx_det/ChestX_Det_test.sample.json").read_text())
     assert all(normalize_label(label, "chestx-det").known for image in boxes for label in image["syms"])
-    lines = (shared_dir / "data/cxr_lungs/annotations.jsonl").read_text().splitlines()
-    assert all(normalize_label(label).known for line in lines for label in json.loads(line)["labels"])
+    rows = read_lines(shared_dir / "data/cxr_lungs/annotations.jsonl")
+    assert all(normalize_label(label).known for row in rows for label in row["labels"])

@@ -1,7 +1,5 @@
 """The families of configs/models/, with random weights: their structure, and a real step of GRPO with each."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
@@ -13,10 +11,10 @@ from grounding_rewards.data.prompts import prompt_messages
 from grounding_rewards.training.arguments import ModelArguments
 from grounding_rewards.training.model import adapter_note, check_model
 from scripts.checks.model_families import FAMILIES, family_config, family_processor
+from tests.conftest import REPOSITORY
 from tests.tables import table
 from tests.test_scripts import script
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 MODELS = REPOSITORY / "configs" / "models"
 
 PUBLISHED = table("model_families", "published")

@@ -15,45 +15,36 @@ from grounding_rewards.audit.run import audit
 from grounding_rewards.audit.scripted_answers import SCRIPTED_ANSWERS
 from grounding_rewards.cli import COMMANDS
 from grounding_rewards.doctor.examine import examine
-from grounding_rewards.logs.join import read_log
-from grounding_rewards.metrics.evaluation import Measures, evaluate
-from grounding_rewards.metrics.prediction import Prediction, save_predictions
-from grounding_rewards.metrics.read_predictions import read_predictions
-from grounding_rewards.metrics.signal import measure_signal
-from grounding_rewards.report.comparison import compare_evaluations
+from grounding_rewards.metrics.prediction import Prediction
 from tests.conftest import REPOSITORY, write_lines
 
-REWARD = gr.get_reward("R3", box_format="qwen3-vl")
+FORMAT = "qwen3-vl"
 ROW = {"id": "a", "boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 100}
 
 
-def evaluated():
-    answers = read_log(["greedy.jsonl"])
-    return evaluate({"model": read_predictions(answers.rows, answers.texts, REWARD)}, Measures("R3"))
-
-
 def compared():
-    for name, right in (("before", 0.5), ("after", 0.8)):
-        pred = [[0, 0, 50, 100 * right]]
-        image = Prediction("a", 100, 100, gt=[[0, 0, 50, 100]], gt_labels=["mass"], pred=pred, rewards={"R3": right})
-        save_predictions(f"{name}/images.jsonl", [image])
-    return compare_evaluations("before", "after", reward="R3")
+    image = {"gt": [[0, 0, 50, 100]], "gt_labels": ["mass"]}
+    return gr.compare(*([Prediction("a", 100, 100, **image, pred=[[0, 0, 50, 100 * iou]])] for iou in (0.5, 0.8)))
 
 
 def audited():
-    return audit({"R3": REWARD}, images_of([ROW]), gr.get_box_format("qwen3-vl"), scripts=SCRIPTED_ANSWERS[:1])
-
-
-def signal():
-    groups = read_log(["samples.jsonl"], in_groups=True)
-    return measure_signal(groups.rows, groups.texts, REWARD)
+    rewards = {"R3": gr.get_reward("R3", box_format=FORMAT)}
+    return audit(rewards, images_of([ROW]), gr.get_box_format(FORMAT), scripts=SCRIPTED_ANSWERS[:1])
 
 
 #: For each command whose result is a table: its function, one line of the table, and what is to be found there.
 WALK = {
     "doctor": (lambda: examine("images"), {"check": "duplicate-boxes"}, {"id": "1"}),
-    "evaluate": (evaluated, {"system": "model", "metric": "mean_iou"}, {"value": 1.0}),
-    "signal": (signal, {"reward": "R3"}, {"mean": 0.5, "no_spread": 0.0, "effective_group_size": 2.0}),
+    "evaluate": (
+        lambda: gr.evaluate("greedy.jsonl", box_format=FORMAT),
+        {"system": "greedy", "metric": "mean_iou"},
+        {"value": 1.0},
+    ),
+    "signal": (
+        lambda: gr.signal("samples.jsonl", box_format=FORMAT, reward="R3"),
+        {"reward": "R3"},
+        {"mean": 0.5, "no_spread": 0.0, "effective_group_size": 2.0},
+    ),
     "audit": (audited, {"reward": "R3", "script": SCRIPTED_ANSWERS[0].name}, {"finding": "", "against": ""}),
     "diff": (compared, {"metric": "mean_iou"}, {"a": 0.5, "b": 0.8, "value": 0.3}),
 }

@@ -16,7 +16,7 @@ from grounding_rewards.models.load import load_model
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.synthetic import LABELS
-from scripts.build_tiny_vlm import BOX_FORMAT, IMAGE_SIZE, VOCABULARIES, build_tokenizer, save_untrained
+from scripts.build_tiny_vlm import BOX_FORMAT, IMAGE_SIZE, VOCABULARIES, build_tokenizer
 from tests.conftest import REPOSITORY
 from tests.tables import table
 
@@ -27,13 +27,6 @@ ASSET = REPOSITORY / "assets" / "tiny_vlm"
 def tokenizer():
     torch.set_num_threads(1)
     return build_tokenizer([LABELS])
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("tiny")
-    save_untrained(path)
-    return path
 
 
 def answer(boxes, labels):
@@ -59,8 +52,8 @@ def test_any_text_survives(tokenizer, text):
     assert tokenizer.decode(tokenizer(text)["input_ids"], skip_special_tokens=True) == text
 
 
-def test_is_a_small_qwen_2_5_vl(folder):
-    model = AutoModelForImageTextToText.from_pretrained(folder)
+def test_is_a_small_qwen_2_5_vl(tiny_vlm):
+    model = AutoModelForImageTextToText.from_pretrained(tiny_vlm)
     assert isinstance(model, Qwen2_5_VLForConditionalGeneration)
     assert 0.8e6 < model.num_parameters() < 1.5e6
     text = model.config.text_config

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from grounding_rewards.common.config_files import read_config
+from tests.conftest import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 CONFIGS = REPOSITORY / "configs"
 OURS = sorted(path for path in CONFIGS.rglob("*.yaml") if path.parent.name != "lmms_eval")
 FILES = [path.relative_to(CONFIGS).as_posix() for path in OURS]

@@ -10,11 +10,11 @@ import stat
 import subprocess
 import time
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.conftest import REPOSITORY
+
 ACCELERATE = REPOSITORY / "configs" / "accelerate"
 SLURM = REPOSITORY / "configs" / "slurm" / "train.sbatch"
 HERE = ["--use_cpu", "true", "--bf16", "false", "--tf32", "false"]

@@ -7,13 +7,13 @@ import importlib.util
 import json
 import math
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.conftest import REPOSITORY
+
 TASK = REPOSITORY / "configs" / "lmms_eval" / "grounding.yaml"
 
 pytest.importorskip("datasets", reason="needs the train extra")

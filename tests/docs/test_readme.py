@@ -1,10 +1,10 @@
-"""README.md and the two recipes: their commands and Python, on small stand-ins, with the small model."""
+"""The first page and the recipe: their commands, and the script that makes a dataset, on small stand-ins."""
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,13 +13,12 @@ for _library in ("datasets", "matplotlib", "pydicom", "trl"):
 
 from grounding_rewards.cli import main  # noqa: E402
 from grounding_rewards.synthetic import draw_radiograph  # noqa: E402
-from tests.conftest import REPOSITORY, write_dicom  # noqa: E402
+from tests.conftest import REPOSITORY, read_lines, write_dicom, write_lines  # noqa: E402
 from tests.docs.blocks import blocks, ours, shell_commands  # noqa: E402
 from tests.test_scripts import script  # noqa: E402
 
 README = REPOSITORY / "README.md"
 RECIPE = REPOSITORY / "docs" / "recipe_vindr_qwen.md"
-OWN_SCRIPT = REPOSITORY / "docs" / "recipe_own_script.md"
 TINY = "assets/tiny_vlm"
 # A processor, one step, and the parts that a GPU, its memory and its library are for left out.
 FEW = "--use_cpu --bf16 false --tf32 false --dtype float32 --max_steps 1 --disable_tqdm true --lora_r 2"
@@ -28,9 +27,6 @@ SMALLER = {
     "train": f"{FEW} --use_vllm false --max_completion_length 24 --generation_batch_size 8",
     "signal": "--samples 2",
 }
-# The same for a script with stock TRL.
-FEW_ARGUMENTS = "max_steps=1, use_cpu=True, bf16=False, num_generations=2, per_device_train_batch_size=2, "
-FEW_ARGUMENTS += "max_completion_length=8, disable_tqdm=True, "
 
 
 def vindr(root: Path) -> None:
@@ -77,46 +73,20 @@ def test_commands_of_a_page_run_in_its_order(
         assert (workplace / file).stat().st_size > 10_000, file
 
 
-@pytest.fixture
-def small_scripts(workplace: Path) -> Path:
-    """A working directory with the prepared dataset and the JSON lines that the Python of the pages reads."""
-    from datasets import Dataset, DatasetDict
-
-    from grounding_rewards.data.dataset_columns import add_prompts
-
-    images = [draw_radiograph(index, "pa-112") for index in range(4)]
-    rows = []
-    for image in images:
-        width, height = image.image.size
-        image.image.save(workplace / f"{image.id}.png")
-        row = {"image": f"{image.id}.png", "boxes": [list(map(float, box)) for box in image.boxes]}
-        rows.append({**row, "labels": list(image.labels), "width": width, "height": height})
-    (workplace / "images.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
-    prepared = Dataset.from_list([{**row, "image": image.image} for row, image in zip(rows, images, strict=True)])
-    DatasetDict({"train": add_prompts(prepared, "qwen3-vl")}).save_to_disk(workplace / "saved")
-    return workplace
-
-
 @pytest.mark.training
-@pytest.mark.parametrize("page", [README, OWN_SCRIPT], ids=lambda page: page.stem)
-def test_a_script_with_stock_trl_trains(small_scripts: Path, page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import datasets
-
-    saved = datasets.load_from_disk(str(small_scripts / "saved"))
-    read = datasets.load_dataset
-
-    def load(path, **options):
-        return read(path, **options) if path == "json" else saved[options["split"]]
-
-    monkeypatch.setattr(datasets, "load_dataset", load)
-    scripts = [block.code for block in blocks(page) if block.language == "python" and "import" in block.code]
-    names: dict[str, object] = {}
-    for code in reversed(scripts) if page == README else scripts[:1]:
-        smaller = code.replace("Qwen/Qwen3-VL-4B-Instruct", str(REPOSITORY / TINY))
-        exec(smaller.replace("output_dir=", f"{FEW_ARGUMENTS}output_dir="), names)
-    assert names["trainer"].state.global_step == 1
-    if page == README:
-        assert {"prompt", "image", "resized_width", "box_format"} <= set(names["images"].column_names)
+def test_the_script_of_the_first_page_makes_a_dataset(workplace: Path) -> None:
+    """From JSON lines; the scripts that train are run by tests/training/test_contract.py."""
+    rows = []
+    for index in range(4):
+        image = draw_radiograph(index, "pa-112")
+        image.image.save(f"{image.id}.png")
+        row = {"image": f"{image.id}.png", "boxes": [list(map(float, box)) for box in image.boxes]}
+        rows.append({**row, "labels": list(image.labels), "width": image.image.width, "height": image.image.height})
+    write_lines("images.jsonl", rows)
+    [script] = [block.code for block in blocks(README) if "images.jsonl" in block.code]
+    names: dict[str, Any] = {}
+    exec(script.replace("Qwen/Qwen3-VL-4B-Instruct", str(REPOSITORY / TINY)), names)
+    assert {"prompt", "image", "resized_width", "box_format"} <= set(names["images"].column_names)
 
 
 def test_inspect_says_what_the_first_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,8 +98,7 @@ def test_inspect_says_what_the_first_page_shows(capsys: pytest.CaptureFixture[st
 
 def test_parsers_are_compared_as_the_first_page_says(shared_dir: Path) -> None:
     path = shared_dir / "data" / "completions" / "completions.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines()
-    counts = script("compare_parsers").compare([json.loads(line) for line in lines])
+    counts = script("compare_parsers").compare(read_lines(path))
     said = " ".join(README.read_text(encoding="utf-8").split())
     assert f"Of {counts.with_boxes} published completions with boxes, a parser of twelve lines reads " in said
     assert f"reads {counts.twelve_lines}, and finds boxes in {counts.invented} of {counts.without_boxes} that" in said

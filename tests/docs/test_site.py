@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +18,6 @@ import grounding_rewards as gr  # noqa: E402
 from tests.conftest import REPOSITORY  # noqa: E402
 from tests.test_scripts import script  # noqa: E402
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 # Pixels of a narrow telephone.
 NARROW = 400
 # With the widest tables and blocks.
@@ -79,19 +76,8 @@ def test_public_names_stand_on_the_pages_of_python(site: Path) -> None:
     assert {name for name in gr.__all__ if name != "rewards"} <= said
 
 
-@pytest.fixture(scope="module")
-def tab() -> Iterator[Any]:
-    sync = pytest.importorskip("playwright.sync_api", reason="needs playwright, which is in the dev extra")
-    if CHROMIUM is None:
-        pytest.skip("needs Chromium, as in `apt-get install chromium`")
-    with sync.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM)
-        yield opened.new_page(viewport={"width": NARROW, "height": 800})
-        opened.close()
-
-
-def test_no_page_is_wider_than_a_telephone(site: Path, tab: Any) -> None:
-    wide = {}
+def test_no_page_is_wider_than_a_telephone(site: Path, chromium: Any) -> None:
+    tab, wide = chromium.new_page(viewport={"width": NARROW, "height": 800}), {}
     for name in WIDEST:
         tab.goto((site / f"{name}.html").as_uri())
         if (width := tab.evaluate("document.documentElement.scrollWidth")) > NARROW:

@@ -14,7 +14,7 @@ from grounding_rewards.logs import score_file as score
 from grounding_rewards.logs.score_file import score_file
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards.grounding import get_reward
-from tests.conftest import write_lines
+from tests.conftest import read_lines, write_lines
 from tests.tables import table
 
 NAMES = ("R1", "R2", "R3", "R4", "R5")
@@ -35,10 +35,6 @@ def log(tmp_path: Path) -> Path:
     return write_lines(tmp_path / "log.jsonl", rows(8))
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
 def test_rows_come_out_in_order_with_what_details_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(score, "_CHUNK", 32)
     given = rows(200)
@@ -47,7 +43,7 @@ def test_rows_come_out_in_order_with_what_details_says(tmp_path: Path, monkeypat
     out = tmp_path / "new" / "scored.jsonl"
     path = write_lines(tmp_path / "log.jsonl", given)
     summary = score_file(path, out, rewards, processes=2, on_progress=done.append)
-    scored = read(out)
+    scored = read_lines(out)
     assert [(row["row"], row["id"]) for row in scored] == [(k + 1, f"image {k}") for k in range(200)]
     columns = {name: [row[name] for row in given] for name in ("boxes", "width", "height")}
     texts = [row["completion"] for row in given]
@@ -73,7 +69,7 @@ def test_ids_of_any_kind(tmp_path: Path) -> None:
     # half a character, as a broken writer leaves it
     given[2]["id"] = "\ud83d"
     score_file(write_lines(tmp_path / "log.jsonl", given), tmp_path / "scored.jsonl", [R3])
-    assert [row["id"] for row in read(tmp_path / "scored.jsonl")] == [None, "7", "\ud83d", "image 3"]
+    assert [row["id"] for row in read_lines(tmp_path / "scored.jsonl")] == [None, "7", "\ud83d", "image 3"]
 
 
 TEXT, SIZE = '[{"bbox_2d": [0, 0, 500, 500]}]', {"width": 100, "height": 100}
@@ -160,7 +156,7 @@ def test_the_command(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(log, "--rewards", *words) == 0
     printed = capsys.readouterr().out
     assert "boxes 2, empty 2, truncated 0, unparseable 4" in printed
-    scored = read(log.parent / "scored.jsonl")
+    scored = read_lines(log.parent / "scored.jsonl")
     # IoU 0.8 is no match any more.
     assert [scored[0][name] for name in words[:2]] == [0.8, 0]
     # the number that training would have given: the id of the row decides

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from grounding_rewards.metrics.intervals import ratio_estimates
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.grounding import get_reward
+from tests.conftest import read_lines
 from tests.tables import table
 
 
@@ -79,8 +79,7 @@ def answered(image: dict[str, Any], common: dict[str, Any]) -> Prediction:
 
 def test_constant_box_on_the_real_lungs(shared_dir: Path) -> None:
     # Golden: numpy's median of the training boxes; the shared data says 0.670, 0.892 and 0.284 of their mean.
-    lines = (shared_dir / "data/cxr_lungs/annotations.jsonl").read_text(encoding="utf-8").splitlines()
-    images = [json.loads(line) for line in lines]
+    images = read_lines(shared_dir / "data/cxr_lungs/annotations.jsonl")
     common = constant_boxes(image for image in images if image["split"] == "train")
     ious, there = MatchedImages([answered(image, common) for image in images if image["split"] == "test"]).best_ious
     ious = ious[there]

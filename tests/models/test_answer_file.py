@@ -16,10 +16,9 @@ from grounding_rewards.models import load
 from grounding_rewards.models.generate import Sampling, generate, generate_to_file
 from grounding_rewards.models.load import load_later
 from grounding_rewards.synthetic import synthetic_dataset
-from tests.conftest import REPOSITORY
 from tests.training.forks import two_processes
+from tests.training.runs import ASSET
 
-ASSET = REPOSITORY / "assets" / "tiny_vlm"
 SHORT = Sampling(max_new_tokens=6)
 TWO = Sampling(samples=2, temperature=1.0, max_new_tokens=6)
 FILE = Path("run [1]", "completions.jsonl")
@@ -33,7 +32,7 @@ def dataset():
 
 
 @pytest.fixture(scope="module")
-def tiny_model(checkpoint):
+def model_on_disk(checkpoint):
     """Loaded when it is asked."""
     return load_later(checkpoint)
 
@@ -84,11 +83,11 @@ def dies_at_batch(number, monkeypatch, path, half=""):
     monkeypatch.setattr(generating, "generate_batch", dying)
 
 
-def test_greedy_answers_are_those_of_generate(tiny_model, dataset, path):
+def test_greedy_answers_are_those_of_generate(model_on_disk, dataset, path):
     # So that an evaluation of the file draws patients, as one of the model does.
     dataset = dataset.add_column("patient_id", [f"patient {k // 2}" for k in range(dataset.num_rows)])
-    answers = generate_to_file(*tiny_model, dataset, path, **GREEDY)
-    model, processor = tiny_model
+    answers = generate_to_file(*model_on_disk, dataset, path, **GREEDY)
+    model, processor = model_on_disk
     assert answers == generate(model.load(), processor, dataset, **GREEDY)
     assert [row["id"] for row in lines(path)] == dataset["id"]
     assert [[row["completion"]] for row in lines(path)] == answers
@@ -108,11 +107,11 @@ def test_greedy_answers_are_those_of_generate(tiny_model, dataset, path):
     ],
 )
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_killed_run_goes_on(tiny_model, dataset, path, monkeypatch, settings, half):
-    expected = generate_to_file(*tiny_model, dataset, path.parent / "whole" / path.name, **settings)
+def test_a_killed_run_goes_on(model_on_disk, dataset, path, monkeypatch, settings, half):
+    expected = generate_to_file(*model_on_disk, dataset, path.parent / "whole" / path.name, **settings)
     with monkeypatch.context() as patch:
         dies_at_batch(3, patch, path, half)
-        in_a_process_that_is_killed(lambda: generate_to_file(*tiny_model, dataset, path, **settings))
+        in_a_process_that_is_killed(lambda: generate_to_file(*model_on_disk, dataset, path, **settings))
     assert not path.is_file()
     part = path.with_suffix(".part-0.jsonl").read_text(encoding="utf-8")
     assert len(part.splitlines()) == 1 + 4 + bool(half)
@@ -124,20 +123,20 @@ def test_a_killed_run_goes_on(tiny_model, dataset, path, monkeypatch, settings, 
         return original(model, processor, rows, *arguments, **more)
 
     monkeypatch.setattr(generating, "generate_batch", counting)
-    assert generate_to_file(*tiny_model, dataset, path, **settings) == expected
+    assert generate_to_file(*model_on_disk, dataset, path, **settings) == expected
     # Only what was missing was generated.
     assert asked == [2, 1]
     assert path.read_bytes() == (path.parent / "whole" / path.name).read_bytes()
 
 
-def test_a_part_of_a_batch_is_completed(tiny_model, dataset, path):
-    expected = generate_to_file(*tiny_model, dataset, path, **SAMPLED)
+def test_a_part_of_a_batch_is_completed(model_on_disk, dataset, path):
+    expected = generate_to_file(*model_on_disk, dataset, path, **SAMPLED)
     written = path.read_bytes()
     # All but the second and the last image, out of two processes.
     write_part(path, 0, {0: expected[0]})
     write_part(path, 1, dict(enumerate(expected[2:-1], 2)))
     path.unlink()
-    assert generate_to_file(*tiny_model, dataset, path, **SAMPLED) == expected
+    assert generate_to_file(*model_on_disk, dataset, path, **SAMPLED) == expected
     assert path.read_bytes() == written
 
 
@@ -151,29 +150,29 @@ def test_a_part_of_a_batch_is_completed(tiny_model, dataset, path):
         (SAMPLED, {"batch_size": 2}, "batch_size 2 instead of 4"),
     ],
 )
-def test_other_settings_are_refused(tiny_model, dataset, path, begun, changed, difference):
+def test_other_settings_are_refused(model_on_disk, dataset, path, begun, changed, difference):
     images = dataset.select(range(2))
-    generate_to_file(*tiny_model, images, path, **begun)
+    generate_to_file(*model_on_disk, images, path, **begun)
     with pytest.raises(ValueError, match=f"was started with, got {difference}"):
-        generate_to_file(*tiny_model, images, path, **{**begun, **changed})
+        generate_to_file(*model_on_disk, images, path, **{**begun, **changed})
     given = {**begun, **changed, "overwrite": True}
-    answers = generate_to_file(*tiny_model, images, path, **given)
+    answers = generate_to_file(*model_on_disk, images, path, **given)
     # Answers of the same settings are kept.
     kept = path.read_text(encoding="utf-8").replace('"completion": "', '"completion": "kept ')
     path.write_text(kept, encoding="utf-8")
-    assert generate_to_file(*tiny_model, images, path, **given) == [[f"kept {one}" for one in of] for of in answers]
+    assert generate_to_file(*model_on_disk, images, path, **given) == [[f"kept {one}" for one in of] for of in answers]
 
 
-def test_greedy_answers_go_on_in_batches_of_another_size(tiny_model, dataset, path):
-    expected = generate_to_file(*tiny_model, dataset, path, **GREEDY)
+def test_greedy_answers_go_on_in_batches_of_another_size(model_on_disk, dataset, path):
+    expected = generate_to_file(*model_on_disk, dataset, path, **GREEDY)
     path.unlink()
     write_part(path, 0, dict(enumerate(expected[:3])))
     # As after running out of memory.
-    assert generate_to_file(*tiny_model, dataset, path, **{**GREEDY, "batch_size": 1}) == expected
+    assert generate_to_file(*model_on_disk, dataset, path, **{**GREEDY, "batch_size": 1}) == expected
 
 
-def test_another_model_or_dataset_is_refused(tiny_model, dataset, path):
-    model, processor = tiny_model
+def test_another_model_or_dataset_is_refused(model_on_disk, dataset, path):
+    model, processor = model_on_disk
     images = dataset.select(range(2))
     generate_to_file(model, processor, images, path, **GREEDY)
     with pytest.raises(ValueError, match="got another dataset"):
@@ -195,13 +194,13 @@ def test_another_model_or_dataset_is_refused(tiny_model, dataset, path):
     ],
     ids=["sorted", "lost", "doubled", "cut", "another", "no answer"],
 )
-def test_a_finished_file_that_was_changed_is_refused(tiny_model, dataset, path, change):
+def test_a_finished_file_that_was_changed_is_refused(model_on_disk, dataset, path, change):
     images = dataset.select(range(2))
-    generate_to_file(*tiny_model, images, path, **GREEDY)
+    generate_to_file(*model_on_disk, images, path, **GREEDY)
     changed = change(*path.read_text(encoding="utf-8").splitlines())
     path.write_text("".join(line + "\n" for line in changed), encoding="utf-8")
     with pytest.raises(ValueError, match=r"Expected 2 answers in the order of the images in '.*completions.jsonl'"):
-        generate_to_file(*tiny_model, images, path, **GREEDY)
+        generate_to_file(*model_on_disk, images, path, **GREEDY)
 
 
 def test_a_model_is_loaded_where_answers_are_missing(dataset, path, monkeypatch):
@@ -237,13 +236,13 @@ def test_a_file_of_somebody_else_is_refused(dataset, path, name):
         generate_to_file(*load_later(ASSET), dataset, path, **GREEDY)
 
 
-def test_progress_counts_what_is_generated_now(tiny_model, dataset, path):
+def test_progress_counts_what_is_generated_now(model_on_disk, dataset, path):
     seen: list[tuple[int, int, int]] = []
     settings = {**GREEDY, "batch_size": 3, "on_progress": lambda *counts: seen.append(counts)}
-    generate_to_file(*tiny_model, dataset, path, **settings)
+    generate_to_file(*model_on_disk, dataset, path, **settings)
     assert [(images, total) for images, total, _ in seen] == [(3, 7), (6, 7), (7, 7)]
     assert 0 < seen[0][2] < seen[-1][2]
-    generate_to_file(*tiny_model, dataset, path, on_progress=lambda *_: pytest.fail("nothing is left"), **GREEDY)
+    generate_to_file(*model_on_disk, dataset, path, on_progress=lambda *_: pytest.fail("nothing is left"), **GREEDY)
 
 
 def answer_in_two_processes(folder):

@@ -220,11 +220,8 @@ def ordered_images(order, read_as, count=60, bad=0):
         if k < bad:
             box = (*box[:2], 420, box[3])
         numbers = ORDERS[order].from_xyxy(*box)
-        made.append(
-            AnnotatedImage(
-                str(k), f"{k}.png", [list(ORDERS[read_as].to_xyxy(*numbers))], ["mass"], 400, 600, split="train"
-            )
-        )
+        boxes = [list(ORDERS[read_as].to_xyxy(*numbers))]
+        made.append(AnnotatedImage(str(k), f"{k}.png", boxes, ["mass"], 400, 600, split="train"))
     return made
 
 

@@ -9,7 +9,7 @@ import pytest
 import grounding_rewards as gr
 from grounding_rewards.cli import main
 from grounding_rewards.report.notebook import LogWarning
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, read_lines
 
 LOG = REPOSITORY / "docs" / "examples" / "completions.jsonl"
 SIGNAL = REPOSITORY / "docs" / "examples" / "signal.jsonl"
@@ -18,7 +18,7 @@ pytest.importorskip("datasets")
 
 @pytest.fixture(scope="module")
 def rows():
-    return [json.loads(line) for line in LOG.read_text(encoding="utf-8").splitlines()]
+    return read_lines(LOG)
 
 
 @pytest.fixture(scope="module")
@@ -93,5 +93,3 @@ def test_results_show_themselves_in_three_lines(rows, evaluation):
         assert result._repr_html_().startswith("<table>")
         # The sentence stands in the table too, which is all that a notebook shows.
         assert escape(repr(result).splitlines()[-1].removeprefix("qwen3-vl: ")) in result._repr_html_()
-        assert json.loads(json.dumps(result.to_dict()))
-        assert len(result.to_dataframe())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
 from grounding_rewards.metrics.intervals import Estimate
 from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.report.tables import Cell, metrics_table, robustness_table
@@ -21,17 +19,6 @@ def test_unmeasured_columns_are_left_out_and_intervals_stand_beneath() -> None:
     assert TABLE.header == ["", "mean <IoU>"]
     assert TABLE.rows[0][1] == Cell("0.500", "[0.400, 0.600]")
     assert TABLE.rows[1][1] == Cell("-0.020", "[-0.050, 0.010]")
-
-
-def test_terminal_shows_brackets_as_they_are() -> None:
-    from rich.console import Console
-
-    buffer = io.StringIO()
-    Console(file=buffer, width=80).print(TABLE.rich())
-    text = buffer.getvalue()
-    assert "[red]" in text
-    assert "[0.400, 0.600]" in text
-    assert "[-0.050, 0.010]" in text
 
 
 def test_the_table_of_robustness_has_the_unchanged_image_once() -> None:

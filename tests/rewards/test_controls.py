@@ -1,6 +1,5 @@
 """Controls judge the text, or where a box points: form alone, nothing at all, luck, agreement, the centre."""
 
-import json
 import pickle
 from itertools import permutations
 
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 import grounding_rewards as gr
 from grounding_rewards.rewards import CONTROLS, SPECIFICATION_REWARDS
 from grounding_rewards.rewards.scoring import METRIC_KEYS
-from tests.conftest import valid_box_lists
+from tests.conftest import read_lines, valid_box_lists
 from tests.parsing.test_parse import FORMAT_OF
 from tests.tables import table
 
@@ -41,8 +40,7 @@ def test_format_only(text, expected, gt):
 
 def test_format_only_on_real_completions(shared_dir):
     """1 exactly where whoever collected them says that they hold boxes or state that there is nothing."""
-    path = shared_dir / "data" / "completions" / "completions.jsonl"
-    for record in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
+    for record in read_lines(shared_dir / "data" / "completions" / "completions.jsonl"):
         # boxes beyond the family's range, or under a stray brace: "malformed" for the collector, readable for us
         if record["status"] != "malformed":
             reward = gr.get_reward("format_only", box_format=FORMAT_OF[record["family"]])
