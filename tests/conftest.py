@@ -1,7 +1,5 @@
 """Fixtures and strategies that several rooms share."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The command line, as a user calls it."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

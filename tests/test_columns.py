@@ -1,7 +1,5 @@
 """Many completions by several rewards at once: the same numbers and words as completion by completion."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

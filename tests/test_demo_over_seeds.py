@@ -1,7 +1,5 @@
 """The demo over seeds: what its tables say of kept answers, and that a short run teaches."""
 
-from __future__ import annotations
-
 import json
 import tarfile
 from pathlib import Path

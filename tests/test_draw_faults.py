@@ -1,7 +1,5 @@
 """scripts/studies/draw_faults.py."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

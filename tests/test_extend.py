@@ -1,7 +1,5 @@
 """The walks of docs/extend.md, walked: each changes a copy of the package as it says, and then tries what it made."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The shared vocabulary: every label of every dataset has a name, and nothing else gets one."""
 
-from __future__ import annotations
-
 import json
 import re
 from importlib.resources import files

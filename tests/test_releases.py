@@ -1,7 +1,5 @@
 """What a release is made from agrees: versions, pins, licences, ranges and workflows."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Scripts that make what the repository holds, and the demo."""
 
-from __future__ import annotations
-
 import doctest
 import importlib.util
 import runpy

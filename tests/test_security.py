@@ -1,7 +1,5 @@
 """SECURITY.md says which test holds each of its lines: that they exist, and what can be said of all code at once."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

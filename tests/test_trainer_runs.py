@@ -3,8 +3,6 @@
 The trainings themselves are run by `make test-trainers`.
 """
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any

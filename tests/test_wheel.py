@@ -1,7 +1,5 @@
 """The package as it is installed from the built wheel, far from a checkout: `make test-core` and `make test-wheel`."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What scripts write: boxes that are read back, and broken ones that are not."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

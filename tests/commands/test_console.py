@@ -9,14 +9,6 @@ import pytest
 
 from grounding_rewards.cli import main
 from grounding_rewards.commands import console
-from grounding_rewards.commands.console import (
-    output_console,
-    plain_warnings,
-    printable,
-    say,
-    sign_of_life,
-    stage_progress,
-)
 from grounding_rewards.parsing.space_check import SpaceWarning
 from tests.conftest import REPOSITORY
 from tests.tables import table
@@ -35,7 +27,7 @@ def test_it_is_shown_late_and_where_somebody_looks(monkeypatch, capsys, terminal
     monkeypatch.delenv("NO_COLOR", raising=False)
     if terminal:
         monkeypatch.setenv("FORCE_COLOR", "1")
-    with stage_progress(patience=patience) as on_progress:
+    with console.stage_progress(patience=patience) as on_progress:
         for done in (1, 2):
             on_progress("counting", done, 2)
     assert ("counting" in capsys.readouterr().err) == shown
@@ -45,14 +37,14 @@ def test_it_is_shown_late_and_where_somebody_looks(monkeypatch, capsys, terminal
 def test_a_command_that_takes_a_while_says_that_it_works(monkeypatch, capsys, terminal, rank, patience, shown):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     monkeypatch.setenv("RANK", rank)
-    with sign_of_life("evaluate …", patience=patience):
+    with console.sign_of_life("evaluate …", patience=patience):
         time.sleep(0.3)
     assert capsys.readouterr().err == shown
 
 
 def test_warnings_have_no_path_and_no_line_of_code():
     place = ("/a/b.py", 3)
-    with plain_warnings():
+    with console.plain_warnings():
         kinds = {UserWarning: "warning", SpaceWarning: "warning", ResourceWarning: "ResourceWarning"}
         for category, kind in kinds.items():
             assert warnings.formatwarning("low\x1b", category, *place, line="") == f"{kind}: low\\x1b\n"
@@ -62,14 +54,14 @@ def test_warnings_have_no_path_and_no_line_of_code():
 def test_errors_on_a_terminal_end_their_lines_between_words(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "20")
-    say("Expected a file, got\nnone. Check /a/path/longer/than/a/line.", error=True)
+    console.say("Expected a file, got\nnone. Check /a/path/longer/than/a/line.", error=True)
     assert capsys.readouterr().err == "Expected a file, got\nnone. Check\n/a/path/longer/than/a/line.\n"
 
 
 def test_old_names_among_libraries_are_not_shown():
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")
-        with plain_warnings():
+        with console.plain_warnings():
             warnings.warn_explicit("of a library", FutureWarning, "a.py", 1, module="transformers.modeling_utils")
             warnings.warn_explicit("of a user's reward", FutureWarning, "b.py", 1, module="transformers_of_mine")
             warnings.warn("a fault", UserWarning, stacklevel=1)
@@ -81,10 +73,10 @@ SHOWN = "\\x1b]52;c;cm0gLXJmIH4=\\x07mass\\x9b2J\\r\\u202e\\ud800 é\nline"
 
 
 def test_what_a_terminal_would_interpret_is_escaped(tmp_path, capsys):
-    assert printable(HOSTILE) == SHOWN
-    assert printable(HOSTILE, lines=False) == SHOWN.replace("\n", "\\n")
-    say(HOSTILE)
-    say(HOSTILE, error=True)
+    assert console.printable(HOSTILE) == SHOWN
+    assert console.printable(HOSTILE, lines=False) == SHOWN.replace("\n", "\\n")
+    console.say(HOSTILE)
+    console.say(HOSTILE, error=True)
     assert capsys.readouterr() == (SHOWN + "\n", SHOWN + "\n")
     path = tmp_path / "log\x1b[2J.jsonl"
     assert main(["evaluate", "--completions", str(path), "--box-format", "x\x1b[2J", "--out", str(tmp_path / "o")]) == 2
@@ -104,10 +96,10 @@ def test_tables_and_texts_are_escaped_and_stay_in_line(monkeypatch, capsys, term
     table = Table("label", "boxes", title="\x1b[2Jtitle", box=box.ASCII)
     table.add_row("ma\x1b[1Ass", "1")
     table.add_row("mass", "2")
-    console = output_console(100)
-    console.print(table)
-    console.print(Text("fact \x9b1A", style="bold"))
-    console.print("plain \x1b[1A", markup=False)
+    out = console.output_console(100)
+    out.print(table)
+    out.print(Text("fact \x9b1A", style="bold"))
+    out.print("plain \x1b[1A", markup=False)
     printed = capsys.readouterr().out
     for text in ("ma\\x1b[1Ass", "\\x1b[2Jtitle", "fact \\x9b1A", "plain \\x1b"):
         assert text in printed
@@ -141,7 +133,7 @@ def test_no_line_is_wider_than_the_variable_columns(tmp_path, monkeypatch, capsy
 
 def test_a_file_gets_a_line_now_and_then(capsys, monkeypatch):
     monkeypatch.setattr(console, "_BETWEEN_LINES", -1.0)
-    with stage_progress() as on_progress:
+    with console.stage_progress() as on_progress:
         on_progress("reading images", 1200, 5000)
         monkeypatch.setattr(console, "_BETWEEN_LINES", 60.0)
         on_progress("counting", 3)

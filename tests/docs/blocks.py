@@ -1,7 +1,5 @@
 """The blocks of code of the pages, and the commands in them."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What one copies from a page can be run: doctests run the Python, and the rest is held to the parsers here."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

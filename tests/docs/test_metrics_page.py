@@ -1,7 +1,5 @@
 """The table of metrics in docs/metrics.md names every metric that an evaluation has, and no other."""
 
-from __future__ import annotations
-
 import re
 
 import grounding_rewards as gr

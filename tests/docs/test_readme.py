@@ -1,7 +1,5 @@
 """The first page and the recipe: their commands, and the script that makes a dataset, on small stand-ins."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Any

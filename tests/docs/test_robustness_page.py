@@ -1,7 +1,5 @@
 """docs/robustness.md says what the corruptions do, and has a line for everything that is measured."""
 
-from __future__ import annotations
-
 import re
 import runpy
 from typing import Any

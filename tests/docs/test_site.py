@@ -1,7 +1,5 @@
 """The site of docs/: it is built, loads nothing from elsewhere, fits a telephone, and says all that the code says."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 from pathlib import Path

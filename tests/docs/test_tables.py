@@ -1,7 +1,5 @@
 """The parts of pages that scripts/docs/write_tables.py writes are up to date, and complete."""
 
-from __future__ import annotations
-
 import dataclasses
 import doctest
 

@@ -1,7 +1,5 @@
 """One word for one thing: what was renamed does not come back in the pages and the docstrings."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

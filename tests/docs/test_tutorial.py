@@ -1,7 +1,5 @@
 """The tutorial, walked from its first block to its last, with small numbers."""
 
-from __future__ import annotations
-
 import json
 import runpy
 import shlex

@@ -1,7 +1,5 @@
 """Each check: planted in 5, 40 and 100 % of the rows of a clean set it is found, alone; its repair leaves nothing."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from copy import deepcopy

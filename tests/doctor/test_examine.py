@@ -1,7 +1,5 @@
 """The doctor reads every kind of dataset alike, opens files, passes near misses, and says plain values."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Real tables, read by their readers: nothing wrong is found in them, and what is known to happen to them is."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator

@@ -7,17 +7,7 @@ import zlib
 import numpy as np
 import pytest
 
-from grounding_rewards.images.decoding import (
-    image_path,
-    image_size,
-    is_below,
-    load_image,
-    open_image,
-    shown_image,
-    shrunken_size,
-    small_image,
-    spread,
-)
+from grounding_rewards.images import decoding
 
 pytest.importorskip("datasets", reason="needs the train extra")
 
@@ -64,7 +54,7 @@ def saved(folder, image, name, **options):
 def test_images_above_8_bits_are_spread_over_all_greys(tmp_path, name, kind):
     if name == "image.png" and kind.endswith("4"):
         pytest.skip("PNG has 16 bits at most")
-    image = open_image(saved(tmp_path, Image.fromarray(DEEP.astype(kind)), name))
+    image = decoding.open_image(saved(tmp_path, Image.fromarray(DEEP.astype(kind)), name))
     assert image.mode == "L"
     np.testing.assert_array_equal(np.asarray(image), SPREAD)
     assert (np.asarray(image) == 255).mean() < 0.01
@@ -72,7 +62,7 @@ def test_images_above_8_bits_are_spread_over_all_greys(tmp_path, name, kind):
 
 def test_a_tiff_file_that_counts_from_white_is_turned_round(tmp_path):
     deep = saved(tmp_path, Image.fromarray(DEEP), "deep.tiff", tiffinfo={262: 0})
-    np.testing.assert_array_equal(np.asarray(open_image(deep)), 255 - SPREAD)
+    np.testing.assert_array_equal(np.asarray(decoding.open_image(deep)), 255 - SPREAD)
 
 
 @pytest.mark.parametrize(
@@ -91,22 +81,22 @@ def test_a_tiff_file_that_counts_from_white_is_turned_round(tmp_path):
     ],
 )
 def test_spread(values, window, greys):
-    assert spread(values, window).tolist() == [greys]
+    assert decoding.spread(values, window).tolist() == [greys]
 
 
 def test_one_endless_pixel_does_not_blacken_the_others():
     values = np.tile(np.linspace(0.0, 1.0, 200, dtype=np.float32), (200, 1))
     values[0, 0] = 1e30
-    assert spread(values)[1].max() > 150
+    assert decoding.spread(values)[1].max() > 150
 
 
 def test_pages_of_one_size_are_refused(tmp_path):
     pages = [Image.new("L", (8, 8)), Image.new("L", (8, 8)), Image.new("L", (2, 2))]
     stack = saved(tmp_path, pages[0], "stack.tiff", save_all=True, append_images=pages[1:])
     with pytest.raises(ValueError, match=r"stack\.tiff', got a file of 3 pages"):
-        open_image(stack)
+        decoding.open_image(stack)
     with_thumbnail = saved(tmp_path, pages[0], "one.tiff", save_all=True, append_images=pages[2:])
-    assert open_image(with_thumbnail).size == (8, 8)
+    assert decoding.open_image(with_thumbnail).size == (8, 8)
 
 
 GREY, RED = 120, (200, 10, 10)
@@ -128,17 +118,17 @@ GREY, RED = 120, (200, 10, 10)
     ids=lambda value: getattr(value, "mode", None),
 )
 def test_every_mode_becomes_grey_or_colour(image, mode, pixel):
-    annotated = shown_image(image)
+    annotated = decoding.shown_image(image)
     assert (annotated.mode, annotated.getpixel((0, 0))) == (mode, pixel)
-    assert small_image(image, 2).size == (2, 1)
+    assert decoding.small_image(image, 2).size == (2, 1)
     assert image.size == (3, 2)
 
 
 def test_a_transparent_grey_or_palette_entry_becomes_black(tmp_path):
-    grey = open_image(saved(tmp_path, Image.new("L", (3, 2), GREY), "grey.png", transparency=GREY))
+    grey = decoding.open_image(saved(tmp_path, Image.new("L", (3, 2), GREY), "grey.png", transparency=GREY))
     assert (grey.mode, grey.getpixel((0, 0))) == ("L", 0)
     palette = Image.new("RGB", (3, 2), RED).convert("P")
-    image = open_image(saved(tmp_path, palette, "palette.png", transparency=palette.getpixel((0, 0))))
+    image = decoding.open_image(saved(tmp_path, palette, "palette.png", transparency=palette.getpixel((0, 0))))
     assert image.getpixel((0, 0)) == (0, 0, 0)
 
 
@@ -147,9 +137,9 @@ def test_images_are_turned_upright(tmp_path, name):
     exif = Image.Exif()
     exif[0x0112] = 6
     path = saved(tmp_path, Image.new("L", (30, 20)), name, exif=exif)
-    assert open_image(path).size == image_size({"bytes": None, "path": path}) == (20, 30)
-    assert image_size({"bytes": path.read_bytes(), "path": None}) == (20, 30)
-    assert image_size(Image.new("L", (30, 20))) == (30, 20)
+    assert decoding.open_image(path).size == decoding.image_size({"bytes": None, "path": path}) == (20, 30)
+    assert decoding.image_size({"bytes": path.read_bytes(), "path": None}) == (20, 30)
+    assert decoding.image_size(Image.new("L", (30, 20))) == (30, 20)
 
 
 def broken_files(folder):
@@ -177,29 +167,29 @@ def broken_files(folder):
 def test_broken_and_hostile_files_are_named(tmp_path):
     for name in broken_files(tmp_path):
         with pytest.raises(ValueError, match="Expected an image in") as error:
-            open_image(tmp_path / name)
+            decoding.open_image(tmp_path / name)
         assert repr(str(tmp_path / name)) in str(error.value), name
 
 
 def test_stored_bytes_are_named_by_their_path():
     with pytest.raises(ValueError, match=r"'a\.png', got a file that no decoder knows"):
-        open_image({"bytes": b"no image", "path": "a.png"})
+        decoding.open_image({"bytes": b"no image", "path": "a.png"})
     with pytest.raises(ValueError, match="'the bytes of a row'"):
-        image_size({"bytes": b"no image", "path": None})
+        decoding.image_size({"bytes": b"no image", "path": None})
 
 
 def test_a_draft_is_a_smaller_copy_of_a_jpeg_file(tmp_path):
     path = saved(tmp_path, Image.new("L", (800, 400)), "image.jpg")
-    assert load_image(path, draft=100).size == (200, 100)
-    assert load_image(path).size == (800, 400)
+    assert decoding.load_image(path, draft=100).size == (200, 100)
+    assert decoding.load_image(path).size == (800, 400)
 
 
 def test_shrunken_size():
-    assert shrunken_size(301, 97, 301 * 97) == (301, 97)
-    width, height = shrunken_size(301, 97, 5000)
+    assert decoding.shrunken_size(301, 97, 301 * 97) == (301, 97)
+    width, height = decoding.shrunken_size(301, 97, 5000)
     assert width * height <= 5000
     assert abs(width / height - 301 / 97) < 0.1
-    assert shrunken_size(5000, 1, 100) == (100, 1)  # the short side stays
+    assert decoding.shrunken_size(5000, 1, 100) == (100, 1)  # the short side stays
 
 
 # How a table may name the image of somebody else; `link.png` and `linked/` are links that lead out.
@@ -263,7 +253,7 @@ def test_a_log_opens_no_image_of_somebody_else(folder, way, column):
 
 def test_the_root_itself_may_be_a_link(folder):
     (folder.parent / "alias").symlink_to(folder)
-    assert image_path(folder.parent / "alias", "images/own.png").is_file()
-    assert is_below([folder.parent / "alias"], folder / "images" / "own.png")
-    assert not is_below([folder], str(folder) + "-too/image.png")
-    assert not is_below([folder], "zero\0byte.png")
+    assert decoding.image_path(folder.parent / "alias", "images/own.png").is_file()
+    assert decoding.is_below([folder.parent / "alias"], folder / "images" / "own.png")
+    assert not decoding.is_below([folder], str(folder) + "-too/image.png")
+    assert not decoding.is_below([folder], "zero\0byte.png")

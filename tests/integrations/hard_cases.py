@@ -1,7 +1,5 @@
 """Texts that are hard to read, each with its image: every trainer must get the same numbers for them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """One table of hard texts and images gives the same numbers through every trainer's module, and through TRL's call."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

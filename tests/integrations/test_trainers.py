@@ -14,17 +14,8 @@ import pytest
 import grounding_rewards as gr
 from grounding_rewards.integrations import ms_swift, nemo_gym, nemo_rl, openrlhf, samples, verifiers, verl
 from grounding_rewards.integrations.samples import image_columns, reward_of, scored
+from tests.integrations import trainers
 from tests.integrations.hard_cases import CASES, LOOSE, ONE, RIGHT, Case
-from tests.integrations.trainers import (
-    EXAMPLE,
-    GROWN,
-    PROMPT,
-    gym_response,
-    with_nemo_gym,
-    with_nemo_rl,
-    with_swift,
-    with_verl,
-)
 from tests.tables import table
 
 FOLDER = Path(verl.__file__).parent
@@ -123,7 +114,7 @@ class Tokenizer:
 
 
 def test_verls_reward_manager_reads_token_ids(monkeypatch):
-    with_verl(monkeypatch)
+    trainers.with_verl(monkeypatch)
     ours = {"reward_kwargs": {"reward": "R3", "box_format": "qwen2-vl"}}
     config = types.SimpleNamespace(reward=types.SimpleNamespace(custom_reward_function=ours))
     # the tags of the labels are special tokens, without which labels run into text
@@ -144,7 +135,7 @@ def test_verls_reward_manager_reads_token_ids(monkeypatch):
 
 
 def test_ms_swift_has_a_class_for_each_reward(monkeypatch):
-    orms = with_swift(monkeypatch)
+    orms = trainers.with_swift(monkeypatch)
     for name in ("R3", "R4", "soft_f1"):
         ms_swift.register(name, asynchronous=name == "soft_f1", **({"iou_threshold": LOWER} if name == "R3" else {}))
     # it logs the name of the class
@@ -164,15 +155,15 @@ def test_ms_swift_has_a_class_for_each_reward(monkeypatch):
 @pytest.mark.parametrize(
     ("query", "prompt", "answer"),
     [
-        (PROMPT + RIGHT, PROMPT, RIGHT),
+        (trainers.PROMPT + RIGHT, trainers.PROMPT, RIGHT),
         # the place of an image grows, when a processor fills it in
-        (GROWN + RIGHT + "<|im_end|>", PROMPT, RIGHT + "<|im_end|>"),
+        (trainers.GROWN + RIGHT + "<|im_end|>", trainers.PROMPT, RIGHT + "<|im_end|>"),
         # a prompt that was too long has lost its beginning
-        (PROMPT[30:] + RIGHT, PROMPT, RIGHT),
+        (trainers.PROMPT[30:] + RIGHT, trainers.PROMPT, RIGHT),
         # a tokenizer puts a token in front
-        ("<bos>" + PROMPT + RIGHT, PROMPT, RIGHT),
+        ("<bos>" + trainers.PROMPT + RIGHT, trainers.PROMPT, RIGHT),
         # an answer that repeats the prompt is cut once
-        (PROMPT + PROMPT + RIGHT, PROMPT, PROMPT + RIGHT),
+        (trainers.PROMPT + trainers.PROMPT + RIGHT, trainers.PROMPT, trainers.PROMPT + RIGHT),
         # another text, with which the prompt shares its last sign
         ("a\nb", "c\n" * 9, "a\nb"),
         ("a", "", "a"),
@@ -186,15 +177,15 @@ def test_the_example_of_a_prompt_is_never_read():
     pytest.importorskip("torch")
     # The box of the example, in pixels, beside one of a usual size.
     label = Case("", {"boxes": [[0.64, 0.96, 1.92, 1.92], [64, 48, 320, 240]]}).ground_truth
-    found = openrlhf.reward_func([GROWN + "I am not sure."], [PROMPT], [label], "R3")
-    assert EXAMPLE in GROWN
+    found = openrlhf.reward_func([trainers.GROWN + "I am not sure."], [trainers.PROMPT], [label], "R3")
+    assert trainers.EXAMPLE in trainers.GROWN
     assert found["rewards"].tolist() == found["scores"].tolist() == [0.0]
     assert found["extra_logs"]["R3/boxes"].tolist() == [0.0]
 
 
 def test_a_prompt_that_opens_thinking_is_seen():
     pytest.importorskip("torch")
-    prompt = PROMPT + "<think>\n"
+    prompt = trainers.PROMPT + "<think>\n"
     drafts = openrlhf.reward_func([prompt + RIGHT, prompt + "hm</think>" + RIGHT], [prompt] * 2, [TRUTH] * 2, "R3")
     assert drafts["rewards"].tolist() == [0.0, 1.0]
 
@@ -207,8 +198,8 @@ SEEN = "<|im_end|>\n<|im_start|>user\n<tool_response>a crop</tool_response><|im_
 
 def test_openrlhf_keeps_the_marks_of_turns():
     pytest.importorskip("torch")
-    queries = [GROWN + LOOK + SEEN + RIGHT + "<|im_end|>", GROWN + RIGHT + SEEN + "I am not sure."]
-    found = openrlhf.reward_func(queries, [PROMPT] * 2, [TRUTH] * 2, "R3")
+    queries = [trainers.GROWN + LOOK + SEEN + RIGHT + "<|im_end|>", trainers.GROWN + RIGHT + SEEN + "I am not sure."]
+    found = openrlhf.reward_func(queries, [trainers.PROMPT] * 2, [TRUTH] * 2, "R3")
     assert found["rewards"].tolist() == [1.0, 0.0]
 
 
@@ -221,7 +212,7 @@ def test_verl_takes_the_marks_out():
 
 
 def test_nemo_rl_is_told_of_the_environment(monkeypatch):
-    registered = with_nemo_rl(monkeypatch)
+    registered = trainers.with_nemo_rl(monkeypatch)
     nemo_rl.register("boxes")
     path = "grounding_rewards.integrations.nemo_rl.GroundingEnvironment"
     assert registered == {path: "system", "boxes": path}
@@ -229,9 +220,9 @@ def test_nemo_rl_is_told_of_the_environment(monkeypatch):
 
 def test_nemo_rl_gets_one_return_for_the_batch(monkeypatch):
     torch = pytest.importorskip("torch")
-    with_nemo_rl(monkeypatch)
+    trainers.with_nemo_rl(monkeypatch)
     environment = nemo_rl.GroundingEnvironment({"reward": "R3", "reward_kwargs": {"beta": 1.0}})
-    log = [{"role": "user", "content": EXAMPLE}, {"role": "assistant", "content": RIGHT}]
+    log = [{"role": "user", "content": trainers.EXAMPLE}, {"role": "assistant", "content": RIGHT}]
     told = environment.step([log, log[:1]], [{"ground_truth": TRUTH, "row": 7}] * 2)
     assert told.rewards.tolist() == [1.0, 0.0]
     assert told.terminateds.tolist() == [1, 1]
@@ -244,13 +235,13 @@ def test_nemo_rl_gets_one_return_for_the_batch(monkeypatch):
 
 def test_nemo_gym_has_a_field_for_each_number(monkeypatch):
     pytest.importorskip("pydantic")
-    with_nemo_gym(monkeypatch)
+    trainers.with_nemo_gym(monkeypatch)
     server = nemo_gym.GroundingResourcesServer
     made = server(config=server.model_fields["config"].annotation(reward_kwargs={"beta": 1.0}))
     request = server.verify.__annotations__["body"]
     fields = []
     for one in CASES.values():
-        told = asyncio.run(made.verify(request(response=gym_response(one.text), ground_truth=one.fields)))
+        told = asyncio.run(made.verify(request(response=trainers.gym_response(one.text), ground_truth=one.fields)))
         numbers = {name: value for name, value in told.model_dump().items() if isinstance(value, float)}
         fields.append(sorted(numbers))
         assert all(name.isidentifier() for name in numbers)
@@ -278,5 +269,5 @@ def test_no_trainer_is_imported():
     names = [f"grounding_rewards.integrations.{path.stem}" for path in ADAPTERS]
     code = f"import {', '.join(names)}, sys; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    trainers = {"verl", "swift", "openrlhf", "nemo_rl", "nemo_gym", "verifiers", "ray", "trl", "torch"}
-    assert trainers.isdisjoint(loaded)
+    others = {"verl", "swift", "openrlhf", "nemo_rl", "nemo_gym", "verifiers", "ray", "trl", "torch"}
+    assert others.isdisjoint(loaded)

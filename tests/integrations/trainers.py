@@ -1,7 +1,5 @@
 """What the modules of the trainers need of them, in a few lines each, and how each trainer calls."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import types

@@ -1,7 +1,5 @@
 """Rows as servers and evaluations write them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

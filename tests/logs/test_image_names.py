@@ -1,7 +1,5 @@
 """Rows and images joined by whatever column names the images."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

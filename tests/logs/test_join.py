@@ -1,7 +1,5 @@
 """Images and completions, brought together."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

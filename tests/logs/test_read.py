@@ -1,7 +1,5 @@
 """Logs in every shape that trainers and people write them, block by block and whole; what is wrong with a file."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json
@@ -12,14 +10,7 @@ from typing import Any
 import pytest
 
 from grounding_rewards import cli
-from grounding_rewards.logs.read import (
-    TEXT_COLUMNS,
-    doubts_about,
-    find_text_column,
-    log_files,
-    read_completions,
-    with_answer_references,
-)
+from grounding_rewards.logs import read
 from tests.conftest import write_lines
 from tests.tables import table
 
@@ -57,7 +48,7 @@ def write_text(folder: Path, name: str, text: str) -> Path:
 @pytest.mark.parametrize("kind", [".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".json", ".json.gz", ".parquet"])
 def test_all_kinds_of_files(kind: str, tmp_path: Path) -> None:
     path = write(tmp_path / f"log.2026{kind}", ROWS)
-    log = read_completions([path])
+    log = read.read_completions([path])
     # The sizes are numbers, whoever wrote them.
     assert log.rows == ROWS
     assert log.numbers == list(range(1, 26))
@@ -68,7 +59,7 @@ def test_line_numbers_count_blank_lines(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     # A mark of the byte order, Windows line ends, blank lines, and no end of the last line.
     path.write_bytes(b'\xef\xbb\xbf{"text": "a"}\r\n\n   \n{"text": "b"}\n\n{"text": "c"}')
-    log = read_completions([path])
+    log = read.read_completions([path])
     assert (log.completions, log.numbers) == (["a", "b", "c"], [1, 4, 6])
 
 
@@ -102,20 +93,20 @@ def test_line_numbers_count_blank_lines(tmp_path: Path) -> None:
 def test_wrong_files_are_refused(name: str, content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=message):
-        read_completions([tmp_path / name])
+        read.read_completions([tmp_path / name])
 
 
 def test_the_limit_of_csv_is_put_back(tmp_path: Path) -> None:
     before = csv.field_size_limit()
     path = tmp_path / "log.csv"
     path.write_text("text\n" + "x" * 200_000 + "\n", encoding="utf-8")
-    assert len(read_completions([path]).completions[0]) == 200_000
+    assert len(read.read_completions([path]).completions[0]) == 200_000
     assert csv.field_size_limit() == before
 
 
 def test_images_stay_on_the_disk(tmp_path: Path) -> None:
     path = write(tmp_path / "log.parquet", [{"completion": "[]", "image": {"path": "image.png"}}])
-    assert read_completions([path]).rows == [{"completion": "[]"}]
+    assert read.read_completions([path]).rows == [{"completion": "[]"}]
 
 
 BOX = '[{"bbox_2d": [10, 20, 30, 40]}]'
@@ -125,9 +116,9 @@ FORMAT = ("--box-format", "qwen3-vl")
 @pytest.mark.parametrize(("rows", "columns"), table("logs/rows", "several_columns_with_text"))
 def test_a_second_column_with_text_needs_a_name(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match=r"got (.*)\. Name it with --text-column") as refusal:
-        find_text_column(rows)
+        read.find_text_column(rows)
     assert all(re.search(rf"\b{name}\b", str(refusal.value)) for name in columns)
-    assert [find_text_column(rows, name) for name in columns] == list(columns)
+    assert [read.find_text_column(rows, name) for name in columns] == list(columns)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +133,7 @@ def test_a_second_column_with_text_needs_a_name(rows: list[dict[str, Any]], colu
     ],
 )
 def test_the_only_column_with_text_needs_no_name(rows: list[dict[str, Any]], column: str) -> None:
-    assert find_text_column(rows) == column
+    assert read.find_text_column(rows) == column
 
 
 @pytest.mark.parametrize(
@@ -175,7 +166,7 @@ def test_what_trl_writes_step_by_step(tmp_path):
         row = {"step": step, "prompt": asked, "completion": said, "images": b"no image is read"}
         row |= {"R4": 0.0, "R4/status": "unparseable", "advantage": 0.0}
         write(tmp_path / f"completions_{step:05d}.parquet", [row])
-    completions, rows, *_ = read_completions([tmp_path])
+    completions, rows, *_ = read.read_completions([tmp_path])
     assert [messages[0]["content"] for messages in completions] == ["first", "second"]
     assert [row["step"] for row in rows] == [1, 2]
     assert "images" not in rows[0]
@@ -205,7 +196,7 @@ IMAGE = {"id": "a", "boxes": [[1, 2, 30, 40]], "width": 99, "height": 88, "box_f
     ],
 )
 def test_rows_of_every_trainer_come_out_in_the_columns_of_a_dataset(row):
-    log = read_completions([row])
+    log = read.read_completions([row])
     assert log.completions == ["[]"]
     assert {name: log.rows[0][name] for name in IMAGE} == IMAGE
     assert log.rows[0]["step"] == 3
@@ -219,7 +210,7 @@ def test_a_line_of_ms_swift_is_a_table(tmp_path, step):
     table = {step: ["7", "7"], "prompt": ["<|user|>Mark"] * 2, "completion": ["[]", "None"], "solution": solution}
     line = json.dumps(table | {"MyReward": [0.0, 0.2], "advantages": [-1.0, 1.0]})
     later = line.replace("7", "8").replace("None", "none")
-    log = read_completions([write_text(tmp_path, "completions.jsonl", f"{line}\n{later}\n")])
+    log = read.read_completions([write_text(tmp_path, "completions.jsonl", f"{line}\n{later}\n")])
     assert log.completions == ["[]", "None", "[]", "none"]
     assert [row["boxes"] for row in log.rows] == [IMAGE["boxes"], []] * 2
     assert [row["step"] for row in log.rows] == ["7", "7", "8", "8"]
@@ -231,21 +222,21 @@ def test_a_line_that_ms_swift_writes_again_is_read_once(tmp_path):
     """It appends the last table once more at the end of a training, and at a step that generates nothing new."""
     first, second = (json.dumps({"step": [step] * 2, "completion": ["[]", "[]"]}) for step in ("1", "2"))
     other = json.dumps({"step": ["3"] * 2, "completion": ["[]", "None"]})
-    log = read_completions([write_text(tmp_path, "completions.jsonl", f"{first}\n{second}\n{other}\n{other}\n")])
+    log = read.read_completions([write_text(tmp_path, "completions.jsonl", f"{first}\n{second}\n{other}\n{other}\n")])
     assert log.completions == ["[]", "[]", "[]", "None"]
     assert log.notes[0].startswith("Tables of the log that repeat the one before them are left out: 2.")
 
 
 def test_rows_of_a_line_each_may_be_equal(tmp_path):
     path = write_text(tmp_path, "log.jsonl", '{"completion": "[]", "step": 1}\n' * 2)
-    assert read_completions([path]).completions == ["[]", "[]"]
+    assert read.read_completions([path]).completions == ["[]", "[]"]
 
 
 def test_the_text_is_the_one_that_the_reward_read():
     """Special tokens carry the boxes of some families, and trainers take them out of the text."""
     said = json.dumps({**IMAGE, "text": "<|box_start|>(1,2),(3,4)<|box_end|>", "pred": []})
     row = {"completion": "(1,2),(3,4)", "R4/row": said}
-    assert read_completions([row]).completions == ["<|box_start|>(1,2),(3,4)<|box_end|>"]
+    assert read.read_completions([row]).completions == ["<|box_start|>(1,2),(3,4)<|box_end|>"]
 
 
 @pytest.mark.parametrize(("files", "expected"), table("logs/rows", "files_of_folders"))
@@ -253,39 +244,39 @@ def test_the_files_of_a_folder(tmp_path, files, expected):
     for name in files:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         write_text(tmp_path, name, '{"completion": "[]"}\n')
-    assert [path.name for path in log_files([tmp_path])] == expected
+    assert [path.name for path in read.log_files([tmp_path])] == expected
 
 
 def test_a_log_without_all_of_its_shards_is_refused(tmp_path):
     for name in ("a-00000-of-00002.jsonl", "a-00001-of-00002.jsonl", "b-1-of-3.jsonl", "b-3-of-3.jsonl"):
         write_text(tmp_path, name, '{"completion": "[]"}\n')
-    assert len(log_files(sorted(tmp_path.glob("a-*")))) == 2
+    assert len(read.log_files(sorted(tmp_path.glob("a-*")))) == 2
     for paths in ([tmp_path], [tmp_path / "b-1-of-3.jsonl", tmp_path / "b-3-of-3.jsonl"]):
         with pytest.raises(ValueError, match=r"Expected 3 shards '.*b-\*-of-3.jsonl' of a log, got 2\. Copy all"):
-            log_files(paths)
+            read.log_files(paths)
 
 
 def test_a_run_that_logged_nothing_is_told_how(tmp_path):
     for name in ("config.yaml", "log.jsonl", "versions.json"):
         write_text(tmp_path, name, "{}")
     with pytest.raises(ValueError, match=r"got a run that logged none\. .*`--log_completions true`"):
-        log_files([tmp_path])
+        read.log_files([tmp_path])
     with pytest.raises(ValueError, match=r"completions', which is not there\. .*`--log_completions true`"):
-        log_files([tmp_path / "completions"])
+        read.log_files([tmp_path / "completions"])
 
 
 def test_a_table_that_is_written_again_is_read_once(tmp_path):
     """TRL keeps the last completions, and writes them at every logging step, also where it generated nothing new."""
     for number, (step, text) in enumerate(((1, "a"), (2, "a"), (3, "b"), (4, "a"))):
         write_text(tmp_path, f"{number}.jsonl", json.dumps({"completion": text, "step": step}))
-    log = read_completions([tmp_path])
+    log = read.read_completions([tmp_path])
     assert log.completions == ["a", "b", "a"]
     assert log.notes[0].startswith("Tables of the log that repeat the one before them are left out: 1.")
 
 
-@pytest.mark.parametrize("column", TEXT_COLUMNS)
+@pytest.mark.parametrize("column", read.TEXT_COLUMNS)
 def test_the_column_with_the_text_is_found(column):
-    assert read_completions([{"id": "a", column: "[]"}])[0] == ["[]"]
+    assert read.read_completions([{"id": "a", column: "[]"}])[0] == ["[]"]
 
 
 @pytest.mark.parametrize(
@@ -301,12 +292,12 @@ def test_rows_without_a_completion_are_named(tmp_path, name, text, places):
     rows = "row" if len(places) == 1 else "rows"
     named = ", ".join(f"{place} of {str(path)!r}" for place in places)
     with pytest.raises(ValueError, match=re.escape(f"got none or no text in {len(places)} {rows}: {named}. Remove")):
-        read_completions([path])
+        read.read_completions([path])
 
 
 def test_an_empty_text_of_a_table_is_an_answer(tmp_path):
     path = write_text(tmp_path, "log.csv", "completion,response,width,prompt_opens_thinking\n,[],,False\n,,9,True\n")
-    log = read_completions([path])
+    log = read.read_completions([path])
     assert log.completions == ["[]", ""]
     assert [row.get("width") for row in log.rows] == [None, 9.0]
     assert [row["prompt_opens_thinking"] for row in log.rows] == [False, True]
@@ -325,25 +316,25 @@ def test_an_empty_text_of_a_table_is_an_answer(tmp_path):
     ],
 )
 def test_ground_truth_in_one_string_is_unpacked(columns, boxes):
-    assert read_completions([{"text": "[]", **columns}]).rows[0].get("boxes") == boxes
+    assert read.read_completions([{"text": "[]", **columns}]).rows[0].get("boxes") == boxes
 
 
 @pytest.mark.parametrize(("value", "rows"), table("logs/rows", "json_files"))
 def test_the_rows_of_a_json_file(tmp_path, value, rows) -> None:
-    assert read_completions([write_text(tmp_path, "log.json", json.dumps(value, indent=1))]).rows == rows
+    assert read.read_completions([write_text(tmp_path, "log.json", json.dumps(value, indent=1))]).rows == rows
 
 
 def test_a_table_of_vlmevalkit_is_read(tmp_path) -> None:
     picture = "x" * 5000
     text = f"index\timage\tprediction\tboxes\tlabels\n3\t{picture}\t\"[]\nNone\"\t[[1, 2, 3, 4]]\t['mass']\n"
-    log = read_completions([write_text(tmp_path, "model_dataset.tsv", text)])
+    log = read.read_completions([write_text(tmp_path, "model_dataset.tsv", text)])
     assert log.rows == [{"index": "3", "prediction": "[]\nNone", "boxes": [[1, 2, 3, 4]], "labels": ["mass"]}]
 
 
 @pytest.mark.parametrize("column", ["output", "response", "completion"])
 def test_objects_that_are_no_messages_are_refused(column) -> None:
     with pytest.raises(ValueError, match="got a mapping with the keys score in 2 rows: row 1 of"):
-        read_completions([{"id": str(k), column: {"score": 1}} for k in range(2)])
+        read.read_completions([{"id": str(k), column: {"score": 1}} for k in range(2)])
 
 
 @pytest.mark.parametrize(
@@ -360,18 +351,18 @@ def test_objects_that_are_no_messages_are_refused(column) -> None:
 @pytest.mark.parametrize("column", ["gts", "solution"])
 def test_a_right_answer_is_the_reference(answers, boxes, labels, column) -> None:
     rows = [{"output": "[]", column: answer, "width": 100, "height": 100} for answer in answers]
-    log = with_answer_references(read_completions(rows), "qwen3-vl")
+    log = read.with_answer_references(read.read_completions(rows), "qwen3-vl")
     assert [row.get("boxes") for row in log.rows] == (boxes or [None] * 2)
     assert [row.get("labels") for row in log.rows] == (labels or [None] * 2)
 
 
 @pytest.mark.parametrize("answer", ["[[0, 0, 50, 50]]", [[0, 0, 50, 50]], [0.0, 0, 50, 50], "[\n[0, 0, 5e1, 50.0]]"])
 def test_numbers_alone_are_a_reference_only_where_answers_are_in_pixels(answer) -> None:
-    log = read_completions([{"output": "[]", "gts": answer, "width": 100, "height": 100}])
+    log = read.read_completions([{"output": "[]", "gts": answer, "width": 100, "height": 100}])
     with pytest.raises(ValueError, match=r"list of numbers in `gts` of row 1 .*, which may be pixels or norm1000\."):
-        with_answer_references(log, "qwen3-vl")
+        read.with_answer_references(log, "qwen3-vl")
     pixels = {"syntax": "json", "keys": ["bbox_2d"], "space": "pixel"}
-    assert with_answer_references(log, pixels).rows[0]["boxes"] == [[0, 0, 50, 50]]
+    assert read.with_answer_references(log, pixels).rows[0]["boxes"] == [[0, 0, 50, 50]]
 
 
 @pytest.mark.parametrize(
@@ -389,13 +380,13 @@ def test_logs_without_completions_are_refused(tmp_path, name, column, message):
     write_text(tmp_path, "log.jsonl", '{"prompt": "x", "id": 1}')
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match=message):
-        read_completions([tmp_path / name], text_column=column)
+        read.read_completions([tmp_path / name], text_column=column)
 
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
     with pytest.raises(ValueError, match="pip install pyarrow"):
-        read_completions([write_text(tmp_path, "log.parquet", "")])
+        read.read_completions([write_text(tmp_path, "log.parquet", "")])
 
 
 IMAGE_OF_LOG = {"id": "a", "completion": "[]", "boxes": [[0, 0, 9, 9]], "width": 50, "height": 40}
@@ -411,7 +402,9 @@ IMAGE_OF_LOG = {"id": "a", "completion": "[]", "boxes": [[0, 0, 9, 9]], "width":
     ],
 )
 def test_doubtful_rows_are_counted_and_placed(change, doubt):
-    (sentence,) = doubts_about(read_completions([{**IMAGE_OF_LOG, **(change if k == 11 else {})} for k in range(30)]))
+    (sentence,) = read.doubts_about(
+        read.read_completions([{**IMAGE_OF_LOG, **(change if k == 11 else {})} for k in range(30)])
+    )
     assert doubt in sentence
     assert sentence.startswith("1 of 30 rows have")
 
@@ -419,7 +412,7 @@ def test_doubtful_rows_are_counted_and_placed(change, doubt):
 # Without any id rows are completions, and several may be of one image; without boxes there is nothing to compare with.
 @pytest.mark.parametrize("change", [{}, {"id": None}, {"boxes": None}])
 def test_valid_logs_raise_no_doubts(change):
-    assert doubts_about(read_completions([{**IMAGE_OF_LOG, **change}] * 3)) == []
+    assert read.doubts_about(read.read_completions([{**IMAGE_OF_LOG, **change}] * 3)) == []
 
 
 def test_commands_print_doubts(tmp_path, capsys):

@@ -1,7 +1,5 @@
 """Scoring of files: order, numbers, several processes, what is wrong with a row."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from pathlib import Path

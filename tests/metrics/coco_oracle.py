@@ -1,7 +1,5 @@
 """COCO's own code, pycocotools and its C++ version faster-coco-eval, as the oracle of average precision."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from collections.abc import Mapping, Sequence

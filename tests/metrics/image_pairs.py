@@ -6,8 +6,6 @@ and that an ignored region excuses does not count, as in the rewards. These are 
 :class:`grounding_rewards.metrics.detection.MatchedImages`, here image by image, so that the two can be compared.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Answered images with everything that detection metrics tell apart, from a seed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The values of average precision, without what their intervals are made from."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from grounding_rewards.metrics import average_precision as metric

@@ -1,7 +1,5 @@
 """Average precision against COCO's own code, against sums written out, and by hand."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

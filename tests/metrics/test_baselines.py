@@ -1,7 +1,5 @@
 """Answers that need no look at the image."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Comparing two runs: by hand, its tests against scipy and brute force, and what it says in words."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

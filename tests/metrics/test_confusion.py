@@ -1,7 +1,5 @@
 """What became of every box, how that is shown, and confused labels."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Metrics of detection by hand, and against the rewards, from whose matcher they come."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

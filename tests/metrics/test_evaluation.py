@@ -1,7 +1,5 @@
 """Everything that an evaluation says, from images by hand."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

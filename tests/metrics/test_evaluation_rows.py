@@ -1,7 +1,5 @@
 """The rows of labels and sizes, and what an evaluation does where labels or confidences are partly there."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

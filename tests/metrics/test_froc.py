@@ -1,7 +1,5 @@
 """FROC by hand, and against thresholds tried one by one."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any
@@ -9,13 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grounding_rewards.metrics.average_precision import (
-    FROC_RATES,
-    froc_curve,
-    image_auroc,
-    rank_boxes,
-    sensitivity_at_false_positives,
-)
+from grounding_rewards.metrics import average_precision
 from grounding_rewards.metrics.prediction import Prediction
 from tests.metrics.random_images import random_images, without_confidences
 
@@ -24,7 +16,7 @@ HIT, HIT_TOO, JUNK = [0, 0, 10, 10], [20, 20, 30, 30], [50, 50, 60, 60]
 
 def by_thresholds(images: list[Prediction], rate: float) -> float:
     """The best sensitivity at a rate, every confidence tried as a threshold."""
-    ranked = rank_boxes(images, [0.5]).of_label(None)
+    ranked = average_precision.rank_boxes(images, [0.5]).of_label(None)
     best = 0.0
     for key in ranked.key:
         taken = ranked.key <= key
@@ -37,8 +29,8 @@ def by_thresholds(images: list[Prediction], rate: float) -> float:
 @pytest.mark.parametrize("seed", range(5))
 def test_sensitivity_is_the_best_of_all_thresholds(seed: int) -> None:
     images = random_images(seed)
-    *at_rates, mean = sensitivity_at_false_positives(rank_boxes(images))
-    for rate, one in zip(FROC_RATES, at_rates, strict=True):
+    *at_rates, mean = average_precision.sensitivity_at_false_positives(average_precision.rank_boxes(images))
+    for rate, one in zip(average_precision.FROC_RATES, at_rates, strict=True):
         assert one.value == pytest.approx(by_thresholds(images, rate))
     values = [one.value for one in at_rates]
     assert mean.value == pytest.approx(np.mean(values))
@@ -56,11 +48,11 @@ def images_by_hand() -> list[Prediction]:
 
 
 def test_by_hand() -> None:
-    images = rank_boxes(images_by_hand())
-    *found, _ = sensitivity_at_false_positives(images, [0, 0.2, 0.25, 8])
+    images = average_precision.rank_boxes(images_by_hand())
+    *found, _ = average_precision.sensitivity_at_false_positives(images, [0, 0.2, 0.25, 8])
     # at no false box the first finding; from one on four images, 0.25, the second one
     assert [one.value for one in found] == pytest.approx([1 / 3, 1 / 3, 2 / 3, 2 / 3])
-    curve = froc_curve(images)
+    curve = average_precision.froc_curve(images)
     assert curve.x.tolist() == [0.0, 0.25, 0.5]
     assert curve.y.tolist() == pytest.approx([1 / 3, 2 / 3, 2 / 3])
 
@@ -68,28 +60,28 @@ def test_by_hand() -> None:
 def test_equal_confidences_are_one_group_under_every_ranking_by_confidence() -> None:
     images = [replace(image, pred_scores=[0.9] * len(image.pred)) for image in images_by_hand()]
     for ranking in ("score", "coco"):
-        ranked = rank_boxes(images, ranking=ranking)
-        *found, _ = sensitivity_at_false_positives(ranked, [0.25, 0.5])
+        ranked = average_precision.rank_boxes(images, ranking=ranking)
+        *found, _ = average_precision.sensitivity_at_false_positives(ranked, [0.25, 0.5])
         # all boxes come at once, with two false ones on four images
         assert [one.value for one in found] == pytest.approx([0, 2 / 3])
-        assert set(froc_curve(ranked).x) == {0.5}
+        assert set(average_precision.froc_curve(ranked).x) == {0.5}
 
 
 def test_answers_without_confidences_have_an_operating_point_and_an_order() -> None:
     images = without_confidences(images_by_hand())
-    point = froc_curve(rank_boxes(images, ranking="tied"))
+    point = average_precision.froc_curve(average_precision.rank_boxes(images, ranking="tied"))
     assert (point.x.tolist(), point.y.tolist()) == ([0.5], pytest.approx([2 / 3]))
     # the first boxes of all images: two right, one false; the second one is false
-    emission = froc_curve(rank_boxes(images, ranking="emission"))
+    emission = average_precision.froc_curve(average_precision.rank_boxes(images, ranking="emission"))
     assert emission.x.tolist() == [0.25, 0.5]
     assert emission.y.tolist() == pytest.approx([2 / 3, 2 / 3])
 
 
 def test_without_a_reference_box_there_is_no_metric() -> None:
     for images in ([], [Prediction("a", 10, 10, pred=[[0, 0, 5, 5]])]):
-        found = sensitivity_at_false_positives(rank_boxes(images))
+        found = average_precision.sensitivity_at_false_positives(average_precision.rank_boxes(images))
         assert all(math.isnan(one.value) for one in found)
-        assert len(froc_curve(rank_boxes(images)).x) == 0
+        assert len(average_precision.froc_curve(average_precision.rank_boxes(images)).x) == 0
 
 
 def scored(scores: list[float], found: bool, **more: Any) -> Prediction:
@@ -121,7 +113,7 @@ def sampled(boxes: int, others: tuple[int, ...], found: bool) -> Prediction:
     ],
 )
 def test_auroc_by_hand(images: list[Prediction], expected: float) -> None:
-    assert image_auroc(images).value == pytest.approx(expected, nan_ok=True)
+    assert average_precision.image_auroc(images).value == pytest.approx(expected, nan_ok=True)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -135,18 +127,18 @@ def test_auroc_is_scikit_learns(seed: int) -> None:
         (asked, [np.mean([len(image.pred) > 0, *image.sampled_boxes]) for image in asked]),
     ):
         expected = metrics.roc_auc_score([len(image.gt) > 0 for image in one], scores)
-        assert image_auroc(one).value == pytest.approx(expected, abs=1e-12)
+        assert average_precision.image_auroc(one).value == pytest.approx(expected, abs=1e-12)
 
 
 def test_auroc_interval_is_over_patients_of_the_rarer_kind() -> None:
     images = [scored([k / 40], found=k % 3 > 0, patient=f"p{k // 2}") for k in range(40)]
     patients = [image.patient for image in images]
-    by_patient, by_image = image_auroc(images, groups=patients), image_auroc(images)
+    by_patient, by_image = average_precision.image_auroc(images, groups=patients), average_precision.image_auroc(images)
     assert (len(by_patient.left_out), len(by_image.left_out)) == (20, 40)
     for part, value in enumerate(by_patient.left_out):
         left = [image for image in images if image.patient != f"p{part}"]
-        assert value == pytest.approx(image_auroc(left).value)
+        assert value == pytest.approx(average_precision.image_auroc(left).value)
     # All in order: of three normal images, two of them of one patient, as for a share of all of two units.
     perfect = [scored([float(k)], found=k > 2, patient=f"p{max(k, 1)}") for k in range(30)]
-    estimate = image_auroc(perfect, groups=[image.patient for image in perfect]).estimate
+    estimate = average_precision.image_auroc(perfect, groups=[image.patient for image in perfect]).estimate
     assert estimate == (1.0, pytest.approx(0.025 ** (1 / 2)), 1.0)

@@ -1,7 +1,5 @@
 """Image dependence: against enumeration, for models that look and models that do not, and how often intervals hold."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

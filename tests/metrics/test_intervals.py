@@ -1,7 +1,5 @@
 """Intervals: of shares, and by leaving out patients."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -20,20 +18,6 @@ from grounding_rewards.metrics.average_precision import (
 from grounding_rewards.metrics.comparison import compare_runs
 from grounding_rewards.metrics.detection import DETECTION_METRICS
 from grounding_rewards.metrics.evaluation import Measures, evaluate
-from grounding_rewards.metrics.intervals import (
-    COUNT,
-    SIGNED,
-    UNIT,
-    Estimate,
-    Jackknifed,
-    Metric,
-    Parts,
-    jackknifed_difference,
-    jackknifed_ratio,
-    ratio_estimates,
-    share_estimate,
-    sum_by_group,
-)
 from grounding_rewards.metrics.prediction import Prediction
 from tests.metrics.random_images import random_images
 
@@ -46,35 +30,35 @@ def of(happened: int, n: int) -> np.ndarray:
 @given(st.integers(1, 60).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_one_thing_a_unit_has_clopper_and_pearsons_interval(counts: tuple[int, int]) -> None:
     exact = binomtest(*counts).proportion_ci(0.95, method="exact")
-    found = share_estimate(of(*counts))
+    found = intervals.share_estimate(of(*counts))
     assert found == pytest.approx((counts[0] / counts[1], exact.low, exact.high), abs=1e-9)
 
 
 @pytest.mark.parametrize("kind", [0, 1])
 def test_things_of_a_unit_that_are_alike_count_as_one(kind: int) -> None:
     # Four things a unit, all alike: as uncertain as one thing a unit, but for Student's t.
-    found = share_estimate(of(6, 30) * 4)
+    found = intervals.share_estimate(of(6, 30) * 4)
     few = (t.ppf(0.975, 119) / t.ppf(0.975, 29)) ** 2
     n = 120 / (30 / 29 * 4 * 119 / 120) * few
     low, high = beta.ppf(0.025, 0.2 * n, 0.8 * n + 1), beta.ppf(0.975, 0.2 * n + 1, 0.8 * n)
     assert found == pytest.approx((0.2, low, high))
     # Where none or all happened nobody knows how alike they are: taken for one thing a unit.
-    assert share_estimate(of(30 * kind, 30) * 4) == share_estimate(of(30 * kind, 30))
+    assert intervals.share_estimate(of(30 * kind, 30) * 4) == intervals.share_estimate(of(30 * kind, 30))
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=12))
 def test_share_intervals_hold_the_share(units: list[tuple[int, int]]) -> None:
     table = np.array([(min(x, n), n) for x, n in units], dtype=float)
-    value, low, high = share_estimate(table)
+    value, low, high = intervals.share_estimate(table)
     if not table[:, 1].any():
         assert math.isnan(value)
         return
     assert 0 <= low <= value <= high <= 1
     m = int((table[:, 1] > 0).sum())
-    assert high >= share_estimate(of(0, m)).high - 1e-12
-    assert low <= share_estimate(of(m, m)).low + 1e-12
+    assert high >= intervals.share_estimate(of(0, m)).high - 1e-12
+    assert low <= intervals.share_estimate(of(m, m)).low + 1e-12
     # what did not happen is the share of the rest
-    rest = share_estimate(np.column_stack([table[:, 1] - table[:, 0], table[:, 1]]))
+    rest = intervals.share_estimate(np.column_stack([table[:, 1] - table[:, 0], table[:, 1]]))
     assert (1 - rest.high, 1 - rest.low) == pytest.approx((low, high), abs=1e-9)
 
 
@@ -84,7 +68,9 @@ def test_nothing_seen_among_25_normal_images() -> None:
     assert measured["hallucination_rate"] == pytest.approx((0, 0, 0.1372), abs=1e-4)
     assert measured["specificity"] == pytest.approx((1, 0.8628, 1), abs=1e-4)
     # nothing was counted
-    assert all(map(math.isnan, ratio_estimates({"recall_50": np.zeros((25, 2))}, DETECTION_METRICS)["recall_50"]))
+    assert all(
+        map(math.isnan, intervals.ratio_estimates({"recall_50": np.zeros((25, 2))}, DETECTION_METRICS)["recall_50"])
+    )
     change = compare_runs(images, images, resamples=20).metrics["hallucination_rate"]
     assert change.a == change.b == measured["hallucination_rate"]
     assert change.difference == pytest.approx((0, -0.1372, 0.1372), abs=1e-4)
@@ -94,12 +80,14 @@ def means(values: Any) -> np.ndarray:
     return np.column_stack([values, np.ones(len(values))])
 
 
-def ratio(sums: np.ndarray, **options: Any) -> Estimate:
-    return ratio_estimates({"ratio": sums}, **options)["ratio"]
+def ratio(sums: np.ndarray, **options: Any) -> intervals.Estimate:
+    return intervals.ratio_estimates({"ratio": sums}, **options)["ratio"]
 
 
-def difference(before: np.ndarray, after: np.ndarray) -> Estimate:
-    return jackknifed_difference(jackknifed_ratio(before), jackknifed_ratio(after)).estimate
+def difference(before: np.ndarray, after: np.ndarray) -> intervals.Estimate:
+    return intervals.jackknifed_difference(
+        intervals.jackknifed_ratio(before), intervals.jackknifed_ratio(after)
+    ).estimate
 
 
 def test_unit_intervals_are_clopper_pearsons_of_effective_observations() -> None:
@@ -114,7 +102,7 @@ def test_unit_intervals_are_clopper_pearsons_of_effective_observations() -> None
 @pytest.mark.parametrize("units", [2, 25, 80])
 def test_what_was_never_seen_may_still_be(units: int) -> None:
     # A Poisson number that was 0 is 3.69 at most: χ²(0.975) of two degrees of freedom, halved.
-    none = ratio(means(np.zeros(units)), metrics={"ratio": Metric("", "", bounds=COUNT)})
+    none = ratio(means(np.zeros(units)), metrics={"ratio": intervals.Metric("", "", bounds=intervals.COUNT)})
     assert none == pytest.approx((0, 0, chi2.ppf(0.975, 2) / 2 / units))
     # The exact interval of none of n, for a mean of what lies in [0, 1].
     u = 1 - 0.025 ** (1 / units)
@@ -123,9 +111,12 @@ def test_what_was_never_seen_may_still_be(units: int) -> None:
     assert ratio(means(np.full(units, 0.8))) == pytest.approx((0.8, 0.8 * (1 - u), 0.8 + 0.2 * u))
 
 
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.sampled_from([UNIT, COUNT, SIGNED]))
+@given(
+    st.lists(st.floats(0, 1), min_size=1, max_size=12),
+    st.sampled_from([intervals.UNIT, intervals.COUNT, intervals.SIGNED]),
+)
 def test_the_interval_holds_the_metric_within_its_scale(values: list[float], bounds: Any) -> None:
-    found = ratio(means(values), metrics={"ratio": Metric("", "", bounds=bounds)})
+    found = ratio(means(values), metrics={"ratio": intervals.Metric("", "", bounds=bounds)})
     if len(values) > 1:
         assert bounds[0] <= found.low <= found.value + 1e-9
         assert found.value - 1e-9 <= found.high <= bounds[1]
@@ -135,14 +126,14 @@ def test_images_of_a_patient_are_left_out_together() -> None:
     # Ten patients with ten equal images each: as if there were ten images, not a hundred.
     values = np.tile([0.4, 0.6], 5)
     images, patients = means(np.repeat(values, 10)), np.repeat(np.arange(10), 10).tolist()
-    assert sum_by_group(images, patients) == pytest.approx(10 * means(values))
+    assert intervals.sum_by_group(images, patients) == pytest.approx(10 * means(values))
     assert ratio(images, groups=patients) == pytest.approx(ratio(means(values)))
     assert ratio(images).low > ratio(images, groups=patients).low + 0.01
 
 
 def test_many_units_are_left_out_in_parts_of_like_size() -> None:
     images = intervals.MOST_PARTS * 3 + 7
-    parts, other = (Parts.of(None, images, seed) for seed in (0, 1))
+    parts, other = (intervals.Parts.of(None, images, seed) for seed in (0, 1))
     assert (parts.parts, parts.units) == (intervals.MOST_PARTS, images)
     assert set(np.bincount(parts.of_image).tolist()) == {3, 4}
     assert not np.array_equal(parts.of_image, other.of_image)
@@ -157,7 +148,7 @@ def test_the_standard_error_of_parts_is_that_of_units() -> None:
     images = [Prediction(str(k), 400, 400, **one, pred_scores=[0.9]) for k, one in enumerate(given)]
     assert len(images) > 3 * intervals.MOST_PARTS
     found = mean_average_precision(rank_boxes(images, [0.5]), interpolation="all")
-    recall = jackknifed_ratio(np.array([[1.0, len(image.gt)] for image in images]))
+    recall = intervals.jackknifed_ratio(np.array([[1.0, len(image.gt)] for image in images]))
     assert found.value == pytest.approx(recall.value)
     assert abs(found.bias) < 0.2 * found.standard_error
     # A standard deviation of 100 parts is known to about 1 in 14.
@@ -176,11 +167,11 @@ def test_leaving_out_is_taking_the_metric_of_the_others() -> None:
 
 
 def test_metrics_as_means_are_themselves() -> None:
-    found = jackknifed_ratio(np.random.default_rng(0).uniform(0.1, 1, (30, 2)))
-    as_mean = jackknifed_ratio(found.as_mean)
+    found = intervals.jackknifed_ratio(np.random.default_rng(0).uniform(0.1, 1, (30, 2)))
+    as_mean = intervals.jackknifed_ratio(found.as_mean)
     assert as_mean.value == pytest.approx(found.value)
     assert as_mean.standard_error == pytest.approx(found.standard_error)
-    assert not Jackknifed(0.5, np.array([0.5, math.nan]), 2).as_mean.any()
+    assert not intervals.Jackknifed(0.5, np.array([0.5, math.nan]), 2).as_mean.any()
 
 
 def covers(groups: bool, rng: np.random.Generator) -> bool:
@@ -193,7 +184,7 @@ def covers(groups: bool, rng: np.random.Generator) -> bool:
     before = rng.uniform(0, 1, len(patients))
     after = before + 0.1 + patient[patients] + rng.normal(0, 0.1, len(patients))
     runs = (means(before), means(after))
-    _, low, high = difference(*((sum_by_group(run, patients.tolist()) for run in runs) if groups else runs))
+    _, low, high = difference(*((intervals.sum_by_group(run, patients.tolist()) for run in runs) if groups else runs))
     return low <= 0.1 <= high
 
 

@@ -1,7 +1,5 @@
 """Completions and baselines as answered images."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

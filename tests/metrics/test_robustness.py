@@ -1,7 +1,5 @@
 """What counts as right and as the same answer, and the metrics against the specification's formulas written out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

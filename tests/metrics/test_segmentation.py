@@ -1,7 +1,5 @@
 """Areas of unions of boxes against counted pixels and pycocotools, metrics by hand."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -9,17 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import grounding_rewards as gr
+from grounding_rewards.metrics import signal
 from grounding_rewards.metrics.intervals import Estimate
-from grounding_rewards.metrics.signal import (
-    CAUSES,
-    SIGNAL_KEYS,
-    Groups,
-    RewardSignal,
-    main_cause,
-    measure_signal,
-    recommend,
-    variants,
-)
 from grounding_rewards.parsing import STATUSES
 from grounding_rewards.rewards.grounding import get_reward
 from tests.tables import table
@@ -27,7 +18,7 @@ from tests.tables import table
 
 def one(rewards, statuses, counted, findings):
     """A single group."""
-    return Groups.of([len(rewards)], rewards, statuses, counted, [findings] * len(rewards))
+    return signal.Groups.of([len(rewards)], rewards, statuses, counted, [findings] * len(rewards))
 
 
 @pytest.mark.parametrize(
@@ -38,8 +29,8 @@ def test_cause_of_a_group(rewards, statuses, counted, findings, cause):
 
 
 def test_metrics_have_the_same_keys_also_without_a_group():
-    assert list(Groups.of([], [], [], [], []).metrics()) == list(SIGNAL_KEYS)
-    assert all(np.isnan(value) for value in Groups.of([], [], [], [], []).metrics().values())
+    assert list(signal.Groups.of([], [], [], [], []).metrics()) == list(signal.SIGNAL_KEYS)
+    assert all(np.isnan(value) for value in signal.Groups.of([], [], [], [], []).metrics().values())
 
 
 def drawn_groups():
@@ -50,7 +41,7 @@ def drawn_groups():
         flat = [one for group, _ in groups for one in group]
         findings = [m for group, m in groups for _ in group]
         columns = zip(*flat, strict=True) if flat else ([], [], [])
-        return Groups.of([len(group) for group, _ in groups], *map(list, columns), findings)
+        return signal.Groups.of([len(group) for group, _ in groups], *map(list, columns), findings)
 
     return st.lists(group, max_size=6).map(made)
 
@@ -59,9 +50,9 @@ def drawn_groups():
 def test_causes_add_up_to_the_groups_without_spread(groups):
     metrics = groups.metrics()
     if len(groups.sizes):
-        assert sum(metrics[name] for name in CAUSES) == pytest.approx(groups.no_spread)
+        assert sum(metrics[name] for name in signal.CAUSES) == pytest.approx(groups.no_spread)
         assert groups.no_spread == pytest.approx(1 - groups.has_spread.mean())
-        assert (main_cause(metrics) is None) == groups.has_spread.all()
+        assert (signal.main_cause(metrics) is None) == groups.has_spread.all()
     assert [cause is None for cause in groups.causes] == groups.has_spread.tolist()
 
 
@@ -104,7 +95,7 @@ def weak_model(images, rng):
 def test_soft_f1_gives_a_weak_model_signal():
     """As in the published log of a general model on 167 findings: plain IoU above 0 on most answers, and R1 to R5 0."""
     rows, texts = weak_model(40, np.random.default_rng(0))
-    report = measure_signal(rows, texts, R4)
+    report = signal.measure_signal(rows, texts, R4)
     found = {one.name: one.no_spread.value for one in report.all}
     assert {found[f"R{k}"] for k in range(1, 6)} == {1.0}
     assert report.configured.causes["all_below_threshold"] == 1.0
@@ -119,8 +110,8 @@ def test_shares_are_those_of_the_rewards_one_by_one():
     rows, texts = weak_model(12, rng)
     rows += [image(f"normal {k}", boxes=[]) for k in range(4)]
     texts += [[shifted(0) if rng.random() < 0.5 else "[]" for _ in range(4)] for _ in range(4)]
-    report = measure_signal(rows, texts, R4)
-    for reward in [R4, *variants(R4)]:
+    report = signal.measure_signal(rows, texts, R4)
+    for reward in [R4, *signal.variants(R4)]:
         spread = []
         for row, answers in zip(rows, texts, strict=True):
             columns = {name: [value] * len(answers) for name, value in row.items()}
@@ -132,24 +123,24 @@ def test_shares_are_those_of_the_rewards_one_by_one():
 
 def test_the_table_has_a_row_for_each_reward():
     rows = [image("a"), image("b", boxes=[[0, 0, 20, 20]]), image("c", boxes=[])]
-    headings, lines = measure_signal(rows, [[shifted(0), shifted(50)], [shifted(0)] * 2, ["[]"] * 2], R4).table()
+    headings, lines = signal.measure_signal(rows, [[shifted(0), shifted(50)], [shifted(0)] * 2, ["[]"] * 2], R4).table()
     assert all(len(row) == len(headings) for row in lines)
     assert lines[0][:3] == ["R4", "67 % [9 %, > 99 %]", "33 % all perfect, 33 % all below τ"]
 
 
 def test_the_json_has_no_text_and_no_nan():
-    report = measure_signal([image("secret")], [["secret words", shifted(0)]], R4)
+    report = signal.measure_signal([image("secret")], [["secret words", shifted(0)]], R4)
     assert "secret" not in json.dumps(report.to_dict(), allow_nan=False)
 
 
 def test_what_is_tried_keeps_the_rules_of_the_configured_reward():
     own = {"no_box_bonus": 0.5, "ignore_many": True, "readers": "mean", "iou_threshold": 0.4}
     reward = gr.get_reward("R4", box_format="qwen3-vl", **own)
-    tried = variants(reward, ["R1", "soft_f1"])
+    tried = signal.variants(reward, ["R1", "soft_f1"])
     assert [one.name for one in tried] == ["R4 at τ 0.3", "R4 with graded_negatives 0.5", "R1", "soft_f1"]
-    assert [one.name for one in variants(replace(tried[0], name="R4"), [])] == ["R4 with graded_negatives 0.5"]
+    assert [one.name for one in signal.variants(replace(tried[0], name="R4"), [])] == ["R4 with graded_negatives 0.5"]
     # A reward of texts has neither τ nor negatives.
-    assert [one.name for one in variants(gr.get_reward("random"), ["R1"])] == ["R1"]
+    assert [one.name for one in signal.variants(gr.get_reward("random"), ["R1"])] == ["R1"]
     kept = {(one.box_reward.no_box_bonus, one.box_reward.ignore_many, one.readers) for one in tried}
     assert kept == {(0.5, True, "mean")}
 
@@ -157,7 +148,7 @@ def test_what_is_tried_keeps_the_rules_of_the_configured_reward():
 def test_graded_negatives_tell_hallucinations_apart():
     box = [[0, 0, 100, 100]]
     texts = [[answer(*box), answer(*box, *box), answer(*box, *box, *box)]]
-    report = measure_signal([image(str(k), boxes=[]) for k in range(10)], texts * 10, R4)
+    report = signal.measure_signal([image(str(k), boxes=[]) for k in range(10)], texts * 10, R4)
     assert report.configured.causes["all_hallucinated"] == 1.0
     assert report.best == "R4 with graded_negatives 0.5"
 
@@ -172,35 +163,35 @@ class Flat:
 def test_a_third_partys_reward_is_measured():
     reward = gr.get_reward(f"{__name__}.Flat", box_format="qwen3-vl")
     rows = [image(str(k)) for k in range(10)]
-    report = measure_signal(rows, [[shifted(0), shifted(50)]] * 10, reward, tried=["R3"])
+    report = signal.measure_signal(rows, [[shifted(0), shifted(50)]] * 10, reward, tried=["R3"])
     assert report.configured.causes["all_equal"] == 1.0
     assert report.best == "R3"
 
 
 def test_single_answers_are_no_group():
     with pytest.raises(ValueError, match="Expected several completions for an image, got one for each of 1"):
-        measure_signal([image()], [["[]"]], R4)
+        signal.measure_signal([image()], [["[]"]], R4)
 
 
-def signal(name, share, cause="all_below_threshold"):
-    causes = {**dict.fromkeys(CAUSES, 0.0), cause: share}
-    return RewardSignal(name, 0.0, Estimate(share, share, share), causes, 0.0)
+def signal_of(name, share, cause="all_below_threshold"):
+    causes = {**dict.fromkeys(signal.CAUSES, 0.0), cause: share}
+    return signal.RewardSignal(name, 0.0, Estimate(share, share, share), causes, 0.0)
 
 
 @pytest.mark.parametrize(("own", "others", "best", "words"), table("metrics/tables", "recommendations"))
 def test_recommendation(own, others, best, words):
-    name, said = recommend(signal("own", own), [signal(one, share) for one, share in others.items()])
+    name, said = signal.recommend(signal_of("own", own), [signal_of(one, share) for one, share in others.items()])
     assert name == best
     assert words in said
 
 
 def test_nothing_is_recommended_while_intervals_overlap():
-    own, other = signal("own", 0.6), signal("other", 0.1)
+    own, other = signal_of("own", 0.6), signal_of("other", 0.1)
     wide = [replace(one, no_spread=Estimate(one.no_spread.value, 0.05, 0.8)) for one in (own, other)]
-    name, said = recommend(wide[0], [wide[1]])
+    name, said = signal.recommend(wide[0], [wide[1]])
     assert name == "own"
     assert said.startswith("No other reward is shown to be enough: 60 % of the groups are without spread")
-    name, said = recommend(signal("random", 0.0), [other])
+    name, said = signal.recommend(signal_of("random", 0.0), [other])
     assert (name, said.partition(":")[0]) == ("random", "random is a control")
 
 
@@ -208,16 +199,16 @@ def test_the_gain_of_the_best_answer_is_over_the_mean():
     rows = [image(str(k)) for k in range(10)] + [image("normal", boxes=[])]
     # IoUs of 1 and 1/3: the best is 1, the mean 2/3.
     texts = [[shifted(0), shifted(100)]] * 10 + [["[]", "[]"]]
-    report = measure_signal(rows, texts, R4, tried=("soft_f1", "random"))
+    report = signal.measure_signal(rows, texts, R4, tried=("soft_f1", "random"))
     assert (report.mean_iou, report.best_of_k_gain.value) == (pytest.approx(2 / 3), pytest.approx(1 / 3))
     assert "reaches 1.00 mean IoU, all of them 0.67: RL can prefer what is 0.33 [" in report.best_of_k
     by_name = {one.name: one.iou_correlation for one in report.all}
     assert by_name["soft_f1"] == pytest.approx(1)
     assert abs(by_name["random"]) < 0.9
-    alike = measure_signal(rows, [[shifted(100)] * 2] * 10 + [["[]"] * 2], R4)
+    alike = signal.measure_signal(rows, [[shifted(100)] * 2] * 10 + [["[]"] * 2], R4)
     assert alike.best_of_k.endswith("all of them 0.33: RL has nothing to prefer. Raise temperature or num_generations.")
     assert alike.configured.iou_correlation is None
-    assert measure_signal([image("normal", boxes=[])], [["[]", "[]"]], R4).best_of_k == ""
+    assert signal.measure_signal([image("normal", boxes=[])], [["[]", "[]"]], R4).best_of_k == ""
 
 
 @pytest.mark.parametrize(
@@ -235,8 +226,11 @@ def test_spread_without_looking_is_said(shift, said):
         rows.append({"id": k, "boxes": [[10 + 12 * k, 10, 30 + 12 * k, 30]], "width": 200, "height": 200})
         left = 18 + shift * k
         texts.append([json.dumps([{"bbox_2d": [left * 5, 50, left * 5 + size, 150]}]) for size in (100, 60)])
-    report = measure_signal(rows, texts, get_reward("soft_f1", box_format="qwen3-vl"))
+    report = signal.measure_signal(rows, texts, get_reward("soft_f1", box_format="qwen3-vl"))
     assert said in report.looking
     assert report.to_dict()["image_dependence"]["images"] == 12
     # The same groups again, of another step, are of the same images.
-    assert measure_signal(rows * 2, texts * 2, get_reward("soft_f1", box_format="qwen3-vl")).looking == report.looking
+    assert (
+        signal.measure_signal(rows * 2, texts * 2, get_reward("soft_f1", box_format="qwen3-vl")).looking
+        == report.looking
+    )

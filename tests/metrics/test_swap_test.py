@@ -1,7 +1,5 @@
 """The permutation test of two runs: by hand, against scipy's, and how often it is wrong."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

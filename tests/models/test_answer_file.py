@@ -1,7 +1,5 @@
 """Answers that are kept as they come: stops of every kind, several processes, other settings."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -3,8 +3,6 @@
 vLLM itself needs a GPU, and is not run here.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 from dataclasses import replace

@@ -8,16 +8,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from grounding_rewards.models import load as models
+from grounding_rewards.models import load
 from grounding_rewards.models.generate import Sampling, generate
-from grounding_rewards.models.load import (
-    check_place,
-    choose_backend,
-    digest_of_weights,
-    load_later,
-    load_model,
-    process_state,
-)
 from grounding_rewards.synthetic import synthetic_dataset
 from tests.tables import table
 
@@ -26,7 +18,7 @@ def adapted(checkpoint, folder, config):
     """Save an adapter with weights that change the answers, and give the adapted model."""
     from peft import get_peft_model
 
-    base, _ = load_model(checkpoint)
+    base, _ = load.load_model(checkpoint)
     model = get_peft_model(base, config)
     torch.manual_seed(0)
     with torch.no_grad():
@@ -44,14 +36,14 @@ def logits(model, processor):
 
 
 def test_a_checkpoint_is_loaded(checkpoint, tiny_model):
-    model, processor = load_model(checkpoint)
+    model, processor = load.load_model(checkpoint)
     images = synthetic_dataset("test", 2)
     short = Sampling(max_new_tokens=4)
     assert generate(model, processor, images, short) == generate(*tiny_model, images, short)
     assert model.dtype == torch.float32
 
 
-@pytest.mark.parametrize("ask", [load_model, load_later])
+@pytest.mark.parametrize("ask", [load.load_model, load.load_later])
 def test_model_with_its_own_code_is_refused_without_a_prompt(checkpoint, tmp_path, monkeypatch, ask):
     settings = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
     settings |= {"model_type": "its-own", "auto_map": {"AutoConfig": "own.Config", "AutoProcessor": "own.Processor"}}
@@ -73,7 +65,7 @@ def test_a_low_rank_adapter_is_merged(checkpoint, tiny_model, tmp_path, own_proc
     else:
         # A tokenizer alone is no processor.
         tiny_model[1].tokenizer.save_pretrained(tmp_path)
-    model, processor = load_model(tmp_path)
+    model, processor = load.load_model(tmp_path)
     assert not isinstance(model, PeftModel)
     assert type(processor) is type(tiny_model[1])
     torch.testing.assert_close(logits(model, processor), logits(expected, processor), rtol=1e-3, atol=1e-3)
@@ -86,7 +78,7 @@ def test_an_adapter_that_cannot_be_merged_stays_over_the_model(checkpoint, tmp_p
 
     # Its vectors stand before the prompt: there is no weight to add them to.
     adapted(checkpoint, tmp_path, PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4))
-    model, processor = load_model(tmp_path)
+    model, processor = load.load_model(tmp_path)
     assert isinstance(model, PeftModel)
     assert len(generate(model, processor, synthetic_dataset("test", 1), Sampling(max_new_tokens=3))) == 1
 
@@ -102,34 +94,34 @@ def test_an_adapter_without_its_model_is_refused(tmp_path, base, message):
     config = {"base_model_name_or_path": base, "peft_type": "LORA"}
     (tmp_path / "adapter_config.json").write_text(json.dumps(config), encoding="utf-8")
     with pytest.raises(ValueError, match=message):
-        load_model(tmp_path)
+        load.load_model(tmp_path)
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path):
     """Such as the folder of a run, in which the checkpoint has one of its own."""
     (tmp_path / "checkpoint").mkdir()
     with pytest.raises(ValueError, match=r"Expected config.json or adapter_config.json .*, got neither in '.*'\. Give"):
-        load_model(tmp_path)
+        load.load_model(tmp_path)
 
 
 def test_missing_model_name_is_an_os_error(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(OSError, match="couldn't connect"):
-        load_model("nobody/nothing")
+        load.load_model("nobody/nothing")
 
 
 @pytest.mark.parametrize(("backend", "installed", "gpu", "chosen"), table("models/tables", "backends"))
 def test_the_backend(monkeypatch, backend, installed, gpu, chosen):
-    monkeypatch.setattr(models, "find_spec", lambda name: types.SimpleNamespace() if installed else None)
+    monkeypatch.setattr(load, "find_spec", lambda name: types.SimpleNamespace() if installed else None)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
-    assert choose_backend(backend) == chosen
+    assert load.choose_backend(backend) == chosen
 
 
 def test_processes_that_do_not_know_of_each_other_are_refused(monkeypatch):
-    assert process_state().num_processes == 1
+    assert load.process_state().num_processes == 1
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(RuntimeError, match="Expected 2 processes, as the launcher started, got 1"):
-        process_state()
+        load.process_state()
 
 
 @pytest.mark.parametrize(("weights", "instead", "beside"), table("models/tables", "pickled_weights"))
@@ -137,10 +129,10 @@ def test_pickled_weights_are_refused(tmp_path, weights, instead, beside):
     for name in ("config.json", weights, beside):
         (tmp_path / name).write_text("{}", encoding="utf-8")
     with pytest.raises(ValueError, match=f"got {weights}, which may hold a program"):
-        check_place(tmp_path)
+        load.check_place(tmp_path)
     # what lies beside safetensors is not read
     (tmp_path / instead).touch()
-    check_place(tmp_path)
+    load.check_place(tmp_path)
 
 
 def test_unfinished_weights_are_refused_before_loading(checkpoint, tmp_path):
@@ -148,13 +140,13 @@ def test_unfinished_weights_are_refused_before_loading(checkpoint, tmp_path):
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
     with pytest.raises(ValueError, match=r"Expected whole weights in '.*', got model.safetensors, which is cut"):
-        load_later(folder)
+        load.load_later(folder)
 
 
 @pytest.mark.parametrize("name", ["runs/r4/checkpoint", "/nowhere", "a b", "no/such/folder"])
 def test_names_that_are_none(name):
     with pytest.raises(ValueError, match="for `model_name_or_path`, got"):
-        check_place(name, "model_name_or_path")
+        load.check_place(name, "model_name_or_path")
 
 
 WEIGHTS = {"first": torch.zeros(1000), "second": torch.ones(3, 7), "none": torch.zeros(0), "one": torch.tensor(2.0)}
@@ -169,9 +161,9 @@ def saved(folder, weights, **adapter):
 
 
 def test_a_model_is_known_by_its_weights(tmp_path):
-    known = digest_of_weights(saved(tmp_path / "a", WEIGHTS))
+    known = load.digest_of_weights(saved(tmp_path / "a", WEIGHTS))
     shutil.copytree(tmp_path / "a", tmp_path / "b")
-    assert digest_of_weights(tmp_path / "b") == known
+    assert load.digest_of_weights(tmp_path / "b") == known
     others = [
         {**WEIGHTS, "second": WEIGHTS["second"] + 1},
         {**WEIGHTS, "one": torch.tensor(3.0)},
@@ -181,7 +173,7 @@ def test_a_model_is_known_by_its_weights(tmp_path):
         {**WEIGHTS, "first": torch.cat([torch.zeros(400), torch.ones(1), torch.zeros(599)])},
         {name: weight for name, weight in WEIGHTS.items() if name != "none"},
     ]
-    digests = {digest_of_weights(saved(tmp_path / str(k), one)) for k, one in enumerate(others)}
+    digests = {load.digest_of_weights(saved(tmp_path / str(k), one)) for k, one in enumerate(others)}
     assert len(digests - {known}) == len(others)
 
 
@@ -192,4 +184,4 @@ def test_adapter_digest_covers_its_base_model(tmp_path):
     for k, (value, under, alpha) in enumerate(given):
         config = {"base_model_name_or_path": under, "lora_alpha": alpha}
         adapters.append(saved(tmp_path / f"adapter {k}", {"a": torch.full((4,), value)}, **config))
-    assert len({digest_of_weights(one) for one in adapters}) == len(given)
+    assert len({load.digest_of_weights(one) for one in adapters}) == len(given)

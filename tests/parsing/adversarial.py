@@ -5,8 +5,6 @@ The tests and the benchmark use them; run this to see how long the slowest take:
     python -m tests.parsing.adversarial
 """
 
-from __future__ import annotations
-
 import heapq
 import re
 import time

@@ -1,7 +1,5 @@
 """The space check finds real mix-ups of space and order, and is silent about models that are merely poor."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import re

@@ -1,7 +1,5 @@
 """Pages read back: every element closed in order, and nothing asked for from outside."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 
 _VOID = frozenset(("meta", "img", "br", "source"))

@@ -1,7 +1,5 @@
 """A small evaluation with every kind of image and metric, for the tests of its page and its plots."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """The page of a comparison: complete in itself, honest about its choice of images, and safe with any text in it."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The doctor's page is self-contained and bounded, and its command tells CI what it found."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """The report as a person meets it: in Chromium, with mouse, keyboard, printer, dark ground and small screens."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,8 +1,6 @@
 """The report of an evaluation: self-contained, bounded in size, fair in its choice of images, safe with hostile
 text."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import io

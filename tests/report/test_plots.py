@@ -1,7 +1,5 @@
 """Curves from the trainer's log."""
 
-from __future__ import annotations
-
 import base64
 from typing import Any
 from xml.etree import ElementTree

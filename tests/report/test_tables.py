@@ -1,7 +1,5 @@
 """Tables of metrics, and how the terminal shows them."""
 
-from __future__ import annotations
-
 from grounding_rewards.metrics.intervals import Estimate
 from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.report.tables import Cell, metrics_table, robustness_table

@@ -1,7 +1,5 @@
 """How the numbers of the rows of `golden.toml` are computed, which tests/golden/rewards.json keeps."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """No reward's number changes unnoticed: every one is compared, to the last digit, with the file that keeps them."""
 
-from __future__ import annotations
-
 import json
 
 import grounding_rewards as gr

@@ -1,7 +1,5 @@
 """Published rewards: against numbers by hand, against other code, on any text, and under their own names."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Scheduled hyper-parameters: what their values are, what is refused, and who sees which value."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from types import SimpleNamespace

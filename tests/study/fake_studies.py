@@ -1,7 +1,5 @@
 """Folders of studies as runs leave them, without training: drawn answers, better or worse as asked."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

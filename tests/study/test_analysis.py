@@ -1,7 +1,5 @@
 """Metrics of a study are those of metrics/, and differences are Student's over units."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What README and docs/study.md say of the kept studies, reckoned again from the answers of every run."""
 
-from __future__ import annotations
-
 import csv
 import json
 from functools import cache

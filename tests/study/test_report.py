@@ -1,7 +1,5 @@
 """What a study's report says and shows."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil

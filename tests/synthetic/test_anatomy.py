@@ -1,7 +1,5 @@
 """Lines on a canvas, against the same formula for one line after the other and all pixels of its window."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Drawn images on disk: the same dataset as drawn, and another one for another program."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("datasets", reason="needs the train extra")

@@ -1,7 +1,5 @@
 """Drawn radiographs: the same image for an index whatever happened before, boxes that fit, phrases that are true."""
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 import sys

@@ -4,8 +4,6 @@ A fresh interpreter takes eight seconds of processor time to load them. What a l
 processes is tried where the launcher itself is: `program`.
 """
 
-from __future__ import annotations
-
 import importlib
 import multiprocessing
 import os

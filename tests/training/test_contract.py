@@ -16,14 +16,7 @@ from trl import GRPOConfig, GRPOTrainer, ModelConfig, SFTConfig, SFTTrainer
 from grounding_rewards.data.dataset_columns import add_prompts
 from grounding_rewards.models.parity import FORWARDED
 from grounding_rewards.synthetic import synthetic_dataset
-from grounding_rewards.training import GroundingGRPOTrainer
-from grounding_rewards.training.arguments import (
-    GENERATION_OPTIONS,
-    GRPO_CHOICES,
-    NUMBERS,
-    GroundingArguments,
-    SupervisedArguments,
-)
+from grounding_rewards.training import GroundingGRPOTrainer, arguments
 from tests.conftest import REPOSITORY
 from tests.tables import table
 
@@ -41,10 +34,10 @@ def test_what_is_overridden_or_called_takes_these(function, parameters):
 
 
 def test_every_option_that_is_checked_exists():
-    owners = (GRPOConfig, SFTConfig, ModelConfig, GroundingArguments, SupervisedArguments)
+    owners = (GRPOConfig, SFTConfig, ModelConfig, arguments.GroundingArguments, arguments.SupervisedArguments)
     known = {name for owner in owners for name in owner.__dataclass_fields__}
     others = {"log_multimodal", "log_completions", "use_peft", "model_revision"}
-    assert {*NUMBERS, *GRPO_CHOICES, *GENERATION_OPTIONS.values(), *others} <= known
+    assert {*arguments.NUMBERS, *arguments.GRPO_CHOICES, *arguments.GENERATION_OPTIONS.values(), *others} <= known
 
 
 @pytest.mark.parametrize(("owner", "names"), READ_OR_ASSIGNED)

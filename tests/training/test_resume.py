@@ -10,20 +10,8 @@ from trl.trainer.utils import RepeatSampler
 
 from grounding_rewards.training.resume import ExactResume, load_weights, set_epoch
 from grounding_rewards.training.run_folder import last_complete_checkpoint
+from tests.training import runs
 from tests.training.forks import command, started, two_processes, wait_until
-from tests.training.runs import (
-    ASSET,
-    COMMON,
-    GRPO,
-    LORA,
-    grpo,
-    history,
-    same_weights,
-    sft,
-    stopped_copy,
-    weights,
-    words,
-)
 
 pytestmark = pytest.mark.training
 
@@ -31,13 +19,13 @@ pytestmark = pytest.mark.training
 def check(train, folder, step, **values):
     """Train without a stop, then from the checkpoint of a step on (None: the last but one), and compare everything."""
     whole = train(folder, **values)
-    moved = weights(whole)
+    moved = runs.weights(whole)
     step = step or whole.state.global_step - 1
-    resumed = train(stopped_copy(folder, step), resume_from_checkpoint="last", **values)
+    resumed = train(runs.stopped_copy(folder, step), resume_from_checkpoint="last", **values)
     assert resumed.state.global_step == whole.state.global_step > step
-    assert history(resumed) == history(whole)
+    assert runs.history(resumed) == runs.history(whole)
     assert mean_loss(resumed) == mean_loss(whole)
-    assert same_weights(weights(resumed), moved)
+    assert runs.same_weights(runs.weights(resumed), moved)
     return whole
 
 
@@ -48,22 +36,22 @@ def mean_loss(trainer):
 
 def moves(trainer):
     """Whether training has changed the weights at all, so that equal weights mean something."""
-    base = AutoModelForImageTextToText.from_pretrained(ASSET, dtype=torch.float32).state_dict()
-    return any(not torch.equal(base[name], value) for name, value in weights(trainer).items())
+    base = AutoModelForImageTextToText.from_pretrained(runs.ASSET, dtype=torch.float32).state_dict()
+    return any(not torch.equal(base[name], value) for name, value in runs.weights(trainer).items())
 
 
 class TestGRPO:
     def test_full_weights_across_epochs(self, tmp_path):
         # 8 images, 2 a step: an epoch has 4 steps, and the run goes on in the second.
-        assert moves(check(grpo, tmp_path / "run", 5, max_steps=7))
+        assert moves(check(runs.grpo, tmp_path / "run", 5, max_steps=7))
 
     def test_resume_amid_reused_completions_and_unlogged_metrics(self, tmp_path):
         # Completions serve 4 steps, every other of which is logged: step 3 has both left over.
         values = {"gradient_accumulation_steps": 2, "steps_per_generation": 4, "num_iterations": 2, "logging_steps": 2}
-        assert moves(check(grpo, tmp_path / "run", 3, max_steps=6, **values))
+        assert moves(check(runs.grpo, tmp_path / "run", 3, max_steps=6, **values))
 
     def test_adapter_and_kl(self, tmp_path):
-        check(grpo, tmp_path / "run", 2, beta=0.1, **LORA)
+        check(runs.grpo, tmp_path / "run", 2, beta=0.1, **runs.LORA)
 
     def test_with_evaluations_and_early_stopping(self, tmp_path):
         values = {
@@ -71,7 +59,7 @@ class TestGRPO:
             **{"load_best_model_at_end": "true", "early_stopping_patience": 3, "max_steps": 12},
         }
         # One step before its end two of the three evaluations that end it are over.
-        whole = check(grpo, tmp_path / "run", None, **values)
+        whole = check(runs.grpo, tmp_path / "run", None, **values)
         assert whole.state.global_step < 12
 
 
@@ -79,10 +67,10 @@ class TestSFT:
     def test_full_weights_across_epochs_with_workers(self, tmp_path):
         # 8 images, 4 a step: two steps an epoch, images cropped anew in each.
         values = {"crop": 0.2, "contrast": 0.2, "dataloader_num_workers": 2, "logging_steps": 2, "max_steps": 6}
-        assert moves(check(sft, tmp_path / "run", 3, **values))
+        assert moves(check(runs.sft, tmp_path / "run", 3, **values))
 
     def test_adapter(self, tmp_path):
-        check(sft, tmp_path / "run", 2, crop=0.2, **LORA)
+        check(runs.sft, tmp_path / "run", 2, crop=0.2, **runs.LORA)
 
 
 def train_in_two_processes(folder):
@@ -90,21 +78,21 @@ def train_in_two_processes(folder):
     ExactResume.end = lambda self: None
     # An epoch has two steps: all go on in the middle of the second one.
     for name, train, values in (
-        ("grpo", grpo, {"train_images": 8}),
-        ("grpo-lora", grpo, {"train_images": 8, **LORA}),
-        ("sft", sft, {"train_images": 16}),
-        ("sft-lora", sft, {"train_images": 16, **LORA}),
+        ("grpo", runs.grpo, {"train_images": 8}),
+        ("grpo-lora", runs.grpo, {"train_images": 8, **runs.LORA}),
+        ("sft", runs.sft, {"train_images": 16}),
+        ("sft-lora", runs.sft, {"train_images": 16, **runs.LORA}),
     ):
         values = {"max_steps": 4, **values}
         whole = train(folder / name, **values)
-        moved, first = weights(whole), whole.is_world_process_zero()
+        moved, first = runs.weights(whole), whole.is_world_process_zero()
         if first:
-            stopped_copy(folder / name, 3)
+            runs.stopped_copy(folder / name, 3)
         whole.accelerator.wait_for_everyone()
         resumed = train(folder / f"{name}-stopped", resume_from_checkpoint="last", **values)
-        assert same_weights(weights(resumed), moved), name
+        assert runs.same_weights(runs.weights(resumed), moved), name
         if first:
-            assert history(resumed) == history(whole), name
+            assert runs.history(resumed) == runs.history(whole), name
             assert mean_loss(resumed) == mean_loss(whole), name
             (folder / f"{name}.done").touch()
 
@@ -115,49 +103,49 @@ def test_two_processes(tmp_path):
     assert done == {"grpo", "grpo-lora", "sft", "sft-lora"}
 
 
-@pytest.mark.parametrize(("name", "values"), [("train", GRPO), ("sft", COMMON)])
+@pytest.mark.parametrize(("name", "values"), [("train", runs.GRPO), ("sft", runs.COMMON)])
 def test_killed(tmp_path, name, values):
     """kill -9 at any moment: the same command with `last` ends in the run that was never killed."""
     values = {**values, "max_steps": 10}
-    train = {"train": grpo, "sft": sft}[name]
+    train = {"train": runs.grpo, "sft": runs.sft}[name]
     whole = train(tmp_path / "whole", **values)
     folder, output = tmp_path / "killed", tmp_path / "output.txt"
-    with started(command, name, *words({**values, "output_dir": folder}), output=output) as (run,):
+    with started(command, name, *runs.words({**values, "output_dir": folder}), output=output) as (run,):
         wait_until(lambda: last_complete_checkpoint(folder) is not None, [run], output)
         run.kill()
         run.join()
     assert int(last_complete_checkpoint(folder).name.rpartition("-")[2]) < 10
     resumed = train(folder, **values, resume_from_checkpoint="last")
-    assert history(folder) == history(whole)
-    assert same_weights(weights(resumed), weights(whole))
+    assert runs.history(folder) == runs.history(whole)
+    assert runs.same_weights(runs.weights(resumed), runs.weights(whole))
 
 
 def test_full_disk_at_a_checkpoint(tmp_path):
     """The run says how it goes on; the checkpoint before stays whole, and the run goes on as if never stopped."""
-    whole = grpo(tmp_path / "whole", max_steps=4)
-    run = stopped_copy(tmp_path / "whole", 2)
+    whole = runs.grpo(tmp_path / "whole", max_steps=4)
+    run = runs.stopped_copy(tmp_path / "whole", 2)
     # A device without room behind the file of the optimizer, after the weights are written.
     (run / "checkpoint-3").mkdir()
     (run / "checkpoint-3" / "optimizer.pt").symlink_to("/dev/full")
     with pytest.raises(RuntimeError, match=r"failed at step 3. The disk is full.* --resume_from_checkpoint last"):
-        grpo(run, max_steps=4, resume_from_checkpoint="last")
+        runs.grpo(run, max_steps=4, resume_from_checkpoint="last")
     assert last_complete_checkpoint(run).name == "checkpoint-2"
     (run / "checkpoint-3" / "optimizer.pt").unlink()
-    resumed = grpo(run, max_steps=4, resume_from_checkpoint="last")
-    assert history(run) == history(whole)
-    assert same_weights(weights(resumed), weights(whole))
+    resumed = runs.grpo(run, max_steps=4, resume_from_checkpoint="last")
+    assert runs.history(run) == runs.history(whole)
+    assert runs.same_weights(runs.weights(resumed), runs.weights(whole))
 
 
 def test_a_run_that_made_all_its_steps_makes_no_other(tmp_path):
-    whole = grpo(tmp_path / "run", max_steps=2)
+    whole = runs.grpo(tmp_path / "run", max_steps=2)
     logged = (tmp_path / "run" / "log.jsonl").read_bytes()
-    moved, said = weights(whole), history(whole)
-    again = grpo(tmp_path / "run", max_steps=2, resume_from_checkpoint="last")
+    moved, said = runs.weights(whole), runs.history(whole)
+    again = runs.grpo(tmp_path / "run", max_steps=2, resume_from_checkpoint="last")
     assert again.state.global_step == 2
-    assert history(again) == said
-    assert same_weights(weights(again), moved)
+    assert runs.history(again) == said
+    assert runs.same_weights(runs.weights(again), moved)
     folders = (tmp_path / "run" / "checkpoint", last_complete_checkpoint(tmp_path / "run"))
-    assert same_weights(*(load_file(folder / "model.safetensors") for folder in folders))
+    assert runs.same_weights(*(load_file(folder / "model.safetensors") for folder in folders))
     assert (tmp_path / "run" / "log.jsonl").read_bytes() == logged
 
 
@@ -166,32 +154,32 @@ def test_best_model_really_is_loaded(tmp_path):
         **{"eval_strategy": "steps", "eval_steps": 1, "eval_images": 8, "per_device_eval_batch_size": 8},
         **{"load_best_model_at_end": "true", "learning_rate": 3e-3, "max_steps": 5},
     }
-    trainer = grpo(tmp_path / "run", **values)
-    rewards = {entry["step"]: entry["eval_reward"] for entry in history(trainer) if "eval_reward" in entry}
+    trainer = runs.grpo(tmp_path / "run", **values)
+    rewards = {entry["step"]: entry["eval_reward"] for entry in runs.history(trainer) if "eval_reward" in entry}
     best = max(rewards, key=lambda step: rewards[step])
     assert rewards[best] > rewards[5], "the last model is the best one here, which shows nothing"
     assert trainer.state.best_global_step == best
     for folder in (tmp_path / "run/checkpoint", tmp_path / f"run/checkpoint-{best}"):
         saved = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32).state_dict()
-        assert all(torch.equal(saved[name], value) for name, value in weights(trainer).items())
+        assert all(torch.equal(saved[name], value) for name, value in runs.weights(trainer).items())
     assert f"best evaluation | reward {rewards[best]:.4f}, step {best}" in (tmp_path / "run/README.md").read_text()
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("refused") / "run"
-    grpo(folder, max_steps=2)
+    runs.grpo(folder, max_steps=2)
     return folder
 
 
 def test_the_stock_trainer_resumes_from_the_base_weights(tmp_path):
     """When this fails, docs/training.md and the first reason of training/resume.py are out of date."""
-    model = AutoModelForImageTextToText.from_pretrained(ASSET)
+    model = AutoModelForImageTextToText.from_pretrained(runs.ASSET)
     with torch.no_grad():
         for weight in model.parameters():
             weight.zero_()
     arguments = TrainingArguments(str(tmp_path), use_cpu=True, report_to="none")
-    Trainer(model, arguments)._load_from_checkpoint(str(ASSET))
+    Trainer(model, arguments)._load_from_checkpoint(str(runs.ASSET))
     assert not any(weight.any() for weight in model.parameters())
 
 
@@ -208,7 +196,7 @@ class TestRefused:
 
     def refused(self, folder, *parts, **values):
         with pytest.raises(ValueError, match="Expected the weights of this model in the checkpoint") as caught:
-            grpo(folder, max_steps=2, resume_from_checkpoint="last", **values)
+            runs.grpo(folder, max_steps=2, resume_from_checkpoint="last", **values)
         for part in (str(folder / "checkpoint-1"), *parts):
             assert part in str(caught.value)
 
@@ -236,21 +224,21 @@ class TestRefused:
         self.refused(stopped)
 
     def test_an_adapter_of_another_model(self, tmp_path):
-        grpo(tmp_path / "run", max_steps=2, **LORA)
-        stopped = stopped_copy(tmp_path / "run", 1)
+        runs.grpo(tmp_path / "run", max_steps=2, **runs.LORA)
+        stopped = runs.stopped_copy(tmp_path / "run", 1)
         file = stopped / "checkpoint-1" / "adapter_model.safetensors"
         found = load_file(file)
         name = sorted(found)[0]
         found["elsewhere"] = found.pop(name)
         save_file(found, file)
-        self.refused(stopped, f"1 missing weights ({name})", "1 unknown weights (elsewhere)", **LORA)
+        self.refused(stopped, f"1 missing weights ({name})", "1 unknown weights (elsewhere)", **runs.LORA)
 
 
 def test_weights_of_several_types_keep_every_bit(tmp_path):
     """As where the model lies in bfloat16 and its norms are trained in float32."""
 
     def mixed():
-        model = AutoModelForImageTextToText.from_pretrained(ASSET, dtype=torch.bfloat16)
+        model = AutoModelForImageTextToText.from_pretrained(runs.ASSET, dtype=torch.bfloat16)
         model.model.visual.merger.ln_q.float()
         return model
 
@@ -263,7 +251,7 @@ def test_weights_of_several_types_keep_every_bit(tmp_path):
     load_weights(loaded, tmp_path)
     wanted = saved.state_dict()
     assert {weight.dtype for weight in wanted.values()} == {torch.bfloat16, torch.float32}
-    assert same_weights(loaded.state_dict(), wanted)
+    assert runs.same_weights(loaded.state_dict(), wanted)
 
 
 class TestSetEpoch:

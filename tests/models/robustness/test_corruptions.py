@@ -1,7 +1,5 @@
 """Pixels and boxes move together; a change is what its number says and grows with its strength."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

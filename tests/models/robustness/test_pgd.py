@@ -1,7 +1,5 @@
 """The attack on functions whose best answer is known, and on small untrained models of two architectures."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The shipped model under changes: what it costs, and that nothing happens where nothing is changed."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
