@@ -48,11 +48,10 @@ def test_the_same_as_details(rows: Any, label_matching: str, on_truncated: str, 
         name = reward.__name__
         assert found[name] == reward(texts, **columns)
         for k, one in enumerate(reward.details(texts, **columns)):
-            explained = one
             for part in ("f_beta", "quality", "precision", "recall", "tp", "fp", "fn"):
-                assert found[f"{name}/{part}"][k] == getattr(explained, part)
-            ious = explained.ious
-            assert found[f"{name}/mean_iou"][k] == pytest.approx(sum(ious) / len(ious) if ious else 0.0)
+                assert found[f"{name}/{part}"][k] == getattr(one, part)
+            mean_iou = sum(one.ious) / len(one.ious) if one.ious else 0.0
+            assert found[f"{name}/mean_iou"][k] == pytest.approx(mean_iou)
             assert found[f"{name}/reason"][k] == one.reason
             assert found["status"][k] == one.parsed.status
             assert found["rejected"][k] == one.parsed.rejected
@@ -69,11 +68,10 @@ def test_the_best_reader_may_differ_from_reward_to_reward() -> None:
 
 def test_rewards_that_compare_labels_beside_some_that_do_not() -> None:
     strict = get_reward("R3", box_format="qwen3-vl", label_matching="exact")
-    found = score_columns([get_reward("R2", box_format="qwen3-vl"), strict], [TEXTS[2]], **columns_of([REFERENCES[2]]))
-    assert (found["R2/tp"], found["R3/tp"]) == ([1], [1])
-    wrong = TEXTS[2].replace("effusion", "mass")
-    found = score_columns([get_reward("R2", box_format="qwen3-vl"), strict], [wrong], **columns_of([REFERENCES[2]]))
-    assert (found["R2/tp"], found["R3/tp"]) == ([1], [0])
+    rewards = [get_reward("R2", box_format="qwen3-vl"), strict]
+    for text, hits in ((TEXTS[2], 1), (TEXTS[2].replace("effusion", "mass"), 0)):
+        found = score_columns(rewards, [text], **columns_of([REFERENCES[2]]))
+        assert (found["R2/tp"], found["R3/tp"]) == ([1], [hits])
 
 
 def test_somebodys_own_reward() -> None:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import re
-import warnings
 
 import pytest
 
@@ -106,16 +105,13 @@ def test_missing_columns(removed, message):
 
 
 @pytest.mark.parametrize(("ids", "said"), [(["a", "a"], 1), (["a", "b"], 0), (["a"], 0), ([None, None], 0)])
-def test_one_id_for_all_rows_is_said(ids, said):
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        check_dataset(dataset_of(*({"id": one} for one in ids)))
-    assert sum("rows of train_dataset have the id 'a'" in str(one.message) for one in caught) == said
+def test_one_id_for_all_rows_is_said(ids, said, recwarn):
+    check_dataset(dataset_of(*({"id": one} for one in ids)))
+    assert sum("rows of train_dataset have the id 'a'" in str(one.message) for one in recwarn) == said
 
 
 def test_images_stand_for_sizes():
-    images = with_images((100, 200), (100, 200)).remove_columns(["width", "height"])
-    check_dataset(images, R4)
+    check_dataset(with_images((100, 200), (100, 200)).remove_columns(["width", "height"]), R4)
 
 
 def test_image_of_another_shape():

@@ -1,6 +1,5 @@
 """Completions and baselines as answered images."""
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -81,8 +80,7 @@ def test_one_warning_about_the_space_however_many_rewards() -> None:
         box = [x, y, x + 500, y + 500]
         rows.append({"id": str(i), "boxes": [box], "labels": ["x"], "width": 2000, "height": 2000})
         texts.append([f'[{{"bbox_2d": {[round(value) for value in box]}}}]'])
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with pytest.warns(SpaceWarning) as caught:
         read_predictions(rows, texts, REWARD)
     assert [warning.category for warning in caught] == [SpaceWarning]
 

@@ -46,8 +46,7 @@ class TestCoordinates:
         x, y, width, height, resized_width, resized_height = (data.draw(self.sides) for _ in range(6))
         view = View(x, y, width, height, resized_width, resized_height)
         box = np.array([[data.draw(st.floats(0, 8000)) for _ in range(4)]])
-        named = view.from_image(box, SPACES[name])
-        assert view.to_image(named, SPACES[name]) == pytest.approx(box, abs=1e-6)
+        assert view.to_image(view.from_image(box, SPACES[name]), SPACES[name]) == pytest.approx(box, abs=1e-6)
 
     @pytest.mark.parametrize(("space", "named", "on_image"), table("training/cases", "by_hand"))
     def test_by_hand(self, space, named, on_image):
@@ -62,8 +61,7 @@ class TestCoordinates:
     def test_pixels_are_those_of_the_file_where_boxes_have_others(self):
         """The image's boxes are in pixels of 2000 x 1000, its file has half as many on each side."""
         looking = environment(width=2000, height=1000, min_side=1)
-        picture = looking.zoom(0, 0, 100, 100)[0]["image"]
-        assert picture.size == (100, 50)
+        assert looking.zoom(0, 0, 100, 100)[0]["image"].size == (100, 50)
         assert looking.views[1] == View(0, 0, 200, 100)
 
     def test_resized_as_the_processor_does(self):

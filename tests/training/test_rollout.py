@@ -249,13 +249,11 @@ class TestWatch:
         # Three images of the check, and four answers of the first step.
         noisy(0.6, first_call=7)
         trainer = trainer_with_vllm(tmp_path, max_steps=3, top_p=0.9)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with pytest.warns(RolloutWarning) as caught:
             trainer.train()
-        messages = [str(entry.message) for entry in caught if entry.category is RolloutWarning]
-        assert len(messages) == 1
-        assert "differ by 0.6 a token" in messages[0]
-        assert "top_p, top_k, min_p or repetition_penalty, which change what is sampled" in messages[0]
+        (message,) = [str(entry.message) for entry in caught if entry.category is RolloutWarning]
+        assert "differ by 0.6 a token" in message
+        assert "top_p, top_k, min_p or repetition_penalty, which change what is sampled" in message
 
     def test_rounding_is_no_noise(self, noisy, tmp_path):
         noisy(0.01)
@@ -273,32 +271,28 @@ class TestWatch:
 class TestStockTrl:
     """A reward sees no engine: it warns where the fault is possible."""
 
-    @pytest.fixture(autouse=True)
-    def fresh(self, monkeypatch):
+    @pytest.mark.parametrize(
+        ("columns", "is_mended", "times"),
+        [
+            ({"image": [None]}, False, 1),
+            # without images there is nothing to say
+            ({}, False, 0),
+            # nor where TRL is mended
+            ({"image": [None]}, True, 0),
+        ],
+    )
+    def test_is_warned_of_once(self, monkeypatch, columns, is_mended, times):
         grounding._warn_of_doubled_images.cache_clear()
         monkeypatch.setitem(sys.modules, "vllm", ModuleType("vllm"))
-
-    def call(self, **columns):
+        if is_mended:
+            monkeypatch.setattr(GRPOTrainer, "_generate_single_turn", lambda self, images, vllm_prompt_ids=None: None)
         reward = get_reward("R4", box_format="qwen3-vl")
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             for _ in range(2):
                 reward(["[]"], boxes=[[]], width=[10], height=[10], **columns)
-        return [str(entry.message) for entry in caught if entry.category is RolloutWarning]
-
-    def test_is_warned_of_once(self):
-        assert len(messages := self.call(image=[None])) == 1
-        assert "trl#6294" in messages[0]
-
-    def test_without_images_there_is_nothing_to_say(self):
-        assert self.call() == []
-
-    def test_nor_where_trl_is_mended(self, monkeypatch):
-        def mended(self, prompt_ids, images, multimodal_fields, num_generations, vllm_prompt_ids=None):
-            pass
-
-        monkeypatch.setattr(GRPOTrainer, "_generate_single_turn", mended)
-        assert self.call(image=[None]) == []
+        said = [str(entry.message) for entry in caught if entry.category is RolloutWarning]
+        assert ["trl#6294" in message for message in said] == [True] * times
 
 
 def test_the_stand_in_takes_what_trl_gives_to_vllm():
