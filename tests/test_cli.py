@@ -138,8 +138,7 @@ def test_what_the_terminal_cannot_write_is_spelled_out(tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_text('{"text": "肺结节"}', encoding="utf-8")
     call = [sys.executable, "-m", "grounding_rewards.cli", "inspect", str(path), "--box-format", "qwen3-vl"]
-    environment = {"PYTHONIOENCODING": "ascii", "PYTHONPATH": str(REPOSITORY)}
-    run = subprocess.run(call, capture_output=True, env=environment)
+    run = subprocess.run(call, capture_output=True, env={"PYTHONIOENCODING": "ascii", "PYTHONPATH": str(REPOSITORY)})
     assert run.returncode == 0, run.stderr
     assert rb"\u80ba" in run.stdout
 

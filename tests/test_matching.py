@@ -143,8 +143,7 @@ def test_pairs_are_one_to_one_and_reach_the_threshold(iou, name, threshold):
 @given(st.lists(iou_matrices(), min_size=1, max_size=5), st.sampled_from(sorted(SINGLE)))
 def test_a_padded_batch_gives_the_single_results(matrices, name):
     n = max(len(matrix) for matrix in matrices)
-    m = max(matrix.shape[1] for matrix in matrices)
-    padded = np.zeros((len(matrices), n, m))
+    padded = np.zeros((len(matrices), n, max(matrix.shape[1] for matrix in matrices)))
     for slot, matrix in zip(padded, matrices, strict=True):
         slot[: matrix.shape[0], : matrix.shape[1]] = matrix
     for row, matrix in zip(match_batch(padded, 0.3, matching=name), matrices, strict=True):

@@ -36,8 +36,7 @@ def test_what_is_public_says_what_it_is(name):
 def test_a_star_import_takes_nothing_private():
     names: dict[str, object] = {}
     exec("from grounding_rewards import *", names)
-    promised = {"get_reward", "parse_boxes", "pairwise_iou", "get_box_format", "SpaceWarning"}
-    assert promised <= set(names)
+    assert {"get_reward", "parse_boxes", "pairwise_iou", "get_box_format", "SpaceWarning"} <= set(names)
 
 
 def test_the_package_shows_what_it_offers():

@@ -98,8 +98,7 @@ def test_actions_are_pinned_and_nothing_may_write_by_default(path: Path) -> None
     text = path.read_text(encoding="utf-8")
     for action in re.findall(r"uses: (\S+)", text):
         assert action.startswith("./") or re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", action), action
-    workflow = yaml.safe_load(text)
-    assert workflow["permissions"] == {"contents": "read"}
+    assert yaml.safe_load(text)["permissions"] == {"contents": "read"}
     assert "secrets." not in text
 
 

@@ -274,8 +274,7 @@ def test_wrong_arguments_are_refused(images):
 
 @pytest.mark.parametrize("name", ["qwen2.5-vl", "internvl", "paligemma", "gemini"])
 def test_other_formats_are_audited_too(images, name):
-    fmt = get_box_format(name)
-    done = audit({"R3": gr.get_reward("R3", box_format=name)}, images[:10], fmt)
+    done = audit({"R3": gr.get_reward("R3", box_format=name)}, images[:10], get_box_format(name))
     # PaliGemma's own way to say that there is nothing is an empty text.
     declared = {"unread pays"} if name == "paligemma" else set()
     assert {one.finding for one in done.findings} <= {"pays", "worse pays", "beats honest"} | declared

@@ -29,8 +29,7 @@ def test_it_says_what_can_be_gamed_and_writes_it(images, tmp_path, capsys):
     assert "Documented weaknesses" in printed
     stored = json.loads(numbers.read_text(encoding="utf-8"))
     assert stored["rewards"] == ["R1", "R1:ranking=tied"]
-    free = {one["reward"] for one in stored["played"] if one["finding"] == "free"}
-    assert free == {"R1"}
+    assert {one["reward"] for one in stored["played"] if one["finding"] == "free"} == {"R1"}
     assert "<title>Can it be gamed?</title>" in page.read_text(encoding="utf-8")
 
 

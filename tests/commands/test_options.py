@@ -35,8 +35,7 @@ def test_final_values(command, schedule, said, tmp_path, capsys):
     for path in (tmp_path / "out.jsonl", out / "images.jsonl"):
         if path.is_file():
             row = json.loads(path.read_text(encoding="utf-8"))
-            rewards = row.get("rewards", row)
-            assert rewards["R3" if "rewards" in row else words[-1]] == 0
+            assert row.get("rewards", row)["R3" if "rewards" in row else words[-1]] == 0
 
 
 @pytest.mark.parametrize("options", [EvaluateOptions, SignalOptions])

@@ -134,8 +134,7 @@ def test_dry_run_counts_what_is_then_written(folder, tmp_path, capsys):
     assert printed.out.splitlines()[0] == f"{counted}, 1 shards"
     # No bar where nobody looks.
     assert printed.err == ""
-    card = (tmp_path / "out" / "README.md").read_text()
-    assert "1 images without findings are left out of train" in card
+    assert "1 images without findings are left out of train" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_prompts_from_a_file(folder, tmp_path, monkeypatch):
@@ -144,8 +143,7 @@ def test_prompts_from_a_file(folder, tmp_path, monkeypatch):
     template.write_text("Mark {labels}.\n")
     words = ("jsonl", "--root", folder, "--out", tmp_path / "out", "--box-format", "qwen3-vl")
     assert prepare(*words, "--prompt-file", template) == 0
-    row = load_split(str(tmp_path / "out"), "train")[0]
-    assert row["prompt"][0]["content"][1]["text"] == "Mark effusion, mass."
+    assert load_split(str(tmp_path / "out"), "train")[0]["prompt"][0]["content"][1]["text"] == "Mark effusion, mass."
     assert read_manifest(tmp_path / "out")["settings"]["template"] == "Mark {labels}."
 
 
@@ -167,8 +165,7 @@ def test_rows_say_where_they_are_from(tmp_path, monkeypatch):
     assert prepare("jsonl", "--root", tmp_path, "--out", tmp_path / "out", "--box-format", "qwen3-vl") == 0
     rows = load_split(str(tmp_path / "out"), "train")
     assert [(row["source"], row["licence"]) for row in rows] == [("our clinic", "CC0"), ("our clinic", None)]
-    card = (tmp_path / "out" / "README.md").read_text()
-    assert "| our clinic | CC0 | 1 |\n| our clinic | – | 1 |" in card
+    assert "| our clinic | CC0 | 1 |\n| our clinic | – | 1 |" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_the_doctor_names_options_that_there_are():

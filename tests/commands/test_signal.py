@@ -87,8 +87,7 @@ def test_where_the_space_is_contradicted_the_cause_comes_alone(capsys):
 @pytest.mark.parametrize(("options", "message"), table("commands/refusals", "signal"))
 def test_mistakes_are_named(tmp_path, capsys, options, message):
     log, single = write_log(tmp_path / "log.jsonl"), tmp_path / "single.jsonl"
-    rows = [{"id": k, "completion": "[]", "boxes": [], **SIZE} for k in "ab"]
-    write_lines(single, rows)
+    write_lines(single, [{"id": k, "completion": "[]", "boxes": [], **SIZE} for k in "ab"])
     files = {"LOG": str(log), "SINGLE": str(single)}
     assert main(["signal", *(files.get(word, word) for word in options)]) == 2
     assert message in capsys.readouterr().err

@@ -17,7 +17,6 @@ EXPERIMENTS = [f"experiments/{name}.yaml" for name in ("r1", "r2", "r3", "r4", "
 OVERLAYS = [name for name in FILES if name.split("/")[0] in ("generation", "models", "tuning")]
 # A file for GPUs is read here as well.
 HERE = ["--use_cpu", "true", "--bf16", "false", "--tf32", "false"]
-OWN_LINES = {"reward", "reward_kwargs", "output_dir", "run_name"}
 
 
 def read(name):
@@ -51,7 +50,7 @@ def test_is_read_by_its_parser(name, monkeypatch):
 def test_experiments_differ_in_the_reward_only(name):
     first, this = read("experiments/r1.yaml"), read(name)
     assert list(first) == list(this) == ["base", "reward", "reward_kwargs", "output_dir", "run_name"]
-    assert {key for key in first if first[key] != this[key]} <= OWN_LINES
+    assert {key for key in first if first[key] != this[key]} <= {"reward", "reward_kwargs", "output_dir", "run_name"}
     assert this["reward"].lower() == Path(name).stem
 
 

@@ -19,7 +19,6 @@ TASK = REPOSITORY / "configs" / "lmms_eval" / "grounding.yaml"
 pytest.importorskip("datasets", reason="needs the train extra")
 
 BOXES = [[[10, 8, 50, 56]], [[5, 8, 45, 32], [50, 40, 90, 56]], []]
-LABELS = [["mass"], ["mass", "effusion"], []]
 #: The first image found exactly; one of two boxes of the second; a hallucination on the third; in parts of 1000.
 ANSWERS = [
     '[{"bbox_2d": [100, 125, 500, 875], "label": "mass"}]',
@@ -53,7 +52,7 @@ def prepared(tmp_path_factory):
 
     root = tmp_path_factory.mktemp("lmms")
     images = []
-    for number, (boxes, labels) in enumerate(zip(BOXES, LABELS, strict=True)):
+    for number, (boxes, labels) in enumerate(zip(BOXES, [["mass"], ["mass", "effusion"], []], strict=True)):
         pixels = np.random.default_rng(number).integers(0, 255, (64, 100), dtype=np.uint8)
         Image.fromarray(pixels).save(root / f"{number}.png")
         images.append(AnnotatedImage(str(number), f"{number}.png", boxes, labels, patient_id=str(number), split="test"))

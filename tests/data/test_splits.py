@@ -112,10 +112,7 @@ def test_patients_in_two_splits_are_named():
         check_one_split(splits)
 
 
-SPELLINGS = ["0003", "3", "3.0", " 3 ", "00003.0"]
-
-
-@given(st.permutations(SPELLINGS), st.integers(0, 20))
+@given(st.permutations(["0003", "3", "3.0", " 3 ", "00003.0"]), st.integers(0, 20))
 def test_a_patient_stays_on_one_side_in_every_spelling(spellings, seed):
     images = [image(number, spelling) for number, spelling in enumerate(spellings)]
     assert len(set(assigned(images, seed=seed))) == 1

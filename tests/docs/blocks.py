@@ -28,8 +28,7 @@ def blocks(page: Path) -> list[Block]:
 
 def shell_commands(page: Path) -> Iterator[list[str]]:
     """The words of every command in the blocks of a page, fenced for bash or indented, comments left out."""
-    text = page.read_text(encoding="utf-8")
-    outside = FENCED.sub("", text)
+    outside = FENCED.sub("", page.read_text(encoding="utf-8"))
     shells = [one.code for one in blocks(page) if one.language == "bash"]
     shells += [found for found in _INDENTED.findall(outside) if re.match(r" +(grounding-rewards|python|make) ", found)]
     for code in shells:

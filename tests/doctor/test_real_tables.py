@@ -46,8 +46,7 @@ def defects(rows: list[Row], model: Model | None = None) -> list[Defect]:
     def images() -> Iterator[ImageRow]:
         return (ImageRow("train", k, row) for k, row in enumerate(rows))
 
-    source = RowSource("images", images, len(rows))
-    return list(examine(source, model).defects)
+    return list(examine(RowSource("images", images, len(rows)), model).defects)
 
 
 def test_nothing_wrong_is_found_in_them(table):

@@ -40,8 +40,7 @@ def test_a_file_read_back_has_the_answer(images, dicom_image, tmp_path):
     from highdicom.sr import srread
 
     source = pydicom.dcmread(dicom_image("images/one.dcm", Columns=400, Rows=300))
-    written = write_dicom_sr(images[:1], tmp_path / "out", model="runs/mine", dicom=tmp_path / "images")
-    assert written == (1, {})
+    assert write_dicom_sr(images[:1], tmp_path / "out", model="runs/mine", dicom=tmp_path / "images") == (1, {})
     (path,) = (tmp_path / "out").iterdir()
     assert path.name == "000001_one.dcm"
     report = srread(path)

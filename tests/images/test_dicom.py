@@ -225,8 +225,7 @@ class TestTransformations:
 
         # One with window and rescale slope of 1, where highdicom's composed transformation is exact
         path = get_testdata_file("examples_overlay.dcm")
-        image = highdicom.imread(path)
-        shades = image.get_frame(1, apply_voi_transform=True)
+        shades = highdicom.imread(path).get_frame(1, apply_voi_transform=True)
         np.testing.assert_allclose(read_dicom(path), 255 * shades, atol=0.51)
 
 

@@ -155,8 +155,7 @@ class TestFit:
     def test_what_is_said(self, name, limit, said):
         processor = built(name)
         set_image_size(processor, limit or None)
-        images = self.images((300, 200), (2544, 3056), None)
-        assert largest_image(images, processor) == f"Image size: {said}"
+        assert largest_image(self.images((300, 200), (2544, 3056), None), processor) == f"Image size: {said}"
 
     def test_a_shrunken_image_is_named_by_its_own_size(self):
         processor = Qwen2VLImageProcessor()

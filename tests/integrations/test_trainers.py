@@ -85,8 +85,7 @@ def test_image_fields_come_from_the_ground_truth_or_other_columns(truth, beside)
 
 
 def test_a_ground_truth_goes_before_what_stands_beside():
-    columns = image_columns([TRUTH, TRUTH], [{"width": 1}, None])
-    assert columns["width"] == [640, 640]
+    assert image_columns([TRUTH, TRUTH], [{"width": 1}, None])["width"] == [640, 640]
 
 
 @pytest.mark.parametrize(

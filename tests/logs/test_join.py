@@ -74,8 +74,7 @@ def test_a_broken_image_is_named(tmp_path):
 
 
 def test_the_columns_of_a_row_stand_above_the_sizes_for_all(tmp_path):
-    log = write(tmp_path / "log.jsonl", {**SOUND, "width": 9})
-    assert read_log(log, sizes={"width": 4}).rows[0]["width"] == 9
+    assert read_log(write(tmp_path / "log.jsonl", {**SOUND, "width": 9}), sizes={"width": 4}).rows[0]["width"] == 9
 
 
 def test_images_of_a_dataset_by_name_in_the_order_of_the_dataset(images, tmp_path):

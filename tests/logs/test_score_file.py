@@ -152,8 +152,7 @@ def command(log: Path, *options: str) -> int:
 def test_the_command(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("R3", "R3:iou_threshold=0.9", 'R5:{"beta": 2}', "random:seed=3")
     assert command(log, "--rewards", *words) == 0
-    printed = capsys.readouterr().out
-    assert "boxes 2, empty 2, truncated 0, unparseable 4" in printed
+    assert "boxes 2, empty 2, truncated 0, unparseable 4" in capsys.readouterr().out
     scored = read_lines(log.parent / "scored.jsonl")
     # IoU 0.8 is no match any more.
     assert [scored[0][name] for name in words[:2]] == [0.8, 0]

@@ -110,8 +110,7 @@ def test_broken_boxes_count_as_false_ones() -> None:
     # in the order of the answer, and under its own label
     for image, expected in ((before, 0.5), (after, 1.0)):
         assert average_precision(rank_boxes([image], ranking="emission"), interpolation="all") == expected
-        ranked = by_label([image], ranking="emission")
-        assert average_precision(ranked, label="mass", interpolation="all") == expected
+        assert average_precision(by_label([image], ranking="emission"), label="mass", interpolation="all") == expected
         assert Prediction.of_json(image.as_json()).broken == image.broken
 
 

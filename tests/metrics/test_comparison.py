@@ -37,8 +37,7 @@ def run(ious: Sequence[float], **others: Any) -> list[Prediction]:
 
 def test_a_comparison_by_hand() -> None:
     a = run([0.2, 0.6, 0.6, 0.8])
-    b = [*run([0.6, 0.6, 0.8, 0.4]), image("only", 1.0)]
-    found = compare_runs(a, b, seed=3, resamples=200)
+    found = compare_runs(a, [*run([0.6, 0.6, 0.8, 0.4]), image("only", 1.0)], seed=3, resamples=200)
     assert (found.images, found.only_a, found.only_b, found.units, found.n) == (4, 0, 1, "images", 4)
     iou = found.metrics["mean_iou"]
     sums_a, sums_b = (np.column_stack([one, np.ones(4)]) for one in ([0.2, 0.6, 0.6, 0.8], [0.6, 0.6, 0.8, 0.4]))
@@ -130,8 +129,7 @@ def test_one_rule_says_better_worse_or_not_shown(
     ],
 )
 def test_the_verdict_names_what_is_unchanged_too(a: list[Prediction], b: list[Prediction], sentences: str) -> None:
-    difference = compare_runs(a, b)
-    assert difference.verdict.startswith(sentences)
+    assert compare_runs(a, b).verdict.startswith(sentences)
 
 
 def test_losses_are_said_beside_gains() -> None:
@@ -142,14 +140,12 @@ def test_losses_are_said_beside_gains() -> None:
     difference = compare_runs(a, b)
     assert difference.verdict.startswith("Boxes fit better: mean IoU 0.60 → 0.80 ")
     assert " Worse: F1@0.5 1.00 → 0.67 " in difference.verdict
-    others = difference.verdict.rpartition(" Worse: ")[2]
-    assert "hallucination on normal images +1.00" in others
+    assert "hallucination on normal images +1.00" in difference.verdict.rpartition(" Worse: ")[2]
 
 
 def test_the_verdict_is_about_the_metric_that_was_chosen() -> None:
     a = run([0.6] * 12, rewards={"R4": 0.1})
-    b = run([0.6] * 12, rewards={"R4": 0.3, "R1": 1.0})
-    found = compare_runs(a, b, main="reward_R4")
+    found = compare_runs(a, run([0.6] * 12, rewards={"R4": 0.3, "R1": 1.0}), main="reward_R4")
     assert found.verdict.startswith("Better: reward R4 0.10 → 0.30 (+0.20 to +0.20), on 12 images better, on 0 worse. ")
     # what one run alone has is not compared
     assert "reward_R1" not in found.metrics

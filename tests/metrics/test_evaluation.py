@@ -93,8 +93,7 @@ def test_readers_are_a_row_of_the_table() -> None:
     ids=["no image", "rightly empty", "not read", "an invalid box", "all missed"],
 )
 def test_nothing_to_measure_is_no_error(images: list[Prediction]) -> None:
-    found = evaluate({"model": images}, MEASURES)
-    assert json.dumps(found.to_dict(), allow_nan=False)
+    assert json.dumps(evaluate({"model": images}, MEASURES).to_dict(), allow_nan=False)
 
 
 def test_metrics_as_json(tmp_path: Any) -> None:

@@ -133,8 +133,7 @@ def test_in_an_ignored_region_only_the_reference_counts() -> None:
 
 
 def test_estimates_pool_areas() -> None:
-    rng = np.random.default_rng(0)
-    areas = rng.uniform(0, 100, (12, 4))
+    areas = np.random.default_rng(0).uniform(0, 100, (12, 4))
     areas[3, :3] = 0  # a normal image without a box
     groups = list("aabbccddeeff")
     found = class_mean_iou_estimate(areas, groups=groups)

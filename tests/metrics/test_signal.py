@@ -135,8 +135,7 @@ def test_the_json_has_no_text_and_no_nan():
 
 def test_what_is_tried_keeps_the_rules_of_the_configured_reward():
     own = {"no_box_bonus": 0.5, "ignore_many": True, "readers": "mean", "iou_threshold": 0.4}
-    reward = gr.get_reward("R4", box_format="qwen3-vl", **own)
-    tried = signal.variants(reward, ["R1", "soft_f1"])
+    tried = signal.variants(gr.get_reward("R4", box_format="qwen3-vl", **own), ["R1", "soft_f1"])
     assert [one.name for one in tried] == ["R4 at τ 0.3", "R4 with graded_negatives 0.5", "R1", "soft_f1"]
     assert [one.name for one in signal.variants(replace(tried[0], name="R4"), [])] == ["R4 with graded_negatives 0.5"]
     # A reward of texts has neither τ nor negatives.

@@ -118,8 +118,7 @@ def test_a_model_type_has_one_format_or_a_reason():
 
 @pytest.mark.parametrize(("name", "text", "boxes"), table("parsing/format_cases", "answers"))
 def test_answers_of_this_year_s_models(name, text, boxes):
-    read = parse_boxes(text, box_format=name, width=1000, height=1000)
-    assert read.boxes.round(6).tolist() == boxes
+    assert parse_boxes(text, box_format=name, width=1000, height=1000).boxes.round(6).tolist() == boxes
 
 
 def test_model_types_are_those_of_transformers():

@@ -71,8 +71,7 @@ def test_marks_of_comments_in_words_are_words():
     [('"confidence": 0.9', 0.9), ("'Confidence': 1", 1.0), ('"score": "0.5"', 0.5), ('"score": "high"', None)],
 )
 def test_stated_confidence(member, score):
-    raw = read_boxes(f'{{"bbox_2d": [1, 2, 3, 4], {member}}}', FORMAT)
-    assert raw.scores == [score]
+    assert read_boxes(f'{{"bbox_2d": [1, 2, 3, 4], {member}}}', FORMAT).scores == [score]
 
 
 @pytest.mark.parametrize("text", table("parsing/cases", "plain_json_takes_the_quick_way"))

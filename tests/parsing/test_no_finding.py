@@ -35,8 +35,7 @@ def _sentences(name):
 
 
 def test_of_answers_about_the_chest_that_assert_something_none_passes():
-    passing = [one for one in _sentences("heldout_others.txt") if states_nothing(one)]
-    assert passing == []
+    assert [one for one in _sentences("heldout_others.txt") if states_nothing(one)] == []
 
 
 def test_of_free_negatives_about_the_chest_three_of_four_count():

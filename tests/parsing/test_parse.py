@@ -91,8 +91,7 @@ def test_no_boxes_are_written_as_a_stated_negative(name):
     assert (parsed.status, parsed.rejected) == ("empty", {})
 
 
-coordinate = st.floats(-3000, 3000)
-boxes = st.lists(st.lists(coordinate, min_size=4, max_size=4), min_size=1, max_size=5)
+boxes = st.lists(st.lists(st.floats(-3000, 3000), min_size=4, max_size=4), min_size=1, max_size=5)
 side = st.tuples(st.floats(0, 0.9), st.floats(0.1, 1)).map(lambda pair: (pair[0], min(1.0, pair[0] + pair[1])))
 #: boxes as fractions of the frame that a format can point at
 fractions = st.lists(st.tuples(side, side).map(lambda s: [s[0][0], s[1][0], s[0][1], s[1][1]]), min_size=1, max_size=5)
@@ -164,16 +163,12 @@ def test_untagged_labels_survive_the_round_trip(name, labels):
     assert parse_boxes(text, name, **SIZES).labels == tuple(labels)
 
 
-ORDERS_OF_ONE_BOX = table("parsing/cases", "orders_of_one_box")
-
-
 @pytest.mark.parametrize("syntax", ["json", "brackets", "qwen3-vl", "radvlm", "internvl", "qwen2-vl"])
-@pytest.mark.parametrize(("order", "numbers"), ORDERS_OF_ONE_BOX)
+@pytest.mark.parametrize(("order", "numbers"), table("parsing/cases", "orders_of_one_box"))
 def test_declared_orders(syntax, order, numbers):
     declared = {"syntax": syntax, "order": order, "space": "norm1000"}
     for text in (numbers, f'{{"bbox_2d": {numbers}}}', f"Here: {numbers}!"):
-        parsed = parse_boxes(text, declared, width=100, height=100)
-        assert parsed.boxes.tolist() == [[10, 20, 40, 60]]
+        assert parse_boxes(text, declared, width=100, height=100).boxes.tolist() == [[10, 20, 40, 60]]
     written = format_boxes([[10, 20, 40, 60]], declared, width=100, height=100)
     assert parse_boxes(written, declared, width=100, height=100).boxes.tolist() == [[10, 20, 40, 60]]
 

@@ -57,8 +57,7 @@ class TestTalks:
         before, _ = TALKS[name]
         if DRAFT + "\n" not in before and not before.startswith(DRAFT):
             for end in range(0, len(before), 3):
-                raw = read_boxes(before[:end], QWEN)
-                assert raw.status != "empty", before[:end]
+                assert read_boxes(before[:end], QWEN).status != "empty", before[:end]
 
 
 @pytest.mark.parametrize(("text", "status", "reason"), [*map(filled, table("parsing/talks", "none"))])

@@ -32,8 +32,7 @@ def make_images(tmp_path):
         root.mkdir(exist_ok=True)
         records = []
         for k in range(n):
-            rng = np.random.default_rng(k)
-            pixels = rng.integers(0, 100, (height, width), dtype=np.uint8)
+            pixels = np.random.default_rng(k).integers(0, 100, (height, width), dtype=np.uint8)
             boxes = [[8 + 2 * k % 16, 8, 40, 30], [50, 20, 90, 60]][: k % 3]
             for x1, y1, x2, y2 in boxes:
                 pixels[y1:y2, x1:x2] = 255

@@ -93,8 +93,7 @@ def test_keep_copies_what_needs_no_change(tmp_path):
     path = saved(tmp_path, Image.new("L", (30, 20)), "image.jpg", quality=30)
     assert stored(path, image_format="keep")[0].data == path.read_bytes()
     assert stored(path, image_format="keep", side=10)[1].format == "PNG"
-    deep = saved(tmp_path, Image.fromarray(RAMP))
-    assert stored(deep, image_format="keep")[1].mode == "L"
+    assert stored(saved(tmp_path, Image.fromarray(RAMP)), image_format="keep")[1].mode == "L"
 
 
 @pytest.mark.parametrize("name", ["image.png", "image.jpg"])

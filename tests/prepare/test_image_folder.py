@@ -150,8 +150,7 @@ def test_images_of_a_folder_pass_the_check_of_training(folder):
 def test_no_patient_is_nobody(folder):
     """Today it is the patient "None", whose images are all drawn together."""
     lines = [{**GOOD, "id": str(k), "patient_id": value} for k, value in enumerate(NOBODY)]
-    images = load_images(folder(*lines, {**GOOD, "patient_id": 7.0}))
-    assert images["patient_id"][:] == [None] * len(NOBODY) + ["7"]
+    assert load_images(folder(*lines, {**GOOD, "patient_id": 7.0}))["patient_id"][:] == [None] * len(NOBODY) + ["7"]
 
 
 NOBODY = [None, "", " ", float("nan"), "nan", "None", "NULL", "N/A"]

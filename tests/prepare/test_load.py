@@ -22,8 +22,7 @@ class TestSavedDatasets:
             assert "DatasetDict(" in str(caught.value)
 
     def test_one_split_of_a_larger_dataset_knows_its_name(self, tmp_path):
-        images = datasets.Dataset.from_dict(ROWS, split="validation")
-        images.save_to_disk(str(tmp_path / "images"))
+        datasets.Dataset.from_dict(ROWS, split="validation").save_to_disk(str(tmp_path / "images"))
         assert load_split(str(tmp_path / "images"), "validation").num_rows == 1
         with pytest.raises(ValueError, match=r"Expected one of validation or all for the split of .*, got 'train'"):
             load_split(str(tmp_path / "images"), "train")

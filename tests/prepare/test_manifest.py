@@ -110,8 +110,7 @@ def test_all_readers_boxes_are_counted(make_images, tmp_path):
     root, records = make_images(3, split="train", read_by=("R1", "R2", "R3"))
     records = [record._replace(readers=("R1", "R2")[: len(record.boxes)]) for record in records]
     settings = PrepareSettings("coco", "qwen3-vl", readers="any-of")
-    manifest = prepare_images(records, root, tmp_path / "out", settings)
-    train = manifest["splits"]["train"]
+    train = prepare_images(records, root, tmp_path / "out", settings)["splits"]["train"]
     assert (train["rows"], train["negatives"]) == (3, 1)
     assert train["boxes"] == train["rows_with"] == {"effusion": 2, "mass": 1}
 
@@ -123,8 +122,7 @@ def test_the_readers_agreement_is_measured(make_images, tmp_path):
     image = records[1]._replace(boxes=[[10, 8, 40, 28], [10, 8, 40, 24]], labels=["mass"] * 2, **read)
     other = records[0]._replace(boxes=[[1, 1, 9, 9]], labels=["other"], readers=("R1",), read_by=("R1", "R2"))
     settings = PrepareSettings("coco", "qwen3-vl", readers="majority", labels=("mass",))
-    manifest = prepare_images([image, other], root, tmp_path / "out", settings)
-    agreement = manifest["agreement"]
+    agreement = prepare_images([image, other], root, tmp_path / "out", settings)["agreement"]
     assert (agreement["images"], agreement["pairs"]) == (2, 4)
     # R1 and R2: one hit of 2 boxes; R3 with either: none of 1. So 2 of 4.
     assert {threshold: ends[0] for threshold, ends in agreement["overall"]["f1"].items()} == {"0.4": 0.5, "0.5": 0.5}

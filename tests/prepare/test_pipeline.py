@@ -37,8 +37,7 @@ def small_shards(monkeypatch):
 
 
 def options(**values):
-    usual = {"dataset": "jsonl", "box_format": "qwen3-vl", "side": 48}
-    return PrepareSettings(**{**usual, **values})
+    return PrepareSettings(**{"dataset": "jsonl", "box_format": "qwen3-vl", "side": 48} | values)
 
 
 def checksums(folder):
@@ -287,8 +286,7 @@ def test_datasets_streams_and_loads_it(make_images, tmp_path):
     prepare_images(records, root, tmp_path / "out", options())
     files = split_shards(tmp_path / "out", "train")
     assert len(files) > 1
-    stream = load_dataset("parquet", data_files=files, split="train", streaming=True)
-    rows = list(stream)
+    rows = list(load_dataset("parquet", data_files=files, split="train", streaming=True))
     assert [row["id"] for row in rows] == [record.id for record in records]
     assert rows[0]["image"].size == (48, 32)
     assert rows[0]["prompt"][0]["content"][0]["type"] == "image"
@@ -303,8 +301,7 @@ def test_rows_of_one_image_share_its_image(make_images, tmp_path, monkeypatch):
     prepare_images(records, root, tmp_path / "one", whole)
     labels = [f"finding {k}" for k in range(20)]
     many = [record._replace(boxes=[[8, 8, 40, 30]] * 20, labels=labels) for record in records]
-    values = {**vars(whole), "task": "finding"}
-    prepare_images(many, root, tmp_path / "many", PrepareSettings(**values))
+    prepare_images(many, root, tmp_path / "many", PrepareSettings(**vars(whole) | {"task": "finding"}))
     one, twenty = (sum(map(len, checksums(tmp_path / name).values())) for name in ("one", "many"))
     assert read_manifest(tmp_path / "many")["splits"]["train"]["rows"] == 120
     assert twenty < 2 * one
@@ -371,8 +368,7 @@ def test_other_columns_are_carried_along(tmp_path):
         {"file": "2.png", "boxes": [], "labels": [], "age": 41.5, "site": {"name": "A"}, "resized_width": 9},
     ]
     write_lines(tmp_path / "annotations.jsonl", lines)
-    everything = options(shares=(("train", 1.0),))
-    prepare_images(read_jsonl(tmp_path), tmp_path, tmp_path / "out", everything)
+    prepare_images(read_jsonl(tmp_path), tmp_path, tmp_path / "out", options(shares=(("train", 1.0),)))
     rows = sorted(load_split(str(tmp_path / "out"), "train"), key=lambda row: row["id"])
     found = [[row[name] for name in ("age", "view", "site")] for row in rows]
     assert found == [[63.0, "PA", None], [41.5, None, '{"name": "A"}']]
@@ -390,8 +386,7 @@ def test_where_nothing_is_held_out_patients_are_drawn_and_it_is_said(make_images
     assert set(manifest["splits"]) > {"train"}
     assert manifest["images_without_own_split"] == len(load_split(str(tmp_path / "out"), "all")) == 40
     # One split was asked for: nothing is drawn.
-    kept = prepare_images(records, root, tmp_path / "kept", options(split="train"))
-    assert set(kept["splits"]) == {"train"}
+    assert set(prepare_images(records, root, tmp_path / "kept", options(split="train"))["splits"]) == {"train"}
 
 
 def test_a_patient_under_another_name_is_said(make_images, tmp_path):

@@ -71,8 +71,7 @@ def test_boxes_are_drawn_by_outcome_under_the_label_rule() -> None:
     assert "left lung: wrong label" in text
     # findings that are named by side tell that the image is frontal
     assert sections(text).count(">R</text>") == sections(text).count(">L</text>") == 2
-    other = page([one])
-    assert drawn_boxes(other) == ["predicted o-right"] * 2
+    assert drawn_boxes(page([one])) == ["predicted o-right"] * 2
     # a box in a wrong place is crossed out, whatever its colour
     missed = page([pair("a", 0.1, 0.9, pred=[(70, 50, 90, 70)])])
     assert drawn_boxes(missed) == ["predicted o-wrong-place"] * 2

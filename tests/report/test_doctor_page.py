@@ -20,7 +20,6 @@ from tests.commands.conftest import call  # noqa: E402
 from tests.conftest import write_lines  # noqa: E402
 from tests.report.documents import Document, check_self_contained  # noqa: E402
 
-NASTY = '<script>alert("x")</script>'
 IMAGES = 16
 
 
@@ -94,7 +93,7 @@ def test_the_terminal_names_where_why_and_what_to_do(write):
 
 def test_markup_in_a_label_is_no_markup(write):
     made = images(labels=["[red]mass[/red]"])
-    made[2]["labels"] = [NASTY]
+    made[2]["labels"] = ['<script>alert("x")</script>']
     made.append({**made[1], "file": "again.png"})
     checkup = examine(write(made), thumbnails=32)
     shown(checkup)
@@ -122,8 +121,7 @@ def test_boxes_in_another_order_are_drawn_given_and_proposed(write):
     made = images()
     for k, image in enumerate(made):
         image["boxes"] = [[150 + k, 100, 60, 40]] if image["boxes"] else []
-    checkup = examine(write(made), thumbnails=64)
-    page = render_doctor_page(checkup)
+    page = render_doctor_page(examine(write(made), thumbnails=64))
     card = next(one for one in page.split("<article>") if "as proposed" in one)
     given, proposed = card.split("<strong>as given</strong>")
     assert '<rect class="bad" x="60" y="40" width="91" height="60">' in given

@@ -238,8 +238,7 @@ def test_failures_are_selected_evenly(monkeypatch) -> None:
     ids=lambda value: value.id if hasattr(value, "id") else "",
 )
 def test_tags_say_what_an_answer_is(one, tags) -> None:
-    data = data_of(render_evaluation_page(page([one], **NOTHING)))
-    assert data["images"][0]["tags"] == tags
+    assert data_of(render_evaluation_page(page([one], **NOTHING)))["images"][0]["tags"] == tags
 
 
 def test_the_record_of_an_image(document: str) -> None:

@@ -46,7 +46,6 @@ pytest.importorskip("matplotlib", reason="needs the train extra")
 pytest.importorskip("PIL", reason="needs the train extra")
 
 
-CURVES = ["precision_recall", "froc", "ious"]
 NOTHING: dict = dict.fromkeys(("pr_curves", "froc_curves", "per_label", "per_size", "robustness"), ())
 NOTHING |= {"systems": {}, "ious": np.zeros(0), "confusion": None}
 
@@ -60,7 +59,7 @@ def words(plot: Plot) -> list[str]:
 
 
 def test_every_kind_of_metric_has_a_plot() -> None:
-    assert [plot.name for plot in plots_of(evaluation())] == CURVES
+    assert [plot.name for plot in plots_of(evaluation())] == ["precision_recall", "froc", "ious"]
     assert plots_of(evaluation(**NOTHING)) == []
 
 
@@ -72,8 +71,7 @@ def test_plots_are_written_reproducibly_as_png_and_pdf(tmp_path) -> None:
     first, second = write_plots(small, tmp_path / "a"), write_plots(again, tmp_path / "b")
     assert [path.name for path in first] == [f"{n}.{e}" for n in ("froc", "ious") for e in ("png", "pdf")]
     for path, again in zip(first, second, strict=True):
-        start = path.read_bytes()[:5]
-        assert start in (b"\x89PNG\r", b"%PDF-")
+        assert path.read_bytes()[:5] in (b"\x89PNG\r", b"%PDF-")
         assert path.read_bytes() == again.read_bytes()
 
 

@@ -5,12 +5,11 @@ from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.report.tables import Cell, metrics_table, robustness_table
 
 NAN = float("nan")
-HEADINGS = {"iou": "mean <IoU>", "label": "right label"}
 ROWS = {
     "[red]": {"iou": (0.5, 0.4, 0.6), "label": (NAN, NAN, NAN)},
     "after − before": {"iou": (-0.02, -0.05, 0.01), "label": (NAN, NAN, NAN)},
 }
-TABLE = metrics_table(ROWS, HEADINGS, title="R4")
+TABLE = metrics_table(ROWS, {"iou": "mean <IoU>", "label": "right label"}, title="R4")
 
 
 def test_unmeasured_columns_are_left_out_and_intervals_stand_beneath() -> None:

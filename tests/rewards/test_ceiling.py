@@ -47,8 +47,7 @@ def test_no_answer_is_above_it(setting, pred, gt, data):
     if "label_matching" in params:
         label = st.sampled_from("ab")
         labels = {"pred_labels": [data.draw(label) for _ in pred], "gt_labels": [data.draw(label) for _ in gt]}
-    earned = reward.score(pred, gt, **labels)
-    assert earned <= ceiling(reward.box_reward, len(pred), len(gt)) + 1e-9
+    assert reward.score(pred, gt, **labels) <= ceiling(reward.box_reward, len(pred), len(gt)) + 1e-9
 
 
 @pytest.mark.parametrize("setting", [one for one in SETTINGS if "per_label" not in one[1]], ids=ids)

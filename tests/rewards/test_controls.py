@@ -61,8 +61,7 @@ class TestRandom:
         alone = [earned(self.REWARD, [text], id=[row])[0] for text, row in zip(texts, ids, strict=True)]
         assert together == alone == earned(pickle.loads(pickle.dumps(self.REWARD)), texts, id=ids)
         assert len({*together, *earned(self.REWARD, texts, id=ids[::-1])}) == 8
-        other = gr.get_reward("random", seed=4, box_format="qwen3-vl")
-        assert not {*together} & {*earned(other, texts, id=ids)}
+        assert not {*together} & {*earned(gr.get_reward("random", seed=4, box_format="qwen3-vl"), texts, id=ids)}
 
     def test_rows_without_an_id_are_told_apart_by_their_boxes_and_not_by_their_neighbours(self):
         pair = earned(self.REWARD, ["[]", "[]", "[]"], boxes=[GT, [[1, 1, 2, 2]], []])

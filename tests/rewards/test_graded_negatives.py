@@ -43,8 +43,7 @@ def test_another_box_never_pays_and_silence_pays_most(name, pred, regions, more,
         assert paid < bonus
     if not regions:
         assert paid == bonus * (graded / (1 + len(pred)) if pred else 1.0)
-    positive = reward.score(pred, [FINDING])
-    assert positive == gr.get_reward(name).score(pred, [FINDING])
+    assert reward.score(pred, [FINDING]) == gr.get_reward(name).score(pred, [FINDING])
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from grounding_rewards.rewards.scoring import has_labels
 from tests.conftest import valid_box_lists
 from tests.tables import table
 
-NAMES = ["R1", "R2", "R3", "R4", "R5"]
 GT = [[0, 0, 50, 50]]
 LONE = [[60, 60, 80, 80]]
 BROKEN = '{"bbox_2d": [1, 2, 3]}'
@@ -182,7 +181,7 @@ def read_images(draw):
 
 @given(
     st.lists(read_images(), min_size=1, max_size=4),
-    st.sampled_from(NAMES),
+    st.sampled_from(["R1", "R2", "R3", "R4", "R5"]),
     st.sampled_from(["ignore", "exact", "synonyms"]),
     st.sampled_from(["zero", "empty"]),
 )

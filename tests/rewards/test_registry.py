@@ -45,8 +45,7 @@ def test_dotted_paths_of_classes_and_objects():
     built = gr.get_reward("tests.rewards.test_registry.Coverage", bonus=0.75)
     assert built.__name__ == "Coverage"
     assert built.score([], []) == 0.75
-    ready = gr.get_reward("tests.rewards.test_registry.READY", box_format="qwen3-vl")
-    assert ready.box_reward is READY
+    assert gr.get_reward("tests.rewards.test_registry.READY", box_format="qwen3-vl").box_reward is READY
     assert gr.get_reward("grounding_rewards.rewards.R4").box_reward == gr.rewards.R4.box_reward
 
 

@@ -23,7 +23,6 @@ from tests.test_overlap import scalar_iou
 REWARDS = [R1, R2, R3, R4, R5]
 NAMES = ["R1", "R2", "R3", "R4", "R5"]
 GT = [[0, 0, 10, 10]]
-JUNK = [50, 50, 60, 60]
 
 
 def with_iou(iou, at=0):
@@ -150,9 +149,8 @@ def test_options_by_hand(options, ious, expected):
 
 
 def test_explanation_of_a_mixed_case():
-    pred = [JUNK, with_iou(0.8), [300, 0, 310, 10]]
-    gt = [with_iou(1), with_iou(1, 20)]
-    explained = R3.explain(pred, gt)
+    pred = [[50, 50, 60, 60], with_iou(0.8), [300, 0, 310, 10]]
+    explained = R3.explain(pred, [with_iou(1), with_iou(1, 20)])
     assert (explained.tp, explained.fp, explained.fn) == (1, 2, 1)
     assert (explained.precision, explained.recall) == (1 / 3, 1 / 2)
     assert (explained.matches, explained.ious) == (((1, 0),), (0.8,))

@@ -48,8 +48,7 @@ def test_an_empty_cell_is_no_patient(write, cell):
 
 
 def test_a_second_row_of_an_image_is_not_dropped(write):
-    again = ROWS[0].replace(",0001,", ",0009,")
-    root = write({**FILES, "dataset.csv": "\n".join([HEADER, *ROWS, again])})
+    root = write({**FILES, "dataset.csv": "\n".join([HEADER, *ROWS, ROWS[0].replace(",0001,", ",0009,")])})
     images = [image for image in read_grazpedwri_dx(root) if image.id == STEMS[0]]
     assert [image.patient_id for image in images] == ["0001", "0009"]
 

@@ -43,8 +43,7 @@ def test_cells_are_read_or_refused(write, cell, boxes):
 
 
 def test_a_polygon_is_clipped_to_the_image_that_is_there(write):
-    root = write({"dev.csv": table("2 -4 10 50 -2 30 70", ""), "dev/00001.jpg": (40, 60)})
-    there, missing = read_object_cxr(root)
+    there, missing = read_object_cxr(write({"dev.csv": table("2 -4 10 50 -2 30 70", ""), "dev/00001.jpg": (40, 60)}))
     assert (there.boxes, there.width, there.height) == ([[0, 0, 40, 60]], 40, 60)
     assert (missing.width, missing.height) == (None, None)
 

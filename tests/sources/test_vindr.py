@@ -7,20 +7,16 @@ from grounding_rewards.sources.vindr import read_vindr_cxr, read_vindr_pcxr, rea
 from tests.tables import table
 
 LAYOUT = table("sources/layouts", "vindr")
-KAGGLE = LAYOUT["KAGGLE"]
-PHYSIONET_TRAIN = LAYOUT["PHYSIONET_TRAIN"]
-PHYSIONET_TEST = LAYOUT["PHYSIONET_TEST"]
-IMAGE_LABELS = LAYOUT["IMAGE_LABELS"]
 
 
 @pytest.fixture
 def kaggle(write):
-    return write({"train.csv": KAGGLE})
+    return write({"train.csv": LAYOUT["KAGGLE"]})
 
 
 @pytest.fixture
 def physionet(write):
-    tables = {"train": PHYSIONET_TRAIN, "test": PHYSIONET_TEST}
+    tables = {"train": LAYOUT["PHYSIONET_TRAIN"], "test": LAYOUT["PHYSIONET_TEST"]}
     return write({f"annotations/annotations_{split}.csv": content for split, content in tables.items()})
 
 
@@ -46,7 +42,7 @@ def test_physionet(physionet):
 
 
 def test_image_labels_complete_the_readers(write, physionet):
-    write({"annotations/image_labels_train.csv": IMAGE_LABELS})
+    write({"annotations/image_labels_train.csv": LAYOUT["IMAGE_LABELS"]})
     b, a = read_vindr_cxr(physionet, split="train")
     assert (a.read_by, a.extra) == (("R2",), {})
     assert (b.readers, b.read_by) == (("R1", "R2"), ("R1", "R2", "R3"))
@@ -77,13 +73,12 @@ def test_copies_need_the_sizes_of_the_originals(write, kaggle):
     assert files == ["train/a.dicom", "train/b.png"]
 
 
-PCXR_TRAIN = LAYOUT["PCXR_TRAIN"]
 PCXR_TEST = "image_id,rad_ID,class_name,x_min,y_min,x_max,y_max\nc,R3,No finding,,,,\n"
 
 
 @pytest.mark.parametrize("folder", [".", "annotations"])
 def test_pcxr(write, folder):
-    root = write({f"{folder}/annotations_train.csv": PCXR_TRAIN, f"{folder}/annotations_test.csv": PCXR_TEST})
+    root = write({f"{folder}/annotations_train.csv": LAYOUT["PCXR_TRAIN"], f"{folder}/annotations_test.csv": PCXR_TEST})
     a, b, c = read_vindr_pcxr(root)
     assert a.labels == ["Diffuse aveolar opacity", "Diagphramatic hernia"]
     assert a.boxes == [[10.5, 20.5, 300.5, 400.5], [50, 60, 70, 80]]
@@ -93,7 +88,6 @@ def test_pcxr(write, folder):
     assert [image.id for image in read_vindr_pcxr(root, split="test")] == ["c"]
 
 
-SPINE_TRAIN = LAYOUT["SPINE_TRAIN"]
 SPINE_TEST = "study_id,series_id,image_id,rad_id,lesion_type,xmin,ymin,xmax,ymax\ns3,t4,d,rad1,No finding,,,,\n"
 
 
@@ -103,7 +97,7 @@ def spine(write):
 
     def write_rows(*rows):
         test = "\n".join([SPINE_TEST.rstrip(), *rows])
-        return write({"annotations/train.csv": SPINE_TRAIN, "annotations/test.csv": test})
+        return write({"annotations/train.csv": LAYOUT["SPINE_TRAIN"], "annotations/test.csv": test})
 
     return write_rows
 
