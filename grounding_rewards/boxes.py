@@ -46,6 +46,9 @@ def as_box_array(boxes: ArrayLike, argument: str = "boxes") -> Boxes:
     """
     if isinstance(boxes, np.ndarray) and boxes.dtype == np.float64 and boxes.ndim == 2 and boxes.shape[1] == 4:
         return boxes
+    if isinstance(boxes, np.ndarray) and boxes.dtype == object:
+        # As pandas hands out a cell of a parquet file: an array of arrays, which numpy takes for no numbers.
+        boxes = list(boxes)
     try:
         array = np.asarray(boxes, dtype=np.float64)
     except (TypeError, ValueError):
@@ -175,7 +178,8 @@ def reference_defect(box: Any, size: tuple[float, float] | None = None) -> str |
     if size is None:
         return None
     width, height = size
-    slack = _EDGE * max(size)
+    # Of a side that is not known, NaN, `max` would make the whole.
+    slack = _EDGE * (height if math.isnan(width) else max(size))
     if x1 >= width or y1 >= height or x2 <= 0 or y2 <= 0:
         return "off-image"
     if x1 < -slack or y1 < -slack or x2 > width + slack or y2 > height + slack:

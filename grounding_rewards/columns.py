@@ -80,7 +80,7 @@ def frame_of_boxes(formats: Sequence[BoxFormat], sizes: NDArray[np.float64], cou
 def image_sizes(columns: Mapping[str, Any], n: int) -> NDArray[np.float64]:
     """The sizes of the images, (n, 4), as :data:`SIZE_COLUMNS` has them, NaN where unknown: some formats need none.
 
-    Where neither width nor height is a column, they are those of the PIL images in `image`.
+    Where a row has neither width nor height, they are those of its PIL image in `image`.
 
     Raises:
         ValueError: a column has another length, or holds something that is neither a number nor None.
@@ -92,12 +92,15 @@ def image_sizes(columns: Mapping[str, Any], n: int) -> NDArray[np.float64]:
     """
     sides = [column_of(columns, side, n) for side in SIZE_COLUMNS]
     unknown = [math.nan] * n
-    images = column_of(columns, "image", n) if sides[0] is None and sides[1] is None else None
+    images = column_of(columns, "image", n)
     if images is not None:
-        sizes = [getattr(image, "size", None) for image in images]
-        # That of an array is no tuple.
-        sides[0] = [size[0] if isinstance(size, tuple) else None for size in sizes]
-        sides[1] = [size[1] if isinstance(size, tuple) else None for size in sizes]
+        widths, heights = (list([None] * n if side is None else side) for side in sides[:2])
+        for k, image in enumerate(images):
+            size = getattr(image, "size", None)
+            # That of an array is no tuple.
+            if widths[k] is None and heights[k] is None and isinstance(size, tuple):
+                widths[k], heights[k] = size
+        sides[:2] = widths, heights
     try:
         # None becomes NaN.
         return np.array([unknown if values is None else values for values in sides], dtype=np.float64).T
@@ -417,14 +420,14 @@ def with_ground_truth(columns: Mapping[str, Any], n: int) -> Mapping[str, Any]:
     """The columns with those that ``ground_truth`` holds, one string a row, for trainers that hand over that alone.
 
     Raises:
-        ValueError: an entry is not a JSON object with `boxes`.
+        ValueError: an entry is not a JSON object with `boxes` or `reader_boxes`.
 
     Example:
         >>> with_ground_truth({"ground_truth": ['{"boxes": [], "width": 640}']}, 1)["width"]
         [640]
     """
     packed = column_of(columns, "ground_truth", n)
-    if packed is None or columns.get("boxes") is not None:
+    if packed is None or column_of(columns, "boxes", n) is not None:
         return columns
     rows = []
     for k, text in enumerate(packed):
@@ -432,8 +435,8 @@ def with_ground_truth(columns: Mapping[str, Any], n: int) -> Mapping[str, Any]:
             if isinstance(text, bytes):
                 text = text.decode()
             row = parse_json(text, any_text=True) if isinstance(text, str) else dict(text)
-            # Raises where they are missing.
-            row["boxes"]
+            # Raises where they are missing; where each reader drew there need be no other boxes.
+            row["reader_boxes" if "reader_boxes" in row else "boxes"]
         except (TypeError, ValueError, KeyError) as error:
             raise ValueError(
                 f"Expected a JSON object with `boxes` for `ground_truth`, got {text!r:.200} in row {k} ({error}). "

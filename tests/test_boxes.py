@@ -25,6 +25,12 @@ def test_no_box_is_zero_by_four(value):
     assert bx.as_box_array(value).shape == (0, 4)
 
 
+def test_a_cell_of_pandas_is_rows_of_four():
+    cell = np.empty(2, dtype=object)
+    cell[:] = [np.array([1.0, 2.0, 3.0, 4.0]), np.array([5, 6, 7, 8])]
+    assert bx.as_box_array(cell).tolist() == [[1, 2, 3, 4], [5, 6, 7, 8]]
+
+
 @pytest.mark.parametrize(
     "value",
     [

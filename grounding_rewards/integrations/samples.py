@@ -106,7 +106,7 @@ def image_columns(ground_truths: Sequence[Any], rows: Sequence[Mapping[str, Any]
         rows: n mappings with the trainer's other columns; the fields of a ground truth override them.
 
     Raises:
-        ValueError: a ground truth is no JSON object with `boxes`.
+        ValueError: a ground truth is no JSON object with `boxes` or `reader_boxes`.
 
     Example:
         >>> columns = image_columns(['{"boxes": [], "width": 640}'], [{"width": 1, "height": 480, "index": 3}])
@@ -120,7 +120,7 @@ def image_columns(ground_truths: Sequence[Any], rows: Sequence[Mapping[str, Any]
     for truth, fields in zip(ground_truths, row_fields, strict=True):
         is_missing = truth is None or (isinstance(truth, str) and not truth)
         # `with_ground_truth` refuses a truth that is missing in both places.
-        if is_missing and "boxes" in fields:
+        if is_missing and not fields.keys().isdisjoint(("boxes", "reader_boxes")):
             truth = fields
         truths.append(truth)
     columns = dict(with_ground_truth({"ground_truth": truths}, len(truths)))

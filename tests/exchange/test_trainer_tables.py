@@ -197,6 +197,10 @@ def test_readers_and_declared_formats(tmp_path):
     assert truth["box_format"] == declared
     packed = json.dumps(truth)
     assert verl.compute_score("images", "[]", packed, {}, reward="R3")["score"] == 0.2  # the second reader's answer
+    # Readers' boxes need no others beside them.
+    alone = images(reader_boxes=by_readers, reader_labels=labels, boxes=[None] * 3, labels=[None] * 3)
+    packed = read(write(alone, "verl", tmp_path / "alone")["path"])[0]["reward_model"]["ground_truth"]
+    assert verl.compute_score("images", "[]", packed, {}, reward="R3")["score"] == 0.2
 
 
 MARKS = [

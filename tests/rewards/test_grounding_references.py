@@ -76,8 +76,14 @@ class TestOutside:
             ({"reader_boxes": [None, [GT, GT]], "boxes": [FAR, None]}, "for `boxes`, got .* in row 0"),
             # the size of the image, where no other is stated
             ({"boxes": [GT, FAR], "width": None, "height": None, "image": SEEN}, "row 1"),
-            # packed for a trainer that hands over one string
+            ({"boxes": [GT, FAR], "width": [100, None], "height": [80, None], "image": SEEN}, "of 100 x 80 .* row 1"),
+            # packed for a trainer that hands over one string, beside a column that other rows alone have
+            ({"boxes": [None] * 2, "ground_truth": [json.dumps({"boxes": FAR})] * 2}, "of 100 x 80 for `boxes`"),
             ({"boxes": None, "ground_truth": [json.dumps({"boxes": FAR, "width": 100, "height": 80})] * 2}, "in row 0"),
+            (
+                {"boxes": None, "ground_truth": [json.dumps({"reader_boxes": [[], FAR]})] * 2},
+                "`reader_boxes`.* in row 0",
+            ),
         ],
     )
     @pytest.mark.parametrize("box_format", ["qwen3-vl", {"syntax": "json", "space": "pixel"}])
@@ -95,6 +101,11 @@ class TestOutside:
         reward = gr.get_reward("R4", box_format="qwen3-vl")
         with pytest.raises(ValueError, match=f"in row {n - 1}. Give"):
             reward(["[]"] * n, boxes=[*[GT] * (n - 1), [box]], width=[100] * n, height=[80] * n)
+
+    def test_an_edge_of_the_one_side_that_is_known(self):
+        reward = gr.get_reward("R4", box_format={"syntax": "json", "space": "pixel"})
+        with pytest.raises(ValueError, match="of unknown x 80 for"):
+            reward(["[]"], boxes=[[[0, 0, 50, 89]]], height=[80])
 
     @pytest.mark.parametrize(
         "columns",
