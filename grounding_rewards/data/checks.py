@@ -296,12 +296,14 @@ def _missing_label_problems(row: Mapping[str, Any]) -> Iterator[str]:
     if labels is None:
         yield f"{column} is missing, which the reward compares"
         return
-    if column == "reader_labels":
-        labels = list(chain.from_iterable(filter(None, labels)))
-    blank = sum(map(is_blank, labels))
+    # What is no list at all is said where labels are counted.
+    lists = [labels] if column == "labels" else labels if _is_list(labels) else []
+    labels = list(chain.from_iterable(filter(_is_list, lists)))
+    blank = list(filter(is_blank, labels))
     if blank:
-        verb = "is" if blank == 1 else "are"
-        yield f"{blank} of {len(labels)} in {column} {verb} blank, which the reward compares"
+        verb = "is" if len(blank) == 1 else "are"
+        word = "blank" if all(label is None or isinstance(label, str) for label in blank) else "no text"
+        yield f"{len(blank)} of {len(labels)} in {column} {verb} {word}, which the reward compares"
 
 
 _Drawing = tuple[str, Any, Any]

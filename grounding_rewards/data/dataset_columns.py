@@ -111,9 +111,9 @@ def add_prompts(dataset: Dataset, box_format: str | Mapping[str, Any] | BoxForma
     images = dataset.remove_columns(LOOKED_FOR) if LOOKED_FOR in columns else dataset
     if prompts is not None and not any(prompt is None or isinstance(prompt, str) for prompt in prompts):
         return images
-    label_lists = [*columns.get("labels", ()), *chain.from_iterable(filter(None, columns.get("reader_labels", ())))]
-    labels = chain.from_iterable(filter(None, label_lists))
-    # What is no label is left to the checks.
+    # What is no list of labels, and no label, is left to the checks.
+    readers_lists = filter(_is_list, columns.get("reader_labels", ()))
+    labels = chain.from_iterable(filter(_is_list, [*columns.get("labels", ()), *chain.from_iterable(readers_lists)]))
     everything = prompt_order(label for label in labels if isinstance(label, str) and label.strip())
     made_prompts: dict[str, Any] = {}
 
@@ -140,6 +140,11 @@ def add_prompts(dataset: Dataset, box_format: str | Mapping[str, Any] | BoxForma
         return made_prompts[key]
 
     return with_column(images, "prompt", [row_prompt(number) for number in range(dataset.num_rows)])
+
+
+def _is_list(value: Any) -> bool:
+    """Whether this is a list."""
+    return isinstance(value, list)
 
 
 def with_column(dataset: Dataset, name: str, values: list[Any]) -> Dataset:

@@ -92,6 +92,19 @@ def test_numbers_in_text_and_labels_under_another_name_are_told():
     assert not list(row_problems({**row, "labels": ["mass"]}))
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"labels": 3}, "no list of labels for 1 boxes"),
+        ({"labels": [3]}, "1 of 1 in labels is no text, which the reward compares"),
+        ({"reader_boxes": [[[1, 2, 3, 4]]], "reader_labels": 3}, "reader_labels of 0 readers for reader_boxes of 1"),
+    ],
+)
+def test_numbers_of_classes_are_no_labels(change, said):
+    row = {"boxes": [[1, 2, 3, 4]], "labels": ["mass"], "width": 9, "height": 9} | change
+    assert list(row_problems(row, gr.get_reward("R4", box_format="qwen3-vl", label_matching="exact"))) == [said]
+
+
 def test_a_row_may_be_bad_in_several_ways():
     images = dataset_of({"boxes": [[10.0, 20.0, 10.0, 80.0], [0.0, 0.0, 500.0, 10.0]]})
     with pytest.raises(ValueError, match=r"1 labels for 2 boxes; box 0 .* no area.*; box 1 .* outside"):

@@ -86,6 +86,14 @@ def test_nothing_to_ask_for_is_refused(row):
         add_prompts(datasets.Dataset.from_list([row]), None)
 
 
+@pytest.mark.parametrize("labels", [3, "mass", [3]])
+def test_what_is_no_list_of_labels_is_left_to_the_checks(labels):
+    """Once it was an error of Python's own, and the letters of the word were asked for."""
+    rows = [{"labels": labels, "prompt": None}, {"labels": labels, "prompt": "Where?"}]
+    with pytest.raises(ValueError, match="Expected a prompt, or labels"):
+        add_prompts(datasets.Dataset.from_list(rows), "paligemma")
+
+
 def test_a_row_that_cannot_be_asked_about_is_left_to_the_checks():
     rows = [{"prompt": " ", "box_format": "paligemma"}, {"prompt": None, "box_format": "unknown"}]
     images = datasets.Dataset.from_list([{**row, "labels": ["mass"]} for row in rows])
