@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grounding_rewards.images.decoding import open_image
+from grounding_rewards.images.decoding import open_image, shown_image
 from grounding_rewards.metrics.confusion import (
     FOUND,
     IGNORED,
@@ -67,14 +67,21 @@ def show(
         >>> len(axes.patches), axes.texts[0].get_text()
         (2, 'nodule')
     """
-    pixels = open_image(image) if isinstance(image, str | Path) else image
+    from PIL.Image import Image as PillowImage
+
+    pixels: Any = image
+    if isinstance(image, str | Path):
+        pixels = open_image(image)
+    elif isinstance(image, PillowImage):
+        # The numbers of a palette are no greys, and matplotlib knows no grey with alpha.
+        pixels = shown_image(image)
     height, width = np.asarray(pixels).shape[:2]
     pred: Any = boxes
     if isinstance(boxes, ParsedBoxes):
         pred = boxes.boxes
         labels = boxes.labels if labels is None else labels
     gt: Any = [] if reference is None else reference
-    pred_labels = tuple(labels or ())
+    pred_labels = tuple(() if labels is None else labels)
     annotated = Prediction("", width, height, gt=gt, gt_labels=("",) * len(gt), pred=pred, pred_labels=pred_labels)
     outcomes = box_outcomes(annotated)
     if reference is None:

@@ -323,7 +323,8 @@ def largest_image(dataset: Dataset, processor: Any) -> str:
     originals: Iterable[Any] = fed
     if {"width", "height"} <= set(dataset.column_names):
         rows = dataset.with_format(None)
-        originals = zip(rows["width"], rows["height"], strict=True)
+        stated = zip(rows["width"], rows["height"], strict=True)
+        originals = [image if None in size else size for size, image in zip(stated, fed, strict=True)]
     resized = [(resized_size(processor, *size), image) for size, image in zip(fed, originals, strict=True) if size]
     (width, height), original = max(resized, key=lambda pair: math.prod(pair[0]))
     side = image_processor.patch_size * image_processor.merge_size

@@ -60,6 +60,10 @@ def test_show_draws_on_axes(reference, colours, tmp_path):
         assert show(image, parsed, reference, ax=axes) is axes
         assert [to_hex(patch.get_edgecolor()) for patch in axes.patches] == colours
         assert [text.get_text() for text in axes.texts] == ["mass"]
+    for mode in ("LA", "P"):
+        axes = Figure().subplots()
+        show(Image.new("RGB", (9, 9), "red").convert(mode), [[0, 0, 5, 5]] * 2, labels=np.array(["mass"] * 2), ax=axes)
+        assert (len(axes.texts), axes.images[0].get_array().max()) == (2, 76 if mode == "LA" else 255)
     # A label stands only where its box is drawn.
     axes = Figure().subplots()
     show(np.zeros((9, 9)), [[0, 0, 5, 5]] * 60, labels=["mass"] * 60, ax=axes)

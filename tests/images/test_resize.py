@@ -162,6 +162,8 @@ class TestFit:
         images = self.images((448, 560)).add_column("width", [2544]).add_column("height", [3056])
         said = "the largest image, 2544 x 3056, is seen as 448 x 560, 320 image tokens"
         assert said in largest_image(images, processor)
+        images = self.images((448, 560)).add_column("width", [None]).add_column("height", [None])
+        assert "the largest image, 448 x 560, is seen as 448 x 560" in largest_image(images, processor)
 
 
 def built(name, **changed):
