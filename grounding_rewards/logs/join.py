@@ -139,7 +139,7 @@ Correct it:
         log = with_image_ids(log, images, by_order=by_order, in_groups=in_groups)
     groups, notes = _groups(log, group_size) if in_groups else _samples(log)
     for group in groups:
-        _refuse_other_rows(log, group)
+        _refuse_other_rows(log, group, one_image=images is not None)
     numbers: list[int] = []
     if images is None:
         places = [log.places[group[0]] for group in groups]
@@ -388,10 +388,16 @@ def _agree(logged: Any, reference: Any) -> bool:
     return logged.shape == reference.shape and bool((np.abs(logged - reference) <= _ROUNDING).all())
 
 
-def _refuse_other_rows(log: Log, group: Sequence[int]) -> None:
-    """Refuse rows of one image that describe it differently; the row is named."""
+def _refuse_other_rows(log: Log, group: Sequence[int], *, one_image: bool) -> None:
+    """Refuse rows of one image that describe it differently; with `one_image`, also of several; the row is named."""
     first = group[0]
     for k in group[1:]:
+        if one_image and str(log.rows[k].get("id")) != str(log.rows[first].get("id")):
+            raise ValueError(
+                f"Expected answers to one image of the dataset in all {len(group)} rows of a group for --group-size, "
+                f"got {log.rows[first].get('id')!r} in {log.places[first]} and {log.rows[k].get('id')!r} in "
+                f"{log.places[k]}. Leave --group-size out: the rows name their images, or are in their order."
+            )
         for column in ("boxes", "width", "height", "labels", "ignore_boxes"):
             if log.rows[k].get(column) != log.rows[first].get(column):
                 raise ValueError(

@@ -267,3 +267,5 @@ def test_images_of_a_dataset_by_id(tmp_path, images):
     assert found == [("one", 1, 1.0), ("two", 2, 1.0)]
     with pytest.raises(ValueError, match="Expected the `id` of an image of the dataset in every row of the log, got 1"):
         read_log(log(tmp_path, *[{"completion": "a", "id": "elsewhere"}] * 2), dataset=images, in_groups=True)
+    with pytest.raises(ValueError, match=r"answers to one image .* 4 rows of a group for --group-size, got 'two'"):
+        read_log(log(tmp_path, *rows), dataset=images, in_groups=True, group_size=4)
