@@ -26,6 +26,9 @@ def model_name(model: str) -> str:
         ('Qwen2.5-VL-3B-Instruct', 'r4/checkpoint-50')
     """
     path = Path(model)
+    # `.` and `..` have no name of their own.
+    if model and path.name in ("", ".."):
+        path = path.resolve()
     if path.name.startswith("checkpoint") and path.parent.name:
         return f"{path.parent.name}/{path.name}"
     return path.name
@@ -85,7 +88,9 @@ def trained_reward(log: Path) -> tuple[str, dict[str, Any]] | None:
         ...     trained_reward(Path(folder, "completions"))
         ('R3', {'box_format': 'gemini', 'beta': 2.0})
     """
-    run_folders = [folder for folder in (log, *log.parents[:2]) if (folder / CONFIG).is_file()]
+    # The path of a file beside the user does not name the folders above it.
+    path = log.absolute()
+    run_folders = [folder for folder in (path, *path.parents[:2]) if (folder / CONFIG).is_file()]
     settings = _settings(run_folders[0]) if run_folders else {}
     names = settings.get("reward")
     names = [names] if isinstance(names, str) else names

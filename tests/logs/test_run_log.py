@@ -1,8 +1,10 @@
 """What the folder of a run says to those who use its model."""
 
+from pathlib import Path
+
 import pytest
 
-from grounding_rewards.logs.run_log import tool_notes
+from grounding_rewards.logs.run_log import model_name, tool_notes, trained_reward
 from tests.tables import table
 
 
@@ -18,3 +20,13 @@ def test_a_model_that_was_trained_with_tools_is_told_that_it_has_none(name, conf
 
 def test_a_model_of_no_run_is_passed_over(tmp_path):
     assert tool_notes(str(tmp_path)) == tool_notes("Qwen/Qwen3-VL-4B-Instruct") == []
+
+
+@pytest.mark.parametrize("path", [".", "log.parquet", "../completions"])
+def test_a_run_is_found_from_within_its_folder(path, tmp_path, monkeypatch):
+    folder = tmp_path / "r2" / "completions"
+    folder.mkdir(parents=True)
+    (tmp_path / "r2" / "config.yaml").write_text("reward: [R2]", encoding="utf-8")
+    monkeypatch.chdir(folder)
+    assert trained_reward(Path(path)) == ("R2", {})
+    assert [model_name(name) for name in (".", "..", "")] == ["completions", "r2", ""]
