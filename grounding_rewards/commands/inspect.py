@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.commands.console import output_console, printable, track, write_numbers
-from grounding_rewards.commands.options import BoxFormat, Json, Pixels, ResizedPixels, TextColumn
+from grounding_rewards.commands.options import BoxFormat, Json, Pixels, ResizedPixels, TextColumn, in_range
 from grounding_rewards.common.formatting import NO_VALUE
 from grounding_rewards.logs.inspection import Inspection
 from grounding_rewards.parsing import get_box_format
@@ -50,7 +50,7 @@ def run(
     resized_width: ResizedPixels = None,
     resized_height: ResizedPixels = None,
     prompt_opens_thinking: bool = False,
-    examples: int = 0,
+    examples: Annotated[int, in_range(0)] = 0,
     json: Json = None,
     strict: bool = False,
 ) -> int:
@@ -108,7 +108,8 @@ def print_inspection(inspection: Inspection, console: Any, *, examples: int = 0)
         "upside down": _share(inspection.upside_down, inspection.boxes),
         "reaching off the image": _share(inspection.off_image, inspection.located),
     }
-    if inspection.thinking["none"] < n:
+    # Of a format that reads the whole text nobody has looked for thinking.
+    if any(count for state, count in inspection.thinking.items() if state != "none"):
         metrics["thinking closed, but never opened"] = _share(inspection.thinking["unopened"], n)
         metrics["thinking never closed"] = _share(inspection.thinking["unclosed"], n)
     if inspection.scored:

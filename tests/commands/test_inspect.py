@@ -13,9 +13,9 @@ from grounding_rewards.logs.inspection import inspect_completions
 from tests.logs.test_inspection import TEXTS, rows
 
 
-def shown(texts, rows=None, *, examples=0):
+def shown(texts, rows=None, *, examples=0, box_format="qwen3-vl"):
     out = io.StringIO()
-    inspection = inspect_completions(texts, rows or [{}] * len(texts), "qwen3-vl")
+    inspection = inspect_completions(texts, rows or [{}] * len(texts), box_format)
     print_inspection(inspection, Console(file=out, width=120), examples=examples)
     return out.getvalue()
 
@@ -33,6 +33,9 @@ def test_a_cut_off_text_is_shown_by_its_end_and_thinking_is_left_out():
     assert "hm" not in page
     assert '[{"bbox_2d": [0, 1, 900, 950]}' in page
     assert "[8, 1, 90!" in page
+    assert "thinking never closed" in page
+    # Where the whole text counts, nobody looks for thinking.
+    assert "thinking never closed" not in shown([long], box_format={"syntax": "json", "scope": "all"})
 
 
 def test_examples_are_shown_in_full_on_demand():
