@@ -52,7 +52,7 @@ def render_doctor_page(checkup: Checkup) -> str:
     """
     metrics = checkup.metrics
     images = max(1, metrics.rows)
-    per_image = f"{metrics.boxes / max(1, images - metrics.negatives):.1f} per image with boxes"
+    per_image = f"{metrics.boxes / max(1, metrics.positives):.1f} per image with boxes"
     splits = ", ".join(f"{name} {count:,}" for name, count in metrics.images.items())
     common = ", ".join(label for label, _ in metrics.labels.most_common(3))
     sample = []
