@@ -341,6 +341,9 @@ def rewards_from_words(words: Sequence[str], box_format: Any = None, *, function
         name, colon, text = word.partition(":")
         parameters = _parameters_of_reward(name, text)
         key = f"{name.rpartition('.')[2]}{colon}{text}"
+        if key in rewards and words.count(word) == 1:
+            # Another module has a reward of this name.
+            key = word
         if key in rewards:
             raise ValueError(
                 f"Expected different rewards for --rewards, got {key!r} twice. "
