@@ -17,7 +17,7 @@ from datasets import Dataset
 
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS, patient_of
 from grounding_rewards.common.atomic_files import write_whole
-from grounding_rewards.models.robustness import corrupt
+from grounding_rewards.models.robustness.corruptions import corrupt, corrupt_boxes
 from grounding_rewards.study.plan import ImageSet
 
 # Columns from which metrics are computed, besides `id` and `patient`.
@@ -51,16 +51,18 @@ def _corrupted_row(row: dict[str, Any], changes: Mapping[str, int], seed: int) -
     """The row with a changed image, and with the boxes that are still visible in it.
 
     Args:
-        row: image, boxes and labels.
+        row: image, boxes, width and height; maybe labels. The image may be smaller than width × height (shrunken).
         changes: the strength of each change.
         seed: of the changes.
     """
+    size = {"width": row["width"], "height": row["height"]}
     for kind, strength in changes.items():
-        result = corrupt(row["image"], row["boxes"], kind, strength, seed=seed)
-        labels = [label for label, is_kept in zip(row["labels"], result.kept, strict=True) if is_kept]
-        width, height = result.image.size
-        boxes = result.boxes[result.kept].tolist()
-        row = {**row, "image": result.image, "boxes": boxes, "labels": labels, "width": width, "height": height}
+        image = corrupt(row["image"], [], kind, strength, seed=seed).image
+        boxes, is_visible = corrupt_boxes(row["boxes"], kind, strength, **size, seed=seed)
+        labels = row.get("labels")
+        row = {**row, "image": image, "boxes": boxes[is_visible].tolist()}
+        if labels is not None:
+            row["labels"] = [label for label, is_kept in zip(labels, is_visible, strict=True) if is_kept]
     return row
 
 
@@ -70,7 +72,7 @@ def references(images: Dataset) -> list[dict[str, Any]]:
 
     rows = []
     for number, row in enumerate(light_rows(images)):
-        name = str(row.get("id", number))
+        name = str(number if row.get("id") is None else row["id"])
         columns = {key: _rounded(row[key]) for key in _REFERENCE if row.get(key) is not None}
         rows.append({"id": name, "patient": patient_of(row) or name, **columns})
     return rows

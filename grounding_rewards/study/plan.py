@@ -26,6 +26,7 @@ from grounding_rewards.models.robustness import CORRUPTIONS, STRENGTHS
 from grounding_rewards.sources.base import split_name
 from grounding_rewards.study.analysis import METRICS
 from grounding_rewards.study.results import ARM, CONTROL, FEWEST_SEEDS, SCHEMA, Folder, Measure, Primary
+from grounding_rewards.training.run_options import ImageOptions
 
 GRPO, SFT = "train", "sft"
 #: At most this many points of a training's curve are kept.
@@ -344,11 +345,13 @@ def _runs(name: str, arm: Mapping[str, Any], seed: int, plan: Plan) -> Iterator[
     place = f"arm {name}"
     kind = SFT if SFT in arm else GRPO
     overrides = {key: value for key, value in arm.items() if key not in _ARM_KEYS}
-    _refuse_options({**overrides, **arm.get(SFT, {})}, place, (*_STUDY_OPTIONS, "max_steps"))
+    sft = arm.get(SFT, {})
+    _expect(isinstance(sft, Mapping), f"a mapping for sft in {place}", sft, "Write sft: {} for the options' defaults.")
+    _refuse_options({**overrides, **sft}, place, (*_STUDY_OPTIONS, "max_steps"))
     steps = plan.train["max_steps"]
     if kind == SFT:
         _expect(not overrides, f"nothing beside sft in {place}", list(overrides), "Write it into sft.")
-        config = _settings(arm[SFT], plan)
+        config = _settings(sft, plan)
         per_step = sequences_a_step(config, plan.processes)
         budget = sequences_a_step(plan.train, plan.processes)
         total = round(steps * budget / per_step / plan.checkpoints) * plan.checkpoints
@@ -401,11 +404,12 @@ def _check_configs(runs: Sequence[Run], plan: Plan, elsewhere: bool) -> None:
 def _check_splits(runs: Sequence[Run], plan: Plan) -> None:
     """Refuse sets of images on which a run, or an initial checkpoint, is trained."""
     configs = [run.config for run in runs] + [start.sft for start in plan.starts.values() if start.sft is not None]
-    trained_on = {(config.get("dataset"), config.get("train_split", TRAIN)) for config in configs}
+    # A training that states no dataset draws its images.
+    trained_on = {(config.get("dataset", ImageOptions.dataset), config.get("train_split", TRAIN)) for config in configs}
     for dataset, split in trained_on:
         for image_set in plan.sets:
             # One dataset, and one split, may be spelled in several ways.
-            is_other_dataset = Path(image_set.dataset).resolve() != Path(str(dataset)).resolve()
+            is_other_dataset = Path(image_set.dataset).resolve() != Path(dataset).resolve()
             splits = {split_name(split), split_name(image_set.split)}
             _expect(
                 is_other_dataset or (len(splits) > 1 and ALL not in splits),

@@ -37,6 +37,7 @@ from grounding_rewards.study.plan import (
     sequences_a_step,
 )
 from grounding_rewards.study.results import SCHEMA, Folder, read_json, write_json
+from grounding_rewards.training.run_options import COMMON_OPTIONS
 
 # The file next to the checkpoints of a training that has ended without an error.
 _TRAINED = "trained.json"
@@ -234,12 +235,14 @@ def _measure(
     """
     output = training / "answers.json"
     job_file = training / "measure.json"
+    # As many tokens as an answer has in the training, whose default is not that of `evaluate`.
+    default_length, _ = COMMON_OPTIONS["train"]["max_completion_length"]
     job = {
         "checkpoints": checkpoints,
         "sets": [vars(image_set) for image_set in plan.sets],
         "box_format": config.get("box_format", plan.train.get("box_format")),
         "batch_size": plan.batch_size,
-        "max_new_tokens": int(plan.train.get("max_completion_length", 256)),
+        "max_new_tokens": int(plan.train.get("max_completion_length", default_length)),
         "images": str(folder.images),
         "output": str(output),
     }

@@ -136,12 +136,24 @@ def test_a_wrong_study_is_refused(small, change, message):
         ({"reward": "R2", "starts": ["weak"]}, "known word for `starts of arm bad`, got 'weak'. Use one of: strong"),
         ({"reward": "R2", "sft": {}}, "Expected nothing beside sft in arm bad"),
         ({"sft": {"max_steps": 12}}, "Expected no max_steps in arm bad"),
+        ({"sft": None}, "Expected a mapping for sft in arm bad, got None"),
         ({"sft": {"per_device_train_batch_size": 4000}}, "Expected batches small enough for 2 steps of arm bad"),
     ],
 )
 def test_a_wrong_arm_is_refused(small, arm, message):
     small["arms"]["bad"] = arm
     with pytest.raises(ValueError, match=message):
+        read_plan(small)
+
+
+def test_images_of_a_training_without_a_dataset_are_drawn(small):
+    """They are those of `train`'s default, so that they cannot be measured on."""
+    del small["dataset"], small["arms"]["sft"]
+    small["train"]["dataset"] = None
+    small["sets"] = {"test": {"dataset": "synthetic", "split": "test"}}
+    assert read_plan(small).runs
+    small["sets"]["bad"] = {"dataset": "synthetic", "split": "train"}
+    with pytest.raises(ValueError, match="Expected a split that no run is trained on for set bad, got 'train'"):
         read_plan(small)
 
 

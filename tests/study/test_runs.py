@@ -9,13 +9,16 @@ from types import SimpleNamespace
 import psutil
 import pytest
 import yaml
+from PIL import Image
+from trl import GRPOConfig
 
 import grounding_rewards.study
 from grounding_rewards.cli import main
 from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.study import runs as study_runs
-from grounding_rewards.study.results import read_json, write_json
+from grounding_rewards.study.measure import _corrupted_row
+from grounding_rewards.study.results import Folder, read_json, write_json
 from grounding_rewards.study.runs import compute_of, thin_curve
 from tests.study.conftest import SMALL, called, called_here
 from tests.training.forks import PATIENCE, Program, command, started, wait_until
@@ -163,6 +166,24 @@ def test_other_images_than_before_are_refused(begun, capsys):
     (begun / "starts" / "strong.json.gz").unlink()
     assert study(begun) == 1
     assert "on which earlier models of the study were measured, got others" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("labels", [{}, {"labels": ["mass", "tube"]}])
+def test_a_changed_image_keeps_its_boxes(labels):
+    """Of a stored image of half the size, whose boxes are in pixels of the whole one; with and without labels."""
+    image = Image.new("L", (100, 80))
+    row = {"image": image, "width": 200, "height": 160, "boxes": [[110, 10, 150, 50], [0, 0, 20, 20]], **labels}
+    changed = _corrupted_row(row, {"noise": 1, "laterality_flip": 5}, seed=0)
+    assert changed.pop("image").size == (100, 80)
+    boxes = [[50.0, 10.0, 90.0, 50.0], [180.0, 0.0, 200.0, 20.0]]
+    assert changed == {"width": 200, "height": 160, "boxes": boxes, **labels}
+
+
+def test_answers_are_as_long_as_those_of_the_training(tmp_path, monkeypatch):
+    monkeypatch.setattr(study_runs, "run_program", lambda words, log: (tmp_path / "answers.json").write_text("{}"))
+    plan = SimpleNamespace(sets=[], train={}, batch_size=4)
+    study_runs._measure(plan, Folder(tmp_path), tmp_path, [], {}, tmp_path / "log")
+    assert read_json(tmp_path / "measure.json")["max_new_tokens"] == GRPOConfig.max_completion_length
 
 
 ROWS = [
