@@ -185,8 +185,11 @@ def _check_vllm_parity(trainer: Any, rows: Sequence[Mapping[str, Any]], sizes: t
     sampled = collated["sampling_per_token_logps"].double()
     _, _, trained = _training_logps(trainer, collated)
     mask = collated["completion_mask"].bool() & ~sampled.isnan()
-    differences = [answer[in_answer].abs().mean() for answer, in_answer in zip(trained - sampled, mask, strict=True)]
-    max_difference = float(torch.stack(differences).nan_to_num().max())
+    differences = []
+    for answer, in_answer in zip(trained - sampled, mask, strict=True):
+        # An answer without a token that vLLM gave a probability has no mean; any other NaN is a difference.
+        differences.append(answer[in_answer].abs().mean() if in_answer.any() else answer.new_zeros(()))
+    max_difference = float(torch.stack(differences).max())
     warning = check_rollout(trainer, max_difference, refuse=True)
     if warning and trainer.accelerator.is_main_process:
         warnings.warn(warning, RolloutWarning, stacklevel=3)

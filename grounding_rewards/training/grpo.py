@@ -239,7 +239,9 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
             # Its server reads JSON, whose keys are texts.
             key = token if self.vllm_mode == "colocate" else str(token)
             options = self.vllm_generation.generation_kwargs
-            options["logit_bias"] = {key: NEVER, **options.get("logit_bias", {})}
+            bias = {key: NEVER, **options.get("logit_bias", {})}
+            # A new mapping: TRL's is the caller's own, of `args`.
+            self.vllm_generation.generation_kwargs = {**options, "logit_bias": bias}
         generation = getattr(self, "generation_config", None)
         if generation is not None and generation.suppress_tokens is None:
             generation.suppress_tokens = self.generation_kwargs["suppress_tokens"] = [token]

@@ -5,6 +5,7 @@ scripts/checks/check_vllm.py shows the same with vLLM itself.
 
 import copy
 import functools
+import math
 import sys
 import warnings
 from types import ModuleType, SimpleNamespace
@@ -120,10 +121,12 @@ def differences(trainer):
 
 class TestColocate:
     def test_vllm_sees_the_prompts_that_are_trained_on(self, vllm, tmp_path):
-        trainer = trainer_with_vllm(tmp_path, max_steps=3)
+        trainer = trainer_with_vllm(tmp_path, max_steps=3, generation_kwargs={"min_tokens": 1})
         trainer.train()
         image = trainer.processing_class.image_token_id
-        assert trainer.vllm_generation.generation_kwargs["logit_bias"] == {image: -100.0}
+        assert trainer.vllm_generation.generation_kwargs == {"min_tokens": 1, "logit_bias": {image: -100.0}}
+        # The caller's own mapping, which another run may have too.
+        assert trainer.args.generation_kwargs == {"min_tokens": 1}
         assert {prompt.count(image) for prompt in trainer.vllm_generation.llm.prompts} == {16}
         assert len(differences(trainer)) == 3
         assert max(differences(trainer)) < 1e-4
@@ -261,6 +264,18 @@ class TestWatch:
         with warnings.catch_warnings():
             warnings.simplefilter("error", RolloutWarning)
             trainer.train()
+
+    def test_a_training_that_computes_nan_is_refused(self, vllm, tmp_path, monkeypatch):
+        trainer = trainer_with_vllm(tmp_path)
+        training_logps = parity._training_logps
+
+        def broken(*args):
+            tokens, mask, logps = training_logps(*args)
+            return tokens, mask, logps * math.nan
+
+        monkeypatch.setattr(parity, "_training_logps", broken)
+        with pytest.raises(ValueError, match="differ by nan a token"):
+            check_parity(trainer, trainer.train_dataset)
 
     def test_the_parity_check_asks_vllm(self, vllm, tmp_path):
         trainer = trainer_with_vllm(tmp_path)
