@@ -481,16 +481,17 @@ there are findings and boxes, and every answer earns 0.
             "the same image: sample more of them."
         )
     # Groups of one patient, or of one image, are not independent.
+    names = [str(k if row.get("id") is None else row["id"]) for k, row in enumerate(rows)]
     units = []
-    for k, row in enumerate(rows):
+    for name, row in zip(names, rows, strict=True):
         patient = patient_of(row)
-        units.append(("image", str(row.get("id", k))) if patient is None else ("patient", patient))
+        units.append(("image", name) if patient is None else ("patient", patient))
     rewards = [reward, *variants(reward, tried)]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SpaceWarning)
         groups, iou = _score_groups(rewards, rows, texts, sizes, track)
         # An image at several steps counts once, by its first answer.
-        first = {str(row.get("id", k)): k for k, row in reversed(list(enumerate(rows)))}
+        first = {name: k for k, name in reversed(list(enumerate(names)))}
         places = sorted(first.values())
         answers = read_predictions([rows[k] for k in places], [texts[k][:1] for k in places], reward)
         dependence = image_dependence(answers)

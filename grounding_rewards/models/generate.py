@@ -482,7 +482,7 @@ def _merge_parts(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def _image_id(row: Mapping[str, Any], number: int) -> str:
     """The id of a row in the file, which is its number where it has none."""
-    return str(row.get("id", number))
+    return str(number if row.get("id") is None else row["id"])
 
 
 def _read_finished(path: Path, rows: Sequence[Mapping[str, Any]], sampling: Sampling) -> list[list[str]]:

@@ -121,6 +121,16 @@ def test_shares_are_those_of_the_rewards_one_by_one():
         assert same.no_spread.value == pytest.approx(1 - np.mean(spread))
 
 
+def test_images_without_a_name_are_not_one_image():
+    rows = [image(None, boxes=[[100, 100, 300, 300 + k]]) for k in range(8)]
+    unnamed, named = (
+        signal.measure_signal(images, [[shifted(75), shifted(100)]] * 8, R4)
+        for images in (rows, [{**row, "id": str(k)} for k, row in enumerate(rows)])
+    )
+    assert unnamed.configured.no_spread == named.configured.no_spread
+    assert unnamed.image_dependence.images == named.image_dependence.images == 8
+
+
 def test_the_table_has_a_row_for_each_reward():
     rows = [image("a"), image("b", boxes=[[0, 0, 20, 20]]), image("c", boxes=[])]
     headings, lines = signal.measure_signal(rows, [[shifted(0), shifted(50)], [shifted(0)] * 2, ["[]"] * 2], R4).table()
