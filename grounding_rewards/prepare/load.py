@@ -140,9 +140,10 @@ def folder_rows(root: Path, allow_outside: bool = False, bad_rows: str = "refuse
             faults.append(" ".join(str(error).split()))
     count = len(rows) + len(faults)
     if faults and (bad_rows == "refuse" or not rows):
+        remedy = "Correct them" if bad_rows == "drop" else "Correct them, or go on without them by bad_rows: drop"
         raise ValueError(
-            f"Expected one image per line in {path}, got {len(faults)} bad of {count} lines. Correct them, or go on "
-            "without them by bad_rows: drop:\n" + "\n".join(faults)
+            f"Expected one image per line in {path}, got {len(faults)} bad of {count} lines. {remedy}:\n"
+            + "\n".join(faults)
         )
     if faults:
         said_dropped(len(faults), f"{count} lines of {path}", faults)

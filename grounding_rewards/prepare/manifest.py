@@ -166,13 +166,21 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     """
     path = Path(folder) / MANIFEST
     try:
-        return parse_json(read_text(path))
+        manifest = parse_json(read_text(path))
+        if not _is_manifest(manifest):
+            raise ValueError("that of another program")
+        return manifest
     except ValueError as error:
         problem = f"({error})" if path.is_file() else "without it"
         raise ValueError(
             f"Expected {MANIFEST} in the folder of a prepared dataset, got {str(folder)!r} {problem}. "
             "Point to what `grounding-rewards prepare` wrote."
         ) from error
+
+
+def _is_manifest(content: Any) -> bool:
+    """Whether this is the content of a prepared folder's manifest; other programs write files of that name too."""
+    return isinstance(content, dict) and "complete" in content
 
 
 def readers_f1(dataset: str | Path) -> Estimate | None:
@@ -220,10 +228,10 @@ def why_unfinished(folder: str | Path) -> str:
     if not Path(folder, MANIFEST).is_file():
         return ""
     try:
-        manifest = read_manifest(folder)
+        manifest = parse_json(read_text(Path(folder, MANIFEST)))
     except ValueError:
         return f"{MANIFEST} cannot be read."
-    if not isinstance(manifest, dict) or "complete" not in manifest:
+    if not _is_manifest(manifest):
         return ""
     if not manifest["complete"]:
         return f"{MANIFEST} says that the preparation was not completed."

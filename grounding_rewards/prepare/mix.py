@@ -180,7 +180,8 @@ def _checked_manifests(parts: Sequence[Part], out: Path) -> list[dict[str, Any]]
             "names: rename a folder."
         )
     weights = [part.weight for part in parts]
-    if any(weights) and not all(weight is not None and 0 < weight < float("inf") for weight in weights):
+    is_weighted = any(weight is not None for weight in weights)
+    if is_weighted and not all(weight is not None and 0 < weight < float("inf") for weight in weights):
         raise ValueError(f"Expected a weight above 0 for every folder or for none, got {weights}. Write FOLDER=2.")
     check_new(out, "out")
     manifests = [read_manifest(part.folder) for part in parts]

@@ -145,7 +145,8 @@ def warn_of_unnamed_images(images: Sequence[AnnotatedImage], root: str | Path) -
         'No row names 1 image below the root, such as b.png. Give images without a finding a row of their own, with \
 empty cells or an empty list for the box'
     """
-    named_files = {os.path.normpath(image.file) for image in images}
+    # Some rows name their images from the top of the disk on.
+    named_files = {os.path.relpath(os.path.join(root, image.file), root) for image in images}
     count, example = 0, ""
     for folder, _, names in os.walk(root):
         for name in names:

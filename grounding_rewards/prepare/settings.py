@@ -130,7 +130,7 @@ def check_shares(shares: Mapping[str, float]) -> None:
     """Refuse shares of splits that are not in [0, 1] or do not sum to 1, and illegal names of splits."""
     for name in shares:
         check_split_name(name)
-    if not shares or min(shares.values()) < 0 or abs(sum(shares.values()) - 1) > 1e-9:
+    if not shares or min(shares.values()) < 0 or not abs(sum(shares.values()) - 1) <= 1e-9:
         texts = ", ".join(f"{name}={share:g}" for name, share in shares.items())
         raise ValueError(
             f"Expected shares that sum to 1 for shares, got {texts or 'none'}. Write train=0.8,validation=0.1,test=0.1."

@@ -102,7 +102,7 @@ def test_bad_lines_can_be_dropped_and_are_named(folder):
     assert images["id"][:] == ["a.png"]
     named = re.findall(r"in (line \d) .*?\(id ([^)]+)\)", str(said[0].message))
     assert named == [("line 1", "-"), ("line 3", "x"), ("line 4", "a.png")]
-    with pytest.raises(ValueError, match="got 1 bad of 1 lines"):
+    with pytest.raises(ValueError, match=r"got 1 bad of 1 lines\. Correct them:"):
         load_images(folder("{"), bad_rows="drop")
     with pytest.raises(ValueError, match="Expected a known word for `bad_rows`, got 'skip'"):
         load_images(root, bad_rows="skip")

@@ -72,6 +72,9 @@ def test_folders_that_are_not_prepared_are_refused(tmp_path):
     (tmp_path / "manifest.json").write_text("{")
     with pytest.raises(ValueError, match=r"Expected manifest\.json in the folder"):
         read_manifest(tmp_path)
+    (tmp_path / "manifest.json").write_text('{"version": 3}')
+    with pytest.raises(ValueError, match=r"Expected manifest\.json .*that of another program"):
+        verify_images(tmp_path)
 
 
 def test_load_split_takes_the_first_images(prepared):

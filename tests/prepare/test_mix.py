@@ -121,6 +121,8 @@ def test_what_does_not_fit_together(prepared, tmp_path):
         ([Part(two), Part(numbered)], "Field age has incompatible types"),
         ([Part(one, 1.0), Part(two)], "a weight above 0 for every folder or for none"),
         ([Part(one, 1.0), Part(two, 0.0)], "a weight above 0 for every folder or for none"),
+        ([Part(one), Part(two, 0.0)], "a weight above 0 for every folder or for none"),
+        ([Part(one, 0.0), Part(two, 0.0)], "a weight above 0 for every folder or for none"),
         ([Part(one, 1.0), Part(two, 1.0)], "got none in two"),
         ([Part(one), Part(tmp_path / "none")], "none' without it. Point to what"),
     ):

@@ -442,7 +442,8 @@ def test_images_without_a_row_are_counted(tmp_path):
     (tmp_path / "sub").mkdir()
     for name in ("a.png", "sub/b.PNG", "c.dcm", "notes.txt"):
         (tmp_path / name).touch()
-    rows = [AnnotatedImage(name, name, [], []) for name in ("a.png", "./sub/b.PNG")]
+    names = (str(tmp_path / "a.png"), "./sub/b.PNG")
+    rows = [AnnotatedImage(name, name, [], []) for name in names]
     with pytest.warns(UserWarning, match=r"No row names 1 image below the root, such as c\.dcm\."):
         warn_of_unnamed_images(rows, tmp_path)
     with warnings.catch_warnings():
