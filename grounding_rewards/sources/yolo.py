@@ -251,7 +251,14 @@ def _read_classes(root: Path) -> tuple[list[str], list[_SplitFiles]]:
             f"Expected a .yaml file with names, or classes.txt and the folder images, in the folder for `root`, got "
             f"{str(root)!r} without. Write the names of the classes, one a line, into classes.txt."
         )
-    names = [line.strip() for line in text_lines(lists[0]) if line.strip()]
+    names = [line.strip() for line in text_lines(lists[0])]
+    while names and not names[-1]:
+        names.pop()
+    if "" in names:
+        raise ValueError(
+            f"Expected the name of a class in every line of {lists[0]}, got none in line {names.index('') + 1}. "
+            "A class is the number of its line: name it, or remove the line if it never had a number."
+        )
     by_split: dict[str | None, list[Path]] = {}
     for path in _images_below(folder):
         first, *others = path.relative_to(folder).parts

@@ -21,6 +21,10 @@ def test_classes_txt(write):
     assert (images[0].width, images[0].height, images[0].split) == (40, 20, None)
     # a text file that is missing or blank is a negative
     assert [image.boxes for image in images[1:]] == [[], []]
+    # The number of a class is that of its line.
+    write({"classes.txt": "mass\n\nnodule\n\n"})
+    with pytest.raises(ValueError, match=r"in every line of .*classes.txt, got none in line 2\. "):
+        read_yolo(root)
 
 
 @pytest.mark.parametrize(("yaml", "splits"), table("sources/tables", "data_yaml"))
