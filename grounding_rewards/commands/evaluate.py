@@ -46,7 +46,7 @@ from grounding_rewards.commands.options import (
 from grounding_rewards.common.environment import package_versions
 from grounding_rewards.logs.run_log import model_name
 from grounding_rewards.metrics.average_precision import AP_THRESHOLDS
-from grounding_rewards.metrics.baselines import BLANK, REFERENCE, baseline_systems
+from grounding_rewards.metrics.baselines import BLANK, REFERENCE, baseline_systems, system_name
 from grounding_rewards.metrics.evaluation import Measures, answer_notes, evaluate
 from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.metrics.robustness import RobustnessPoint
@@ -150,7 +150,7 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
             robustness, facts["robustness"] = _change_images(options, asked_model)
     else:
         answers = options.read_log(options.completions, reward, images, label_matching=options.label_matching)
-        name = options.completions[0].stem if len(options.completions) == 1 else "completions"
+        name = system_name(options.completions[0]) if len(options.completions) == 1 else "completions"
         facts = {"completions": ", ".join(path.name for path in options.completions)}
     with stage_progress("reading the answers", transient=True) as on_progress:
         predictions = read_predictions(answers.rows, answers.texts, reward, nms_threshold=options.nms)

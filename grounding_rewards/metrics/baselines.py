@@ -9,6 +9,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,18 @@ BLANK = "blank images"
 REFERENCE = "reference as answer"
 #: What one more radiologist answers to images that several have read.
 ANOTHER_READER = "another reader"
+_BASELINES = (CONSTANT, CONSTANT_OF_THESE, NOTHING_FOUND, WHOLE_IMAGE, BLANK, REFERENCE, ANOTHER_READER)
+
+
+def system_name(log: str | Path) -> str:
+    """The name of a log's answers beside the baselines: that of its file or folder, unless a baseline has it.
+
+    Example:
+        >>> system_name("runs/step_200.jsonl"), system_name("whole image.jsonl")
+        ('step_200', 'completions')
+    """
+    name = Path(log).resolve().stem
+    return "completions" if name in _BASELINES else name
 
 
 def baseline_systems(

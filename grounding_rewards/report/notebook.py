@@ -17,7 +17,7 @@ from grounding_rewards.logs.join import ImageAnswers, read_log
 from grounding_rewards.logs.read import doubts_about, read_completions, with_answer_references
 from grounding_rewards.logs.run_log import trained_reward
 from grounding_rewards.metrics import evaluation as metrics_evaluation
-from grounding_rewards.metrics.baselines import baseline_systems
+from grounding_rewards.metrics.baselines import baseline_systems, system_name
 from grounding_rewards.metrics.comparison import RunDifference, compare_runs
 from grounding_rewards.metrics.evaluation import Evaluation, Measures, answer_notes, evaluation_file
 from grounding_rewards.metrics.prediction import Prediction, load_predictions
@@ -82,7 +82,7 @@ def evaluate(
         )
         predictions = read_predictions(answers.rows, answers.texts, judge)
         _warn([*answers.notes, *answer_notes(predictions)])
-        title = Path(log).stem if isinstance(log, str | Path) else "completions"
+        title = system_name(log) if isinstance(log, str | Path) else "completions"
         systems = {title: predictions, **baseline_systems(answers.rows, None, judge)}
         name = judge.name
     return metrics_evaluation.evaluate(systems, Measures(name, label_matching))
