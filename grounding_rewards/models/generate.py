@@ -304,7 +304,10 @@ def _conversation(prompt: Any, images: Sequence[Any]) -> list[dict[str, Any]]:
 
 def _end_tokens(model: Any, tokenizer: Any) -> list[int]:
     """The tokens that end an answer."""
-    tokens = getattr(model.generation_config, "eos_token_id", None) or tokenizer.eos_token_id
+    tokens = getattr(model.generation_config, "eos_token_id", None)
+    # Of some tokenizers it is token 0.
+    if tokens is None:
+        tokens = tokenizer.eos_token_id
     return list(tokens) if isinstance(tokens, list | tuple) else [tokens]
 
 

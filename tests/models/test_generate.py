@@ -152,6 +152,10 @@ class TestVllm:
         shown = prompts[0]["multi_modal_data"]["image"]
         assert (shown.mode, shown.size) == ("RGB", images[0]["image"].size)
         assert processor.tokenizer.decode(prompts[0]["prompt_token_ids"]).endswith("<|im_start|>assistant\n")
+        # The token that ends an answer may be the first one.
+        ends_at_0 = VllmModel(LLM("", {}), model.config, SimpleNamespace(eos_token_id=0))
+        generate_with_vllm(ends_at_0, processor, images[:1], Sampling(1, 0.5, 11), seed=5)
+        assert ends_at_0.llm.calls[0][1][0]["stop_token_ids"] == [0]
 
     def test_is_held_as_the_options_say(self, vllm, checkpoint):
         options = {"max_model_len": 512, "dtype": "float32", "gpu_memory_utilization": 0.5, "tensor_parallel_size": 2}
