@@ -84,6 +84,12 @@ def test_every_range_has_a_lowest_version() -> None:
         assert ">=" in text
 
 
+def test_the_readme_names_every_extra_of_users() -> None:
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    users = EXTRAS.keys() - {"dev", "docs", "release"}
+    assert {name for name in users if f"\n| `'.[{name}]'` | " not in readme} == set()
+
+
 def test_the_readme_says_how_to_install_while_nothing_is_released() -> None:
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     released = re.search(r"^## .+\(\d{4}-\d\d-\d\d\)$", (REPOSITORY / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)

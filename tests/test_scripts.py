@@ -113,6 +113,10 @@ class TestThePageOfTheAudit:
     def test_its_quick_tables_are_up_to_date(self, table: str) -> None:
         assert getattr(script("write_audit"), table)() in self.PAGE
 
+    def test_every_table_has_its_marks_and_is_filled(self) -> None:
+        for name in ("honest", "gamed", "matching", "omission", "guesses", "near misses", "break-even"):
+            assert between(self.PAGE, marks_of(name)).count("\n") > 1
+
     def test_what_it_claims_of_each_matching(self) -> None:
         made = script("write_audit")
         for reward in ("R3", "R5"):

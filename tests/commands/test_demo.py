@@ -56,8 +56,12 @@ def test_a_smoke_run_leaves_a_page_a_card_and_metrics(tmp_path, monkeypatch, cap
     assert heading.split() == ["metric", "before", "after", "change"]
     # At the end: what changed, the reward in training, and where the page is.
     end = " ".join(printed[printed.index("Mean IoU ") :].split())
-    page = re.escape((out / "index.html").as_uri())
-    assert re.fullmatch(rf"Mean IoU .* Reward in training .* first and last 1 of 1 steps\. Page: {page}", end)
+    assert re.fullmatch(
+        r"Mean IoU .*no change shown\. F1@0\.5 .* No metric or label is shown to be worse\. "
+        r"Reward in training \S+ → \S+, first and last 1 of 1 steps\. "
+        rf"Page: {re.escape((out / 'index.html').as_uri())}",
+        end,
+    )
     assert (out / "index.html").read_text(encoding="utf-8").count("data:image/jpeg") == 4
     assert "R2: " in (out / "README.md").read_text(encoding="utf-8")
     assert "sampled_reward" in json.loads((out / "diff.json").read_text(encoding="utf-8"))["metrics"]

@@ -41,7 +41,8 @@ def test_two_folders(tmp_path, monkeypatch, capsys):
     assert content["metrics"]["f1_50"]["p"] == 2 / 2**7
     assert (content["a"], content["b"], content["seed"], content["resamples"]) == (str(a), str(b), 3, 200)
     differing = ("reward: R4 in a, R5 in b", 'decoding: {"samples": 16} in a, {"samples": 8} in b')
-    for sentence in ("Mean IoU 0.40 → 0.80: no change shown.", "14 images of 7 patients in both\n", *differing):
+    measured = ("Mean IoU 0.40 → 0.80: no change shown.", "14 images of 7 patients in both\n", "+0.400")
+    for sentence in (*measured, f"a: {a}", "200 draws of patients, seed 3", *differing):
         assert sentence in printed
     assert "model: " not in printed
     # a label is no markup
@@ -49,6 +50,8 @@ def test_two_folders(tmp_path, monkeypatch, capsys):
     assert diff("a", "b", "--all") == 0
     printed = capsys.readouterr().out
     assert HOSTILE in printed
+    # The path says no more than the name.
+    assert "a: a" not in printed
 
 
 def test_images_of_one_run_alone_are_counted(tmp_path, capsys):
@@ -172,6 +175,7 @@ def test_the_page(runs, tmp_path, capsys):
     # how the model was trained, from the folder of its checkpoint
     assert "<h1><bdi>GRPO with R3: mean IoU 0.40 → 0.80</bdi></h1>" in page
     assert "<h3>Reward in training</h3>" in page
+    assert "14 images of images" in page
     # no address but data, and no markup of others
     assert not re.search(r"(?:href|src|srcset)=\"(?!data:|#)", page)
     assert "<b>mass" not in page

@@ -64,6 +64,11 @@ def test_metrics_by_hand() -> None:
     )
 
 
+def test_references_without_labels_judge_no_label() -> None:
+    image = Prediction("one", 100, 100, gt=[HIT], gt_labels=["finding"], pred=[HALF], pred_labels=["mass"])
+    assert math.isnan(values([image])["label_accuracy"])
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_panoptic_quality_is_its_definition(seed: int) -> None:
     # Kirillov et al., CVPR 2019: Σ IoU of hits / (TP + FP / 2 + FN / 2), of pairs above a half; here of boxes that do

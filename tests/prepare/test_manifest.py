@@ -43,7 +43,8 @@ def test_the_card_says_all_of_it(prepared):
     head = yaml.safe_load(card.split("---")[1])
     assert head["license_name"] == "CC BY-NC-SA"
     assert [one["split"] for one in head["configs"][0]["data_files"]] == ["train", "test"]
-    assert "| train | 6 | 6 | 2 | 33.3% | 6 |" in card
+    for stated in ("TBX11K", "| train | 6 | 6 | 2 | 33.3% | 6 |", "| effusion | 4 / 4 | 2 / 2 |", "| seed | `0` |"):
+        assert stated in card
 
 
 def test_every_change_is_noticed(prepared):
@@ -101,7 +102,9 @@ def test_images_without_patient_are_drawn_only_without_a_split(
     records = [record._replace(patient_id=None, split=split) for record in records]
     settings = PrepareSettings("coco", "qwen3-vl", splits_from=splits_from)
     splits = prepare_images(records, root, tmp_path / "out", settings)["splits"]
-    assert (f"{drawn} were drawn by a seeded hash" in (tmp_path / "out/README.md").read_text()) == (drawn > 0)
+    card = (tmp_path / "out/README.md").read_text()
+    assert f"The patient of {images} images is not known" in card
+    assert (f"{drawn} were drawn by a seeded hash" in card) == (drawn > 0)
     assert drawn or list(splits) == ["train"]
 
 
@@ -116,6 +119,7 @@ def test_all_readers_boxes_are_counted(make_images, tmp_path):
     train = prepare_images(records, root, tmp_path / "out", settings)["splits"]["train"]
     assert (train["rows"], train["negatives"]) == (3, 1)
     assert train["boxes"] == train["rows_with"] == {"effusion": 2, "mass": 1}
+    assert "All readers' boxes are counted" in (tmp_path / "out/README.md").read_text()
 
 
 def test_the_readers_agreement_is_measured(make_images, tmp_path):
@@ -132,6 +136,9 @@ def test_the_readers_agreement_is_measured(make_images, tmp_path):
     assert agreement["overall"]["mean_iou"][0] == pytest.approx(0.8)
     # What nobody asks for is not compared.
     assert [one["label"] for one in agreement["labels"]] == ["mass"]
+    card = (tmp_path / "out/README.md").read_text()
+    assert "4 pairs of readers on 2 images; no model can be judged better" in card
+    assert "| mass | 1 | 0.500 [" in card
 
 
 def test_licence_and_source_of_ones_own_images(make_images, tmp_path):

@@ -49,6 +49,7 @@ def test_everything_with_its_source(prepared, tmp_path):
     assert before[0]["image"].tobytes() == after[0]["image"].tobytes()
     assert set(sources(tmp_path / "out", "test")) == {"two"}
     card = (tmp_path / "out" / "README.md").read_text()
+    assert "# one and two, prepared for" in card
     assert "- Licence: one: that of the dataset; not known here; two: that of the dataset; not known here" in card
     assert "| clinic | CC BY 4.0 | 4 |" in card
     assert manifest == read_manifest(tmp_path / "out")
@@ -82,6 +83,8 @@ def test_weights_are_shares_of_the_rows_to_train_on(prepared, tmp_path, weights,
     mix_folders(parts, tmp_path / "out", seed=1)
     named = sources(tmp_path / "out", "train")
     assert (named.count("one"), named.count("two")) == expected
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert (f"{8 - expected[0]} rows of one are left out of train" in card) == (expected[0] < 8)
     # What is held out stays whole.
     assert sources(tmp_path / "out", "test") == ["one"] * 4
     mix_folders(parts, tmp_path / "again", seed=1)

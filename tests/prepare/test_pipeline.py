@@ -383,6 +383,8 @@ def test_where_nothing_is_held_out_patients_are_drawn_and_it_is_said(make_images
     records = [record._replace(patient_id=f"p{k // 2 % 20}") for k, record in enumerate(records)]
     with pytest.warns(UserWarning, match=r"jsonl holds no image out: 80 % .* --split-shares draws others, --split"):
         manifest = prepare_images(records, root, tmp_path / "out", options())
+    sides = {(row["patient_id"], row["split"]) for row in rows_of(tmp_path / "out")}
+    assert len(sides) == 20 == len({patient for patient, _ in sides})
     assert set(manifest["splits"]) > {"train"}
     assert manifest["images_without_own_split"] == len(load_split(str(tmp_path / "out"), "all")) == 40
     # One split was asked for: nothing is drawn.
