@@ -161,5 +161,5 @@ def test_licence_and_source_of_ones_own_images(make_images, tmp_path):
     ],
 )
 def test_the_agreement_of_readers_is_the_manifests(agreement, expected, tmp_path):
-    (tmp_path / "manifest.json").write_text(json.dumps({"agreement": agreement}))
+    (tmp_path / "manifest.json").write_text(json.dumps({"complete": True, "agreement": agreement}))
     assert readers_f1(str(tmp_path)) == pytest.approx(expected, nan_ok=True)
