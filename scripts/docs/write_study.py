@@ -2,8 +2,9 @@
 
     python scripts/docs/write_study.py
 
-The page is about the study of faults; the other folders of docs/study/ that have a study.yaml are the older studies of
-the tables. NIH_FINDINGS holds the answers of a model to questions about real findings, as `evaluate` wrote them.
+The page is about the studies of faults, on drawn images and on real ones; the other folders of docs/study/ that have a
+study.yaml are the older studies of the tables. NIH_FINDINGS holds the answers of a model to questions about real
+findings, as `evaluate` wrote them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import pandas
 
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.common.formatting import counted, format_value
-from grounding_rewards.metrics.comparison import direction, holm
+from grounding_rewards.metrics.comparison import direction
 from grounding_rewards.metrics.detection import MatchedImages
 from grounding_rewards.metrics.image_dependence import image_dependence
 from grounding_rewards.metrics.intervals import Estimate, format_estimate, jackknifed_ratio, sum_by_group
@@ -37,6 +38,7 @@ from grounding_rewards.study.analysis import (
     REFERENCE,
     START,
     ArmResult,
+    Difference,
     ModelMetric,
     StudyResult,
     analyse,
@@ -44,14 +46,14 @@ from grounding_rewards.study.analysis import (
     model_predictions,
 )
 from grounding_rewards.study.report import ROWS
-from grounding_rewards.study.results import ArmKey, Measure, Study, read_study
+from grounding_rewards.study.results import ArmKey, Measure, Study, read_json, read_study
 from scripts.docs.page_parts import markdown_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: The folders of the page, in docs/study.
-FAULTS_STUDY, NIH_FINDINGS = "faults", "nih_findings"
+FAULTS_STUDY, REAL_STUDY, NIH_FINDINGS = "faults", "faults_real", "nih_findings"
 #: What each kind of checkpoint of the study was taught to do wrong.
 FAULTS = {
     "loose": "boxes too wide, above an IoU of 0.5",
@@ -61,10 +63,12 @@ FAULTS = {
     "eager": "boxes on normal images",
     "clean": "no fault",
 }
-#: Metrics whose fall is a price, beside the recall of each finding.
-PRICES = ("mean_iou", "precision_50", "recall_50", "hallucination_rate")
-#: The interval over checkpoints of fewer of them says nothing: then the one over patients is shown.
+#: The metric whose fall is the price of mending another one.
+PRICE = "mean_iou"
+#: The interval over checkpoints of fewer of them says nothing: then the one over images is given, and no verdict.
 FEWEST_CHECKPOINTS = 3
+#: The reward that the others, and more SFT, are compared with.
+DEFAULT = "R4"
 #: The older studies: which images and models.
 OLDER = {
     "placed_lungs": "Both lungs of real radiographs, at random places. Saturated: after all of SFT. Early: SFT was "
@@ -106,22 +110,18 @@ def main() -> None:
     folder = arguments.studies / FAULTS_STUDY
     result = analyse(read_study(folder, fewest=1))
     write_rows(result, folder)
-    columns = [
-        Column(start, measure)
-        for start in FAULTS
-        if any(not arm.is_control for arm in result.of_start(start))
-        for measure in result.study.primary_of(start)
-    ]
+    columns = columns_of(result)
     for plot in (gains_plot(result, columns), learning_plot(result)):
         plot.save(folder / f"{plot.name}.svg", "svg")
     text = _PAGE.format(
         state=state(result),
-        matrix=matrix(result, columns),
-        sentences="\n".join(f"- {fault_sentence(result, column)}" for column in columns),
+        matrices=matrices(result, columns),
+        beside=beside_table(result, columns),
         specification=specification_table(result, columns),
         margin=result.study.equivalence,
         signal=signal_record(result, folder, columns),
         advice=advice(result, columns),
+        real=real_radiographs(arguments.studies / REAL_STUDY),
         findings=real_findings(arguments.studies / NIH_FINDINGS),
         parameters=parameters(),
     )
@@ -149,22 +149,28 @@ def advice(result: StudyResult, columns: Sequence[Column]) -> str:
     numbers = {}
     for start, measure in deciding_measures(columns).items():
         numbers[f"{start}_before"] = f"{result.starts[start][measure].value:.2f}"
-        gains = {}
         for arm in result.of_start(start):
             name = f"{start}_{arm.key.arm}"
-            change = arm.differences[START][measure].value
-            numbers[f"{name}_gain"] = f"{change:.2f}".replace("-0.00", "0.00")
+            numbers[f"{name}_gain"] = f"{abs(gain(arm, measure).value):.2f}"
             halfway = rows_of_arm(result, start, arm.key.arm, measure, min)
             numbers[f"{name}_halfway"] = f"{np.mean([row.metric.value for row in halfway]):.2f}"
             numbers[f"{name}_after"] = f"{arm.metrics[measure].value:.2f}"
-            if not arm.is_control:
-                gains[change] = numbers[f"{name}_gain"]
-        numbers[f"{start}_best_gain"] = gains[max(gains)]
-    numbers["fewest_runs"] = counted(min(len(arm.seeds) for arm in result.arms), "run")
+            numbers[f"{name}_price"] = f"{abs(price(arm, measure)):.2f}"
+    main_rewards = [arm for arm in result.arms if not arm.is_control and arm.key.arm in settled_arms(result)]
+    numbers["fewest"] = counted(min(len(arm.seeds) for arm in main_rewards), "checkpoint")
     return _ADVICE.format_map(numbers)
 
 
 # The matrix of faults and rewards
+
+
+def columns_of(result: StudyResult) -> list[Column]:
+    """The kinds of checkpoints that a reward was trained from, each with the metrics that were declared for it."""
+    columns = []
+    for start in FAULTS:
+        if any(not arm.is_control for arm in result.of_start(start)):
+            columns += [Column(start, measure) for measure in result.study.primary_of(start)]
+    return columns
 
 
 def state(result: StudyResult) -> str:
@@ -176,11 +182,19 @@ def state(result: StudyResult) -> str:
     return f"**{runs} of {runs + len(study.missing)} declared runs are there; the others are being made.**"
 
 
-def gain(arm: ArmResult, measure: Measure, partner: str = START) -> Estimate:
-    """The improvement over the checkpoint or the reference arm; of few checkpoints with the interval over patients."""
-    difference = arm.differences[partner][measure]
-    estimate = difference.estimate if len(arm.seeds) >= FEWEST_CHECKPOINTS else difference.patients
-    return improvement(estimate, measure)
+def gain(arm: ArmResult, measure: Measure) -> Estimate:
+    """The improvement over the checkpoint; of few checkpoints with the interval over images."""
+    difference = arm.differences[START][measure]
+    return improvement(interval_of(difference, len(arm.seeds)), measure)
+
+
+def interval_of(difference: Difference, checkpoints: int) -> Estimate:
+    """The difference with its interval over checkpoints, or over images where these are few.
+
+    No share and no IoU can change by more than 1, as Student's t does not know.
+    """
+    value, low, high = difference.estimate if checkpoints >= FEWEST_CHECKPOINTS else difference.patients
+    return Estimate(value, max(low, -1.0), min(high, 1.0))
 
 
 def improvement(change: Estimate, measure: Measure) -> Estimate:
@@ -190,33 +204,46 @@ def improvement(change: Estimate, measure: Measure) -> Estimate:
     return change
 
 
-def is_shown(arm: ArmResult, measure: Measure, adjusted: float) -> bool:
-    """Whether a change is shown: of few checkpoints by the interval over patients alone."""
-    return bool(direction(gain(arm, measure), adjusted if len(arm.seeds) >= FEWEST_CHECKPOINTS else 0.0))
+def is_shown(arm: ArmResult, measure: Measure) -> bool:
+    """Whether a change since the checkpoint is shown, over enough checkpoints, by its interval and Holm's p."""
+    return len(arm.seeds) >= FEWEST_CHECKPOINTS and bool(direction(gain(arm, measure), arm.holm[START][measure]))
 
 
-def prices(arm: ArmResult, primary: Sequence[Measure]) -> list[tuple[str, float]]:
-    """Losses that are shown, by name, the largest first, beside the metrics that decide; Holm over all of them."""
-    measures = []
-    for measure in arm.metrics:
-        is_price = measure.metric in PRICES or measure.metric.startswith("recall_50 of ")
-        if is_price and measure.on == primary[0].on and measure not in primary:
-            measures.append(measure)
-    adjusted = holm([arm.differences[START][measure].p for measure in measures])
-    losses = []
-    for measure, p in zip(measures, adjusted, strict=True):
-        loss = gain(arm, measure).value
-        if loss < 0 and is_shown(arm, measure, p):
-            metric, _, label = measure.metric.partition(" of ")
-            losses.append((label or METRICS[metric].heading.removesuffix("@0.5"), loss))
-    return sorted(losses, key=lambda loss: loss[1])
+def price(arm: ArmResult, measure: Measure) -> float:
+    """The change in :data:`PRICE` that came with that of another metric on the same images."""
+    return arm.differences[START][Measure(PRICE, measure.on)].value
 
 
-def matrix(result: StudyResult, columns: Sequence[Column]) -> str:
-    """Gains of every arm from every kind of checkpoint, with the largest loss beside each."""
+def has_price(column: Column, result: StudyResult) -> bool:
+    """Whether a column says what mean IoU did: the first one of its kind of checkpoint, unless it is mean IoU."""
+    return column.measure == result.study.primary_of(column.start)[0] and column.measure.metric != PRICE
+
+
+def settled_arms(result: StudyResult) -> list[str]:
+    """The names of the arms that have runs from enough checkpoints of some kind."""
+    most_checkpoints: dict[str, int] = defaultdict(int)
+    for arm in result.arms:
+        most_checkpoints[arm.key.arm] = max(most_checkpoints[arm.key.arm], len(arm.seeds))
+    return [name for name in arm_names(result) if most_checkpoints[name] >= FEWEST_CHECKPOINTS]
+
+
+def matrices(result: StudyResult, columns: Sequence[Column]) -> str:
+    """The gains of all arms, those that few checkpoints speak for in a table of their own."""
+    settled = settled_arms(result)
+    unsettled = [name for name in arm_names(result) if name not in settled]
+    tables = []
+    for names in (settled, unsettled):
+        with_runs = [column for column in columns if any(arm_of(result, column.start, name) for name in names)]
+        if with_runs:
+            tables.append(matrix(result, with_runs, names))
+    return "\n\nFrom one or two checkpoints, and so with intervals over images:\n\n".join(tables)
+
+
+def matrix(result: StudyResult, columns: Sequence[Column], names: Sequence[str]) -> str:
+    """The gains of some arms from every kind of checkpoint."""
     header = ["", *(column.heading for column in columns)]
     rows = [["checkpoint", *(format_value(result.starts[column.start][column.measure].value) for column in columns)]]
-    for name in arm_names(result):
+    for name in names:
         row = [f"{name} ◦" if any(arm.is_control for arm in result.arms if arm.key.arm == name) else name]
         for column in columns:
             arm = arm_of(result, column.start, name)
@@ -237,70 +264,61 @@ def arm_of(result: StudyResult, start: str, name: str) -> ArmResult | None:
 
 
 def matrix_cell(arm: ArmResult, column: Column, result: StudyResult) -> str:
-    """The gain, bold where it is shown; in small letters the largest loss, and from how many checkpoints."""
-    text = format_estimate(gain(arm, column.measure), signed=True).replace("[", "\\[")
-    if is_shown(arm, column.measure, arm.holm[START][column.measure]):
+    """The gain, bold where it is shown; in small letters the change in mean IoU, and from how many checkpoints."""
+    text = estimate_text(gain(arm, column.measure))
+    if is_shown(arm, column.measure):
         text = f"**{text}**"
-    notes = [f"{name} {loss:+.3f}" for name, loss in prices(arm, result.study.primary_of(column.start))[:1]]
+    notes = []
+    if has_price(column, result):
+        notes.append(f"{METRICS[PRICE].heading} {price(arm, column.measure):+.3f}")
     checkpoints = len(result.study.starts[column.start])
     if len(arm.seeds) < checkpoints:
-        notes.append(f"from {len(arm.seeds)} of {checkpoints} checkpoints")
+        notes.append(f"{len(arm.seeds)} of {checkpoints} checkpoints")
     return f"{text}<br><sub>{', '.join(notes)}</sub>" if notes else text
 
 
-# A gain whose size differs much between few checkpoints.
-_BETTER_OVER_PATIENTS = "better over patients, not yet over checkpoints"
+def estimate_text(estimate: Estimate) -> str:
+    """A change with its interval, for Markdown."""
+    return format_estimate(estimate, signed=True).replace("[", "\\[")
 
 
-def fault_sentence(result: StudyResult, column: Column) -> str:
-    """The arms that mend a fault, and the best reward beside more SFT."""
-    arms = {arm.key.arm: arm for arm in result.of_start(column.start)}
-    words: dict[str, list[str]] = {"better": [], _BETTER_OVER_PATIENTS: [], "not shown to change": [], "worse": []}
-    for name, arm in sorted(arms.items(), key=lambda item: -gain(item[1], column.measure).value):
-        change = gain(arm, column.measure)
-        shown = is_shown(arm, column.measure, arm.holm[START][column.measure])
-        word = "not shown to change"
-        if shown:
-            word = "better" if change.value > 0 else "worse"
-        elif improvement(arm.differences[START][column.measure].patients, column.measure).low > 0:
-            word = _BETTER_OVER_PATIENTS
-        words[word].append(f"{name} {format_value(change.value, signed=True)}")
-    clauses = [f"{word}: {', '.join(names)}" for word, names in words.items() if names]
-    rewards = [arm for arm in arms.values() if not arm.is_control]
-    best = max(rewards, key=lambda arm: gain(arm, column.measure).value)
-    beside = gain(best, column.measure, REFERENCE)
-    return (
-        f"**{column.start}** ({FAULTS[column.start]}; {METRICS[column.measure.metric].heading} "
-        f"{format_value(result.starts[column.start][column.measure].value)}), {'; '.join(clauses)}. The best reward, "
-        f"{best.key.arm}, less as much SFT on right boxes: {format_estimate(beside, signed=True)}."
-    ).replace("[", "\\[")
+def beside_table(result: StudyResult, columns: Sequence[Column]) -> str:
+    """The default reward less each other, and less SFT, in the metric of each fault."""
+    measures = deciding_measures(columns)
+    rows = []
+    for name in settled_arms(result) or arm_names(result):
+        is_control = any(arm.is_control for arm in result.arms if arm.key.arm == name)
+        if name == DEFAULT or (is_control and name != result.study.reference):
+            continue
+        row = [f"{DEFAULT} less {name}"]
+        for start, measure in measures.items():
+            rows_of_both = [rows_of_arm(result, start, arm, measure) for arm in (DEFAULT, name)]
+            checkpoints = len(shared_checkpoints(*rows_of_both))
+            change = improvement(interval_of(compare_rows(*rows_of_both), checkpoints), measure)
+            row.append(estimate_text(change) if checkpoints >= FEWEST_CHECKPOINTS else f"{change.value:+.3f}")
+        rows.append(row)
+    return markdown_table(["", *(f"{start}: {METRICS[measures[start].metric].heading}" for start in measures)], rows)
+
+
+def shared_checkpoints(rows: Iterable[ModelMetric], partner_rows: Iterable[ModelMetric]) -> set[str]:
+    """The checkpoints from which both arms have a run."""
+    return {row.checkpoint for row in rows} & {row.checkpoint for row in partner_rows}
 
 
 def gains_plot(result: StudyResult, columns: Sequence[Column]) -> Plot:
-    """The matrix as a plot: gains with intervals, the largest loss in grey."""
+    """The matrix as a plot: gains with intervals, the change in mean IoU as a grey line."""
 
     def draw(figure: Figure) -> None:
         for axis, column in zip(panels_of(figure, len(columns), 2), columns, strict=True):
             arms = result.of_start(column.start)
             for at, arm in enumerate(arms):
                 value, low, high = gain(arm, column.measure)
-                shown = is_shown(arm, column.measure, arm.holm[START][column.measure])
-                colour = SERIES[0] if shown else SOFT
+                colour = SERIES[0] if is_shown(arm, column.measure) else SOFT
                 axis.hlines(at, low, high, color=colour, linewidth=1.6)
                 face = "none" if arm.is_control else colour
                 axis.plot(value, at, marker="o", color=colour, markerfacecolor=face, markersize=4)
-                for name, loss in prices(arm, result.study.primary_of(column.start))[:1]:
-                    axis.plot(loss, at, marker="|", color=SOFT, markersize=7)
-                    axis.annotate(
-                        name,
-                        (loss, at),
-                        (0, 4),
-                        textcoords="offset points",
-                        ha="center",
-                        va="bottom",
-                        fontsize=6,
-                        color=SOFT,
-                    )
+                if has_price(column, result):
+                    axis.plot(price(arm, column.measure), at, marker="|", color=SOFT, markersize=7)
             axis.axvline(0, color=SOFT, linewidth=0.8)
             axis.set_yticks(range(len(arms)), [arm.key.arm for arm in arms])
             axis.invert_yaxis()
@@ -378,21 +396,18 @@ def specification_table(result: StudyResult, columns: Sequence[Column]) -> str:
     """Each recommendation of the specification, with what the runs say about it."""
     rows = []
     for claim in CLAIMS:
-        differences, checkpoints = claim_differences(result, claim, columns)
-        verdict = claim_verdict(claim, differences, result.study.equivalence)
-        if differences and checkpoints < FEWEST_CHECKPOINTS:
-            verdict = f"so far {verdict}"
-        rows.append([claim.use_case, claim.said, verdict])
+        differences = claim_differences(result, claim, columns)
+        rows.append([claim.use_case, claim.said, claim_verdict(claim, differences, result.study.equivalence)])
     rows += [[use_case, said, "not testable here"] for use_case, said in UNTESTABLE]
     return markdown_table(["use case", "the specification", "here"], rows)
 
 
-def claim_differences(result: StudyResult, claim: Claim, columns: Sequence[Column]) -> tuple[dict[str, Estimate], int]:
-    """The first arm less the second by fault, and the fewest checkpoints of a fault.
+def claim_differences(result: StudyResult, claim: Claim, columns: Sequence[Column]) -> dict[str, Estimate]:
+    """The first arm less the second by fault, where enough checkpoints have runs of both.
 
     In the first metric that decides for the fault, or in mean IoU on the images that count.
     """
-    differences, counts = {}, []
+    differences = {}
     for start, measure in deciding_measures(columns).items():
         if claim.findings is None:
             rows, partner_rows = (rows_of_arm(result, start, arm, measure) for arm in claim.arms)
@@ -401,18 +416,17 @@ def claim_differences(result: StudyResult, claim: Claim, columns: Sequence[Colum
             rows, partner_rows = (
                 rows_with_findings(result.study, ArmKey(start, arm), measure, claim.findings) for arm in claim.arms
             )
-        count = len({row.checkpoint for row in rows} & {row.checkpoint for row in partner_rows})
-        if count:
-            counts.append(count)
-            difference = compare_rows(rows, partner_rows)
-            estimate = difference.estimate if count >= FEWEST_CHECKPOINTS else difference.patients
-            differences[start] = improvement(estimate, measure)
-    return differences, min(counts, default=0)
+        if len(shared_checkpoints(rows, partner_rows)) >= FEWEST_CHECKPOINTS:
+            differences[start] = improvement(compare_rows(rows, partner_rows).estimate, measure)
+    return differences
 
 
 def deciding_measures(columns: Sequence[Column]) -> dict[str, Measure]:
     """The first metric that decides for each kind of checkpoint."""
-    return {column.start: column.measure for column in reversed(columns)}
+    measures: dict[str, Measure] = {}
+    for column in columns:
+        measures.setdefault(column.start, column.measure)
+    return measures
 
 
 def rows_of_arm(
@@ -442,7 +456,7 @@ def rows_with_findings(study: Study, key: ArmKey, measure: Measure, findings: tu
 def claim_verdict(claim: Claim, differences: Mapping[str, Estimate], margin: float) -> str:
     """Confirmed, refuted or open, and the differences that say so."""
     if not differences:
-        return "no runs yet"
+        return f"fewer than {FEWEST_CHECKPOINTS} checkpoints: no verdict"
     words: dict[str, list[str]] = {"better": [], "worse": [], "alike": [], "open": []}
     for start, (value, low, high) in differences.items():
         if -margin <= low and high <= margin:
@@ -476,7 +490,8 @@ TIMES: dict[str, Callable[[Iterable[int]], int]] = {FIRST: min, LAST: max}
 def signal_record(result: StudyResult, folder: Path, columns: Sequence[Column]) -> str:
     """The record of `signal`: whether its measures of a checkpoint's samples told which reward would gain more."""
     correlations: dict[str, dict[str, list[float]]] = {when: defaultdict(list) for when in TIMES}
-    advices, advised_gained_more = 0, dict.fromkeys(TIMES, 0)
+    # By whether R1 was the reward asked about: the further gains of the reward that was advised in its place.
+    further_gains: dict[bool, list[dict[str, float]]] = {True: [], False: []}
     teachable, taught = [], []
     deciding = deciding_measures(columns)
     for path in sorted((folder / "samples").glob("*.jsonl.gz")):
@@ -510,21 +525,34 @@ def signal_record(result: StudyResult, folder: Path, columns: Sequence[Column]) 
             best, _ = recommend(signal, [other for other in signals.values() if other is not signal])
             advised = SIGNAL_NAMES.get(best, best)
             if advised != name:
-                advices += 1
-                for when in TIMES:
-                    advised_gained_more[when] += gains[when][advised] - gains[when][name] > result.study.equivalence
+                further_gains[name == "R1"].append({when: gains[when][advised] - gains[when][name] for when in TIMES})
     if not teachable:
         return "Too few runs are there yet."
-    rows = [[name, *(f"{np.nanmean(correlations[when][name]):+.2f}" for when in TIMES)] for name in correlations[LAST]]
-    more = " and ".join(f"{count} {when}" for when, count in advised_gained_more.items())
+    margin = result.study.equivalence
+    counts = {}
+    for asked, changes in further_gains.items():
+        for when in TIMES:
+            counts[asked, when] = sum(change[when] > margin for change in changes)
+    changes_at_last = [change[LAST] for changes in further_gains.values() for change in changes]
+    spread = correlations[LAST]["groups with spread"]
+    others = [f"{name} {np.nanmean(values):+.2f}" for name, values in correlations[LAST].items()][1:]
     return _SIGNAL.format(
-        table=markdown_table(["rank correlation with the gain", *TIMES], rows),
         checkpoints=counted(len(teachable), "checkpoint"),
-        margin=result.study.equivalence,
-        advices=counted(advices, "case"),
-        more=more,
+        margin=margin,
+        advices=len(changes_at_last),
+        of_r1=len(further_gains[True]),
+        of_r1_first=counts[True, FIRST],
+        of_r1_last=counts[True, LAST],
+        of_others=len(further_gains[False]),
+        of_others_first=counts[False, FIRST],
+        of_others_last=counts[False, LAST],
+        lost=sum(change < -margin for change in changes_at_last),
+        spread=f"{np.nanmean(spread):+.2f}",
+        lowest=f"{np.nanmin(spread):+.2f}",
+        highest=f"{np.nanmax(spread):+.2f}",
+        others=", ".join(others),
         teachable=f"{min(teachable):.2f} to {max(teachable):.2f}",
-        taught=f"{min(taught):.2f} to {max(taught):.2f}",
+        taught=f"{min(taught):+.2f} to {max(taught):+.2f}",
         correlation=f"{rank_correlation(teachable, taught):+.2f}",
     )
 
@@ -570,6 +598,25 @@ def signal_reports(path: Path) -> list[SignalReport]:
 
 
 # Beside the study of faults
+
+
+def real_radiographs(folder: Path) -> str:
+    """The study of faults on real radiographs: its matrix, and a sentence for each fault."""
+    result = analyse(read_study(folder, fewest=1))
+    write_rows(result, folder)
+    columns = columns_of(result)
+    measure = columns[0].measure
+    # No arm begins at the clean checkpoints, so that the result of the study has none of their metrics.
+    clean = [read_json(path)["sets"][measure.on]["metrics"] for path in sorted((folder / "starts").glob("clean.*"))]
+    return _REAL.format(
+        state=state(result),
+        images=len(result.study.sets[measure.on]),
+        patients=result.patients[measure.on],
+        clean=format_value(np.mean([metrics[measure.metric] for metrics in clean])),
+        matrices=matrices(result, columns),
+        beside=beside_table(result, columns),
+        rows=f"[{ROWS}]({folder.parent.name}/{folder.name}/{ROWS})",
+    )
 
 
 def real_findings(folder: Path) -> str:
@@ -645,43 +692,56 @@ def parameters() -> str:
     return f"{count / 1e6:.1f} million"
 
 
+_REAL = """\
+{state} Both lungs on real radiographs, at random sizes and places, where a box that never moves earns little:
+{images} images of {patients} patients who were never trained on. Before a fault was taught, mean IoU was {clean}.
+
+{matrices}
+
+{beside}
+
+Every metric: {rows}. configs/study/faults_real.yaml says what was declared, and what was changed before any arm ran.
+The reference boxes are by General Blockchain Inc. (Dr. Ayoub El Hajjami, Dr. Mohamed Soliman;
+GeneralBlockchain/covid-19-chest-xray-lung-bounding-boxes-dataset on GitHub; CC BY 4.0), scaled and moved with the
+images."""
+
 _FINDINGS = """\
-Asked for one finding of NIH's radiographs, the shipped model, taught on, looks a little, and is no better than a box
-that never moves: a mean IoU of {iou}, where the same answers dealt to other images with the same finding reach
-{dealt}, so an image dependence of {dependence}. Of single findings that interval is above 0 for {labels}. The median
-training box of each finding, which never moves, reaches {constant}. These are {questions} questions about {patients}
-patients who were never trained on, each for one of {findings} findings (configs/study/nih_findings.yaml). The reference
-boxes are those of NIH ChestX-ray14, scaled; the NIH Clinical Center provides the data
+Asked for one finding of NIH's radiographs, the shipped model, taught on, is worse than a box that never moves, and
+depends a little on the image: a mean IoU of {iou}, where the same answers dealt to other images with the same finding
+reach {dealt}, so an image dependence of {dependence}. Of single findings that interval is above 0 for {labels}. The
+median training box of each finding, which never moves, reaches {constant}. These are {questions} questions about
+{patients} patients who were never trained on, each for one of {findings} findings (configs/study/nih_findings.yaml).
+The reference boxes are those of NIH ChestX-ray14, scaled; the NIH Clinical Center provides the data
 ([download](https://nihcc.app.box.com/v/ChestXray-NIHCC); Wang et al., ChestX-ray8, CVPR 2017)."""
 
 #: README's copy of the advice stands between these.
 _README_HEADING, _README_END = "**Which one?**\n\n", "\n\nNumbers: "
 _ADVICE = """\
-- **SFT first**, while there are right boxes to teach: at equal cost it raised the mean IoU of loose boxes
-  ({loose_before}) by {loose_sft_gain} and of far ones ({far_before}) by {far_sft_gain}, the best reward by
-  {loose_best_gain} and {far_best_gain}.
+- **SFT first**: as many answers learned from, with right boxes, raised mean IoU by {loose_sft_gain} (loose boxes,
+  from {loose_before}) and {far_sft_gain} (far ones, from {far_before}), R4 in 200 steps by {loose_R4_gain} and
+  {far_R4_gain}. R4 after SFT (no fault) raised nothing, and cost {clean_R4_price} mean IoU.
 - **R4**, the default. R3, R5 and soft_f1 end within 0.02 of its mean IoU.
-- **soft_f1**, or R4 at τ 0.3, if few boxes reach an IoU of 0.5: it begins sooner (far boxes half-way:
-  {far_soft_f1_halfway}, under R4 {far_R4_halfway}), and ends within 0.02.
-- **Not R1**: a better overlap above τ earns nothing ({loose_R1_gain} and {far_R1_gain}), nor does leaving out spurious
-  boxes (precision {extra_R1_gain}, under R4 {extra_R4_gain}).
-- **Boxes on normal images** fell under every reward from each checkpoint ({eager_before} of them to {eager_R4_after}
-  under R4), on grey images to {eager_blank_after}: no sign that a model looks.
+- **soft_f1** if few boxes reach an IoU of 0.5: half-way it is ahead in every run (far boxes: {far_soft_f1_halfway},
+  R4 {far_R4_halfway}), at the end not.
+- **Not R1**: mean IoU rose by {loose_R1_gain} and {far_R1_gain}, and spurious boxes stayed (precision
+  +{extra_R1_gain}, under R4 +{extra_R4_gain}).
+- **Boxes on normal images** fell in every run ({eager_before} of them have one, under R4 {eager_R4_after}); on
+  grey images {eager_blank_after}: the fall alone does not show looking.
 
-At least {fewest_runs} of each reward, from faults made on purpose, in a model of 1.2 million parameters on drawn
-images; nothing ran at 3B."""
+At least {fewest} for each of these rewards and faults, which were taught on purpose, in a model of 1.2 million
+parameters on drawn images; nothing ran at 3B."""
 
 _SIGNAL = """\
-16 answers of each checkpoint to 200 validation images were kept before it was trained. `signal` measures on them, for
-each reward, the groups whose answers earn different rewards, the effective group size, and how the reward goes with
-IoU. Spearman's rank correlation of these with what the rewards then gained, over the rewards of a checkpoint, mean of
-{checkpoints}:
+16 answers of each checkpoint to 200 validation images were kept before it was trained, and `signal` read them
+afterwards. In {advices} cases, of {checkpoints}, it advised another reward than the one asked about. In {of_r1} of
+them R1 was asked about: the advised one gained over {margin} more in {of_r1_first} after 100 steps and in {of_r1_last}
+after 200. In the other {of_others}, where it advised a lower τ or none, in {of_others_first} and {of_others_last}. In
+{lost} of all the advised one gained over {margin} less in the end. So `signal` told which rewards learn sooner, and,
+apart from R1, not which ones end better.
 
-{table}
-
-In {advices} it advised another reward than the one asked about. The advised one had gained over {margin} more in
-{more}. The best of the 16 answers was {teachable} mean IoU above their mean, and the rewards added {taught} in 200
-steps: rank correlation over checkpoints {correlation}."""
+How many groups have spread goes with the gain after 200 steps at a rank correlation of {spread} over the rewards of a
+checkpoint, from {lowest} to {highest} ({others}). The best of the 16 answers was {teachable} mean IoU above their mean,
+and rewards changed mean IoU by {taught}: rank correlation {correlation}, over checkpoints of six faults."""
 
 _PAGE = """\
 # Which reward mends which fault?
@@ -690,39 +750,45 @@ _PAGE = """\
 
 A policy has a fault: which reward mends it, at what price, and can one tell beforehand? A model of {parameters}
 parameters was taught six faults on purpose, each by a short SFT on changed references, and then trained with one reward
-at a time, all else equal: 200 steps of 64 answers to drawn radiographs. Gains in the metric that was declared for the
-fault, on 500 test images:
+at a time, all else equal: 200 steps of 64 answers to drawn radiographs.
 
-{matrix}
+## What to choose
 
-Bold: shown. Small: what fell most, and from how many checkpoints, if not from all. ◦: controls (sft: as many answers
-learned from, with right boxes; blank: R3 on grey images). Intervals are 95 %: Student's t over checkpoints, one run of
-an arm each, with Holm's p within the fault; of fewer than three checkpoints, so far, over patients alone, which says
-how sure this one run is and not how sure the reward is. Recall of a finding is given by its name. A gain in
-hallucination is a fall.
+{advice}
 
-![Gains since the checkpoint](study/faults/gains.svg)
+## Gains
 
-{sentences}
+In the metric that was declared for the fault, on 500 test images:
 
-Against what was expected beforehand: far boxes are mended at τ 0.5 too, though hardly any reaches it at first; findings
-that were left out come back under every reward tried; R1 removes few spurious boxes, for boxes after the right ones
-cost nothing under it; and boxes on normal images become fewer on grey images too, so that their going away is no proof
-of looking.
+{matrices}
 
-## Learning curves
+**Bold**: shown over at least three checkpoints, by Student's t, with Holm's p within the fault. Intervals are 95 %,
+over checkpoints, one run of an arm each; with fewer than three checkpoints over images, or patients where these are
+known, which says how sure these runs are and nothing of another training. Small: what mean IoU did meanwhile. ◦:
+controls (sft: as many answers learned from, with right boxes; blank: R3 on grey images). A gain in hallucination is a
+fall. Placing is the part of mean IoU that is [owed to placing](metrics.md#image-dependence).
 
-The reward that each arm is trained on, from 0 to 1, over its 200 steps; a line for each checkpoint.
+![Gains since the checkpoint, blue where they are shown; open: controls; line: mean IoU](study/faults/gains.svg)
+
+What the runs add: far boxes are mended at τ 0.5 too, though hardly any reaches it at first; findings that were left out
+come back under every reward; R1 leaves spurious boxes, as its formula says; part of them, and of the boxes on normal
+images, goes on grey images too; and without a fault every reward lowers mean IoU in every run, by 0.01 to 0.04.
+
+The default reward beside the others, in the same metrics (the intervals are not adjusted for their number):
+
+{beside}
 
 ![Reward in training](study/faults/learning.svg)
 
+The reward that each arm is trained on, from 0 to 1, over its 200 steps; a line for each checkpoint.
+
 ## What the specification recommends
 
-Its matrix of recommendations (§8.6), row by row, by the difference of two rewards from the same checkpoints: in the
-metric of each fault, or for several boxes and one box in mean IoU on images with as many findings. Better and worse:
-the 95 % interval is on one side of 0, not adjusted for the number of comparisons. Alike: it lies within ±{margin},
-which was declared beforehand. Open: neither. So far: some fault has fewer than three checkpoints, and its interval is
-over patients, which does not say what another training would give.
+Its recommendations (§8.6), row by row, by the difference of two rewards from the same checkpoints: in the metric of
+each fault, or for several boxes and one box in mean IoU on images with as many findings, at most three here. The pairs
+were chosen after the first runs; that differences within {margin} count as alike was declared before. Better and worse:
+the 95 % interval, over checkpoints and not adjusted, is on one side of 0. Only which reward ends better is tested: not
+whether one is simple, stable or fast.
 
 {specification}
 
@@ -730,23 +796,9 @@ over patients, which does not say what another training would give.
 
 {signal}
 
-## What to choose
+## The same on real radiographs
 
-{advice}
-
-## Loose boxes on real radiographs
-
-Both lungs at random places, the loose checkpoint and what one run each made of it, on 39 held-out patients:
-
-| | mean IoU | F1@0.5 | image dependence |
-|---|---|---|---|
-| loose checkpoint | 0.483 | 0.629 | 0.233 |
-| soft_f1, 200 × 128 answers | +0.107 [+0.079, +0.134] | +0.112 [+0.044, +0.179] | +0.105 [+0.078, +0.132] |
-| SFT on right boxes, 1,500 × 16 | +0.170 [+0.126, +0.214] | +0.198 [+0.105, +0.292] | +0.196 [+0.155, +0.238] |
-
-It is the first gain by a reward on real radiographs here, and as much SFT on right boxes gives more: mean IoU 0.064
-[0.032, 0.095], F1@0.5 0.087 [0.029, 0.145]. Intervals are over patients. `make demo-real` makes the first two rows:
-[commands](training.md#the-demo-and-the-same-on-real-images).
+{real}
 
 ## Real findings
 
@@ -757,25 +809,26 @@ It is the first gain by a reward on real radiographs here, and as much SFT on ri
 - **SFT and RL.** Jeddi et al. ([arXiv 2603.01301](https://arxiv.org/abs/2603.01301)): RL sharpens what a model can do
   already, SFT extends it. Gundersen et al. ([arXiv 2512.10691](https://arxiv.org/abs/2512.10691), RadVLM-GRPO): a
   strong SFT remains crucial, and GRPO adds to it in grounding. Here no reward is shown to mend a fault better than as
-  much SFT on right boxes, and what rewards added was not bounded by the best of 16 answers.
+  much SFT on right boxes.
 - **The threshold.** Yang et al. ([arXiv 2603.28120](https://arxiv.org/abs/2603.28120), MedLoc-R1): a fixed τ of 0.5
-  stays far below raw IoU as the reward, and their schedule of τ above both. Here τ 0.5 began later from far boxes,
-  and ended within 0.02 mean IoU of τ 0.3, of a τ that follows the hits (R3_paced) and of soft_f1.
+  stays far below raw IoU as the reward, and their schedule of τ above both. Here, from far boxes, τ 0.5 ended within
+  0.02 mean IoU of soft_f1, of τ 0.3 and of a τ that follows the hits (R3_paced).
 - **After SFT.** Yao et al. ([arXiv 2511.18676](https://arxiv.org/abs/2511.18676), MedVision): GRPO after SFT raised
-  the IoU of lesions from .298 to .382. In the older studies here, of checkpoints taught with right boxes, it was not
-  shown to raise anything that was declared.
-- **Looking.** Zafar et al. ([arXiv 2603.03437](https://arxiv.org/abs/2603.03437)): RL raised accuracy, and answers
-  hung less on the image. Here image dependence rose wherever boxes got better, and fell a little where they were
-  right already (extra, eager: [findings.csv](study/faults/findings.csv)).
+  the IoU of lesions from .298 to .382. Here it raised nothing that was declared, from the checkpoints without a fault
+  and from the saturated ones of [older studies](study_tables.md).
+- **Looking.** Zafar et al. ([arXiv 2603.03437](https://arxiv.org/abs/2603.03437)): RL raised accuracy in answering
+  questions, and answers hung less on the image. Here image dependence rose with mean IoU (loose, far, missed), and fell
+  under every reward where boxes fitted already (eager, clean: [findings.csv](study/faults/findings.csv)).
 
 [What such rewards pay](published_rewards.md) on the same boxes.
 
 ## How it was made
 
 configs/study/faults.yaml was committed before the first answer to a test image: faults, arms, metrics that decide,
-learning rates (chosen by the reward on validation images, of two), number of steps and checkpoints. A seed is a clean
-checkpoint: the shipped model taught on with right boxes to its plateau. Its faults are taught from it, and each arm
-has one run from each fault. [Running a study](run_a_study.md) says how one makes one's own.
+number of steps and checkpoints, and a learning rate, chosen of two with R4 from loose boxes of one seed on validation
+images and given to all. A seed is a clean checkpoint: the shipped model taught on with right boxes to its plateau. Its
+faults are taught from it, and each arm has one run from each fault. [Running a study](run_a_study.md) says how one
+makes one's own.
 
     grounding-rewards study configs/study/faults.yaml --out docs/study/faults --jobs 2
     python scripts/docs/write_study.py                     # this page and the tables, from docs/study
@@ -788,7 +841,10 @@ The older studies, 40 to 160 steps from checkpoints that were saturated or had l
 
 - The models have {parameters} parameters. What teaches them need not be what teaches a model a thousand times as large,
   whose answers vary otherwise and which has seen more before. The same YAML runs for such a model.
-- The faults are made on purpose, one at a time; a model that learned from data has several at once, and others.
+- Each fault was taught to a model that had drawn right boxes before, one at a time: this shows which reward brings a
+  skill back, not which one teaches it.
+- A checkpoint is one seed of teaching one shipped model on. All arms share it, the training images and the test images.
+- Equal is the number of answers learned from. SFT makes more and smaller updates from them, at a rate of its own.
 - Drawn images are easier than patients: findings have clear edges, each kind looks alike, and nobody disagrees about
   the references.
 - Settings other than the reward were not tuned for each arm: learning rate, β of the KL term and temperature may suit

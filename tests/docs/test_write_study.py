@@ -37,4 +37,4 @@ def test_differences_stand_beside_their_fault():
     claim = Claim("", "", ("R1", "R3"))
     said = claim_verdict(claim, {"loose": WORSE, "far": BETTER, "clean": ALIKE, "extra": OPEN}, margin=0.02)
     assert said.endswith("better: far +0.050; worse: loose -0.050; alike: clean; open: extra +0.010")
-    assert claim_verdict(claim, {}, margin=0.02) == "no runs yet"
+    assert claim_verdict(claim, {}, margin=0.02) == "fewer than 3 checkpoints: no verdict"
