@@ -23,6 +23,7 @@ Source: http://host.robots.ox.ac.uk/pascal/VOC/; https://docs.cvat.ai/docs/manua
 
 from __future__ import annotations
 
+import re
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 _NO_BOX = ("tag", "attribute")
+# Whether an image has the class of a list in ImageSets, behind its name.
+_FLAG = re.compile(r"\s+-?[01]$")
 
 
 @register_source("voc")
@@ -154,12 +157,14 @@ def _image_folder(root: Path, path: Path, name: str) -> str:
 def _image_sets(root: Path) -> dict[str, str]:
     """The split of each image in `ImageSets/Main`, by its name without the ending."""
     splits: dict[str, str] = {}
+    splits_without_flags: dict[str, str] = {}
     for name in ("train", "val", "test"):
         path = root / "ImageSets" / "Main" / f"{name}.txt"
-        if path.is_file():
-            # A name may hold spaces.
-            splits |= {line.strip(): split_name(name) for line in text_lines(path)}
-    return splits
+        for line in text_lines(path) if path.is_file() else ():
+            # A name may hold spaces, or has a flag behind it, as in the lists of a class.
+            splits[line.strip()] = split_name(name)
+            splits_without_flags[_FLAG.sub("", line.strip())] = split_name(name)
+    return splits_without_flags | splits
 
 
 def _voc_image(root: Element, path: Path, images: str, split: str | None, one_based: bool) -> AnnotatedImage:

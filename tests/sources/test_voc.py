@@ -49,7 +49,7 @@ def test_the_first_pixel_is_declared_and_not_guessed(write):
 
 def test_image_sets_name_the_splits(write):
     files = {f"Annotations/{name}.xml": voc(name=f"{name}.jpg") for name in ("a", "b 1", "c")}
-    root = write(files | {"ImageSets/Main/train.txt": "a\r\nb 1\n", "ImageSets/Main/val.txt": "c\n"})
+    root = write(files | {"ImageSets/Main/train.txt": "a\r\nb 1\n", "ImageSets/Main/val.txt": "c -1\n"})
     assert [image.split for image in read_voc(root, one_based=True)] == ["train", "train", "validation"]
     assert [image.file for image in read_voc(root, split="validation", one_based=True)] == ["JPEGImages/c.jpg"]
     with pytest.raises(ValueError, match="Expected one of train, validation or None for split"):
