@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from cyclopts import Parameter
 
@@ -93,10 +93,11 @@ class EvaluateOptions(AnswerOptions):
     """
 
     only_model = (*AnswerOptions.only_model, "blank", "robustness", "robustness_images")
-    needed_options = (
-        *AnswerOptions.needed_options,
-        *(("temperature", "samples"), ("robustness_images", "robustness")),
-    )
+    needed_options: ClassVar[Mapping[str, str]] = {
+        **AnswerOptions.needed_options,
+        "temperature": "samples",
+        "robustness_images": "robustness",
+    }
 
     out: Path
     completions: Sequence[Path] = ()

@@ -112,10 +112,8 @@ class AnswerOptions:
         *("max_new_tokens", "batch_size", "max_image_pixels", "backend", "vllm_options", "samples", "temperature"),
     )
     only_log: ClassVar[tuple[str, ...]] = ("text_column", "by_order", "width", "height")
-    # Pairs of an option, and another one without which it has no effect.
-    needed_options: ClassVar[tuple[tuple[str, str], ...]] = (
-        *(("by_order", "dataset"), ("split", "dataset"), ("max_images", "dataset")),
-    )
+    # By option the other one without which it has no effect.
+    needed_options: ClassVar[Mapping[str, str]] = {"by_order": "dataset", "split": "dataset", "max_images": "dataset"}
 
     model: str | None = None
     dataset: str | None = None
@@ -165,7 +163,7 @@ class AnswerOptions:
                 raise ValueError(
                     f"Expected {other_subject} for {option}, got {subject}. Leave it out: it has no effect."
                 )
-            needed = dict(self.needed_options).get(field.name)
+            needed = self.needed_options.get(field.name)
             if is_given and needed and not getattr(self, needed):
                 raise ValueError(
                     f"Expected --{needed} beside {option}, got none. Leave {option} out: it has no effect."
