@@ -95,11 +95,13 @@ def image_sizes(columns: Mapping[str, Any], n: int) -> NDArray[np.float64]:
     images = column_of(columns, "image", n)
     if images is not None:
         widths, heights = (list([None] * n if side is None else side) for side in sides[:2])
-        for k, image in enumerate(images):
-            size = getattr(image, "size", None)
-            # That of an array is no tuple.
-            if widths[k] is None and heights[k] is None and isinstance(size, tuple):
-                widths[k], heights[k] = size
+        for k in range(n):
+            if widths[k] is None and heights[k] is None:
+                # Only here, as a column of a dataset decodes each image that is looked at.
+                size = getattr(images[k], "size", None)
+                # That of an array is no tuple.
+                if isinstance(size, tuple):
+                    widths[k], heights[k] = size
         sides[:2] = widths, heights
     try:
         # None becomes NaN.
@@ -390,6 +392,16 @@ def stated_name(value: Any) -> str | None:
         value = int(value)
     text = "" if value is None else str(value).strip()
     return None if text.casefold() in _NOTHING else text
+
+
+def image_id(row: Mapping[str, Any], default: object) -> str:
+    """The id of a row's image as text; the default, such as the row's number, where it has none.
+
+    Example:
+        >>> image_id({"id": "a"}, 3), image_id({"id": None}, 3), image_id({}, "image 3")
+        ('a', '3', 'image 3')
+    """
+    return str(default if row.get("id") is None else row["id"])
 
 
 def patient_key(patient: object) -> str:

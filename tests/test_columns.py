@@ -1,12 +1,13 @@
 """Many completions by several rewards at once: the same numbers and words as completion by completion."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grounding_rewards.columns import read_references
+from grounding_rewards.columns import image_sizes, read_references
 from grounding_rewards.rewards.grounding import get_reward, score_columns
 from tests.tables import table
 
@@ -122,3 +123,21 @@ def test_boxes_as_shares_of_the_image_are_refused(column):
     read_references({"boxes": [box, [[10, 20, 300, 400]]], "width": [1000] * 2, "height": [800] * 2}, 2, labelled=False)
     read_references({"boxes": [box]}, 1, labelled=False)
     read_references({"boxes": [[[0, 0, 1, 1]]], "width": [1], "height": [1]}, 1, labelled=False)
+
+
+def test_only_images_whose_size_nobody_states_are_opened():
+    class Column(list[int]):
+        """Numbers in place of images, as a column of a dataset decodes an image when it is taken."""
+
+        def __getitem__(self, k: Any) -> Any:
+            opened.append(k)
+            return SimpleNamespace(size=(30, 20))
+
+        def __iter__(self) -> Any:
+            return map(self.__getitem__, range(len(self)))
+
+    opened: list[int] = []
+    sizes = image_sizes({"width": [9, None, None], "height": [9, None, 8], "image": Column(range(3))}, 3)
+    assert sizes[:, :2].tolist()[:2] == [[9, 9], [30, 20]]
+    # The first one tells whether the column holds anything.
+    assert opened == [0, 1]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS, patient_key, stated_name
+from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS, image_id, patient_key, stated_name
 from grounding_rewards.common.formatting import first_of
 from grounding_rewards.logs.read import Log
 
@@ -46,7 +46,7 @@ def with_image_ids(
         >>> [row["id"] for row in named.rows], named.notes
         (['b', 'a'], ('Rows belong to images by the column `image_path` of the log.',))
     """
-    ids = [str(row.get("id", k)) for k, row in enumerate(images)]
+    ids = [image_id(row, k) for k, row in enumerate(images)]
     if by_order:
         return _named_by_order(log, ids, in_groups)
     files = [[stated_name(row.get(column)) for column in _FILE_COLUMNS] for row in images]

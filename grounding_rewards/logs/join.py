@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.columns import patient_of
+from grounding_rewards.columns import image_id, patient_of
 from grounding_rewards.common.formatting import counted, first_of
 from grounding_rewards.data.checks import is_blank, row_problems, said_dropped
 from grounding_rewards.data.dataset_columns import light_rows, load_dataset_image
@@ -330,7 +330,7 @@ def _image_numbers(
     Raises:
         ValueError: an `id` that no image has, or several have, or no row has although every image has to be answered.
     """
-    names = [str(row.get("id", k)) for k, row in enumerate(images)]
+    names = [image_id(row, k) for k, row in enumerate(images)]
     numbers = {name: k for k, name in enumerate(names)}
     groups_by_name = {str(log.rows[group[0]].get("id", "")): group for group in groups}
     unknown_groups = {name: group for name, group in groups_by_name.items() if name not in numbers}

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from grounding_rewards.boxes import as_box_array
-from grounding_rewards.columns import BOX_COLUMNS, patient_of
+from grounding_rewards.columns import BOX_COLUMNS, image_id, patient_of
 from grounding_rewards.common.formatting import first_of
 from grounding_rewards.metrics.average_precision import label_name
 from grounding_rewards.metrics.prediction import UNNAMED, Prediction, is_read
@@ -244,7 +244,7 @@ def _reference(row: Mapping[str, Any], name: str, question: str | None, asked: t
     """The image of a row with an answer that has no box; `name` is its id where it has none of its own."""
     image = row.get("image_path")
     return Prediction(
-        id=name if row.get("id") is None else str(row["id"]),
+        id=image_id(row, name),
         width=float(row["width"]),
         height=float(row["height"]),
         gt=as_box_array(row["boxes"], "boxes"),

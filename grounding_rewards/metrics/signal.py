@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grounding_rewards.columns import patient_of
+from grounding_rewards.columns import image_id, patient_of
 from grounding_rewards.common.formatting import NO_VALUE, as_json, format_value, html_table, percent
 from grounding_rewards.common.numeric import Array, ratio, ratio_or_nan
 from grounding_rewards.metrics.image_dependence import ImageDependence, image_dependence
@@ -481,7 +481,7 @@ there are findings and boxes, and every answer earns 0.
             "the same image: sample more of them."
         )
     # Groups of one patient, or of one image, are not independent.
-    names = [str(k if row.get("id") is None else row["id"]) for k, row in enumerate(rows)]
+    names = [image_id(row, k) for k, row in enumerate(rows)]
     units = []
     for name, row in zip(names, rows, strict=True):
         patient = patient_of(row)

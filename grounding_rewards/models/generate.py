@@ -20,7 +20,7 @@ import torch
 from transformers import GenerationConfig
 from trl.data_utils import prepare_multimodal_messages
 
-from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
+from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS, image_id
 from grounding_rewards.common.atomic_files import check_settings, write_whole
 from grounding_rewards.common.validation import Interval, check_number
 from grounding_rewards.images.decoding import rows_without_images
@@ -478,20 +478,15 @@ def _merge_parts(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         columns = {name: row[name] for name in _COPIED_COLUMNS if row.get(name) is not None}
         for sample, text in enumerate(answers[number]):
             # ASCII escapes can hold the lone surrogates of a text that was cut off.
-            line = {"id": _image_id(row, number), "sample": sample, "completion": text, **columns}
+            line = {"id": image_id(row, number), "sample": sample, "completion": text, **columns}
             lines.append(json.dumps(line) + "\n")
     write_whole(path, "".join(lines))
-
-
-def _image_id(row: Mapping[str, Any], number: int) -> str:
-    """The id of a row in the file, which is its number where it has none."""
-    return str(number if row.get("id") is None else row["id"])
 
 
 def _read_finished(path: Path, rows: Sequence[Mapping[str, Any]], sampling: Sampling) -> list[list[str]]:
     """The answers to each image in the finished file; refuse one that was changed since, such as sorted."""
     expected = [
-        (_image_id(row, number), sample) for number, row in enumerate(rows) for sample in range(sampling.samples)
+        (image_id(row, number), sample) for number, row in enumerate(rows) for sample in range(sampling.samples)
     ]
     keys, texts = [], []
     # What follows a line that is no answer is missing.

@@ -15,7 +15,7 @@ from typing import Any
 
 from datasets import Dataset
 
-from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS, patient_of
+from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS, image_id, patient_of
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.models.robustness.corruptions import corrupt, corrupt_boxes
 from grounding_rewards.study.plan import ImageSet
@@ -72,7 +72,7 @@ def references(images: Dataset) -> list[dict[str, Any]]:
 
     rows = []
     for number, row in enumerate(light_rows(images)):
-        name = str(number if row.get("id") is None else row["id"])
+        name = image_id(row, number)
         columns = {key: _rounded(row[key]) for key in _REFERENCE if row.get(key) is not None}
         rows.append({"id": name, "patient": patient_of(row) or name, **columns})
     return rows

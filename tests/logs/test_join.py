@@ -265,6 +265,11 @@ def test_images_of_a_dataset_by_id(tmp_path, images):
     read = read_log(log(tmp_path, *rows), dataset=images, in_groups=True)
     found = [(row["id"], len(row["boxes"]), row["temperature"]) for row in read.rows]
     assert found == [("one", 1, 1.0), ("two", 2, 1.0)]
+    # An image without an id has its number for one.
+    nameless = images.remove_columns("id").add_column("id", [None] * len(images))
+    numbered = [{**row, "id": {"one": 0, "two": 1}[row["id"]]} for row in rows]
+    read = read_log(log(tmp_path, *numbered), dataset=nameless, in_groups=True)
+    assert [len(row["boxes"]) for row in read.rows] == [1, 2]
     with pytest.raises(ValueError, match="Expected the `id` of an image of the dataset in every row of the log, got 1"):
         read_log(log(tmp_path, *[{"completion": "a", "id": "elsewhere"}] * 2), dataset=images, in_groups=True)
     with pytest.raises(ValueError, match=r"answers to one image .* 4 rows of a group for --group-size, got 'two'"):
