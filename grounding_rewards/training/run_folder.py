@@ -90,8 +90,8 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> tuple[Path |
 
     Raises:
         ValueError: the folder cannot be written; it holds files of something else; it holds a run and is neither to be
-            resumed nor overwritten; there is no such checkpoint, it is not whole, or not the last one; or it comes from
-            another configuration, of which the differing values are named.
+            resumed nor overwritten; `overwrite` would remove the model; there is no such checkpoint, it is not whole, or
+            not the last one; or it comes from another configuration, of which the differing values are named.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -104,6 +104,12 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> tuple[Path |
     _check_writable(folder)
     replaced = _run_files(folder) if overwrite else [folder / CARD, folder / CONFIG]
     _refuse_foreign(folder, replaced)
+    model = Path(str(config.get("model_name_or_path"))).resolve()
+    if overwrite and any(path.resolve() in (model, *model.parents) for path in replaced):
+        raise ValueError(
+            f"Expected a model_name_or_path that overwrite does not remove, got {str(model)!r} in {str(folder)!r}. "
+            "Give another output_dir, or move the model."
+        )
     if resume_from is not None and overwrite:
         raise ValueError(
             f"Expected resume_from_checkpoint or overwrite, got both, {resume_from!r} and true. The one keeps what the "

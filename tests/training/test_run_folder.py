@@ -71,6 +71,8 @@ class TestAnotherRun:
         for name in ("completions_00001", "mine"):
             (folder / "completions" / f"{name}.parquet").write_text("")
         config = {**RUN, "output_dir": str(folder), "overwrite": True}
+        with pytest.raises(ValueError, match="Expected a model_name_or_path that overwrite does not remove"):
+            find_start({**config, "model_name_or_path": str(folder / "checkpoint")})
         claim(config)
         kept = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
         files = {"config.yaml", "versions.json", "notes.txt", "completions/mine.parquet"}
