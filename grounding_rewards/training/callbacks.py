@@ -168,14 +168,18 @@ class SignalWatch(TrainerCallback):
     def __init__(self, trainer: Any, rewards: Sequence[str], functions: Sequence[str] = ()) -> None:
         self.trainer, self.rewards, self.functions = trainer, rewards, functions
         self.latest: deque[dict[str, Any]] = deque(maxlen=PATIENCE)
+        self.shares: list[float] = []
+        self.n_counted = 0
         self.warned = False
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Keep the metrics of this step, and warn if the latest steps have a problem in common."""
-        metrics: dict[str, Any] = {key: values[-1] for key, values in self.trainer._metrics["train"].items() if values}
-        # A step that reuses the completions of the one before has no metrics of its own.
-        if "frac_reward_zero_std" in metrics:
-            self.latest.append(metrics)
+        metrics = self.trainer._metrics["train"]
+        # A step that reuses completions adds no share to the list, and after each log TRL begins another list.
+        shares = metrics.get("frac_reward_zero_std", [])
+        if len(shares) > (self.n_counted if shares is self.shares else 0):
+            self.latest.append({key: values[-1] for key, values in metrics.items() if values})
+        self.shares, self.n_counted = shares, len(shares)
         if self.warned or len(self.latest) < PATIENCE or not state.is_world_process_zero:
             return
         message = self._message()

@@ -22,14 +22,18 @@ PERFECT = {**FLAT, "R4/signal/all_perfect": 1.0}
 
 
 def watch(*steps, names=("R4",), functions=(), main=True):
-    """The warnings of a run with these metrics step by step; None is a step without completions of its own."""
+    """The warnings of a run with these metrics step by step; a step with older completions adds none to the log.
+
+    None is such a step behind a log, and "older" one before it.
+    """
     trainer = SimpleNamespace(_metrics={"train": {}})
     watching = SignalWatch(trainer, list(names), functions)
     state = SimpleNamespace(is_world_process_zero=main)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for metrics in steps:
-            trainer._metrics["train"] = {} if metrics is None else {key: [value] for key, value in metrics.items()}
+            if metrics != "older":
+                trainer._metrics["train"] = {key: [value] for key, value in (metrics or {}).items()}
             watching.on_step_end(None, state, None)
     assert all(warning.category is SignalWarning for warning in caught)
     return [str(warning.message) for warning in caught]
@@ -66,7 +70,7 @@ def test_warned_once_with_cause_and_remedy(steps, names, words):
     ("steps", "main"),
     [
         ([*[UNREAD] * (PATIENCE - 1), GOOD, *[UNREAD] * (PATIENCE - 1)], True),
-        ([UNREAD, None] * (PATIENCE - 1), True),
+        ([UNREAD, "older", None] * (PATIENCE - 1), True),
         # the first process alone warns
         ([CUT] * 20, False),
     ],
