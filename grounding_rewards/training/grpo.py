@@ -291,10 +291,9 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
             if mode == "train":
                 reward.end_step()
         if mode == "eval" and self.step_rewards:
-            # One answer for each image: the first of its group, as the first grounding reward reads it. This process
-            # has the answers from process_index * len(inputs) on, which may be amid a group.
-            first = -self.accelerator.process_index * len(inputs) % group_size
-            self._evaluated_images += self.step_rewards[0].predictions(inputs)[first::group_size]
+            # One answer for each image: the first of its group, as the first grounding reward reads it. A group may
+            # span two processes.
+            self._evaluated_images += gather_object(self.step_rewards[0].predictions(inputs))[::group_size]
         return rewards
 
     def _check_numbers(self, rewards: torch.Tensor) -> None:
@@ -372,9 +371,10 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
             metrics: by key, a value for each step since the last log; TRL logs their mean. Changed in place.
         """
         if not self.model.training:
-            images = gather_object(self._evaluated_images)
-            if images:
-                dependence = image_dependence(images)
+            if self._evaluated_images:
+                # Several processes fill their last batches with the first images again.
+                n_images = len(self.callback_handler.eval_dataloader.dataset)
+                dependence = image_dependence(self._evaluated_images[:n_images])
                 metrics["image_dependence"] = [dependence.dependence.value]
                 metrics["image_dependence_p"] = [dependence.p]
                 self._evaluated_images = []
