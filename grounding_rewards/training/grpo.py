@@ -243,8 +243,10 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
             # A new mapping: TRL's is the caller's own, of `args`.
             self.vllm_generation.generation_kwargs = {**options, "logit_bias": bias}
         generation = getattr(self, "generation_config", None)
-        if generation is not None and generation.suppress_tokens is None:
-            generation.suppress_tokens = self.generation_kwargs["suppress_tokens"] = [token]
+        if generation is not None:
+            # Tokens that the caller suppresses replace TRL's own list.
+            tokens = sorted({*(generation.suppress_tokens or ()), token})
+            generation.suppress_tokens = self.generation_kwargs["suppress_tokens"] = tokens
 
     def start_epoch(self, epoch: int) -> None:
         """Draw the order of this epoch's images, independent of earlier draws."""

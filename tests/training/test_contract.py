@@ -83,11 +83,14 @@ def test_cards_name_the_method():
     assert SFTTrainer._tag_names
 
 
-def test_no_answer_may_hold_the_token_of_an_image(tiny_vlm, tmp_path):
-    config = GRPOConfig(str(tmp_path), per_device_train_batch_size=4, num_generations=2, use_cpu=True, bf16=False)
+@pytest.mark.parametrize("suppressed", [[], [1]])
+def test_no_answer_may_hold_the_token_of_an_image(suppressed, tiny_vlm, tmp_path):
+    kwargs = {"suppress_tokens": suppressed} if suppressed else None
+    batches = {"per_device_train_batch_size": 4, "num_generations": 2, "use_cpu": True, "bf16": False}
+    config = GRPOConfig(str(tmp_path), generation_kwargs=kwargs, **batches)
     trainer = GroundingGRPOTrainer(str(tiny_vlm), "R4", config, synthetic_dataset("train", 8))
-    token = [trainer.model.config.image_token_id]
-    assert trainer.generation_config.suppress_tokens == trainer.generation_kwargs["suppress_tokens"] == token
+    tokens = [*suppressed, trainer.model.config.image_token_id]
+    assert trainer.generation_config.suppress_tokens == trainer.generation_kwargs["suppress_tokens"] == tokens
 
 
 @pytest.mark.parametrize(("page", "reward"), [("README.md", "R4"), ("docs/recipe_own_script.md", "R4")])
