@@ -1,7 +1,7 @@
 """OpenRLHF: `--reward.remote_url FILE.py`, where the file may be this one.
 
 By `openrlhf/utils/agent.py` of OpenRLHF 0.11.2, read in 2026-11: a query is the prompt, with more tokens for images,
-and the answer, with special tokens. It catches errors and goes on, so that `samples.scored` prints them.
+and the answer, with special tokens. It catches errors and goes on, so that `samples` prints them.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from grounding_rewards.columns import SCORED_COLUMNS, refuse_outside, with_ground_truth
@@ -59,6 +60,20 @@ class Scores(NamedTuple):
         return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
+@contextlib.contextmanager
+def _printed_errors() -> Iterator[None]:
+    """Print a ValueError to the standard error, each message once in a process: some trainers hide it and go on."""
+    try:
+        yield
+    except ValueError as error:
+        message = str(error)
+        if message not in _PRINTED:
+            _PRINTED.add(message)
+            print(f"grounding_rewards: {message}", file=sys.stderr, flush=True)
+        raise
+
+
+@_printed_errors()
 def reward_of(reward: str = "R4", **parameters: Any) -> GroundingReward:
     """The reward of a name with these parameters; one object for the whole process, so that it sees all samples.
 
@@ -73,10 +88,7 @@ def reward_of(reward: str = "R4", **parameters: Any) -> GroundingReward:
         >>> reward_of("R3", beta=2) is reward_of("R3", beta=2)
         True
     """
-    try:
-        return _build_reward(reward, json.dumps(parameters, sort_keys=True, default=_plain_container))
-    except ValueError as error:
-        raise _reported(error) from None
+    return _build_reward(reward, json.dumps(parameters, sort_keys=True, default=_plain_container))
 
 
 @functools.lru_cache(maxsize=64)
@@ -97,6 +109,7 @@ def _plain_container(value: Any) -> Any:
     )
 
 
+@_printed_errors()
 def image_columns(ground_truths: Sequence[Any], rows: Sequence[Mapping[str, Any] | None] = ()) -> dict[str, Any]:
     """The columns of n samples as rewards take them, from one ground truth each.
 
@@ -131,6 +144,7 @@ def image_columns(ground_truths: Sequence[Any], rows: Sequence[Mapping[str, Any]
     return columns
 
 
+@_printed_errors()
 def scored(reward: GroundingReward, completions: Sequence[Any], columns: Mapping[str, Any]) -> Scores:
     """Score n samples for a trainer that passes no step.
 
@@ -143,8 +157,7 @@ def scored(reward: GroundingReward, completions: Sequence[Any], columns: Mapping
         The same rewards, to the last bit, as calling the reward, with :data:`COMPONENTS` under its name.
 
     Raises:
-        ValueError: as calling the reward, or a parameter has a schedule. It is also printed to the standard error,
-            once, as some trainers hide it and go on.
+        ValueError: as calling the reward, or a parameter has a schedule.
 
     Example:
         >>> columns = {"boxes": [[[0, 0, 50, 50]]], "width": [100], "height": [100]}
@@ -152,26 +165,14 @@ def scored(reward: GroundingReward, completions: Sequence[Any], columns: Mapping
         >>> found.rewards, found.components["R3/mean_iou"], found.components["R3/hallucinated"]
         ([0.8], [0.8], [0.0])
     """
-    try:
-        if reward.schedules:
-            raise ValueError(
-                f"Expected parameters without a schedule for reward {reward.__name__} in this trainer, got "
-                f"{', '.join(name for name, _ in reward.schedules)} with one. The trainer tells rewards no step: "
-                "give the final value, or train with TRL or ms-swift."
-            )
-        [batch] = score_batches([reward], completions, **columns)
-        # A trainer's rows come here unchecked; the package's own commands check theirs where they read them.
-        refuse_outside(batch.references, batch.sizes, batch.columns)
-    except ValueError as error:
-        raise _reported(error) from None
+    if reward.schedules:
+        raise ValueError(
+            f"Expected parameters without a schedule for reward {reward.__name__} in this trainer, got "
+            f"{', '.join(name for name, _ in reward.schedules)} with one. The trainer tells rewards no step: "
+            "give the final value, or train with TRL or ms-swift."
+        )
+    [batch] = score_batches([reward], completions, **columns)
+    # A trainer's rows come here unchecked; the package's own commands check theirs where they read them.
+    refuse_outside(batch.references, batch.sizes, batch.columns)
     components = {f"{reward.__name__}/{part}": LOGGED_VALUES[part](batch).astype(float).tolist() for part in COMPONENTS}
     return Scores(batch.reward.tolist(), components)
-
-
-def _reported(error: ValueError) -> ValueError:
-    """Print an error to the standard error, each message once in a process, and return it."""
-    message = str(error)
-    if message not in _PRINTED:
-        _PRINTED.add(message)
-        print(f"grounding_rewards: {message}", file=sys.stderr, flush=True)
-    return error

@@ -1,7 +1,7 @@
 """verifiers: `fn = "grounding_rewards.integrations.verifiers:r4"` of a reward, and `…:r4_components` of a metric.
 
 By `v1/utils/loaders.py` and `v1/task.py` of verifiers 0.4.0, read in 2026-11. It hides the error of a function in the
-trace, so that `samples.scored` prints it.
+trace, so that `samples` prints it.
 """
 
 from __future__ import annotations

@@ -55,13 +55,19 @@ def test_a_wrong_configuration_says_what_is_legal(given, message):
         verl.compute_score("images", RIGHT, TRUTH, {}, **given)
 
 
-def test_errors_of_authors_are_printed_once_where_trainers_swallow_them(capsys):
+@pytest.mark.parametrize(
+    ("truth", "message"),
+    [
+        ('{"boxes": [[1, 2, 3, 4]]}', "Expected a positive number for `width`, got none in row 0."),
+        ("nodule", "Expected a JSON object with `boxes` for `ground_truth`, got 'nodule' in row 0"),
+    ],
+)
+def test_errors_of_authors_are_printed_once_where_trainers_swallow_them(truth, message, capsys):
     samples._PRINTED.clear()
     for _ in range(3):
-        with pytest.raises(ValueError, match="Expected a positive number for `width`"):
-            scored(reward_of("R4", box_format="qwen3-vl"), [RIGHT], image_columns(['{"boxes": [[1, 2, 3, 4]]}']))
-    shown = capsys.readouterr().err
-    assert shown.count("grounding_rewards: Expected a positive number for `width`, got none in row 0.") == 1
+        with pytest.raises(ValueError, match=message):
+            scored(reward_of("R4", box_format="qwen3-vl"), [RIGHT], image_columns([truth]))
+    assert capsys.readouterr().err.count(f"grounding_rewards: {message}") == 1
 
 
 # Ground truths.
