@@ -12,7 +12,7 @@ from grounding_rewards.integrations.samples import reward_of
 
 
 def register(reward: str, *, asynchronous: bool = False, **parameters: Any) -> type:
-    """Register a reward with ms-swift under its name, for ``--reward_funcs``.
+    """Register a reward with ms-swift under its ``__name__``, for ``--reward_funcs``.
 
     Args:
         reward: as for :func:`grounding_rewards.get_reward`.
@@ -36,6 +36,6 @@ def register(reward: str, *, asynchronous: bool = False, **parameters: Any) -> t
         return grounding_reward(completions, **columns)
 
     parent, call = (AsyncORM, score_asynchronously) if asynchronous else (ORM, score)
-    attributes = {"__call__": call, "__doc__": f"{grounding_reward.__name__} of grounding_rewards."}
-    orms[reward] = type(grounding_reward.__name__, (parent,), attributes)
-    return orms[reward]
+    name = grounding_reward.__name__
+    orms[name] = type(name, (parent,), {"__call__": call, "__doc__": f"{name} of grounding_rewards."})
+    return orms[name]

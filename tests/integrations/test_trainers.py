@@ -141,10 +141,12 @@ def test_verls_reward_manager_reads_token_ids(monkeypatch):
 
 def test_ms_swift_has_a_class_for_each_reward(monkeypatch):
     orms = trainers.with_swift(monkeypatch)
-    for name in ("R3", "R4", "soft_f1"):
-        ms_swift.register(name, asynchronous=name == "soft_f1", **({"iou_threshold": LOWER} if name == "R3" else {}))
+    ms_swift.register("R3", iou_threshold=LOWER)
+    ms_swift.register("grounding_rewards.rewards.f_beta.MeanIoUReward", log_as="R3_mean")
+    ms_swift.register("soft_f1", asynchronous=True)
     # it logs the name of the class
-    assert [one(args=object()).__class__.__name__ for one in orms.values()] == list(orms) == ["R3", "R4", "soft_f1"]
+    names = [one(args=object()).__class__.__name__ for one in orms.values()]
+    assert names == list(orms) == ["R3", "R3_mean", "soft_f1"]
     assert asyncio.iscoroutinefunction(orms["soft_f1"]().__call__)
     assert asyncio.run(orms["soft_f1"]()([RIGHT], ground_truth=[TRUTH])) == [1.0]
     # it tells the step
