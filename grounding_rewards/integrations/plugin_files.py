@@ -87,9 +87,9 @@ def plugin(trainer: str, reward: str, parameters: Mapping[str, Any], out: str | 
 
 
 def _hydra(value: Any) -> str:
-    """A value in Hydra's grammar: JSON, but for keys without quotation marks."""
+    """A value in Hydra's grammar: JSON, but for keys without quotation marks and `\\u00fc`, which it does not know."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{name}: {_hydra(entry)}" for name, entry in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_hydra, value)) + "]"
-    return json.dumps(value)
+    return json.dumps(value, ensure_ascii=False)

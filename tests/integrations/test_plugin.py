@@ -59,10 +59,11 @@ def test_a_file_without_its_trainer_says_nothing_when_it_is_imported(trainer, tm
 
 
 def test_the_line_for_hydra_has_keys_without_marks():
-    lines = plugin("verl", "R3", {"beta": 1.0, "box_format": {"syntax": "json", "keys": ["region"]}}).lines
+    # Hydra would take `\u00e4` for six characters.
+    lines = plugin("verl", "R3", {"beta": 1.0, "box_format": {"syntax": "json", "no_finding": ["Unauffällig."]}}).lines
     assert (
         '\'+reward.custom_reward_function.reward_kwargs={reward: "R3", beta: 1.0, '
-        'box_format: {syntax: "json", keys: ["region"]}}\'' in lines
+        'box_format: {syntax: "json", no_finding: ["Unauffällig."]}}\'' in lines
     )
 
 
