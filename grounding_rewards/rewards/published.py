@@ -213,8 +213,8 @@ class VLMR1DetectionReward(PublishedReward):
 
     AP at 101 recall levels and IoU 0.5, 0.55, …, 0.95 with equal confidences, so in the order of writing, where each
     box takes the free reference box of largest IoU; its mean, less in the share of boxes that are too many. 1 where
-    both sides have no box, 0 where one has. The code takes the mean over the labels of the reference; here labels are
-    compared where ``label_matching`` says so, as for the other rewards.
+    both sides have no box, 0 where one has. The code takes the mean over the labels of the reference; here labels play
+    no part.
 
     Example:
         >>> judge = VLMR1DetectionReward()
