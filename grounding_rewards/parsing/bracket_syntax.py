@@ -309,7 +309,8 @@ class _Scan:
         elif not mark.lists:
             self._end_corners()
             self.collector.stated_empty |= mark.closed and mark.opening in "[［"
-            self.collector.cut_off |= not mark.closed and mark.end == len(self.text)
+            # "()" and "[)" state nothing, and nothing is missing in them.
+            self.collector.cut_off |= not mark.closed and mark.end == len(self.text) and self.text[-1] not in ")）"
         elif mark.closed:
             if mark.opening != "<" and [len(tokens) for tokens in mark.lists] == [2]:
                 if not self._joins(mark):
