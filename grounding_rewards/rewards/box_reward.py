@@ -278,7 +278,7 @@ class BoxScorer(ABC):
         """:meth:`score` for n images at once, each argument with one entry per image; far faster than one by one.
 
         Raises:
-            ValueError: ``pred`` and ``gt`` differ in length, or hold something that is no box array.
+            ValueError: the arguments differ in length, or hold something that is no box array.
 
         Example:
             >>> from grounding_rewards import get_reward
@@ -308,11 +308,12 @@ class BoxScorer(ABC):
 
     def _score_arrays(self, pred: Sequence[ArrayLike], gt: Sequence[ArrayLike], ignore: Any, *labels: Any) -> Outcomes:
         """Score images whose boxes and labels come as a list for each image."""
-        if len(pred) != len(gt):
-            raise ValueError(
-                f"Expected as many images for `gt` as for `pred`, got {len(gt)} and {len(pred)}. "
-                "Give an entry for each image, empty where it has no box."
-            )
+        for name, entries in zip(("gt", "ignore", "pred_labels", "gt_labels"), (gt, ignore, *labels), strict=True):
+            if entries is not None and len(entries) != len(pred):
+                raise ValueError(
+                    f"Expected as many images for `{name}` as for `pred`, got {len(entries)} and {len(pred)}. "
+                    "Give an entry for each image, empty where it has no box."
+                )
         regions = None if ignore is None else BoxBatch.of(ignore, "ignore")
         flat_labels = [None if texts is None else chain.from_iterable(texts) for texts in labels]
         return self._score_images(BoxBatch.of(pred, "pred"), BoxBatch.of(gt, "gt"), regions, *flat_labels)

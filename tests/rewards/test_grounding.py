@@ -363,7 +363,9 @@ class HalfReward:
         return 0.5 if len(pred) == len(gt) else 0.0
 
 
-@pytest.mark.parametrize(("pred", "gt"), [(2, 1), (1, 2), (0, 1)])
-def test_images_of_other_numbers_are_refused(pred, gt):
-    with pytest.raises(ValueError, match=f"Expected as many images for `gt` as for `pred`, got {gt} and {pred}"):
-        gr.get_reward("R3").score_many([[]] * pred, [[]] * gt)
+@pytest.mark.parametrize("column", ["gt", "ignore", "pred_labels", "gt_labels"])
+@pytest.mark.parametrize(("images", "entries"), [(2, 1), (1, 2)])
+def test_images_of_other_numbers_are_refused(column, images, entries):
+    columns = {"gt": [[]] * images, column: [[]] * entries}
+    with pytest.raises(ValueError, match=f"images for `{column}` as for `pred`, got {entries} and {images}"):
+        gr.get_reward("R3", label_matching="exact").score_many([[]] * images, **columns)
