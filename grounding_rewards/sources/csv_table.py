@@ -259,9 +259,13 @@ def _images(
             name = cells[columns.places["file"]]
             rows_of_images.setdefault(name, []).append((place._replace(image=name), cells))
     if own_split is None and split is not None:
-        splits = {name: split_name(_shared(columns, rows, "split")) or None for name, rows in rows_of_images.items()}
+        splits = {}
+        for name, rows in rows_of_images.items():
+            # An image in two splits is kept, as it is refused below.
+            with suppress(ValueError):
+                splits[name] = split_name(_shared(columns, rows, "split")) or None
         tables.check_split(split, splits.values())
-        rows_of_images = {name: rows for name, rows in rows_of_images.items() if splits[name] == split}
+        rows_of_images = {name: rows for name, rows in rows_of_images.items() if splits.get(name, split) == split}
     find = tables.image_finder(root)
     published_names = {PureWindowsPath(name).as_posix() for name in rows_of_images}
     names_of_files: dict[str, str] = {}

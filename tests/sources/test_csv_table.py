@@ -43,6 +43,12 @@ def test_rows_of_an_image_belong_together_wherever_they_are(folder):
     assert (a.patient_id, a.split, b.patient_id, b.split) == ("7", "validation", "8", "train")
     assert b.labels == ["finding"]
     assert [image.id for image in read_csv_table(root, split="validation")] == ["sub/a.png"]
+    # An image in two splits can be dropped whichever split is asked for.
+    root = folder(f"{text}b.png,8,val,5,5,9,9,\n", "table.csv.gz", images=("sub/a.png", "b.png"))
+    for split in (None, "validation"):
+        faults = []
+        assert [image.id for image in read_csv_table(root, split=split, faults=faults)] == ["sub/a.png"]
+        assert "Expected one split in all rows of an image in line 3" in faults[0]
 
 
 @pytest.mark.parametrize(("columns", "cells", "options", "side", "box"), table("sources/tables", "numbers"))
