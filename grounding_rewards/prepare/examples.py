@@ -78,8 +78,9 @@ def make_plan(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Fo
     """Check the images of a source together, and settle vocabulary, splits and counts.
 
     Raises:
-        ValueError: No images, an id twice, a patient in two splits, several readers and no merging strategy, a finding
-            that no image has, no phrases for the task `phrase`, or boxes that all look like fractions.
+        ValueError: No images, an id twice, a patient in two splits, shares beside the dataset's own splits, several
+            readers and no merging strategy, a finding that no image has, no phrases for the task `phrase`, or boxes
+            that all look like fractions.
     """
     _check_images(images, settings)
     images = _with_suggested_patients(images, settings)
@@ -239,11 +240,16 @@ def _split_rule(names: set[str], patients: int, settings: PrepareSettings) -> sp
     shares = dict(settings.shares)
     if settings.splits_from == "hash":
         return splits.SplitRule(keeps_splits=False, shares=shares)
+    is_asked = shares != splits.SHARES
+    if is_asked and (settings.split is not None or splits.holds_out(names)):
+        raise ValueError(
+            f"Expected no shares for images that keep the splits of {settings.dataset}, got {shares}. Leave "
+            'split_shares out, or draw all splits anew with splits_from="hash" (--splits-from hash).'
+        )
     if settings.split is not None:
         return splits.SplitRule(keeps_splits=True, shares={settings.split: 1.0})
     rule = splits.split_rule(names, patients, shares)
     # With too few patients the rule draws none, but shares that were asked for are drawn all the same.
-    is_asked = shares != splits.SHARES and not splits.holds_out(names)
     return rule._replace(shares=shares) if rule.keeps_splits and is_asked else rule
 
 

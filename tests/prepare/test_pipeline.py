@@ -387,8 +387,12 @@ def test_where_nothing_is_held_out_patients_are_drawn_and_it_is_said(make_images
     assert len(sides) == 20 == len({patient for patient, _ in sides})
     assert set(manifest["splits"]) > {"train"}
     assert manifest["images_without_own_split"] == len(load_split(str(tmp_path / "out"), "all")) == 40
-    # One split was asked for: nothing is drawn.
+    # One split was asked for: nothing is drawn, nor can it be.
     assert set(prepare_images(records, root, tmp_path / "kept", options(split="train"))["splits"]) == {"train"}
+    records[0] = records[0]._replace(split="test", patient_id="another")
+    for split in ("train", None):
+        with pytest.raises(ValueError, match="Expected no shares for images that keep the splits of jsonl"):
+            prepare_images(records, root, tmp_path / "shares", options(split=split, shares=(("train", 1.0),)))
 
 
 def test_a_patient_under_another_name_is_said(make_images, tmp_path):

@@ -38,7 +38,8 @@ COPIES = [("f00", "f01"), ("f02", "f03"), ("f04", "f05")]
 
 
 def prepare(folder, records, name="out", processes=1, **settings):
-    settings = PrepareSettings("jsonl", "qwen3-vl", **{"shares": SHARES, **settings})
+    shares = {} if any(record.split for record in records) else {"shares": SHARES}
+    settings = PrepareSettings("jsonl", "qwen3-vl", **{**shares, **settings})
     return prepare_images(records, folder, folder / name, settings, processes=processes)
 
 
