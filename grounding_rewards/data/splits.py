@@ -280,6 +280,8 @@ def check_split_exists(split: str, split_names: Collection[str], name: str, reme
         ...
         ValueError: Expected one of train, test or all for the split of 'images', got 'tset'. Choose one of these.
     """
+    if not split_names:
+        raise ValueError(f"Expected at least one row in {name!r}, got none. Check the path.")
     if split not in (*split_names, ALL):
         raise ValueError(
             f"Expected one of {', '.join(split_names)} or {ALL} for the split of {name!r}, got {split!r}. {remedy}"
@@ -302,9 +304,7 @@ def choose_splits(names: Sequence[str], splits: Iterable[str], dataset: str) -> 
         ['train', 'test']
     """
     existing_splits = in_usual_order(splits)
-    if not existing_splits:
-        raise ValueError(f"Expected at least one row in {dataset!r}, got none. Check the path.")
-    for split in names:
+    for split in names or [ALL]:
         check_split_exists(split, existing_splits, dataset, "Choose one of the dataset's own splits.")
     return existing_splits if not names or ALL in names else list(names)
 
