@@ -172,14 +172,14 @@ def check_one_split(patient_splits: Mapping[str, Sequence[str]]) -> None:
         Traceback (most recent call last):
         ...
         ValueError: Expected every patient in one split of the dataset, got 1 in several: 7 (train, test). Draw the \
-splits anew with splits_from="hash" (--splits-from hash).
+splits anew: prepare the images with splits_from="hash" (--splits-from hash).
     """
     names = [f"{patient} ({', '.join(splits)})" for patient, splits in patient_splits.items() if len(splits) > 1]
     if names:
         raise ValueError(
             f"Expected every patient in one split of the dataset, got {len(names)} in several: "
             f"{', '.join(names[:_SHOWN])}{', …' if len(names) > _SHOWN else ''}. "
-            'Draw the splits anew with splits_from="hash" (--splits-from hash).'
+            'Draw the splits anew: prepare the images with splits_from="hash" (--splits-from hash).'
         )
 
 
@@ -272,7 +272,7 @@ def drawn_sentence(name: str, shares: Mapping[str, float], images: int, alone: i
 
 
 def check_split_exists(split: str, split_names: Collection[str], name: str, remedy: str) -> None:
-    """Refuse a split that a source does not have.
+    """Refuse a split that a source does not have, and a source without any.
 
     Example:
         >>> check_split_exists("tset", ["train", "test"], "images", "Choose one of these.")

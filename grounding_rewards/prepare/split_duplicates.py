@@ -82,8 +82,8 @@ def group_duplicates(
             sentences.append("…")
         raise ValueError(
             f"Expected no image in two splits of the dataset, got {len(left_out)} with a copy in another one: "
-            f"{'; '.join(sentences)}. Draw the splits anew with "
-            'splits_from="hash" (--splits-from hash), or leave these images out with bad_rows="drop" (--bad-rows drop).'
+            f"{'; '.join(sentences)}. Draw the splits anew: prepare the images with "
+            'splits_from="hash" (--splits-from hash); or leave these images out with bad_rows="drop" (--bad-rows drop).'
         )
     patients = DisjointSet()
     for a, b in pairs:
