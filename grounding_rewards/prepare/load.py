@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import stated_name
-from grounding_rewards.common.validation import check_word
+from grounding_rewards.common.validation import Interval, check_number, check_word
 from grounding_rewards.data.checks import BAD_ROWS, said_dropped
 from grounding_rewards.data.dataset_columns import ExtraColumns
 from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_order
@@ -185,7 +185,7 @@ def load_split(
             `Dataset.save_to_disk` or `DatasetDict.save_to_disk`; or the name of a dataset on the hub.
         split: name of the split, for example `"train"`; `"all"` is every image. Where a dataset has no splits, or only
             `train`, its patients are drawn (`grounding_rewards.data.splits`), and a warning says so.
-        max_images: take the first so many images; None takes all (of drawn images, 1024).
+        max_images: take the first so many images, from 1 up; None takes all (of drawn images, 1024).
         allow_outside: whether the images that `annotations.jsonl` names may lie outside its folder.
         bad_rows: `refuse` lines of `annotations.jsonl` that are no images, or `drop` them, which a warning reports.
             Wrong values of rows are found later, by `grounding_rewards.data.checks`.
@@ -194,7 +194,7 @@ def load_split(
         A map-style dataset.
 
     Raises:
-        ValueError: the dataset cannot be found, or it has no split of this name.
+        ValueError: the dataset cannot be found, it has no split of this name, or `max_images` is below 1.
 
     Example:
         >>> load_split("synthetic", "test", max_images=3).num_rows
@@ -204,11 +204,14 @@ def load_split(
 
     from grounding_rewards.images.image_column import with_image_column
 
+    if max_images is not None:
+        check_number("max_images", max_images, Interval(1))
     name, _, preset = dataset.partition(":")
     if name == SYNTHETIC:
         from grounding_rewards.synthetic import synthetic_dataset
 
-        return synthetic_dataset(split, max_images or _DEFAULT_SYNTHETIC_IMAGES, preset=preset or "pa-112")
+        n = _DEFAULT_SYNTHETIC_IMAGES if max_images is None else max_images
+        return synthetic_dataset(split, n, preset=preset or "pa-112")
     if Path(dataset, MANIFEST).is_file():
         # The shards are unpacked into the cache of `datasets`, so that rows can be taken in any order.
         shards = split_shards(dataset, split)

@@ -48,11 +48,17 @@ def test_a_dataset_of_the_hub_is_read_as_a_saved_one(monkeypatch):
 def test_drawn_images(name):
     with pytest.raises(ValueError, match="got 'trane'"):
         load_split(name, "trane", max_images=1)
+    with pytest.raises(ValueError, match="Expected a number from 1 up for `max_images`, got 0"):
+        load_split(name, "train", max_images=0)
 
 
 def test_an_empty_folder(tmp_path):
     with pytest.raises(ValueError, match=r"Expected annotations\.jsonl, parquet files, a prepared or a saved dataset"):
         load_split(str(tmp_path), "train")
+    (tmp_path / "annotations.jsonl").touch()
+    for split in ("train", "all"):
+        with pytest.raises(ValueError, match=r"Expected at least one row in .*, got none"):
+            load_split(str(tmp_path), split)
 
 
 def test_a_shard_that_is_cut_or_missing_is_named(tmp_path):
