@@ -372,14 +372,13 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         Args:
             metrics: by key, a value for each step since the last log; TRL logs their mean. Changed in place.
         """
-        if not self.model.training:
-            if self._evaluated_images:
-                # Several processes fill their last batches with the first images again.
-                n_images = len(self.callback_handler.eval_dataloader.dataset)
-                dependence = image_dependence(self._evaluated_images[:n_images])
-                metrics["image_dependence"] = [dependence.dependence.value]
-                metrics["image_dependence_p"] = [dependence.p]
-                self._evaluated_images = []
+        if not self.model.training and self._evaluated_images:
+            # Several processes fill their last batches with the first images again.
+            n_images = len(self.callback_handler.eval_dataloader.dataset)
+            dependence = image_dependence(self._evaluated_images[:n_images])
+            metrics["image_dependence"] = [dependence.dependence.value]
+            metrics["image_dependence_p"] = [dependence.p]
+            self._evaluated_images = []
         for name in self.reward_func_names:
             # TRL's mean over the steps would weigh a step with one negative image like one with twenty.
             if metrics.get(f"{name}/negatives"):

@@ -90,8 +90,8 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> tuple[Path |
 
     Raises:
         ValueError: the folder cannot be written; it holds files of something else; it holds a run and is neither to be
-            resumed nor overwritten; `overwrite` would remove the model; there is no such checkpoint, it is not whole, or
-            not the last one; or it comes from another configuration, of which the differing values are named.
+            resumed nor overwritten; `overwrite` would remove the model; there is no such checkpoint, it is not whole,
+            or not the last one; or it comes from another configuration, of which the differing values are named.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
