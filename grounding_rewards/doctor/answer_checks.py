@@ -89,8 +89,8 @@ def _leaked_answer(row: ImageRow, boxes: list[Any], count: int) -> str | None:
     beginning = _last_of_assistant(row.columns["prompt"])
     if len(beginning.split()) > _MAX_BEGUN:
         return f"the prompt ends with an answer of the assistant: {beginning!r:.80}"
-    denial = told_nothing(prompt)
-    return f"the prompt says {denial!r:.80}, the image has {count} boxes" if denial else None
+    denial = "" if count else told_nothing(prompt)
+    return f"the prompt says {denial!r:.80}, and the image has no box" if denial else None
 
 
 @lru_cache(maxsize=4096)

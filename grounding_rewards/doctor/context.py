@@ -16,7 +16,7 @@ import numpy as np
 from grounding_rewards.boxes import is_box
 from grounding_rewards.data.box_defects import MistakenConvention, box_defect, find_convention, is_placeholder
 from grounding_rewards.data.checks import row_problems
-from grounding_rewards.doctor.rows import IGNORED, Drawing, ImageRow, RowSource
+from grounding_rewards.doctor.rows import IGNORED, Drawing, ImageRow, Owner, RowSource, owners
 from grounding_rewards.doctor.target_model import Model
 
 SEVERITIES = ("error", "warning", "note")
@@ -259,6 +259,11 @@ class Context:
     def table(self) -> BoxTable:
         """All boxes."""
         return BoxTable.of(self.rows, self.model)
+
+    @cached_property
+    def owners(self) -> list[Owner | None]:
+        """The patient or study of each row."""
+        return owners(self.rows)
 
     @cached_property
     def counts(self) -> list[int]:

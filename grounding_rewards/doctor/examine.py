@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from grounding_rewards.data.box_defects import MistakenConvention
-from grounding_rewards.data.splits import patient_in_name
 from grounding_rewards.doctor.answer_checks import check_gold, check_negatives, check_prompts
 from grounding_rewards.doctor.box_checks import check_boxes, check_pairs
 from grounding_rewards.doctor.context import CHECKS, SEVERITIES, Context, Defect, Fault
@@ -197,7 +196,7 @@ def examine(
         A :class:`Checkup`. Nothing in a row makes it raise.
 
     Raises:
-        ValueError: the dataset cannot be found, has no such split, or has no column `boxes`.
+        ValueError: the dataset cannot be found, has no rows, no such split, or no column `boxes`.
 
     Example:
         >>> row = ImageRow("train", 0, {"boxes": [[90, 10, 110, 20]], "width": 100, "height": 200, "prompt": "Where?"})
@@ -207,17 +206,18 @@ def examine(
     """
     source = dataset if isinstance(dataset, RowSource) else open_rows(dataset, splits, allow_outside=allow_outside)
     context = Context(source, model or Model())
-    rows = rows_with_facts(source.open(), source.total, processes)
-    if not names:
-        rows = numbered(rows)
-    if track is not None:
-        rows = iter(track(rows, source.total))
+    read_rows: Iterable[ImageRow] = rows_with_facts(source.open(), source.total, processes)
+    rows = []
     # Most prompts and labels are equal: one object is kept for all equal ones.
     distinct_values: dict[str, Any] = {}
-    for row in rows:
+    for row in read_rows if track is None else track(read_rows, source.total):
         for column in {"prompt", "labels", "box_format"} & row.columns.keys():
             value = row.columns[column]
             row.columns[column] = distinct_values.setdefault(repr(value), value)
+        rows.append(row)
+    if not rows and not source.unfinished:
+        raise ValueError(f"Expected at least one row in {source.name!r}, got none. Check the path.")
+    for row in rows if names else numbered(rows):
         context.add(row)
     defects: list[Defect] = []
     # Numbers that overflow are wrong, and a check names them.
@@ -314,7 +314,7 @@ def _unchecked(context: Context) -> dict[str, str]:
     reasons: dict[str, str] = {}
     if len(context.images) < 2:
         reasons["splits"] = "there is one split only"
-    if not any(row.patient_id or patient_in_name(row.file) for row in context.rows):
+    if not any(owner is not None and owner.check == "patient-leak" for owner in context.owners):
         reasons["patients"] = "no column patient_id"
     if not any(context.model.format_of(row) for row in context.rows):
         reasons["format"] = "no box format: give --box-format, or add the column box_format"

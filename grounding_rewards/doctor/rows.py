@@ -17,7 +17,14 @@ from typing import Any, NamedTuple
 from grounding_rewards.columns import patient_key, stated_name
 from grounding_rewards.common.text_files import json_lines
 from grounding_rewards.data.checks import is_size
-from grounding_rewards.data.splits import TRAIN, choose_splits, patient_column, patient_in_name, splits_of_rows
+from grounding_rewards.data.splits import (
+    TRAIN,
+    choose_splits,
+    patient_column,
+    patient_in_name,
+    patients_in_names,
+    splits_of_rows,
+)
 from grounding_rewards.images.decoding import has_shape, image_path
 from grounding_rewards.prepare.load import dataset_parts, parquet_shards
 from grounding_rewards.prepare.manifest import why_unfinished
@@ -30,6 +37,8 @@ IGNORED = "ignore_boxes"
 _BATCH = 64
 # Names of columns with the study, in lower case without marks.
 _STUDY_COLUMNS = {"study", "studyid", "studyinstanceuid", "exam", "examid", "accession", "accessionnumber"}
+#: A long number as a spreadsheet writes it, such as 1.2E+15.
+ROUNDED = re.compile(r"\d([.,]\d+)?[eE]\+?\d+")
 
 
 class Drawing(NamedTuple):
@@ -122,12 +131,6 @@ class ImageRow:
         return stated_name(values.get(patient_column(values) or "patient_id"))
 
     @property
-    def patient_id(self) -> str | None:
-        """The key of the row's patient, from :func:`grounding_rewards.columns.patient_key`; None without a patient."""
-        name = self.patient_name
-        return None if name is None else patient_key(name)
-
-    @property
     def key(self) -> tuple[str, int]:
         """Split and number, which no other row has."""
         return self.split, self.number
@@ -197,6 +200,14 @@ def _as_list(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) else ()
 
 
+class Owner(NamedTuple):
+    """Whose an image is: the check that compares splits by it, a key for all spellings, patient or study in words."""
+
+    check: str
+    key: str
+    words: str
+
+
 @dataclass(frozen=True)
 class RowSource:
     """Where rows come from.
@@ -248,12 +259,48 @@ def open_rows(dataset: str, splits: Sequence[str] = (), *, allow_outside: bool =
     return _datasets_source(dataset, splits)
 
 
-def numbered(rows: Iterable[ImageRow]) -> Iterator[ImageRow]:
+def owners(rows: Sequence[ImageRow]) -> list[Owner | None]:
+    """The patient of the image of each row, or its study, from the surest place that has one; None without any.
+
+    Example:
+        >>> rows = [ImageRow("train", 0, {"patient_id": "P-012"}), ImageRow("test", 0, {"file": "pat12/1.png"})]
+        >>> [(owner.check, owner.key, owner.words) for owner in owners(rows)]
+        [('patient-leak', 'p 12', 'patient P-012'), ('patient-leak', '12', 'patient 12, by the name of the file,')]
+    """
+    stated = [_stated_owner(row) for row in rows]
+    unowned_files = [row.file for row, owner in zip(rows, stated, strict=True) if owner is None]
+    suggested = patients_in_names(unowned_files)
+    results = []
+    for row, owner in zip(rows, stated, strict=True):
+        patient = suggested.get(row.file)
+        if owner is None and patient is not None:
+            owner = Owner("patient-leak", patient, f"patient {patient}, as the names of files suggest,")
+        results.append(owner)
+    return results
+
+
+def _stated_owner(row: ImageRow) -> Owner | None:
+    """The patient of a row's image, or its study, as a column or the name of its file states it."""
+    if row.patient_name is not None:
+        # P-012 and p12 are one patient: the key has no marks, no capitals and no leading zeros.
+        name = patient_key(row.patient_name)
+        runs = re.findall(r"[^\W\d_]+|\d+", name)
+        return Owner("patient-leak", " ".join(run.lstrip("0") for run in runs) or name, f"patient {row.patient_name}")
+    patient = patient_in_name(row.file)
+    if patient is not None:
+        return Owner("patient-leak", patient, f"patient {patient}, by the name of the file,")
+    for column, value in row.columns.items():
+        if is_study(column) and value not in (None, ""):
+            return Owner("study-leak", str(value), f"{column} {value}")
+    return None
+
+
+def numbered(rows: Sequence[ImageRow]) -> Iterator[ImageRow]:
     """Yield the rows with numbers instead of ids, patients, studies and names of files; equal names get one number.
 
     Example:
         >>> rows = [ImageRow("train", n, {"id": f"DOE^JANE {n}", "patient_id": "DOE^JANE"}) for n in (0, 1)]
-        >>> [(row.id, row.patient_id) for row in numbered(rows)]
+        >>> [(row.id, row.patient_name) for row in numbered(rows)]
         [('image 1', '1'), ('image 2', '1')]
     """
 
@@ -262,7 +309,7 @@ def numbered(rows: Iterable[ImageRow]) -> Iterator[ImageRow]:
         return defaultdict(partial(next, count(1)))
 
     patient_numbers, id_numbers, file_numbers, study_numbers = counter(), counter(), counter(), counter()
-    for row in rows:
+    for row, owner in zip(rows, owners(rows), strict=True):
         columns = dict(row.columns)
         column = patient_column([name for name, value in columns.items() if value is not None]) or "patient_id"
         files = [row.file, str((row.image or {}).get("path") or "")]
@@ -270,20 +317,22 @@ def numbered(rows: Iterable[ImageRow]) -> Iterator[ImageRow]:
         names |= {Path(file).name for file in files}
         if row.id != "-":
             columns["id"] = f"image {id_numbers[row.id]}"
-        if row.patient_id is not None:
-            columns[column] = str(patient_numbers[row.patient_id])
+        if owner is not None and owner.check == "patient-leak":
+            # What a spreadsheet rounded stays a rounded number.
+            is_rounded = ROUNDED.fullmatch(row.patient_name or "")
+            columns[column] = "9E+9" if is_rounded else str(patient_numbers[owner.key])
         for name, study in row.columns.items():
             if is_study(name) and study not in (None, ""):
                 names.add(str(study))
                 columns[name] = str(study_numbers[str(study)])
         if row.file:
-            patient = patient_in_name(row.file)
-            # The checks read the patient from the name of the file here too.
-            prefix = "" if patient is None else f"patient{patient_numbers[patient]}_"
-            columns["file"] = f"{prefix}{file_numbers[row.file]}.image"
+            columns["file"] = f"{file_numbers[row.file]}.image"
         # Short texts and numbers also stand in details for other reasons.
         hidden = [name for name in names if len(name) > (5 if name.isdigit() else 3)]
-        yield replace(row, columns=columns, hidden=tuple(sorted(hidden, key=len, reverse=True)))
+        # Of a line that is no JSON no value is known: what is wrong with it may quote one.
+        damage = row.damage if row.columns else row.damage.partition(" (")[0]
+        hidden.sort(key=len, reverse=True)
+        yield replace(row, columns=columns, damage=damage, hidden=tuple(hidden))
 
 
 # Cached, as it is called for every row.

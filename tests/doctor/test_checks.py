@@ -54,14 +54,14 @@ def clean_rows() -> list[Row]:
     return rows
 
 
-def defects(rows: list[Row], model: Model | None = None) -> list[Defect]:
+def defects(rows: list[Row], model: Model | None = None, *, names: bool = True) -> list[Defect]:
     """What the doctor finds in rows whose images were looked at."""
 
     def read() -> Iterator[ImageRow]:
         for row, place in zip(rows, numbered(rows), strict=True):
             yield ImageRow(*place, deepcopy(row.columns), facts=row.facts, **row.source)
 
-    return list(examine(RowSource("images", read, len(rows)), model or QWEN3).defects)
+    return list(examine(RowSource("images", read, len(rows)), model or QWEN3, names=names).defects)
 
 
 QWEN3, COARSE = Model(get_box_format("qwen3-vl")), Model(get_box_format("chexagent"))
@@ -293,6 +293,19 @@ def patient_in_name_alone(row: Row, k: int, rows: list[Row]) -> None:
     row.columns["file"] = f"patient{k // 2:05}_view{k}.png"
 
 
+def patient_suggested(row: Row, k: int, rows: list[Row]) -> None:
+    del row.columns["patient_id"]
+    row.columns["file"] = f"scan-{k // 2:05}{'ab'[k % 2]}.png"
+
+
+def suggested_patient(row: Row, k: int, rows: list[Row]) -> None:
+    row.columns["file"] = f"scan-{(k - round(0.6 * IMAGES)) // 2:05}{'cd'[k % 2]}.png"
+
+
+def same_question(row: Row, k: int, rows: list[Row]) -> None:
+    row.columns.update(id="000.png", prompt="Where is a nodule?")
+
+
 def study_alone(row: Row, k: int, rows: list[Row]) -> None:
     del row.columns["patient_id"]
     row.columns["StudyInstanceUID"] = f"1.2.{k}"
@@ -357,11 +370,14 @@ PLANTINGS = [
     Planting("copy-leak", encoded_again, without_training_rows, held_out),
     Planting("patient-leak", same_patient, by_training, held_out),
     Planting("patient-leak", patient_in_name, by_training, held_out, start=patient_in_name_alone),
+    Planting("patient-leak", suggested_patient, by_training, held_out, start=patient_suggested),
     Planting("study-leak", same_study, by_training, held_out, start=study_alone),
     Planting("split-names", split_name("Train"), of=trained_on, shares=FEW),
     Planting("label-not-in-train", labels(lambda label: "hernia"), of=held_out_positive),
     Planting("rounded-id", column("patient_id", "1.02E+11")),
     Planting("repeated-id", column("id", "000.png"), of=trained_on_later),
+    # The image has another question first.
+    Planting("repeated-id", same_question, of=trained_on_later),
     Planting("repeated-image", other_image, without_rows, trained_on_later),
     # Few rows without boxes say nothing of the set.
     Planting("negatives", with_a_box, of=negative, shares=ALL),
@@ -394,6 +410,10 @@ def test_a_mistake_is_found_at_every_share_and_repaired(planting):
             planting.plant(rows[k], k, clean)
         found = defects(rows, planting.model)
         assert [defect.name for defect in found] == [planting.check], share
+        if share == planting.shares[-1]:
+            # Without names as many are found.
+            (hidden,) = defects(rows, planting.model, names=False)
+            assert (hidden.name, hidden.count, hidden.of) == (planting.check, found[0].count, found[0].of)
         repaired = planting.repair(found[0], rows, clean, planted)
         left = defects(repaired, planting.repaired_model or planting.model)
         assert [(defect.name, defect.found, defect.rows[:2]) for defect in left] == [], share

@@ -21,7 +21,7 @@ from grounding_rewards.data.prompts import prompt_contradictions  # noqa: E402
 from grounding_rewards.doctor.context import CHECKS, SEVERITIES  # noqa: E402
 from grounding_rewards.doctor.examine import SHEET, Checkup, examine  # noqa: E402
 from grounding_rewards.doctor.label_checks import label_variants  # noqa: E402
-from grounding_rewards.doctor.rows import ImageRow, numbered, open_rows  # noqa: E402
+from grounding_rewards.doctor.rows import ImageRow, RowSource, numbered, open_rows  # noqa: E402
 from grounding_rewards.doctor.target_model import Model  # noqa: E402
 from grounding_rewards.parsing import get_box_format, list_box_formats  # noqa: E402
 from tests.conftest import write_lines  # noqa: E402
@@ -89,6 +89,14 @@ def leaked_patient(annotated_images):
 def test_a_missing_name_hides_no_word_of_a_report() -> None:
     row = ImageRow("train", 0, {"id": "DOE^JANE", "patient_id": None}, {"bytes": b"", "path": None})
     assert next(numbered([row])).hidden == ("DOE^JANE",)
+    # nor is a number quoted that is too long for a line to be read
+    row = ImageRow("train", 1, {}, damage="line 2 is not JSON (the number 102345678901…)")
+    assert next(numbered([row])).damage == "line 2 is not JSON"
+
+
+def test_a_set_without_rows_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one row in 'images', got none"):
+        examine(RowSource("images", lambda: iter([]), 0))
 
 
 def test_a_clean_set_passes(folder):
@@ -204,6 +212,12 @@ def ids_that_start_anew(annotated_images):
         numbers[image["split"]] += 1
 
 
+def reports_in_prompts(annotated_images):
+    # which deny another finding than the one that the boxes show
+    for image in with_findings(annotated_images):
+        image["prompt"] = "Findings: No pneumothorax. There is a nodule. Where is it?"
+
+
 def one_split(annotated_images):
     for image in annotated_images:
         image["split"] = "train"
@@ -217,6 +231,7 @@ def without_patients(annotated_images):
 NEAR_MISSES = (
     *(touching_the_edge, normal_class, small_nodules, two_findings_in_one_place, overlapping_twins, one_split),
     *(sides_of_one_finding, findings_that_sound_alike, smaller_copies, ids_that_start_anew, without_patients),
+    reports_in_prompts,
 )
 
 
