@@ -6,11 +6,10 @@ import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.audit.render import Size
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.columns import patient_of
 from grounding_rewards.common.numeric import Array
@@ -26,6 +25,15 @@ _TRIES = 30
 _SMALL = 40 / 1024
 #: Pixels of width and height of :func:`with_square_frames`.
 SQUARE_SIDE = 1000
+
+
+class Size(NamedTuple):
+    """The sizes of an image in pixels: its own, and of the image that the model saw."""
+
+    width: float
+    height: float
+    resized_width: float
+    resized_height: float
 
 
 @dataclass(frozen=True)

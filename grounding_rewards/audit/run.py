@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from grounding_rewards.audit import scripted_answers as scripted
 from grounding_rewards.audit.audit_images import AuditImage, with_small_findings, with_square_frames
-from grounding_rewards.audit.render import write
+from grounding_rewards.audit.scripted_answers import write
 from grounding_rewards.common.formatting import as_json
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.metrics.intervals import Estimate, jackknifed_ratio, sum_by_group

@@ -29,9 +29,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from grounding_rewards.commands.console import output_console, track, write_numbers
 from grounding_rewards.commands.options import AllowOutside, BoxFormat, Json, in_range, option
 from grounding_rewards.common.atomic_files import write_whole
-from grounding_rewards.doctor.context import CHECKS, Defect
+from grounding_rewards.doctor.context import CHECKS, Defect, Model
 from grounding_rewards.doctor.examine import Checkup, examine
-from grounding_rewards.doctor.target_model import Model
 from grounding_rewards.images.resize import load_processor
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.report.doctor_page import LONGEST_SIDE, doctor_verdict, extent, place, render_doctor_page

@@ -16,12 +16,11 @@ import numpy as np
 from grounding_rewards.data.box_defects import MistakenConvention
 from grounding_rewards.doctor.answer_checks import check_gold, check_negatives, check_prompts
 from grounding_rewards.doctor.box_checks import check_boxes, check_pairs
-from grounding_rewards.doctor.context import CHECKS, SEVERITIES, Context, Defect, Fault
+from grounding_rewards.doctor.context import ASSUMED_MAX_PIXELS, CHECKS, SEVERITIES, Context, Defect, Fault, Model
 from grounding_rewards.doctor.image_checks import check_images, check_readability, rows_with_facts
 from grounding_rewards.doctor.label_checks import check_labels
 from grounding_rewards.doctor.rows import ImageRow, RowSource, numbered, open_rows
 from grounding_rewards.doctor.split_checks import check_repeats, check_splits
-from grounding_rewards.doctor.target_model import ASSUMED_MAX_PIXELS, Model
 from grounding_rewards.images.decoding import load_image, small_image
 
 #: The functions that check; each takes the context, and yields defects of :data:`CHECKS`.

@@ -98,7 +98,7 @@ class Evaluation:
         froc_curves: sensitivity over false boxes per image.
         ious: of every reference box with its partner.
         confusion: between labels.
-        robustness: answers to changed images, from :func:`grounding_rewards.models.robustness.run.robustness`.
+        robustness: answers to changed images, from :func:`grounding_rewards.models.robustness.robustness`.
         dependence: what the first system's mean IoU owes to the images; None without reference boxes.
         above_constant: by key how far the first system is above the constant box, which answers the same images.
         facts: what someone needs who wants the same metrics again.

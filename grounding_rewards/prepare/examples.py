@@ -26,8 +26,8 @@ from grounding_rewards.data.prompts import LOOKED_FOR, prompt_order, task_prompt
 from grounding_rewards.data.readers import check_readers, image_readers, reference_boxes
 from grounding_rewards.images.decoding import has_shape
 from grounding_rewards.images.resize import has_resized_size, resized_size
-from grounding_rewards.prepare.encode import StoredImage
 from grounding_rewards.prepare.settings import PrepareSettings, check_split_name
+from grounding_rewards.prepare.shards import StoredImage
 from grounding_rewards.prepare.split_duplicates import NO_DUPLICATES, DuplicateGroups
 
 Example = dict[str, Any]

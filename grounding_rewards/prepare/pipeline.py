@@ -18,7 +18,6 @@ from grounding_rewards.images.decoding import image_path, open_image
 from grounding_rewards.images.near_duplicates import image_signature
 from grounding_rewards.images.resize import has_resized_size, load_processor
 from grounding_rewards.labels import SEVERAL, normalize_label
-from grounding_rewards.prepare.encode import StoredImage, store_image
 from grounding_rewards.prepare.examples import (
     Example,
     FolderPlan,
@@ -32,7 +31,7 @@ from grounding_rewards.prepare.examples import (
 )
 from grounding_rewards.prepare.manifest import begin_folder, find_finished, finish_folder, known_facts
 from grounding_rewards.prepare.settings import PrepareSettings
-from grounding_rewards.prepare.shards import ShardWriter, count_rows
+from grounding_rewards.prepare.shards import ShardWriter, StoredImage, count_rows, store_image
 from grounding_rewards.prepare.split_duplicates import NO_DUPLICATES, DuplicateGroups, group_duplicates
 from grounding_rewards.sources.base import SOURCES
 from grounding_rewards.sources.tables import IMAGE_SUFFIXES

@@ -17,7 +17,7 @@ from datasets import Dataset
 
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS, image_id, patient_of
 from grounding_rewards.common.atomic_files import write_whole
-from grounding_rewards.models.robustness.corruptions import corrupt, corrupt_boxes
+from grounding_rewards.models.robustness import corrupt, corrupt_boxes
 from grounding_rewards.study.plan import ImageSet
 
 # Columns from which metrics are computed, besides `id` and `patient`.

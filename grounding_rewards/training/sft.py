@@ -22,7 +22,7 @@ from trl import SFTConfig, SFTTrainer
 from grounding_rewards.boxes import as_box_array, box_area
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.images.resize import has_resized_size, resized_size
-from grounding_rewards.models.robustness.corruptions import MIN_VISIBLE
+from grounding_rewards.models.robustness import MIN_VISIBLE
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.training.card import RunCard

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from grounding_rewards.data.prompts import gold_answer
-from grounding_rewards.doctor.target_model import estimated_tokens
+from grounding_rewards.doctor.context import estimated_tokens
 from grounding_rewards.labels import vocabulary
 from grounding_rewards.parsing import get_box_format, list_box_formats
 

@@ -12,10 +12,9 @@ import pytest
 pytest.importorskip("datasets", reason="needs the train extra")
 
 from grounding_rewards.boxes import from_xyxy
-from grounding_rewards.doctor.context import CHECKS, SEVERITIES, Defect
+from grounding_rewards.doctor.context import CHECKS, SEVERITIES, Defect, Model
 from grounding_rewards.doctor.examine import examine
 from grounding_rewards.doctor.rows import ImageFacts, ImageRow, RowSource
-from grounding_rewards.doctor.target_model import Model
 from grounding_rewards.parsing import get_box_format
 
 LABELS = ("pleural effusion", "lung nodule", "cardiomegaly")

@@ -18,11 +18,14 @@ from grounding_rewards.data import prompts  # noqa: E402
 from grounding_rewards.data.box_defects import box_defect, find_convention  # noqa: E402
 from grounding_rewards.data.checks import row_problems  # noqa: E402
 from grounding_rewards.data.prompts import prompt_contradictions  # noqa: E402
-from grounding_rewards.doctor.context import CHECKS, SEVERITIES  # noqa: E402
+from grounding_rewards.doctor.context import (  # noqa: E402
+    CHECKS,
+    SEVERITIES,
+    Model,
+)
 from grounding_rewards.doctor.examine import SHEET, Checkup, examine  # noqa: E402
 from grounding_rewards.doctor.label_checks import label_variants  # noqa: E402
 from grounding_rewards.doctor.rows import ImageRow, RowSource, numbered, open_rows  # noqa: E402
-from grounding_rewards.doctor.target_model import Model  # noqa: E402
 from grounding_rewards.parsing import get_box_format, list_box_formats  # noqa: E402
 from tests.conftest import write_lines  # noqa: E402
 from tests.doctor.test_checks import LABELS, clean_rows  # noqa: E402

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from grounding_rewards.boxes import from_xyxy
-from grounding_rewards.doctor.context import Defect
+from grounding_rewards.doctor.context import Defect, Model
 from grounding_rewards.doctor.examine import examine
 from grounding_rewards.doctor.rows import ImageRow, RowSource
-from grounding_rewards.doctor.target_model import Model
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.sources import get_source
 

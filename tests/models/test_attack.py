@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from grounding_rewards.data.prompts import prompt_messages
-from grounding_rewards.models.robustness.pgd import PGD, AttackingProcessor, PixelScale, answer_loss, project_gradient
+from grounding_rewards.models.attack import PGD, AttackingProcessor, PixelScale, answer_loss, project_gradient
 
 MEAN, STD = [0.48, 0.45, 0.40], [0.26, 0.25, 0.28]
 

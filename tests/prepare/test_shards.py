@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image, PngImagePlugin
 
-from grounding_rewards.prepare.encode import store_image
+from grounding_rewards.prepare.shards import store_image
 
 RAMP = np.arange(30 * 20, dtype=np.uint16).reshape(20, 30)
 

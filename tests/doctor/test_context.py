@@ -3,7 +3,7 @@
 import pytest
 
 from grounding_rewards.data.prompts import gold_answer
-from grounding_rewards.doctor.target_model import estimated_tokens
+from grounding_rewards.doctor.context import estimated_tokens
 from grounding_rewards.parsing import get_box_format
 from tests.tables import table
 
