@@ -14,9 +14,10 @@ from grounding_rewards.boxes import as_box_array
 from grounding_rewards.columns import patient_of
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.metrics.baselines import constant_boxes, patient_folds
+from grounding_rewards.metrics.prediction import UNNAMED
+from grounding_rewards.metrics.read_predictions import named_labels
 from grounding_rewards.overlap import pairwise_iou
 
-_UNNAMED = "finding"
 # Largest IoU of a false box with a finding, so that it is a hit under no usual threshold.
 _STRAY = 0.05
 # Random places that are tried for a false box.
@@ -58,7 +59,7 @@ class AuditImage:
     size: Size
     readers: tuple[Array, ...]
     patient: str | int
-    all_labels: tuple[str, ...] = (_UNNAMED,)
+    all_labels: tuple[str, ...] = (UNNAMED,)
     constant: Mapping[str, Array] = field(default_factory=dict)
 
     def draw(self, name: str) -> np.random.Generator:
@@ -87,7 +88,7 @@ def images_of(rows: Sequence[Mapping[str, Any]]) -> list[AuditImage]:
         raise ValueError("Expected images for the audit, got none. Name a split that holds some.")
     images = [_image(row, number) for number, row in enumerate(rows)]
     label_counts = Counter(label for image in images for label in image.labels)
-    all_labels = tuple(label for label, _ in label_counts.most_common()) or (_UNNAMED,)
+    all_labels = tuple(label for label, _ in label_counts.most_common()) or (UNNAMED,)
     box_rows = []
     for image in images:
         size = {"width": image.size.width, "height": image.size.height}
@@ -108,14 +109,14 @@ def _image(row: Mapping[str, Any], number: int) -> AuditImage:
             f"Expected `width` and `height` for the image in row {number}, got {row.get('width')!r} and "
             f"{row.get('height')!r}. Add the columns: without them no box can be written."
         ) from None
-    readers = tuple(map(as_box_array, row.get("reader_boxes") or ()))
-    boxes = row.get("boxes")
+    reader_boxes, boxes = row.get("reader_boxes"), row.get("boxes")
+    readers = () if reader_boxes is None else tuple(map(as_box_array, reader_boxes))
     if boxes is None:
         boxes = readers[0] if readers else ()
-    labels = (_UNNAMED,) * len(boxes)
-    # Another number of labels than of boxes belongs to other boxes than these of a reader.
-    if row.get("labels") is not None and len(row["labels"]) == len(boxes):
-        labels = tuple(row["labels"])
+    labels = named_labels({"boxes": boxes, "labels": row.get("labels")})
+    if len(labels) != len(boxes):
+        # They belong to other boxes than these of a reader.
+        labels = (UNNAMED,) * len(boxes)
     patient = patient_of(row)
     return AuditImage(
         number=number,

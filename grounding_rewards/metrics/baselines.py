@@ -100,7 +100,7 @@ def baseline_systems(
     label_counts = Counter(images.gt_labels)
     label = max(label_counts, key=label_counts.__getitem__, default=UNNAMED)
     answers: dict[str, list[BoxAnswer]] = {REFERENCE: [(image.gt, list(image.gt_labels)) for image in images]}
-    another_reader = _another_reader(rows)
+    another_reader = _another_reader(images, rows)
     if another_reader:
         answers[ANOTHER_READER] = another_reader
     if constant:
@@ -111,23 +111,21 @@ def baseline_systems(
     return {name: _with_boxes(images, boxes, rewards) for name, boxes in answers.items()}
 
 
-def _another_reader(rows: Sequence[Mapping[str, Any]]) -> list[BoxAnswer]:
+def _another_reader(images: Sequence[Prediction], rows: Sequence[Mapping[str, Any]]) -> list[BoxAnswer]:
     """For each image the boxes of a reader other than the one whose boxes are its reference, the readers in turn.
 
-    No answers at all where an image has no other reader.
+    No answers at all where an image has no other reader. `rows` are those of the images.
     """
     answers = []
-    for number, row in enumerate(rows):
-        reader_boxes = row.get("reader_boxes") or []
-        reader_labels = row.get("reader_labels") or [[UNNAMED] * len(boxes) for boxes in reader_boxes]
-        reference = as_box_array(row.get("boxes") or [])
-        others: list[BoxAnswer] = []
-        is_reference_met = False
-        for boxes, labels in zip(map(as_box_array, reader_boxes), reader_labels, strict=True):
-            if not is_reference_met and np.array_equal(boxes, reference):
-                is_reference_met = True
-            else:
-                others.append((boxes, list(labels)))
+    for number, (image, row) in enumerate(zip(images, rows, strict=True)):
+        reader_boxes = list(map(as_box_array, () if row.get("reader_boxes") is None else row["reader_boxes"]))
+        reader_labels = row.get("reader_labels")
+        if reader_labels is None:
+            reader_labels = [[UNNAMED] * len(boxes) for boxes in reader_boxes]
+        others = [(boxes, list(labels)) for boxes, labels in zip(reader_boxes, reader_labels, strict=True)]
+        is_reference = [np.array_equal(boxes, image.gt) for boxes in reader_boxes]
+        if any(is_reference):
+            del others[is_reference.index(True)]
         if not others:
             return []
         answers.append(others[number % len(others)])

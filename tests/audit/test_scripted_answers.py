@@ -20,8 +20,8 @@ ROWS = [
     {"boxes": [[10, 10, 60, 60]], "labels": ["mass"], "width": 100, "height": 100, "id": "one"},
     {"boxes": [[10, 10, 60, 60], [400, 300, 500, 380]], "labels": ["mass", "nodule"], "width": 640, "height": 400},
     {"boxes": [], "labels": [], "width": 100, "height": 80},
-    # no place is left for a false box
-    {"boxes": [[0, 0, 100, 80]], "labels": ["mass"], "width": 100, "height": 80},
+    # no place is left for a false box, which has no label, in the form in which pandas reads it
+    {"boxes": np.array([[0, 0, 100, 80]]), "labels": [None], "width": 100, "height": 80},
 ]
 IMAGES = images_of(ROWS)
 IMAGES_BY_SET = {

@@ -100,7 +100,7 @@ def test_another_reader_answers_for_the_reader_of_the_reference() -> None:
     assert [image.rewards["R3"] for image in images] == pytest.approx([0.8, 0, 0.8, 0])
     assert metrics_of({"another reader": images})["another reader"]["mean_iou"].value == pytest.approx(0.4)
     # two readers who drew alike: one of them is the reference
-    alike = [{**row, "reader_boxes": [first, first], "reader_labels": labels[:2]}]
+    alike = [{**row, "boxes": np.array(first), "reader_boxes": np.array([first, first]), "reader_labels": labels[:2]}]
     assert baseline_systems(alike, alike, get_reward("R3"))["another reader"][0].rewards["R3"] == 1
     # an image that one reader has read has no other
     assert "another reader" not in baseline_systems([*rows, row], rows, get_reward("R3"))
