@@ -607,9 +607,9 @@ def _score_groups(
 
 def _correlation(groups: Groups, iou: Array) -> float | None:
     """Pearson's correlation of rewards and IoUs, each less its group's mean; None where one of them does not differ."""
-    # Images without findings have no IoU.
-    has_iou = ~np.isnan(iou)
-    rewards, ious = (np.where(has_iou, np.nan_to_num(groups.centred(values)), 0.0) for values in (groups.rewards, iou))
+    rewards, ious = groups.centred(groups.rewards), groups.centred(iou)
+    # No IoU has a group in which an answer is judged by a reader, or on an image, without findings.
+    rewards, ious = rewards[~np.isnan(ious)], ious[~np.isnan(ious)]
     spread = math.sqrt(float((rewards**2).sum() * (ious**2).sum()))
     return float((rewards * ious).sum()) / spread if spread > SAME**2 else None
 

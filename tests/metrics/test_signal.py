@@ -208,13 +208,16 @@ def test_the_gain_of_the_best_answer_is_over_the_mean():
     rows = [image(str(k)) for k in range(10)] + [image("normal", boxes=[])]
     # IoUs of 1 and 1/3: the best is 1, the mean 2/3.
     texts = [[shifted(0), shifted(100)]] * 10 + [["[]", "[]"]]
+    # Another reader suits the second answer best, who found nothing: such a group has no IoU.
+    rows.append({**image("readers"), "reader_boxes": [image("a")["boxes"], []], "reader_labels": [["mass"], []]})
+    texts.append([shifted(0), "[]"])
     report = signal.measure_signal(rows, texts, R4, tried=("soft_f1", "random"))
     assert (report.mean_iou, report.best_of_k_gain.value) == (pytest.approx(2 / 3), pytest.approx(1 / 3))
     assert "reaches 1.00 mean IoU, all of them 0.67: RL can prefer what is 0.33 [" in report.best_of_k
     by_name = {one.name: one.iou_correlation for one in report.all}
     assert by_name["soft_f1"] == pytest.approx(1)
     assert abs(by_name["random"]) < 0.9
-    alike = signal.measure_signal(rows, [[shifted(100)] * 2] * 10 + [["[]"] * 2], R4)
+    alike = signal.measure_signal(rows, [[shifted(100)] * 2] * 10 + [["[]"] * 2] * 2, R4)
     assert alike.best_of_k.endswith("all of them 0.33: RL has nothing to prefer. Raise temperature or num_generations.")
     assert alike.configured.iou_correlation is None
     assert signal.measure_signal([image("normal", boxes=[])], [["[]", "[]"]], R4).best_of_k == ""
