@@ -37,6 +37,7 @@ from numpy.typing import ArrayLike, NDArray
 from grounding_rewards.columns import image_id, patient_of
 from grounding_rewards.common.formatting import NO_VALUE, as_json, format_value, html_table, percent
 from grounding_rewards.common.numeric import Array, ratio, ratio_or_nan
+from grounding_rewards.common.text_files import packaged_tables
 from grounding_rewards.metrics.image_dependence import ImageDependence, image_dependence
 from grounding_rewards.metrics.intervals import Estimate, jackknifed_ratio, share_estimate, sum_by_group
 from grounding_rewards.metrics.read_predictions import read_predictions, row_columns
@@ -59,46 +60,8 @@ class Cause(NamedTuple):
 
 
 #: The causes by name, in the order in which they are looked for.
-CAUSES: dict[str, Cause] = {
-    "all_cut_off": Cause(
-        "all cut off",
-        "every answer was cut off before its first complete box",
-        "Raise max_completion_length, or teach the model to end its answers with `grounding-rewards sft`.",
-    ),
-    "all_unread": Cause(
-        "all unread",
-        "no answer has a complete box or a no-finding statement",
-        "The model writes in another way than box_format says: see what it writes with `grounding-rewards inspect`, or "
-        "teach it with `grounding-rewards sft`.",
-    ),
-    "all_perfect": Cause(
-        "all perfect",
-        "every answer earns 1, or rightly says that there is nothing",
-        "The image is learned: leave such images out, or mix in harder ones. Where it has findings, a reward that also "
-        "grades how well boxes fit, such as R4 or soft_f1, still tells its answers apart.",
-    ),
-    "all_hallucinated": Cause(
-        "all hallucinated",
-        "there is nothing to find, no answer says so, and some have boxes",
-        "No reward on an image without findings tells these answers apart: show the model no-finding statements with "
-        "`grounding-rewards sft`, raise temperature, or pay fewer false boxes more (graded_negatives).",
-    ),
-    "all_empty": Cause(
-        "all empty",
-        "there are findings, no answer has a box, and some say that there is nothing",
-        "The model abstains: raise temperature, lower the share of images without findings, or teach it with "
-        "`grounding-rewards sft`.",
-    ),
-    "all_below_threshold": Cause(
-        "all below τ",
-        "there are findings and boxes, and every answer earns 0",
-        "Lower iou_threshold, or take a reward without one, such as soft_f1.",
-    ),
-    "all_equal": Cause(
-        "all equal",
-        "every answer earns the same for another reason, often because all are alike",
-        "Raise temperature or num_generations.",
-    ),
+CAUSES = {
+    name: Cause(**texts) for name, texts in packaged_tables("grounding_rewards.metrics", "signal_causes.toml").items()
 }
 #: What :meth:`Groups.metrics` gives, always in this order.
 SIGNAL_KEYS = (*CAUSES, "effective_group_size")
