@@ -55,7 +55,7 @@ from grounding_rewards.metrics.average_precision import RankingMetrics
 from grounding_rewards.metrics.detection import BoxGroups, MatchedImages, label_groups, reference_sums
 from grounding_rewards.metrics.evaluation import CORE_METRICS
 from grounding_rewards.metrics.image_dependence import IMAGE_DEPENDENCE, dependence_sums
-from grounding_rewards.metrics.intervals import SIGNED, Estimate, Jackknifed, Metric
+from grounding_rewards.metrics.intervals import Estimate, Metric
 from grounding_rewards.metrics.prediction import UNNAMED, Prediction, patients_of
 
 # Cells of an array of draws by units.
@@ -424,16 +424,15 @@ def compare_runs(
     units: Any = intervals.group_numbers(patients, len(pairs))
     draws = {"resamples": resamples, "seed": seed}
     dependences = [dependence_sums(run.images, label_matching=label_matching) for run in runs]
-    sums, jackknifed_dependences = [], []
+    sums = []
     for run, dependence in zip(runs, dependences, strict=True):
         # In the test answers change places between the runs.
         sums.append(run.sums(shared) | {"image_dependence": dependence.by_answer})
-        by_unit = intervals.sum_by_group(dependence.by_image, units)
-        jackknifed_dependences.append(intervals.jackknifed_ratio(by_unit, SIGNED))
     changes = _changes(metrics, sums, units, **draws)
+    by_unit = [intervals.sum_by_group(dependence.by_image, units) for dependence in dependences]
     tested = changes["image_dependence"]
-    before, after = jackknifed_dependences
-    changes["image_dependence"] = _change(tested.metric, before, after, tested.units, tested.p)
+    of_a, of_b, difference = _estimates(tested.metric, *by_unit)
+    changes["image_dependence"] = tested._replace(a=of_a, b=of_b, difference=difference)
     changes |= _ranked_changes(runs[0].images, runs[1].images, label_matching, units, **draws)
     core_changes = {key: changes[key] for key in dict.fromkeys((*core, main)) if key in changes}
     further_changes = {key: change for key, change in changes.items() if key not in core_changes}
@@ -496,17 +495,14 @@ def _changes(
         up, down = int((by_unit > _ROUNDING).sum()), int((by_unit < -_ROUNDING).sum())
         tied = int((~np.isnan(by_unit)).sum()) - up - down
         counts = Units(down, up, tied) if metric.lower_is_better else Units(up, down, tied)
-        before, after = intervals.jackknifed_ratio(a, metric.bounds), intervals.jackknifed_ratio(b, metric.bounds)
-        change = _change(metric, before, after, counts, p)
-        if metric.is_share:
-            change = change._replace(a=intervals.share_estimate(a), b=intervals.share_estimate(b))
-            if np.array_equal(a, b):
-                # If no unit differs, the exact interval of 0 of n units bounds the difference.
-                never_happened = a * [0.0, 1.0]
-                reach = intervals.share_estimate(never_happened).high
-                change = change._replace(difference=Estimate(change.difference.value, -reach, reach))
-        changes[key] = change
+        changes[key] = Change(metric, *_estimates(metric, a, b), counts, p, math.nan)
     return changes
+
+
+def _estimates(metric: Metric, a: Array, b: Array) -> tuple[Estimate, Estimate, Estimate]:
+    """A metric of both runs and its difference, from numerators and denominators, ``(units, 2)`` of each run."""
+    estimate = intervals.ratio_estimate
+    return estimate(a, metric), estimate(b, metric), intervals.difference_estimate(a, b, metric)
 
 
 def _group_changes(
@@ -534,7 +530,9 @@ def _ranked_changes(
     p_values = swap_p_values([before[key].as_mean for key in metrics], [after[key].as_mean for key in metrics], **draws)
     changes = {}
     for (key, metric), p in zip(metrics.items(), p_values, strict=True):
-        changes[key] = _change(metric, before[key], after[key], Units(0, 0, 0), p)
+        difference = intervals.jackknifed_difference(before[key], after[key]).estimate
+        estimates = before[key].estimate, after[key].estimate, difference
+        changes[key] = Change(metric, *estimates, Units(0, 0, 0), p, math.nan)
     return changes
 
 
@@ -542,11 +540,6 @@ def _with_holm(changes: dict[Any, Change]) -> dict[Any, Change]:
     """The changes with p adjusted for all of them, as one family of tests."""
     adjusted = holm([change.p for change in changes.values()])
     return {key: change._replace(holm=p) for (key, change), p in zip(changes.items(), adjusted, strict=True)}
-
-
-def _change(metric: Metric, a: Jackknifed, b: Jackknifed, units: Units, p: float) -> Change:
-    """The change of a metric from run A to run B; Holm's p is not adjusted yet."""
-    return Change(metric, a.estimate, b.estimate, intervals.jackknifed_difference(a, b).estimate, units, p, math.nan)
 
 
 def _by_id(images: Sequence[Prediction], run: str) -> dict[str, Prediction]:

@@ -444,14 +444,10 @@ def _estimates(
 def _differences(before: MatchedImages, after: MatchedImages, groups: Any) -> Metrics:
     """After less before, of rewards and core metrics that are ratios of sums over images."""
     differences = {}
-    before_metrics = before.metrics
     for key, metric in after.metrics.items():
-        if key in before_metrics and (key in CORE_METRICS or key.startswith(_REWARD)):
-            jackknifed = []
-            for matched in (before, after):
-                sums = intervals.sum_by_group(matched.sums([key])[key], groups)
-                jackknifed.append(intervals.jackknifed_ratio(sums, metric.bounds))
-            differences[key] = intervals.jackknifed_difference(*jackknifed).estimate
+        if key in before.metrics and (key in CORE_METRICS or key.startswith(_REWARD)):
+            before_sums, sums = (intervals.sum_by_group(run.sums([key])[key], groups) for run in (before, after))
+            differences[key] = intervals.difference_estimate(before_sums, sums, metric)
     return differences
 
 

@@ -469,15 +469,43 @@ def ratio_estimates(
         >>> round(found.value, 3), round(found.low, 3), round(found.high, 3)
         (0.7, 0.278, 0.92)
     """
-    units = sums if groups is None else {key: sum_by_group(rows, groups) for key, rows in sums.items()}
     estimates = {}
-    for key, rows in units.items():
-        metric = (metrics or {}).get(key)
-        if metric is not None and metric.is_share:
-            estimates[key] = share_estimate(rows)
-        else:
-            estimates[key] = jackknifed_ratio(rows, UNIT if metric is None else metric.bounds).estimate
+    for key, rows in sums.items():
+        units = rows if groups is None else sum_by_group(rows, groups)
+        estimates[key] = ratio_estimate(units, (metrics or {}).get(key, Metric("", "")))
     return estimates
+
+
+def ratio_estimate(units: Array, metric: Metric) -> Estimate:
+    """A ratio of sums over units with its 95 % interval, the exact one of a share.
+
+    Args:
+        units: ``(units, 2)`` numerators and denominators.
+        metric: which says whether it is a share, and the ends of its scale.
+    """
+    return share_estimate(units) if metric.is_share else jackknifed_ratio(units, metric.bounds).estimate
+
+
+def difference_estimate(before: Array, after: Array, metric: Metric) -> Estimate:
+    """After minus before, of ratios of sums over the same units, with its 95 % interval.
+
+    A share that is the same on all of n units has the exact interval of 0 of n, to both sides.
+
+    Args:
+        before: ``(units, 2)`` numerators and denominators.
+        after: likewise.
+        metric: as of :func:`ratio_estimate`.
+
+    Example:
+        >>> always = np.ones((25, 2))
+        >>> round(difference_estimate(always, always, Metric("recall", "", is_share=True)).high, 3)
+        0.137
+    """
+    if metric.is_share and np.array_equal(before, after):
+        never = share_estimate(before * [0.0, 1.0])
+        return Estimate(never.value, -never.high, never.high)
+    jackknifed = jackknifed_ratio(before, metric.bounds), jackknifed_ratio(after, metric.bounds)
+    return jackknifed_difference(*jackknifed).estimate
 
 
 def group_numbers(groups: Sequence[Any] | None, images: int) -> NDArray[np.int64]:

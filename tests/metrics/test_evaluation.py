@@ -163,6 +163,9 @@ def test_sentence_of_image_dependence() -> None:
     assert found.to_dict()["image_dependence"]["dependence"]["value"] == pytest.approx(1)
     assert found.systems["model"]["image_dependence"].value == pytest.approx(1)
     assert found.systems["constant box"]["image_dependence"].value == 0
+    # 0 of three images differ.
+    alike = evaluate({"model": looks, "constant box": looks}, MEASURES).above_constant["recall_50"]
+    assert alike == pytest.approx((0, -0.708, 0.708), abs=5e-4)
     many = [replace(image, id=f"{image.id}/{k}") for k in range(10) for image in same]
     wrong = [replace(image, pred=[[90, 90, 95, 95]]) for image in many]
     worse = evaluate({"model": wrong, "constant box": many}, MEASURES).looking
