@@ -909,12 +909,11 @@ class RankingMetrics(NamedTuple):
             >>> RankingMetrics.of([Prediction("a", 9, 9, pred=[[0, 0, 5, 5]])])[:2]
             ('tied', (('ap', 'ignore'),))
         """
-        has_boxes = any(len(image.pred) for image in images)
-        has_scores = has_boxes and not any(np.isnan(image.pred_scores).any() for image in images)
+        ranking = "score" if PredictionBatch.of(images).states_confidences else "tied"
         kinds = [("ap", label_matching)]
         if can_compare_labels(images):
             kinds.append(("map", "synonyms" if label_matching == "synonyms" else "exact"))
-        return cls("score" if has_scores else "tied", tuple(kinds), tuple(iou_thresholds))
+        return cls(ranking, tuple(kinds), tuple(iou_thresholds))
 
     @property
     def keys(self) -> dict[str, tuple[str, tuple[float, ...]]]:

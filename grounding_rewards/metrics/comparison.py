@@ -47,7 +47,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.common.formatting import NO_VALUE, as_json, capitalised, format_value, html_table
+from grounding_rewards.common.formatting import NO_VALUE, as_json, capitalised, format_p, format_value, html_table
 from grounding_rewards.common.numeric import Array, ratio_or_nan
 from grounding_rewards.common.validation import guess_word
 from grounding_rewards.metrics import intervals
@@ -171,8 +171,6 @@ def _sums_and_products(sums: Array, partner_sums: Array) -> Array:
 MAIN_METRIC = "mean_iou"
 # What every verdict tells: mean IoU does not see false boxes, and F1 does not see how well a right box fits.
 _LEADING = ("mean_iou", "f1_50")
-# Below it a p value is not written out.
-_SMALLEST_P = 0.001
 
 #: Draws of the permutation test.
 DRAWS = 5_000
@@ -333,7 +331,7 @@ class RunDifference:
             "main": self.main,
             "core": list(self.core),
             "metrics": _to_dicts(self.metrics),
-            "labels": _by_name(self.labels),
+            "labels": {group.name: {"boxes": group.boxes, **_to_dicts(group.changes)} for group in self.labels},
             "resamples": self.resamples,
             "seed": self.seed,
             "label_matching": self.label_matching,
@@ -363,11 +361,6 @@ def check_metric(option: str, key: str, metrics: Mapping[str, Any]) -> None:
 def _to_dicts(changes: Mapping[str, Change]) -> dict[str, Any]:
     """The changes as plain values, by key."""
     return {key: change.to_dict() for key, change in changes.items()}
-
-
-def _by_name(groups: Sequence[GroupChanges]) -> dict[str, Any]:
-    """The number of boxes and the changes of each group as plain values, by its name."""
-    return {group.name: {"boxes": group.boxes, **_to_dicts(group.changes)} for group in groups}
 
 
 def compare_runs(
@@ -620,6 +613,4 @@ def p_cell(p: float) -> str:
         >>> p_cell(0.03125), p_cell(1e-9), p_cell(float("nan"))
         ('0.031', '< 0.001', '–')
     """
-    if math.isnan(p):
-        return NO_VALUE
-    return f"< {_SMALLEST_P:g}" if p < _SMALLEST_P else f"{p:.3f}"
+    return NO_VALUE if math.isnan(p) else format_p(p).removeprefix("p ").removeprefix("= ")

@@ -185,10 +185,8 @@ def image_summary(image: Prediction, outcomes: BoxOutcomes) -> str:
         false_boxes = len(image.pred) - outcomes.pred.count(IGNORED) + broken
         return f"{summary}normal image, " + (f"{false_boxes} hallucinated" if false_boxes else "no box")
     summary += f"{outcomes.pred.count(RIGHT)} of {len(image.gt)} found"
-    renamed = 0
-    for outcome, other_label in zip(outcomes.pred, outcomes.other_labels, strict=True):
-        if outcome == RIGHT and other_label is not None:
-            renamed += 1
+    other_labels = zip(outcomes.pred, outcomes.other_labels, strict=True)
+    renamed = sum(outcome == RIGHT and label is not None for outcome, label in other_labels)
     for count, fate in (
         (renamed, "of them under another label"),
         (outcomes.pred.count(WRONG_LABEL), "under a wrong label"),
@@ -309,13 +307,8 @@ def _column(pred: str | None, gt: str | None, labels: Sequence[str], synonyms: b
     text = label_name(pred, "exact")
     if not text:
         return NO_LABEL
-    if text not in labels and not synonyms:
-        return ANOTHER_LABEL
     if synonyms and gt is not None and are_synonyms(text, gt):
         return gt
     if text in labels:
         return text
-    for label in labels:
-        if are_synonyms(text, label):
-            return label
-    return ANOTHER_LABEL
+    return next((label for label in labels if synonyms and are_synonyms(text, label)), ANOTHER_LABEL)

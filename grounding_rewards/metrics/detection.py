@@ -142,16 +142,12 @@ class MatchedImages:
             >>> list(MatchedImages([Prediction("a", 9, 9, rewards={"R1": 0.5, "R4": 0.2})]).metrics)[:3]
             ['reward_R1', 'reward_R4', 'mean_iou']
         """
+        if not self.images:
+            return DETECTION_METRICS
         # A reward that all images have, the first one has too.
-        names = self.images[0].rewards if self.images else ()
-        rewards = {}
-        for name in names:
-            if all(name in image.rewards for image in self.images):
-                rewards[f"reward_{name}"] = _reward_metric(name)
-        metrics = rewards
-        if self.images and all(image.sampled_read for image in self.images):
-            metrics = metrics | _SAMPLED_METRICS
-        return metrics | DETECTION_METRICS
+        names = [name for name in self.images[0].rewards if all(name in image.rewards for image in self.images)]
+        sampled = _SAMPLED_METRICS if all(image.sampled_read for image in self.images) else {}
+        return {f"reward_{name}": _reward_metric(name) for name in names} | sampled | DETECTION_METRICS
 
     def sums(self, keys: Iterable[str] | None = None) -> dict[str, Array]:
         """The numerators and denominators of the metrics of each image.
@@ -256,14 +252,11 @@ class MatchedImages:
         0 without a box. Among equal confidences, and without confidences, it is the first box.
         """
         ious, is_phrase = np.zeros(len(self.images)), self.batch.gt.counts == 1
-        rows = [k for k in np.flatnonzero(is_phrase).tolist() if len(self.images[k].pred)]
-        if rows:
-            images = [self.images[k] for k in rows]
-            top_boxes = []
-            for image in images:
-                scores = np.where(np.isnan(image.pred_scores), -np.inf, image.pred_scores)
-                top_boxes.append(image.pred[[scores.argmax()]])
-            ious[rows] = pairwise_iou(np.array(top_boxes), np.array([image.gt for image in images]))[:, 0, 0]
+        for k in np.flatnonzero(is_phrase).tolist():
+            image = self.images[k]
+            if len(image.pred):
+                top = np.where(np.isnan(image.pred_scores), -np.inf, image.pred_scores).argmax()
+                ious[k] = pairwise_iou(image.pred[[top]], image.gt).item()
         return ious, is_phrase.astype(np.float64)
 
     @cached_property

@@ -277,14 +277,11 @@ def evaluate(
     if readers_f1 is not None:
         tables[READER_AGREEMENT] = {"f1_50": readers_f1}
     metrics = _table_metrics(matched, measures, by_rank, tables)
-    complete_tables: dict[str, Metrics] = {}
-    for system, table in tables.items():
-        complete_tables[system] = {key: table.get(key, _NOTHING) for key in metrics}
     ious, is_box = matched.best_ious
     synonyms = measures.label_matching == "synonyms"
     return Evaluation(
         matched=matched,
-        systems=complete_tables,
+        systems={name: {key: table.get(key, _NOTHING) for key in metrics} for name, table in tables.items()},
         metrics=metrics,
         per_label=tuple(_by_label(matched, measures, ranked_by_label, groups)),
         per_size=tuple(_by_size(matched, measures, by_rank.ranking, groups)),

@@ -108,11 +108,8 @@ def estimate_from_json(stored: Mapping[str, float | None]) -> Estimate:
         >>> estimate_from_json({"value": 0.5, "low": 0.4, "high": None})
         Estimate(value=0.5, low=0.4, high=nan)
     """
-    numbers = []
-    for name in ("value", "low", "high"):
-        number = stored.get(name)
-        numbers.append(math.nan if number is None else float(number))
-    return Estimate(*numbers)
+    numbers = (stored.get(name) for name in Estimate._fields)
+    return Estimate(*(math.nan if number is None else float(number) for number in numbers))
 
 
 def format_interval(estimate: tuple[float, float, float], *, signed: bool = False) -> str:

@@ -445,10 +445,8 @@ there are findings and boxes, and every answer earns 0.
         )
     # Groups of one patient, or of one image, are not independent.
     names = [image_id(row, k) for k, row in enumerate(rows)]
-    units = []
-    for name, row in zip(names, rows, strict=True):
-        patient = patient_of(row)
-        units.append(("image", name) if patient is None else ("patient", patient))
+    patients = map(patient_of, rows)
+    units = [("image", name) if who is None else ("patient", who) for name, who in zip(names, patients, strict=True)]
     rewards = [reward, *variants(reward, tried)]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SpaceWarning)
