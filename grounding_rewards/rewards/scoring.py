@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from grounding_rewards.boxes import BoxBatch, frame_to_pixel, positions, positive_sizes
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS, References, column_of, frame_of_boxes
-from grounding_rewards.common.formatting import finite_or_none
 from grounding_rewards.matching import LabelCodes
 from grounding_rewards.parsing import STATUSES, BoxFormat, ParsedBoxes, RawBoxes, format_boxes, is_silent, read_boxes
 from grounding_rewards.parsing.results import with_broken
@@ -137,13 +136,11 @@ def _reason(raw: RawBoxes, read: int, scored: int, m: int, tp: int, ignored: int
         return f"{raw.status}: {rejected or 'no complete box and no no-finding statement'}"
     but_ignored = f", {ignored} {_boxes(ignored)} ignored" if ignored else ""
     if m == 0:
-        if n:
-            return f"{n} {_boxes(n)} where there is nothing to find{but_ignored}"
-        if broken:
-            return f"{broken} broken {_boxes(broken)} where there is nothing to find{but_ignored}"
+        if n or broken:
+            false_boxes = f"{n} {_boxes(n)}" if n else f"{broken} broken {_boxes(broken)}"
+            return f"{false_boxes} where there is nothing to find{but_ignored}"
         if ignored:
-            answer = "nothing to find" if raw.status == "boxes" else raw.status
-            return answer + but_ignored
+            return ("nothing to find" if raw.status == "boxes" else raw.status) + but_ignored
         return "nothing to find, and says so"
     if n == 0 and not ignored:
         return f"says there is nothing, misses {m}"
@@ -375,7 +372,7 @@ def logged_rows(batch: Scored, texts: Sequence[str], scheduled: Mapping[str, flo
         ``resized_width``, ``resized_height``, ``ignore_boxes``, ``reader_boxes`` and ``reader_labels``, those that are
         known; how the text is read: ``box_format``, ``prompt_opens_thinking`` where it is true, and ``text`` where it
         is not the trainer's; ``scheduled``, each under its name; and, for people, ``pred``, boxes in pixels of the
-        image, with ``pred_labels`` and ``pred_scores`` where the text states them. A number that is not finite is null.
+        image, with ``pred_labels`` and ``pred_scores`` where the text states them.
 
     Example:
         >>> import grounding_rewards as gr
@@ -399,7 +396,7 @@ def logged_rows(batch: Scored, texts: Sequence[str], scheduled: Mapping[str, flo
             # Decoded anew where the trainer's text lacks special tokens.
             "text": batch.texts[k] if batch.texts[k] != texts[k] else None,
             **scheduled,
-            "pred": [list(map(finite_or_none, box)) for box in parsed.boxes.tolist()],
+            "pred": parsed.boxes.tolist(),
             "pred_labels": _if_any(parsed.labels),
             "pred_scores": _if_any(parsed.scores),
         }
