@@ -482,7 +482,7 @@ def _collect_object(node: _Node, fmt: BoxFormat, collector: BoxCollector, *, bes
     for boxes_of_member, (key, member) in zip(boxes, members, strict=True):
         for box in boxes_of_member:
             collector.take(box, next(label_of_next_box), score)
-        if key in keys:
+        if key in keys or boxes_of_member:
             continue
         # Beside a box or a list of findings, numbers under a name of their own are no failed boxes; in the list they
         # are.
@@ -508,11 +508,19 @@ def _boxes_by_member(members: _Members, fmt: BoxFormat, collector: BoxCollector)
     for key, member in members:
         # "position": "left lower lobe" beside a box is a description.
         is_description = has_box and isinstance(member, str) and not any(map(str.isdecimal, member))
-        if key in keys and not is_description:
+        if _is_list_of_boxes(key, member) or (key in keys and not is_description):
             boxes.append(_boxes_of(member, fmt, collector))
         else:
             boxes.append([])
     return boxes
+
+
+def _is_list_of_boxes(key: str | None, member: _Value) -> bool:
+    """Whether a member is `"boxes": [[1, 2, 3, 4]]`, whose labels stand beside it; those of objects stand in them."""
+    if not key or not key.endswith("boxes") or not isinstance(member, _Node) or member.is_object:
+        return False
+    nodes = member.nodes()
+    return bool(nodes) and not any(node.is_object for node in nodes)
 
 
 def _asserts_without_box(members: _Members, keys: frozenset[str]) -> bool:
