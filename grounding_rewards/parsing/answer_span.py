@@ -376,11 +376,8 @@ def last_turn(text: str) -> Turn:
 @functools.cache
 def _turn_pattern(included: tuple[bool, ...]) -> re.Pattern[str]:
     """The pattern of all special tokens of turns and of the words of the included families of `_WORD_PATTERNS`."""
-    patterns = [_TURN_TOKENS.pattern]
-    for (_, pattern), is_included in zip(_WORD_PATTERNS, included, strict=True):
-        if is_included:
-            patterns.append(pattern)
-    return re.compile("|".join(patterns))
+    patterns = itertools.compress([pattern for _, pattern in _WORD_PATTERNS], included)
+    return re.compile("|".join([_TURN_TOKENS.pattern, *patterns]))
 
 
 def _skip_start_tokens(text: str, position: int) -> int:

@@ -465,10 +465,8 @@ class BoxReward(BoxScorer):
 
     def _checked_labels(self, labels: LabelCodes | None, pred: BoxBatch, gt: BoxBatch) -> LabelCodes | None:
         """The labels if they are one for each box; None where labels play no part."""
-        if self.label_matching == "ignore":
-            return None
-        if labels is None:
-            # Raises, because none are given.
+        if labels is None or self.label_matching == "ignore":
+            # Raises where they are needed.
             return self.label_codes(None, None)
         counts = (len(labels.pred), len(labels.gt))
         blank = int(np.isnan(labels.gt).sum())

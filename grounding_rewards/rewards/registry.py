@@ -84,7 +84,7 @@ def describe_rewards() -> str:
     for name, factory in REGISTRY.items():
         lines.append(f"  {name}: {summary_of(name)}".rstrip(": "))
         parameters = []
-        for option in _parameters(factory) or ():
+        for option in _parameters(factory):
             default = "" if option.default is option.empty else f"={option.default!r}"
             parameters.append(option.name + default)
         lines.append(f"      {', '.join(parameters) or 'no parameters'}")
@@ -180,17 +180,12 @@ def make_box_reward(reward: Any, params: Mapping[str, Any]) -> Any:
         1.0
     """
     is_object = callable(reward) or hasattr(reward, "score")
-    if is_object:
-        factory, name = reward, name_of(reward)
-    else:
-        # A name, or a mistake in the place of one.
-        factory, name = look_up(reward), reward
+    # Anything else is a name, or a mistake in the place of one.
+    factory, name = (reward, name_of(reward)) if is_object else (look_up(reward), reward)
     is_class = inspect.isclass(factory)
     # One of three: a reward that is taken as it is, a function of boxes, or what makes a reward when it is called.
     is_ready = not callable(factory) or (hasattr(factory, "score") and not is_class)
-    arguments: list[str] = []
-    if not is_ready:
-        arguments = [parameter.name for parameter in _parameters(factory) or ()]
+    arguments = [] if is_ready else [parameter.name for parameter in _parameters(factory)]
     is_function = not is_class and "pred" in arguments and "gt" in arguments
     if params and (is_ready or is_function):
         kind = "function" if is_function else "ready reward"
@@ -346,9 +341,9 @@ def _origin(factory: Factory) -> tuple[Any, Any]:
     return getattr(factory, "__module__", None), getattr(factory, "__qualname__", id(factory))
 
 
-def _parameters(factory: Factory) -> list[inspect.Parameter] | None:
-    """The parameters of a factory; None for a built-in without a signature."""
+def _parameters(factory: Factory) -> list[inspect.Parameter]:
+    """The parameters of a factory; none for a built-in without a signature."""
     try:
         return list(inspect.signature(factory).parameters.values())
     except ValueError:
-        return None
+        return []
