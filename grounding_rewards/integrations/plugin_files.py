@@ -10,11 +10,13 @@ from string import Template
 from typing import Any, NamedTuple
 
 from grounding_rewards.common.text_files import packaged_tables
-from grounding_rewards.integrations.samples import reward_of
+from grounding_rewards.integrations.samples import refuse_schedules, reward_of
 from grounding_rewards.parsing import get_box_format
 
 # Names of modules that a file of the same name in the working directory would hide.
 _HIDDEN = {"trl", "axolotl", "unsloth", "verl", "swift", "openrlhf", "nemo_rl", "nemo_gym", "verifiers", "ray", "torch"}
+# Trainers that call a reward as TRL does, and tell it how far the training is.
+_TELL_STEPS = {"trl", "axolotl", "unsloth", "ms-swift"}
 
 
 class Plugin(NamedTuple):
@@ -38,7 +40,8 @@ def plugin(trainer: str, reward: str, parameters: Mapping[str, Any], out: str | 
         out: the path of the file; None for a trainer that needs none.
 
     Raises:
-        ValueError: an unknown trainer, reward or parameter; or a path is missing, or given without need.
+        ValueError: an unknown trainer, reward or parameter; a schedule, for a trainer that passes no step; or a path is
+            missing, or given without need.
 
     Example:
         >>> print(plugin("verl", "R4", {"beta": 2}).lines)
@@ -60,6 +63,8 @@ def plugin(trainer: str, reward: str, parameters: Mapping[str, Any], out: str | 
             "and _, the ending .py, and not the name of a trainer."
         )
     grounding_reward = reward_of(reward, **parameters)
+    if trainer not in _TELL_STEPS:
+        refuse_schedules(grounding_reward)
     resolved_path = Path() if path is None else path.resolve()
     arguments = [repr(reward)] + [f"{name}={value!r}" for name, value in parameters.items()]
     fields = {

@@ -144,6 +144,16 @@ def image_columns(ground_truths: Sequence[Any], rows: Sequence[Mapping[str, Any]
     return columns
 
 
+def refuse_schedules(reward: GroundingReward) -> None:
+    """Refuse a reward with a schedule, for a trainer that passes no step."""
+    if reward.schedules:
+        raise ValueError(
+            f"Expected parameters without a schedule for reward {reward.__name__} in this trainer, got "
+            f"{', '.join(name for name, _ in reward.schedules)} with one. The trainer tells rewards no step: "
+            "give the final value, or train with TRL or ms-swift."
+        )
+
+
 @_printed_errors()
 def scored(reward: GroundingReward, completions: Sequence[Any], columns: Mapping[str, Any]) -> Scores:
     """Score n samples for a trainer that passes no step.
@@ -165,12 +175,7 @@ def scored(reward: GroundingReward, completions: Sequence[Any], columns: Mapping
         >>> found.rewards, found.components["R3/mean_iou"], found.components["R3/hallucinated"]
         ([0.8], [0.8], [0.0])
     """
-    if reward.schedules:
-        raise ValueError(
-            f"Expected parameters without a schedule for reward {reward.__name__} in this trainer, got "
-            f"{', '.join(name for name, _ in reward.schedules)} with one. The trainer tells rewards no step: "
-            "give the final value, or train with TRL or ms-swift."
-        )
+    refuse_schedules(reward)
     [batch] = score_batches([reward], completions, **columns)
     # A trainer's rows come here unchecked; the package's own commands check theirs where they read them.
     refuse_outside(batch.references, batch.sizes, batch.columns)
