@@ -539,12 +539,9 @@ def _denies_finding(key: str | None, value: _Value) -> bool:
 def _asserts_finding(key: str | None, value: _Value) -> bool:
     """Whether a member beside an empty box says that there is a finding: `"is_anomaly": true`, `"size": "3 cm"`."""
     if isinstance(value, _Node):
-        for inner_key, member in value.members:
-            # Under "en" or "zh" stands a label in another language.
-            is_language = not inner_key or len(inner_key) <= 2
-            if _asserts_finding(key if is_language else inner_key, member):
-                return True
-        return False
+        # Under "en" or "zh" stands a label in another language.
+        members = [(key if not name or len(name) <= 2 else name, member) for name, member in value.members]
+        return any(_asserts_finding(name, member) for name, member in members)
     if isinstance(value, bool):
         is_about_normality = bool(key and _NORMAL_KEY.search(key))
         return value != is_about_normality
@@ -686,7 +683,5 @@ def _label(member: _Value) -> str | None:
         return member or None
     if isinstance(member, _Node) and member.is_object:
         words_by_key = {key: value for key, value in member.members if isinstance(value, str)}
-        for key in _NESTED_LABEL_KEYS:
-            if key in words_by_key:
-                return words_by_key[key]
+        return next((words_by_key[key] for key in _NESTED_LABEL_KEYS if key in words_by_key), None)
     return None
