@@ -445,11 +445,6 @@ def get_reward(
     """
     if not (log_as is None or (isinstance(log_as, str) and log_as)):
         raise ValueError(f"Expected a name for `log_as`, got {log_as!r}. Curves and columns of a log are called by it.")
-    if isinstance(name, GroundingReward):
-        raise ValueError(
-            f"Expected a reward on boxes for `reward`, got {name.name}, which reads texts already. Use it as it is, "
-            "or build it by name with other options."
-        )
     final, schedules = split_schedules(params)
     text_reward = None
     if isinstance(name, str) and name in TEXT_CONTROLS:
@@ -477,6 +472,12 @@ def _box_reward(reward: Any, params: Mapping[str, Any], schedules: Schedules) ->
     """The reward on boxes, valid at both ends of every schedule."""
     box_reward = make_box_reward(reward, params)
     if isinstance(box_reward, GroundingReward):
+        # A path such as grounding_rewards.rewards.R4 stands for the boxes' part where that is all of it.
+        if box_reward is reward or box_reward.text_reward or box_reward.schedules:
+            raise ValueError(
+                f"Expected a reward on boxes for `reward`, got {box_reward.name}, which reads texts already. Use it as "
+                "it is, or build it by name with other options."
+            )
         box_reward = box_reward.box_reward
     if not takes(getattr(box_reward, "score", None), "pred", "gt"):
         raise ValueError(

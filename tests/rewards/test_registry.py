@@ -27,6 +27,7 @@ def same_count(pred, gt):
     return float(len(pred) == len(gt))
 
 
+CONTROL = gr.get_reward("format_only")
 READY = MeanIoUReward(beta=3.0)
 
 
@@ -89,6 +90,7 @@ def test_what_a_cell_of_a_notebook_defines_again_replaces_what_it_registered(mon
         (lambda a, b: 0.0, {}, "`pred` and `gt`"),
         (lambda completions, **columns: [], {}, "to the trainer itself"),
         (gr.rewards.R4, {}, "reads texts already"),
+        ("tests.rewards.test_registry.CONTROL", {}, "reads texts already"),
     ],
 )
 def test_what_cannot_be_built_is_refused(name, params, named):
