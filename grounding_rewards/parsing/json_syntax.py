@@ -623,8 +623,6 @@ _BRACKETS_TO_BLANKS = str.maketrans("[](){}<>", "        ")
 
 def _corners(node: _Node, fmt: BoxFormat) -> tuple[Sequence[str], str] | None:
     """The keys of an object that name the numbers of a box, and the order of these; None where it names no box."""
-    if len(node.members) < 2:
-        return None
     return numbers.find_corners([key for key, _ in node.members], fmt.order)
 
 
