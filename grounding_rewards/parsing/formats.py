@@ -222,13 +222,6 @@ def _letters(name: str) -> str:
     return re.sub(r"[\W_]", "", name.casefold())
 
 
-# Cached, because a log has the text in each row.
-@functools.cache
-def _written_format(text: str) -> BoxFormat:
-    """The format that a text declares, as JSON or YAML."""
-    return get_box_format(_read_mapping(text))
-
-
 def box_formats_of(box_format: Any, column: Iterable[Any] = ()) -> list[BoxFormat]:
     """The box formats of many completions, each once and sorted by name.
 
@@ -311,8 +304,10 @@ def _declared_space(base: BoxFormat, space: CoordinateSpace, changes: Mapping[st
 _LONGEST_MAPPING = 10_000
 
 
-def _read_mapping(text: str) -> Any:
-    """The value of a text in JSON or, with PyYAML, in YAML."""
+# Cached, because a log has the text in each row.
+@functools.cache
+def _written_format(text: str) -> BoxFormat:
+    """The format that a text declares, as JSON or, with PyYAML, as YAML."""
     remedy = "Write it as {syntax: json, space: norm1000}, which needs pip install pyyaml, or as JSON."
     # It may be the cell of a table; a format of one's own takes a few hundred characters.
     if len(text) > _LONGEST_MAPPING:
@@ -320,15 +315,15 @@ def _read_mapping(text: str) -> Any:
             f"Expected a mapping of at most {_LONGEST_MAPPING} characters for `box_format`, got {len(text)}. {remedy}"
         )
     try:
-        return json.loads(text)
+        declaration = json.loads(text)
     except (json.JSONDecodeError, RecursionError):
-        pass
-    try:
-        return parse_yaml(text)
-    except (ImportError, ValueError) as error:
-        raise ValueError(
-            f"Expected a name, JSON or YAML for `box_format`, got {text!r:.200} ({error}). {remedy}"
-        ) from None
+        try:
+            declaration = parse_yaml(text)
+        except (ImportError, ValueError) as error:
+            raise ValueError(
+                f"Expected a name, JSON or YAML for `box_format`, got {text!r:.200} ({error}). {remedy}"
+            ) from None
+    return get_box_format(declaration)
 
 
 def list_box_formats() -> list[str]:

@@ -8,12 +8,13 @@ leaves each list and object that is sound in itself to the C decoder.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import grounding_rewards.parsing.numbers as numbers
 from grounding_rewards.parsing.answer_span import may_have_marks
@@ -37,12 +38,7 @@ _LIST_KEYS = frozenset(_KEYS["list"])
 _REASON_BY_KEY: dict[str, str] = {key: reason for reason, keys in _KEYS["rejected"].items() for key in keys}
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    """Make the decoder fail at NaN and Infinity."""
-    raise ValueError(f"{name} is no coordinate")
-
-
-_decode_prefix = json.JSONDecoder(parse_constant=_refuse_constant).raw_decode
+_decode_prefix = json.JSONDecoder().raw_decode
 _FENCED = ("```json\n[", "```json\n{")
 _ENDINGS = frozenset({"", "\n", "```", "\n```", "\n```\n"})
 
@@ -115,8 +111,8 @@ def read_plain_json(text: str, fmt: BoxFormat) -> RawBoxes | None:
                 quotes += 2
             else:
                 return None
-        # No number is larger than their norm, which takes a third of the time of `max` and `min`.
-        if math.hypot(*coords) >= numbers.MAX_COORDINATE or not all(map(_is_plain_label, {*labels})):
+        # No number is larger than their norm, which takes a third of the time of `max` and `min`; NaN is not less.
+        if not math.hypot(*coords) < numbers.MAX_COORDINATE or not all(map(_is_plain_label, {*labels})):
             return None
     except (KeyError, OverflowError, TypeError):
         return None
@@ -243,9 +239,8 @@ def _folded(keys: tuple[str, ...]) -> frozenset[str]:
 def _holds_key(node: _Node, fmt: BoxFormat) -> bool:
     """Whether an object in the node has one of the format's keys, or corners as keys."""
     keys = _folded(fmt.keys)
-    if _corners(node, fmt) is not None or any(key in keys for key, _ in node.members):
-        return True
-    return any(_holds_key(inner, fmt) for inner in node.nodes())
+    is_named = _corners(node, fmt) is not None or any(key in keys for key, _ in node.members)
+    return is_named or any(_holds_key(inner, fmt) for inner in node.nodes())
 
 
 def _denies(node: _Node) -> bool:
@@ -408,10 +403,8 @@ def _scalar(token: re.Match[str]) -> str | bool | None:
     if kind == "bare":
         return _CONSTANTS.get(text, text)
     if kind == "double" and "\\" in text:
-        try:
+        with contextlib.suppress(ValueError):
             return str(json.loads(f'"{text}"'))
-        except ValueError:
-            return text
     return text
 
 
