@@ -3,8 +3,9 @@
 * Boxes are ``[x, y, width, height]`` in pixels of the image; images, annotations and categories are numbered from 1.
 * ``image_id`` and, if known, ``patient_id`` of an image say where it comes from; other tools ignore them.
 * ``file_name`` is that of the image, or its id, without folders. If two would share one, all are numbered.
-* Categories are the labels of reference boxes in alphabetical order, then those that only predictions have. A predicted
-  box without a label gets the label of the references if they have only one, else the category `unlabelled`, the last.
+* Categories are the labels of reference boxes in alphabetical order, then those that only predictions have; `Mass` and
+  `mass` are one, as in metrics. A predicted box without a label gets the label of the references if they have only one,
+  else the category `unlabelled`, the last.
 * A region to ignore is a crowd (``iscrowd`` 1). In COCO a crowd belongs to a category, so the file repeats the region
   for every category.
 * COCO demands a score for every prediction. A box without a stated confidence gets 1: such boxes rank in the order in
@@ -26,6 +27,7 @@ import numpy as np
 
 from grounding_rewards.boxes import Boxes, from_xyxy, valid_boxes
 from grounding_rewards.common.atomic_files import write_whole
+from grounding_rewards.matching import text_key
 from grounding_rewards.metrics.prediction import Prediction
 
 _UNLABELLED = "unlabelled"
@@ -42,7 +44,7 @@ def coco_ground_truth(images: Sequence[Prediction]) -> dict[str, Any]:
         >>> document["annotations"][0]["bbox"]
         [10.0, 20.0, 30.0, 30.0]
     """
-    category_ids = _categories(images)
+    categories = _categories(images)
     entries: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
     for image_number, (image, name) in enumerate(zip(images, _file_names(images), strict=True), start=1):
@@ -54,13 +56,13 @@ def coco_ground_truth(images: Sequence[Prediction]) -> dict[str, Any]:
         entries.append(entry)
         boxes = [(bbox, label, 0) for bbox, label in zip(_xywh(image.gt), image.gt_labels, strict=True)]
         for bbox in _xywh(image.ignore):
-            boxes += [(bbox, label, 1) for label in category_ids]
+            boxes += [(bbox, label, 1) for label in categories]
         for bbox, label, iscrowd in boxes:
             annotations.append(
                 {
                     "id": len(annotations) + 1,
                     "image_id": image_number,
-                    "category_id": category_ids[label],
+                    "category_id": categories[text_key(label)]["id"],
                     "bbox": bbox,
                     "area": bbox[2] * bbox[3],
                     "segmentation": [],
@@ -71,7 +73,7 @@ def coco_ground_truth(images: Sequence[Prediction]) -> dict[str, Any]:
         "info": {"description": "boxes of an evaluation by grounding_rewards"},
         "images": entries,
         "annotations": annotations,
-        "categories": [{"id": category_id, "name": name} for name, category_id in category_ids.items()],
+        "categories": list(categories.values()),
     }
 
 
@@ -83,8 +85,8 @@ def coco_results(images: Sequence[Prediction]) -> list[dict[str, Any]]:
         >>> coco_results([image])
         [{'image_id': 1, 'category_id': 1, 'bbox': [10.0, 20.0, 30.0, 30.0], 'score': 0.5}]
     """
-    category_ids = _categories(images)
-    unlabelled = _UNLABELLED if _UNLABELLED in category_ids else next(iter(category_ids), _UNLABELLED)
+    categories = _categories(images)
+    unlabelled = _UNLABELLED if _UNLABELLED in categories else next(iter(categories), _UNLABELLED)
     results = []
     for image_number, image in enumerate(images, start=1):
         # An invalid box becomes one without area.
@@ -93,7 +95,7 @@ def coco_results(images: Sequence[Prediction]) -> list[dict[str, Any]]:
             results.append(
                 {
                     "image_id": image_number,
-                    "category_id": category_ids[unlabelled if label is None else label],
+                    "category_id": categories[unlabelled if label is None else text_key(label)]["id"],
                     "bbox": bbox,
                     "score": 1.0 if math.isnan(score) else score,
                 }
@@ -112,8 +114,8 @@ def _xywh(boxes: Boxes) -> list[list[float]]:
     return from_xyxy(boxes, "xywh").tolist()
 
 
-def _categories(images: Sequence[Prediction]) -> dict[str, int]:
-    """The id of every category by its label: those of references in alphabetical order, then the others.
+def _categories(images: Sequence[Prediction]) -> dict[str, dict[str, Any]]:
+    """Every category by the key of its labels: those of references in alphabetical order, then the others.
 
     Unlabelled predictions have the last category, and none of their own if references have a single label.
     """
@@ -122,10 +124,13 @@ def _categories(images: Sequence[Prediction]) -> dict[str, int]:
     for image in images:
         gt_labels.update(image.gt_labels)
         pred_labels.update(image.pred_labels)
-    names = sorted(gt_labels) + sorted(label for label in pred_labels - gt_labels if label is not None)
-    if None in pred_labels and len(gt_labels) != 1 and _UNLABELLED not in names:
-        names.append(_UNLABELLED)
-    return {name: number for number, name in enumerate(names, start=1)}
+    labels = sorted(gt_labels) + sorted(label for label in pred_labels if label is not None)
+    if None in pred_labels and len({*map(text_key, gt_labels)}) != 1:
+        labels.append(_UNLABELLED)
+    categories: dict[str, dict[str, Any]] = {}
+    for label in labels:
+        categories.setdefault(text_key(label), {"id": len(categories) + 1, "name": label})
+    return categories
 
 
 def _file_names(images: Sequence[Prediction]) -> list[str]:

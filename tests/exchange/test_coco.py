@@ -70,6 +70,10 @@ def test_reference_labels_come_first_and_unlabelled_boxes_get_the_only_label(ima
     # another answer names something else: the references still have one label
     other = Prediction("b", 9, 9, pred=[[0, 0, 4, 4]], pred_labels=["nodule"])
     assert [one["category_id"] for one in coco_results([image, other])] == [1, 2]
+    # one label in another spelling, as for the metrics
+    same = Prediction("c", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["Mass"], pred=[[0, 0, 4, 4]], pred_labels=["MASS"])
+    assert [category["name"] for category in coco_ground_truth([image, same])["categories"]] == ["Mass"]
+    assert [one["category_id"] for one in coco_results([image, same])] == [1, 1]
 
 
 @pytest.mark.parametrize(
