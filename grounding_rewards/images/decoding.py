@@ -253,7 +253,7 @@ def image_size(image: Any) -> tuple[int, int]:
     from PIL import Image
 
     if isinstance(image, Image.Image):
-        return image.size
+        return _upright(image).size
     dicom_file = _dicom_file(image)
     if dicom_file is not None:
         return dicom_size(dicom_file)

@@ -1,6 +1,7 @@
 """The one reader of images: modes, depth, alpha, orientation, broken and hostile files; sizes; and images outside the
 folder that was named, refused by everything that opens images, unless it is allowed."""
 
+import io
 import struct
 import zlib
 
@@ -139,6 +140,7 @@ def test_images_are_turned_upright(tmp_path, name):
     path = saved(tmp_path, Image.new("L", (30, 20)), name, exif=exif)
     assert decoding.open_image(path).size == decoding.image_size({"bytes": None, "path": path}) == (20, 30)
     assert decoding.image_size({"bytes": path.read_bytes(), "path": None}) == (20, 30)
+    assert decoding.image_size(Image.open(io.BytesIO(path.read_bytes()))) == (20, 30)
     assert decoding.image_size(Image.new("L", (30, 20))) == (30, 20)
 
 
