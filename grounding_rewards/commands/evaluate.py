@@ -96,6 +96,7 @@ class EvaluateOptions(AnswerOptions):
     needed_options: ClassVar[Mapping[str, str]] = {
         **AnswerOptions.needed_options,
         "temperature": "samples",
+        "train_split": "dataset",
         "robustness_images": "robustness",
     }
 
