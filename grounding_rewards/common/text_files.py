@@ -129,7 +129,7 @@ def decoded_lines(path: str | Path) -> Iterator[tuple[int, str, str]]:
                     if data.startswith(_UTF_16):
                         # Its line feeds are none, and every further line would be said to be broken.
                         return
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         raise ValueError(f"Expected a text file at {path}, got none. Check the path.") from None
     except (OSError, EOFError, zlib.error) as error:
         if number:

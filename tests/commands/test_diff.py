@@ -132,6 +132,7 @@ def test_labels_are_compared_as_in_the_evaluations(tmp_path, rules, option, expe
         ('{"facts": {"label matching": "exact"}}', [], "by one --label-matching, got ignore and exact"),
         (None, ["--metrics", "iou"], "Expected a metric of both runs for --metrics, got 'iou'. They have: reward"),
         (None, ["--html", "page.html", "--reward", "R1"], r"a reward .* for --reward, got 'R1'. They have: R4"),
+        (None, ["--log", "a"], "Expected a text file at a, got none. Check the path"),
         ("no images", [], r"Expected the folder of an evaluation, got .* without images.jsonl"),
     ],
 )
