@@ -15,6 +15,7 @@ import hashlib
 import io
 import json
 import math
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -290,7 +291,7 @@ def write_trainer_table(
             table = pyarrow.Table.from_pylist(list(map(layout.row, rows)), schema=schema)
             parquet.write_table(table, unfinished / path.name)
         images = len(list(folder.glob("*")))
-    values = {"path": path.absolute(), "least": limits.least, "most": limits.most}
+    values = {"path": shlex.quote(str(path.absolute())), "least": limits.least, "most": limits.most}
     missing = {"{" + name + "}" for name, value in values.items() if value is None}
     config_lines = [line.format(**values) for line in layout.lines if not any(name in line for name in missing)]
     return {"path": path, "rows": len(rows), "negatives": negatives, "images": images, "lines": config_lines}

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -249,7 +250,10 @@ def test_bad_rows_are_dropped_where_that_is_asked(tmp_path):
 @pytest.mark.parametrize("trainer", TABLES)
 def test_the_lines_of_a_reward_and_those_of_a_table_agree(trainer, tmp_path):
     """Once `plugin` and the page named a column that no table has."""
-    with_table = settings_of(write(images(), trainer, tmp_path)["lines"])
+    lines = write(images(), trainer, tmp_path / "my tables")["lines"]
+    # A shell takes each line as one setting, also of a folder with a space in its name.
+    assert all(len(shlex.split(line)) <= 2 for line in lines)
+    with_table = settings_of(lines)
     path = None if trainer == "verl" else tmp_path / "boxes.py"
     with_reward = settings_of(plugin(trainer, "R4", {}, path).lines.splitlines())
     both = with_reward.keys() & with_table.keys()
