@@ -96,9 +96,9 @@ def run(
     if json is not None:
         write_numbers(json, checkup.to_dict())
     if rows is not None:
-        write_whole(rows, checkup.to_dataframe().to_csv(index=False).encode("utf-8", "replace"))
+        write_whole(rows, checkup.to_dataframe().to_csv(index=False))
     if html is not None:
-        write_whole(html, render_doctor_page(checkup).encode("utf-8", "replace"))
+        write_whole(html, render_doctor_page(checkup))
     print_checkup(checkup, output_console(120))
     return int(checkup.count("error") > 0 or (strict and checkup.count("warning") > 0))
 

@@ -37,12 +37,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from cyclopts import Parameter
 
 from grounding_rewards.commands.console import WIDE, output_console, say, stage_progress
-from grounding_rewards.commands.options import (
-    AnswerOptions,
-    LabelMatching,
-    Reward,
-    in_range,
-)
+from grounding_rewards.commands.options import AnswerOptions, LabelMatching, Reward, in_range
 from grounding_rewards.common.environment import package_versions
 from grounding_rewards.logs.run_log import model_name
 from grounding_rewards.metrics.average_precision import AP_THRESHOLDS

@@ -34,13 +34,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from grounding_rewards.commands.console import WIDE, output_console, say, track, write_numbers
-from grounding_rewards.commands.options import (
-    AnswerOptions,
-    Json,
-    ResizedPixels,
-    in_range,
-    option,
-)
+from grounding_rewards.commands.options import AnswerOptions, Json, ResizedPixels, in_range, option
 from grounding_rewards.common.formatting import counted, percent
 from grounding_rewards.logs.run_log import trained_reward
 from grounding_rewards.metrics.signal import ENOUGH, TRIED, SignalReport, measure_signal

@@ -377,22 +377,22 @@ class Context:
 
         A box that stands for "no finding" does not count.
         """
-        counts = []
-        for row in self.rows:
-            size = row.trusted_size
-            most_boxes = 0
-            for drawing in row.answers:
-                placeholders = [is_placeholder(box, drawing.label(k), size) for k, box in enumerate(drawing.boxes)]
-                most_boxes = max(most_boxes, placeholders.count(False))
-            counts.append(most_boxes)
-        return counts
+        counts: Counter[tuple[str, int]] = Counter()
+        of_drawings = Counter((place.row.key, place.drawing.name) for place in self.answer_places())
+        for (key, _), count in of_drawings.items():
+            counts[key] = max(counts[key], count)
+        return [counts[row.key] for row in self.rows]
 
-    def labelled(self) -> Iterator[Place]:
-        """Yield the places of boxes of right answers that have a label and do not stand for "no finding"."""
+    def answer_places(self) -> Iterator[Place]:
+        """Yield the places of boxes of right answers that do not stand for "no finding"."""
         table = self.table
         for place, defect, is_answer in zip(table.places, table.defects, table.answers, strict=True):
-            if is_answer and defect != "negative-placeholder" and isinstance(place.label, str):
+            if is_answer and defect != "negative-placeholder":
                 yield place
+
+    def labelled(self) -> Iterator[Place]:
+        """Yield those of these places that have a label."""
+        return (place for place in self.answer_places() if isinstance(place.label, str))
 
     @cached_property
     def labels(self) -> Counter[str]:

@@ -17,16 +17,16 @@ from grounding_rewards.data.box_defects import MistakenConvention
 from grounding_rewards.doctor.answer_checks import check_gold, check_negatives, check_prompts
 from grounding_rewards.doctor.box_checks import check_boxes, check_pairs
 from grounding_rewards.doctor.context import ASSUMED_MAX_PIXELS, CHECKS, SEVERITIES, Context, Defect, Fault, Model
-from grounding_rewards.doctor.image_checks import check_images, check_readability, rows_with_facts
+from grounding_rewards.doctor.image_checks import check_images, rows_with_facts
 from grounding_rewards.doctor.label_checks import check_labels
 from grounding_rewards.doctor.rows import ImageRow, RowSource, numbered, open_rows
-from grounding_rewards.doctor.split_checks import check_repeats, check_splits
+from grounding_rewards.doctor.split_checks import check_labels_of_training, check_repeats, check_split_names
 from grounding_rewards.images.decoding import load_image, small_image
 
 #: The functions that check; each takes the context, and yields defects of :data:`CHECKS`.
 ALL_CHECKS: tuple[Callable[[Context], Iterator[Defect]], ...] = (
-    *(check_readability, check_images, check_boxes, check_pairs, check_labels, check_splits, check_repeats),
-    *(check_negatives, check_prompts, check_gold),
+    *(check_images, check_boxes, check_pairs, check_labels, check_split_names, check_labels_of_training),
+    *(check_repeats, check_negatives, check_prompts, check_gold),
 )
 #: Images of the contact sheet.
 SHEET = 24
@@ -83,8 +83,7 @@ class Metrics:
         # An image counts once for each of its labels.
         images_of_labels = {(place.row.key, place.label) for place in context.labelled()}
         metrics.label_images.update((split, label) for (split, _), label in images_of_labels if label in metrics.labels)
-        is_placeholder = np.array([defect == "negative-placeholder" for defect in table.defects], dtype=bool)
-        metrics.boxes = int((table.answers & ~is_placeholder).sum())
+        metrics.boxes = sum(1 for _ in context.answer_places())
         is_sound = table.sound & table.answers
         fractions = table.fractions[is_sound]
         sides = fractions[:, 2:] - fractions[:, :2]
@@ -323,7 +322,9 @@ def _unchecked(context: Context) -> dict[str, str]:
             if need in reasons:
                 unchecked.setdefault(name, reasons[need])
     # Only the model's own answers say whether a reward tells them apart; another command asks for them.
-    words = ("grounding-rewards", "signal", "--model", context.model.name or "MODEL", "--dataset", context.source.name)
+    words = ["grounding-rewards", "signal", "--model", context.model.name or "MODEL", "--dataset", context.source.name]
+    if context.model.box_format is not None:
+        words += ["--box-format", context.model.box_format.name]
     return unchecked | {"no-signal": f"it takes answers of the model: {shlex.join(words)}"}
 
 

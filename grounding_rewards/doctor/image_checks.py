@@ -95,15 +95,11 @@ def look_at_pixels(image: Mapping[str, Any], facts: ImageFacts) -> ImageFacts:
     return facts._replace(signature=image_signature(opened))
 
 
-def check_readability(context: Context) -> Iterator[Defect]:
-    """Find unfinished folders and rows that cannot be read."""
+def check_images(context: Context) -> Iterator[Defect]:
+    """Find unfinished folders, rows and images that cannot be read, and sizes of another shape than the image."""
     if context.source.unfinished:
         yield context.defect("unfinished-folder", count=1, found=context.source.unfinished)
     yield from context.collect(context.damaged)
-
-
-def check_images(context: Context) -> Iterator[Defect]:
-    """Find missing and broken images, and sizes of another shape than the image."""
     yield from context.collect(chain.from_iterable(map(_image_problems, context.rows)))
 
 

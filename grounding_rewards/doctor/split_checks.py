@@ -16,13 +16,7 @@ from grounding_rewards.sources.base import split_name
 _MIN_BOXES_PER_LABEL = 3
 
 
-def check_splits(context: Context) -> Iterator[Defect]:
-    """Find several names of one split, and labels that training does not have."""
-    yield from _check_names(context)
-    yield from _check_labels_of_training(context)
-
-
-def _check_names(context: Context) -> Iterator[Defect]:
+def check_split_names(context: Context) -> Iterator[Defect]:
     """Find splits that are one under several names."""
     by_name: defaultdict[str, list[str]] = defaultdict(list)
     for split in context.images:
@@ -33,7 +27,7 @@ def _check_names(context: Context) -> Iterator[Defect]:
             yield context.defect("split-names", count=len(splits), of=len(context.images), found=summary)
 
 
-def _check_labels_of_training(context: Context) -> Iterator[Defect]:
+def check_labels_of_training(context: Context) -> Iterator[Defect]:
     """Find labels that other splits have and training does not."""
     # By label and split: the numbers of the rows.
     rows_by_label: defaultdict[str, defaultdict[str, set[int]]] = defaultdict(lambda: defaultdict(set))

@@ -144,10 +144,12 @@ def extent(defect: Defect) -> str:
     Example:
         >>> extent(Defect("off-image", "error", "", 4, 90, "boxes", "", "", ""))
         '4 of 90 boxes (4 %)'
+        >>> extent(Defect("study-leak", "error", "", 1, 1, "studies", "", "", ""))
+        '1 of 1 study (100 %)'
     """
     unit = defect.unit
     if (defect.of or defect.count) == 1:
-        unit = "box" if unit == "boxes" else unit.removesuffix("s")
+        unit = {"boxes": "box", "studies": "study"}.get(unit, unit.removesuffix("s"))
     if defect.share is None:
         return f"{defect.count:,} {unit}"
     return f"{defect.count:,} of {defect.of:,} {unit} ({percent(defect.share)})"

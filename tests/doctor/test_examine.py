@@ -103,10 +103,11 @@ def test_a_set_without_rows_is_refused() -> None:
 
 
 def test_a_clean_set_passes(folder):
-    checkup = examine(open_rows(folder()))
+    checkup = examine(open_rows(folder()), Model(get_box_format("qwen3-vl")))
     assert found(checkup) == []
     assert set(checkup.passed) | set(checkup.unchecked) == set(CHECKS)
     assert set(checkup.unchecked) == {"no-signal"}
+    assert checkup.unchecked["no-signal"].endswith(" --box-format qwen3-vl")
 
 
 def test_files_are_opened(folder, tmp_path):
