@@ -201,6 +201,8 @@ def _singular(word: str) -> str:
     """The word without the ending of a plural."""
     if word.endswith("ies"):
         return word[:-3] + "y"
+    if word.endswith(("sses", "xes")):
+        return word[:-2]
     if word.endswith("s") and not word.endswith(("ss", "is", "us")):
         return word[:-1]
     return word
