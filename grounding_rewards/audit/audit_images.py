@@ -89,10 +89,7 @@ def images_of(rows: Sequence[Mapping[str, Any]]) -> list[AuditImage]:
     images = [_image(row, number) for number, row in enumerate(rows)]
     label_counts = Counter(label for image in images for label in image.labels)
     all_labels = tuple(label for label, _ in label_counts.most_common()) or (UNNAMED,)
-    box_rows = []
-    for image in images:
-        size = {"width": image.size.width, "height": image.size.height}
-        box_rows.append({"boxes": image.boxes, "labels": image.labels, **size})
+    box_rows = [{"boxes": image.boxes, "labels": image.labels, **image.size._asdict()} for image in images]
     constant_of_image: dict[int, Mapping[str, Array]] = {}
     for in_fold in patient_folds([image.patient for image in images], len(images)):
         other_rows = [box_rows[number] for number in np.flatnonzero(~in_fold).tolist()]
@@ -173,11 +170,7 @@ def with_square_frames(images: Sequence[AuditImage]) -> list[AuditImage]:
     """
     side = float(SQUARE_SIDE)
     size = Size(side, side, side, side)
-    framed = []
-    for image in images:
-        boxes = side * image.boxes / np.tile([image.size.width, image.size.height], 2)
-        framed.append(replace(image, size=size, boxes=boxes))
-    return framed
+    return [replace(image, size=size, boxes=side * image.boxes / np.tile(image.size[:2], 2)) for image in images]
 
 
 def with_small_findings(images: Sequence[AuditImage]) -> list[AuditImage]:
@@ -191,7 +184,7 @@ def with_small_findings(images: Sequence[AuditImage]) -> list[AuditImage]:
     """
     changed = []
     for image in images:
-        size = np.array([image.size.width, image.size.height])
+        size = np.array(image.size[:2])
         half_side = _SMALL * size.min() / 2
         middle = (image.boxes[:, :2] + image.boxes[:, 2:]) / 2
         # So that the square is inside the image.

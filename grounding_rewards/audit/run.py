@@ -305,8 +305,7 @@ def _play(
             mean = jackknifed_ratio(sum_by_group(np.column_stack([values, np.ones(len(values))]), groups)).estimate
             base = rewards_of.get((reward, script.base))
             if isinstance(base, np.ndarray):
-                selections = [selection for selection in (positive, ~positive) if selection.any()]
-                gain = max(float((values - base)[selection].mean()) for selection in selections)
+                gain = max(float((values - base)[kind].mean()) for kind in (positive, ~positive) if kind.any())
             else:
                 # Without an honest script, or with one for which the reward raised, nothing is compared.
                 base = None
@@ -354,9 +353,7 @@ def _finding(
         return "", ""
     mean = float(values.mean())
     beaten = [name for name in rivals if name in honest_means and mean - honest_means[name] >= _LEAST_GAIN]
-    if not beaten:
-        return "", ""
-    return finding, max(beaten, key=lambda name: honest_means[name])
+    return (finding, max(beaten, key=lambda name: honest_means[name])) if beaten else ("", "")
 
 
 # By name the IoU, recall and negated false boxes of each honest answer of stated quality; more is better.

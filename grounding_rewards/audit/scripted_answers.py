@@ -13,7 +13,7 @@ The kind of an answer is a rule for its reward:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, product
@@ -35,13 +35,7 @@ _NUMBER = re.compile(r"\{(\d)([^}]*)\}")
 def _swap_corners(template: str) -> str:
     """The template with the second half of the numbers before the first half."""
     count = len(_NUMBER.findall(template))
-
-    def swapped_number(match: re.Match[str]) -> str:
-        """The field of a number, with the index of the number that takes its place."""
-        number = (int(match[1]) + count // 2) % count
-        return f"{{{number}{match[2]}}}"
-
-    return _NUMBER.sub(swapped_number, template)
+    return _NUMBER.sub(lambda field: f"{{{(int(field[1]) + count // 2) % count}{field[2]}}}", template)
 
 
 #: Ways to break a written box: functions that change the template of a box.
@@ -96,22 +90,17 @@ def write(answer: Reply, size: Size, fmt: BoxFormat) -> str:
         >>> write(Reply(items), Size(100, 100, 100, 100), get_box_format("internvl"))
         '<ref>mass</ref><box>[[0, 0, 500]]</box>'
     """
-    return answer.edit(_render(answer.items, size, fmt))
-
-
-def _render(items: Sequence[Item], size: Size, fmt: BoxFormat) -> str:
-    """The text of boxes in a format, broken ones included."""
-    boxes = np.array([item.box for item in items], dtype=np.float64).reshape(-1, 4)
+    boxes = np.array([item.box for item in answer.items], dtype=np.float64).reshape(-1, 4)
     boxes_in_space = pixel_to_frame(boxes, space_frame(fmt.space, *size)).tolist()
-    if not any(item.broken for item in items):
-        return write_answer(boxes_in_space, [item.label for item in items], fmt)
+    if not any(item.broken for item in answer.items):
+        return answer.edit(write_answer(boxes_in_space, [item.label for item in answer.items], fmt))
     layout = fmt.layout
     texts = []
-    for item, box in zip(items, boxes_in_space, strict=True):
+    for item, box in zip(answer.items, boxes_in_space, strict=True):
         # Each box is written alone, by a template of its own.
         item_layout = layout._replace(answer="{items}", box=_box_template(item.broken, fmt))
         texts.append(write_answer([box], [item.label], replace(fmt, layout=item_layout)))
-    return layout.answer.format(items=layout.between_items.join(texts))
+    return answer.edit(layout.answer.format(items=layout.between_items.join(texts)))
 
 
 def _box_template(broken: str, fmt: BoxFormat) -> str:
@@ -475,7 +464,7 @@ def _scaled_about_middle(image: AuditImage, box: Array, area: float) -> Array:
     """The box scaled about its middle to `area` times its area, and clipped to the image."""
     middle = (box[:2] + box[2:]) / 2
     half_sides = (box[2:] - box[:2]) / 2 * area**0.5
-    return _clipped(image, np.concatenate([middle - half_sides, middle + half_sides]))
+    return np.clip(np.concatenate([middle - half_sides, middle + half_sides]), 0.0, np.tile(image.size[:2], 2))
 
 
 def _halves(item: Item) -> list[Item]:
@@ -498,12 +487,7 @@ def _image_box(image: AuditImage) -> Array:
 
 def _from_fractions(image: AuditImage, corners: Iterable[float]) -> Array:
     """A box in pixels, from corners as fractions of the image."""
-    return np.fromiter(corners, dtype=np.float64) * np.tile([image.size.width, image.size.height], 2)
-
-
-def _clipped(image: AuditImage, box: Array) -> Array:
-    """The box, clipped to the image."""
-    return np.clip(box, 0.0, np.tile([image.size.width, image.size.height], 2))
+    return np.fromiter(corners, dtype=np.float64) * np.tile(image.size[:2], 2)
 
 
 def _grid(box: Array, cells: int) -> list[Array]:
