@@ -127,12 +127,16 @@ class Evaluation:
         return "\n".join(filter(None, [f"{name}: {', '.join(values)}", self.looking]))
 
     def _repr_html_(self) -> str:
-        systems = {name: table for name, table in self.systems.items() if name not in (NOTHING_FOUND, WHOLE_IMAGE)}
-        rows = []
+        systems, rows = self.systems_shown_first, []
         for key in self._core:
             values = [intervals.format_estimate(table[key]) for table in systems.values()]
             rows.append([self.metrics[key].heading, *values])
         return html_table(["metric", *systems], rows, self.looking)
+
+    @property
+    def systems_shown_first(self) -> dict[str, Metrics]:
+        """The systems without the two baselines that nobody doubts: nothing found, and the whole image."""
+        return {name: table for name, table in self.systems.items() if name not in (NOTHING_FOUND, WHOLE_IMAGE)}
 
     @property
     def _core(self) -> list[str]:

@@ -396,10 +396,8 @@ def choose_shared(
     down = [k for k in findings if gains[k] < 0]
     tally = f"{len(up)} of {len(findings)} images with findings have a higher {reward} in {names[1]}, "
     tally += f"{len(down)} a lower one, {len(findings) - len(up) - len(down)} the same."
-    without_box = []
-    for run, name in enumerate(names):
-        count_without = sum(not len(images[k][run].pred) for k in normal)
-        without_box.append(f"{count_without} of {len(normal)} in {name}")
+    counts = [sum(not len(images[k][run].pred) for k in normal) for run in range(len(names))]
+    without_box = [f"{count} of {len(normal)} in {name}" for count, name in zip(counts, names, strict=True)]
     note = f"Nothing is to be found here; any box is invented. Without a box: {', '.join(without_box)}."
     choices = [
         html.Choice("Largest gains", tally, up, "first"),
@@ -469,9 +467,8 @@ def _card(comparison: Comparison, shared: SharedImage, load_image: LoadImage) ->
     panels = []
     for name, image in zip(comparison.names, shared, strict=True):
         outcomes = confusion.box_outcomes(image, comparison.difference.label_matching)
-        lines = []
-        for label, outcome, iou in zip(image.pred_labels, outcomes.pred, outcomes.pred_ious.tolist(), strict=True):
-            lines.append((f"{label or 'box'}: {outcome}", f"IoU {confusion.format_iou(iou)}"))
+        judged = zip(image.pred_labels, outcomes.pred, outcomes.pred_ious.tolist(), strict=True)
+        lines = [(f"{label or 'box'}: {outcome}", f"IoU {confusion.format_iou(iou)}") for label, outcome, iou in judged]
         heading = f"{name} {image.rewards[comparison.reward]:.2f}"
         boxes, summary = confusion.drawn_answer(image, outcomes), confusion.image_summary(image, outcomes)
         panels.append(html.Panel(boxes, heading, summary, lines[: confusion.MOST_BOXES], image.text[:_MOST_TEXT]))
@@ -507,9 +504,7 @@ def _shared_images(comparison: Comparison) -> list[SharedImage]:
     images, images_b = comparison.images
     by_id = {image.id: image for image in images_b}
     shared = [(image, by_id[image.id]) for image in images if image.id in by_id]
-    common_rewards = set(shared[0][0].rewards)
-    for before, after in shared:
-        common_rewards &= before.rewards.keys() & after.rewards.keys()
+    common_rewards = set.intersection(*(set(image.rewards) for pair in shared for image in pair))
     if comparison.reward not in common_rewards:
         raise ValueError(
             f"Expected a reward that all images of both runs have for --reward, got {comparison.reward!r}. "

@@ -91,10 +91,8 @@ def _defects(checkup: Checkup) -> list[Any]:
     rows: list[list[str | Cell]] = []
     for defect in checkup.defects:
         rows.append([Cell(defect.severity, kind=defect.severity), Cell(defect.title, kind="words"), extent(defect)])
-    return [
-        Table(["severity", Cell("defect", kind="words"), "extent"], rows),
-        *(_defect(defect, checkup) for defect in checkup.defects),
-    ]
+    table = Table(["severity", Cell("defect", kind="words"), "extent"], rows)
+    return [table, *(_defect(defect, checkup) for defect in checkup.defects)]
 
 
 def _labels(metrics: Metrics) -> Section:

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -155,22 +155,16 @@ def write_plots(plots: Iterable[Plot], folder: Path) -> list[Path]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    for plot in plots:
-        for file_format in ("png", "pdf"):
-            path = folder / f"{plot.name}.{file_format}"
-            plot.save(path, file_format)
-            paths.append(path)
+    for plot, file_format in product(plots, ("png", "pdf")):
+        paths.append(folder / f"{plot.name}.{file_format}")
+        plot.save(paths[-1], file_format)
     return paths
 
 
 def _attributes(style: str) -> str:
     """The declarations of a `style` as attributes of their own, as SVG knows them."""
-    attributes = ""
-    for declaration in style.split(";"):
-        name, _, value = declaration.partition(":")
-        if value:
-            attributes += f' {name.strip()}="{value.strip()}"'
-    return attributes
+    declarations = [declaration.split(":", 1) for declaration in style.split(";") if ":" in declaration]
+    return "".join(f' {name.strip()}="{value.strip()}"' for name, value in declarations)
 
 
 def panels_of(figure: Figure, count: int, columns: int, **shared: Any) -> list[Axes]:
@@ -229,11 +223,8 @@ def read_series(log_history: Sequence[Mapping[str, Any]], key: str) -> Curve | N
         >>> found.x, found.y
         (array([1., 2.]), array([0.5 , 0.75]))
     """
-    points = []
-    for entry in log_history:
-        value = entry.get(key)
-        if "step" in entry and isinstance(value, int | float) and math.isfinite(value):
-            points.append((entry["step"], value))
+    logged = [(entry["step"], entry.get(key)) for entry in log_history if "step" in entry]
+    points = [(step, value) for step, value in logged if isinstance(value, int | float) and math.isfinite(value)]
     if not points:
         return None
     steps, values = np.array(points, dtype=np.float64).T
@@ -265,11 +256,9 @@ def reward_plot(log_history: Sequence[Mapping[str, Any]]) -> Plot | None:
     Args:
         log_history: the trainer's ``state.log_history``.
     """
-    lines = []
-    for key, name in (("reward", "training images"), ("eval_reward", "held-out images")):
-        series = read_series(log_history, key)
-        if series is not None:
-            lines.append(series._replace(name=name))
+    names = {"reward": "training images", "eval_reward": "held-out images"}
+    series = [read_series(log_history, key) for key in names]
+    lines = [line._replace(name=names[line.name]) for line in series if line is not None]
     if not lines:
         return None
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from grounding_rewards.common.formatting import format_p, format_value
-from grounding_rewards.metrics.baselines import NOTHING_FOUND, REFERENCE, WHOLE_IMAGE
+from grounding_rewards.metrics.baselines import REFERENCE
 from grounding_rewards.metrics.evaluation import CORE_METRICS, Evaluation, GroupMetrics
 from grounding_rewards.metrics.intervals import Metrics, format_interval
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
@@ -223,9 +223,7 @@ def core_table(evaluation: Evaluation, reward: str, *, title: str = "", note: st
         title: of the table.
         note: beneath its title, on pages.
     """
-    systems = {
-        name: metrics for name, metrics in evaluation.systems.items() if name not in (NOTHING_FOUND, WHOLE_IMAGE)
-    }
+    systems = evaluation.systems_shown_first
     measured = measured_columns(systems, evaluation.headings)
     keys = [key for key in (*CORE_METRICS, f"reward_{reward}") if key in measured]
     if len(keys) > MOST_CORE and "specificity" in keys:
