@@ -144,10 +144,8 @@ def shown_image(image: Image, window: tuple[float, float] | None = None) -> Imag
         ('L', [[0, 128, 255]])
     """
     from PIL.Image import alpha_composite, fromarray, new
-    from PIL.ImageOps import exif_transpose
 
-    if image.getexif().get(_EXIF_ORIENTATION, 1) != 1:
-        image = exif_transpose(image)
+    image = _upright(image)
     if is_deep(image):
         return fromarray(spread(_deep_values(image), window))
     if image.mode in ("L", "RGB") and "transparency" not in image.info:
@@ -156,6 +154,13 @@ def shown_image(image: Image, window: tuple[float, float] | None = None) -> Imag
     if "transparency" in image.info or image.mode in ("LA", "La", "PA", "RGBA", "RGBa"):
         image = alpha_composite(new("RGBA", image.size, (0, 0, 0, 255)), image.convert("RGBA"))
     return image.convert("L" if grey else "RGB")
+
+
+def _upright(image: Image) -> Image:
+    """The image turned upright by its EXIF data."""
+    from PIL import ImageOps
+
+    return ImageOps.exif_transpose(image) if image.getexif().get(_EXIF_ORIENTATION, 1) != 1 else image
 
 
 def _deep_values(image: Image) -> np.ndarray:
