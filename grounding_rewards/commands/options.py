@@ -47,7 +47,7 @@ def in_range(low: float = 0, high: float = math.inf, *, above: bool = False) -> 
         values = option_value if isinstance(option_value, tuple | list) else [option_value]
         for value in values:
             if value is not None and value not in legal:
-                raise ValueError(f"Expected {legal}, got {value:g}.")
+                raise ValueError(f"Expected {legal}, got {value}.")
 
     return Parameter(validator=check)
 

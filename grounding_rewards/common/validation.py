@@ -13,8 +13,8 @@ class Interval(NamedTuple):
     """Numbers from `low` to `high`; `above` and `below` leave out the ends.
 
     Example:
-        >>> str(Interval(0, 1, above=True)), 0.0 in Interval(0, 1, above=True), str(Interval(1))
-        ('a number in (0, 1]', False, 'a number from 1 up')
+        >>> str(Interval(0, 1, above=True)), 0.0 in Interval(0, 1, above=True), str(Interval(1)), 10**400 in Interval(1)
+        ('a number in (0, 1]', False, 'a number from 1 up', False)
     """
 
     low: float = 0.0
@@ -23,12 +23,15 @@ class Interval(NamedTuple):
     below: bool = False
 
     def __contains__(self, value: object) -> bool:
-        if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
+        if not isinstance(value, Real) or isinstance(value, bool):
             return False
-        number = float(value)
+        try:
+            number = float(value)
+        except OverflowError:
+            return False
         if (self.above and number == self.low) or (self.below and number == self.high):
             return False
-        return self.low <= number <= self.high
+        return self.low <= number <= self.high and math.isfinite(number)
 
     def __str__(self) -> str:
         if math.isinf(self.high):
