@@ -193,10 +193,11 @@ def asked_labels(questions: Iterable[str | None], labels: Iterable[str]) -> list
         labels: all that may be asked for.
 
     Example:
-        >>> asked_labels(["find each nodule.", "find any mass, nodule.", None], ["mass", "nodule"])
+        >>> asked_labels(["find each nodule.", "find any mass, nodule.", None], ["mass", "nodule", ""])
         [('nodule',), ('mass', 'nodule'), ()]
     """
-    legal = sorted(map(str, labels))
+    # A label of blanks is in every question.
+    legal = sorted(label for label in map(str, labels) if label.strip())
 
     @cache
     def labels_in(words: str) -> tuple[str, ...]:
