@@ -37,7 +37,8 @@ _ROUNDING = 1e-9
 
 _WITHOUT_SIZE = (
     "completions have reference boxes, but their images have no known size, and are not scored. Add columns `width` "
-    "and `height`, or give --width and --height."
+    "and `height`, and for boxes in resized pixels `resized_width` and `resized_height`, or give the options of these "
+    "names."
 )
 
 Track = Callable[[Sequence[Any]], Iterable[Any]]
@@ -253,7 +254,8 @@ def _references(rows: Sequence[Mapping[str, Any]], formats: Sequence[BoxFormat],
     """The reference boxes of each row; None where its completion cannot be scored."""
     references: list[Any] = []
     for row, fmt, size in zip(rows, formats, sizes, strict=True):
-        is_placed = fmt.space.frame == "original" or positive_sizes(size[:2]).all()
+        needed_sizes = {"original": size[:0], "resized": size}.get(fmt.space.frame, size[:2])
+        is_placed = positive_sizes(needed_sizes).all()
         references.append(row["boxes"] if is_placed and isinstance(row.get("boxes"), list) else None)
     return references
 

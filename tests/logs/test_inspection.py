@@ -70,6 +70,14 @@ def test_sizes_may_be_given_for_all_images():
     assert sized.notes == ()
 
 
+def test_a_completion_without_a_size_that_its_format_needs_is_not_scored():
+    """And no reason to refuse the others."""
+    some = [{**row, **({"resized_width": 100, "resized_height": 100} if k else {})} for k, row in enumerate(rows())]
+    inspection = inspect_completions(TEXTS, some, "qwen2.5-vl")
+    assert inspection.scored == len(TEXTS) - 1
+    assert "1 completions have reference boxes, but their images have no known size" in inspection.notes[0]
+
+
 @pytest.mark.parametrize(("log", "message"), table("logs/rows", "logs_that_cannot_be_inspected"))
 def test_a_wrong_log_is_refused(log, message):
     with pytest.raises(ValueError, match=message):
