@@ -123,6 +123,8 @@ def _opened(source: str | Path | Mapping[str, Any]) -> Iterator[Image]:
         if isinstance(error, UnidentifiedImageError):
             # Pillow's own words name the buffer in memory where it has no file.
             reason = "a file that no decoder knows"
+            if (encoded["bytes"] or b"")[128:132] == b"DICM":
+                reason = "the bytes of a DICOM file, of which only files are read"
         raise ValueError(
             f"Expected an image in {name!r}, got {reason}. Replace the file, or leave the image out."
         ) from error

@@ -176,6 +176,8 @@ def test_broken_and_hostile_files_are_named(tmp_path):
 def test_stored_bytes_are_named_by_their_path():
     with pytest.raises(ValueError, match=r"'a\.png', got a file that no decoder knows"):
         decoding.open_image({"bytes": b"no image", "path": "a.png"})
+    with pytest.raises(ValueError, match=r"'a\.dcm', got the bytes of a DICOM file, of which only files are read"):
+        decoding.open_image({"bytes": b"\0" * 128 + b"DICM", "path": "a.dcm"})
     with pytest.raises(ValueError, match="'the bytes of a row'"):
         decoding.image_size({"bytes": b"no image", "path": None})
 
