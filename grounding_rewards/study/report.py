@@ -153,16 +153,17 @@ def _metric_name(primary: Measure) -> str:
 
 
 def reward_text(reward: Mapping[str, Any] | None) -> str:
-    """The name of a reward with its parameters, on one line; "supervised" for a run without a reward.
+    """The name of a reward with its parameters and weights, on one line; "supervised" for a run without a reward.
 
-    >>> reward_text({"name": "R3", "kwargs": {"beta": 1}}), reward_text(None)
-    ('R3 {"beta": 1}', 'supervised')
+    >>> reward_text({"name": ["R3", "R1"], "kwargs": {"beta": 1}, "weights": [1, 0.5]}), reward_text(None)
+    ('R3 + R1 {"beta": 1} weights [1, 0.5]', 'supervised')
     """
     if reward is None:
         return "supervised"
-    name, options = reward["name"], reward["kwargs"]
+    name, options, weights = reward["name"], reward["kwargs"], reward.get("weights")
     names = name if isinstance(name, str) else " + ".join(name)
-    return f"{names} {json.dumps(options)}" if options else names
+    texts = [names, json.dumps(options) if options else "", f"weights {json.dumps(weights)}" if weights else ""]
+    return " ".join(filter(None, texts))
 
 
 def arms_plot(result: StudyResult) -> Plot:
