@@ -214,6 +214,11 @@ class TestGoldAnswers:
         texts = [row["completion"][0]["content"] for row in GoldAnswers(processor).of(images)]
         assert ["<answer>" in text for text in texts] == [True, False]
 
+    def test_boxes_of_readers_alone_are_no_answer(self, processor):
+        images = synthetic_dataset("train", 1).rename_column("boxes", "reader_boxes")
+        with pytest.raises(ValueError, match=r"Expected boxes in every row .* got none in row 0"):
+            GoldAnswers(processor, "qwen2.5-vl").of(images)
+
     def test_sizes_of_the_image_where_no_column_has_them(self, processor):
         images = synthetic_dataset("train", 2)
         bare = images.remove_columns(["width", "height"])
