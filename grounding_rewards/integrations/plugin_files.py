@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from string import Template
@@ -77,7 +78,8 @@ def plugin(trainer: str, reward: str, parameters: Mapping[str, Any], out: str | 
         "reward": json.dumps(reward),
         "parameters": json.dumps(dict(parameters)),
         "path": str(resolved_path),
-        "folder": str(resolved_path.parent),
+        "shell_path": shlex.quote(str(resolved_path)),
+        "shell_folder": shlex.quote(str(resolved_path.parent)),
         "module": resolved_path.stem,
     }
     lines = trainer_files["lines"]

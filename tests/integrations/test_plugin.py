@@ -70,7 +70,8 @@ def test_the_line_for_hydra_has_keys_without_marks():
 def test_a_format_of_special_tokens_has_lines_of_its_own(tmp_path):
     for box_format, in_tokens in (("qwen2-vl", True), ("qwen3-vl", False)):
         assert ("GroundingRewardManager" in plugin("verl", "R4", {"box_format": box_format}).lines) == in_tokens
-        easyr1 = plugin("easyr1", "R4", {"box_format": box_format}, tmp_path / "boxes.py")
+        easyr1 = plugin("easyr1", "R4", {"box_format": box_format}, tmp_path / "my rewards" / "boxes.py")
+        assert "my rewards/boxes.py':compute_score" in easyr1.lines
         assert ("skip_special_tokens=false" in easyr1.lines) == in_tokens
     # EasyR1 took the option away in November 2025, and reads the type from the file.
     assert "reward_type" not in easyr1.lines
