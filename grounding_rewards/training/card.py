@@ -77,6 +77,8 @@ def model_card(trainer: Any) -> str:
 def _facts(trainer: Any) -> dict[str, str]:
     """The rows of the card's table, as name and value; an empty value leaves the row out."""
     config, state = trainer.run_config, trainer.state
+    # Of a warm start there are none.
+    weights = getattr(trainer.args, "reward_weights", None) or ()
     images = f"{len(trainer.train_dataset)} images"
     if config.get("dataset"):
         images = f"{Path(str(config['dataset'])).name}, split {config.get('train_split')}, {images}"
@@ -88,7 +90,7 @@ def _facts(trainer: Any) -> dict[str, str]:
         "started from": model_name(str(trainer.model.config._name_or_path)),
         "trained": "an adapter (LoRA)" if is_peft_model(trainer.model) else "all weights",
         "reward": "; ".join(trainer.reward_lines),
-        "weights of the rewards": ", ".join(f"{weight:g}" for weight in config.get("reward_weights") or ()),
+        "weights of the rewards": ", ".join(f"{weight:g}" for weight in weights),
         "images": images,
         "box format": trainer.box_format_name,
         "image size": f"at most {pixel_limit} pixels, kept in the processor" if pixel_limit else "",

@@ -63,7 +63,9 @@ def test_list_with_weights_moves_the_model(tiny_vlm, images, tmp_path):
     assert any(not torch.equal(before[name], value) for name, value in trainer.model.state_dict().items())
     # Without our command there is no configuration to tell of.
     trainer.create_model_card()
-    assert (tmp_path / "README.md").read_text().count("Reward(") == 2
+    card = (tmp_path / "README.md").read_text()
+    assert card.count("Reward(") == 2
+    assert "| 0.5, 0.25, 2 |" in card
 
 
 @pytest.mark.parametrize("option", [{"push_to_hub": True}, {"log_completions_hub_repo": "me/completions"}])
