@@ -17,13 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.boxes import (
-    BoxBatch,
-    Frame,
-    reference_defect,
-    space_frame,
-    valid_boxes,
-)
+from grounding_rewards.boxes import BoxBatch, Frame, reference_defect, space_frame, valid_boxes
 from grounding_rewards.common.text_files import parse_json
 from grounding_rewards.parsing import BoxFormat
 

@@ -348,13 +348,7 @@ def measure_agreement(images: Iterable[AnnotatedImage]) -> dict[str, Any]:
     table[:, 0] = table[:, 1:].sum(axis=1)
     overall = _label_agreement(None, sum(drawn_by.values(), Counter[int]()), table[:, 0], most_readers)
     labels = [_label_agreement(label, drawn_by[label], table[:, k], most_readers) for k, label in enumerate(order, 1)]
-    return {
-        "images": count,
-        "images_with_one_reader": single,
-        "pairs": pairs,
-        "overall": overall,
-        "labels": labels,
-    }
+    return {"images": count, "images_with_one_reader": single, "pairs": pairs, "overall": overall, "labels": labels}
 
 
 def _label_agreement(

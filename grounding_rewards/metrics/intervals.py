@@ -449,9 +449,7 @@ def jackknife(metric: Callable[[Array], Array], parts: Parts, *, hull_seed: int 
 
 
 def ratio_estimates(
-    sums: Mapping[_Key, Array],
-    metrics: Mapping[_Key, Metric] | None = None,
-    groups: Sequence[Any] | None = None,
+    sums: Mapping[_Key, Array], metrics: Mapping[_Key, Metric] | None = None, groups: Sequence[Any] | None = None
 ) -> dict[_Key, Estimate]:
     """``Σ numerator / Σ denominator`` of every metric, with 95 % intervals.
 

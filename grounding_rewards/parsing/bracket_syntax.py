@@ -17,12 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from grounding_rewards.boxes import patch_index_to_norm1
 from grounding_rewards.parsing.formats import WORDS
 from grounding_rewards.parsing.no_finding import asserts_finding
-from grounding_rewards.parsing.numbers import (
-    NOTHING,
-    looks_numeric,
-    ordered_box_or_reason,
-    split_numbers,
-)
+from grounding_rewards.parsing.numbers import NOTHING, looks_numeric, ordered_box_or_reason, split_numbers
 from grounding_rewards.parsing.results import MAX_BOXES, MAX_GROUPS, MAX_LIST, BoxCollector
 
 if TYPE_CHECKING:

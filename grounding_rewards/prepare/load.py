@@ -210,8 +210,7 @@ def load_split(
     if name == SYNTHETIC:
         from grounding_rewards.synthetic import synthetic_dataset
 
-        n = _DEFAULT_SYNTHETIC_IMAGES if max_images is None else max_images
-        return synthetic_dataset(split, n, preset=preset or "pa-112")
+        return synthetic_dataset(split, max_images or _DEFAULT_SYNTHETIC_IMAGES, preset=preset or "pa-112")
     if Path(dataset, MANIFEST).is_file():
         # The shards are unpacked into the cache of `datasets`, so that rows can be taken in any order.
         shards = split_shards(dataset, split)

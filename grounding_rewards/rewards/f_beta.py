@@ -242,11 +242,7 @@ _CLOSENESS: dict[str, Callable[[Boxes, Boxes], Array]] = {
     "nwd": pairwise_nwd,
 }
 OVERLAPS = ("iou", *_CLOSENESS)
-QUALITIES: dict[str, Callable[[ArrayLike], Array]] = {
-    "linear": linear,
-    "spline": spline,
-    "piecewise": piecewise,
-}
+QUALITIES: dict[str, Callable[[ArrayLike], Array]] = {"linear": linear, "spline": spline, "piecewise": piecewise}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,11 +34,7 @@ _CATEGORIES = ("categories", "category", "labels", "label", "category_id")
 
 @register_source("imagefolder")
 def read_imagefolder(
-    root: str | Path,
-    *,
-    split: str | None = None,
-    classes: Sequence[str] = (),
-    order: str = "xywh",
+    root: str | Path, *, split: str | None = None, classes: Sequence[str] = (), order: str = "xywh"
 ) -> Images:
     """The images of a folder with `metadata.jsonl`.
 

@@ -43,11 +43,7 @@ _BOXES_IN_ANSWER = re.compile(
 
 @register_source("ms-swift")
 def read_ms_swift(
-    root: str | Path,
-    *,
-    split: str | None = None,
-    annotations: str = "{split}.jsonl",
-    images: str = ".",
+    root: str | Path, *, split: str | None = None, annotations: str = "{split}.jsonl", images: str = "."
 ) -> Images:
     """The images of ms-swift's grounding samples; all rows of one image are one image.
 

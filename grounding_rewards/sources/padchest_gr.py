@@ -46,11 +46,7 @@ _SETS = ("boxes", "extra_boxes")
     licence="data use agreement of BIMCV for research; not redistributable",
 )
 def read_padchest_gr(
-    root: str | Path,
-    *,
-    split: str | None = None,
-    language: Language = "en",
-    sizes: str | Path | None = None,
+    root: str | Path, *, split: str | None = None, language: Language = "en", sizes: str | Path | None = None
 ) -> Images:
     """The images of PadChest-GR, each with all its sentences that have boxes.
 

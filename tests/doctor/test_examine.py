@@ -18,11 +18,7 @@ from grounding_rewards.data import prompts  # noqa: E402
 from grounding_rewards.data.box_defects import box_defect, find_convention  # noqa: E402
 from grounding_rewards.data.checks import row_problems  # noqa: E402
 from grounding_rewards.data.prompts import prompt_contradictions  # noqa: E402
-from grounding_rewards.doctor.context import (  # noqa: E402
-    CHECKS,
-    SEVERITIES,
-    Model,
-)
+from grounding_rewards.doctor.context import CHECKS, SEVERITIES, Model  # noqa: E402
 from grounding_rewards.doctor.examine import SHEET, Checkup, examine  # noqa: E402
 from grounding_rewards.doctor.label_checks import label_variants  # noqa: E402
 from grounding_rewards.doctor.rows import ImageRow, RowSource, numbered, open_rows  # noqa: E402

@@ -7,12 +7,7 @@ import pytest
 
 from grounding_rewards import get_reward
 from grounding_rewards.metrics.baselines import baseline_systems
-from grounding_rewards.metrics.read_predictions import (
-    SIDE_BY_SIDE,
-    read_predictions,
-    reading_notes,
-    reference_images,
-)
+from grounding_rewards.metrics.read_predictions import SIDE_BY_SIDE, read_predictions, reading_notes, reference_images
 from grounding_rewards.parsing.space_check import SpaceWarning
 from tests.tables import table
 

@@ -97,12 +97,7 @@ def test_greedy_answers_are_those_of_generate(model_on_disk, dataset, path):
 
 @pytest.mark.parametrize(
     ("settings", "half"),
-    [
-        (GREEDY, ""),
-        (SAMPLED, ""),
-        (SAMPLED, '{"row": 4, "completions": ["[]", "'),
-        (GREEDY, "\0\0\0"),
-    ],
+    [(GREEDY, ""), (SAMPLED, ""), (SAMPLED, '{"row": 4, "completions": ["[]", "'), (GREEDY, "\0\0\0")],
 )
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_killed_run_goes_on(model_on_disk, dataset, path, monkeypatch, settings, half):

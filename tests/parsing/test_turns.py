@@ -103,8 +103,7 @@ def test_thinking_that_a_tool_interrupts_goes_on():
 
 
 @pytest.mark.parametrize(
-    "label",
-    ["<tool_call>", "</tool_response>", "<|im_start|>user", "[INST]", "an USER: b", "✿RESULT✿", "```tool_code"],
+    "label", ["<tool_call>", "</tool_response>", "<|im_start|>user", "[INST]", "an USER: b", "✿RESULT✿", "```tool_code"]
 )
 def test_a_label_may_hold_a_mark_in_json(label):
     text = format_boxes([[10, 20, 30, 40]], "qwen3-vl", labels=[label], width=100, height=100)

@@ -12,13 +12,7 @@ from PIL import Image
 from grounding_rewards.metrics.comparison import Change, Units, compare_runs
 from grounding_rewards.metrics.intervals import Estimate, Metric
 from grounding_rewards.metrics.prediction import Prediction
-from grounding_rewards.report.comparison import (
-    Comparison,
-    SharedImage,
-    choose_first,
-    choose_shared,
-    render_diff_page,
-)
+from grounding_rewards.report.comparison import Comparison, SharedImage, choose_first, choose_shared, render_diff_page
 from tests.report.documents import Document, check_self_contained
 from tests.tables import table
 
