@@ -314,9 +314,9 @@ class SoftF1Reward(BetaReward):
 
 def _size_ratio(pred: Boxes, gt: Boxes) -> Array:
     """The smaller area over the larger one, of every pair, (b, n, m); 0 for a box without area."""
-    pred_sides = (pred[..., 2:] - pred[..., :2])[..., :, None, :]
-    gt_sides = (gt[..., 2:] - gt[..., :2])[..., None, :, :]
     with np.errstate(all="ignore"):
+        pred_sides = (pred[..., 2:] - pred[..., :2])[..., :, None, :]
+        gt_sides = (gt[..., 2:] - gt[..., :2])[..., None, :, :]
         # Sides are divided, not areas, which may overflow or vanish.
         area_ratio = np.prod(pred_sides / gt_sides, axis=-1)
         return np.clip(np.nan_to_num(np.minimum(area_ratio, 1 / area_ratio)), 0.0, 1.0)

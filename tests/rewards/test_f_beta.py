@@ -13,6 +13,7 @@ from tests.tables import table
 from tests.test_overlap import scalar_iou
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(("pred", "gt", "options", "expected"), table("rewards/by_hand", "soft_f1"))
 def test_by_hand(pred, gt, options, expected):
     assert gr.get_reward("soft_f1", **options).score(pred, gt) == pytest.approx(expected, abs=1e-12)
