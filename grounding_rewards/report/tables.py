@@ -76,12 +76,11 @@ class Table(NamedTuple):
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(
-            title=self.title or None, caption=caption, title_justify="left", caption_justify="left", box=box.SIMPLE_HEAD
-        )
+        # No markup: a name may hold brackets.
+        title = Text(self.title, "table.title") if self.title else None
+        table = Table(title=title, caption=caption, title_justify="left", caption_justify="left", box=box.SIMPLE_HEAD)
         for k, cell in enumerate(map(_cell, self.header)):
             is_unbroken = k in unbroken
-            # No markup: a name may hold brackets.
             table.add_column(
                 Text(cell.text),
                 justify="left" if k == 0 or cell.kind == "words" else "right",
