@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.common.atomic_files import check_settings, whole_folder, write_whole
-from grounding_rewards.common.formatting import format_p, format_value
+from grounding_rewards.common.formatting import counted, format_p, format_value
 from grounding_rewards.metrics.confusion import (
     IGNORED,
     MISSED,
@@ -470,9 +470,13 @@ def evaluated_images(facts: Mapping[str, Any]) -> str:
         >>> counts = {"images": 8, "patients": 3, "images without a finding": 2, "reference boxes": 9}
         >>> evaluated_images({**counts, "dataset": "data/vindr", "split": "test"})
         '8 images of 3 patients of vindr (test), 2 without a finding, 9 reference boxes'
+        >>> counts |= {"patients": 1, "images whose patient is not known": 5}
+        >>> evaluated_images({**counts, "dataset": "data/vindr", "split": ""})
+        '8 images of 1 patient and unknown ones of vindr, 2 without a finding, 9 reference boxes'
     """
     split = f" ({facts['split']})" if facts["split"] else ""
-    patients = f" of {facts['patients']} patients" if isinstance(facts["patients"], int) else ""
+    patients = f" of {counted(facts['patients'], 'patient')}" if isinstance(facts["patients"], int) else ""
+    patients += " and unknown ones" if "images whose patient is not known" in facts else ""
     # The name of the dataset alone: its path is among the facts.
     return (
         f"{facts['images']} images{patients} of {Path(facts['dataset']).name}{split}, "
