@@ -69,10 +69,8 @@ def _check_conventions(context: Context) -> Iterator[Defect]:
         indices = [index for index, place in enumerate(table.places) if place.row.split in conventions]
         # Boxes that are all in a corner of their images have no defect by themselves: then all are shown.
         shown_indices = [index for index in indices if table.defects[index] in _OFF_IMAGE] or indices
-        rows = []
-        for index in shown_indices:
-            place = table.places[index]
-            rows.append((place.row, f"box {place.number} {_box_words(context, index)}"))
+        problems = [table.places[index].problem(name, _box_words(context, index)) for index in shown_indices]
+        rows = [(problem.row, problem.detail) for problem in problems]
         splits_by_words: defaultdict[str, list[str]] = defaultdict(list)
         for split, convention in conventions.items():
             splits_by_words[convention.words].append(split)
@@ -116,8 +114,8 @@ def _check_constant_box(context: Context) -> Iterator[Defect]:
         # The box is shown once for each image.
         _, first = np.unique(table.rows[box_indices], return_index=True)
         if len(first) >= max(_MIN_CONSTANT_IMAGES, _MIN_CONSTANT_SHARE * images):
-            places = [(table.places[index], _box_words(context, index)) for index in box_indices[first]]
-            problems = [place.problem("constant-box", words) for place, words in places]
+            shown_indices = box_indices[first].tolist()
+            problems = [table.places[k].problem("constant-box", _box_words(context, k)) for k in shown_indices]
             box = box_text(distinct_boxes[commonest].tolist())
             summary = f"{box} in {unit} is on {len(first)} of {images} images with boxes."
             yield from context.collect(problems, of=images, found=summary)
@@ -132,7 +130,8 @@ def check_pairs(context: Context) -> Iterator[Defect]:
     for row in context.rows:
         for drawing in row.answers:
             pairs, has_several = same_label_pairs(drawing)
-            images_with_several[row.split] += has_several
+            # Boxes by reader are apart: that one reader's overlap is another matter.
+            images_with_several[row.split] += has_several and not drawing.name
             repeated: set[int] = set()
             overlaps = []
             for first, second, iou in pairs:
@@ -143,7 +142,7 @@ def check_pairs(context: Context) -> Iterator[Defect]:
                 elif second not in repeated:
                     repeated.add(second)
                     duplicates.append(Problem("duplicate-boxes", row, words))
-            if overlaps:
+            if overlaps and not drawing.name:
                 overlapping[row.split].append(Problem("unmerged-readers", row, overlaps[0]))
     unmerged_splits = []
     problems = []

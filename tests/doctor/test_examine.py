@@ -218,6 +218,15 @@ def reports_in_prompts(annotated_images):
         image["prompt"] = "Findings: No pneumothorax. There is a nodule. Where is it?"
 
 
+def one_reader_s_overlaps(annotated_images):
+    # The readers are apart, as the advice on readers that were not merged has it.
+    for image in with_findings(annotated_images):
+        x1, y1, x2, y2 = image["boxes"][0]
+        image["boxes"], image["labels"] = [[x1, y1, x2, y2]], ["lung nodule"]
+        image["reader_boxes"] = [[[x1, y1, x2, y2], [x1, y1, x2, 0.4 * y1 + 0.6 * y2]]] * 2
+        image["reader_labels"] = [["lung nodule"] * 2] * 2
+
+
 def one_split(annotated_images):
     for image in annotated_images:
         image["split"] = "train"
@@ -231,7 +240,7 @@ def without_patients(annotated_images):
 NEAR_MISSES = (
     *(touching_the_edge, normal_class, small_nodules, two_findings_in_one_place, overlapping_twins, one_split),
     *(sides_of_one_finding, findings_that_sound_alike, smaller_copies, ids_that_start_anew, without_patients),
-    reports_in_prompts,
+    *(reports_in_prompts, one_reader_s_overlaps),
 )
 
 
