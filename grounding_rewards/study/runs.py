@@ -298,6 +298,8 @@ def thin_curve(entries: Sequence[Mapping[str, Any]], equivalent: float = 1.0, po
 def compute_of(entries: Sequence[Mapping[str, Any]], sequences: int, from_step: int) -> dict[str, Any]:
     """The cost of a run: seconds, steps, and the sequences and tokens that it learned from.
 
+    The seconds of a supervised run that was killed behind its last step are not known, NaN.
+
     Args:
         entries: of the log.
         sequences: from which a step learns.
@@ -308,8 +310,8 @@ def compute_of(entries: Sequence[Mapping[str, Any]], sequences: int, from_step: 
     if times:
         seconds = sum(times) * steps / len(times)
     else:
-        runtime = next((entry[CLOSING] for entry in reversed(entries) if CLOSING in entry), 0.0)
-        seconds = runtime * steps / max(1, steps - from_step)
+        runtime = next((entry[CLOSING] for entry in reversed(entries) if CLOSING in entry), math.nan)
+        seconds = runtime * steps / (steps - from_step) if steps > from_step else math.nan
     tokens = [entry["num_tokens"] for entry in entries if entry.get("num_tokens") is not None]
     return {
         "seconds": round(seconds, 1),
@@ -325,7 +327,8 @@ def estimated_cost(runs: Sequence[Run], folder: Folder) -> str:
     missing = missing_runs(runs, folder)
     steps = sum(run.config["max_steps"] * run.equivalent for run in missing)
     sentence = f"{len(missing)} of {len(runs)} runs are to be made, {steps:.0f} steps"
-    finished = [read_json(folder.result(run.name)) for run in runs if run not in missing]
+    results = [read_json(folder.result(run.name)) for run in runs if run not in missing]
+    finished = [result for result in results if math.isfinite(result["compute"]["seconds"])]
     if not finished:
         return f"{sentence}. How long they take is known when the first one is finished."
     finished_steps = sum(result["checkpoints"][-1]["step"] for result in finished)

@@ -1,6 +1,7 @@
 """Runs end to end: trained, measured, kept; finished ones are never made again; kill -9 changes no result."""
 
 import json
+import math
 import shutil
 import subprocess
 from pathlib import Path
@@ -216,3 +217,5 @@ def test_seconds_of_a_supervised_run_that_went_on():
     """Its last attempt made two of three steps in 9 seconds."""
     found = compute_of([{"step": 3, "loss": 1.0, "num_tokens": 40}, CLOSING], 16, 1)
     assert found == {"seconds": 13.5, "steps": 3, "completions": 0, "sequences": 48, "tokens": 40}
+    # Killed behind its last step, it made none.
+    assert math.isnan(compute_of([{"step": 3, "loss": 1.0}, CLOSING], 16, 3)["seconds"])
