@@ -140,16 +140,19 @@ def score_file(
 
 
 def _check_output(path: Path, out: Path) -> None:
-    """Refuse an output of another kind, or a file of the completions itself."""
+    """Refuse an output of another kind, a file of the completions itself, or one that would be read as such."""
     if out.suffix != ".jsonl":
         raise ValueError(
             f"Expected a file that ends in .jsonl for `out`, got {str(out)!r}. Rename it; "
             "`pandas.read_json(out, lines=True).to_parquet(...)` makes a table of it."
         )
-    if out.exists() and path.exists() and any(out.samefile(file) for file in log_files([path])):
+    files = [file.resolve() for file in log_files([path])]
+    # Of a folder all files are read, but for one of this name, which is read alone.
+    read_folder = files[0].parent if path.is_dir() and files[0].name != "completions.jsonl" else None
+    if out.resolve() in files or out.resolve().parent == read_folder:
         raise ValueError(
-            f"Expected another file than the completions for `out`, got {str(out)!r} for both. Give it another name: "
-            "the completions would be lost."
+            f"Expected another file than the completions for `out`, got {str(out)!r} in their place. Give it another "
+            "name, or folder: completions would be lost, or scores be read as such."
         )
 
 

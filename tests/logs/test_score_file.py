@@ -126,6 +126,9 @@ def test_wrong_arguments_are_refused(log: Path, out: str, rewards: list[Any], me
         # Its folder is a log too, and the file one of that.
         with pytest.raises(ValueError, match=message):
             score_file(log.parent, log.parent / out, rewards)
+    # Nor is it, the next time, the file of scores beside it.
+    with pytest.raises(ValueError, match="Expected another file"):
+        score_file(log.parent, log.parent / "new.jsonl", [R3])
     assert log.read_bytes() == before
 
 
