@@ -2,7 +2,6 @@
 
 # No `from __future__ import annotations`: cyclopts looks for the types of inherited options where they are inherited.
 
-import json
 import math
 import shlex
 import time
@@ -15,6 +14,7 @@ from cyclopts import Parameter
 
 from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.commands.console import say, stage_progress
+from grounding_rewards.common.text_files import parse_json
 from grounding_rewards.common.validation import Interval
 from grounding_rewards.images.decoding import ALLOW_OUTSIDE_HELP
 from grounding_rewards.logs.run_log import model_name
@@ -374,10 +374,10 @@ def _parameters_of_reward(name: str, text: str) -> dict[str, Any]:
     parameters = {}
     for part in filter(None, text.split(",")):
         key, _, value = part.partition("=")
-        if not key or not value:
+        if not key or not value or key in parameters:
             raise ValueError(
-                f"Expected parameters as name=value, with commas between them, for the reward {name!r}, got {text!r}. "
-                "Write it as R3:iou_threshold=0.3,beta=1."
+                f"Expected parameters as name=value, each once, with commas between them, for the reward {name!r}, got "
+                f"{text!r}. Write it as R3:iou_threshold=0.3,beta=1."
             )
         parameters[key] = _from_json_or_text(value)
     return parameters
@@ -386,8 +386,8 @@ def _parameters_of_reward(name: str, text: str) -> dict[str, Any]:
 def _from_json_or_text(text: str) -> Any:
     """The value that a text has as JSON; the text itself if it is none."""
     try:
-        return json.loads(text)
-    except json.JSONDecodeError:
+        return parse_json(text)
+    except ValueError:
         return text
 
 
