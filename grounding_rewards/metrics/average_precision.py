@@ -472,7 +472,7 @@ def _match(iou: Array, share: Array, gt_in_area: Mask, thresholds: Array) -> NDA
 
 
 class Curve(NamedTuple):
-    """A line of a plot: `x` and `y` of equal length, `x` not falling; `low` and `high` bound `y` where known.
+    """A line of a plot: `x` and `y` of equal length, `x` not falling.
 
     A curve of one point is an operating point: boxes that are all tied have no curve.
     """
@@ -480,8 +480,6 @@ class Curve(NamedTuple):
     name: str
     x: Array
     y: Array
-    low: Array | None = None
-    high: Array | None = None
 
 
 def _read_curve(

@@ -27,20 +27,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: A palette for colour-blind readers: Okabe and Ito's, then Tol's muted colours for plots of many arms.
-SERIES = (
-    *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9"),
-    *("#332288", "#882255", "#44aa99", "#999933", "#aa4499", "#661100"),
-)
+#: A palette for colour-blind readers: Okabe and Ito's.
+SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9")
 INK, SOFT, GRID, GROUND = "#1b1f24", "#5b6570", "#dde1e6", "#ffffff"
 # What each colour becomes on a dark ground: those of `page.css`, and lighter series.
-_DARK = (
-    *("#e6e8eb", "#9aa4af", "#2b3037", "#16191d", "#5cb3f0", "#ff9a4d", "#3ecf9f", "#e59ac5", "#d8b93a", "#8fd0ff"),
-    *("#9d8df2", "#e0709f", "#7fd6c8", "#cfcf66", "#e58ad6", "#d98a6e"),
-)
+_DARK = ("#e6e8eb", "#9aa4af", "#2b3037", "#16191d", "#5cb3f0", "#ff9a4d", "#3ecf9f", "#e59ac5", "#d8b93a", "#8fd0ff")
 _ON_DARK = dict(zip((INK, SOFT, GRID, GROUND, *SERIES), _DARK, strict=True))
-DASHES = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (5, 1.4, 1.2, 1.4)))
-MARKERS = ("o", "s", "^", "D", "v", "P")
+_DASHED = (0, (5, 1.6))
+_MARKERS = ("o", "s", "^", "D", "v", "P")
 # Points of a curve that are drawn.
 _POINTS = 400
 # Logged values of which a running mean is drawn, at least.
@@ -176,20 +170,13 @@ def panels_of(figure: Figure, count: int, columns: int, **shared: Any) -> list[A
 
 
 def draw_curve(axis: Axes, curve: Curve, number: int) -> None:
-    """Draw a curve with its band, in the style of this number; a single point gets a marker and a bar."""
+    """Draw a curve in the style of this number; a single point gets a marker."""
     drawn_points = np.unique(np.linspace(0, len(curve.x) - 1, min(_POINTS, len(curve.x))).round().astype(int))
     x, y = np.asarray(curve.x, dtype=np.float64)[drawn_points], np.asarray(curve.y)[drawn_points]
     style: dict[str, Any] = {"color": SERIES[number % len(SERIES)], "label": short(curve.name)}
     if len(x) == 1:
-        style |= {"marker": MARKERS[number % len(MARKERS)], "clip_on": False}
-    else:
-        style |= {"linestyle": DASHES[number // len(SERIES) % len(DASHES)]}
+        style |= {"marker": _MARKERS[number % len(_MARKERS)], "clip_on": False}
     axis.plot(x, y, **style)
-    if curve.low is not None and curve.high is not None:
-        width = 1.2 if len(x) == 1 else 0
-        axis.fill_between(
-            x, curve.low[drawn_points], curve.high[drawn_points], color=style["color"], alpha=0.16, linewidth=width
-        )
 
 
 def share_axis(axis: Any, label: str) -> None:
@@ -357,7 +344,7 @@ def _recall_frame(axis: Axes) -> None:
     """Draw lines of equal F1 behind curves of precision over recall, and set scales and labels."""
     for f1 in (0.2, 0.4, 0.6, 0.8):
         recall = np.linspace(f1 / (2 - f1), 1, 60)
-        axis.plot(recall, f1 * recall / (2 * recall - f1), color=GRID, linewidth=0.7, linestyle=DASHES[1])
+        axis.plot(recall, f1 * recall / (2 * recall - f1), color=GRID, linewidth=0.7, linestyle=_DASHED)
         axis.annotate(f"F1 {f1:g}", (1, f1 / (2 - f1)), (2, 0), textcoords="offset points", color=SOFT, fontsize=6)
     share_axis(axis.xaxis, "recall")
     share_axis(axis.yaxis, "precision")
@@ -367,7 +354,7 @@ def _recall_frame(axis: Axes) -> None:
 def _reached(curve: Curve) -> Curve:
     """The curve up to the recall that is reached: beyond it precision is 0 by convention, and nothing was measured."""
     end = int(np.flatnonzero(np.asarray(curve.y) > 0).max(initial=0)) + 1
-    return Curve(curve.name, curve.x[:end], curve.y[:end])
+    return curve._replace(x=curve.x[:end], y=curve.y[:end])
 
 
 def _steps(curve: Curve) -> Curve:
