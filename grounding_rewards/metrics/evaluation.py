@@ -385,23 +385,17 @@ def evaluation_file(run: str | Path) -> Path:
     return (Path(run) if Path(run).is_dir() else Path(run).parent) / _FILE
 
 
-def read_evaluation(run: str | Path, *, required: bool = False) -> StoredEvaluation:
-    """Read the `evaluation.json` of a run.
+def read_evaluation(run: str | Path) -> StoredEvaluation:
+    """Read the `evaluation.json` of a run; a run without that file is an empty one.
 
     Args:
         run: folder of the evaluation, or a file in it.
-        required: whether to refuse a run without that file, which is read as an empty one otherwise.
 
     Raises:
-        ValueError: the file is not one that :func:`write_evaluation` wrote, or it is required and not there.
+        ValueError: the file is not one that :func:`write_evaluation` wrote.
     """
     file = evaluation_file(run)
     if not file.is_file():
-        if required:
-            raise ValueError(
-                f"Expected evaluation.json in the folder of an evaluation, got {str(run)!r} without it. "
-                "Make it with `grounding-rewards evaluate`."
-            )
         return StoredEvaluation()
     try:
         return StoredEvaluation.of_json(json.loads(file.read_text(encoding="utf-8")))
