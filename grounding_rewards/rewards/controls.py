@@ -178,28 +178,24 @@ class Consensus(TextReward):
 
     def __call__(self, read: Batch) -> list[float]:
         """For each answer the mean agreement with the other answers of its row."""
-        # None for a text that cannot be read.
-        answers = [p if _is_readable(raw) else None for p, raw in zip(read.pred.split(), read.raws, strict=True)]
+        boxes = read.pred.split()
+        # A broken or impossible box of another answer is not one that could be found.
+        findable = [p[valid_boxes(p)] for p in boxes]
         answers_by_row: dict[str, list[int]] = defaultdict(list)
         for k, name in enumerate(_row_names(read)):
             answers_by_row[name].append(k)
-        rewards = [0.0] * len(answers)
-        for indices in answers_by_row.values():
-            for i in indices:
-                agreements = [_agreement(answers[i], answers[j]) for j in indices if j != i]
-                rewards[i] = float(np.mean(agreements)) if agreements else 0.0
+        is_readable = np.array([_is_readable(raw) for raw in read.raws], dtype=np.bool_)
+        rewards = [0.0] * len(boxes)
+        for answers in answers_by_row.values():
+            for i in answers:
+                others = [j for j in answers if j != i]
+                if others and is_readable[i]:
+                    agreements = _SOFT_F1.score_many([boxes[i]] * len(others), [findable[j] for j in others])
+                    rewards[i] = float(np.where(is_readable[others], agreements, 0.0).mean())
         return rewards
 
 
 _SOFT_F1 = SoftF1Reward(no_box_bonus=1.0)
-
-
-def _agreement(answer: Boxes | None, other_answer: Boxes | None) -> float:
-    """How well an answer's boxes agree with another's, in [0, 1]."""
-    if answer is None or other_answer is None:
-        return 0.0
-    # A broken or impossible box of the other answer is not one that could be found.
-    return _SOFT_F1.score(answer, other_answer[valid_boxes(other_answer)])
 
 
 def _is_readable(raw: RawBoxes) -> bool:
