@@ -296,7 +296,11 @@ _Place = Callable[[int], tuple[str, int]]
 
 def _reference_labels(label_lists: Sequence[Any], boxes: BoxBatch, place: _Place) -> list[str]:
     """All labels, one per box; refused where there is not one for every box."""
+    texts: list[str] = []
     for k, (labels, count) in enumerate(zip(label_lists, boxes.counts, strict=True)):
+        if labels is None and not count:
+            # A normal image has nothing to name.
+            continue
         is_one_each = not isinstance(labels, str) and hasattr(labels, "__len__") and len(labels) == count
         if not is_one_each or not all(isinstance(label, str) and label.strip() for label in labels):
             column, number = place(k)
@@ -304,7 +308,8 @@ def _reference_labels(label_lists: Sequence[Any], boxes: BoxBatch, place: _Place
                 f"Expected one label for each of {count} boxes for `{column}`, got {labels!r:.200} in row {number}. "
                 'Name the finding of every box, or use label_matching="ignore".'
             )
-    return list(chain.from_iterable(label_lists))
+        texts += labels
+    return texts
 
 
 def _checked_boxes(box_lists: Sequence[Any], place: _Place) -> BoxBatch:
