@@ -10,7 +10,7 @@ import functools
 import html
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -80,7 +80,7 @@ def scan_brackets(text: str, fmt: BoxFormat, collector: BoxCollector) -> None:
     if not places:
         collector.cut_off |= _ends_in_tag(text, fmt)
         return
-    marks = list(_read_marks(places[:MAX_GROUPS]))
+    marks = [mark for mark in map(_mark_at, places[:MAX_GROUPS]) if mark is not None]
     labelled = _with_labels(marks, text)
     # "<ref>no": a label that the text breaks off in is no statement.
     collector.cut_off |= bool(labelled) and labelled[-1].kind == "open_label" and len(places) <= MAX_GROUPS
@@ -97,37 +97,40 @@ _MAY_BE_NUMBERS = re.compile(r"[\dxyXY]|nan|inf", re.IGNORECASE)
 _SEPARATORS = " \t\r\n,，、;；"
 
 
-def _read_marks(places: Sequence[re.Match[str]]) -> Iterator[_Mark]:
-    """The marks at the matches of :func:`_mark_pattern`, without brackets around prose."""
-    for match in places:
-        start, end = match.span()
-        kind = match.lastgroup
-        tag = match[0]
-        if kind == "group":
-            opening, content, closing = match["opening"], match["content"], match["closing"]
-            if not _MAY_BE_NUMBERS.search(content) and content.strip(_SEPARATORS):
-                continue
-            lists = split_numbers(content)
-            if closing is None:
-                # "[1, 2, 3, 4</box>"
-                closed = match["box_end"] is not None and bool(lists) and all(len(tokens) == 4 for tokens in lists)
-            else:
-                # "[1, 2, 3, 4)" is closed, while "[)" states nothing.
-                closed = bool(lists) or closing in ("]", "］")
-            breaks_off = not closed and lists and looks_numeric(lists[0][0])
-            # Anything else in brackets is prose.
-            if not lists or breaks_off or any(_is_attempt(tokens, opening) for tokens in lists):
-                yield _Mark("group", start, end, opening=opening, closed=closed, lists=lists)
-        elif kind == "run":
-            yield _Mark("run", start, end, tag)
-        elif tag[1] in "0123456789-." and "," in tag:
-            yield _Mark("group", start, end, opening="<", closed=True, lists=split_numbers(tag[1:-1]))
-        elif kind == "named":
-            yield _Mark("named_end" if tag[1] == "/" else "named", start, end, tag)
-        elif tag.startswith("<point") and "=" in tag:
-            yield _Mark("shape", start, end, "<point>")
-        else:
-            yield _Mark(TAG_ROLES.get(tag.casefold(), "other"), start, end, tag)
+def _mark_at(match: re.Match[str]) -> _Mark | None:
+    """The mark at a match of :func:`_mark_pattern`; None for brackets around prose."""
+    start, end = match.span()
+    tag = match[0]
+    if match.lastgroup == "group":
+        return _bracket_mark(match)
+    if match.lastgroup == "run":
+        return _Mark("run", start, end, tag)
+    # Some write a list in angle brackets, "<1, 2, 3, 4>", which the pattern takes for a tag.
+    if tag[1] in "0123456789-." and "," in tag:
+        return _Mark("group", start, end, opening="<", closed=True, lists=split_numbers(tag[1:-1]))
+    if match.lastgroup == "named":
+        return _Mark("named_end" if tag[1] == "/" else "named", start, end, tag)
+    # A point has its coordinates in attributes; one without them is a tag in `TAG_ROLES`.
+    if tag.startswith("<point") and "=" in tag:
+        return _Mark("shape", start, end, "<point>")
+    return _Mark(TAG_ROLES.get(tag.casefold(), "other"), start, end, tag)
+
+
+def _bracket_mark(match: re.Match[str]) -> _Mark | None:
+    """The group at a match of brackets; None where they hold prose. Empty brackets are a group without lists."""
+    opening, content, closing = match["opening"], match["content"], match["closing"]
+    if not _MAY_BE_NUMBERS.search(content) and content.strip(_SEPARATORS):
+        return None
+    lists = split_numbers(content)
+    if closing is None:
+        # The tag closes whole boxes too: "[1, 2, 3, 4</box>".
+        closed = match["box_end"] is not None and bool(lists) and all(len(tokens) == 4 for tokens in lists)
+    else:
+        # A wrong bracket closes numbers, "[1, 2, 3, 4)", while empty brackets that do not fit, "[)", state nothing.
+        closed = bool(lists) or closing in ("]", "］")
+    starts_with_number = bool(lists) and looks_numeric(lists[0][0])
+    is_prose = (closed or not starts_with_number) and not any(_is_attempt(tokens, opening) for tokens in lists)
+    return None if lists and is_prose else _Mark("group", *match.span(), opening=opening, closed=closed, lists=lists)
 
 
 def _is_attempt(tokens: list[str], opening: str) -> bool:
