@@ -73,8 +73,8 @@ _ACTION = re.compile(r"^Action(?: Input)?[ \t]?:", re.MULTILINE)
 _NOT_LETTERS = re.compile(r"begin|start|end|prefix|suffix|[^a-z]")
 # Calls after these marks are never closed.
 _TO_THE_END = frozenset(_MARKS["calls_to_the_end"])
-# What names that begin so close was no answer, even if nothing opened it.
-_SURE = tuple(_MARKS["sure_names"])
+# Only tools' marks have names that begin so: what such a mark closes was no answer, even if no mark opened it.
+_UNMISTAKABLE = tuple(_MARKS["unmistakable_names"])
 _RESULT_WORDS: list[str] = _MARKS["result_words"]
 _ASSISTANT_ROLES = frozenset(_MARKS["assistant_roles"])
 _TOOL_ROLES = frozenset(_MARKS["tool_roles"])
@@ -323,17 +323,17 @@ def marks_thinking(tokens: Iterable[str]) -> bool:
     return any(thinking_state(token) != "none" for token in tokens)
 
 
-def moves_answer(words: str) -> bool:
+def has_answer_mark(words: str) -> bool:
     """Whether words, such as a label, hold a mark that begins or ends an answer or a turn.
 
     Example:
-        >>> moves_answer("nodule <think>"), moves_answer("nodule <tool_call>"), moves_answer("nodule < 5 mm")
-        (True, True, False)
+        >>> [has_answer_mark(label) for label in ("nodule <think>", "nodule <tool_call>", "nodule < 5 mm")]
+        [True, True, False]
     """
     if _ANY_MARK.search(words):
         return True
     marks_of_all_families = _turn_pattern((True,) * len(_WORD_PATTERNS))
-    # Without a group it is the end of a fence, which code has too.
+    # A bare ``` matches without a named group: it ends ordinary code too, so it is no mark here.
     return any(mark.lastgroup is not None for mark in marks_of_all_families.finditer(words))
 
 
@@ -403,19 +403,25 @@ class Turn:
 
     `take_json` and so on each take the marks of the groups in `answer_marks.toml` whose names begin alike.
 
-    `words`: what the assistant says in it, without the words of tools.
-    `ended`: a mark ends it, so nothing in it is cut off.
-    `asks`: a tool is called in it or right before it.
-    `waits`: a tool's words follow it, so that it was no answer.
+    What is read of the turn:
+
+    `words`: what the assistant says in the turn, without the words of tools.
+    `ended`: a mark ends the turn, so nothing in it is cut off.
+    `asks`: a tool is called in the turn or right before it.
+    `waits`: a tool's words follow the turn, so that it was no answer.
     `breaks_off`: the text ends inside a call.
-    `drafts`: the assistant's words before each result of a tool, since a mark began its turn.
+    `drafts`: the assistant's words before each result of a tool, since a mark began the turn.
     `marked`: a mark of a turn is in the text.
     `begun`: such a mark begins this turn, which is not the one that the prompt began.
     `loops`: the text has more than `MAX_TURN_MARKS` marks.
 
-    While it is read: `speaker` is `_ASSISTANT`, `_CALL`, `_TOOL`, `_USER` or `_ENDED`, whose words begin at `since`;
-    `closer` names the mark that closes the call or the result, empty if only another turn does; `preamble` is what the
-    assistant said in this turn before its last call, `pieces` what it said after that.
+    The state at a position in the text:
+
+    `speaker`: whose words stand there: `_ASSISTANT`, `_CALL`, `_TOOL`, `_USER` or `_ENDED`.
+    `since`: where the words of this speaker begin.
+    `closer`: the name of the mark that closes the open call or result; empty if only another turn does.
+    `pieces`: what the assistant said in this turn since its last call.
+    `preamble`: what the assistant said in this turn before its last call; it counts only if `pieces` say nothing.
     """
 
     def __init__(self, text: str, since: int = 0) -> None:
@@ -490,23 +496,29 @@ class Turn:
             self.speaker, self.closer = _CALL, closer
 
     def close_tool(self, name: str, start: int, end: int) -> None:
-        """End a call or a result at its closing mark; one that nothing opened may have begun in the prompt."""
-        opened = self.speaker in (_CALL, _TOOL) and name == self.closer
-        if opened:
-            is_result = self.speaker == _TOOL
-        else:
-            is_result = _is_result(name)
+        """End a call or a result at its closing mark, which stands from `start` to `end`; the assistant speaks again.
+
+        A closing mark without an opening one may end what began in the prompt; if it may mean something else, or
+        stands in the words of somebody else, such as a quoted mark, nothing is done.
+        """
+        has_opening = self.speaker in (_CALL, _TOOL) and name == self.closer
+        is_result = self.speaker == _TOOL if has_opening else _is_result(name)
+        if not has_opening:
+            # A result may also follow a call that was never closed, or a turn that is over.
             speakers = (_ASSISTANT, _CALL, _ENDED) if is_result else (_ASSISTANT,)
-            if not name.startswith(_SURE) or self.speaker not in speakers:
+            if not name.startswith(_UNMISTAKABLE) or self.speaker not in speakers:
                 return
             self.keep(start)
         if is_result:
+            # After a result the model answers anew, so that its earlier words were a draft.
             self.drafts.append("".join(self.preamble + self.pieces))
             self.ended = self.waits = False
-        if is_result or not opened:
-            self.preamble, self.pieces = [], []
-        else:
+        if has_opening and not is_result:
+            # After a call the model may still mean its words before it.
             self.set_aside()
+        else:
+            # Of a call without an opening mark the words before the closing one are the call itself.
+            self.preamble, self.pieces = [], []
         self.asks = True
         self.speaker, self.since, self.closer = _ASSISTANT, end, ""
 

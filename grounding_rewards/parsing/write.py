@@ -10,10 +10,10 @@ import re
 from collections.abc import Sequence
 
 from grounding_rewards.boxes import ORDERS, norm1_to_patch_index
-from grounding_rewards.parsing.answer_span import moves_answer
+from grounding_rewards.parsing.answer_span import has_answer_mark
 from grounding_rewards.parsing.formats import BoxFormat
 
-#: A character of each mark that `moves_answer` looks for.
+#: A character of each mark that `has_answer_mark` looks for.
 _MARK = re.compile(r"[<\[◁:`✿]")
 
 
@@ -45,7 +45,7 @@ def written_label(label: str, fmt: BoxFormat) -> str:
         >>> [written_label('"mass"', get_box_format(name)) for name in ("qwen3-vl", "perceptron", "internvl")]
         ['"\\\\"mass\\\\""', '&quot;mass&quot;', '"mass"']
     """
-    if not fmt.syntax.keyed and moves_answer(label):
+    if not fmt.syntax.keyed and has_answer_mark(label):
         raise ValueError(
             f"Expected labels without marks such as <think> or <answer> for `labels`, got {label!r:.200}. "
             f"The box format {fmt.name} cannot escape them: rename the finding."
@@ -53,7 +53,7 @@ def written_label(label: str, fmt: BoxFormat) -> str:
     if not fmt.syntax.keyed:
         return html.escape(label) if '"{label}"' in fmt.layout.item else label
     quoted = json.dumps(label, ensure_ascii=False)
-    return _MARK.sub(lambda mark: f"\\u{ord(mark[0]):04x}", quoted) if moves_answer(label) else quoted
+    return _MARK.sub(lambda mark: f"\\u{ord(mark[0]):04x}", quoted) if has_answer_mark(label) else quoted
 
 
 def _grouped(

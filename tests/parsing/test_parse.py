@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from grounding_rewards.boxes import to_pixel
 from grounding_rewards.parsing import STATUSES, format_boxes, get_box_format, list_box_formats, parse_boxes, read_boxes
-from grounding_rewards.parsing.answer_span import moves_answer
+from grounding_rewards.parsing.answer_span import has_answer_mark
 from grounding_rewards.parsing.formats import SOURCES
 from grounding_rewards.parsing.results import MAX_BOXES
 from tests.parsing import adversarial
@@ -118,7 +118,7 @@ def unit_of(fmt):
 letters = st.characters(exclude_categories=["C"], exclude_characters="<◁")
 words = st.text(letters, min_size=1).map(str.strip).filter(bool)
 # Marks are refused as labels where a format can't escape them.
-label_words = words.filter(lambda word: not moves_answer(word))
+label_words = words.filter(lambda word: not has_answer_mark(word))
 
 
 @pytest.mark.parametrize("name", [name for name in FORMATS if get_box_format(name).space.frame != "cropped"])
