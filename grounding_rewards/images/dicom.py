@@ -84,7 +84,7 @@ def read_dicom(path: str | Path) -> np.ndarray:
         lowest = int(stored.min())
         offsets = stored - lowest
         values = np.flatnonzero(np.bincount(offsets.ravel())) + lowest
-        pixels = np.rint(_voi(dataset, _modality(dataset, values), stored) * 255)
+        pixels = np.rint(_display_shades(dataset, _rescaled(dataset, values), stored) * 255)
         if _is_inverse(dataset):
             pixels = 255 - pixels
         greys = np.zeros(int(offsets.max()) + 1, dtype=np.uint8)
@@ -254,8 +254,8 @@ def _is_inverse(dataset: FileDataset) -> bool:
     return shape == "INVERSE" if shape else dataset.PhotometricInterpretation == "MONOCHROME1"
 
 
-def _modality(dataset: FileDataset, values: np.ndarray) -> np.ndarray:
-    """The values of the modality for stored values, of the same shape."""
+def _rescaled(dataset: FileDataset, values: np.ndarray) -> np.ndarray:
+    """What stored values measure, by the file's modality LUT, else by its slope and intercept, of the same shape."""
     if dataset.get("ModalityLUTSequence"):
         entries, _ = _look_up(dataset, dataset.ModalityLUTSequence[0], values)
         return entries
@@ -263,8 +263,12 @@ def _modality(dataset: FileDataset, values: np.ndarray) -> np.ndarray:
     return values * (slope or [1.0])[0] + (intercept or [0.0])[0]
 
 
-def _voi(dataset: FileDataset, values: np.ndarray, stored: np.ndarray) -> np.ndarray:
-    """The shades, 0 to 1, of values of the modality, both `(n,)`; `stored` are all pixels of the image."""
+def _display_shades(dataset: FileDataset, values: np.ndarray, stored: np.ndarray) -> np.ndarray:
+    """Shades of grey, 0 to 1, in which rescaled values are shown, both `(n,)`; `stored` are all pixels of the image.
+
+    The file's VOI LUT (values of interest) makes them, else its window. A file without either has its values spread
+    between two ends: up to 8 bits those of all that can be stored, beyond that those of the values in the image.
+    """
     from highdicom.pixels import apply_voi_window
 
     if dataset.get("VOILUTSequence"):
@@ -278,12 +282,14 @@ def _voi(dataset: FileDataset, values: np.ndarray, stored: np.ndarray) -> np.nda
             raise _RefusedError(f"a WindowWidth that {function} can use", f"{widths[0]:g}", "Correct the header")
         return apply_voi_window(values, centers[0], widths[0], function)
     if dataset.BitsStored <= 8:
-        # The values that these bits can hold, of which half are negative in an image with a sign.
+        # Such an image is in shades already. Half of what its bits hold is negative in an image with a sign.
         lowest = -(1 << (dataset.BitsStored - 1)) if dataset.PixelRepresentation else 0
-        ends = _modality(dataset, np.array([lowest, lowest + (1 << dataset.BitsStored) - 1]))
+        ends = _rescaled(dataset, np.array([lowest, lowest + (1 << dataset.BitsStored) - 1]))
     else:
+        # A detector uses a part of the values that it can store.
         unpadded = stored[~_is_padding(dataset, stored)]
-        ends = np.array(value_range(_modality(dataset, unpadded)) if unpadded.size else ())
+        ends = np.array(value_range(_rescaled(dataset, unpadded)) if unpadded.size else ())
+    # All is padding, or all pixels are alike.
     if not ends.size or ends.min() == ends.max():
         return np.zeros(len(values))
     return np.clip((values - ends.min()) / (ends.max() - ends.min()), 0.0, 1.0)
