@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -250,8 +250,6 @@ class AttackingProcessor:
 
     def apply_chat_template(self, conversations: Sequence[Any], **kwargs: Any) -> Any:
         """The inputs of the model for the next images, with attacked pixel values."""
-        import torch
-
         inputs = self._processor.apply_chat_template(conversations, **kwargs).to(self._model.device)
         pixel_values = inputs.get("pixel_values")
         if getattr(pixel_values, "dtype", None) is None or not pixel_values.is_floating_point():
@@ -261,19 +259,6 @@ class AttackingProcessor:
             )
         # In the type that the model sees, in which the bound has to hold.
         pixel_values = pixel_values.to(self._model.dtype)
-
-        def values_of(colour: str) -> Tensor:
-            """The pixel values of images of the same sizes in one colour."""
-            one_colour = _of_one_colour(conversations, colour)
-            values = self._processor.apply_chat_template(one_colour, **kwargs)["pixel_values"]
-            return values.to(pixel_values.device, torch.float32)
-
-        low, high = values_of("black"), values_of("white")
-        copies = 1
-        # Patches of the Qwen2-VL kind have two axes.
-        if pixel_values.dim() == 2:
-            image_processor = getattr(self._processor, "image_processor", self._processor)
-            copies = getattr(image_processor, "temporal_patch_size", 1)
         tokenizer = getattr(self._processor, "tokenizer", self._processor)
         end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
         texts = [next(self._answers) for _ in conversations]
@@ -281,11 +266,25 @@ class AttackingProcessor:
         inputs["pixel_values"] = project_gradient(
             answer_loss(self._model, inputs, answers, tokenizer.pad_token_id),
             pixel_values,
-            PixelScale(low, high - low, copies),
+            self._pixel_scale(conversations, pixel_values, kwargs),
             self._attack,
             self._rng,
         )
         return inputs
+
+    def _pixel_scale(self, conversations: Sequence[Any], pixel_values: Tensor, kwargs: Mapping[str, Any]) -> PixelScale:
+        """The scale that the processor gave the pixel values of these conversations."""
+        # Measured: what it makes of black images of the same sizes is intensity 0, of white ones 1.
+        ends = []
+        for colour in ("black", "white"):
+            inputs = self._processor.apply_chat_template(_of_one_colour(conversations, colour), **kwargs)
+            ends.append(inputs["pixel_values"].to(pixel_values.device).float())
+        low, high = ends
+        # Patches of the Qwen2-VL kind have two axes. They repeat a still image in time, and all its copies must change
+        # alike.
+        image_processor = getattr(self._processor, "image_processor", self._processor)
+        copies = getattr(image_processor, "temporal_patch_size", 1) if pixel_values.dim() == 2 else 1
+        return PixelScale(low, high - low, copies)
 
 
 def _of_one_colour(conversations: Sequence[Any], colour: str) -> list[Any]:
