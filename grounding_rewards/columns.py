@@ -23,8 +23,10 @@ from grounding_rewards.parsing import BoxFormat
 
 #: The sizes of the image, and of the image that the model saw, in pixels.
 SIZE_COLUMNS = ("width", "height", "resized_width", "resized_height")
-#: The reference boxes of an image, and what belongs to them; the first two are always there.
-BOX_COLUMNS = ("boxes", "labels", "ignore_boxes", "reader_boxes", "reader_labels")
+#: What may belong to the reference boxes of an image: ignored regions, and what each reader drew.
+OPTIONAL_BOX_COLUMNS = ("ignore_boxes", "reader_boxes", "reader_labels")
+#: The reference boxes of an image, and what belongs to them.
+BOX_COLUMNS = ("boxes", "labels", *OPTIONAL_BOX_COLUMNS)
 #: What a row may say of the image that an answer is scored against, in its `ground_truth` too.
 SCORED_COLUMNS = (*BOX_COLUMNS, *SIZE_COLUMNS, "box_format", "prompt_opens_thinking", "id")
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from grounding_rewards.boxes import as_box_array
-from grounding_rewards.columns import BOX_COLUMNS, image_id, patient_of
+from grounding_rewards.columns import OPTIONAL_BOX_COLUMNS, image_id, patient_of
 from grounding_rewards.common.formatting import first_of
 from grounding_rewards.metrics.average_precision import label_name
 from grounding_rewards.metrics.prediction import UNNAMED, Prediction, is_read
@@ -275,13 +275,12 @@ def _prediction(parsed: ParsedBoxes, reason: str) -> dict[str, Any]:
 
 
 def row_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """The columns that every row has, and optional ones, such as ignored regions, with None where a row has none."""
-    optional_columns = BOX_COLUMNS[2:]
+    """The columns in which every row has a value, and `OPTIONAL_BOX_COLUMNS`, with None for a row without a value."""
     columns = {}
     for name in dict.fromkeys(chain.from_iterable(rows)):
         values = [row.get(name) for row in rows]
         is_complete = all(value is not None for value in values)
-        if name not in _PASSED_OVER and (is_complete or name in optional_columns):
+        if name not in _PASSED_OVER and (is_complete or name in OPTIONAL_BOX_COLUMNS):
             columns[name] = values
     return columns
 

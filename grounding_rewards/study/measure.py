@@ -15,7 +15,7 @@ from typing import Any
 
 from datasets import Dataset
 
-from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS, image_id, patient_of
+from grounding_rewards.columns import BOX_COLUMNS, OPTIONAL_BOX_COLUMNS, SIZE_COLUMNS, image_id, patient_of
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.models.robustness import corrupt, corrupt_boxes
 from grounding_rewards.study.plan import ImageSet
@@ -23,7 +23,7 @@ from grounding_rewards.study.plan import ImageSet
 # Columns from which metrics are computed, besides `id` and `patient`.
 _REFERENCE = (*SIZE_COLUMNS, "box_format", *BOX_COLUMNS)
 # Columns with other boxes, or with a value for each box, which do not follow when the image is changed.
-_OTHER_BOXES = ("phrases", *BOX_COLUMNS[2:])
+_OTHER_BOXES = ("phrases", *OPTIONAL_BOX_COLUMNS)
 
 
 def load_set(image_set: ImageSet) -> Dataset:
