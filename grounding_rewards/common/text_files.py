@@ -104,7 +104,7 @@ def text_lines(path: str | Path) -> Iterator[str]:
 
 
 def decoded_lines(path: str | Path) -> Iterator[tuple[int, str, str]]:
-    """The number of each line of a file, its text, and, instead of an error, why it is none; empty where it is one.
+    """Yield the number of each line of a file, its text, and why it is no text; one of the last two is empty.
 
     Example:
         >>> import tempfile
@@ -127,7 +127,7 @@ def decoded_lines(path: str | Path) -> Iterator[tuple[int, str, str]]:
                 except ValueError as error:
                     yield number, "", str(error)
                     if data.startswith(_UTF_16):
-                        # Its line feeds are none, and every further line would be said to be broken.
+                        # UTF-16 cannot be split at b"\n": every further line would look broken too.
                         return
     except (FileNotFoundError, IsADirectoryError):
         raise ValueError(f"Expected a text file at {path}, got none. Check the path.") from None

@@ -116,7 +116,7 @@ def check_dataset(
     for number, row in enumerate(rows):
         if number not in problems:
             references += _references(number, row)
-    gold = _gold(references, reward)
+    gold = _scored_gold(references, reward)
     for gold_row in gold:
         for problem in _gold_problems(gold_row, reward):
             problems[gold_row.number].append(gold_row.reader + problem)
@@ -397,7 +397,8 @@ def gold_problems(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) ->
         >>> gold_problems([image], gr.get_reward("R4", box_format="qwen3-vl"))[0][0]
         'box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl, IoU 0.25 with itself'
     """
-    gold = _gold([(0, "", row) for row in rows], reward)
+    # The number and the reader of a reference are for messages about a whole dataset; no sentence here names them.
+    gold = _scored_gold([(0, "", row) for row in rows], reward)
     return [list(_gold_problems(gold_row, reward)) for gold_row in gold]
 
 
@@ -535,7 +536,7 @@ class _Gold(NamedTuple):
     rounded: float
 
 
-def _gold(references: Sequence[_Reference], reward: GroundingReward) -> list[_Gold]:
+def _scored_gold(references: Sequence[_Reference], reward: GroundingReward) -> list[_Gold]:
     """Write each reference as an answer in its box format, score that, and say what its boxes earn without writing."""
     rows = [row for *_, row in references]
     if not rows:

@@ -64,7 +64,7 @@ class Inspection:
         thinking: how many completions have marks of thinking that are ``paired``, ``unopened`` (closed, but never
             opened), ``unclosed``, or ``none``.
         thinking_suspicion: what is suspect about these counts, or None.
-        examples: by status and by reason the numbers of the completions that have it.
+        examples: the numbers of all completions that have a status or a reason, by its name.
         notes: warnings about the log.
     """
 
@@ -134,6 +134,7 @@ class Inspection:
         import pandas
 
         statuses = [""] * len(self.texts)
+        # Every completion has one status, so that each is set once.
         for status in STATUSES:
             for k in self.examples.get(status, ()):
                 statuses[k] = status

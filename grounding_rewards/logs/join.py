@@ -99,8 +99,8 @@ def read_log(
     first is judged, or the one with the lowest `sample`, where all rows have that column. Where all have a `step`, as
     the log of a training does, the answers of the last step at which the image was asked about are taken.
 
-    In groups, rows of one `id` are apart by :data:`APART`. Where no row has an `id`, rows next to each other are a
-    group that have the same prompt and image.
+    In groups, rows of one `id` are one group unless they differ in one of :data:`APART`. Where no row has an `id`, rows
+    next to each other with the same prompt and image are a group.
 
     Args:
         paths: files or folders, as :func:`grounding_rewards.logs.read.read_completions` takes them.
@@ -110,13 +110,16 @@ def read_log(
             together as :func:`grounding_rewards.logs.image_names.with_image_ids` says. What the log says of an image
             besides has to agree with the dataset.
         text_column: the column with the completions.
-        by_order: take the rows in the order of the dataset's images, in groups as many for each.
+        by_order: take the rows in the order of the dataset's images; in groups each image has as many rows.
         sizes: sizes for images that have none, by column.
         allow_outside: whether images that the log names may lie outside the folders of its files.
         label_matching: under others than ``"ignore"`` every reference box needs a label; None takes the reward's.
         bad_rows: `refuse` images that nothing can be measured on, or `drop` them, which a warning says.
-        in_groups: as GRPO compares them: images with one answer are left out.
-        group_size: so many rows one after another are a group, whatever they hold.
+        in_groups: take the answers in groups, as GRPO compares them: images with one answer are left out.
+        group_size: every so many rows in turn are a group; neither `id` nor prompt is looked at.
+
+    Returns:
+        The images, in the order of the dataset, else of the log; in groups an image for each group.
 
     Raises:
         ValueError: a file is broken, images and completions do not fit each other, an image cannot be right, or in
@@ -144,6 +147,7 @@ Correct it:
     if images is None:
         places = [log.places[group[0]] for group in groups]
         rows, file_notes = _rows_with_files(log, [group[0] for group in groups], paths, allow_outside)
+        # The notes are of images that cannot be shown, and a page about groups shows none.
         if not in_groups:
             notes += file_notes
     else:

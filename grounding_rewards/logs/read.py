@@ -498,11 +498,12 @@ def _row_of_cells(cells: Mapping[str, Any], number: int, path: Path) -> dict[str
     for name, cell in cells.items():
         # An empty completion is a completion.
         is_empty = cell is None or (cell == "" and name not in TEXT_COLUMNS)
+        # A longer text than any path is the image itself, whose pixels are not needed.
         if is_empty or (name == "image" and len(cell) > LONGEST_PATH):
             continue
         if name in _JSON_COLUMNS and cell.startswith(("[", "{")):
             cell = _list_of_cell(cell, f"row {number} of {str(path)!r}, column {name}")
-        row[name] = cell.strip().casefold() in _TRUE if name == "prompt_opens_thinking" else cell
+        row[name] = (cell.strip().casefold() in _TRUE) if name == "prompt_opens_thinking" else cell
     return row
 
 

@@ -643,9 +643,9 @@ def image_auroc(images: Sequence[Prediction], *, groups: Sequence[Any] | None = 
     """Area under the ROC curve of images with a finding against images without one.
 
     Args:
-        images: with their answers. Where every box states a confidence, an image's score is the largest one, and an
-            image without a box comes last; elsewhere it is the share of its answers with a box, the judged one and
-            sampled ones.
+        images: with their answers. The score of an image is the highest confidence of its boxes, if every box of all
+            images states one; an image without a box comes last. Else the score is the share of the image's answers,
+            judged and sampled, that have a box.
         groups: the patient of each image, where known; the images of one patient are then left out together.
         seed: of what is left out.
 
@@ -678,7 +678,7 @@ def image_auroc(images: Sequence[Prediction], *, groups: Sequence[Any] | None = 
         kept_images = weights[:, parts.of_image] > 0
         return np.array([[_area_under_roc(score[kept & positive], score[kept & ~positive])] for kept in kept_images])
 
-    # Of patients with a finding, or without: the fewer of them bound what is known.
+    # The interval can rest on no more patients than the smaller of the two classes has.
     units = group_numbers(groups, len(images))
     fewest = min(len(np.unique(units[positive])), len(np.unique(units[~positive])))
     return jackknife(areas, parts)[0]._replace(units=fewest)

@@ -180,14 +180,18 @@ def _select_rows(dataset: Any, box_format: Any) -> tuple[list[dict[str, Any]], l
 
 
 def _check_vllm_parity(trainer: Any, rows: Sequence[Mapping[str, Any]], sizes: tuple[tuple[int, int], ...]) -> Parity:
-    """Let vLLM answer, and compare its log-probabilities with those of the training."""
+    """Let vLLM answer, and compare its log-probabilities with those of the training.
+
+    A large difference is an error; a moderate one is warned of.
+    """
     collated = _collate(trainer, rows)
     sampled = collated["sampling_per_token_logps"].double()
     _, _, trained = _training_logps(trainer, collated)
     mask = collated["completion_mask"].bool() & ~sampled.isnan()
     differences = []
     for answer, in_answer in zip(trained - sampled, mask, strict=True):
-        # An answer without a token that vLLM gave a probability has no mean; any other NaN is a difference.
+        # Where vLLM gave no token of an answer a probability there is nothing to compare, which is 0. Any other NaN
+        # stays, and `check_rollout` refuses it.
         differences.append(answer[in_answer].abs().mean() if in_answer.any() else answer.new_zeros(()))
     max_difference = float(torch.stack(differences).max())
     warning = check_rollout(trainer, max_difference, refuse=True)

@@ -366,7 +366,7 @@ class Changes:
         self.attacks()
 
     def __str__(self) -> str:
-        """The changes in words; ε and strengths are on the axes of the plots.
+        """The changes in words; the values of ε are on the axis of the plot.
 
         >>> str(Changes(families=("pgd",)))
         'projected gradient, 10 steps of 2.5·ε/10, against the gold answer, seed 0'

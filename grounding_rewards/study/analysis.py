@@ -413,7 +413,7 @@ def analyse(study: Study, *, on_progress: Callable[[str], None] = lambda step: N
         for name, partner_rows in partners.items():
             for measure, rows in rows_by_measure.items():
                 differences[key][name][measure] = compare_rows(rows, partner_rows[measure])
-    adjusted = _adjusted(study, differences)
+    adjusted = _holm_adjusted(study, differences)
     arms = []
     for key, runs in study.arms.items():
         arm = ArmResult(
@@ -444,14 +444,15 @@ def analyse(study: Study, *, on_progress: Callable[[str], None] = lambda step: N
     )
 
 
-def _adjusted(
+def _holm_adjusted(
     study: Study, differences: Mapping[ArmKey, _Differences]
 ) -> dict[ArmKey, dict[str, dict[Measure, float]]]:
-    """Holm's p of every arm by partner and primary metric; those that share a kind of checkpoint are a family."""
+    """The p of every arm, adjusted by Holm within a family of comparisons, by partner and primary metric."""
     adjusted: dict[ArmKey, dict[str, dict[Measure, float]]] = {}
     for key, by_partner in differences.items():
         adjusted[key] = {name: {} for name in by_partner}
     for name in (REFERENCE, START):
+        # By the kind of initial checkpoint for which a primary metric was declared; None: for all kinds.
         families: dict[str | None, list[tuple[ArmKey, Measure]]] = defaultdict(list)
         for key, by_partner in differences.items():
             for primary in study.declared:

@@ -192,7 +192,7 @@ def read_plan(source: str | Path | Mapping[str, Any], *, dataset: str | None = N
     try:
         _expect(isinstance(content, Mapping), "a mapping", content, "See configs/study/ for files.")
         overrides = {"dataset": dataset} if dataset else {}
-        return _resolve(_checked(Plan, {**content, **overrides}, "runs"), elsewhere)
+        return _resolve(_from_mapping(Plan, {**content, **overrides}, "runs"), elsewhere)
     except ValueError as error:
         raise ValueError(f"{'the study' if isinstance(source, Mapping) else source}: {error}") from error
 
@@ -281,7 +281,7 @@ def _primary(value: Any, sets: Collection[str], starts: Collection[str]) -> tupl
 
 def _image_set(name: str, entry: Mapping[str, Any], dataset: str | None) -> ImageSet:
     """A set of images from its mapping in the YAML; `dataset` is the default of its key."""
-    image_set = _checked(ImageSet, {"name": name, "dataset": dataset, **entry}, place=f"set {name}")
+    image_set = _from_mapping(ImageSet, {"name": name, "dataset": dataset, **entry}, place=f"set {name}")
     if image_set.images is not None:
         check_number(f"images of set {name}", image_set.images, Interval(1))
     changes = image_set.changes
@@ -311,7 +311,7 @@ def _starts(
     sft = entry.get(SFT)
     values = {key: value for key, value in entry.items() if key != "checkpoints"}
     values = {SFT: None, **values, "name": kind, "kind": kind}
-    start = _checked(InitialCheckpoint, values, "parent", place=f"start {kind}")
+    start = _from_mapping(InitialCheckpoint, values, "parent", place=f"start {kind}")
     if sft is not None:
         _refuse_options([key for key in sft if key != "seed"], f"start {kind}")
         start = replace(start, sft=_drop_none({**_settings(sft, plan), "save_strategy": "no"}))
@@ -457,7 +457,7 @@ def _expect(condition: bool, expected: str, value: object, advice: str) -> None:
         raise ValueError(f"Expected {expected}, got {value!r:.200}. {advice}")
 
 
-def _checked(form: type[_Form], entry: Mapping[str, Any], *internal: str, place: str = "the study") -> _Form:
+def _from_mapping(form: type[_Form], entry: Mapping[str, Any], *internal: str, place: str = "the study") -> _Form:
     """Make a dataclass from a mapping of the YAML; refuse unknown and missing keys.
 
     Args:

@@ -170,6 +170,7 @@ def check_optimization(config: Any, empty: Any) -> None:
     Raises:
         ValueError: one of them cannot be built.
     """
+    # Without `max_steps` the dataset gives the number, which is not known yet: any does for a check.
     steps = config.max_steps if config.max_steps > 0 else 100
     try:
         optimizer_class, options = Trainer.get_optimizer_cls_and_kwargs(config, empty)
