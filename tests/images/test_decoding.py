@@ -21,6 +21,7 @@ from grounding_rewards.prepare import PrepareSettings, prepare_images
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.sources.jsonl import read_jsonl
 from tests.conftest import write_lines
+from tests.tables import table
 
 # A wrist image as detectors of 14 bits give it: no pixel below 255, which `convert("RGB")` would make white.
 DEEP = np.linspace(900, 16383, 30 * 20).astype(np.uint16).reshape(20, 30)
@@ -43,15 +44,7 @@ def saved(folder, image, name, **options):
 
 
 @pytest.mark.parametrize("name", ["image.png", "image.tiff"])
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "<u2",  # I;16
-        "<i4",  # I
-        "<f4",  # F, TIFF alone
-        ">u2",  # I;16B
-    ],
-)
+@pytest.mark.parametrize("kind", table("images/tables", "images_above_8_bits_are_spread_over_all_greys"))
 def test_images_above_8_bits_are_spread_over_all_greys(tmp_path, name, kind):
     if name == "image.png" and kind.endswith("4"):
         pytest.skip("PNG has 16 bits at most")

@@ -20,6 +20,7 @@ from pydicom.uid import (  # noqa: E402
 from grounding_rewards.images import dicom  # noqa: E402
 from grounding_rewards.images.dicom import dicom_size, read_dicom  # noqa: E402
 from tests.conftest import dicom_header, save_dicom  # noqa: E402
+from tests.tables import table  # noqa: E402
 
 
 @pytest.fixture
@@ -189,17 +190,7 @@ class TestTransformations:
         assert not read_dicom(image(np.full((4, 4), 700, np.uint16), 12)).any()
 
     @pytest.mark.parametrize(
-        ("photometric", "shape", "inverted"),
-        [
-            ("MONOCHROME1", "INVERSE", True),
-            ("MONOCHROME2", "IDENTITY", False),
-            ("MONOCHROME1", None, True),
-            ("MONOCHROME2", None, False),
-            ("MONOCHROME1", "", True),
-            # Contradictions: the shape is the later step and decides, as in highdicom and dcm4che
-            ("MONOCHROME1", "IDENTITY", False),
-            ("MONOCHROME2", "INVERSE", True),
-        ],
+        ("photometric", "shape", "inverted"), table("images/tables", "who_decides_about_inversion")
     )
     def test_who_decides_about_inversion(self, image, photometric, shape, inverted):
         elements = {} if shape is None else {"PresentationLUTShape": shape}
@@ -230,21 +221,7 @@ class TestTransformations:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize(
-        ("elements", "message"),
-        [
-            ({"PhotometricInterpretation": "RGB", "SamplesPerPixel": 3}, "Expected a grey image, .* got RGB"),
-            ({"PhotometricInterpretation": "PALETTE COLOR"}, "got PALETTE COLOR"),
-            ({"WindowCenter": 5, "WindowWidth": 1}, "Expected a WindowWidth that LINEAR can use for .* got 1"),
-            ({"WindowCenter": 5, "WindowWidth": 0, "VOILUTFunction": "SIGMOID"}, "got 0"),
-            ({"WindowCenter": 5, "WindowWidth": 9, "VOILUTFunction": "CUBIC"}, "CUBIC"),
-            ({"NumberOfFrames": 3}, r"Expected one frame for .*, got 3 frames\. Write each frame"),
-            ({"Rows": 900}, "bytes of pixel data is less than expected"),
-            ({"BitsStored": 0}, "Expected 1 to 16 bits stored"),
-            ({"Rows": None}, "Expected Rows and Columns"),
-            ({"Rows": 20_000, "Columns": 20_000}, "Expected at most 178,956,970 pixels for .* got 400,000,000"),
-        ],
-    )
+    @pytest.mark.parametrize(("elements", "message"), table("images/tables", "the_file_is_named"))
     def test_the_file_is_named(self, image, elements, message):
         path = image(RAMP_12, 12, **elements)
         with pytest.raises(ValueError, match=message) as refusal:

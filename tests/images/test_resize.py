@@ -182,16 +182,7 @@ def test_sizes_of_every_kind(name, changed, landscape, small):
     assert resized_size(image_processor, 333, 299) == tuple(small)
 
 
-@pytest.mark.parametrize(
-    ("name", "changed"),
-    [
-        ("CLIPImageProcessor", {}),  # cuts off what does not fit into a square
-        ("CLIPImageProcessor", {"size": {"height": 96, "width": 96}}),
-        ("Gemma3ImageProcessor", {"do_pan_and_scan": True}),  # shows parts beside the whole
-        ("Glm4vImageProcessor", {}),  # its models write no boxes in resized pixels
-        ("Kosmos2_5ImageProcessor", {}),
-    ],
-)
+@pytest.mark.parametrize(("name", "changed"), table("images/tables", "not_known"))
 def test_not_known(name, changed):
     image_processor = built(name, **changed)
     assert not has_resized_size(image_processor)
