@@ -8,6 +8,7 @@ import pytest
 import grounding_rewards as gr
 from grounding_rewards.data.checks import check_dataset, row_problems
 from grounding_rewards.parsing import get_box_format
+from tests.tables import table
 
 datasets = pytest.importorskip("datasets", reason="needs the train extra")
 Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
@@ -92,14 +93,7 @@ def test_numbers_in_text_and_labels_under_another_name_are_told():
     assert not list(row_problems({**row, "labels": ["mass"]}))
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"labels": 3}, "no list of labels for 1 boxes"),
-        ({"labels": [3]}, "1 of 1 in labels is no text, which the reward compares"),
-        ({"reader_boxes": [[[1, 2, 3, 4]]], "reader_labels": 3}, "reader_labels of 0 readers for reader_boxes of 1"),
-    ],
-)
+@pytest.mark.parametrize(("change", "said"), table("data/tables", "numbers_of_classes_are_no_labels"))
 def test_numbers_of_classes_are_no_labels(change, said):
     row = {"boxes": [[1, 2, 3, 4]], "labels": ["mass"], "width": 9, "height": 9} | change
     assert list(row_problems(row, gr.get_reward("R4", box_format="qwen3-vl", label_matching="exact"))) == [said]
@@ -178,20 +172,7 @@ class TestCoarseFormats:
     MAIRA = gr.get_reward("R3", box_format="maira-2")  # 100 bins a side of the square in the middle
     CHEXAGENT = gr.get_reward("R3", box_format="chexagent")  # 0 to 100
 
-    @pytest.mark.parametrize(
-        ("box", "reason"),
-        [
-            # of the image of 100 x 200 the rows 50 to 150 are seen
-            ([10.0, 0.0, 60.0, 40.0], "(50 x 40 pixels) lies 100% outside [0.0, 50.0, 100.0, 150.0], all that maira-2"),
-            ([10.0, 160.0, 60.0, 200.0], "(50 x 40 pixels) lies 100% outside"),
-            # by hand: y from 50 to 65 is left, from bin centre to bin centre 50.5 to 65.5; x is 20.5 to 60.5;
-            # 39.5 · 14.5 / (40 · 60 + 40 · 15 - 39.5 · 14.5) = 0.236
-            ([20.0, 5.0, 60.0, 65.0], "(40 x 60 pixels) lies 75% outside [0.0, 50.0, 100.0, 150.0]"),
-            ([20.0, 5.0, 60.0, 65.0], "sees of the image, IoU 0.24 with itself"),
-            # both ends in one bin
-            ([20.1, 60.1, 20.7, 90.0], "(0.6 x 29.9 pixels) does not survive the rounding of maira-2, IoU 0.00"),
-        ],
-    )
+    @pytest.mark.parametrize(("box", "reason"), table("data/tables", "what_cannot_be_said_is_named"))
     def test_what_cannot_be_said_is_named(self, box, reason):
         images = dataset_of({"boxes": [[20.0, 60.0, 60.0, 100.0]]}, {"boxes": [box]})
         with pytest.raises(ValueError, match=re.escape(reason)) as caught:
@@ -282,19 +263,7 @@ class TestReferenceColumns:
         check_dataset(images)
         check_dataset(images, gr.get_reward(reward, **parameters, box_format="qwen3-vl"))
 
-    @pytest.mark.parametrize(
-        ("change", "reason"),
-        [
-            ({"ignore_boxes": [[10.0, 20.0, 10.0, 80.0]]}, "ignore_boxes: box 0 is [10.0, 20.0, 10.0, 80.0], which"),
-            ({"ignore_boxes": [[10.0, 20.0, 30.0, 500.0]]}, "ignore_boxes: box 0 is [10.0, 20.0, 30.0, 500.0], outs"),
-            ({"reader_boxes": [], "reader_labels": []}, "reader_boxes is [], not a list with the boxes of each reader"),
-            ({"reader_boxes": [[[10.0, 20.0, 101.0, 80.0]]]}, "reader 0: box 0 is [10.0, 20.0, 101.0, 80.0], outside"),
-            ({"reader_boxes": [[], None], "reader_labels": [[], []]}, "reader 1: boxes is None, not a list"),
-            ({"reader_labels": [["mass"]]}, "reader_labels of 1 readers for reader_boxes of 3"),
-            ({"reader_labels": [["mass"], [], ["mass"]]}, "reader 2: 1 labels for 2 boxes"),
-            ({"reader_boxes": None}, "reader_labels without reader_boxes"),
-        ],
-    )
+    @pytest.mark.parametrize(("change", "reason"), table("data/tables", "bad_row_is_named"))
     def test_bad_row_is_named(self, change, reason):
         images = dataset_of({**SEVERAL, **REGIONS}, {**SEVERAL, **REGIONS, **change})
         for check in (check_dataset, lambda images: check_dataset(images, R4)):

@@ -7,6 +7,7 @@ from transformers import Qwen2VLImageProcessor
 
 from grounding_rewards.data.dataset_columns import add_columns, add_prompts
 from grounding_rewards.images.resize import resized_size
+from tests.tables import table
 
 pytestmark = pytest.mark.training
 
@@ -32,15 +33,7 @@ def test_the_image_decides_where_there_is_one():
     assert (rows[1]["resized_width"], rows[1]["resized_height"]) == resized_size(PROCESSOR, 90, 60)
 
 
-@pytest.mark.parametrize(
-    ("bad", "reason"),
-    [
-        ((3, 601), "ratio of 200"),  # 200.3 times as high as wide
-        ((2010, 10), "ratio of 200"),  # 201 times as wide as high
-        ((0, 10), "at least one pixel"),
-        ((None, 10), "got none"),
-    ],
-)
+@pytest.mark.parametrize(("bad", "reason"), table("data/tables", "rows_that_the_processor_refuses_are_all_named"))
 def test_rows_that_the_processor_refuses_are_all_named(bad, reason):
     rows = images([(512, 400), bad, (400, 512), bad], id=["a", "b", "c", "d"])
     with pytest.raises(ValueError, match="got 2 bad rows of 4") as error:

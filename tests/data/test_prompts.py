@@ -73,16 +73,7 @@ def test_paligemma_is_asked_in_the_words_that_it_was_trained_on(task):
     }
 
 
-@pytest.mark.parametrize(
-    ("prompt", "problem"),
-    [
-        ([], "without a word|neither"),
-        (5, "neither a text nor a list"),
-        ([{"role": "user"}], "neither a text nor a list"),
-        ([{"role": "user", "content": ["Where?", {"type": "video"}]}], "a part of type 'video', which is neither"),
-        ([{"role": "user", "content": [{"type": "image"}]}], "without a word"),
-    ],
-)
+@pytest.mark.parametrize(("prompt", "problem"), table("data/tables", "prompts_that_ask_nothing"))
 def test_prompts_that_ask_nothing(prompt, problem):
     assert re.search(problem, prompts.prompt_problem(prompt))
 
@@ -104,13 +95,7 @@ def test_every_wording_names_what_is_asked_for(task):
 
 
 @pytest.mark.parametrize(
-    ("task", "what", "wording", "message"),
-    [
-        ("segmentation", "mass", 0, "Expected a known word for `task`, got 'segmentation'. Use one of: detection"),
-        ("finding", "mass", 4, "Expected 0 to 3 for wording, got 4"),
-        ("detection", [], 0, "Expected something to look for"),
-        ("phrase", "  ", 0, "Expected something to look for"),
-    ],
+    ("task", "what", "wording", "message"), table("data/tables", "prompts_that_cannot_be_asked_are_refused")
 )
 def test_prompts_that_cannot_be_asked_are_refused(task, what, wording, message):
     with pytest.raises(ValueError, match=message):

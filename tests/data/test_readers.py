@@ -9,6 +9,7 @@ from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.readers import STRATEGIES, agreed_boxes, fused_boxes, measure_agreement, reference_boxes
 from grounding_rewards.overlap import pairwise_iou
 from tests.conftest import valid_box_lists
+from tests.tables import table
 
 A = [0.0, 0.0, 10.0, 10.0]
 A9 = [0.0, 0.0, 10.0, 9.0]  # IoU 0.9 with A
@@ -138,14 +139,7 @@ def test_the_reference_is_a_part_of_the_union(record):
     assert len(ignore["boxes"]) + len(ignore["ignore_boxes"]) <= len(union)
 
 
-@pytest.mark.parametrize(
-    ("threshold", "expected"),
-    [
-        # ensemble-boxes 1.0.9, weighted_boxes_fusion with confidences that fall by 1e-7 from box to box
-        (0.55, [[0.1, 0.113333, 0.506667, 0.51], [0.61, 0.59, 0.89, 0.9], [0.3, 0.3, 0.7, 0.7]]),
-        (0.1, [[0.15, 0.16, 0.555, 0.5575], [0.61, 0.59, 0.89, 0.9]]),
-    ],
-)
+@pytest.mark.parametrize(("threshold", "expected"), table("data/tables", "consensus_equals_ensemble_boxes"))
 def test_consensus_equals_ensemble_boxes(threshold, expected):
     boxes = [[10, 10, 50, 50], [12, 10, 52, 48], [8, 14, 50, 55], [60, 60, 90, 90], [62, 58, 88, 90], [30, 30, 70, 70]]
     np.testing.assert_allclose(fused_boxes(np.array(boxes) / 100, threshold), expected, atol=1e-6)
