@@ -75,14 +75,7 @@ def test_other_rows_stay_as_they_are(row: dict[str, Any]) -> None:
     assert unpack_row(row) == [row]
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"custom_id": "b", "response": None, "error": {"code": "timeout"}},
-        {"custom_id": "b", "result": {"type": "errored", "error": {}}},
-        {"id": "b", "output": {"model": "m", "choices": [], "completion": ""}, "error": {"message": "out of memory"}},
-    ],
-)
+@pytest.mark.parametrize("row", table("logs/rows", "requests_that_failed_are_named"))
 def test_requests_that_failed_are_named(tmp_path, row: dict[str, Any]) -> None:
     path = tmp_path / "log.jsonl"
     served = {"custom_id": "a", "response": {"body": CHAT}}

@@ -136,15 +136,7 @@ def test_the_only_column_with_text_needs_no_name(rows: list[dict[str, Any]], col
     assert read.find_text_column(rows) == column
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "evaluate --out out --completions log.jsonl",
-        "score log.jsonl --rewards R3 --out out.jsonl",
-        "inspect log.jsonl",
-        "signal log.jsonl",
-    ],
-)
+@pytest.mark.parametrize("command", table("logs/rows", "every_command_asks_for_the_column"))
 def test_every_command_asks_for_the_column(tmp_path, monkeypatch, capsys, command) -> None:
     monkeypatch.chdir(tmp_path)
     rows = [{"answer": BOX, "prediction": "[]", "boxes": [[1, 2, 3, 4]], "width": 100, "height": 100, "id": "a"}] * 2
@@ -279,14 +271,7 @@ def test_the_column_with_the_text_is_found(column):
     assert read.read_completions([{"id": "a", column: "[]"}])[0] == ["[]"]
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "places"),
-    [
-        ("log.jsonl", '{"text": "[]"}\n\n{"text": null}\n{"id": 3}\n{"text": 5}\n', ["line 3", "line 4", "line 5"]),
-        # a line that ends before the column
-        ("log.csv", "id,text\n1,[]\n2,\n3\n", ["row 3"]),
-    ],
-)
+@pytest.mark.parametrize(("name", "text", "places"), table("logs/rows", "rows_without_a_completion_are_named"))
 def test_rows_without_a_completion_are_named(tmp_path, name, text, places):
     path = write_text(tmp_path, name, text)
     rows = "row" if len(places) == 1 else "rows"
@@ -303,18 +288,7 @@ def test_an_empty_text_of_a_table_is_an_answer(tmp_path):
     assert [row["prompt_opens_thinking"] for row in log.rows] == [False, True]
 
 
-@pytest.mark.parametrize(
-    ("columns", "boxes"),
-    [
-        ({"ground_truth": '{"boxes": [[1, 2, 3, 4]], "width": 9}'}, [[1, 2, 3, 4]]),
-        ({"ground_truth": {"boxes": []}}, []),
-        # other people's columns of that name
-        ({"ground_truth": "[1, 2, 3, 4]"}, None),
-        ({"ground_truth": '{"answer": "yes"}'}, None),
-        # the boxes of the row itself come first
-        ({"ground_truth": '{"boxes": [[1, 2, 3, 4]]}', "boxes": []}, []),
-    ],
-)
+@pytest.mark.parametrize(("columns", "boxes"), table("logs/rows", "ground_truth_in_one_string_is_unpacked"))
 def test_ground_truth_in_one_string_is_unpacked(columns, boxes):
     assert read.read_completions([{"text": "[]", **columns}]).rows[0].get("boxes") == boxes
 
@@ -337,17 +311,7 @@ def test_objects_that_are_no_messages_are_refused(column) -> None:
         read.read_completions([{"id": str(k), column: {"score": 1}} for k in range(2)])
 
 
-@pytest.mark.parametrize(
-    ("answers", "boxes", "labels"),
-    [
-        (['[{"bbox_2d": [0, 0, 500, 500], "label": "mass"}]', "[]"], [[[0, 0, 50, 50]], []], [["mass"], []]),
-        (['```json\n[{"bbox_2d": [0, 0, 500, 500]}]\n```', "None."], [[[0, 0, 50, 50]], []], [None, []]),
-        ([[{"bbox_2d": [0, 0, 500, 500], "label": "mass"}], []], [[[0, 0, 50, 50]], []], [["mass"], []]),
-        # answers of another task
-        (["yes", "No."], None, None),
-        (["4", "[1, 2]"], None, None),
-    ],
-)
+@pytest.mark.parametrize(("answers", "boxes", "labels"), table("logs/rows", "a_right_answer_is_the_reference"))
 @pytest.mark.parametrize("column", ["gts", "solution"])
 def test_a_right_answer_is_the_reference(answers, boxes, labels, column) -> None:
     rows = [{"output": "[]", column: answer, "width": 100, "height": 100} for answer in answers]
@@ -365,16 +329,7 @@ def test_numbers_alone_are_a_reference_only_where_answers_are_in_pixels(answer) 
     assert read.with_answer_references(log, pixels).rows[0]["boxes"] == [[0, 0, 50, 50]]
 
 
-@pytest.mark.parametrize(
-    ("name", "column", "message"),
-    [
-        ("blank.jsonl", None, "Expected rows with completions in the log, got none"),
-        ("log.jsonl", None, r"Expected a column completion or text or .*, got prompt, id\."),
-        ("log.jsonl", "mine", r"Expected a column mine with the completions, got prompt, id\. .*--text-column"),
-        ("none.jsonl", None, r"Expected a file or folder with completions, got .*none.jsonl"),
-        ("empty", None, r"Expected files that end in .* in the folder .*, got none"),
-    ],
-)
+@pytest.mark.parametrize(("name", "column", "message"), table("logs/rows", "logs_without_completions_are_refused"))
 def test_logs_without_completions_are_refused(tmp_path, name, column, message):
     write_text(tmp_path, "blank.jsonl", "\n")
     write_text(tmp_path, "log.jsonl", '{"prompt": "x", "id": 1}')
@@ -392,15 +347,7 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
 IMAGE_OF_LOG = {"id": "a", "completion": "[]", "boxes": [[0, 0, 9, 9]], "width": 50, "height": 40}
 
 
-@pytest.mark.parametrize(
-    ("change", "doubt"),
-    [
-        ({"id": None}, "1 of 30 rows have no `id`, the first row 12 of"),
-        ({"boxes": [[0, 0, 9, 99]]}, "row 12 of the rows: box 0 is [0, 0, 9, 99], outside the image of 50 x 40"),
-        ({"boxes": [], "ignore_boxes": [[60, 0, 90, 9]]}, "ignore_boxes: box 0 is [60, 0, 90, 9], outside the image"),
-        ({"boxes": [[0, 0, 9, 99]], "height": "40"}, "box 0 is [0, 0, 9, 99], outside the image of 50 x 40.0"),
-    ],
-)
+@pytest.mark.parametrize(("change", "doubt"), table("logs/rows", "doubtful_rows_are_counted_and_placed"))
 def test_doubtful_rows_are_counted_and_placed(change, doubt):
     (sentence,) = read.doubts_about(
         read.read_completions([{**IMAGE_OF_LOG, **(change if k == 11 else {})} for k in range(30)])
