@@ -105,18 +105,7 @@ def test_a_box_of_the_real_file_can_be_a_region_to_ignore_and_its_patients_are_f
 
 
 @pytest.mark.parametrize(
-    ("facts", "patient", "extra"),
-    [
-        # in an object, beside its other facts
-        ({"patient": {"id": 7, "age": 63}}, "7", {}),
-        ({"patient_id": None, "metadata": {"patient_id": "7"}}, "7", {}),
-        # what looks like the patient is found without its name, and what else the entry says is carried along
-        (
-            {"license": 0, "age": 63, "patient": "p1", "prompts": "x", "note": None, "site": {"name": "north"}},
-            "p1",
-            {"age": 63, "site": {"name": "north"}},
-        ),
-    ],
+    ("facts", "patient", "extra"), table("sources/tables", "patient_and_other_facts_of_an_image_entry")
 )
 def test_patient_and_other_facts_of_an_image_entry(folder, facts, patient, extra):
     content = document([], images=[{"id": 1, "file_name": "a.png", **facts}])

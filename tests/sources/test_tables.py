@@ -95,16 +95,7 @@ def test_numbers_that_are_none(cells):
         RowPlace("t.csv", 7, "f").numbers(cells)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "image_id,width,height\na,30,20\n",
-        "image_id,image_height,image_width\na,20,30\n",  # the other order, as in VinDr-SpineXR
-        "image_id,Rows,Columns\na,20,30\n",  # DICOM's words, as in the metadata of MIMIC-CXR-JPG
-        "image_id,dim0,dim1\na,20,30\n",  # copies of VinDr-CXR on Kaggle: rows and columns
-        "image_id,width,height\na,30.0,20.0\na,30,20\n",  # pandas turned it into floats; twice the same
-    ],
-)
+@pytest.mark.parametrize("content", table("sources/tables", "sizes_by_name"))
 def test_sizes_by_name(csv_file, content):
     assert read_sizes(csv_file(content), "image_id") == {"a": (30, 20)}
 

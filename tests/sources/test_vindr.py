@@ -128,16 +128,7 @@ def test_sizes_of_the_folder_and_of_the_caller(write, spine):
 
 # Images with none of the seven findings are negatives.
 @pytest.mark.parametrize(
-    ("rows", "boxes", "others"),
-    [
-        (["s3,t4,e,rad1,No finding,,,,"], [], None),
-        (["s3,t4,e,rad1,No finding,0,0,1,1"], [], None),
-        (["s3,t4,e,rad1,Scoliosis,1,2,3,4", "s3,t4,e,rad1,Enthesophytes,,,,"], [], "Scoliosis|Enthesophytes"),
-        (["s3,t4,e,rad1,,,,,"], [], None),
-        (["s3,t4,e,rad1,Scoliosis,,,,", "s3,t4,e,rad1,Osteophytes,10,20,30,40"], [[10, 20, 30, 40]], "Scoliosis"),
-        # Swapped corners are left to the check.
-        (["s3,t4,e,rad1,Osteophytes,90,10,50,60"], [[90, 10, 50, 60]], None),
-    ],
+    ("rows", "boxes", "others"), table("sources/tables", "other_findings_than_the_seven_are_named")
 )
 def test_other_findings_than_the_seven_are_named(spine, rows, boxes, others):
     *_, e = read_vindr_spinexr(spine(*rows), split="test")
