@@ -4,6 +4,7 @@ import pytest
 
 from grounding_rewards.study.plan import claim_folder, fingerprint_of_run, read_plan
 from grounding_rewards.study.results import Folder, write_json
+from tests.tables import table
 
 pytestmark = [pytest.mark.training, pytest.mark.usefixtures("in_repository")]
 
@@ -32,16 +33,7 @@ def test_arms_seeds_and_starts_may_be_added(begun, small):
 
 
 @pytest.mark.parametrize(
-    ("part", "change", "message"),
-    [
-        ("name", "other", "Expected the name that the study in the folder was started with, 'small', got 'other'"),
-        ("reference", "sft", "Expected the primary metrics, margin and reference that"),
-        ("primary", {"metric": "f1_50", "set": "test"}, "Expected the primary metrics, margin and reference that"),
-        ("sets", {"test": {"split": "test", "images": 5}}, "Expected the sets that the study in the folder"),
-        ("seeds", [1, 2], "Expected every run .* strong--R3--seed0 among them"),
-        ("train", {"learning_rate": 1e-6}, "Expected the settings that 'strong--R3--seed0' .* got learning_rate 1e-06"),
-        ("starts", {"strong": {"model": "somewhere/else"}}, "got another start"),
-    ],
+    ("part", "change", "message"), table("study/tables", "another_study_is_refused_and_nothing_changes")
 )
 def test_another_study_is_refused_and_nothing_changes(begun, small, part, change, message):
     before = begun.plan.read_bytes()

@@ -16,6 +16,7 @@ from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.study.analysis import METRICS, START, analyse, metric_sums, model_predictions
 from grounding_rewards.study.results import ArmKey, StudyRun, read_study
 from tests.conftest import REPOSITORY
+from tests.tables import table
 
 _read = cache(lambda name: read_study(REPOSITORY / "docs" / "study" / name, fewest=1))
 
@@ -45,15 +46,7 @@ def checkpoints(study: str, start: str, arm: str, on: str = "test", key: str = "
 
 
 @pytest.mark.parametrize(
-    ("study", "start", "arms", "key"),
-    [
-        ("lungs", "strong", ("R3", "R5", "soft_f1", "sft"), "mean_iou"),
-        ("drawn", "early", ("R3", "sft"), "f1_50"),
-        ("placed_lungs", "saturated", ("R1", "consensus"), "f1_50"),
-        ("placed_anew", "saturated", ("soft_f1",), "f1_50"),
-        ("moonshot", "saturated", ("group_16", "sft"), "f1_50"),
-        ("moonshot_long", "saturated", ("group_16", "sft"), "f1_50"),
-    ],
+    ("study", "start", "arms", "key"), table("study/tables", "the_tables_have_the_changes_of_the_answers")
 )
 def test_the_tables_have_the_changes_of_the_answers(study, start, arms, key):
     on = "validation" if study.startswith("moonshot") else "test"
@@ -67,11 +60,7 @@ def test_the_tables_have_the_changes_of_the_answers(study, start, arms, key):
 
 
 @pytest.mark.parametrize(
-    ("study", "section", "declared", "arms"),
-    [
-        ("faults", "# Which reward mends which fault?", 232, ("R1", "soft_f1", "sft")),
-        ("faults_real", "## The same on real radiographs", 30, ("R1", "R4", "soft_f1", "sft", "blank")),
-    ],
+    ("study", "section", "declared", "arms"), table("study/tables", "the_page_has_the_runs_and_gains_of_the_faults")
 )
 def test_the_page_has_the_runs_and_gains_of_the_faults(study, section, declared, arms):
     page = (REPOSITORY / "docs" / "study.md").read_text(encoding="utf-8")

@@ -5,6 +5,7 @@ import yaml
 
 from grounding_rewards.study.plan import CONTROL, GRPO, SFT, fingerprint_of_run, read_plan
 from tests.conftest import REPOSITORY
+from tests.tables import table
 
 pytestmark = [pytest.mark.training, pytest.mark.usefixtures("in_repository")]
 
@@ -102,44 +103,13 @@ def test_a_folder_can_be_named_for_all(tmp_path, small):
     assert {run.config["dataset"] for run in plan.runs} == {one.dataset for one in plan.sets} == {"mine"}
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"arm": {}}, "Expected keys of the study, got 'arm'"),
-        ({"primary": None}, "Expected metrics with their sets for primary, got None"),
-        ({"primary": {"metric": "mean_iou"}}, "declared before the runs"),
-        ({"primary": {"metric": "mean_iou", "set": "tset"}}, "a known word for `set`, got 'tset'. Did you mean test"),
-        ({"reference": "R4"}, "Expected a known word for `reference`, got 'R4'. Use one of: R3, sft"),
-        ({"seeds": 1}, "Expected at least 2 different seeds, got 1. The unit of a study is the training run"),
-        ({"seeds": [1, 1]}, "Expected at least 2 different seeds"),
-        ({"seeds": "many"}, "Expected at least 2 different seeds"),
-        ({"checkpoints": 4}, "Expected a multiple of checkpoints, 4, for max_steps .* got 6"),
-        ({"accelerate": "no.yaml"}, "no.yaml"),
-        ({"arms": ["R3"]}, "Expected names with a mapping each for arms"),
-        ({"name": "a--b"}, "Expected a name of letters"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), table("study/tables", "a_wrong_study_is_refused"))
 def test_a_wrong_study_is_refused(small, change, message):
     with pytest.raises(ValueError, match=message):
         read_plan({**small, **change})
 
 
-@pytest.mark.parametrize(
-    ("arm", "message"),
-    [
-        ({"reward": "R9"}, "the study: arm bad: Expected a known name .* got 'R9'"),
-        ({"reward": "R2", "reward_kwargs": {"bet": 2}}, "arm bad: Expected known parameters .* 'bet'"),
-        ({"reward": "R2", "iou_threshold": 0.3}, "arm bad: Expected options of `grounding-rewards train`, got iou_thr"),
-        ({"reward": "R2", "learning_rate": "fast"}, "arm bad: .*learning_rate"),
-        ({"reward": "R2", "seed": 3}, "Expected no seed in arm bad.* The study decides it"),
-        ({"reward": "R2", "max_steps": 12}, "Expected no max_steps in arm bad"),
-        ({"reward": "R2", "starts": ["weak"]}, "known word for `starts of arm bad`, got 'weak'. Use one of: strong"),
-        ({"reward": "R2", "sft": {}}, "Expected nothing beside sft in arm bad"),
-        ({"sft": {"max_steps": 12}}, "Expected no max_steps in arm bad"),
-        ({"sft": None}, "Expected a mapping for sft in arm bad, got None"),
-        ({"sft": {"per_device_train_batch_size": 4000}}, "Expected batches small enough for 2 steps of arm bad"),
-    ],
-)
+@pytest.mark.parametrize(("arm", "message"), table("study/tables", "a_wrong_arm_is_refused"))
 def test_a_wrong_arm_is_refused(small, arm, message):
     small["arms"]["bad"] = arm
     with pytest.raises(ValueError, match=message):

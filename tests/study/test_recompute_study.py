@@ -5,6 +5,7 @@ import pytest
 
 from scripts import recompute_study
 from tests.conftest import REPOSITORY
+from tests.tables import table
 
 KEPT = REPOSITORY / "docs" / "study" / "placed_anew"
 
@@ -32,32 +33,13 @@ def test_a_changed_number_is_named(recomputed, tmp_path):
     assert different == [f"saturated, test, mean_iou, R3: value {float(value) + 0.001:.4f}, recomputed {value}"]
 
 
-@pytest.mark.parametrize(
-    ("iou", "total", "found"),
-    [
-        # Of two pairings with one hit each the hit that fits best counts, although the other has the larger sum.
-        ([[0.70, 0.61], [0.22, 0.0]], 0.83, [0]),
-        # Two hits are more than one, however well it fits.
-        ([[0.90, 0.52], [0.51, 0.0]], 1.03, [0, 1]),
-        ([[0.49]], 0.49, []),
-    ],
-)
+@pytest.mark.parametrize(("iou", "total", "found"), table("study/tables", "hits_are_as_many_as_there_can_be"))
 def test_hits_are_as_many_as_there_can_be(iou, total, found):
     assert recompute_study.largest_sum(np.array(iou)) == pytest.approx(total)
     assert sorted(recompute_study.found_references(np.array(iou))) == found
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        # Student's t of three values, as in metrics: mean 0.2, t = 2 / √(1/3).
-        ([0.1, 0.2, 0.3], {"value": 0.2, "low": -0.0484, "high": 0.4484, "p": 0.0742}),
-        # No difference at all.
-        ([0.0, 0.0], {"value": 0.0, "low": 0.0, "high": 0.0, "p": 1.0}),
-        # One run has no spread.
-        ([0.1], {"value": 0.1}),
-    ],
-)
+@pytest.mark.parametrize(("values", "expected"), table("study/tables", "student_by_hand"))
 def test_student_by_hand(values, expected):
     found = recompute_study.student(values)
     assert found.keys() == expected.keys()
