@@ -10,6 +10,7 @@ from grounding_rewards.prepare import PrepareSettings, prepare_images, read_mani
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.prepare.manifest import readers_f1
 from grounding_rewards.sources import SOURCES, list_datasets
+from tests.tables import table
 
 GENERAL = {"csv", "imagefolder", "coco", "yolo", "voc", "jsonl", "vlm-r1", "ms-swift"}
 
@@ -88,12 +89,7 @@ def test_every_dataset_has_a_source():
 
 @pytest.mark.parametrize(
     ("splits_from", "images", "split", "drawn"),
-    [
-        ("dataset", 3, "train", 0),  # they stay where the dataset has them
-        ("dataset", 3, None, 0),  # of a few nobody is held out
-        ("dataset", 20, None, 20),
-        ("hash", 3, "train", 3),
-    ],
+    table("prepare/tables", "images_without_patient_are_drawn_only_without_a_split"),
 )
 def test_images_without_patient_are_drawn_only_without_a_split(
     make_images, tmp_path, splits_from, images, split, drawn

@@ -9,6 +9,7 @@ from grounding_rewards.prepare import PrepareSettings, prepare_images, read_mani
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.prepare.mix import Part, mix_folders
 from grounding_rewards.rewards.grounding import get_reward
+from tests.tables import table
 
 
 @pytest.fixture
@@ -66,23 +67,14 @@ def test_columns_that_one_folder_has_alone_are_empty_in_the_other(prepared, tmp_
     check_dataset(rows, get_reward("R4"))
 
 
-@pytest.mark.parametrize(
-    ("weights", "expected"),
-    [
-        # 8 and 4 rows of train: as many as the smaller one allows, none twice
-        ((1, 1), (4, 4)),
-        ((4, 1), (8, 2)),
-        ((1, 4), (1, 4)),
-        ((None, None), (8, 4)),
-    ],
-)
+@pytest.mark.parametrize(("weights", "expected"), table("prepare/tables", "weights_are_shares_of_the_rows_to_train_on"))
 def test_weights_are_shares_of_the_rows_to_train_on(prepared, tmp_path, weights, expected):
     one = prepared("one", 0, 12, split=lambda k: "train" if k < 8 else "test")
     two = prepared("two", 12, 16)
     parts = [Part(folder, weight) for folder, weight in zip((one, two), weights, strict=True)]
     mix_folders(parts, tmp_path / "out", seed=1)
     named = sources(tmp_path / "out", "train")
-    assert (named.count("one"), named.count("two")) == expected
+    assert [named.count("one"), named.count("two")] == expected
     card = (tmp_path / "out" / "README.md").read_text()
     assert (f"{8 - expected[0]} rows of one are left out of train" in card) == (expected[0] < 8)
     # What is held out stays whole.

@@ -26,6 +26,7 @@ from grounding_rewards.sources import get_source, list_datasets
 from grounding_rewards.sources.jsonl import read_jsonl
 from tests.conftest import REPOSITORY, read_lines, write_lines
 from tests.prepare.conftest import write_annotations
+from tests.tables import table
 
 # About three images of noise: several shards in every test
 SMALL_SHARDS = 3000
@@ -192,12 +193,7 @@ def test_a_finished_folder_is_left_alone(make_images, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changed", "images", "message"),
-    [
-        ({"side": 32}, 6, "Expected the settings .* side 32 instead of 48"),
-        ({"seed": 1}, 6, "seed 1 instead of 0"),
-        ({}, 7, "Expected the images .* count 7 instead of 6"),
-    ],
+    ("changed", "images", "message"), table("prepare/tables", "other_settings_and_images_need_another_folder")
 )
 def test_other_settings_and_images_need_another_folder(make_images, tmp_path, changed, images, message):
     root, records = make_images(6)
@@ -213,17 +209,7 @@ def test_a_folder_with_other_files_is_refused(make_images, tmp_path):
         prepare_images(records, root, root, options())
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"file": "gone.png"}, "Expected an image in .*gone.png"),
-        ({"file": "empty.png"}, "Expected an image in .*empty.png"),
-        ({"file": "broken.dcm"}, "broken.dcm"),
-        ({"boxes": [[0, 0, 97, 10]]}, r"box 0 is \[0.0, 0.0, 97.0, 10.0\], outside the image of 96 x 64"),
-        ({"boxes": [[50, 20, 30, 30]]}, "has no area"),  # xywh for xyxy
-        ({"width": 64, "height": 96}, "its image is 96 x 64 pixels, which is not the shape of 64 x 96"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "message"), table("prepare/tables", "bad_rows_are_named_or_skipped"))
 def test_bad_rows_are_named_or_skipped(make_images, tmp_path, fields, message):
     if fields.get("file") == "broken.dcm":
         pytest.importorskip("pydicom", reason="needs the extra dicom")
@@ -403,15 +389,7 @@ def test_a_patient_under_another_name_is_said(make_images, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("label", "dataset", "expected"),
-    [
-        ("Infiltrate", "nih-chestxray14", "infiltration"),
-        ("lung", "deeplesion", "lung lesion"),
-        ("lung", None, "lung"),
-        ("right hilar structures", "chest-imagenome", "right hilar structures"),
-        ("pleural effusion|atelectasis basal", "padchest-gr", "pleural effusion|atelectasis"),
-        ("Own  Label", "coco", "own label"),
-    ],
+    ("label", "dataset", "expected"), table("prepare/tables", "labels_are_translated_and_nothing_else")
 )
 def test_labels_are_translated_and_nothing_else(label, dataset, expected):
     image = AnnotatedImage("1", "1.png", [[0, 0, 9, 9]], [label], readers=("R1",), extra={"view": "PA"})
