@@ -14,6 +14,7 @@ from importlib.util import find_spec
 import pytest
 
 from tests.conftest import REPOSITORY
+from tests.tables import table
 
 ACCELERATE = REPOSITORY / "configs" / "accelerate"
 SLURM = REPOSITORY / "configs" / "slurm" / "train.sbatch"
@@ -54,17 +55,7 @@ def experiment(*files, words=()):
     return parse_grpo_arguments(["--config", str(REPOSITORY / "configs/experiments/r4.yaml"), *chosen, *HERE, *words])
 
 
-@pytest.mark.parametrize(
-    ("name", "machines", "processes", "launcher"),
-    [
-        ("gpu_1", 1, 1, "simple_launcher"),
-        ("gpu_many", 1, 4, "multi_gpu_launcher"),
-        ("nodes", 2, 8, "multi_gpu_launcher"),
-        ("zero2", 1, 4, "deepspeed_launcher"),
-        ("zero3", 1, 4, "deepspeed_launcher"),
-        ("fsdp2", 1, 4, "multi_gpu_launcher"),
-    ],
-)
+@pytest.mark.parametrize(("name", "machines", "processes", "launcher"), table("configs/cases", "accelerate_reads"))
 def test_accelerate_reads(name, machines, processes, launcher, monkeypatch):
     kind, args = launched(name, monkeypatch)
     assert kind == launcher

@@ -6,6 +6,7 @@ from grounding_rewards.exchange.coco import coco_ground_truth, coco_results, wri
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.sources.coco import read_coco
 from tests.metrics.coco_oracle import coco_eval
+from tests.tables import table
 
 
 def test_our_reader_reads_the_references_back(images, tmp_path):
@@ -76,17 +77,7 @@ def test_reference_labels_come_first_and_unlabelled_boxes_get_the_only_label(ima
     assert [one["category_id"] for one in coco_results([image, same])] == [1, 1]
 
 
-@pytest.mark.parametrize(
-    ("given", "names"),
-    [
-        ([("a/1", "a/1.png"), ("b/1", "b/1.png")], ["000001_1.png", "000002_1.png"]),
-        # an id that would lead elsewhere, and then is that of another image
-        ([("../../etc/x", None), ("/y", None), ("..", None)], ["x", "y", "image"]),
-        ([("../x", None), ("/x", None)], ["000001_x", "000002_x"]),
-        # one without a file is called after its id
-        ([("x", None), ("a/1", "a/1.png")], ["x", "1.png"]),
-    ],
-)
+@pytest.mark.parametrize(("given", "names"), table("exchange/tables", "no_two_images_share_a_file_name"))
 def test_no_two_images_share_a_file_name(given, names):
     images = [Prediction(one, 9, 9, image=file) for one, file in given]
     assert [one["file_name"] for one in coco_ground_truth(images)["images"]] == names

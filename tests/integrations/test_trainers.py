@@ -56,11 +56,7 @@ def test_a_wrong_configuration_says_what_is_legal(given, message):
 
 
 @pytest.mark.parametrize(
-    ("truth", "message"),
-    [
-        ('{"boxes": [[1, 2, 3, 4]]}', "Expected a positive number for `width`, got none in row 0."),
-        ("nodule", "Expected a JSON object with `boxes` for `ground_truth`, got 'nodule' in row 0"),
-    ],
+    ("truth", "message"), table("integrations/cases", "errors_of_authors_are_printed_once_where_trainers_swallow_them")
 )
 def test_errors_of_authors_are_printed_once_where_trainers_swallow_them(truth, message, capsys):
     samples._PRINTED.clear()

@@ -25,6 +25,7 @@ from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training import GroundingGRPOTrainer
 from grounding_rewards.training.rollout import LOGP_DIFFERENCE, WatchedGeneration, trains_vision
 from scripts.checks.model_families import FAMILIES, save_family
+from tests.tables import table
 from tests.training.runs import ASSET, config
 
 pytestmark = pytest.mark.training
@@ -286,16 +287,7 @@ class TestWatch:
 class TestStockTrl:
     """A reward sees no engine: it warns where the fault is possible."""
 
-    @pytest.mark.parametrize(
-        ("columns", "is_mended", "times"),
-        [
-            ({"image": [None]}, False, 1),
-            # without images there is nothing to say
-            ({}, False, 0),
-            # nor where TRL is mended
-            ({"image": [None]}, True, 0),
-        ],
-    )
+    @pytest.mark.parametrize(("columns", "is_mended", "times"), table("training/cases", "is_warned_of_once"))
     def test_is_warned_of_once(self, monkeypatch, columns, is_mended, times):
         grounding._warn_of_doubled_images.cache_clear()
         monkeypatch.setitem(sys.modules, "vllm", ModuleType("vllm"))
