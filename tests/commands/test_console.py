@@ -15,12 +15,7 @@ from tests.tables import table
 
 
 @pytest.mark.parametrize(
-    ("terminal", "patience", "shown"),
-    [
-        (True, -1.0, True),  # the time is over
-        (True, 60.0, False),  # not yet
-        (False, -1.0, False),  # a log
-    ],
+    ("terminal", "patience", "shown"), table("commands/tables", "it_is_shown_late_and_where_somebody_looks")
 )
 def test_it_is_shown_late_and_where_somebody_looks(monkeypatch, capsys, terminal, patience, shown):
     monkeypatch.delenv("FORCE_COLOR", raising=False)

@@ -12,6 +12,7 @@ from grounding_rewards.metrics.prediction import Prediction, save_predictions
 from grounding_rewards.report.comparison import compare_evaluations, facts_that_differ
 from tests.commands.conftest import call
 from tests.conftest import write_image_folder
+from tests.tables import table
 
 HOSTILE = "<b>mass</b>|[red]x"
 
@@ -103,17 +104,7 @@ def test_two_runs_fit_into_80_columns(runs, every):
 
 
 @pytest.mark.parametrize(
-    ("rules", "option", "expected"),
-    [
-        # as both reports have it; the answers state no labels
-        (("exact", "exact"), None, ("exact", 0.0)),
-        (("ignore", "ignore"), None, ("ignore", 1.0)),
-        # a run that does not say
-        ((None, "exact"), None, ("exact", 0.0)),
-        # asked for
-        ((None, None), "exact", ("exact", 0.0)),
-        (("exact", "ignore"), "ignore", ("ignore", 1.0)),
-    ],
+    ("rules", "option", "expected"), table("commands/tables", "labels_are_compared_as_in_the_evaluations")
 )
 def test_labels_are_compared_as_in_the_evaluations(tmp_path, rules, option, expected, capsys):
     facts = [None if rule is None else {"label matching": rule} for rule in rules]
@@ -121,21 +112,11 @@ def test_labels_are_compared_as_in_the_evaluations(tmp_path, rules, option, expe
     given = [] if option is None else ["--label-matching", option]
     assert diff(a, b, *given, "--json", tmp_path / "diff.json") == 0
     found = json.loads((tmp_path / "diff.json").read_text(encoding="utf-8"))
-    assert (found["label_matching"], found["metrics"]["f1_50"]["b"]["value"]) == expected
+    assert [found["label_matching"], found["metrics"]["f1_50"]["b"]["value"]] == expected
     assert f"labels of boxes: {expected[0]} (--label-matching)" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("facts", "options", "message"),
-    [
-        ("{", [], r"Expected an object with `facts` in '.*evaluation.json', got JSONDecodeError"),
-        ('{"facts": {"label matching": "exact"}}', [], "by one --label-matching, got ignore and exact"),
-        (None, ["--metrics", "iou"], "Expected a metric of both runs for --metrics, got 'iou'. They have: reward"),
-        (None, ["--html", "page.html", "--reward", "R1"], r"a reward .* for --reward, got 'R1'. They have: R4"),
-        (None, ["--log", "a"], "Expected a text file at a, got none. Check the path"),
-        ("no images", [], r"Expected the folder of an evaluation, got .* without images.jsonl"),
-    ],
-)
+@pytest.mark.parametrize(("facts", "options", "message"), table("commands/tables", "what_cannot_be_compared_is_named"))
 def test_what_cannot_be_compared_is_named(facts, options, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     a, b = write_run(tmp_path / "a", 0.6, {"label matching": "ignore"}), write_run(tmp_path / "b", 0.8)

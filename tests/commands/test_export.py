@@ -8,6 +8,7 @@ import pytest
 from grounding_rewards.metrics.prediction import save_predictions
 from tests.commands.conftest import call
 from tests.exchange.conftest import images
+from tests.tables import table
 
 __all__ = ["images"]
 
@@ -59,14 +60,7 @@ def test_reports_say_what_was_left_out(evaluation, tmp_path, capsys):
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--to", "coco", "--dicom", "x"], "Expected --dicom with --to dicom-sr only, got --to coco"),
-        (["--to", "coco", "--name", "x"], "Expected --name with --to dicom-sr only"),
-        (["--to", "dicom-sr"], "Expected DICOM files called after the images' ids or images"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), table("commands/tables", "wrong_arguments"))
 def test_wrong_arguments(arguments, message, evaluation, tmp_path):
     with pytest.raises(ValueError, match=message):
         export(evaluation, *arguments, "--out", tmp_path / "out")

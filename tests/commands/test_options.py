@@ -9,21 +9,14 @@ from grounding_rewards.cli import main
 from grounding_rewards.commands.evaluate import EvaluateOptions
 from grounding_rewards.commands.options import rewards_from_words
 from grounding_rewards.commands.signal import SignalOptions
+from tests.tables import table
 
 # IoU 0.3: a hit at the beginning of the schedule, none at its end.
 IMAGE = {"id": "a", "prompt": "Where?", "boxes": [[0, 0, 100, 100]], "labels": ["mass"], "width": 1000, "height": 1000}
 IMAGE |= {"completion": '[{"bbox_2d": [0, 0, 100, 30], "label": "mass"}]', "box_format": "qwen3-vl"}
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["score", "LOG", "--out", "OUT.jsonl", "--rewards"],
-        ["evaluate", "--completions", "LOG", "--out", "OUT"],
-        ["signal", "LOG", "--group-size", "2"],
-    ],
-    ids=lambda words: words[0],
-)
+@pytest.mark.parametrize("command", table("commands/tables", "final_values"), ids=lambda words: words[0])
 @pytest.mark.parametrize(("schedule", "said"), [("linear", "is 0.5, where its schedule ends"), ("rising", "cosine, ")])
 def test_final_values(command, schedule, said, tmp_path, capsys):
     log, out = tmp_path / "log.jsonl", tmp_path / "out"

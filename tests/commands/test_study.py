@@ -6,6 +6,7 @@ import yaml
 from grounding_rewards.cli import main
 from tests.conftest import REPOSITORY
 from tests.study.conftest import SMALL
+from tests.tables import table
 
 pytest.importorskip("trl", reason="needs the train extra")
 pytestmark = pytest.mark.training
@@ -33,14 +34,7 @@ def test_a_dry_run_starts_nothing(file, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--only", "R9"], "Expected arms of the study for --only, got R9. It has R3, sft."),
-        (["--seeds", "0", "9"], "Expected seeds of the study for --seeds, got 9. It has 0, 1."),
-        (["--index", "4"], "Expected 0 to 3 for --index, got 4."),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), table("commands/tables", "wrong_arguments_of_a_study"))
 def test_wrong_arguments(file, tmp_path, capsys, words, message):
     assert main(["study", str(file), "--out", str(tmp_path / "out"), *words]) == 2
     assert message in capsys.readouterr().err

@@ -152,16 +152,7 @@ def test_the_weights_are_looked_for_last(capsys, command, base, places, no_weigh
     assert "safetensors" in refused(capsys, command, {}, base, places, no_weights, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("reward: [R4", "Expected YAML in"),
-        ("- reward", "Expected a mapping of options in"),
-        (None, "Expected a file for --config"),
-        ("base: run.yaml", "built on themselves"),
-        ("lerning_rate: 1", "run.yaml, got lerning_rate. Did you mean learning_rate?"),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), table("commands/tables", "configuration_files"))
 def test_configuration_files(capsys, tmp_path, text, expected):
     file = tmp_path / "run.yaml"
     if text is not None:

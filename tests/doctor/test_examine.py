@@ -128,17 +128,7 @@ def test_files_are_opened(folder, tmp_path):
     assert rows == {name: [f"{number}.png"] for name, number in spoiled.items()}
 
 
-@pytest.mark.parametrize(
-    ("manifest", "words"),
-    [
-        ({"complete": False}, "not completed"),
-        ({"complete": True, "splits": {"train": {"shards": [{"file": "train-9.parquet"}]}}}, "1 of 1 shards"),
-        ("{", "cannot be read"),
-        ({"complete": True, "splits": {}}, ""),
-        # of another program
-        ({"version": 3}, ""),
-    ],
-)
+@pytest.mark.parametrize(("manifest", "words"), table("doctor/texts", "an_unfinished_folder_is_an_error"))
 @pytest.mark.parametrize("has_shards", [True, False])
 def test_an_unfinished_folder_is_an_error(images, tmp_path, manifest, words, has_shards):
     text = manifest if isinstance(manifest, str) else json.dumps(manifest)
