@@ -10,6 +10,7 @@ from grounding_rewards.metrics.evaluation import Evaluation, Measures, evaluate
 from grounding_rewards.metrics.prediction import Prediction
 from tests.metrics.random_images import random_images
 from tests.metrics.rankings import average_precision, mean_average_precision
+from tests.tables import table
 
 
 def measured(images: list[Prediction], **measures: str) -> Evaluation:
@@ -27,14 +28,7 @@ def with_labels(images: list[Prediction], words: list[str]) -> list[Prediction]:
     return [replace(image, gt_labels=labels) for image, labels in zip(images, called, strict=True)]
 
 
-@pytest.mark.parametrize(
-    ("words", "labels"),
-    [
-        (["mass", "MASS", " Mass "], "ignore"),
-        (["mass", "MASS", " Mass "], "exact"),
-        (["mass", "pulmonary mass"], "synonyms"),
-    ],
-)
+@pytest.mark.parametrize(("words", "labels"), table("metrics/tables", "labels_that_are_compared_as_one_are_one_row"))
 def test_labels_that_are_compared_as_one_are_one_row(words: list[str], labels: str) -> None:
     images = random_images(3)
     groups = measured(images, label_matching=labels).per_label

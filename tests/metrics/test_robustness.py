@@ -10,6 +10,7 @@ from grounding_rewards import get_reward
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.metrics.robustness import AnswerPair, is_right, is_same_answer, robustness_estimates
 from grounding_rewards.parsing import BrokenBox
+from tests.tables import table
 
 R3 = get_reward("R3")
 LABELLED = get_reward("R3", label_matching="exact")
@@ -17,6 +18,7 @@ A, B, C = [0.0, 0.0, 10.0, 10.0], [50.0, 50.0, 60.0, 60.0], [30.0, 0.0, 40.0, 10
 NEAR_A = [0.0, 0.0, 10.0, 8.0]  # IoU 0.8 with A
 FAR_A = [0.0, 0.0, 10.0, 4.0]  # IoU 0.4 with A
 INVERTED = [10.0, 10.0, 0.0, 0.0]
+UNJUDGED = [45, 45, 65, 65]  # B lies in it
 
 
 def image(gt: list = (), pred: list = (), **others: Any) -> Prediction:
@@ -25,33 +27,15 @@ def image(gt: list = (), pred: list = (), **others: Any) -> Prediction:
     return Prediction("a", 100, 100, gt=gt, pred=pred, **others)
 
 
-@pytest.mark.parametrize(
-    ("answered", "right"),
-    [
-        (image([A], [NEAR_A]), True),
-        (image([A], [FAR_A]), False),  # below the reward's threshold
-        (image([A, B], [B, A]), True),  # in any order
-        (image([A, B], [A]), False),  # one is missing
-        (image([A], [A, B]), False),  # one is too many
-        (image([A], [A, A]), False),  # twice the same
-        (image([A], [A, INVERTED]), False),  # an invalid box is one too many
-        (image([A], [A], broken=(BrokenBox(1),)), False),  # something broken stands for a box
-        (image([A], [A], rejected={"unclosed": 1}, status="truncated"), True),  # cut off after all was said
-        (image([A], [A, B], ignore=[[45, 45, 65, 65]]), True),  # B lies where nothing counts
-        (image([A]), False),
-        (image(), True),  # says that there is nothing
-        (image(status="unparseable"), False),  # says nothing at all
-        (image(status="truncated"), False),
-        (image(pred=[A]), False),
-        (image(pred=[B], ignore=[[45, 45, 65, 65]]), True),
-        # without a complete box the status decides, as in the rewards
-        (image(rejected={"quad": 1}, status="empty"), True),
-        (image(rejected={"quad": 1}, status="unparseable"), False),
-        (image([A], [A], pred_labels=["nodule"]), True),  # R3 compares no labels
-    ],
-)
-def test_right(answered: Prediction, right: bool) -> None:
-    assert is_right(answered, R3) is right
+def named(said: dict[str, Any]) -> Prediction:
+    """An image whose boxes are called by their names above, and whose broken ones by the places where they stood."""
+    boxes = {side: [globals()[name] for name in said.get(side, [])] for side in ("gt", "pred", "ignore")}
+    return image(**{**said, **boxes, "broken": [BrokenBox(place) for place in said.get("broken", [])]})
+
+
+@pytest.mark.parametrize(("answered", "right"), table("metrics/tables", "right"))
+def test_right(answered: dict[str, Any], right: bool) -> None:
+    assert is_right(named(answered), R3) is right
 
 
 @pytest.mark.parametrize(("label", "right"), [("mass", True), ("nodule", False), (None, False)])
@@ -59,27 +43,9 @@ def test_right_needs_the_label_where_the_reward_compares_labels(label: str | Non
     assert is_right(image([A], [A], pred_labels=[label]), LABELLED) is right
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "same"),
-    [
-        (image(pred=[A]), image(pred=[NEAR_A]), True),
-        (image(pred=[A]), image(pred=[FAR_A]), False),
-        (image(pred=[A, B]), image(pred=[B, A]), True),
-        (image(pred=[A, B]), image(pred=[A]), False),
-        (image(pred=[A]), image(pred=[A, B]), False),
-        (image(pred=[A]), image(), False),
-        (image(), image(), True),
-        (image(), image(status="unparseable"), False),  # from "nothing there" to no answer
-        (image(status="unparseable"), image(status="truncated"), True),  # neither says anything
-        (image(status="unparseable", rejected={"quad": 2}), image(status="unparseable", rejected={"quad": 1}), True),
-        (image(pred=[INVERTED]), image(pred=[INVERTED]), True),
-        (image(pred=[A, INVERTED]), image(pred=[A]), False),
-        (image(pred=[A], broken=(BrokenBox(0),)), image(pred=[A]), False),
-        (image([A], [A]), image([A], [A], ignore=[A]), True),  # the reference plays no part
-    ],
-)
-def test_the_same_answer(before: Prediction, after: Prediction, same: bool) -> None:
-    assert is_same_answer(AnswerPair.unmoved(before, after), R3) is same
+@pytest.mark.parametrize(("before", "after", "same"), table("metrics/tables", "the_same_answer"))
+def test_the_same_answer(before: dict[str, Any], after: dict[str, Any], same: bool) -> None:
+    assert is_same_answer(AnswerPair.unmoved(named(before), named(after)), R3) is same
 
 
 def test_the_same_answer_moves_with_the_image() -> None:

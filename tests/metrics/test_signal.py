@@ -223,15 +223,7 @@ def test_the_gain_of_the_best_answer_is_over_the_mean():
     assert signal.measure_signal([image("normal", boxes=[])], [["[]", "[]"]], R4).best_of_k == ""
 
 
-@pytest.mark.parametrize(
-    ("shift", "said"),
-    [
-        # Each answer follows its image, though never to an IoU of 0.5: lower τ teaches it more.
-        (12, "of it is owed to the image (p < 0.001); the prompts are not known, so what an answer owes to its prompt"),
-        # One answer to all, with spread within each group.
-        (0, "not shown to depend on the image: what differs in reward then teaches where findings usually are."),
-    ],
-)
+@pytest.mark.parametrize(("shift", "said"), table("metrics/tables", "spread_without_looking_is_said"))
 def test_spread_without_looking_is_said(shift, said):
     rows, texts = [], []
     for k in range(12):
