@@ -4,6 +4,7 @@ import copy
 import importlib
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 import yaml
@@ -14,28 +15,8 @@ from tests.conftest import REPOSITORY
 NEED_TRL = ["test_plan.py", "test_claims.py", "test_runs.py"]
 collect_ignore_glob = [] if find_spec("trl") and find_spec("torch") else NEED_TRL
 
-TRAIN = {"config": "configs/demo/grpo.yaml", "train_images": 16, "max_steps": 6, "per_device_train_batch_size": 16}
 #: A study whose runs take a few seconds; paths are found from the repository.
-SMALL = {
-    "name": "small",
-    "primary": {"metric": "mean_iou", "set": "test"},
-    "reference": "R3",
-    "seeds": 2,
-    "checkpoints": 2,
-    "batch_size": 16,
-    "accelerate": "configs/accelerate/cpu_1.yaml",
-    "dataset": "synthetic",
-    "train": TRAIN,
-    "sets": {
-        "test": {"split": "test", "images": 4},
-        "other": {"split": "validation", "images": 3, "changes": {"window_level": 2, "crop": 3}},
-    },
-    "starts": {"strong": {"model": "assets/tiny_vlm"}},
-    "arms": {
-        "R3": {"reward": "R3"},
-        "sft": {"control": True, "sft": {"config": "configs/demo/sft.yaml", "train_images": 16}},
-    },
-}
+SMALL = yaml.safe_load(Path(__file__).with_name("small.yaml").read_text(encoding="utf-8"))
 
 
 @pytest.fixture

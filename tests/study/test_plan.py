@@ -137,18 +137,7 @@ def test_several_files_of_options(small, tmp_path):
 @pytest.mark.parametrize(
     ("part", "entry", "message"),
     [
-        ("sets", {"split": "test", "image": 3}, "Expected keys of set bad, got 'image'"),
-        ("sets", {"images": 3}, "set bad: .*'split'"),
-        ("sets", {"split": "test", "changes": {"colour": 3}}, "Expected strengths of 1 to 5 of window_level"),
-        ("sets", {"split": "test", "changes": {"crop": 9}}, "Expected strengths of 1 to 5"),
-        ("sets", {"split": "test", "images": 0}, "Expected a number from 1 up for `images of set bad`, got 0"),
-        # Images that every run is trained on, by themselves and among all.
-        ("sets", {"split": "train"}, "Expected a split that no run is trained on for set bad, got 'train'"),
-        ("sets", {"split": "all"}, "Expected a split that no run is trained on for set bad, got 'all'"),
-        ("sets", {"split": "TRAIN"}, "Expected a split that no run is trained on for set bad, got 'TRAIN'"),
-        ("sets", {"split": "train", "dataset": "./synthetic"}, "Expected a split that no run is trained on for set"),
-        ("starts", {}, "start bad: .*'model'"),
-        ("starts", {"model": "m", "checkpoints": 2}, "Expected sft for start bad, got None"),
+        *table("study/tables", "a_wrong_set_or_start_is_refused"),
         *(("starts", {"model": "m", "sft": TAUGHT, "checkpoints": n}, "of start bad") for n in (1, 3, "each")),
         ("starts", {"model": "m", "sft": {**TAUGHT, "lerning_rate": 1}}, "Did you mean learning_rate"),
     ],
