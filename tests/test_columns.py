@@ -11,18 +11,7 @@ from grounding_rewards.columns import image_sizes, read_references
 from grounding_rewards.rewards.grounding import get_reward, score_columns
 from tests.tables import table
 
-TEXTS = (
-    '[{"bbox_2d": [0, 0, 500, 400], "label": "mass"}]',
-    # two of one finding, and one broken box
-    '[{"bbox_2d": [0, 0, 500, 400]}, {"bbox_2d": [0, 0, 480, 500]}, {"bbox_2d": [1, 2, 3]}]',
-    '[{"bbox_2d": [600, 600, 900, 900], "label": "effusion"}, {"bbox_2d": [0, 0, 50',
-    "[]",
-    "I am not sure.",
-    "",
-    '[{"bbox_2d": [9, 9, 1, 1]}]',
-    # lies in an ignored region
-    '[{"bbox_2d": [810, 810, 890, 890]}]',
-)
+TEXTS = table("cases", "texts_of_columns")
 REFERENCES: tuple[list[list[int]], ...] = ([], [[0, 0, 50, 50]], [[0, 0, 50, 50], [60, 60, 90, 90]])
 NAMES = ("R1", "R2", "R3", "R4", "R5")
 

@@ -96,24 +96,11 @@ def test_pages_of_one_size_are_refused(tmp_path):
 GREY, RED = 120, (200, 10, 10)
 
 
-@pytest.mark.parametrize(
-    ("image", "mode", "pixel"),
-    [
-        (Image.new("L", (3, 2), GREY), "L", GREY),
-        (Image.new("1", (3, 2), 1), "L", 255),
-        (Image.new("LA", (3, 2), (GREY, 255)), "L", GREY),
-        (Image.new("LA", (3, 2), (GREY, 0)), "L", 0),  # on black, which surrounds an image
-        (Image.new("RGB", (3, 2), RED), "RGB", RED),
-        (Image.new("RGBA", (3, 2), (*RED, 255)), "RGB", RED),
-        (Image.new("RGBA", (3, 2), (*RED, 0)), "RGB", (0, 0, 0)),  # today the colour under it came out
-        (Image.new("RGB", (3, 2), RED).convert("P"), "RGB", (204, 0, 0)),  # of the web palette
-        (Image.new("CMYK", (3, 2), (0, 255, 255, 0)), "RGB", (255, 0, 0)),
-    ],
-    ids=lambda value: getattr(value, "mode", None),
-)
-def test_every_mode_becomes_grey_or_colour(image, mode, pixel):
-    annotated = decoding.shown_image(image)
-    assert (annotated.mode, annotated.getpixel((0, 0))) == (mode, pixel)
+@pytest.mark.parametrize(("mode", "colour", "shown", "pixel"), table("images/tables", "modes"))
+def test_every_mode_becomes_grey_or_colour(mode, colour, shown, pixel):
+    image = Image.new("RGB", (3, 2), RED).convert("P") if mode == "P" else Image.new(mode, (3, 2), tuple(colour))
+    found = decoding.shown_image(image)
+    assert (found.mode, list(found.convert("RGB").getpixel((0, 0)))) == (shown, pixel)
     assert decoding.small_image(image, 2).size == (2, 1)
     assert image.size == (3, 2)
 

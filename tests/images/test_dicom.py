@@ -92,11 +92,10 @@ class TestTransformations:
         shades = expected(RAMP_12, lambda value: voi[modality[value]] / 1023)
         np.testing.assert_array_equal(read_dicom(path), 255 - shades)
 
+    @pytest.mark.filterwarnings("ignore")
     def test_luts_of_65536_entries_and_of_packed_bytes(self, image):
-        with warnings.catch_warnings():
-            # It is too long for the explicit length of its value representation, and is written as UN
-            warnings.simplefilter("ignore")
-            identity = image(RAMP_16, 16, VOILUTSequence=lut(list(range(65536)), 0, 16))
+        # It is too long for the explicit length of its value representation, and is written as UN
+        identity = image(RAMP_16, 16, VOILUTSequence=lut(list(range(65536)), 0, 16))
         np.testing.assert_array_equal(read_dicom(identity), expected(RAMP_16, lambda value: value / 65535))
         item = Dataset()
         item.add_new("LUTDescriptor", "US", [256, 0, 8])
@@ -106,9 +105,7 @@ class TestTransformations:
         packed = (np.arange(65536) // 256).astype(np.uint8)
         item.add_new("LUTDescriptor", "US", [0, 0, 8])
         item.add_new("LUTData", "OW", packed.tobytes())
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            path = image(RAMP_16, 16, VOILUTSequence=[item])
+        path = image(RAMP_16, 16, VOILUTSequence=[item])
         np.testing.assert_array_equal(read_dicom(path), packed[RAMP_16])
 
     def test_a_lut_that_starts_below_zero(self, image):
@@ -159,10 +156,9 @@ class TestTransformations:
         falling = read_dicom(image(RAMP_12, 12, RescaleSlope=-1, RescaleIntercept=4095))
         np.testing.assert_array_equal(falling, 255 - upright.astype(int))
 
+    @pytest.mark.filterwarnings("ignore")
     def test_bits_above_those_stored_are_no_part_of_the_image(self, image):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            overlaid = read_dicom(image(RAMP_12 | 0x8000, 12, WindowCenter=2048, WindowWidth=4096))
+        overlaid = read_dicom(image(RAMP_12 | 0x8000, 12, WindowCenter=2048, WindowWidth=4096))
         plain = read_dicom(image(RAMP_12, 12, WindowCenter=2048, WindowWidth=4096))
         np.testing.assert_array_equal(overlaid, plain)
 

@@ -6,6 +6,7 @@ import pytest
 
 from grounding_rewards.logs.image_names import with_image_ids
 from grounding_rewards.logs.read import Log
+from tests.tables import table
 
 IMAGES = [{"id": "p1/a"}, {"id": "p1/b"}, {"id": "p2/c"}, {"id": "p2/d"}]
 NUMBERED = [{"id": f"{k:04}"} for k in range(4)]
@@ -22,14 +23,7 @@ def log_of(columns: dict[str, list[Any]]) -> Log:
 @pytest.mark.parametrize(
     ("images", "column", "values"),
     [
-        (IMAGES, "image_id", ["p2/c", "p1/a", "p2/d", "p1/b"]),
-        (IMAGES, "file_name", ["c.png", "a.png", "d.PNG", "b.jpeg"]),
-        (IMAGES, "image_path", ["/data/p2/c.dcm", "/data/p1/a.dcm", "/data/p2/d.dcm", "/data/p1/b.dcm"]),
-        (IMAGES, "custom_id", ["c", "a", "d", "b"]),
-        (IMAGES, "picture", ["C:\\x\\p2\\c.png", "p1/a.png", "d", "./p1/b"]),  # an unknown name, Windows
-        (IMAGES, "png", ["test/c.png", "test/a.png", "test/d.png", "test/b.png"]),  # other folders
-        (IMAGES, "images", [["c.png"], ["a.png"], ["d.png"], ["b.png"]]),  # as ms-swift has it
-        (IMAGES, "url", ["s3://bucket/p2/c.nii.gz", "s3://bucket/p1/a.nii.gz", "s3://p2/d.nii.gz", "s3://p1/b.nii.gz"]),
+        *((IMAGES, *row) for row in table("logs/rows", "columns_that_name_images")),
         (NUMBERED, "doc_id", [2, 0, 3, 1]),
         (NUMBERED, "index", [2.0, 0.0, 3.0, 1.0]),  # a table made fractions of it
         (NUMBERED, "imageId", ["2", "0000", "03", "1"]),  # a table lost the zeros

@@ -66,32 +66,14 @@ def test_line_numbers_count_blank_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("log.jsonl", b'{"text": "a"}\n{"text": \n', r"Expected a JSON object in line 2 of '.*log.jsonl', got not"),
+        *table("logs/rows", "wrong_files_are_refused"),
         ("log.jsonl", b'{"text": "\xff"}\n', "Expected a JSON object in line 1 of .*0xff .*no UTF-8"),
-        ("log.json", b'{"a": [{}], "b": [{}]}', r"Expected a list of rows in .*, got lists under a and b\. .*jq -c "),
-        ("log.json", b'{"f1": 0.5}', r"Expected a list of rows in .*, got an object with the keys f1\."),
-        ("log.json", b"[", "Expected JSON in '.*log.json', got '"),
-        (
-            "log.json",
-            b'{"text": "a"}\n{"text": "b"}',
-            r"Expected JSON in .* Name it \.jsonl if it has one object a line",
-        ),
-        ("log.json", b'{"a": "[]", "b": "None"}', r"Expected a list of rows in .*, got an object with the keys a, b\."),
-        ("log.csv", b'text,boxes\na,"[[1"\n', r"Expected JSON in row 1 of .*, column boxes, got '\[\[1' .*json.dumps"),
-        ("log.jsonl", b'[\n{"text": "a"}\n]', r"Expected a JSON object in line 1 .*one list of rows is a .json file"),
-        ("log.jsonl", b'{"step": ["1", "1"], "completion": ["[]"]}', "Expected lists of one length .* in line 1 of"),
-        ("log.eval", b"", r"Expected (inspect_ai to read .*inspect log convert log.eval|a log of inspect_ai in)"),
-        ("log.csv", b"text,boxes,boxes\na,[],[]\n", "Expected columns of different names in .*, got 'boxes' twice"),
         ("log.csv", b"text\n\xff\n", "Expected text in UTF-8"),
-        ("log.xlsx", b"", r"Expected a file that ends in .*got '.*log.xlsx'. Convert it"),
-        ("log.txt", b"", r"Expected a file that ends in \.jsonl, \.json, \.csv, \.parquet"),
         ("log.jsonl.gz", gzip.compress(b'{"text": "a"}' * 100, mtime=0)[:-9], "Expected a text file at"),
-        ("log.jsonl.gz", b'{"text": "a"}', "Expected a text file at .*Not a gzipped file"),
-        ("log.parquet", b"none", "Expected a whole .parquet file in '.*log.parquet', got a broken one"),
     ],
 )
-def test_wrong_files_are_refused(name: str, content: bytes, message: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_bytes(content)
+def test_wrong_files_are_refused(name: str, content: str | bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(ValueError, match=message):
         read.read_completions([tmp_path / name])
 
@@ -124,12 +106,8 @@ def test_a_second_column_with_text_needs_a_name(rows: list[dict[str, Any]], colu
 @pytest.mark.parametrize(
     ("rows", "column"),
     [
-        ([{"prediction": "[]", "answer": None}], "prediction"),  # empty throughout
-        ([{"completion": "[]", "output": 0.5, "answer": 3}], "completion"),  # numbers are no text
-        ([{"completion": "[]", "response": "[]"}], "completion"),  # the same text twice
-        ([{"answer": "[]", "image_path": "x/2024/01/02/30.png", "model": "qwen"}], "answer"),  # no boxes elsewhere
+        *table("logs/rows", "the_only_column_with_text_needs_no_name"),
         ([{"text": BOX, "prompt": BOX, "target": BOX, "boxes": BOX}], "text"),  # references and prompts
-        ([{"answer": "", "id": "a"}], "answer"),  # nothing was written
     ],
 )
 def test_the_only_column_with_text_needs_no_name(rows: list[dict[str, Any]], column: str) -> None:

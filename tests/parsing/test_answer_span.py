@@ -6,17 +6,8 @@ from grounding_rewards.parsing import RawBoxes, format_boxes, get_box_format, li
 from grounding_rewards.parsing.answer_span import MAX_MARKS, AnswerSpan, find_answer, opens_thinking, thinking_state
 from tests.tables import table
 
-SCOPES = [
-    ("answer", "<think>[1]</think>[2]<answer>[3]</answer>", "[3]"),
-    ("after_think", "<think>[1]</think>[2]<answer>[3]</answer>", "[2]<answer>[3]</answer>"),
-    ("all", "<think>[1]</think>[2]<answer>[3]</answer>", "<think>[1]</think>[2]<answer>[3]</answer>"),
-    # thinking that never ends
-    ("after_think", "<think>[1]", ""),
-    ("all", "<think>[1]", "<think>[1]"),
-]
 
-
-@pytest.mark.parametrize(("scope", "completion", "text"), SCOPES)
+@pytest.mark.parametrize(("scope", "completion", "text"), table("parsing/answer_spans", "scopes"))
 def test_scope(scope, completion, text):
     assert find_answer(completion, scope).text == text
 

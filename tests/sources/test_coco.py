@@ -117,14 +117,8 @@ def test_patient_and_other_facts_of_an_image_entry(folder, facts, patient, extra
 @pytest.mark.parametrize(
     ("rotation", "expected"),
     [
-        # by hand: 10 x 20 about (15, 20)
-        (0, [10, 10, 20, 30]),
-        (360.0, [10, 10, 20, 30]),
-        (90, [5, 15, 25, 25]),
-        (180, [10, 10, 20, 30]),
-        (-90, [5, 15, 25, 25]),
+        *table("sources/tables", "a_box_that_cvat_turned_is_the_box_around_it"),
         (45, [15 - 10.606602, 20 - 10.606602, 15 + 10.606602, 20 + 10.606602]),  # 30 / √2 on both sides
-        (None, [10, 10, 20, 30]),
     ],
 )
 def test_a_box_that_cvat_turned_is_the_box_around_it(folder, rotation, expected):

@@ -5,14 +5,7 @@ import pytest
 from grounding_rewards.sources import SOURCES, get_source
 from tests.tables import table
 
-# What a row of these sources has besides its own options.
-OPTIONS = {
-    "chestx-det10": {"split": "test"},
-    "coco": {"annotations": "train.json"},
-    "object-cxr": {"split": "test"},
-    "vlm-r1": {"box_format": {"syntax": "vlm-r1", "space": "pixel"}},
-    "voc": {"one_based": False},
-}
+OPTIONS = table("sources/refusals", "options")
 BOMB = '<!DOCTYPE a [<!ENTITY x "ha"><!ENTITY y "&x;&x;&x;">]><annotation><filename>&y;</filename></annotation>'
 # In encodings in which a document type is not spelled in ASCII
 ENCODED = [

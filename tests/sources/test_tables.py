@@ -61,14 +61,10 @@ def test_columns_that_are_missing(csv_file):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "Expected a header"),
-        (b"id,x\na\n", r"Expected 2 cells, as in the header, in line 2 of .* \(id a\), got 1"),
-        (b"id,x\na,1,2\n", "got 3"),  # an unquoted comma in a cell
+        *table("sources/tables", "a_broken_table_is_named"),
         (b"id,x\na,1\nb,\xff\n", r"in line 3 of .*table\.csv, got the byte 0xff .* no UTF-8"),
         ("id,x\na,1\n".encode("utf-16"), "in line 1 of .*UTF-16"),
-        (b"id,x\na,\0\n", "in line 2 of .*zero byte"),
-        (b'id,x\na,"' + b"1" * 200_000, "Expected CSV in .* field larger than field limit .* in line 2"),  # no end
-        (b'id,x\na,1\nb,"2\nc,3\n', r"Expected an end of every quoted cell in .* in the row of line 3, which takes"),
+        ('id,x\na,"' + "1" * 200_000, "Expected CSV in .* field larger than field limit .* in line 2"),  # no end
     ],
 )
 def test_a_broken_table_is_named(csv_file, content, message):

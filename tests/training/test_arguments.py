@@ -52,17 +52,7 @@ def test_single_layer_name_stays_a_name(tmp_path, given, kept):
     assert parse(tmp_path, resolved_config(*parts))[2].lora_target_modules == kept
 
 
-ON = {
-    "look_closer": {"looks": 2},
-    "reward_kwargs": {"beta": 2.0},
-    "box_format": {"syntax": "json", "space": "norm100"},
-    "early_stopping_patience": 4,
-    "max_image_pixels": 10_000,
-    "save_total_limit": 2,
-    "generation_kwargs": {"num_beams": 1},
-    "reward_weights": [2.0],
-    "lora_target_modules": ["q_proj"],
-}
+ON = table("training/cases", "on")
 # Without these some of them would be refused.
 TO_BE_ON = {
     **{"use_peft": True, "load_best_model_at_end": True, "eval_strategy": "steps", "save_strategy": "steps"},

@@ -148,14 +148,9 @@ class TestReadBack:
     @pytest.mark.parametrize(
         "values",
         [
-            {},
+            *table("training/cases", "every_value"),
             {**LORA, "lora_target_modules": "q_proj v_proj"},
             {**LORA, "lora_target_modules": r".*language_model.*\.(q_proj|k_proj)"},
-            {"reward": "R4 R1", "reward_weights": "0.5 2", "scale_rewards": "none"},
-            {"eval_strategy": "steps", "eval_steps": 1, "load_best_model_at_end": "true", "report_to": "tensorboard"},
-            {"dtype": "bfloat16", "attn_implementation": "eager", "max_image_pixels": 50176},
-            # Off, where TRL's default is on.
-            {"max_completion_length": None},
         ],
     )
     @pytest.mark.parametrize("command", ["train", "sft"])
