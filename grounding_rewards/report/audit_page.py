@@ -126,8 +126,8 @@ def found_tables(audit: Audit) -> list[Table]:
             if played.finding == finding:
                 gain = "" if math.isnan(played.gain) else format_value(played.gain, signed=True)
                 script = Cell(played.script, ideas[played.script], "words")
-                against = Cell(played.against, kind="words")
-                rows.append([played.reward, script, estimate_cell(played.mean), gain, against])
+                partner = Cell(played.against, kind="words")
+                rows.append([played.reward, script, estimate_cell(played.mean), gain, partner])
         if rows:
             tables.append(Table(header, rows, f"{finding}: {meaning}"))
     return tables

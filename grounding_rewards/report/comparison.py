@@ -467,8 +467,10 @@ def _card(comparison: Comparison, shared: SharedImage, load_image: LoadImage) ->
     panels = []
     for name, image in zip(comparison.names, shared, strict=True):
         outcomes = confusion.box_outcomes(image, comparison.difference.label_matching)
-        judged = zip(image.pred_labels, outcomes.pred, outcomes.pred_ious.tolist(), strict=True)
-        lines = [(f"{label or 'box'}: {outcome}", f"IoU {confusion.format_iou(iou)}") for label, outcome, iou in judged]
+        predictions = zip(image.pred_labels, outcomes.pred, outcomes.pred_ious.tolist(), strict=True)
+        lines = [
+            (f"{label or 'box'}: {outcome}", f"IoU {confusion.format_iou(iou)}") for label, outcome, iou in predictions
+        ]
         heading = f"{name} {image.rewards[comparison.reward]:.2f}"
         boxes, summary = confusion.drawn_answer(image, outcomes), confusion.image_summary(image, outcomes)
         panels.append(html.Panel(boxes, heading, summary, lines[: confusion.MOST_BOXES], image.text[:_MOST_TEXT]))

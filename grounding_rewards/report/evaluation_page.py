@@ -385,8 +385,8 @@ def _image_records(images: Sequence[_ScoredImage], rewards: Sequence[str]) -> It
 
     def boxes(corners: Any, *columns: Sequence[Any]) -> list[list[Any]]:
         """For each box its corners, None for those that are not finite, then its value of each column."""
-        drawn = corners[:MOST_BOXES].tolist()
-        return [[*map(_rounded, box), *(column[k] for column in columns)] for k, box in enumerate(drawn)]
+        shown_boxes = corners[:MOST_BOXES].tolist()
+        return [[*map(_rounded, box), *(column[k] for column in columns)] for k, box in enumerate(shown_boxes)]
 
     for scored in images:
         image, outcomes = scored.image, scored.outcomes
