@@ -543,24 +543,23 @@ def image_finder(root: str | Path, suffixes: Sequence[str] = IMAGE_SUFFIXES) -> 
         if published and os.path.isfile(os.path.join(root, published)):
             return published
         file = os.path.basename(name)
+        stem, _ = os.path.splitext(file)
         # An id may hold dots, so that what looks like an ending need not be one.
-        paths: Sequence[str] = paths_by_stem().get(file, ())
-        if not paths:
-            stem, _ = os.path.splitext(file)
-            paths = [path for path in paths_by_stem().get(stem, ()) if os.path.basename(path) == file]
-        if not paths and _UID.fullmatch(file):
-            paths = paths_by_uid().get(file, ())
-        # Folders of the name tell files apart that are called alike in each.
-        named = os.path.splitext(name)[0] if name.lower().endswith(endings) else name
-        paths = [path for path in paths if os.path.splitext(f"/{path}")[0].endswith(f"/{named}")] or paths
-        if len(paths) > 1:
-            paths = [path for path in paths if is_dicom(path)] or paths
-        if len(paths) > 1:
+        same_name: Sequence[str] = paths_by_stem().get(file, ())
+        same_name = same_name or [path for path in paths_by_stem().get(stem, ()) if os.path.basename(path) == file]
+        if not same_name and _UID.fullmatch(file):
+            same_name = paths_by_uid().get(file, ())
+        # Where several folders have a file of this name, the folders in the name tell which is meant.
+        full_name = os.path.splitext(name)[0] if name.lower().endswith(endings) else name
+        same_folders = [path for path in same_name if os.path.splitext(f"/{path}")[0].endswith(f"/{full_name}")]
+        files = same_folders or same_name
+        candidates = [path for path in files if is_dicom(path)] or files
+        if len(candidates) > 1:
             raise ValueError(
-                f"Expected one image of the name {name!r} below {str(root)!r}, got {' and '.join(paths[:3])}. Move "
-                "the others elsewhere, or name the path in the table."
+                f"Expected one image of the name {name!r} below {str(root)!r}, got {' and '.join(candidates[:3])}. "
+                "Move the others elsewhere, or name the path in the table."
             )
-        return paths[0] if paths else published
+        return candidates[0] if candidates else published
 
     return find
 
