@@ -65,6 +65,11 @@ _SHARD = re.compile(r"\d+-of-(\d+)")
 _FILES_OF_A_RUN = ("config.yaml", "log.jsonl", "versions.json")
 
 
+# The number of a line, or of a row where a row is no line; its place for messages; the rows in it, several if it is a
+# table.
+_Line = tuple[int, str, list[dict[str, Any]]]
+
+
 class Log(NamedTuple):
     """The n rows of logs.
 
@@ -116,30 +121,26 @@ def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_co
     file_paths = log_files([path for path in paths if not isinstance(path, Mapping)])
     logs = [("", _lines(enumerate(rows_in_memory, 1), "row", "the rows"))]
     logs += [(path.name, _read_file(path)) for path in file_paths]
+    tables: list[tuple[str, list[_Line]]] = []
+    for file, lines in logs:
+        # A table is a line that holds several rows, else the file.
+        has_tables = any(len(line_rows) > 1 for *_, line_rows in lines)
+        tables += [(file, [line]) for line in lines] if has_tables else [(file, lines)]
+    contents = [_without_steps(lines) for _, lines in tables]
     rows: list[dict[str, Any]] = []
     places: list[str] = []
     files: list[str] = []
     numbers: list[int] = []
-    previous_table: list[dict[str, Any]] = []
     repeats = 0
-    for file, lines in logs:
-        # A table is a line that holds several rows, else the file.
-        tables = [[line] for line in lines] if any(len(line_rows) > 1 for *_, line_rows in lines) else [lines]
-        for table in tables:
-            table_rows = list(itertools.chain.from_iterable(line_rows for *_, line_rows in table))
-            without_step = []
-            if any(not row.keys().isdisjoint(STEPS) for row in table_rows):
-                for row in table_rows:
-                    without_step.append({name: value for name, value in row.items() if name not in STEPS})
-            if without_step and without_step == previous_table:
-                repeats += 1
-                continue
-            previous_table = without_step
-            rows += table_rows
-            files += [file] * len(table_rows)
-            for number, place, line_rows in table:
-                places += [place] * len(line_rows)
-                numbers += [number] * len(line_rows)
+    for (file, lines), content, previous_content in zip(tables, contents, [[], *contents[:-1]], strict=True):
+        if content and content == previous_content:
+            repeats += 1
+            continue
+        for number, place, line_rows in lines:
+            rows += line_rows
+            places += [place] * len(line_rows)
+            files += [file] * len(line_rows)
+            numbers += [number] * len(line_rows)
     column = find_text_column(rows, text_column)
     _check_texts(column, rows, places)
     notes = []
@@ -154,6 +155,14 @@ def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_co
             "a step that generates nothing new."
         )
     return Log([row[column] for row in rows], rows, places, tuple(notes), files, numbers)
+
+
+def _without_steps(lines: Sequence[_Line]) -> list[dict[str, Any]]:
+    """The rows of a table without their steps; empty where no row has a step, as such a table is never a repeat."""
+    rows = list(itertools.chain.from_iterable(line_rows for *_, line_rows in lines))
+    if all(row.keys().isdisjoint(STEPS) for row in rows):
+        return []
+    return [{name: value for name, value in row.items() if name not in STEPS} for row in rows]
 
 
 def _plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -431,7 +440,7 @@ def _kind(path: Path) -> str:
     return "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix
 
 
-def _read_file(path: Path) -> list[tuple[int, str, list[dict[str, Any]]]]:
+def _read_file(path: Path) -> list[_Line]:
     """The lines of a file, see :func:`_lines`."""
     if _kind(path) not in _READERS:
         raise ValueError(
@@ -442,11 +451,11 @@ def _read_file(path: Path) -> list[tuple[int, str, list[dict[str, Any]]]]:
     return _lines(reader(path), unit, repr(str(path)))
 
 
-def _lines(numbered: Iterable[tuple[int, Any]], unit: str, source: str) -> list[tuple[int, str, list[dict[str, Any]]]]:
-    """The number of each line, or row where a row is no line, its place for messages, and the rows that it holds.
+def _lines(numbered: Iterable[tuple[int, Any]], unit: str, source: str) -> list[_Line]:
+    """The lines of a file, from the number and the content of each.
 
-    Several rows are in a line that is a table. Sizes and the number of a sample are numbers, and what a table has as
-    NaN is None. `unit`, line or row, and `source` make the places.
+    Sizes and the number of a sample become numbers, and what a table has as NaN becomes None. `unit`, line or row, and
+    `source` make the places.
     """
     lines = []
     for number, content in numbered:
