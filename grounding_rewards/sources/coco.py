@@ -124,12 +124,9 @@ def coco_images(
     names = _category_names(document["categories"], path)
     entries_of_ids = Counter(_key(entry.get("id")) for entry in document["images"])
     annotations = defaultdict[Any, list[dict[str, Any]]](list)
-    orphans = []
     for annotation in document["annotations"]:
-        image_id = _key(annotation.get("image_id"))
-        annotations[image_id].append(annotation)
-        if image_id not in entries_of_ids:
-            orphans.append(annotation)
+        annotations[_key(annotation.get("image_id"))].append(annotation)
+    orphans = list(chain.from_iterable(annotations[key] for key in annotations if key not in entries_of_ids))
     if orphans:
         raise ValueError(
             f"Expected annotations of images of {path}, got {len(orphans)} of other images: annotation "
@@ -156,9 +153,7 @@ def coco_images(
                     f"Expected annotations that can be read for {file} in {path}, got annotation "
                     f"{annotation.get('id')}: {problem}. Correct or drop it{_HINT if category is None else ''}."
                 )
-            box = [float(value) for value in ORDERS["xywh"].to_xyxy(*annotation["bbox"])]
-            # CVAT writes the box before it was turned.
-            box = turned_box(box, _rotation(annotation))
+            box = _turned_corners(annotation)
             if is_ignored:
                 x1, y1, x2, y2 = box
                 ignored.append((x1, y1, x2, y2))
@@ -213,11 +208,13 @@ def _category_names(categories: Sequence[Mapping[str, Any]], path: str | Path) -
     return names
 
 
-def _rotation(annotation: Mapping[str, Any]) -> float:
-    """Degrees by which the box of an annotation is turned; 0 if it has no `attributes.rotation`."""
+def _turned_corners(annotation: Mapping[str, Any]) -> list[float]:
+    """The corners of the box of an annotation; CVAT writes it as it was before it was turned by its rotation."""
+    corners = [float(value) for value in ORDERS["xywh"].to_xyxy(*annotation["bbox"])]
     attributes = annotation.get("attributes")
     rotation = attributes.get("rotation") if isinstance(attributes, dict) else None
-    return float(rotation) if isinstance(rotation, int | float) and math.isfinite(rotation) else 0.0
+    degrees = float(rotation) if isinstance(rotation, int | float) and math.isfinite(rotation) else 0.0
+    return turned_box(corners, degrees)
 
 
 _HINT = ", or take boxes without category_id as regions to ignore with --option missing_category=ignore"
