@@ -178,10 +178,8 @@ def generate_to_file(
     state.wait_for_everyone()
     if not path.is_file():
         answers = _read_parts(path)
-        pending_batches = []
-        for number, batch in _list_batches(len(rows), sampling, batch_size):
-            if not answers.keys() >= set(batch):
-                pending_batches.append((number, batch))
+        batches = _list_batches(len(rows), sampling, batch_size)
+        pending_batches = [(number, batch) for number, batch in batches if not answers.keys() >= set(batch)]
         my_batches = pending_batches[state.process_index :: state.num_processes]
         # Loaded before anything is written: if that fails, no file is left.
         loaded: Any = model.load() if my_batches else None
@@ -190,13 +188,8 @@ def generate_to_file(
         if state.is_main_process:
             write_whole(settings_path, json.dumps(settings, indent=2) + "\n")
         state.wait_for_everyone()
-        with path.with_suffix(f".part-{state.process_index}.jsonl").open("a", encoding="utf-8") as part:
-            # Ends a line that was cut off when the process was killed.
-            part.write("\n")
-            for batch, texts in _generate_batches(loaded, processor, dataset, sampling, my_batches, seed, on_progress):
-                for row, completions in zip(batch, _of_each_image(texts, sampling), strict=True):
-                    part.write(json.dumps({"row": row, "completions": completions}) + "\n")
-                part.flush()
+        generated = _generate_batches(loaded, processor, dataset, sampling, my_batches, seed, on_progress)
+        _write_part(path.with_suffix(f".part-{state.process_index}.jsonl"), generated, sampling)
         state.wait_for_everyone()
         if state.is_main_process:
             _merge_parts(path, rows)
@@ -451,6 +444,17 @@ def _check_earlier(path: Path, settings_path: Path, settings: Mapping[str, Any])
 def _list_parts(path: Path) -> list[Path]:
     """The parts of all processes."""
     return sorted(path.parent.glob(f"{escape(path.stem)}.part-*.jsonl"))
+
+
+def _write_part(path: Path, generated: Iterable[tuple[range, list[str]]], sampling: Sampling) -> None:
+    """Append the answers of each batch to the part of this process as soon as they are generated, a line an image."""
+    with path.open("a", encoding="utf-8") as part:
+        # Ends a line that was cut off when the process was killed.
+        part.write("\n")
+        for batch, texts in generated:
+            for row, completions in zip(batch, _of_each_image(texts, sampling), strict=True):
+                part.write(json.dumps({"row": row, "completions": completions}) + "\n")
+            part.flush()
 
 
 def _read_parts(path: Path) -> dict[int, list[str]]:
