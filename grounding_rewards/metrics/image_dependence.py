@@ -45,7 +45,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import chain, permutations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -366,11 +366,11 @@ def _permute(
     rows = np.arange(len(images))
     own_credit = table.credits(rows, rows)
     on_image, of_answer, linear = own_credit.copy(), own_credit.copy(), np.zeros((len(images), 2))
-    squares, freedom = np.zeros((2, 3)), 0
+    # One row for what pairs of images share, one for the variance over permutations, see `_Permuted`.
+    squares = np.zeros((2, 3))
+    freedom = 0
     groups = [group for group in _groups(images, within).values() if len(group) > 1]
-    has_others = np.zeros(len(images), dtype=bool)
-    for group in groups:
-        has_others[group] = True
+    has_others = np.isin(rows, list(chain.from_iterable(groups)))
     if table.answers_alike:
         # Whichever answer an image gets, it earns the same.
         groups = []
@@ -398,13 +398,6 @@ def _permute(
             orders = test_rng.permuted(np.tile(np.arange(n), (draws, len(image), 1)), axis=2)
             places = np.arange(len(image))[:, None], np.arange(n), (orders - np.arange(n)) % n
             totals += values[places].sum(axis=(1, 2))
-    p = 1.0
-    if draws:
-        p = (1 + int((totals >= own_credit.sum() - 1e-9).sum())) / (1 + draws)
-    elif squares[1, 0] > _ROUNDING:
-        # The upper tail of the normal distribution.
-        deviations = float((own_credit - on_image)[has_others].sum()) / math.sqrt(squares[1, 0])
-        p = math.erfc(deviations / math.sqrt(2)) / 2
     return _Permuted(
         divisor=np.where(has_others, divisor, 0.0),
         own_credit=own_credit,
@@ -414,8 +407,27 @@ def _permute(
         squares=squares,
         freedom=freedom,
         alone=int((~has_others & (divisor > 0)).sum()),
-        p=p,
+        p=_p_value(totals, own_credit.sum(), (own_credit - on_image)[has_others].sum(), squares[1, 0]),
     )
+
+
+def _p_value(totals: Array, own_total: float, above_others: float, variance: float) -> float:
+    """The p of the permutation test: how often a permutation earns as much as the answers where they are.
+
+    Args:
+        totals: what the answers earn under each permutation that was drawn; empty where there are too many images.
+        own_total: what they earn where they are.
+        above_others: that total less its mean over all permutations.
+        variance: of the total over all permutations.
+    """
+    if len(totals):
+        return float(1 + (totals >= own_total - 1e-9).sum()) / (1 + len(totals))
+    if variance <= _ROUNDING:
+        # No permutation changes the total.
+        return 1.0
+    # The upper tail of the normal distribution.
+    deviations = above_others / math.sqrt(variance)
+    return math.erfc(deviations / math.sqrt(2)) / 2
 
 
 def _shifts(n: int, rng: np.random.Generator) -> NDArray[np.int64]:
