@@ -23,7 +23,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import chain
@@ -41,6 +41,9 @@ from grounding_rewards.metrics.prediction import UNNAMED
 from grounding_rewards.parsing.no_finding import states_nothing
 from grounding_rewards.sources import tables
 from grounding_rewards.sources.base import Images, register_source, sound_images, split_name
+
+# The rows of each image, by its name in the table.
+_RowsOfImages = dict[str, list[tables.TableRow]]
 
 # Text files are tables where there is nothing else: most are words about the images.
 _TABLES = ((".csv", ".tsv", ".csv.gz", ".tsv.gz"), (".txt", ".txt.gz"))
@@ -120,11 +123,18 @@ def read_csv_table(
     table = table or _only_table(Path(root))
     # The split of a single table is a column.
     files = tables.split_files(root, table, split if "{split}" in table else None, option="table")
-    stated_columns = _stated_columns(columns)
-    images: list[Images] = []
-    for own_split, _, path in files:
-        images.append(_images(Path(root), path, own_split, split, stated_columns, tuple(classes), order, frame))
-    return chain.from_iterable(images)
+    options = _Options(split, _stated_columns(columns), tuple(classes), order, frame)
+    return chain.from_iterable([_images(Path(root), path, own_split, options) for own_split, _, path in files])
+
+
+class _Options(NamedTuple):
+    """What a caller of `read_csv_table` says of a table; `stated_columns` has the name of a column by its part."""
+
+    split: str | None
+    stated_columns: Mapping[str, str]
+    classes: Sequence[str]
+    order: str
+    frame: str
 
 
 def _only_table(root: Path) -> str:
@@ -168,15 +178,12 @@ class _Columns(NamedTuple):
     places: dict[str, int]
 
 
-def _find_columns(path: Path, header: list[str], stated_columns: Mapping[str, str], order: str) -> _Columns:
-    """Find the columns of a table by their names; refuse a table without file and boxes, or a wrong option.
+def _find_columns(path: Path, header: list[str], options: _Options) -> _Columns:
+    """Find the columns of a table by the names in its header; refuse a table without file and boxes, or a wrong option.
 
-    Args:
-        path: of the table.
-        header: its names of columns.
-        stated_columns: names of columns by part, which the caller states.
-        order: of the numbers of a box, which the caller states; may be empty.
+    `path` is that of the table, for messages.
     """
+    stated_columns, order = options.stated_columns, options.order
     plain_names = [re.sub(r"[\W_]", "", name).casefold() for name in header]
     places = {}
     for part, names in _NAMES.items():
@@ -222,50 +229,31 @@ def _find_columns(path: Path, header: list[str], stated_columns: Mapping[str, st
     return _Columns(order or own_order, box, used_places)
 
 
-def _images(
-    root: Path,
-    path: Path,
-    own_split: str | None,
-    split: str | None,
-    stated_columns: Mapping[str, str],
-    classes: Sequence[str],
-    order: str,
-    frame: str,
-) -> Images:
+def _images(root: Path, path: Path, own_split: str | None, options: _Options) -> Images:
     """The images of one table; wrong options and a broken table are refused at the call.
 
     Args:
         root: the folder of the dataset.
         path: of the table.
         own_split: of all its images, from the name of the file; None leaves it to a column.
-        split: the wanted one; None takes all.
-        stated_columns: from `_stated_columns`.
-        classes: as for `read_csv_table`.
-        order: likewise.
-        frame: likewise.
+        options: of the caller.
     """
     separator = max(_SEPARATORS, key=next(text_lines(path), "").count)
     header = tables.read_header(path, separator)
-    columns = _find_columns(path, header, stated_columns, order)
-    if classes and "label" not in columns.places:
+    columns = _find_columns(path, header, options)
+    if options.classes and "label" not in columns.places:
         raise ValueError(
             f"Expected a column of labels in {path} for classes, got {', '.join(header)}. Leave classes out, or "
             "name the column: --option columns=label=NAME."
         )
-    rows_of_images: dict[str, list[tables.TableRow]] = {}
+    rows_of_images: _RowsOfImages = {}
     for place, row in tables.read_rows(path, separator=separator):
         cells = tuple(["" if cell.casefold() in _EMPTY else cell for cell in row])
         if any(cells):
             name = cells[columns.places["file"]]
             rows_of_images.setdefault(name, []).append((place._replace(image=name), cells))
-    if own_split is None and split is not None:
-        splits = {}
-        for name, rows in rows_of_images.items():
-            # An image in two splits is kept, as it is refused below.
-            with suppress(ValueError):
-                splits[name] = split_name(_shared(columns, rows, "split")) or None
-        tables.check_split(split, splits.values())
-        rows_of_images = {name: rows for name, rows in rows_of_images.items() if splits.get(name, split) == split}
+    if own_split is None and options.split is not None:
+        rows_of_images = _only_split(columns, rows_of_images, options.split)
     find = tables.image_finder(root)
     published_names = {PureWindowsPath(name).as_posix() for name in rows_of_images}
     names_of_files: dict[str, str] = {}
@@ -289,21 +277,10 @@ def _images(
         pixels = [int(_number(place, side)) for side in sides if side]
         if len(pixels) == 2 and all(pixels):
             size = pixels[0], pixels[1]
-        elif frame == "fraction" or (root / file).is_file():
+        elif options.frame == "fraction" or (root / file).is_file():
             size = tables.header_size(root / file)
-        boxes, labels = [], []
-        for row_place, cells in rows:
-            for box_cells, label in _row_boxes(columns, row_place, cells, classes):
-                numbers = [_number(row_place, cell) for cell in box_cells]
-                box = list(ORDERS[columns.order].to_xyxy(*numbers))
-                if frame == "fraction" and size is not None:
-                    box = tables.scaled_box(box, *size)
-                class_name = row_place.class_name(label, classes) if label else UNNAMED
-                is_denial = _is_nothing(class_name) and not _SOUND_TISSUE.search(class_name)
-                if is_denial or is_placeholder(box, class_name, size):
-                    raise row_place.error("no box beside a label that says there is nothing", label, "Clear its cells.")
-                boxes.append(box)
-                labels.append(class_name)
+        marked = list(chain.from_iterable(_row_boxes(columns, row, options, size) for row in rows))
+        boxes, labels = [box for box, _ in marked], [label for _, label in marked]
         # An absolute path is no id: it is that of another machine.
         is_absolute = PureWindowsPath(name).is_absolute() or PurePosixPath(name).is_absolute()
         width, height = size or (None, None)
@@ -313,6 +290,17 @@ def _images(
         return AnnotatedImage(image_id, file, boxes, labels, width, height, patient, image_split)
 
     return sound_images(image, rows_of_images.items())
+
+
+def _only_split(columns: _Columns, rows_of_images: _RowsOfImages, split: str) -> _RowsOfImages:
+    """The rows of each image of the split, by the column of splits; a split without an image is refused."""
+    splits = {}
+    for name, rows in rows_of_images.items():
+        # An image in two splits is kept here, and refused when it is read.
+        with suppress(ValueError):
+            splits[name] = split_name(_shared(columns, rows, "split")) or None
+    tables.check_split(split, splits.values())
+    return {name: rows for name, rows in rows_of_images.items() if splits.get(name, split) == split}
 
 
 def _shared(columns: _Columns, rows: Sequence[tables.TableRow], part: str) -> str:
@@ -327,9 +315,27 @@ def _shared(columns: _Columns, rows: Sequence[tables.TableRow], part: str) -> st
 
 
 def _row_boxes(
-    columns: _Columns, place: tables.RowPlace, cells: Sequence[str], classes: Sequence[str]
-) -> list[tuple[Sequence[Any], str]]:
+    columns: _Columns, row: tables.TableRow, options: _Options, size: tables.Size | None
+) -> Iterator[tuple[list[float], str]]:
+    """Yield each box of a row, as corners in pixels, and its label; a denial of findings beside a box is refused.
+
+    `size` is that of the image, where it is known.
+    """
+    place, _ = row
+    for box_cells, label in _box_cells(columns, row, options.classes):
+        box = list(ORDERS[columns.order].to_xyxy(*[_number(place, cell) for cell in box_cells]))
+        if options.frame == "fraction" and size is not None:
+            box = tables.scaled_box(box, *size)
+        class_name = place.class_name(label, options.classes) if label else UNNAMED
+        is_denial = _is_nothing(class_name) and not _SOUND_TISSUE.search(class_name)
+        if is_denial or is_placeholder(box, class_name, size):
+            raise place.error("no box beside a label that says there is nothing", label, "Clear its cells.")
+        yield box, class_name
+
+
+def _box_cells(columns: _Columns, row: tables.TableRow, classes: Sequence[str]) -> list[tuple[Sequence[Any], str]]:
     """The cells of each box of a row, and its label; a label without a box is refused."""
+    place, cells = row
 
     def names_finding(label: str) -> bool:
         """Whether a label names a finding; a number is that of a class where there are classes."""
