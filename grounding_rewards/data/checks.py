@@ -179,7 +179,7 @@ def without_bad_rows(
     return dataset.select([number for number in range(len(ids)) if number not in problems])
 
 
-def with_each(
+def apply_to_rows(
     dataset: Dataset, values: Iterable[Any], make: Callable[[Any], _Made], expected: str, name: str, bad_rows: str
 ) -> tuple[Dataset, list[_Made]]:
     """Call a function with a value of each row; rows for which it raises ``ValueError`` are bad.
@@ -201,7 +201,7 @@ def with_each(
     Example:
         >>> from datasets import Dataset
         >>> images = Dataset.from_dict({"id": ["a", "b"]})
-        >>> with_each(images, ["1", "2"], int, "numbers", "train_dataset", "refuse")[1]
+        >>> apply_to_rows(images, ["1", "2"], int, "numbers", "train_dataset", "refuse")[1]
         [1, 2]
     """
     results: list[_Made] = []
@@ -450,7 +450,7 @@ def _all_rows(dataset: Dataset, name: str, *, needs_format: bool) -> list[dict[s
 
 
 def _size_problems(row: Mapping[str, Any]) -> Iterator[str]:
-    """Which sizes are missing, are none or are not those of the image."""
+    """Yield which sizes are missing, are no sizes in pixels, or have another shape than the image."""
     for column in SIZE_COLUMNS:
         value = row.get(column)
         if value is None:

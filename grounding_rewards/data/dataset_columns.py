@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import column_of
-from grounding_rewards.data.checks import with_each
+from grounding_rewards.data.checks import apply_to_rows
 from grounding_rewards.data.prompts import (
     LOOKED_FOR,
     conversation,
@@ -72,7 +72,7 @@ def add_columns(dataset: Dataset, processor: Any, box_format: str | None, *, bad
             return resized_size(processor, width, height)
 
         expected = "an image that the processor can resize"
-        dataset, sizes = with_each(dataset, fed, resize, expected, "dataset", bad_rows)
+        dataset, sizes = apply_to_rows(dataset, fed, resize, expected, "dataset", bad_rows)
         dataset = with_column(dataset, "resized_width", [width for width, _ in sizes])
         dataset = with_column(dataset, "resized_height", [height for _, height in sizes])
     return dataset

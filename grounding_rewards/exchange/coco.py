@@ -117,7 +117,7 @@ def _xywh(boxes: Boxes) -> list[list[float]]:
 def _categories(images: Sequence[Prediction]) -> dict[str, dict[str, Any]]:
     """Every category by the key of its labels: those of references in alphabetical order, then the others.
 
-    Unlabelled predictions have the last category, and none of their own if references have a single label.
+    Unlabelled predictions have the last category; if references have a single label, that is theirs instead.
     """
     gt_labels: set[str] = set()
     pred_labels: set[str | None] = set()

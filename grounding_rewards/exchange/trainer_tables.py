@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grounding_rewards.columns import SCORED_COLUMNS, SIZE_COLUMNS
 from grounding_rewards.common.atomic_files import check_new, whole_folder
-from grounding_rewards.data.checks import check_dataset, rows_with_sizes, with_each
+from grounding_rewards.data.checks import apply_to_rows, check_dataset, rows_with_sizes
 from grounding_rewards.data.dataset_columns import add_prompts, with_column
 from grounding_rewards.data.prompts import conversation, prompt_words
 from grounding_rewards.images.decoding import open_image, plain_format, stored_images
@@ -370,7 +370,7 @@ def _checked_rows(
 
     prompts = dataset.with_format(None)["prompt"]
     expected = f"a prompt that {trainer} can show"
-    dataset, _ = with_each(dataset, prompts, prompt_of, expected, "the dataset", bad_rows)
+    dataset, _ = apply_to_rows(dataset, prompts, prompt_of, expected, "the dataset", bad_rows)
     if box_format is not None:
         dataset = with_column(dataset, "box_format", [box_format] * dataset.num_rows)
     dataset = _with_trainer_sizes(dataset, trainer, processor, limits, bad_rows)
@@ -389,7 +389,7 @@ def _with_trainer_sizes(dataset: Dataset, trainer: str, processor: Any, limits: 
         return trainer_size(trainer, processor, width, height, limits)
 
     expected = f"an image that {trainer} can resize"
-    dataset, sizes = with_each(dataset, rows_with_sizes(dataset), size, expected, "the dataset", bad_rows)
+    dataset, sizes = apply_to_rows(dataset, rows_with_sizes(dataset), size, expected, "the dataset", bad_rows)
     for name, side in zip(SIZE_COLUMNS[2:], zip(*sizes, strict=True), strict=True):
         dataset = dataset.add_column(name, list(side))
     return dataset

@@ -336,7 +336,7 @@ def stored_images(dataset: Dataset) -> Iterator[dict[str, Any] | None]:
 
 
 def rows_without_images(dataset: Dataset | Sequence[Mapping[str, Any]], *others: str) -> list[dict[str, Any]]:
-    """The rows of a dataset, or of a list, without images, which would have to be decoded, and without other columns.
+    """The rows of a dataset, or of a list, without the columns `others` and without images, which would be decoded.
 
     Example:
         >>> rows_without_images([{"id": "a", "prompt": "Where?", "image": None}], "prompt")

@@ -139,13 +139,13 @@ def _responses(responses: Any) -> list[Any] | None:
 
 
 def _image_row(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with columns of its own for the image that it packs into one, and with its step in `step`."""
+    """The row with its step in `step`, and with a column for each field of its image, which one column has packed."""
     logged_columns = [name for name in row if name.endswith(f"/{ROW_COLUMN}")]
     # All rewards of a run log the same image, and each its own values of scheduled parameters.
     unpacked = {}
     for name in logged_columns or (PACKED if row.get("boxes") is None else ()):
         fields = parsed_json(row.get(name))
-        # Anything else of that name is other people's.
+        # Other tools have columns of these names too, which hold something else and stay as they are.
         if isinstance(fields, Mapping) and (fields.get("boxes") is not None or fields.get("reader_boxes") is not None):
             unpacked[name] = fields
     step_column = next((name for name in STEPS if row.get(name) is not None), None)
@@ -155,6 +155,7 @@ def _image_row(row: dict[str, Any]) -> dict[str, Any]:
     columns = {name: value for name, value in row.items() if name not in removed}
     if step_column is not None:
         columns["step"] = row[step_column]
+    # Where several columns pack a field, the first of them counts: it is written last.
     for fields in reversed(unpacked.values()):
         for name, value in fields.items():
             columns["completion" if name == "text" else name] = value

@@ -92,10 +92,10 @@ def _named_by_order(log: Log, ids: Sequence[str], in_groups: bool) -> Log:
 
 
 def _matches(log: Log, columns: Sequence[str], names: Sequence[Sequence[str]]) -> dict[str, list[int | None]]:
-    """By column the number of the image that each row of the log names there, None where it names none.
+    """By column, for each row of the log, the number of the image that its value names; None if it names no image.
 
     Columns in which several values name one image are left out: these are files of one name in several folders. `names`
-    are those of each image.
+    has the names of each image.
     """
     find = image_number_finder(names)
     matches = {}
@@ -106,7 +106,8 @@ def _matches(log: Log, columns: Sequence[str], names: Sequence[Sequence[str]]) -
             (str(row.get(column)), k) for row, k in zip(log.rows, numbers, strict=True) if k is not None
         }
         if len(values_and_numbers) == len({k for _, k in values_and_numbers}):
-            # Other folders are the log's own only where no row has those of the dataset, and every row names an image.
+            # The log may have the images in other folders than the dataset. So it is if each value names an image when
+            # folders are not compared, and no value does when they are.
             by_path = [find(value) for value in values]
             has_own_folders = None not in numbers and by_path.count(None) == len(by_path)
             matches[column] = numbers if has_own_folders else by_path

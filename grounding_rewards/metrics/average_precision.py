@@ -715,7 +715,7 @@ def mean_average_precision(
         seed: of what is left out.
 
     Returns:
-        In [0, 1]; NaN without a reference box. A label without one among the images that are left is no part of it.
+        In [0, 1]; NaN without a reference box. Labels without a reference box on these images are no part of the mean.
 
     Raises:
         ValueError: an argument is out of its range, or there is not one group per image.

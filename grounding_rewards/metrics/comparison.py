@@ -24,7 +24,8 @@ are not adjusted.
 
 **Verdict.** B is called better or worse by one rule, :func:`direction`: the interval excludes 0 and Holm's p is below
 0.05. Otherwise no change is shown, and there may be one, as large as the interval. The verdict reports mean IoU, F1 and
-the chosen metric in any case, then which other metrics are better, and which metrics and labels are worse.
+the chosen metric in any case, then which other metrics are better, and which metrics and labels are worse. Its words
+are written here, the tables and the page around it in ``report/comparison.py``.
 
 **Labels** have the metrics of their reference boxes alone: a false box belongs to no finding. Labels that differ in
 case and white space are one; under `synonyms` so are two words for one finding. The numbers of units on which a metric
@@ -112,11 +113,14 @@ def swap_p_values(a: Sequence[Array], b: Sequence[Array], *, resamples: int, see
 
 
 class _MetricPair:
-    """One metric of both runs, as sums over units that change with a swap of the runs.
+    """One metric of both runs, as sums over units, which change where the runs change places on a unit.
 
-    `units`: those on which the runs differ; `changes`: ``(units, 6)`` by how much a swap of each unit changes `first`,
-    the sums of :func:`_sums_and_products` of run A; `both`: those of A and B together; `shared`: the sum of the
-    numerators' products of A and B, and that of the denominators'; `observed`: the statistic.
+    `units`: those on which the runs differ.
+    `first`: ``(6,)`` the sums of :func:`_sums_and_products` of the run that comes first, which is A without a swap.
+    `changes`: ``(units, 6)`` by how much a swap on each unit changes `first`.
+    `both`: ``(6,)`` the sums of A and B together, so that those of the second run are `both` less `first`.
+    `shared`: Σ n_A n_B and Σ d_A d_B, which no swap changes.
+    `observed`: the statistic without a swap.
     """
 
     def __init__(self, a: Array, b: Array) -> None:

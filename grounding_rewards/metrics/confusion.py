@@ -6,7 +6,8 @@ is the reference box in its place: it was not missed but called something else. 
 is of the wrong label, because no label counts.
 
 Beside it, from the same matching: how that is written on pages, and which label answers give to the findings of each
-label (:func:`confusion`).
+label (:func:`confusion`). The metrics that count such boxes over all images, such as precision, are in
+:data:`grounding_rewards.metrics.detection.DETECTION_METRICS`.
 """
 
 from __future__ import annotations
@@ -300,9 +301,10 @@ def confusion(matched: MatchedImages, *, synonyms: bool = False) -> Confusion:
 
 
 def _column(pred: str | None, gt: str | None, labels: Sequence[str], synonyms: bool) -> str:
-    """The column of a predicted label whose partner has the label `gt`, None without a partner.
+    """The column of a predicted label in the table, which has a column for each of `labels`.
 
-    Of several labels that agree with it, it is that of its partner.
+    `gt` is the label of the reference box that the predicted box is matched with; None without a match. Where several
+    labels agree with the predicted one, that of the match goes before the others.
     """
     text = label_name(pred, "exact")
     if not text:

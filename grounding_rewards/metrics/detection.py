@@ -499,7 +499,7 @@ def label_groups(images: Sequence[Prediction], label_matching: str = "exact") ->
 
 
 def reference_sums(matched: MatchedImages, groups: BoxGroups) -> dict[tuple[str, str], Array]:
-    """The sums of mean IoU and recall of groups of reference boxes: the metrics of a label if answers state none.
+    """The sums of mean IoU and recall of groups of reference boxes: a label's metrics where answers state no labels.
 
     Args:
         matched: images.
@@ -515,6 +515,7 @@ def reference_sums(matched: MatchedImages, groups: BoxGroups) -> dict[tuple[str,
     """
     images = len(matched.images)
     image = np.repeat(np.arange(images), [len(prediction.gt) for prediction in matched.images])
+    # By key the value of each reference box in padded rows of images, and which places of these rows hold a box.
     by_metric = {"mean_iou": matched.best_ious, "recall_50": matched.found(0.5), "recall_75": matched.found(0.75)}
     sums = {}
     for name, members in groups.items():

@@ -502,7 +502,7 @@ def _by_size(matched: MatchedImages, measures: Measures, ranking: str, groups: A
 
 
 def _by_source(images: Sequence[Prediction], measures: Measures, by_rank: RankingMetrics) -> Iterator[GroupMetrics]:
-    """The metrics that are quoted, each over the images of one source; none where all are from one."""
+    """Yield the quoted metrics over the images of each source; nothing where all images are from one source."""
     sources = sorted({image.source or _NO_SOURCE for image in images})
     if len(sources) < 2:
         return

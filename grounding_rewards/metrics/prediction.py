@@ -249,7 +249,7 @@ def is_read(boxes: Array, status: str) -> bool:
 
 
 def patients_of(images: Sequence[Prediction]) -> list[Any] | None:
-    """A name for the patient of every image, an image without one being its own patient; None where none is known.
+    """A name for the patient of every image; an image without a patient is its own. None if no image has a patient.
 
     Example:
         >>> patients_of([Prediction("a", 9, 9, patient="p"), Prediction("b", 9, 9)])

@@ -409,7 +409,7 @@ def _load_with_transformers(path: str, adapter: dict[str, Any] | None) -> Any:
     if not gpu and model.num_parameters() < _SMALL_MODEL:
         # Its operations are too short to parallelise: several threads make it slower, on a busy machine much slower.
         torch.set_num_threads(1)
-    # Launchers number the processes of a machine.
+    # Launchers number the processes of a machine; each has the GPU of its number.
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if gpu else torch.device("cpu")
     return model.to(device)
 

@@ -549,7 +549,7 @@ class Turn:
         if mark["fence"]:
             self.open_tool(_mark_name(mark["fence"]), mark.start(), "```")
             if self.closer:
-                # Of a result as well, and of a call by another mark that the fence stands in.
+                # A fence ends a result too, and a call that began with another mark before the fence.
                 self.closer = "```"
         elif self.closer == "```":
             self.close_tool("```", mark.start(), mark.end())

@@ -260,7 +260,10 @@ def _reading_rules(fmt: BoxFormat) -> BoxFormat:
 
 
 def _fit_to_references(sample: _Sample, declared: Convention) -> tuple[Convention | None, float, float]:
-    """The convention that meets the reference boxes if the declared one does not, else None; the mean IoU of both."""
+    """Another convention than the declared one that clearly fits the reference boxes better, or None if none does.
+
+    Also the mean IoU of the answers under the declared convention and under the other one, which is NaN without one.
+    """
     declared_iou = float(sample.mean_iou(sample.read(declared), sample.gt).mean())
     baseline = _best_as_declared(sample, declared)
     if baseline.mean() > 1 - _MIN_GAIN:
@@ -280,7 +283,7 @@ def _fit_to_references(sample: _Sample, declared: Convention) -> tuple[Conventio
     mean_iou = {convention: float(iou.mean()) for convention, iou in better.items()}
     best = max(mean_iou.values())
     equals = [convention for convention, iou in mean_iou.items() if best - iou <= _SAME_IOU]
-    # The nearest: with the declared space or order.
+    # Of those that fit equally well, the one with the declared space or order.
     likely = min(equals, key=lambda convention: sum(map(operator.ne, convention, declared)))
     return likely, declared_iou, mean_iou[likely]
 

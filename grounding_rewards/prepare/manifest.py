@@ -142,6 +142,7 @@ def written_splits(out: Path) -> tuple[dict[str, Any], list[list[str]]]:
         images, rows, shards, split_skipped = 0, [], [], []
         for path in shard_files(out, split):
             footer, shard_rows = read_footer(path), labels_in(path)
+            # A shard counts the images of the shards before it too.
             images = footer["images"]
             rows += shard_rows
             split_skipped += footer["skipped"]

@@ -238,7 +238,7 @@ def smooth(values: NDArray[np.float64], *, reach: int) -> NDArray[np.float64]:
 
 
 def reward_plot(log_history: Sequence[Mapping[str, Any]]) -> Plot | None:
-    """The reward over steps, with that of the evaluations; None if the log has none.
+    """The reward over steps, with that of the evaluations; None if the log has no reward.
 
     Args:
         log_history: the trainer's ``state.log_history``.

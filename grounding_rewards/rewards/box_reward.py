@@ -487,19 +487,13 @@ class BoxReward(BoxScorer):
         ignore: BoxBatch | None,
         labels: LabelCodes | None,
     ) -> Matched:
-        """Match the boxes of some completions.
+        """Match the boxes of some completions, whose numbers are `rows`; each has predicted boxes and ground truth.
 
-        Args:
-            pred: the predictions of all completions, as the next arguments but `rows`.
-            gt: as in :meth:`match_and_score`.
-            scores: likewise.
-            rows: the completions that are matched, each with boxes of both kinds.
-            ignore: as in :meth:`match_and_score`.
-            labels: likewise.
+        All other arguments are those of :meth:`match_and_score`, with the boxes of all completions.
         """
-        p, g = pred.padded(rows), gt.padded(rows)
-        iou = pairwise_iou(p, g)
-        overlap = self._overlap(p, g, iou)
+        padded_pred, padded_gt = pred.padded(rows), gt.padded(rows)
+        iou = pairwise_iou(padded_pred, padded_gt)
+        overlap = self._overlap(padded_pred, padded_gt, iou)
         pred_labels = gt_labels = agree = None
         if labels is not None:
             pred_labels, gt_labels = pad(labels.pred, pred.counts, rows), pad(labels.gt, gt.counts, rows)
@@ -510,14 +504,14 @@ class BoxReward(BoxScorer):
             overlap = iou if is_iou else np.where(agree, overlap, 0.0)
         matched = self._pair_up(overlap)
         if pred_labels is not None and gt_labels is not None and agree is not None:
-            # A predicted label counts as the reference's with which it agrees: its match's, else the first.
-            counts_for = np.where(matched >= 0, matched, agree.argmax(axis=2))
-            pred_labels = np.where(agree.any(axis=2), np.take_along_axis(gt_labels, counts_for, axis=1), pred_labels)
+            # A predicted label becomes the reference label that it agrees with: that of its match, else the first one.
+            reference = np.where(matched >= 0, matched, agree.argmax(axis=2))
+            pred_labels = np.where(agree.any(axis=2), np.take_along_axis(gt_labels, reference, axis=1), pred_labels)
         ignored = self._ignored(pred, gt, ignore, matched, rows)
         iou_of_matches = _of_matches(iou, matched)
         return Matched(
-            pred=p,
-            gt=g,
+            pred=padded_pred,
+            gt=padded_gt,
             n=pred.counts[rows] if ignore is None else pred.counts[rows] - ignored.sum(axis=1),
             m=gt.counts[rows],
             tp=row_counts(matched >= 0),

@@ -179,7 +179,7 @@ class Consensus(TextReward):
     def __call__(self, read: Batch) -> list[float]:
         """For each answer the mean agreement with the other answers of its row."""
         boxes = read.pred.split()
-        # A broken or impossible box of another answer is not one that could be found.
+        # Only valid boxes of another answer can be agreed with.
         findable = [p[valid_boxes(p)] for p in boxes]
         answers_by_row: dict[str, list[int]] = defaultdict(list)
         for k, name in enumerate(_row_names(read)):

@@ -261,7 +261,7 @@ def takes(function: Any, *args: Any, **kwargs: Any) -> bool:
 
 
 def takes_completions(reward: Any) -> bool:
-    """Whether this is a function as TRL calls a reward; a class is none, but its objects may be.
+    """Whether TRL can call this as a reward: a function of completions, or an object that is called so, but no class.
 
     Example:
         >>> takes_completions(lambda completions, **columns: [0.0]), takes_completions(dict)
@@ -292,7 +292,7 @@ some of: beta.
     try:
         signature = inspect.signature(factory)
     except ValueError:
-        # What a built-in without a signature takes only its call can tell.
+        # Which parameters a built-in without a signature takes, only its call can tell.
         return
     try:
         signature.bind(**params)

@@ -122,13 +122,14 @@ def _reason(raw: RawBoxes, read: int, scored: int, m: int, tp: int, ignored: int
 
     Args:
         raw: how the completion was read.
-        read: how many complete boxes it has.
-        scored: how many boxes count: without ignored ones, with broken ones.
-        m: how many findings there are.
-        tp: how many of them are found.
-        ignored: how many of the complete boxes an ignore region excuses.
+        read: number of complete boxes in it.
+        scored: number of boxes that count: complete ones without ignored ones, and broken ones.
+        m: number of findings.
+        tp: number of findings that are found.
+        ignored: number of complete boxes that an ignore region excuses.
         mean_iou: of the boxes that find something.
     """
+    # Complete boxes that count.
     n = read - ignored
     broken = scored - n
     if not ignored and n == 0 and raw.status != "empty":

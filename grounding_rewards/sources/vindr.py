@@ -171,7 +171,7 @@ def _read_table(layout: _Layout, root: Path, split: str, path: Path, sizes: str 
     find = tables.image_finder(root)
 
     def annotated(image: str, rows: list[tables.TableRow]) -> AnnotatedImage | None:
-        """The image of some rows; None if all its boxes are empty."""
+        """The image of this name, of all its rows; None if all its boxes are empty."""
         drawn = _drawn_image(layout, image, rows)
         if drawn.extra["empty_boxes"] and not drawn.boxes:
             return None
@@ -187,6 +187,7 @@ def _read_table(layout: _Layout, root: Path, split: str, path: Path, sizes: str 
             file=file,
             width=width,
             height=height,
+            # The study, in the last column: images of one study are of one patient.
             patient_id=stated_name(first_cells[-1]),
             split=split,
             read_by=tuple(name for name in dict.fromkeys((*drawn.read_by, *more_readers[image])) if name),

@@ -7,7 +7,7 @@ from typing import Any
 
 from datasets import Dataset
 
-from grounding_rewards.data.checks import check_dataset, with_each
+from grounding_rewards.data.checks import apply_to_rows, check_dataset
 from grounding_rewards.data.dataset_columns import add_columns, add_prompts
 from grounding_rewards.data.prompts import prompt_words
 from grounding_rewards.images.image_column import with_full_image, with_image_column
@@ -99,7 +99,7 @@ def _drop_image_tokens(dataset: Dataset, processor: Any, name: str, bad_rows: st
 
     # Without the format and the images, so that no image is decoded.
     prompts = dataset.with_format(None).select_columns("prompt")
-    return with_each(dataset, prompts, check, "a prompt without marks of images", name, bad_rows)[0]
+    return apply_to_rows(dataset, prompts, check, "a prompt without marks of images", name, bad_rows)[0]
 
 
 def format_name(box_format: str | BoxFormat | None, images: Dataset) -> str:
