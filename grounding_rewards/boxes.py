@@ -192,7 +192,7 @@ class Order(NamedTuple):
 
     numbers: what a prompt calls them.
     to_xyxy: ``x1, y1, x2, y2`` of the four numbers, which may be arrays.
-    from_xyxy: the four numbers of ``x1, y1, x2, y2``, likewise.
+    from_xyxy: the four numbers of ``x1, y1, x2, y2``, which may be arrays.
     """
 
     numbers: tuple[str, str, str, str]
@@ -421,7 +421,7 @@ def _sizes(space: CoordinateSpace, **sides: ArrayLike | None) -> NDArray[np.floa
 
 
 def _as_sizes(value: ArrayLike | None) -> NDArray[np.float64]:
-    """A size as numbers; NaN, which no image has, for what is none."""
+    """A size as numbers; NaN, which is no size, for a value that is no number."""
     try:
         return np.array(np.nan if value is None else value, dtype=np.float64)
     except (TypeError, ValueError):

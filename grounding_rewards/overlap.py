@@ -237,7 +237,7 @@ def _side(boxes: Array, axis: int) -> Array:
 
 
 def _overlap(p: Array, g: Array, axis: int) -> Array:
-    """The width, for axis 0, or the height, for axis 1, of the intersection of each pair; 0 without one."""
+    """The width, for axis 0, or the height, for axis 1, of the intersection of each pair; 0 if they are apart."""
     side = np.minimum(p[..., axis + 2], g[..., axis + 2])
     side -= np.maximum(p[..., axis], g[..., axis])
     return np.maximum(side, 0.0, out=side)

@@ -80,7 +80,7 @@ class Played:
         reward: its name.
         script: its name.
         mean: the mean reward over images, with its 95 % interval; NaN if the reward raised an exception.
-        gain: its mean reward less that of its honest script, over the images with findings or over those without,
+        gain: its mean reward less that of its honest script, over the images with findings or over the images without,
             whichever is larger; NaN without an honest script.
         finding: a key of :data:`FINDINGS`; empty if nothing is wrong.
         against: the honest script that it earns more than, or as much as; or the exception.
@@ -327,8 +327,8 @@ def _finding(
     Args:
         script: the scripted answer.
         values: its reward on each image.
-        base: the same for its honest script; None without one, or if the reward raised for it.
-        gain: over the honest script, as in :class:`Played`; NaN without one.
+        base: the rewards of its honest script; None if it has none, or if the reward raised for that script.
+        gain: over the honest script, as in :class:`Played`; NaN without such a script.
         honest_means: by name the mean reward of every honest script on unchanged images.
         positive: ``(images,)``, whether an image has findings.
 

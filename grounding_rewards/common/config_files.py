@@ -34,7 +34,7 @@ def read_config(
     Args:
         files: one file, or several, that lie where they say or come with the package. `base` in a file is a path, or a
             list of them, seen from the folder of that file.
-        option_names: of the command, against which every file is checked; without any, none is.
+        option_names: of the command, against which every file is checked; if empty, no file is checked.
         command: whose options these are, for the error.
 
     Raises:

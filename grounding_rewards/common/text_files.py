@@ -171,7 +171,7 @@ _ARRAY = "a JSON array, not a JSON object: write one on each line"
 
 
 def json_lines(path: str | Path, *, any_text: bool = False) -> Iterator[tuple[int, Any, str]]:
-    """The lines of a file that are not blank: number, content, and why that is no JSON object, empty where it is one.
+    """Yield the number and content of each line that is not blank, and why it is no JSON object, or an empty text.
 
     Args:
         path: a file, as `decoded_lines` takes it.
@@ -198,7 +198,7 @@ def json_lines(path: str | Path, *, any_text: bool = False) -> Iterator[tuple[in
 
 
 def object_problem(content: Any) -> str:
-    """Why a value is no JSON object; empty where it is one.
+    """Why a value is no JSON object; empty if it is an object.
 
     >>> object_problem({}), object_problem(1)
     ('', 'not a JSON object')

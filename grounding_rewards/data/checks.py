@@ -189,8 +189,8 @@ def apply_to_rows(
         values: one for each row.
         make: takes a value.
         expected: as for :func:`without_bad_rows`.
-        name: likewise.
-        bad_rows: likewise.
+        name: as for :func:`without_bad_rows`.
+        bad_rows: as for :func:`without_bad_rows`.
 
     Returns:
         The good rows, and what the function returned for them.
@@ -252,8 +252,8 @@ def row_problems(
     Args:
         row: one row; `image_size` holds the size of its image where the dataset has images.
         reward: decides the box format where the row does not; None looks at the name alone, where the row has one.
-        parts: of :data:`ROW_PARTS`: `sizes`, those of the image; `lists`, columns of boxes that are none; `labels`, not
-            one for each box; `boxes`, those that cannot be reference boxes, of any image where no size is known;
+        parts: of :data:`ROW_PARTS`: `sizes`, those of the image; `lists`, columns of boxes that are no lists;
+            `labels`, not one for each box; `boxes`, those that cannot be reference boxes, of any image if the size is unknown;
             `format`, the box format, and labels that the reward compares.
 
     Example:
@@ -307,7 +307,7 @@ def _missing_label_problems(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 _Drawing = tuple[str, Any, Any]
-"""Boxes and their labels, None where there are none, behind the words that say whose they are."""
+"""The words that say whose boxes they are, the boxes, and their labels, which are None where they are not stated."""
 
 
 def _drawings(row: Mapping[str, Any]) -> list[_Drawing]:

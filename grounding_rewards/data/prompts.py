@@ -415,7 +415,7 @@ def told_box(
 
 
 def told_nothing(prompt: str) -> str:
-    """The first sentence of a prompt that says, without a condition, that there is nothing to find; empty without one.
+    """The first sentence of a prompt that says, without a condition, that there is nothing to find, or an empty text.
 
     Example:
         >>> told_nothing("This image is normal. Find all boxes."), told_nothing("If there is no finding, say so.")

@@ -254,7 +254,7 @@ def fused_boxes(boxes: Array, iou_threshold: float = _AGREEMENT) -> list[list[fl
 def _closest_of_others(
     i: int, free: list[int], iou: Array, agrees: NDArray[np.bool_], readers: NDArray[np.int64], boxes: Array
 ) -> list[int]:
-    """For every other reader who agrees with box i, the free box of theirs that overlaps it most."""
+    """For every other reader who agrees with box i, the free box of that reader that overlaps it most."""
     closest: dict[int, tuple[float, tuple[float, ...], int]] = {}
     for j in free:
         if readers[j] != readers[i] and agrees[i, j]:

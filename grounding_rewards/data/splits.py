@@ -70,7 +70,7 @@ def split_rule(names: Iterable[str], patients: int, shares: Mapping[str, float] 
 
     Args:
         names: the splits that the source gives.
-        patients: how many there are; an image without one is its own.
+        patients: how many there are; an image without a patient counts as one.
         shares: of the splits that patients are drawn into.
 
     Example:
@@ -310,7 +310,7 @@ def choose_splits(names: Sequence[str], splits: Iterable[str], dataset: str) -> 
 
 
 def patient_column(columns: Iterable[str]) -> str | None:
-    """The first column whose name looks like that of patients; None without one, and where there is a `patient_id`.
+    """The first column whose name looks like that of patients; None if no name does, or if `patient_id` is there.
 
     Example:
         >>> patient_column(["image", "Subject-ID", "age"]), patient_column(["patient_id", "PatientID"])

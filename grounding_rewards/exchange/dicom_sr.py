@@ -156,7 +156,7 @@ def write_dicom_sr(
             Without it, the image of a prediction must be a DICOM file.
 
     Returns:
-        The number of reports, and by the reason in words the ids of the images that have none.
+        The number of reports, and the ids of the images without a report, by the reason in words.
 
     Raises:
         ValueError: no image has a DICOM file, a file cannot be read, two have one name, or as :func:`findings_report`.

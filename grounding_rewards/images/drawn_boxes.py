@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 #: Of predicted boxes by outcome, as in `report/page.css`.
 PREDICTED = {RIGHT: "#4fb3ff", WRONG_LABEL: "#ffe04a", WRONG_PLACE: "#ff8f3f", IGNORED: "#b9bfc6"}
-#: Of reference boxes by outcome, likewise.
+#: Of reference boxes by outcome, as there too.
 REFERENCE = {FOUND: "#ffffff", WRONG_LABEL: "#ffffff", MISSED: "#ff8fdc"}
 
 
@@ -52,7 +52,7 @@ def show(
     Args:
         image: a file, DICOM too, a PIL image, or an array ``(height, width)`` or ``(height, width, 3)``.
         boxes: ``(n, 4)`` xyxy in pixels of the image, or what :func:`grounding_rewards.parse_boxes` returns.
-        reference: ``(m, 4)`` likewise.
+        reference: ``(m, 4)`` reference boxes, xyxy in pixels of the image.
         labels: n words that stand at the boxes; None are those of parsed boxes.
         ax: where to draw; None makes new ones.
 

@@ -147,10 +147,10 @@ def size_within(size: Size, rounded: Size, factor: int, min_area: int, max_area:
 
     Args:
         size: width and height of the image in pixels.
-        rounded: likewise, in whole tokens.
+        rounded: width and height of the result without limits, each a whole number of tokens, in pixels.
         factor: side of a token in pixels.
         min_area: of the result, in pixels.
-        max_area: likewise; a narrow image may have no token left.
+        max_area: of the result, in pixels; a narrow image may have no token left.
 
     Example:
         >>> size_within((2544, 3056), (2548, 3052), 28, 3136, 1280 * 28 * 28)

@@ -19,7 +19,7 @@ def compute_score(reward_inputs: Any, reward: str = "R4", **parameters: Any) -> 
         reward_inputs: a list of mappings with ``response`` and ``ground_truth``, a JSON string with ``boxes``,
             ``width``, ``height``, ``box_format`` …; or one mapping, with ``reward_type: sequential``.
         reward: as for :func:`grounding_rewards.get_reward`.
-        **parameters: likewise; EasyR1 takes them from ``reward_function_kwargs``.
+        **parameters: of the reward; EasyR1 takes them from ``reward_function_kwargs``.
 
     Returns:
         A list of mappings, or one.

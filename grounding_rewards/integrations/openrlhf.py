@@ -26,7 +26,7 @@ def reward_func(
         prompts: the prompts without answers.
         labels: of ``--data.label_key``: JSON strings with ``boxes``, ``width``, ``height``, ``box_format`` …
         reward: as for :func:`grounding_rewards.get_reward`.
-        **parameters: likewise.
+        **parameters: of the reward.
 
     Returns:
         ``rewards`` and ``scores``, (n,) in [0, 1], and `samples.COMPONENTS` as ``extra_logs``.

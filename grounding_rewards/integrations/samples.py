@@ -79,7 +79,7 @@ def reward_of(reward: str = "R4", **parameters: Any) -> GroundingReward:
 
     Args:
         reward: as for :func:`grounding_rewards.get_reward`.
-        **parameters: likewise; mappings and lists may be those of a trainer's configuration.
+        **parameters: of the reward; mappings and lists may be those of a trainer's configuration.
 
     Raises:
         ValueError: an unknown name or parameter, or one that is no JSON value.

@@ -17,7 +17,7 @@ def functions_of(reward: str, **parameters: Any) -> tuple[Callable[..., Awaitabl
 
     Args:
         reward: as for :func:`grounding_rewards.get_reward`.
-        **parameters: likewise.
+        **parameters: of the reward.
 
     Returns:
         A function that returns a number in [0, 1], and one that returns `samples.COMPONENTS` under the reward's name.

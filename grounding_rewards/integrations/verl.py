@@ -36,8 +36,8 @@ def compute_score(
         ground_truth: a JSON string, or a mapping, with ``boxes``, ``width``, ``height``, ``box_format`` …
         extra_info: may have fields that the ground truth lacks.
         reward: as for :func:`grounding_rewards.get_reward`.
-        reward_router_address: not used; of a reward model.
-        reward_model_tokenizer: likewise.
+        reward_router_address: of a reward model; not used.
+        reward_model_tokenizer: of a reward model; not used.
         **parameters: of the reward; verl takes them from ``reward_kwargs``.
 
     Raises:

@@ -58,7 +58,7 @@ def with_image_ids(
     column = _naming_column(log, matches)
     if column is None:
         if any(row.get("id") not in (None, "") for row in log.rows):
-            # The rows that have none, or name no image, are named where they are joined.
+            # Rows without an id, or with one that names no image, are refused where they are joined.
             return log
         found = f"none among {', '.join(_columns(log)) or 'no columns'}"
         ambiguous = [name for name in columns if name not in matches]

@@ -105,7 +105,7 @@ def trained_reward(log: Path) -> tuple[str, dict[str, Any]] | None:
 
 
 def _settings(folder: Path) -> Mapping[str, Any]:
-    """The configuration of the run in a folder; nothing where there is none, or somebody else's file of this name."""
+    """The configuration of the run in a folder; empty if it has no file of this name, or somebody else's."""
     config = folder / CONFIG
     try:
         settings = read_yaml(config) if config.is_file() else {}

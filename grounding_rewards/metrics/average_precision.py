@@ -487,8 +487,8 @@ def _read_curve(
 ) -> Iterator[tuple[Array, Array, Array]]:
     """For some rows of weights at a time: the rows, and the right and the counted boxes up to each point of a curve.
 
-    The points are the ends of groups of equal keys that have a right box. After a group without one, recall is as
-    before and more boxes are false, so no best value is found there.
+    The points are the ends of groups of equal keys that have a right box. After a group without a right box recall is
+    as before and more boxes are false, so no best value is found there.
 
     Args:
         ranked: boxes of one label.

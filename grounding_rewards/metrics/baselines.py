@@ -172,7 +172,7 @@ def constant_boxes(rows: Iterable[Mapping[str, Any]]) -> dict[str, Array]:
         rows: training images with ``boxes``, ``labels``, ``width`` and ``height``.
 
     Returns:
-        By label one box ``(4,)``, as fractions of the image's width and height; none without any box.
+        By label one box ``(4,)``, as fractions of the image's width and height; empty where the rows have no box.
 
     Example:
         >>> row = {"boxes": [[0, 0, 50, 100]], "labels": ["right lung"], "width": 100, "height": 200}

@@ -45,8 +45,8 @@ class BoxOutcomes(NamedTuple):
     pred: n outcomes.
     gt: m outcomes.
     pred_ious: ``(n,)`` IoU with the reference box that the outcome is about; of a box in the wrong place the largest
-        with any.
-    gt_ious: ``(m,)`` likewise with a predicted box.
+        IoU with any reference box.
+    gt_ious: ``(m,)`` IoU with the predicted box that the outcome is about; of a missed box the largest with any.
     other_labels: n labels of the reference box that a predicted box calls something else, else None: of a box of the
         wrong label or, where no label counts, of a right box.
     """

@@ -692,7 +692,7 @@ class ImageGroups(NamedTuple):
 
 
 def _most_frequent(names: Iterable[str | None]) -> tuple[str, ...]:
-    """The :data:`MOST_GROUPS` most frequent names; none where there is one name only."""
+    """The :data:`MOST_GROUPS` most frequent names; empty if there is only a single name."""
     counts = Counter(name for name in names if name)
     # Among equals by name: the order of the images must not decide.
     ranked = sorted(counts, key=lambda name: (-counts[name], name))[:MOST_GROUPS]

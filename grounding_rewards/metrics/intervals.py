@@ -62,7 +62,7 @@ from numpy.typing import NDArray
 from grounding_rewards.common.formatting import format_value
 from grounding_rewards.common.numeric import Array, ratio_or_nan
 
-#: The ends of a metric's scale; infinite without any.
+#: The ends of a metric's scale; infinite where the scale has no end.
 Bounds = tuple[float, float]
 UNIT: Bounds = (0.0, 1.0)
 COUNT: Bounds = (0.0, math.inf)
@@ -426,7 +426,7 @@ def jackknife(metric: Callable[[Array], Array], parts: Parts, *, hull_seed: int 
     Args:
         metric: takes weights of the parts ``(rows, parts)`` to values ``(rows, metrics)``.
         parts: of the images.
-        hull_seed: of the halves from which the bias of a monotone hull is read; None for a metric without one.
+        hull_seed: of the halves from which the bias of a monotone hull is read; None for a metric without a hull.
 
     Example:
         >>> hits = np.array([1.0, 0.0, 1.0])
@@ -487,8 +487,8 @@ def difference_estimate(before: Array, after: Array, metric: Metric) -> Estimate
     A share that is the same on all of n units has the exact interval of 0 of n, to both sides.
 
     Args:
-        before: ``(units, 2)`` numerators and denominators.
-        after: likewise.
+        before: ``(units, 2)`` numerators and denominators of the one run.
+        after: those of the other run, on the same units.
         metric: as of :func:`ratio_estimate`.
 
     Example:

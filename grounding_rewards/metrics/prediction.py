@@ -21,7 +21,7 @@ from grounding_rewards.common.text_files import read_json_lines
 from grounding_rewards.parsing import BrokenBox
 from grounding_rewards.parsing.results import with_broken
 
-#: The label of a reference box that has none.
+#: What a reference box is called that has no label.
 UNNAMED = "finding"
 
 _BOXES = ("gt", "ignore", "pred")

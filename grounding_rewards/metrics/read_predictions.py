@@ -162,7 +162,7 @@ def require_columns(rows: Sequence[Mapping[str, Any]], places: Sequence[str]) ->
 
 
 def stated_labels(rows: Iterable[Mapping[str, Any]]) -> set[str]:
-    """The labels that rows state; a box without one, and a row without any, add none.
+    """The labels that rows state for their boxes; not every box, and not every row, has to state them.
 
     Example:
         >>> stated_labels([{"labels": ["mass", None]}, {"labels": None}, {}])
@@ -173,7 +173,7 @@ def stated_labels(rows: Iterable[Mapping[str, Any]]) -> set[str]:
 
 
 def named_labels(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """The label of each box of a row; `finding` for a box without one.
+    """The label of each box of a row; `finding` for a box without a label.
 
     Example:
         >>> named_labels({"boxes": [[0, 0, 5, 5]]}), named_labels({"boxes": [[0, 0, 5, 5]], "labels": ["mass"]})
@@ -208,7 +208,7 @@ def asked_labels(questions: Iterable[str | None], labels: Iterable[str]) -> list
 
 
 def question_of(row: Mapping[str, Any]) -> str | None:
-    """The words of a row's prompt in lower case, without marks and without what the model answered; None without any.
+    """The words of a row's prompt in lower case, without marks and what the model answered; None without words.
 
     Args:
         row: with `asked`, `prompt`, `messages` or `input`: a text, or messages as chats have them.
@@ -242,7 +242,7 @@ def _words(content: Any) -> str:
 
 
 def _reference(row: Mapping[str, Any], name: str, question: str | None, asked: tuple[str, ...]) -> Prediction:
-    """The image of a row with an answer that has no box; `name` is its id where it has none of its own."""
+    """The image of a row with an answer that has no box; `name` is its id where the row states no id."""
     image = row.get("image_path")
     return Prediction(
         id=image_id(row, name),

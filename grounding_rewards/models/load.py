@@ -290,8 +290,8 @@ def load_later(
 
     Args:
         path: as for :func:`load_model`.
-        backend: likewise.
-        vllm_options: likewise.
+        backend: as for :func:`load_model`.
+        vllm_options: as for :func:`load_model`.
 
     Raises:
         ValueError: as :func:`load_model`.

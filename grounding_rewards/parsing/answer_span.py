@@ -231,7 +231,7 @@ def _behind_announcement(answer: AnswerSpan) -> AnswerSpan:
 
 
 class Marks(NamedTuple):
-    """Positions of the marks of answers and of thinking that decide which part of a text counts, None without one.
+    """Positions of the marks of answers and thinking that decide which part of a text counts; None for a missing mark.
 
     `answer`: start and end of the last mark that opens an answer; `answer_close`: of the first that closes it.
     `answer_end`: start of the first mark that closes an answer behind the thinking.

@@ -77,7 +77,7 @@ def looks_numeric(token: str) -> bool:
 
 
 def read_number(token: str) -> float | None:
-    """The number in a token; None where it is none, or not below `MAX_COORDINATE`.
+    """The number that a token is; None for a token that is no number, or one that is not below `MAX_COORDINATE`.
 
     Example:
         >>> read_number("086"), read_number("high")
@@ -185,7 +185,7 @@ _AFTER_NUMBER = " \t\r\n,.;:-，。；：、[]()*`\\&"
 
 
 def named_boxes(text: str) -> list[list[float] | str]:
-    """The boxes whose corners are named one by one, as x1, y1, x2, y2, and the reasons for those that are none.
+    """The boxes whose corners are named one by one, as x1, y1, x2, y2, or the reasons why they are no boxes.
 
     Example:
         >>> named_boxes("The mass: y0=200, x0=100, x1=300, y1=400. The heart: left: 1, top: 2, right:")

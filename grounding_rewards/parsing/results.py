@@ -53,7 +53,7 @@ class BrokenBox(NamedTuple):
     """Something that stands in the place of a box and is none: a false positive there, so that breaking never pays.
 
     `place` is the number of complete boxes before it; `label` and `score` are None where the text states none. Beside
-    boxes with confidences a broken one without is the surest, infinitely.
+    boxes with confidences a broken box without a confidence is the surest, infinitely.
     """
 
     place: int

@@ -167,7 +167,7 @@ class Choice(NamedTuple):
 
 
 def choose_images(choices: Sequence[Choice], count: int) -> list[Choice]:
-    """At most `count` places of each choice; none comes twice, and choices without any are left out.
+    """At most `count` places of each choice; no place comes twice, and a choice without places is left out.
 
     Example:
         >>> chosen = choose_images([Choice("worst", "", [4, 2, 1], "first"), Choice("all", "", range(5))], 2)

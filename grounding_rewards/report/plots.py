@@ -380,7 +380,7 @@ def _rate_frame(axis: Axes) -> None:
 
 
 def _iou_plot(ious: NDArray[np.float64]) -> Plot | None:
-    """The numbers of reference boxes by the IoU with their partner, those without one first; None without boxes."""
+    """How many reference boxes have which IoU with their partner, those without a partner first; None without boxes."""
     if not len(ious):
         return None
     counts, edges = np.histogram(ious[ious > 0], _IOU_BINS, (0, 1))

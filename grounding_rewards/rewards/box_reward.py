@@ -36,7 +36,7 @@ class Explanation:
         reward: the number that the trainer gets, in [0, 1].
         f_beta: F-beta of the matches (R1, which has no β: F1).
         quality: the second factor: product, mean or curve of the matched IoUs; for R1 the average precision.
-        precision: tp / predictions that count; 0 without any.
+        precision: tp / predictions that count; 0 without predictions.
         recall: tp / ground-truth boxes; 0 without ground truth.
         tp: matched predictions.
         fp: unmatched predictions, ignored ones left out.
@@ -340,8 +340,8 @@ class BoxReward(BoxScorer):
         ignore_many: COCO's rule: a region excuses any number of predictions, also such as touch a reference box.
         graded_negatives: γ, in [0, 1): n false boxes where there is nothing earn ``γ δ / (1 + n)``, so that a group
             in which everybody hallucinates has something to learn from. 0, the specification, gives them nothing.
-            Excused boxes are none of the n. It is less than δ / 2, so always below the no-finding statement. A miss on
-            an image with findings earns 0, so nothing that is paid can be below that; it is below what as many boxes,
+            Excused boxes do not count in n. The reward is less than δ / 2, so always below the no-finding statement. A
+            miss on an image with findings earns 0, which no payment can be below; but it is below what as many boxes,
             one of which hits at τ, earn on an image with one finding: under the defaults of R1 to R4, and of soft_f1 at
             IoU 0.5, for every δ and γ, under those of R5 where γ δ < 0.6. Between one box and none a policy chooses as
             if δ were ``δ (1 - γ / 2)``.
@@ -532,7 +532,7 @@ class BoxReward(BoxScorer):
         """Which predictions of the chosen completions an ignore region excuses, of the shape of ``matched``.
 
         Args:
-            pred: the predictions of all completions, as the next two arguments.
+            pred: the predictions of all completions.
             gt: their ground truth.
             ignore: their ignore regions.
             matched: the ground truth of each prediction of the chosen completions, or -1.
@@ -557,7 +557,7 @@ class BoxReward(BoxScorer):
 
 
 def _of_matches(values: Array, matched: NDArray[np.int64]) -> Array:
-    """The value of each prediction's match, (b, n) of (b, n, m); 0 without one."""
+    """The value of each prediction's match, (b, n) of (b, n, m); 0 for a prediction without a match."""
     b, n, m = values.shape
     # With -1 the last ground truth is read, and then replaced by 0. A single one is read at once, which is faster.
     of_match = values[:, :, 0] if m == 1 else values[np.arange(b)[:, None], np.arange(n), matched]

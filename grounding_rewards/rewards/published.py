@@ -309,7 +309,7 @@ class PerceptionR1DetectionReward(PublishedReward):
     """perception_r1_detection: F1, labels and IoU of pairs, less false and missed boxes, in [0, 2.75].
 
     Pairs have the least sum of ``5 L1 - 2 GIoU``, L1 of centres and sides in pixels, which decides alone; those above
-    IoU 0.5 are hits. With k of them ``0.75 F1 + 1 + mean IoU - ((n - k) / n + (m - k) / m) / 2``, and 0 without one:
+    IoU 0.5 are hits. With k of them ``0.75 F1 + 1 + mean IoU - ((n - k) / n + (m - k) / m) / 2``, and 0 without hits:
     then junk costs nothing. The 1 is the share of hits with the right label, which is taken to be all; format and
     coverage are left out. 0 where either side has no box, or a corner lies on the wrong side of its opposite.
 

@@ -241,7 +241,7 @@ def look_up(name: str) -> Any:
 
 
 def takes(function: Any, *args: Any, **kwargs: Any) -> bool:
-    """Whether an object can be called with these arguments, by its signature; without one, whether it is callable.
+    """Whether an object can be called with these arguments, by its signature; without a signature it need be callable.
 
     Example:
         >>> takes(lambda pred, gt: 0.0, [], []), takes(lambda pred: 0.0, [], []), takes(None)

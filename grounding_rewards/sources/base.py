@@ -34,7 +34,7 @@ class Source(NamedTuple):
             and, while iterating, if a row or an image cannot be read or contradicts another one. With a list `faults`
             it appends errors of images to the list instead. The docstring of its module shows the folder.
         title: name of the dataset; empty for a general format.
-        url: home of the dataset; likewise.
+        url: home of the dataset; empty for a general format.
         licence: in words.
         note: a mistake that is easily made with the dataset; may be empty.
     """

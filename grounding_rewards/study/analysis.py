@@ -120,10 +120,10 @@ class ModelMetric(NamedTuple):
         start: kind of its initial checkpoint.
         checkpoint: name of its initial checkpoint.
         arm: of the run; None for the initial checkpoint itself.
-        seed: likewise.
+        seed: of the run; None for the initial checkpoint itself.
         step: of the training; 0 for the initial checkpoint.
         measure: the metric and its set.
-        metric: its value, with those without each patient.
+        metric: its value, with its values when each patient is left out.
     """
 
     start: str
@@ -173,8 +173,8 @@ class Difference(NamedTuple):
 
     Attributes:
         value: the difference.
-        low: of its 95 % interval over units.
-        high: likewise.
+        low: lower end of its 95 % interval over units.
+        high: upper end of that interval.
         p: two-sided; NaN if the units do not vary, or there are none.
         patients: the same difference with its 95 % interval over patients.
     """
@@ -195,7 +195,7 @@ def student_difference(units: Sequence[Jackknifed]) -> Difference:
     """Test the mean of some values against 0 by Student's t.
 
     Args:
-        units: the value of each unit, with those without each patient; a single unit is tested over patients.
+        units: each with its value, and its values when each patient is left out; a single unit is tested over patients.
 
     Example:
         >>> units = [Jackknifed(value, np.array([value, value]), 2) for value in (0.1, 0.2, 0.3)]
@@ -277,7 +277,7 @@ class ArmResult:
         seeds: numbers of its runs.
         metrics: by metric and set the mean over units.
         differences: by :data:`REFERENCE` (not the reference itself) and :data:`START`, metric and set.
-        holm: likewise, by primary metric: p, adjusted for all arms and primary metrics of its family.
+        holm: by partner and primary metric p, adjusted for all arms and primary metrics of its family.
         compute: means over runs.
     """
 

@@ -133,7 +133,7 @@ class Study:
 
     Attributes:
         name: of the study.
-        declared: the metrics that decide, declared before the first run, as the next two.
+        declared: the metrics that decide; they, `reference` and `equivalence` are declared before the first run.
         reference: the arm that the others are compared with, from each kind of initial checkpoint.
         equivalence: differences up to this are too small to matter.
         sets: by name the images, a row each, as rewards take them.

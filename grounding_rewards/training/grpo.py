@@ -57,7 +57,7 @@ _REASONS = "rejected_reasons"
 
 
 def _names_no_row(record: logging.LogRecord) -> bool:
-    """Whether a record is none of TRL's that print the row of an answer without a reward."""
+    """Whether a record of TRL's log is not the one that prints the row of an answer without a reward."""
     return "All reward functions returned None" not in str(record.msg)
 
 

@@ -117,7 +117,7 @@ class View(NamedTuple):
         width: of the part.
         height: of the part.
         resized_width: width of the picture as the processor feeds it to the model; None where that is not known.
-        resized_height: its height, likewise.
+        resized_height: height of that picture; None where that is not known.
 
     Example:
         A model that counts from 0 to 1000 marks the middle of a part of 200 by 100 pixels:

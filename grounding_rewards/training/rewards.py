@@ -39,8 +39,8 @@ def build_rewards(
     Args:
         reward: one name or reward function, or a list of them.
         reward_kwargs: parameters of the named rewards, see `spread_kwargs`.
-        box_format: for every grounding reward, anything that `get_box_format` takes; with None, rewards without one
-            take the dataset's column.
+        box_format: for every grounding reward, anything that `get_box_format` takes; with None, a reward without a
+            box format of its own takes the dataset's column.
 
     Raises:
         ValueError: no reward, an unknown name, parameter or box format, parameters for a ready reward, another box

@@ -229,7 +229,7 @@ def _checkpoints(folder: Path) -> list[Path]:
 
 
 def _step(path: Path) -> int:
-    """The step in the name of a checkpoint; -1 if the name is none of a checkpoint."""
+    """The step in the name of a checkpoint; -1 if a checkpoint has no such name."""
     match = re.fullmatch(r"checkpoint-(\d+)", path.name)
     return int(match[1]) if match else -1
 
