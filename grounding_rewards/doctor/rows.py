@@ -260,12 +260,19 @@ def open_rows(dataset: str, splits: Sequence[str] = (), *, allow_outside: bool =
 
 
 def owners(rows: Sequence[ImageRow]) -> list[Owner | None]:
-    """The patient of the image of each row, or its study, from the surest place that has one; None without any.
+    """The patient, or the study, that each row's image is of; None where it is not known.
+
+    It is what a column or the file's own name states. For the other files it is a guess from all their names together
+    (:func:`grounding_rewards.data.splits.patients_in_names`).
 
     Example:
         >>> rows = [ImageRow("train", 0, {"patient_id": "P-012"}), ImageRow("test", 0, {"file": "pat12/1.png"})]
-        >>> [(owner.check, owner.key, owner.words) for owner in owners(rows)]
-        [('patient-leak', 'p 12', 'patient P-012'), ('patient-leak', '12', 'patient 12, by the name of the file,')]
+        >>> rows += [ImageRow("train", n, {"file": f"scan-{n // 2:05}{'ab'[n % 2]}.png"}) for n in range(60)]
+        >>> for owner in owners(rows)[:3]:
+        ...     print(owner.check, "|", owner.key, "|", owner.words)
+        patient-leak | p 12 | patient P-012
+        patient-leak | 12 | patient 12, by the name of the file,
+        patient-leak | scan-00000 | patient scan-00000, as the names of files suggest,
     """
     stated = [_stated_owner(row) for row in rows]
     unowned_files = [row.file for row, owner in zip(rows, stated, strict=True) if owner is None]
