@@ -253,8 +253,8 @@ def row_problems(
         row: one row; `image_size` holds the size of its image where the dataset has images.
         reward: decides the box format where the row does not; None looks at the name alone, where the row has one.
         parts: of :data:`ROW_PARTS`: `sizes`, those of the image; `lists`, columns of boxes that are no lists;
-            `labels`, not one for each box; `boxes`, those that cannot be reference boxes, of any image if the size is unknown;
-            `format`, the box format, and labels that the reward compares.
+            `labels`, not one for each box; `boxes`, those that cannot be reference boxes, of any
+            image if the size is unknown; `format`, the box format, and labels that the reward compares.
 
     Example:
         >>> list(row_problems({"boxes": [[5, 5, 2, 9]], "labels": [], "width": 40, "height": 60}))

@@ -220,7 +220,7 @@ def _fitted_box(gt: BoxBatch, medians: Sequence[Array]) -> Array:
 
     candidates = np.vstack([*medians, boxes[:: max(1, len(boxes) // _STARTS)]])
     best = candidates[np.argsort(-matched_iou(candidates))[:_CLIMBS]]
-    # A box of the training images fits itself too well to be left: several are tried.
+    # A climb may get stuck at a box of the training images, which fits itself too well: several are tried.
     fitted = [_climb(start, matched_iou) for start in best]
     return max(fitted, key=lambda box: float(matched_iou(box[None])[0]))
 

@@ -175,7 +175,7 @@ def image_dependence(
         seed: of the permutations of the test.
 
     Returns:
-        Of no images, without reference boxes, and where most images are alone in their group, NaN.
+        All numbers are NaN without images, without reference boxes, and where most images are alone in their group.
 
     Raises:
         ValueError: a word is unknown.
@@ -196,6 +196,7 @@ def image_dependence(
     check_word("within", within, WITHIN)
     permuted = _permute(images, within, label_matching, seed=seed, permutations=_PERMUTATIONS)
     dependence = _estimate(permuted, images)
+    # Where labels divide no group, all is owed to placing.
     placing, naming = dependence, 0.0
     if len(_groups(images, "labels")) > len(_groups(images, "count")) and within == "count":
         in_labels = _permute(images, "labels", label_matching)

@@ -329,7 +329,7 @@ class _Scan:
         return not gap.strip(_BETWEEN_CORNERS) and ("," in gap or "，" in gap or "\n" not in gap)
 
     def _read_unclosed(self, mark: _Mark) -> None:
-        """Read the complete lists of a group that breaks off."""
+        """Read the complete lists of a group that breaks off, unless it is prose."""
         is_attempt = any(_is_attempt(tokens, mark.opening) for tokens in mark.lists)
         is_after_corner = bool(self.corners) and looks_numeric(mark.lists[0][0])
         is_square = mark.opening in "[［" and any(map(looks_numeric, mark.lists[0]))

@@ -73,7 +73,7 @@ def states_nothing(answer: str, declared: Collection[str] = ()) -> bool:
 # Cached, because models say the same over and over.
 @lru_cache(maxsize=4096)
 def _says_nothing(answer: str, declared: tuple[str, ...]) -> bool:
-    """Whether every sentence of an answer says that there is nothing, or only introduces one that does."""
+    """Whether every sentence of an answer says that there is nothing, or introduces a sentence that does."""
     text = _normalize(answer)
     declared_sentences = frozenset(_normalize(sentence).strip(" .") for sentence in declared)
     if _REGEX["chinese"].fullmatch(text.strip(" .。")) or text.strip(" .") in declared_sentences:
@@ -84,7 +84,7 @@ def _says_nothing(answer: str, declared: tuple[str, ...]) -> bool:
         # A sentence that is said three times is a generation that got stuck.
         return False
     verdicts = [sentence in declared_sentences or _judge(sentence) for sentence in sentences]
-    # What says neither may come before a statement; behind it, it may be where something is.
+    # A sentence without a verdict may introduce a statement; behind the statement it may say where something is.
     verdicts = list(dropwhile(lambda verdict: verdict is None, verdicts))
     return bool(verdicts) and all(verdicts)
 

@@ -162,7 +162,7 @@ def _scan_answer(answer: AnswerSpan, fmt: BoxFormat) -> RawBoxes:
     collector = BoxCollector()
     outside = _scan(text, fmt, collector)
     if collector.labels and "placeholder" in collector.rejected:
-        # The prompt's own form beside an answer is no failed box.
+        # The form that the prompt gave, [x1, y1, x2, y2], is no failed box where an answer stands beside it.
         without_form = _FORM.sub(" ", text)
         if without_form != text:
             collector = BoxCollector()
@@ -172,7 +172,8 @@ def _scan_answer(answer: AnswerSpan, fmt: BoxFormat) -> RawBoxes:
     cut_off = answer.cut_off or (collector.cut_off and to_the_end)
     if len(text) < len(full_text):
         collector.reject("too_long")
-    # What follows in a text that was cut off is not known, but a zero box alone is no box there either.
+    # Boxes of zeros alone state that there is nothing, unless something beside them was rejected. Where the text is cut
+    # off they are no boxes either, whatever would have followed.
     whole_or_cut = cut_off or not collector.rejected
     if "zero_box" in fmt.negatives and collector.labels and whole_or_cut and not any(collector.coords):
         collector = BoxCollector()

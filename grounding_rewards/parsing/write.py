@@ -61,7 +61,7 @@ def _grouped(
 ) -> list[tuple[str | None, list[Sequence[float]]]]:
     """Boxes and labels as the items that the format writes, `(label, boxes)` each.
 
-    An item has one box; in formats that write a label once for boxes in a row, all that follow each other with it.
+    An item has one box; in formats that write a label once for several boxes, all boxes in a row that share the label.
     """
     if "{label}" not in fmt.layout.item:
         labels = [None] * len(labels)

@@ -433,7 +433,7 @@ def image_of_interest(image: AnnotatedImage, labels: Collection[str], phrase: st
 
 
 def without_small_boxes(image: AnnotatedImage, settings: PrepareSettings) -> AnnotatedImage:
-    """The image without the boxes that have a side below `smallest_box`; broken ones stay, to be refused.
+    """The image without the boxes that have a side below `smallest_box`; broken boxes stay, so that they are refused.
 
     >>> image = AnnotatedImage("a", "a.png", [[0, 0, 9, 2], [0, 0, 9, 9]], ["mass", "mass"])
     >>> without_small_boxes(image, PrepareSettings("coco", "qwen3-vl", smallest_box=4)).boxes
