@@ -214,13 +214,7 @@ def audit(
     positive = np.array([len(image.boxes) > 0 for image in images])
     played: list[Played] = []
     for name, reward in rewards.items():
-        for result in _play(name, scripts, rewards_of, positive=positive, groups=groups):
-            if result.finding == "unread pays" and getattr(reward, "on_unparseable", "zero") == "empty":
-                # The literal reading of the specification pays for texts that say nothing, where nothing is to find.
-                script_rewards = np.asarray(rewards_of[name, result.script])[positive]
-                if script_rewards.max(initial=0.0) <= _ROUNDING:
-                    result = replace(result, finding="")
-            played.append(replace(result, accepted=_accepted(reward, result)))
+        played += _play(name, reward, scripts, rewards_of, positive=positive, groups=groups)
     return Audit(tuple(rewards), tuple(scripts), tuple(played), len(images), int((~positive).sum()), box_format.name)
 
 
@@ -272,7 +266,8 @@ def _accepted(reward: Reward, result: Played) -> str:
 
 
 def _play(
-    reward: str,
+    name: str,
+    reward: Reward,
     scripts: Sequence[scripted.ScriptedAnswer],
     rewards_of: Mapping[tuple[str, str], Array | str],
     *,
@@ -282,35 +277,41 @@ def _play(
     """The results of all scripts under one reward.
 
     Args:
-        reward: its name.
+        name: of the reward.
+        reward: the reward itself, whose options and documented weaknesses excuse some results.
         scripts: that were played.
         rewards_of: by reward and script the reward of each image, or the exception.
         positive: ``(images,)``, whether an image has findings.
         groups: the patient of each image.
     """
+    pays_for_silence = getattr(reward, "on_unparseable", "zero") == "empty"
     honest_means = {}
     for script in scripts:
-        values = rewards_of[reward, script.name]
+        values = rewards_of[name, script.name]
         # Honest answers to changed images, such as those with small findings, cannot be compared with others.
         if script.kind == scripted.HONEST and not script.image_set and not isinstance(values, str):
             honest_means[script.name] = float(values.mean())
     results = []
     for script in scripts:
-        values = rewards_of[reward, script.name]
+        values = rewards_of[name, script.name]
         mean = Estimate(math.nan, math.nan, math.nan)
         gain = math.nan
         if isinstance(values, str):
             finding, against = "raises", values
         else:
             mean = jackknifed_ratio(sum_by_group(np.column_stack([values, np.ones(len(values))]), groups)).estimate
-            base = rewards_of.get((reward, script.base))
+            base = rewards_of.get((name, script.base))
             if isinstance(base, np.ndarray):
                 gain = max(float((values - base)[kind].mean()) for kind in (positive, ~positive) if kind.any())
             else:
                 # Without an honest script, or with one for which the reward raised, nothing is compared.
                 base = None
             finding, against = _finding(script, values, base, gain, honest_means, positive)
-        results.append(Played(reward, script.name, mean, gain, finding, against))
+            # The literal reading of the specification pays for texts that say nothing, where nothing is to find.
+            if finding == "unread pays" and pays_for_silence and values[positive].max(initial=0.0) <= _ROUNDING:
+                finding = ""
+        result = Played(name, script.name, mean, gain, finding, against)
+        results.append(replace(result, accepted=_accepted(reward, result)))
     return results
 
 
