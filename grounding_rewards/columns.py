@@ -67,7 +67,7 @@ def frame_of_boxes(formats: Sequence[BoxFormat], sizes: NDArray[np.float64], cou
                 rows[in_space] = np.broadcast_to(rows_in_space, (n, 4))[in_space]
         frame = Frame(*numbers)
     if n == 1:
-        # One row for all boxes: numpy spreads it.
+        # All boxes are of one row, whose numbers numpy spreads.
         return frame
     of_boxes = [np.repeat(rows, counts, axis=0) if isinstance(rows, np.ndarray) else rows for rows in frame]
     return Frame(*of_boxes)
@@ -319,7 +319,7 @@ def _checked_boxes(box_lists: Sequence[Any], place: _Place) -> BoxBatch:
     try:
         return _box_batch(box_lists)
     except (TypeError, ValueError):
-        # Which list it was is slow to find, and asked only now.
+        # To find the wrong list is slow, and done only after an error.
         for k, boxes in enumerate(box_lists):
             try:
                 _box_batch([boxes])

@@ -32,6 +32,8 @@ from grounding_rewards.report.comparison import compare_evaluations, render_diff
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+# The verdict and its words are those of metrics/comparison.py, the tables and the page those of report/comparison.py.
+
 
 def run(
     a: Path,

@@ -27,7 +27,7 @@ def row_counts(flags: NDArray[np.bool_]) -> NDArray[np.int64]:
         >>> row_counts(np.array([[True, False], [True, True]]))
         array([1, 2])
     """
-    # Of one completion alone a third of the time
+    # For a single completion: the same number in a third of the time
     return np.array([np.count_nonzero(flags)]) if len(flags) == 1 else flags.sum(axis=1)
 
 

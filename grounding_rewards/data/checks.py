@@ -314,7 +314,7 @@ def _drawings(row: Mapping[str, Any]) -> list[_Drawing]:
     """What a row says was drawn on its image: its boxes, the regions that are ignored, and the boxes of each reader."""
     boxes, reader_labels = row.get("boxes"), row.get("reader_labels")
     readers = row["reader_boxes"] if _is_list(row.get("reader_boxes")) else ()
-    # As the reward takes it: where each reader drew there need be no other boxes.
+    # The reward does not need `boxes` where `reader_boxes` has those of each reader.
     drawings = [("", () if boxes is None and readers else boxes, row.get("labels"))]
     if row.get("ignore_boxes") is not None:
         drawings.append(("ignore_boxes: ", row["ignore_boxes"], None))

@@ -263,7 +263,7 @@ def _has_answer(image: Prediction) -> bool:
 def _scale(image: Prediction, source: Dataset) -> list[float]:
     """The factors from pixels of the image to columns and rows of the source, for x, y, x, y."""
     scale_x, scale_y = source.Columns / image.width, source.Rows / image.height
-    # Both are one number, but for rounding at the smaller of the two scales.
+    # Image and source have one shape, up to the rounding of the smaller one, so that both factors are about equal.
     sizes = (image.width, image.height), (source.Columns, source.Rows)
     if not (has_shape(*sizes) or has_shape(*reversed(sizes))):
         raise ValueError(

@@ -577,7 +577,7 @@ def _read_eval(path: Path) -> Iterable[tuple[int, Any]]:
     try:
         samples = read_eval_log(str(path)).samples or []
     except Exception as error:
-        # Its own and those of several compressions.
+        # inspect_ai raises errors of its own, and those of several compressions.
         raise ValueError(f"Expected a log of inspect_ai in {str(path)!r}, got {error}. Copy it again.") from None
     fields = {"id", "epoch", "input", "target", "metadata", "output"}
     return enumerate((sample.model_dump(mode="json", include=fields) for sample in samples), 1)

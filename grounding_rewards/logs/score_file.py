@@ -147,7 +147,7 @@ def _check_output(path: Path, out: Path) -> None:
             "`pandas.read_json(out, lines=True).to_parquet(...)` makes a table of it."
         )
     files = [file.resolve() for file in log_files([path])]
-    # Of a folder all files are read, but for one of this name, which is read alone.
+    # All files of a folder are read; but where it has completions.jsonl, that file alone.
     read_folder = files[0].parent if path.is_dir() and files[0].name != "completions.jsonl" else None
     if out.resolve() in files or out.resolve().parent == read_folder:
         raise ValueError(

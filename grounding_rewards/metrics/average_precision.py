@@ -463,7 +463,7 @@ def _match(iou: Array, share: Array, gt_in_area: Mask, thresholds: Array) -> NDA
         pool = np.where(hit[..., None], free & gt_in_area, free)
         best = np.where(pool, box_iou, -1.0).max(axis=2, initial=-1.0)
         equal = pool & (box_iou == best[..., None])
-        # Of equal ones the last.
+        # Of reference boxes that overlap equally the last one, as in COCO.
         partner = equal & (equal[..., ::-1].cumsum(axis=2)[..., ::-1] == 1)
         ignored = is_ignored(covered, hit, thresholds)
         gt_taken |= partner & ~(ignored & (covered >= best))[..., None]

@@ -343,11 +343,11 @@ class _Permuted:
             variance = max(squared - shared, squared / 2)
             permuted *= self.freedom / max(1, self.freedom - 1)
             variance = max(variance, (variance + permuted) / 2)
-            # Of pairs of images there are half as many independent ones.
+            # The two images of a group of two have the same sum: there are half as many independent sums.
             independent = units * min(1.0, variance / squared)
             factor = math.sqrt(variance / squared)
         if independent < _FEWEST_UNITS:
-            # They say nothing about others: one unit has all.
+            # So few units say nothing about others: one unit gets everything, which has no finite interval.
             by_image = np.zeros_like(by_answer)
             by_image[0] = numerator, denominator
             return DependenceSums(by_image, by_answer)

@@ -298,7 +298,7 @@ def _conversation(prompt: Any, images: Sequence[Any]) -> list[dict[str, Any]]:
 def _end_tokens(model: Any, tokenizer: Any) -> list[int]:
     """The tokens that end an answer."""
     tokens = getattr(model.generation_config, "eos_token_id", None)
-    # Of some tokenizers it is token 0.
+    # Not `or`: token 0 ends the answers of some models.
     if tokens is None:
         tokens = tokenizer.eos_token_id
     return list(tokens) if isinstance(tokens, list | tuple) else [tokens]

@@ -113,7 +113,7 @@ def check_parity(trainer: Any, dataset: Any, box_format: str | Mapping[str, Any]
     tolerance = _TOLERANCE[compute_dtype(trainer)]
     max_difference = 0.0
     for place, logps in (("in a batch", in_batch), ("in training", in_training)):
-        # One array for each answer, in the order of `alone`, which is that of `in_batch` too.
+        # One array for each answer; `alone` and `in_batch` have the answers in the same order.
         differences = [np.abs(answer - logps[tokens]) for answer, tokens in zip(alone, in_batch, strict=True)]
         means = [difference.mean() for difference in differences]
         worst = int(np.argmax(means))
@@ -174,7 +174,7 @@ def _select_rows(dataset: Any, box_format: Any) -> tuple[list[dict[str, Any]], l
             answer = gold_answer(row, row_format)
         by_answer.setdefault(answer, (width * height, number))
     by_area = sorted(by_answer, key=lambda answer: by_answer[answer])
-    # Of fewer than three answers none is taken twice.
+    # Where there are fewer than three answers, each is taken once.
     answers = list(dict.fromkeys([by_area[0], by_area[len(by_area) // 2], by_area[-1]]))
     return [dataset[by_answer[answer][1]] for answer in answers], answers
 

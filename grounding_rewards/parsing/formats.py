@@ -309,7 +309,7 @@ _LONGEST_MAPPING = 10_000
 def _written_format(text: str) -> BoxFormat:
     """The format that a text declares, as JSON or, with PyYAML, as YAML."""
     remedy = "Write it as {syntax: json, space: norm1000}, which needs pip install pyyaml, or as JSON."
-    # It may be the cell of a table; a format of one's own takes a few hundred characters.
+    # The text may be any cell of a table; a format that somebody declares takes a few hundred characters.
     if len(text) > _LONGEST_MAPPING:
         raise ValueError(
             f"Expected a mapping of at most {_LONGEST_MAPPING} characters for `box_format`, got {len(text)}. {remedy}"

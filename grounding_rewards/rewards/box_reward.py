@@ -449,7 +449,7 @@ class BoxReward(BoxScorer):
         for rows in _chunks(pred.counts, gt.counts):
             batch = self._match(pred, gt, scores, rows, ignore, labels)
             for name in box_columns:
-                # As long as the longest completion of the chunk; the rest stays as it is.
+                # The arrays of a chunk are as long as its longest completion; the places behind it stay empty.
                 getattr(scored, name)[rows, : batch.matched.shape[1]] = getattr(batch, name)
             scored.f_beta[rows], scored.quality[rows], scored.reward[rows] = self._combine(batch)
             scored.tp[rows] = batch.tp

@@ -183,7 +183,7 @@ def make_box_reward(reward: Any, params: Mapping[str, Any]) -> Any:
     # Anything else is a name, or a mistake in the place of one.
     factory, name = (reward, name_of(reward)) if is_object else (look_up(reward), reward)
     is_class = inspect.isclass(factory)
-    # One of three: a reward that is taken as it is, a function of boxes, or what makes a reward when it is called.
+    # It is a reward that is taken as it is, a function of boxes, or what makes a reward when it is called.
     is_ready = not callable(factory) or (hasattr(factory, "score") and not is_class)
     arguments = [] if is_ready else [parameter.name for parameter in _parameters(factory)]
     is_function = not is_class and "pred" in arguments and "gt" in arguments
@@ -250,7 +250,7 @@ def takes(function: Any, *args: Any, **kwargs: Any) -> bool:
     if not callable(function):
         return False
     try:
-        # Of a decorated function its wrapper is called, which may leave out arguments.
+        # What is called of a decorated function is its wrapper, which may take other arguments.
         inspect.signature(function, follow_wrapped=False).bind(*args, **kwargs)
     except TypeError:
         return False

@@ -204,7 +204,7 @@ def annotated_image(row: Mapping[str, Any]) -> AnnotatedImage:
         >>> image.boxes, image.readers, image.read_by
         ([[0.0, 0.0, 9.0, 9.0]], ('1',), ('1', '2'))
     """
-    # They may be missing if those of each reader are given.
+    # `boxes` may be missing if those of each reader are given.
     boxes: Any = row.get("boxes")
     labels = row["labels"]
     readers: tuple[str, ...] = ()

@@ -362,7 +362,7 @@ def _runs(name: str, arm: Mapping[str, Any], seed: int, plan: Plan) -> Iterator[
     else:
         base = dict(plan.train)
         if "reward" in overrides:
-            # They are those of the other reward.
+            # The parameters in `train` are those of its own reward.
             base.pop("reward_kwargs", None)
         config = {**base, **overrides}
         total = steps
@@ -408,7 +408,7 @@ def _check_splits(runs: Sequence[Run], plan: Plan) -> None:
     trained_on = {(config.get("dataset", ImageOptions.dataset), config.get("train_split", TRAIN)) for config in configs}
     for dataset, split in trained_on:
         for image_set in plan.sets:
-            # One dataset, and one split, may be spelled in several ways.
+            # The same dataset or split may be spelled in several ways.
             is_other_dataset = Path(image_set.dataset).resolve() != Path(dataset).resolve()
             splits = {split_name(split), split_name(image_set.split)}
             _expect(

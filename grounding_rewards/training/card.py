@@ -77,7 +77,7 @@ def model_card(trainer: Any) -> str:
 def _facts(trainer: Any) -> dict[str, str]:
     """The rows of the card's table, as name and value; an empty value leaves the row out."""
     config, state = trainer.run_config, trainer.state
-    # Of a warm start there are none.
+    # A warm start has no reward weights.
     weights = getattr(trainer.args, "reward_weights", None) or ()
     images = f"{len(trainer.train_dataset)} images"
     if config.get("dataset"):

@@ -50,7 +50,7 @@ _UPLOAD_VARIABLES = (
     *("WANDB_LOG_MODEL", "HF_MLFLOW_LOG_ARTIFACTS", "HF_DAGSHUB_LOG_ARTIFACTS", "HF_DVCLIVE_LOG_MODEL"),
     *("CLEARML_LOG_MODEL", "COMET_LOG_ASSETS"),
 )
-# Their values with which nothing is uploaded, or only the weights at the end.
+# Values of these variables with which nothing is uploaded, or only the weights at the end.
 _NO_UPLOAD = ("", "0", "false", "no", "none", "off", "end")
 # In the log of a run, the counts of why something was rejected stand under `<reward>/rejected_reasons`.
 _REASONS = "rejected_reasons"

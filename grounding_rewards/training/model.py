@@ -181,7 +181,7 @@ def check_optimization(config: Any, empty: Any) -> None:
         if is_class and not needs_model:
             optimizer = optimizer_class(weights, **options)
         else:
-            # This one cannot be built here. The schedule takes any other in its place.
+            # Such an optimizer cannot be built here. The schedule takes any other in its place.
             optimizer = torch.optim.SGD(weights, config.learning_rate)
         get_scheduler(
             config.lr_scheduler_type,
