@@ -1,11 +1,13 @@
 """Fixtures and strategies that several rooms share."""
 
+import importlib.util
 import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -50,6 +52,12 @@ def shared_dir() -> Path:
     if not path.is_dir():
         pytest.skip("needs the real images and completions in ../shared, which only some checkouts have")
     return path
+
+
+@pytest.fixture
+def in_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The working directory, from which paths in a YAML are found."""
+    monkeypatch.chdir(REPOSITORY)
 
 
 @pytest.fixture(scope="module")
@@ -170,6 +178,14 @@ def write_lines(path: str | Path, rows: Iterable[Any], *, ensure_ascii: bool = T
 def read_lines(path: str | Path) -> list[Any]:
     """The rows of a file of JSON lines."""
     return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+
+
+def load_module(path: Path) -> ModuleType:
+    """A module that no package holds, from its file, loaded anew."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def random_boxes(rng: np.random.Generator, n: int, size: float = 100.0) -> np.ndarray:

@@ -9,7 +9,7 @@ import pytest
 
 from grounding_rewards.metrics.prediction import Prediction, save_predictions
 from scripts import demo_over_seeds
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, read_lines
 from tests.tables import table
 
 SIDE, IMAGES = 100, 40
@@ -59,6 +59,5 @@ def test_thirty_steps_raise_the_reward_by_more_than_its_spread(tmp_path: Path) -
     # The same 16 images in every step: others would add a spread of their own.
     few = ("--max_steps", "30", "--train_images", "16", "--save_strategy", "no", "--disable_tqdm", "true")
     assert main(["train", "--config", "configs/demo/grpo.yaml", *few, "--output_dir", str(tmp_path)]) == 0
-    lines = (tmp_path / "log.jsonl").read_text(encoding="utf-8").splitlines()
-    rewards = [entry["reward"] for entry in map(json.loads, lines) if "reward" in entry]
+    rewards = [entry["reward"] for entry in read_lines(tmp_path / "log.jsonl") if "reward" in entry]
     assert fmean(rewards[-10:]) - fmean(rewards[:10]) > max(stdev(rewards[:10]), stdev(rewards[-10:]))

@@ -1,7 +1,6 @@
 """Scripts that make what the repository holds, and the demo."""
 
 import doctest
-import importlib.util
 import runpy
 import subprocess
 import sys
@@ -15,7 +14,7 @@ import pytest
 import grounding_rewards as gr
 from scripts.docs import page_parts
 from scripts.docs.page_parts import between, marks_of, replace_part, write_or_check
-from tests.conftest import REPOSITORY, write_lines
+from tests.conftest import REPOSITORY, load_module, write_lines
 from tests.tables import table
 
 SCRIPTS = REPOSITORY / "scripts"
@@ -28,10 +27,7 @@ def path_of(name: str) -> Path:
 
 
 def script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path_of(name))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_module(path_of(name))
 
 
 @pytest.mark.parametrize(

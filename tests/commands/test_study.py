@@ -4,17 +4,11 @@ import pytest
 import yaml
 
 from grounding_rewards.cli import main
-from tests.conftest import REPOSITORY
 from tests.study.conftest import SMALL
 from tests.tables import table
 
 pytest.importorskip("trl", reason="needs the train extra")
-pytestmark = pytest.mark.training
-
-
-@pytest.fixture(autouse=True)
-def in_repository(monkeypatch):
-    monkeypatch.chdir(REPOSITORY)
+pytestmark = [pytest.mark.training, pytest.mark.usefixtures("in_repository")]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, load_module
 
 TASK = REPOSITORY / "configs" / "lmms_eval" / "grounding.yaml"
 
@@ -38,10 +38,7 @@ def _pillow_as_it_was():
 
 
 def utils():
-    spec = importlib.util.spec_from_file_location("lmms_utils", TASK.with_name("utils.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_module(TASK.with_name("utils.py"))
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from grounding_rewards.parsing import STATUSES, format_boxes, get_box_format, li
 from grounding_rewards.parsing.answer_span import has_answer_mark
 from grounding_rewards.parsing.formats import SOURCES
 from grounding_rewards.parsing.results import MAX_BOXES
+from tests.conftest import read_lines
 from tests.parsing import adversarial
 from tests.parsing.promises import check_promises
 from tests.tables import table
@@ -333,8 +334,7 @@ PROSE_LABELS = ("xcomposer-issue329-0", "xcomposer-issue329-1", "xcomposer-issue
 
 @pytest.fixture
 def records(shared_dir):
-    path = shared_dir / "data" / "completions" / "completions.jsonl"
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return read_lines(shared_dir / "data" / "completions" / "completions.jsonl")
 
 
 def test_real_completions(records):

@@ -25,12 +25,6 @@ def small():
     return copy.deepcopy(SMALL)
 
 
-@pytest.fixture
-def in_repository(monkeypatch):
-    """Paths in a YAML are found from the working directory."""
-    monkeypatch.chdir(REPOSITORY)
-
-
 def called(words):
     """The exit code of a program of a study, which is called in this process: it has torch loaded already."""
     module, arguments = words[1], list(words[2:])

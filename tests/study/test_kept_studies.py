@@ -1,7 +1,6 @@
 """What README and docs/study.md say of the kept studies, reckoned again from the answers of every run."""
 
 import csv
-import json
 from collections.abc import Sequence
 from functools import cache
 
@@ -15,7 +14,7 @@ from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.study.analysis import METRICS, START, analyse, metric_sums, model_predictions
 from grounding_rewards.study.results import ArmKey, StudyRun, read_study
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, read_lines
 from tests.tables import table
 
 _read = cache(lambda name: read_study(REPOSITORY / "docs" / "study" / name, fewest=1))
@@ -184,8 +183,7 @@ def test_no_run_on_the_lungs_beats_a_constant_box_from_the_weak_checkpoint():
 
 def test_the_page_has_the_image_dependence_of_the_answers_about_real_findings():
     """Reckoned from single IoUs: within a finding, what answers earn where they are less what the others earn there."""
-    file = REPOSITORY / "docs" / "study" / "nih_findings" / "completions.jsonl"
-    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    rows = read_lines(REPOSITORY / "docs" / "study" / "nih_findings" / "completions.jsonl")
     answered = read_predictions(rows, [[row["completion"]] for row in rows], get_reward("R3", box_format="qwen2.5-vl"))
     own, dealt = [], []
     for label in {row["labels"][0] for row in rows}:

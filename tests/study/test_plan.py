@@ -109,13 +109,6 @@ def test_a_wrong_study_is_refused(small, change, message):
         read_plan({**small, **change})
 
 
-@pytest.mark.parametrize(("arm", "message"), table("study/tables", "a_wrong_arm_is_refused"))
-def test_a_wrong_arm_is_refused(small, arm, message):
-    small["arms"]["bad"] = arm
-    with pytest.raises(ValueError, match=message):
-        read_plan(small)
-
-
 def test_images_of_a_training_without_a_dataset_are_drawn(small):
     """They are those of `train`'s default, so that they cannot be measured on."""
     del small["dataset"], small["arms"]["sft"]
@@ -137,12 +130,12 @@ def test_several_files_of_options(small, tmp_path):
 @pytest.mark.parametrize(
     ("part", "entry", "message"),
     [
-        *table("study/tables", "a_wrong_set_or_start_is_refused"),
+        *table("study/tables", "a_wrong_arm_set_or_start_is_refused"),
         *(("starts", {"model": "m", "sft": TAUGHT, "checkpoints": n}, "of start bad") for n in (1, 3, "each")),
         ("starts", {"model": "m", "sft": {**TAUGHT, "lerning_rate": 1}}, "Did you mean learning_rate"),
     ],
 )
-def test_a_wrong_set_or_start_is_refused(small, part, entry, message):
+def test_a_wrong_arm_set_or_start_is_refused(small, part, entry, message):
     small[part]["bad"] = entry
     with pytest.raises(ValueError, match=message):
         read_plan(small)

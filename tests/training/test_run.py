@@ -19,7 +19,7 @@ from grounding_rewards.training import GroundingGRPOTrainer, callbacks
 from grounding_rewards.training.arguments import parse_grpo_arguments
 from grounding_rewards.training.run import train_grpo
 from grounding_rewards.training.run_folder import resolved_config
-from tests.conftest import write_lines
+from tests.conftest import read_lines, write_lines
 from tests.tables import table
 from tests.test_scripts import script
 from tests.training.forks import program, to_the_end, two_processes
@@ -63,10 +63,6 @@ def test_a_run_that_fails_says_where_it_would_go_on(steps, said, tmp_path, monke
         grpo(tmp_path / "run", reward=f"{__name__}.judge_that_fails", save_steps=1)
 
 
-def log_of(folder):
-    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-
-
 def test_run_folder(tiny_vlm, tmp_path, capsys):
     folder = tmp_path / "run"
     values = {"eval_strategy": "steps", "eval_steps": 1, "eval_images": 8, "per_device_eval_batch_size": 4}
@@ -77,7 +73,7 @@ def test_run_folder(tiny_vlm, tmp_path, capsys):
     AutoProcessor.from_pretrained(folder / "checkpoint")
     AutoModelForImageTextToText.from_pretrained(folder / "checkpoint")
     assert json.loads((folder / "versions.json").read_text())["trl"].startswith("1.")
-    log = log_of(folder)
+    log = read_lines(folder / "log.jsonl")
     assert [entry["step"] for entry in log if "reward" in entry] == [1, 2]
     assert [entry["step"] for entry in log if "eval_reward" in entry] == [1, 2]
     assert "R2/mean_iou" in log[0]
@@ -119,7 +115,7 @@ def test_two_processes(tiny_vlm, tmp_path):
         assert sum(causes) == pytest.approx(one["frac_reward_zero_std"])
         assert 0 <= one["R4/signal/effective_group_size"] <= 2
         assert one["R4/rejected_reasons"] == other["R4/rejected_reasons"]
-    assert [entry["step"] for entry in log_of(tmp_path / "run") if "reward" in entry] == [1, 2]
+    assert [entry["step"] for entry in read_lines(tmp_path / "run" / "log.jsonl") if "reward" in entry] == [1, 2]
 
 
 def test_stock_trl_command(tiny_vlm, tmp_path):
