@@ -96,16 +96,9 @@ def maira_2(value, side, other):
     return Fraction(2 * value + 1, 200) * square + (side - square) // 2
 
 
-def all_seeing(value, side, other):
-    # eval_grounding.py with square padding
-    square = max(side, other)
-    return Fraction(value, 999) * square - (square - side) // 2
-
-
-def shikra(value, side, other):
-    # box_xyxy_expand2square, then over the side of the square: thousandths here, so that they are exact
-    square = max(side, other)
-    return Fraction(value, 1000) * square - (square - side) // 2
+def on_padded_square(unit):
+    """The image amid a square of its longer side: a share of that square, less the padding."""
+    return lambda value, side, other: Fraction(value, unit) * max(side, other) - (max(side, other) - side) // 2
 
 
 #: Space, largest number and each family's own rule from a number to a pixel along one side, before any rounding.
@@ -120,8 +113,10 @@ FAMILIES = {
     "seg-zero": (SPACES["squash840"], 840, on_image(840)),
     "florence-2": (SPACES["bin1000"], 999, florence_2),
     "maira-2": (SPACES["crop100"], 99, maira_2),
-    "all-seeing": (SPACES["pad999"], 999, all_seeing),
-    "shikra, llava": (SPACES["pad1"], 1000, shikra),
+    # eval_grounding.py with square padding
+    "all-seeing": (SPACES["pad999"], 999, on_padded_square(999)),
+    # box_xyxy_expand2square, then over the side of the square: thousandths here, so that they are exact
+    "shikra, llava": (SPACES["pad1"], 1000, on_padded_square(1000)),
 }
 
 

@@ -85,6 +85,8 @@ def test_what_a_cell_of_a_notebook_defines_again_replaces_what_it_registered(mon
     ("name", "params", "named"),
     [
         *table("rewards/cases", "what_cannot_be_built_is_refused"),
+        *table("rewards/wrong_parameters", "wrong"),
+        ("R5", {"iou_breakpoints": None}, "iou_breakpoints"),
         (READY, {"beta": 1}, "Give its class"),
         (same_count, {"beta": 1}, "Write it as a class"),
         (lambda a, b: 0.0, {}, "`pred` and `gt`"),

@@ -218,16 +218,6 @@ def test_unchanged_by_moving_and_scaling(pred, gt, shift, scale, reward):
 
 
 @pytest.mark.parametrize(
-    ("name", "params", "named"),
-    [*table("rewards/wrong_parameters", "wrong"), ("R5", {"iou_breakpoints": None}, "iou_breakpoints")],
-)
-def test_a_wrong_parameter_is_refused_with_what_is_legal(name, params, named):
-    with pytest.raises(ValueError, match="Expected") as error:
-        gr.get_reward(name, **params)
-    assert named in str(error.value)
-
-
-@pytest.mark.parametrize(
     "reward",
     [
         *REWARDS,
