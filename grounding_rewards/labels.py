@@ -178,7 +178,7 @@ def _unknown(text: str, laterality: str | None) -> Label:
 
 def _look_up(words: list[str], dataset: str | None) -> str | None:
     """The shared name of these words, the last of them in the singular or the plural; None without an entry."""
-    dataset_index, index = _dataset_index(dataset), _index()
+    dataset_index, index = _dataset_index(dataset), _names_by_key()
     singular = [*words[:-1], *map(_singular, words[-1:])]
     for key in (" ".join(words), " ".join(singular)):
         name = dataset_index.get(key) or index.get(key)
@@ -217,7 +217,7 @@ def _file() -> dict[str, Any]:
 
 
 @cache
-def _index() -> dict[str, str]:
+def _names_by_key() -> dict[str, str]:
     """The shared name of every word that counts in all datasets, by its key."""
     index = {}
     for name, synonyms in vocabulary().items():

@@ -214,7 +214,7 @@ def audit(
     positive = np.array([len(image.boxes) > 0 for image in images])
     played: list[Played] = []
     for name, reward in rewards.items():
-        played += _play(name, reward, scripts, rewards_of, positive=positive, groups=groups)
+        played += _judge_scripts(name, reward, scripts, rewards_of, positive=positive, groups=groups)
     return Audit(tuple(rewards), tuple(scripts), tuple(played), len(images), int((~positive).sum()), box_format.name)
 
 
@@ -252,7 +252,7 @@ def _box_reward(reward: Reward) -> Any:
     return getattr(reward, "box_reward", None) if getattr(reward, "judges_boxes", False) else None
 
 
-def _accepted(reward: Reward, result: Played) -> str:
+def _accepted_reason(reward: Reward, result: Played) -> str:
     """Why a finding is accepted, if it is a documented weakness of the reward; else empty."""
     box_reward = _box_reward(reward)
     # The documentation is about our classes; a user's subclass may behave otherwise.
@@ -265,7 +265,7 @@ def _accepted(reward: Reward, result: Played) -> str:
     return ""
 
 
-def _play(
+def _judge_scripts(
     name: str,
     reward: Reward,
     scripts: Sequence[scripted.ScriptedAnswer],
@@ -311,7 +311,7 @@ def _play(
             if finding == "unread pays" and pays_for_silence and values[positive].max(initial=0.0) <= _ROUNDING:
                 finding = ""
         result = Played(name, script.name, mean, gain, finding, against)
-        results.append(replace(result, accepted=_accepted(reward, result)))
+        results.append(replace(result, accepted=_accepted_reason(reward, result)))
     return results
 
 
@@ -349,7 +349,7 @@ def _finding(
     if script.kind == scripted.BLIND:
         finding, rivals = "beats honest", list(honest_means)
     elif script.kind == scripted.HONEST:
-        finding, rivals = "worse pays", _better(script.name)
+        finding, rivals = "worse pays", _better_answers(script.name)
     else:
         return "", ""
     mean = float(values.mean())
@@ -364,7 +364,7 @@ _QUALITIES = {
 }
 
 
-def _better(name: str) -> list[str]:
+def _better_answers(name: str) -> list[str]:
     """Names of the honest answers that are better than this one in exactly one quality, and equal in the others."""
     if name not in _QUALITIES:
         # Other honest answers state no quality.

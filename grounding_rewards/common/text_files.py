@@ -266,7 +266,7 @@ def check_columns(names: Sequence[str], place: str) -> None:
 
 
 def first_repeated(names: Sequence[str]) -> str | None:
-    """The first name that is given twice; None where none is.
+    """The first name that is given twice; None if each is given once.
 
     >>> first_repeated(["file", "x1", "file"])
     'file'

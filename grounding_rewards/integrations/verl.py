@@ -83,7 +83,7 @@ def _reward_manager() -> type:
             return await asyncio.to_thread(self._score, data[-1:][0])
 
         def _score(self, item: Any) -> dict[str, Any]:
-            """The same for one sequence."""
+            """The reward and components of one sequence."""
             row = item.non_tensor_batch
             padded_ids = item.batch["responses"]
             length = int(item.batch["attention_mask"][-len(padded_ids) :].sum())

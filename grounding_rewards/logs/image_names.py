@@ -54,7 +54,7 @@ def with_image_ids(
     columns = [name for name in _columns(log) if name not in (*BOX_COLUMNS, *SIZE_COLUMNS)]
     if any(name.isdecimal() for name in ids):
         columns = [name for name in columns if _NAMING.search(name)]
-    matches = _matches(log, columns, names)
+    matches = _numbers_by_column(log, columns, names)
     column = _naming_column(log, matches)
     if column is None:
         if any(row.get("id") not in (None, "") for row in log.rows):
@@ -91,7 +91,7 @@ def _named_by_order(log: Log, ids: Sequence[str], in_groups: bool) -> Log:
     return log._replace(rows=rows, notes=(*log.notes, note))
 
 
-def _matches(log: Log, columns: Sequence[str], names: Sequence[Sequence[str]]) -> dict[str, list[int | None]]:
+def _numbers_by_column(log: Log, columns: Sequence[str], names: Sequence[Sequence[str]]) -> dict[str, list[int | None]]:
     """By column, for each row of the log, the number of the image that its value names; None if it names no image.
 
     Columns in which several values name one image are left out: these are files of one name in several folders. `names`
@@ -160,7 +160,7 @@ def image_number_finder(names: Sequence[Sequence[str]]) -> Callable[..., int | N
     ends: dict[Any, int | None] = {}
     for k, image_names in enumerate(names):
         for name in image_names:
-            keys = _keys(name)
+            keys = _path_ends(name)
             for numbers, name_keys in ((whole_names, keys[:2]), (ends, keys)):
                 for key in name_keys:
                     numbers[key] = k if numbers.get(key, k) == k else None
@@ -175,7 +175,7 @@ def image_number_finder(names: Sequence[Sequence[str]]) -> Callable[..., int | N
         text = stated_name(value)
         if text is None or len(text) > _LONGEST_NAME:
             return None
-        keys = _keys(text)
+        keys = _path_ends(text)
         for key in keys:
             if key in whole_names:
                 return whole_names[key]
@@ -186,12 +186,12 @@ def image_number_finder(names: Sequence[Sequence[str]]) -> Callable[..., int | N
     return find
 
 
-def _keys(name: str) -> list[Any]:
+def _path_ends(name: str) -> list[Any]:
     """What a name is looked up by: the ends of its path from the longest, as dataset and log have folders of their own.
 
     Each end as it is, then without the file's ending, in small letters and without zeros before a number.
 
-    >>> _keys("Data\\\\0012.PNG"), _keys("1.2.840.7")
+    >>> _path_ends("Data\\\\0012.PNG"), _path_ends("1.2.840.7")
     (['Data/0012.PNG', ('data', '12'), '0012.PNG', ('12',)], ['1.2.840.7', ('1.2.840.7',)])
     """
     parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".")]

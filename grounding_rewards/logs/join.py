@@ -140,7 +140,7 @@ Correct it:
         log = with_answer_references(log, None if reward is None else reward.box_format, sizes)
     else:
         log = with_image_ids(log, images, by_order=by_order, in_groups=in_groups)
-    groups, notes = _groups(log, group_size) if in_groups else _samples(log)
+    groups, notes = _groups_of_several(log, group_size) if in_groups else _rows_of_images(log)
     for group in groups:
         _refuse_other_rows(log, group, one_image=images is not None)
     numbers: list[int] = []
@@ -161,7 +161,7 @@ Correct it:
     texts = [[log.completions[k] for k in group] for group in groups]
     if label_matching is None:
         label_matching = "ignore" if reward is None else getattr(reward.box_reward, "label_matching", "ignore")
-    return _checked(ImageAnswers(rows, texts, tuple(notes), numbers), places, reward, label_matching, bad_rows)
+    return _good_images(ImageAnswers(rows, texts, tuple(notes), numbers), places, reward, label_matching, bad_rows)
 
 
 def names_images(log: Log) -> bool:
@@ -183,7 +183,7 @@ def names_images(log: Log) -> bool:
     return not nameless
 
 
-def _samples(log: Log) -> tuple[list[list[int]], list[str]]:
+def _rows_of_images(log: Log) -> tuple[list[list[int]], list[str]]:
     """The indices of the rows of each image, that of the judged answer first; and notes about the log."""
     if not names_images(log):
         return [[k] for k in range(len(log.rows))], list(log.notes)
@@ -234,7 +234,7 @@ def _of_last_step(log: Log, groups: dict[str, list[int]]) -> tuple[dict[str, lis
     return last_rows, [*log.notes, note]
 
 
-def _groups(log: Log, group_size: int | None) -> tuple[list[list[int]], list[str]]:
+def _groups_of_several(log: Log, group_size: int | None) -> tuple[list[list[int]], list[str]]:
     """The indices of the rows of each group of several, and notes about the log."""
     all_groups = _group_members(log, group_size)
     groups = [group for group in all_groups if len(group) > 1]
@@ -284,16 +284,16 @@ def _group_members(log: Log, group_size: int | None) -> list[list[int]]:
         prompts = [row[name] for name in _PROMPTS if row.get(name) is not None]
         values = [prompts[:1], *(row.get(name) for name in (*APART, *_IMAGE))]
         keys.append(json.dumps(values, default=str, sort_keys=True))
-    return _runs(keys)
+    return _neighbouring_groups(keys)
 
 
-def _runs(keys: Sequence[str]) -> list[list[int]]:
+def _neighbouring_groups(keys: Sequence[str]) -> list[list[int]]:
     """The indices of rows next to each other with the same key, as groups of one size where one divides all runs.
 
     Groups of images that are alike in everything, such as two normal ones of one size, follow each other as one run: it
     is cut to the size by which all runs can be divided.
 
-    >>> _runs(["a", "a", "b", "b", "b", "b"])
+    >>> _neighbouring_groups(["a", "a", "b", "b", "b", "b"])
     [[0, 1], [2, 3], [4, 5]]
     """
     runs = [list(run) for _, run in groupby(range(len(keys)), key=keys.__getitem__)]
@@ -371,7 +371,7 @@ def _contradictions(logged: Mapping[str, Any], image: Mapping[str, Any]) -> Iter
     """The columns that a row of the log and the image both have, and that differ by more than rounding."""
     for column in ("boxes", "width", "height", "ignore_boxes"):
         logged_value, value = logged.get(column), image.get(column)
-        if logged_value is not None and value is not None and not _agree(logged_value, value):
+        if logged_value is not None and value is not None and not _are_about_equal(logged_value, value):
             yield column
     logged_labels, labels = logged.get("labels"), image.get("labels")
     if logged_labels is not None and labels is not None and list(logged_labels) != list(labels):
@@ -381,7 +381,7 @@ def _contradictions(logged: Mapping[str, Any], image: Mapping[str, Any]) -> Iter
         yield "patient_id"
 
 
-def _agree(logged: Any, reference: Any) -> bool:
+def _are_about_equal(logged: Any, reference: Any) -> bool:
     """Whether two values, numbers or lists of them, are equal but for rounding."""
     try:
         logged, reference = np.asarray(logged, dtype=np.float64), np.asarray(reference, dtype=np.float64)
@@ -457,7 +457,7 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _checked(
+def _good_images(
     answers: ImageAnswers, places: Sequence[str], reward: GroundingReward | None, label_matching: str, bad_rows: str
 ) -> ImageAnswers:
     """The answers without images that nothing can be measured on, which are dropped or refused.

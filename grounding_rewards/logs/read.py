@@ -167,16 +167,16 @@ def _without_steps(lines: Sequence[_Line]) -> list[dict[str, Any]]:
 
 def _plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row in memory with the lists and numbers that a file would have: a table of pandas has arrays of numpy."""
-    return {name: value if name in _IMAGES else _plain(value) for name, value in row.items()}
+    return {name: value if name in _IMAGES else _plain_value(value) for name, value in row.items()}
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     """An array as a list, a number of numpy as one of Python, and likewise what lists, tuples and mappings hold."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {name: _plain(member) for name, member in value.items()}
-    return [_plain(member) for member in value] if isinstance(value, list | tuple) else value
+        return {name: _plain_value(member) for name, member in value.items()}
+    return [_plain_value(member) for member in value] if isinstance(value, list | tuple) else value
 
 
 def _check_texts(column: str, rows: Sequence[Mapping[str, Any]], places: Sequence[str]) -> None:

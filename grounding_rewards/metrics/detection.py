@@ -249,7 +249,7 @@ class MatchedImages:
     def phrase_ious(self) -> tuple[Array, Array]:
         """IoU of the highest-scoring box of each image that has one reference box; and 1 for these images, else 0.
 
-        0 without a box. Among equal confidences, and without confidences, it is the first box.
+        The IoU is 0 if the answer has no box. Among equal confidences, and without confidences, it is the first box.
         """
         ious, is_phrase = np.zeros(len(self.images)), self.batch.gt.counts == 1
         for k in np.flatnonzero(is_phrase).tolist():

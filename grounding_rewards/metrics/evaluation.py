@@ -446,7 +446,7 @@ def _differences(before: MatchedImages, after: MatchedImages, groups: Any) -> Me
     return differences
 
 
-def _group(
+def _group_metrics(
     name: str, boxes: int, sums: Mapping[str, Array], ranked: RankedImages | None, measures: Measures, groups: Any
 ) -> GroupMetrics:
     """The metrics of the boxes of one label or size.
@@ -484,7 +484,7 @@ def _by_label(
         else:
             sums = replace(by_label, label=name).sums(_BY_BOX)
         of_label = None if ranked is None else ranked.only(name)
-        yield _group(name or UNNAMED, int(members.sum()), sums, of_label, measures, groups)
+        yield _group_metrics(name or UNNAMED, int(members.sum()), sums, of_label, measures, groups)
 
 
 def _by_size(matched: MatchedImages, measures: Measures, ranking: str, groups: Any) -> Iterator[GroupMetrics]:
@@ -498,7 +498,7 @@ def _by_size(matched: MatchedImages, measures: Measures, ranking: str, groups: A
             ranked = average_precision.rank_boxes(
                 matched.images, (0.5,), ranking=ranking, label_matching=rule, together=True, area=area
             )
-            yield _group(name, boxes, sums, ranked, measures, groups)
+            yield _group_metrics(name, boxes, sums, ranked, measures, groups)
 
 
 def _by_source(images: Sequence[Prediction], measures: Measures, by_rank: RankingMetrics) -> Iterator[GroupMetrics]:

@@ -391,7 +391,7 @@ def _permute(
         partners_per_image = len(shifts) - 1
         on_image[image] = (values.sum(axis=2) - own_credit[image]) / partners_per_image
         of_answer[image] = (turned.sum(axis=2) - own_credit[image]) / partners_per_image
-        linear[image], shared = _pairs(values, turned, partner, divisor[image], patient[image])
+        linear[image], shared = _pair_sums(values, turned, partner, divisor[image], patient[image])
         squares += shared, _permutation_variance(values, turned, partner, divisor[image])
         freedom += len(image) * (n - 1) ** 2
         if draws:
@@ -461,7 +461,7 @@ def _batches(groups: Sequence[Sequence[int]]) -> Iterator[NDArray[np.int64]]:
             yield groups_of_size[start : start + step]
 
 
-def _pairs(
+def _pair_sums(
     values: Array, turned: Array, partner: NDArray[np.int64], divisor: Array, patient: NDArray[np.int64]
 ) -> tuple[Array, Array]:
     """``linear`` and the first of ``squares`` of :class:`_Permuted`, of the pairs of groups.

@@ -164,13 +164,13 @@ def share_estimate(units: Array) -> Estimate:
     if share in (0, 1):
         low, high = binomial_interval(share, m)
         return Estimate(share, low, high)
-    low, high = binomial_interval(share, _independent(sums, share, n))
+    low, high = binomial_interval(share, _independent_count(sums, share, n))
     # No more certain than if it had happened in all units, or in none.
     always_low, never_high = binomial_interval(1.0, m)[0], binomial_interval(0.0, m)[1]
     return Estimate(share, min(low, always_low), max(high, never_high))
 
 
-def _independent(sums: Array, share: float, n: float) -> float:
+def _independent_count(sums: Array, share: float, n: float) -> float:
     """How many independent observations would be as uncertain as these: n* of the module.
 
     Args:
@@ -259,7 +259,7 @@ class Jackknifed(NamedTuple):
             low, high = (end if math.isfinite(end) else math.nan for end in self.bounds)
             return Estimate(self.value, low, high)
         error *= student_factor(min(self.units, len(self._measured)))
-        interval_of = _INTERVALS.get(self.bounds, _symmetric) if low <= self.value <= high else _symmetric
+        interval_of = _INTERVALS.get(self.bounds, _symmetric_ends) if low <= self.value <= high else _symmetric_ends
         return Estimate(self.value, *interval_of(self, error))
 
     @property
@@ -321,7 +321,7 @@ def _from_zero(metric: Jackknifed, error: float) -> tuple[float, float]:
     return low, float(gammaincinv(upper_mean**2 / upper_variance, 1 - _TAIL)) * upper_variance / upper_mean
 
 
-def _symmetric(metric: Jackknifed, error: float) -> tuple[float, float]:
+def _symmetric_ends(metric: Jackknifed, error: float) -> tuple[float, float]:
     """The ends of the interval around a metric by the normal distribution, cut at the ends of its scale."""
     from scipy.special import ndtri
 

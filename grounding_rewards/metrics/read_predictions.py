@@ -208,7 +208,7 @@ def asked_labels(questions: Iterable[str | None], labels: Iterable[str]) -> list
 
 
 def question_of(row: Mapping[str, Any]) -> str | None:
-    """The words of a row's prompt in lower case, without marks and what the model answered; None without words.
+    """The words of a row's prompt in lower case, without marks and the model's answers; None if there are no words.
 
     Args:
         row: with `asked`, `prompt`, `messages` or `input`: a text, or messages as chats have them.

@@ -132,6 +132,7 @@ def prepare_asking(
     rows = light_rows(dataset)
     problems = image_problems(rows, label_matching=label_matching)
     dataset = without_bad_rows(dataset, problems, expected, source, bad_rows)
+    # Refuses two images of one name now, not after hours of answering.
     reference_images([row for number, row in enumerate(rows) if number not in problems])
     state = process_state()
     model, processor = load_later(model_path, backend=backend, vllm_options=vllm_options)

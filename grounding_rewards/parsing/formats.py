@@ -181,7 +181,7 @@ def get_box_format(box_format: str | Mapping[str, Any] | BoxFormat) -> BoxFormat
     if isinstance(box_format, BoxFormat):
         return box_format
     if isinstance(box_format, Mapping):
-        return _declared(box_format)
+        return _declared_format(box_format)
     try:
         return BOX_FORMATS[box_format]
     except (KeyError, TypeError):
@@ -238,7 +238,7 @@ def box_formats_of(box_format: Any, column: Iterable[Any] = ()) -> list[BoxForma
     return sorted(map(get_box_format, distinct.values()), key=lambda fmt: fmt.name)
 
 
-def _declared(declaration: Mapping[str, Any]) -> BoxFormat:
+def _declared_format(declaration: Mapping[str, Any]) -> BoxFormat:
     """The format that a mapping declares: the one that `syntax` names, with the other fields of the mapping."""
     unknown = [field for field in declaration if field not in ("syntax", *_DECLARABLE)]
     if unknown or "syntax" not in declaration:

@@ -338,7 +338,7 @@ class _Reader:
             return -1
         parent = self.frames[-1] if self.frames else None
         may_be_whole = end <= self.last.get(bracket, -1)
-        child = _decoded(self.text, end - 1, MAX_DEPTH - len(self.frames)) if may_be_whole else None
+        child = _decoded_node(self.text, end - 1, MAX_DEPTH - len(self.frames)) if may_be_whole else None
         if child is not None:
             end = child.end
         else:
@@ -361,7 +361,7 @@ def _holds_nodes_only(node: _Node) -> bool:
 _decode_node = json.JSONDecoder(object_pairs_hook=tuple, parse_int=str, parse_float=str, parse_constant=str).raw_decode
 
 
-def _decoded(text: str, start: int, room: int) -> _Node | None:
+def _decoded_node(text: str, start: int, room: int) -> _Node | None:
     """The node that begins here, where it is JSON without a fault and at most `room` levels deep."""
     try:
         value, end = _decode_node(text, start)

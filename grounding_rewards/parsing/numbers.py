@@ -170,6 +170,7 @@ def ordered_box_or_reason(tokens: Sequence[str], order: str) -> list[float] | st
     box = box_or_reason(tokens)
     if isinstance(box, list):
         return in_xyxy(box, order)
+    # Tokens such as "x1=1", "y1=2" name their numbers.
     boxes = named_boxes(", ".join(tokens))
     return boxes[0] if len(boxes) == 1 else box
 

@@ -27,7 +27,7 @@ def write_answer(boxes: Sequence[Sequence[float]], labels: Sequence[str | None],
     """
     layout = fmt.layout
     items = []
-    for label, group in _grouped(boxes, labels, fmt):
+    for label, group in _written_items(boxes, labels, fmt):
         texts = [layout.box.format(*_numbers(box, fmt)) for box in group]
         joined = (layout.between_boxes or "").join(texts)
         if label is None:
@@ -56,7 +56,7 @@ def written_label(label: str, fmt: BoxFormat) -> str:
     return _MARK.sub(lambda mark: f"\\u{ord(mark[0]):04x}", quoted) if has_answer_mark(label) else quoted
 
 
-def _grouped(
+def _written_items(
     boxes: Sequence[Sequence[float]], labels: Sequence[str | None], fmt: BoxFormat
 ) -> list[tuple[str | None, list[Sequence[float]]]]:
     """Boxes and labels as the items that the format writes, `(label, boxes)` each.

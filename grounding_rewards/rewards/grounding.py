@@ -274,7 +274,7 @@ class GroundingReward(BoxScorer):
         ignore = ignore_regions(columns, n)
         formats = self._formats(columns, n)
         texts = self._texts(completions, formats, columns)
-        # The log of a training states it for every row.
+        # The rows of a training's log state whether their prompts open thinking.
         opened_in_rows = column_of(columns, "prompt_opens_thinking", n)
         opened = [self.prompt_opens_thinking] * n
         if opened_in_rows is not None:

@@ -280,7 +280,7 @@ def training_progress(trainer_state: Any, step: Any, max_steps: Any) -> float | 
         max_steps: of the whole training, or None.
 
     Returns:
-        None where nothing is said.
+        None if neither the state nor the steps are known.
 
     Raises:
         ValueError: one of two is missing, or these are no such numbers.

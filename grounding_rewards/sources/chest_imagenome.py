@@ -61,7 +61,7 @@ def read_chest_imagenome(root: str | Path, *, split: str | None = None, sizes: s
     tables.check_split(split, [*map(split_name, _SILVER), "gold"])
     known_sizes = {} if sizes is None else tables.read_sizes(sizes, "dicom_id")
     if split == "gold":
-        return _gold(root, known_sizes)
+        return _gold_images(root, known_sizes)
     graphs = tables.find_file(root, "silver_dataset/scene_graph", remedy="Unpack scene_graph.zip.")
     files = {split_name(name): [f"silver_dataset/splits/{name}.csv"] for name in _SILVER}
     rows = []
@@ -112,7 +112,7 @@ def _objects(path: Path) -> tuple[list[list[float]], list[str]]:
     return boxes, labels
 
 
-def _gold(root: Path, sizes: Mapping[str, Size]) -> Images:
+def _gold_images(root: Path, sizes: Mapping[str, Size]) -> Images:
     """The images of the gold set."""
     avoided = tables.optional_rows(root, _AVOIDED, _ABOUT, ("ViewPosition",))
     facts_of_images = {cells[0]: cells for _, cells in avoided}

@@ -271,10 +271,10 @@ def _images(root: Path, path: Path, own_split: str | None, options: _Options) ->
         is_named_by_other = file != published and file in published_names
         if is_named_by_other or names_of_files.setdefault(file, name) != name:
             raise place.error("a file of its own for every image", file, "It is that of another image: add the file.")
-        sides = [_shared(columns, rows, side) for side in ("width", "height")]
+        sides = [_shared_text(columns, rows, side) for side in ("width", "height")]
         size = None
         # Some tools write 0 where they did not look.
-        pixels = [int(_number(place, side)) for side in sides if side]
+        pixels = [int(_read_number(place, side)) for side in sides if side]
         if len(pixels) == 2 and all(pixels):
             size = pixels[0], pixels[1]
         elif options.frame == "fraction" or (root / file).is_file():
@@ -284,8 +284,8 @@ def _images(root: Path, path: Path, own_split: str | None, options: _Options) ->
         # An absolute path is no id: it is that of another machine.
         is_absolute = PureWindowsPath(name).is_absolute() or PurePosixPath(name).is_absolute()
         width, height = size or (None, None)
-        patient = stated_name(_shared(columns, rows, "patient"))
-        image_split = own_split or split_name(_shared(columns, rows, "split")) or None
+        patient = stated_name(_shared_text(columns, rows, "patient"))
+        image_split = own_split or split_name(_shared_text(columns, rows, "split")) or None
         image_id = file if is_absolute else name
         return AnnotatedImage(image_id, file, boxes, labels, width, height, patient, image_split)
 
@@ -298,12 +298,12 @@ def _only_split(columns: _Columns, rows_of_images: _RowsOfImages, split: str) ->
     for name, rows in rows_of_images.items():
         # An image in two splits is kept here, and refused when it is read.
         with suppress(ValueError):
-            splits[name] = split_name(_shared(columns, rows, "split")) or None
+            splits[name] = split_name(_shared_text(columns, rows, "split")) or None
     tables.check_split(split, splits.values())
     return {name: rows for name, rows in rows_of_images.items() if splits.get(name, split) == split}
 
 
-def _shared(columns: _Columns, rows: Sequence[tables.TableRow], part: str) -> str:
+def _shared_text(columns: _Columns, rows: Sequence[tables.TableRow], part: str) -> str:
     """The text of a part, such as `split`, that all rows of an image share; empty without one."""
     if part not in columns.places:
         return ""
@@ -323,7 +323,7 @@ def _row_boxes(
     """
     place, _ = row
     for box_cells, label in _box_cells(columns, row, options.classes):
-        box = list(ORDERS[columns.order].to_xyxy(*[_number(place, cell) for cell in box_cells]))
+        box = list(ORDERS[columns.order].to_xyxy(*[_read_number(place, cell) for cell in box_cells]))
         if options.frame == "fraction" and size is not None:
             box = tables.scaled_box(box, *size)
         class_name = place.class_name(label, options.classes) if label else UNNAMED
@@ -372,11 +372,11 @@ def _listed_boxes(place: tables.RowPlace, cell: str, label: str) -> tuple[list[A
         cell: a list of boxes, or a single box.
         label: a list of labels, labels with marks between them, or one label for all boxes.
     """
-    boxes = _listed(cell or "[]")
+    boxes = _read_list(cell or "[]")
     if boxes and not isinstance(boxes[0], list | tuple):
         boxes = [boxes]
     if label.startswith("["):
-        labels = _listed(label)
+        labels = _read_list(label)
     else:
         parted = [re.split(rf"\s*[{mark}]\s*", label.strip()) for mark in "|;,"]
         fitting = [parts for parts in parted if len(parts) == len(boxes)]
@@ -388,11 +388,11 @@ def _listed_boxes(place: tables.RowPlace, cell: str, label: str) -> tuple[list[A
     return boxes, list(map(str, labels))
 
 
-def _listed(text: str) -> list[Any]:
+def _read_list(text: str) -> list[Any]:
     """Read a list in JSON or as Python prints it, or numbers with spaces or commas between them.
 
     Example:
-        >>> _listed("[(1, 2, 30, 40)]"), _listed("['mass']"), _listed("[1. 2. 30. 40.]")
+        >>> _read_list("[(1, 2, 30, 40)]"), _read_list("['mass']"), _read_list("[1. 2. 30. 40.]")
         ([(1, 2, 30, 40)], ['mass'], [1.0, 2.0, 30.0, 40.0])
     """
     # JSON first: Python knows no null, and keeps the mark of "a\/b", as PHP writes it.
@@ -406,7 +406,7 @@ def _listed(text: str) -> list[Any]:
         return [text]
 
 
-def _number(place: tables.RowPlace, cell: Any) -> float:
+def _read_number(place: tables.RowPlace, cell: Any) -> float:
     """Read a number with a decimal point or comma; refuse a comma that may stand between thousands."""
     text = str(cell)
     # In a table with other separators, a comma may be the decimal sign.

@@ -195,7 +195,7 @@ def read_study(root: str | Path, *, fewest: int = FEWEST_SEEDS) -> Study:
     for name, rows in read_json(folder.images)["sets"].items():
         # The column of patients has another name there than in datasets.
         sets[name] = tuple({**row, "patient_id": row.get("patient_id", row.get("patient"))} for row in rows)
-    declared = _declared(plan["declared"]["primary"], sets, folder.images)
+    declared = _primaries(plan["declared"]["primary"], sets, folder.images)
     kind_of_start = {name: start["kind"] for name, start in plan["starts"].items()}
     runs_of_arm: dict[ArmKey, list[StudyRun]] = {}
     for arm in plan["arms"]:
@@ -228,7 +228,7 @@ def read_study(root: str | Path, *, fewest: int = FEWEST_SEEDS) -> Study:
     )
 
 
-def _declared(entries: Sequence[Mapping[str, Any]], sets: Mapping[str, Any], images: Path) -> tuple[Primary, ...]:
+def _primaries(entries: Sequence[Mapping[str, Any]], sets: Mapping[str, Any], images: Path) -> tuple[Primary, ...]:
     """The primary metrics as study.yaml declares them; refuse one on a set without images."""
     for entry in entries:
         if entry["set"] not in sets:

@@ -55,7 +55,7 @@ class _Kind:
     paint: Callable[[Canvas, Anatomy, PlannedFinding], np.ndarray]
 
 
-def _spread(rng: np.random.Generator, low: float, median: float, high: float) -> float:
+def _draw_lognormal(rng: np.random.Generator, low: float, median: float, high: float) -> float:
     """A random lognormal number with this median; its 10th and 90th percentile have the ratio of low and high.
 
     It is clipped to half of `low` and twice `high`.
@@ -90,7 +90,7 @@ def _place_nodule(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
     """Draw the size, the place and the words of a nodule."""
     # NIH, 79 boxes: side 0.045, 0.068, 0.095. A box leaves about a fifth of margin; 30 mm and more is a mass
     # (Fleischner Society glossary, Radiology 2008;246:697).
-    size = min(29.0, 0.8 * _IMAGE * _spread(rng, 0.045, 0.068, 0.095))
+    size = min(29.0, 0.8 * _IMAGE * _draw_lognormal(rng, 0.045, 0.068, 0.095))
     shape = size, min(29.0, size * float(rng.uniform(0.85, 1.15)))
     return _in_lung(rng, anatomy, "nodule", shape, "small" if size < 16 else "")
 
@@ -98,7 +98,7 @@ def _place_nodule(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
 def _place_mass(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
     """Draw the size, the place and the words of a mass."""
     # NIH, 85 boxes: side 0.076, 0.121, 0.347.
-    size = float(np.clip(0.8 * _IMAGE * _spread(rng, 0.076, 0.121, 0.347), 31.0, 110.0))
+    size = float(np.clip(0.8 * _IMAGE * _draw_lognormal(rng, 0.076, 0.121, 0.347), 31.0, 110.0))
     shape = size, max(31.0, size * float(rng.uniform(0.8, 1.2)))
     return _in_lung(rng, anatomy, "mass", shape, "large" if size > 60 else "")
 
@@ -106,8 +106,8 @@ def _place_mass(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
 def _place_consolidation(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
     """Draw the size, the place and the words of a consolidation."""
     # NIH, pneumonia, 120 boxes: width 0.164, 0.223, 0.574, height 0.158, 0.269, 0.497.
-    width = _IMAGE * _spread(rng, 0.164, 0.223, 0.574)
-    height = _IMAGE * _spread(rng, 0.158, 0.269, 0.497)
+    width = _IMAGE * _draw_lognormal(rng, 0.164, 0.223, 0.574)
+    height = _IMAGE * _draw_lognormal(rng, 0.158, 0.269, 0.497)
     return _in_lung(rng, anatomy, "consolidation", (width, height), "large" if height > 140 else "")
 
 
@@ -116,7 +116,7 @@ def _place_atelectasis(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFin
     # NIH, 180 boxes: width 0.099, 0.167, 0.321.
     lung = _random_lung(rng, anatomy)
     x, y = lung.place(float(rng.uniform(0.4, 0.6)), float(rng.uniform(0.6, 0.88)))
-    size = _IMAGE * _spread(rng, 0.099, 0.167, 0.321), float(rng.uniform(6.0, 14.0))
+    size = _IMAGE * _draw_lognormal(rng, 0.099, 0.167, 0.321), float(rng.uniform(6.0, 14.0))
     phrase = "linear atelectasis in the {zone}"
     return PlannedFinding("atelectasis", lung.side, x, y, *size, phrase, int(rng.integers(2**32)))
 
@@ -137,7 +137,7 @@ def _place_effusion(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFindin
     """Draw the size, the place and the words of a pleural effusion."""
     # NIH, 153 boxes: height 0.087, 0.271, 0.588.
     lung = _random_lung(rng, anatomy)
-    height = min(_IMAGE * _spread(rng, 0.087, 0.271, 0.588), 0.8 * (lung.base - lung.top))
+    height = min(_IMAGE * _draw_lognormal(rng, 0.087, 0.271, 0.588), 0.8 * (lung.base - lung.top))
     phrase = f"{_degree(height, 70, 150)} {_SIDES[lung.side]} pleural effusion"
     top = lung.base - height
     return PlannedFinding("pleural effusion", lung.side, lung.middle, top, lung.half_width, height, phrase, 0)
@@ -147,7 +147,7 @@ def _place_pneumothorax(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFi
     """Draw the size, the place and the words of an apical pneumothorax."""
     # NIH, 98 boxes: height 0.083, 0.201, 0.517.
     lung = _random_lung(rng, anatomy)
-    height = min(_IMAGE * _spread(rng, 0.083, 0.201, 0.517), 0.8 * (lung.base - lung.top))
+    height = min(_IMAGE * _draw_lognormal(rng, 0.083, 0.201, 0.517), 0.8 * (lung.base - lung.top))
     phrase = f"{_degree(height, 60, 120)} {_SIDES[lung.side]} apical pneumothorax"
     return PlannedFinding("pneumothorax", lung.side, lung.middle, lung.top, 0.35 * height, height, phrase, 0)
 
@@ -155,7 +155,7 @@ def _place_pneumothorax(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFi
 def _place_cardiomegaly(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
     """Draw the size, the place and the words of an enlarged heart."""
     # NIH, 146 boxes: width 0.403, 0.466, 0.535. A heart is enlarged from half of the chest's width up.
-    ratio = float(np.clip(_IMAGE * _spread(rng, 0.403, 0.466, 0.535) / (2 * anatomy.half_width), 0.54, 0.68))
+    ratio = float(np.clip(_IMAGE * _draw_lognormal(rng, 0.403, 0.466, 0.535) / (2 * anatomy.half_width), 0.54, 0.68))
     width = 2 * anatomy.half_width * ratio
     phrase = f"{_degree(ratio, 0.58, 0.65, ('mild', 'moderate', 'severe'))} cardiomegaly"
     return PlannedFinding("cardiomegaly", 0, anatomy.middle, anatomy.base, width, width, phrase, 0)
@@ -180,7 +180,7 @@ def _place_tube(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
     return PlannedFinding("endotracheal tube", 0, anatomy.middle, tip, float(rng.uniform(9.0, 12.0)), tip, phrase, 0)
 
 
-def _lobed(canvas: Canvas, finding: PlannedFinding, bumps: float) -> np.ndarray:
+def _lobed_distance(canvas: Canvas, finding: PlannedFinding, bumps: float) -> np.ndarray:
     """The distance from the middle of a body with an irregular outline, where it is 1; `(rows, columns)`."""
     rng = np.random.default_rng(finding.seed)
     x, y = (canvas.x - finding.x) / (finding.width / 2), (canvas.y - finding.y) / (finding.height / 2)
@@ -193,7 +193,7 @@ def _lobed(canvas: Canvas, finding: PlannedFinding, bumps: float) -> np.ndarray:
 
 def _paint_ball(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
     """Paint a nodule or a mass, and return its mask; so do the next functions with their findings."""
-    radius = _lobed(canvas, finding, 0.06)
+    radius = _lobed_distance(canvas, finding, 0.06)
     soft = 1.0 - ramp((radius - 1.0) * min(finding.width, finding.height) / 2, 3.0)
     # The thickness of a ball, but not down to nothing, so that its edge is visible.
     mask = soft * (0.35 + 0.65 * np.sqrt(np.clip(1.0 - radius**2, 0.0, 1.0)))
@@ -206,10 +206,10 @@ def _paint_consolidation(canvas: Canvas, anatomy: Anatomy, finding: PlannedFindi
     from scipy.ndimage import gaussian_filter, map_coordinates
 
     lung = _lung_of(anatomy, finding)
-    # Not the seed of the outline, from which `_lobed` draws.
+    # Not the seed of the outline, from which `_lobed_distance` draws.
     rng = np.random.default_rng(finding.seed + 1)
     size = min(finding.width, finding.height)
-    extent = ramp((1.0 - _lobed(canvas, finding, 0.18)) * size / 2, 0.2 * size)
+    extent = ramp((1.0 - _lobed_distance(canvas, finding, 0.18)) * size / 2, 0.2 * size)
     # Patches have the same size in millimetres for every number of pixels.
     rows, columns = canvas.tissue.shape
     grain = gaussian_filter(rng.normal(size=(64, 64)), 1.6)

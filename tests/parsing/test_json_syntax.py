@@ -84,5 +84,5 @@ def test_what_the_decoder_reads_is_what_the_tokens_say(monkeypatch):
     texts += [f'{{"bbox_2d": {"[" * (MAX_DEPTH - 1)}1, 2, 3, 4{"]" * (MAX_DEPTH - 1)}}}', "[" * 99 + "]" * 99]
     texts += ['[{"bbox_2d": [1.0, -2, 3e1, NaN], "bbox_2d": [1, 2, 3, 4], "label": "a\\n"}, {"bbox_2d": [1, 2']
     decoded = [read_boxes(f"It shows {text}", FORMAT) for text in texts]
-    monkeypatch.setattr(json_syntax, "_decoded", lambda *_: None)
+    monkeypatch.setattr(json_syntax, "_decoded_node", lambda *_: None)
     assert decoded == [read_boxes(f"It shows {text}", FORMAT) for text in texts]
