@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from grounding_rewards.boxes import BoxBatch, frame_to_pixel, positions, positive_sizes
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS, References, column_of, frame_of_boxes
+from grounding_rewards.common.formatting import finite_or_none
 from grounding_rewards.matching import LabelCodes
 from grounding_rewards.parsing import STATUSES, BoxFormat, ParsedBoxes, RawBoxes, format_boxes, is_silent, read_boxes
 from grounding_rewards.parsing.results import with_broken
@@ -373,7 +374,7 @@ def logged_rows(batch: Scored, texts: Sequence[str], scheduled: Mapping[str, flo
         ``resized_width``, ``resized_height``, ``ignore_boxes``, ``reader_boxes`` and ``reader_labels``, those that are
         known; how the text is read: ``box_format``, ``prompt_opens_thinking`` where it is true, and ``text`` where it
         is not the trainer's; ``scheduled``, each under its name; and, for people, ``pred``, boxes in pixels of the
-        image, with ``pred_labels`` and ``pred_scores`` where the text states them.
+        image, with ``pred_labels`` and ``pred_scores`` where the text states them. A corner that overflows is null.
 
     Example:
         >>> import grounding_rewards as gr
@@ -397,7 +398,7 @@ def logged_rows(batch: Scored, texts: Sequence[str], scheduled: Mapping[str, flo
             # Decoded anew where the trainer's text lacks special tokens.
             "text": batch.texts[k] if batch.texts[k] != texts[k] else None,
             **scheduled,
-            "pred": parsed.boxes.tolist(),
+            "pred": [list(map(finite_or_none, box)) for box in parsed.boxes.tolist()],
             "pred_labels": _if_any(parsed.labels),
             "pred_scores": _if_any(parsed.scores),
         }

@@ -258,6 +258,8 @@ MINE = {"syntax": "json", "keys": ["where"], "order": "yxyx", "space": "norm100"
             {"box_format": {"syntax": "json", "keys": ["box: [x, 'y'] }"], "space": "norm100"}},
             {},
         ),
+        # JSON has no infinity, to which a corner may overflow
+        (RIGHT, {"width": [1e308], "height": [1e308]}, {}, {"pred": [[0.0, 0.0, None, None]]}),
         # cut off inside its thinking
         ("no [[0, 0, 500, 500]]", {}, {"prompt_opens_thinking": True}, {"prompt_opens_thinking": True}),
         ("no</think>[[0, 0, 500, 400]]", {}, {"prompt_opens_thinking": True}, {}),
