@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from grounding_rewards.audit import scripted_answers as scripted
 from grounding_rewards.audit.audit_images import AuditImage, with_small_findings, with_square_frames
-from grounding_rewards.audit.scripted_answers import write
 from grounding_rewards.common.formatting import as_json
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.metrics.intervals import Estimate, jackknifed_ratio, sum_by_group
@@ -207,7 +206,7 @@ def audit(
     rewards_of: dict[tuple[str, str], Array | str] = {}
     for script in track(scripts):
         script_images = images_by_set[script.image_set]
-        texts = [write(script.answer(image, box_format), image.size, box_format) for image in script_images]
+        texts = [scripted.write(script.answer(image, box_format), image.size, box_format) for image in script_images]
         columns = _columns(script_images, script.image_set, box_format)
         for name, reward in rewards.items():
             rewards_of[name, script.name] = _reward_values(reward, texts, columns)
