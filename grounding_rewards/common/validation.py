@@ -60,8 +60,8 @@ def check_number(name: str, value: object, legal: Interval, hint: str = "Choose 
     return float(value)
 
 
-def guess_word(word: object, legal: Iterable[str], most: int = 1) -> str:
-    """A question with the legal words, up to `most`, that are spelt most like an unknown one; empty if none is.
+def guess_word(word: object, legal: Iterable[str]) -> str:
+    """A question with the legal word that is spelt most like an unknown one; empty if none is.
 
     Example:
         >>> guess_word("VinDr", ("coco", "vindr-cxr")), guess_word("mine", ("coco", "vindr-cxr"))
@@ -69,8 +69,8 @@ def guess_word(word: object, legal: Iterable[str], most: int = 1) -> str:
     """
     words = {name.casefold(): name for name in legal}
     # The cell of a log may be long.
-    matches = get_close_matches(str(word)[:60].casefold(), words, most)
-    return f"Did you mean {' or '.join(words[match] for match in matches)}? " if matches else ""
+    matches = get_close_matches(str(word)[:60].casefold(), words, 1)
+    return f"Did you mean {words[matches[0]]}? " if matches else ""
 
 
 #: So many legal names are read to their end; of more the nearest are named.

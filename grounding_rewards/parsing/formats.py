@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from grounding_rewards.boxes import ORDERS, CoordinateSpace, get_space
 from grounding_rewards.common.text_files import packaged_tables, parse_yaml
-from grounding_rewards.common.validation import check_word, guess_word
+from grounding_rewards.common.validation import check_word
 
 SCOPES = ("answer", "after_think", "all")
 #: Words that all formats share: the tables of `keys_and_tags.toml`.
@@ -188,38 +187,9 @@ def get_box_format(box_format: str | Mapping[str, Any] | BoxFormat) -> BoxFormat
         if isinstance(box_format, str) and box_format.lstrip().startswith("{"):
             return _written_format(box_format)
         raise ValueError(
-            f"Expected a known name for `box_format`, got {box_format!r:.200}. {_advice(str(box_format))}"
+            f"Expected a known name for `box_format`, got {box_format!r:.200}. Use one of: {', '.join(BOX_FORMATS)}; "
+            "or declare one: {syntax: json, keys: [box], order: xyxy, space: norm1000}."
         ) from None
-
-
-def _advice(text: str) -> str:
-    """What to write for an unknown name: the format that is spelt alike or that of a model on the hub, or else any.
-
-    >>> print(_advice("qwen25-vl"))
-    Did you mean qwen2.5-vl or qwen2-vl or qwen-vl? grounding_rewards.list_box_formats() names all.
-    """
-    names_all = "grounding_rewards.list_box_formats() names all."
-    any_format = (
-        f"Use one of: {', '.join(BOX_FORMATS)}; or declare one: {{syntax: json, keys: [box], order: xyxy, "
-        "space: norm1000}."
-    )
-    if "/" not in text:
-        guess = guess_word(text, BOX_FORMATS, 3)
-        return f"{guess}{names_all}" if guess else any_format
-    model = _letters(text.rpartition("/")[2])
-    families = {name: f", which writes {name}" for name in BOX_FORMATS}
-    families |= {alias: f", which writes {name}" for name, aliases in MODEL_TYPES.items() for alias in aliases}
-    families |= {alias: f": {reason.removesuffix('.')}" for alias, reason in MODELS_WITHOUT_FORMAT.items()}
-    # The longest: `qwen3_vl` is within names of `qwen3_vl_moe`, too.
-    family = max((alias for alias in families if _letters(alias) in model), key=len, default=None)
-    if family is None:
-        return f"That looks like the name of a model. {any_format}"
-    return f"That is a model of the family {family}{families[family]}. {names_all}"
-
-
-def _letters(name: str) -> str:
-    """The letters and digits of a name, in lower case."""
-    return re.sub(r"[\W_]", "", name.casefold())
 
 
 def box_formats_of(box_format: Any, column: Iterable[Any] = ()) -> list[BoxFormat]:

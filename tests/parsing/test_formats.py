@@ -27,24 +27,10 @@ def test_an_entry_is_a_value(name):
     assert SPACES[fmt.space.name] is fmt.space
 
 
-def test_a_format_that_is_spelt_alike_is_named_alone():
-    with pytest.raises(
-        ValueError, match=r"got 'Qwen3_VL'\. Did you mean qwen3-vl or .*\? \S*list_box_formats\(\) names all\.$"
-    ):
-        get_box_format("Qwen3_VL")
-
-
-@pytest.mark.parametrize("name", ["xyz", "someone/a-model", "", None, ["a", "b"]])
+@pytest.mark.parametrize("name", ["xyz", "Qwen3_VL", "someone/a-model", "", None, ["a", "b"]])
 def test_unknown_format_lists_the_known_ones(name):
     with pytest.raises(ValueError, match=r"for `box_format`, got .*qwen2-vl, qwen2\.5-vl.*answer-list.*syntax: json"):
         get_box_format(name)
-
-
-@pytest.mark.parametrize(("model", "said"), table("parsing/format_cases", "model_names"))
-def test_a_model_name_is_answered_with_its_family_format(model, said):
-    with pytest.raises(ValueError, match=r"^Expected a known name for `box_format`") as error:
-        get_box_format(model)
-    assert said in str(error.value)
 
 
 def test_declared_formats_are_values():
