@@ -74,8 +74,6 @@ _MAX_SHIFT, _MAX_FACTOR = 0.1, 4.0
 _SAME_IOU = 0.02
 # Completions that close a thinking they never opened: fewer prove nothing, as a model may forget its opening mark.
 _MIN_UNOPENED = 4
-# Completions none of which closes its thinking: fewer prove nothing.
-_MIN_UNCLOSED = 64
 # Watching ends after this many completions: a small dataset never has `MAX_IMAGES` images.
 _MAX_WATCHED = 4096
 
@@ -339,23 +337,15 @@ def thinking_suspicion(states: Mapping[str, int], *, prompt_opens_thinking: bool
 any mark were cut off inside it: their drafts count as answers. Set prompt_opens_thinking to true.
         >>> thinking_suspicion({"unopened": 7, "none": 3}, prompt_opens_thinking=True)
     """
-    unopened, paired = states.get("unopened", 0), states.get("paired", 0)
-    unclosed, unmarked = states.get("unclosed", 0), states.get("none", 0)
-    total = unopened + paired + unclosed + unmarked
-    if prompt_opens_thinking:
-        if total < _MIN_UNCLOSED or unopened or paired:
-            return None
-        return (
-            f"None of {total} completions closes its thinking, so none of them has an answer. Allow more new tokens; "
-            "or, if the prompt does not end in an open mark of thinking, set prompt_opens_thinking to false."
-        )
+    unopened, unmarked = states.get("unopened", 0), states.get("none", 0)
+    opened = states.get("paired", 0) + states.get("unclosed", 0)
     # A model that opens its thinking itself, and forgets to now and then, is no such case.
-    if not unmarked or unopened < _MIN_UNOPENED or unopened <= paired + unclosed:
+    if prompt_opens_thinking or not unmarked or unopened < _MIN_UNOPENED or unopened <= opened:
         return None
     return (
-        f"{unopened} of {total} completions close a thinking that they never opened, so the prompt seems to open it, "
-        f"and the {unmarked} without any mark were cut off inside it: their drafts count as answers. "
-        "Set prompt_opens_thinking to true."
+        f"{unopened} of {unopened + unmarked + opened} completions close a thinking that they never opened, so the "
+        f"prompt seems to open it, and the {unmarked} without any mark were cut off inside it: their drafts count as "
+        "answers. Set prompt_opens_thinking to true."
     )
 
 
