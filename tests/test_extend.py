@@ -108,7 +108,7 @@ def custom(tmp_path, monkeypatch):
 def test_a_custom_reward_needs_no_change_of_the_package(custom, monkeypatch):
     monkeypatch.setattr(registry, "REGISTRY", {**registry.REGISTRY})
     code = re.search(r"^```python\n(import .*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)[1]
-    schedule = re.search(r"^```python\n(class Warmup.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)[1]
+    schedule = re.search(r"^```python\n(warmup.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)[1]
     names: dict[str, Any] = {}
     exec(code + schedule, names)
     # IoU of the matched pair .8, and one box without a partner
@@ -116,7 +116,7 @@ def test_a_custom_reward_needs_no_change_of_the_package(custom, monkeypatch):
     image = {"boxes": [[[0, 0, 50, 50]]], "width": [100], "height": [100]}
     reward = grounding_rewards.get_reward(names["MatchedPairs"], penalty=0.3, box_format="qwen3-vl")
     assert reward([answer], **image) == pytest.approx([0.5])
-    for step, penalty in ((0, 0.0), (5, 0.025), (10, 0.1)):
+    for step, penalty in ((0, 0.0), (2, 0.04), (10, 0.1)):
         assert names["reward"]([answer], **image, step=step, max_steps=10) == pytest.approx([0.8 - penalty])
 
 

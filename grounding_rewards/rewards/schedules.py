@@ -3,9 +3,6 @@
 A schedule stands in the place of a number: ``iou_threshold: {schedule: linear, from: 0.1, to: 0.5, over: 0.4}``. It
 has no state: progress comes with every call, from TRL's ``trainer_state`` or ``step`` and ``max_steps``, and for
 self-paced parameters from a :class:`Pace`.
-
-In Python an object of any class may be a schedule that has the numbers ``start`` and ``to``, and ``value(progress)`` as
-:class:`Schedule` has.
 """
 
 from __future__ import annotations
@@ -113,8 +110,8 @@ class SelfPaced:
         )
 
 
-#: The scheduled parameters of a reward, by name: each a :class:`Schedule`, a :class:`SelfPaced` or one's own.
-Schedules = tuple[tuple[str, Any], ...]
+#: The scheduled parameters of a reward, by name.
+Schedules = tuple[tuple[str, Schedule | SelfPaced], ...]
 
 
 def is_self_paced(schedules: Schedules) -> bool:
@@ -134,20 +131,17 @@ def is_schedule(value: object) -> bool:
         >>> is_schedule({"schedule": "linear"}), is_schedule({"from": 0.1, "to": 0.5}), is_schedule(0.5)
         (True, True, False)
     """
-    if isinstance(value, Mapping):
-        # One of its keys is enough: what is missing or wrong `read_schedule` says.
-        return not {"schedule", "from", "to"}.isdisjoint(value)
-    return callable(getattr(value, "value", None))
+    # One of its keys is enough: what is missing or wrong `read_schedule` says.
+    return isinstance(value, Mapping) and not {"schedule", "from", "to"}.isdisjoint(value)
 
 
-def read_schedule(parameter: str, value: Any) -> Any:
-    """The schedule that a mapping describes; an object that is a schedule is taken as it is.
+def read_schedule(parameter: str, value: Mapping[str, Any]) -> Schedule | SelfPaced:
+    """The schedule that a mapping describes.
 
     Args:
         parameter: whose value it stands for.
         value: ``schedule``, ``from`` and ``to``; for ``linear``, ``cosine`` and ``step`` ``over``; for ``self_paced``
-            ``of``, and optionally ``window`` (200), ``rate`` (0.5) and ``by`` (an eighth of the way). Or an object
-            with the numbers ``start`` and ``to`` and the method ``value(progress)``.
+            ``of``, and optionally ``window`` (200), ``rate`` (0.5) and ``by`` (an eighth of the way).
 
     Raises:
         ValueError: an unknown kind, a key that is unknown or missing, or a value out of its range.
@@ -158,24 +152,11 @@ def read_schedule(parameter: str, value: Any) -> Any:
         >>> print(read_schedule("beta", {"schedule": "self_paced", "of": "hit_rate", "from": 3, "to": 1}))
         self-paced from 3 to 1 by 0.25, whenever 0.5 of the findings in 200 completions are hit
     """
-    if not isinstance(value, Mapping):
-        # An object: its ends have to be numbers, as an object without them would fail at the first step.
-        for end in ("start", "to"):
-            advice = "A schedule has the numbers `start` and `to`, and `value(progress)`."
-            # `check_number` sets the whole name in backticks.
-            name = f"{end}` of the schedule of `{parameter}"
-            check_number(name, getattr(value, end, None), _ANY, advice)
-        return value
     kind: Any = value.get("schedule")
     check_word(f"schedule of {parameter}", kind, SCHEDULES)
     _check_keys(parameter, kind, value)
     start = check_number(f"from of {parameter}", value["from"], _ANY, "Write a number.")
     to = check_number(f"to of {parameter}", value["to"], _ANY, "Write a number.")
-    if start == to:
-        raise ValueError(
-            f"Expected two different numbers for `from` and `to` of {parameter}, got {start:g} twice. "
-            f"Write {parameter}: {start:g} for a constant."
-        )
     if kind == _SELF_PACED:
         return _read_self_paced(parameter, value, start, to)
     over = check_number(f"over of {parameter}", value["over"], SOME_SHARE, "It is a share of the training.")

@@ -70,10 +70,6 @@ class TestRefused:
         with pytest.raises(ValueError, match=r"Keep the parameter as `self\.share`"):
             gr.get_reward(Mine, share=RAISED)
 
-    def test_an_object_without_ends(self):
-        with pytest.raises(ValueError, match="`to` of the schedule of `beta`"):
-            gr.get_reward("R3", beta=SimpleNamespace(start=2, value=abs))
-
 
 def test_a_scheduled_reward_is_a_frozen_value():
     reward = scheduled(iou_threshold=RAISED, beta=PACED)
