@@ -12,17 +12,16 @@ from typing import Any
 from grounding_rewards.integrations.samples import image_columns, reward_of, scored
 
 
-def compute_score(reward_inputs: Any, reward: str = "R4", **parameters: Any) -> Any:
+def compute_score(
+    reward_inputs: Sequence[Mapping[str, Any]], reward: str = "R4", **parameters: Any
+) -> list[dict[str, float]]:
     """The rewards of a batch as ``overall``, in [0, 1], with `samples.COMPONENTS` under the reward's name.
 
     Args:
         reward_inputs: a list of mappings with ``response`` and ``ground_truth``, a JSON string with ``boxes``,
-            ``width``, ``height``, ``box_format`` …; or one mapping, with ``reward_type: sequential``.
+            ``width``, ``height``, ``box_format`` …
         reward: as for :func:`grounding_rewards.get_reward`.
         **parameters: of the reward; EasyR1 takes them from ``reward_function_kwargs``.
-
-    Returns:
-        A list of mappings, or one.
 
     Raises:
         ValueError: an unknown reward or parameter, or a ground truth that cannot be used.
@@ -33,8 +32,6 @@ def compute_score(reward_inputs: Any, reward: str = "R4", **parameters: Any) -> 
         >>> compute_score([sample], reward="R3")[0]["overall"]
         0.8
     """
-    batch: Sequence[Mapping[str, Any]] = [reward_inputs] if isinstance(reward_inputs, Mapping) else reward_inputs
-    columns = image_columns([sample["ground_truth"] for sample in batch])
-    responses = [sample["response"] for sample in batch]
-    samples = scored(reward_of(reward, **parameters), responses, columns).samples("overall")
-    return samples[0] if isinstance(reward_inputs, Mapping) else samples
+    columns = image_columns([sample["ground_truth"] for sample in reward_inputs])
+    responses = [sample["response"] for sample in reward_inputs]
+    return scored(reward_of(reward, **parameters), responses, columns).samples("overall")

@@ -11,12 +11,11 @@ from typing import Any
 from grounding_rewards.integrations.samples import reward_of
 
 
-def register(reward: str, *, asynchronous: bool = False, **parameters: Any) -> type:
+def register(reward: str, **parameters: Any) -> type:
     """Register a reward with ms-swift under its ``__name__``, for ``--reward_funcs``.
 
     Args:
         reward: as for :func:`grounding_rewards.get_reward`.
-        asynchronous: whether it runs next to other asynchronous rewards.
         **parameters: of the reward.
 
     Returns:
@@ -25,17 +24,13 @@ def register(reward: str, *, asynchronous: bool = False, **parameters: Any) -> t
     Raises:
         ValueError: an unknown reward or parameter.
     """
-    from swift.rewards import ORM, AsyncORM, orms
+    from swift.rewards import ORM, orms
 
     grounding_reward = reward_of(reward, **parameters)
 
     def score(self: Any, completions: list[Any], **columns: Any) -> list[float]:
         return grounding_reward(completions, **columns)
 
-    async def score_asynchronously(self: Any, completions: list[Any], **columns: Any) -> list[float]:
-        return grounding_reward(completions, **columns)
-
-    parent, call = (AsyncORM, score_asynchronously) if asynchronous else (ORM, score)
     name = grounding_reward.__name__
-    orms[name] = type(name, (parent,), {"__call__": call, "__doc__": f"{name} of grounding_rewards."})
+    orms[name] = type(name, (ORM,), {"__call__": score, "__doc__": f"{name} of grounding_rewards."})
     return orms[name]

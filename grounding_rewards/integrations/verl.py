@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -50,19 +50,6 @@ def compute_score(
     """
     columns = image_columns([ground_truth], [extra_info])
     return scored(reward_of(reward, **parameters), [solution_str], columns).samples("score")[0]
-
-
-async def compute_score_async(*sample: Any, **named: Any) -> dict[str, float]:
-    """As :func:`compute_score`, called in verl's event loop instead of a thread; it never waits."""
-    return compute_score(*sample, **named)
-
-
-def compute_score_batch(
-    data_sources: Any, solution_strs: Sequence[str], ground_truths: Any, extra_infos: Any, reward: str = "R4", **kw: Any
-) -> list[dict[str, float]]:
-    """As :func:`compute_score` for a whole batch, for the older ``reward_manager.name=batch``."""
-    columns = image_columns(list(ground_truths), list(extra_infos))
-    return scored(reward_of(reward, **kw), list(solution_strs), columns).samples("score")
 
 
 @functools.cache

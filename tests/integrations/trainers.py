@@ -97,21 +97,12 @@ def by_verl(_: Any, reward: str, cases: Sequence[Case]) -> list[float]:
 
 
 def by_verl_mapping(_: Any, reward: str, cases: Sequence[Case]) -> list[float]:
-    told = [verl.compute_score_async("images", one.text, one.fields, None, reward=reward) for one in cases]
-    return [asyncio.run(one)["score"] for one in told]
-
-
-def by_verl_batch(_: Any, reward: str, cases: Sequence[Case]) -> list[float]:
-    texts, truths = [one.text for one in cases], [one.ground_truth for one in cases]
-    told = verl.compute_score_batch(["images"] * len(cases), texts, truths, [{}] * len(cases), reward)
-    return [one["score"] for one in told]
+    return [verl.compute_score("images", one.text, one.fields, None, reward=reward)["score"] for one in cases]
 
 
 def by_easyr1(_: Any, reward: str, cases: Sequence[Case]) -> list[float]:
     inputs = [{"response": one.text, "response_length": 9, "ground_truth": one.ground_truth} for one in cases]
-    alone = [easyr1.compute_score(one, reward=reward) for one in inputs]
-    assert alone == easyr1.compute_score(inputs, reward=reward)
-    return [one["overall"] for one in alone]
+    return [one["overall"] for one in easyr1.compute_score(inputs, reward=reward)]
 
 
 def by_ms_swift(monkeypatch: Any, reward: str, cases: Sequence[Case]) -> list[float]:
