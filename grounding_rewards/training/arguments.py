@@ -29,7 +29,7 @@ from grounding_rewards.common.formatting import capitalised
 from grounding_rewards.common.validation import Interval, check_keys
 from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.parsing import get_box_format
-from grounding_rewards.rewards.registry import ParameterError, describe_rewards
+from grounding_rewards.rewards.registry import REGISTRY, ParameterError
 from grounding_rewards.training.look_closer import LookCloser
 from grounding_rewards.training.rewards import build_rewards
 
@@ -259,7 +259,7 @@ def _parse(
         types,
         prog=f"grounding-rewards {command}",
         usage=run_options.USAGE.format(command=command),
-        description=run_options.DESCRIPTIONS[command].format(rewards=describe_rewards()),
+        description=run_options.DESCRIPTIONS[command].format(rewards=", ".join(REGISTRY)),
         formatter_class=_HelpFormatter,
     )
     parser.command = command
