@@ -123,21 +123,6 @@ def _last_message(messages: Sequence[Mapping[str, Any]]) -> str:
     return ""
 
 
-def tokenizer_of(processor: Any) -> Any:
-    """The tokenizer of a processor, or the one that was given.
-
-    Raises:
-        ValueError: it cannot decode.
-    """
-    tokenizer = getattr(processor, "tokenizer", processor)
-    if not callable(getattr(tokenizer, "decode", None)):
-        raise ValueError(
-            f"Expected an object with `decode` for `tokenizer`, got {processor!r:.200}. "
-            "Pass the model's processor or tokenizer, not its name."
-        )
-    return tokenizer
-
-
 def decoded(tokenizer: Any, stop_ids: frozenset[int], ids: Any) -> str:
     """The text of token ids with its special tokens, but without those that end or pad it."""
     left_out = stop_ids | {getattr(tokenizer, "eos_token_id", None), getattr(tokenizer, "pad_token_id", None)}

@@ -127,9 +127,6 @@ class Random(TextReward):
     Args:
         seed: another one gives other numbers, an integer.
 
-    Raises:
-        ValueError: ``seed`` is no integer.
-
     Example:
         >>> import grounding_rewards as gr
         >>> image = {"id": ["image-1"], "boxes": [[]], "width": [100], "height": [100]}
@@ -140,11 +137,6 @@ class Random(TextReward):
     """
 
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse a seed that is no integer."""
-        if not isinstance(self.seed, int) or isinstance(self.seed, bool):
-            raise ValueError(f"Expected an integer for `seed`, got {self.seed!r:.200}. The default is 0.")
 
     def __call__(self, read: Batch) -> list[float]:
         """A number in [0, 1) for each text, drawn by a hash of seed, row and text."""

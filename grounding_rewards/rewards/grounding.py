@@ -43,7 +43,6 @@ from grounding_rewards.rewards.completions import (
     check_completion_texts,
     completion_text,
     decoded,
-    tokenizer_of,
 )
 from grounding_rewards.rewards.controls import TextReward
 from grounding_rewards.rewards.f_beta import MeanIoUReward
@@ -118,7 +117,8 @@ class GroundingReward(BoxScorer):
                 object.__setattr__(self, "box_format", declared_format)
             self._refuse_lost_labels([declared_format])
         if self.tokenizer is not None:
-            object.__setattr__(self, "tokenizer", tokenizer_of(self.tokenizer))
+            # A processor has one.
+            object.__setattr__(self, "tokenizer", getattr(self.tokenizer, "tokenizer", self.tokenizer))
             special = getattr(self.tokenizer, "all_special_tokens", ())
             object.__setattr__(self, "_hides_thinking", marks_thinking(special))
         check_fields(self)
