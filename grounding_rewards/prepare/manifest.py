@@ -25,7 +25,7 @@ from grounding_rewards.sources.base import split_name
 MANIFEST = "manifest.json"
 CARD = "README.md"
 
-PACKAGES = ("grounding_rewards", "datasets", "numpy", "pillow", "pyarrow", "pydicom")
+_PACKAGES = ("grounding_rewards", "datasets", "numpy", "pillow", "pyarrow", "pydicom")
 
 
 def find_finished(out: Path, plan: FolderPlan) -> dict[str, Any] | None:
@@ -67,13 +67,8 @@ def _has_shards(out: Path) -> bool:
 
 def finish_folder(out: Path, plan: FolderPlan) -> dict[str, Any]:
     """Write the manifest and the card from the finished shards, and return the manifest."""
-    splits, skipped = written_splits(out)
+    splits, skipped = _written_splits(out)
     manifest = {"complete": True, **_identity_of(plan), **known_facts(plan), "splits": splits, "skipped": skipped}
-    return write_manifest(out, manifest)
-
-
-def write_manifest(out: Path, manifest: dict[str, Any]) -> dict[str, Any]:
-    """Write the card of a finished folder and its manifest, and return the manifest with the checksum of the card."""
     write_whole(out / CARD, _card_text(manifest))
     manifest["card"] = {"file": CARD, "sha256": file_checksum(out / CARD)}
     write_whole(out / MANIFEST, _as_json(manifest))
@@ -100,19 +95,18 @@ def _card_text(manifest: Mapping[str, Any]) -> str:
             origins[source, licence] += rows
     skipped = [f"{image} ({split}): {reason}" for split, image, reason in manifest["skipped"]]
     return template.render(
-        # Manifests of a mix have no agreement of readers.
-        **{"agreement": None, **manifest},
+        **manifest,
         origins=origins,
         left_out=list(left_out_sentences(manifest)),
         lists_of_images={
             "were left out because they cannot be used": skipped,
-            "could not be read and were left out": manifest.get("unreadable", ()),
+            "could not be read and were left out": manifest["unreadable"],
         },
     )
 
 
 def left_out_sentences(manifest: Mapping[str, Any]) -> Iterator[str]:
-    """Sentences about what `negatives`, `smallest_box` and the weights of a mix left out of a folder.
+    """Sentences about what `negatives` and `smallest_box` left out of a folder.
 
     >>> list(left_out_sentences({"small_boxes": 3}))
     ['3 boxes are too small (--smallest-box) and left out; an image without another box is no negative.']
@@ -120,8 +114,6 @@ def left_out_sentences(manifest: Mapping[str, Any]) -> Iterator[str]:
     images = manifest.get("negatives_left_out")
     if images:
         yield f"{images} images without findings are left out of train, for the wanted share of negatives."
-    for folder, rows in manifest.get("rows_left_out", {}).items():
-        yield f"{rows} rows of {folder} are left out of train, for the weights of the mix."
     small_boxes = manifest.get("small_boxes")
     if small_boxes:
         yield (
@@ -130,7 +122,7 @@ def left_out_sentences(manifest: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def written_splits(out: Path) -> tuple[dict[str, Any], list[list[str]]]:
+def _written_splits(out: Path) -> tuple[dict[str, Any], list[list[str]]]:
     """Read the shards of a folder.
 
     Returns:
@@ -277,7 +269,7 @@ def _identity_of(plan: FolderPlan) -> dict[str, Any]:
         # Through JSON, as they are read again: tuples are lists.
         "settings": json.loads(json.dumps(asdict(plan.settings))),
         "images": {"count": len(plan.images), "digest": _digest(plan.images)},
-        "versions": package_versions(PACKAGES),
+        "versions": package_versions(_PACKAGES),
     }
 
 

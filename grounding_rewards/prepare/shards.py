@@ -8,7 +8,7 @@ import hashlib
 import io
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -116,8 +116,6 @@ _SHARD_BYTES = 256e6
 # A row group is written when it has as many rows, or images of as many bytes.
 _ROWS_PER_GROUP = 1000
 _BYTES_PER_GROUP = 32e6
-# Rows that are read at once; they may all have large images.
-_ROWS_AT_ONCE = 16
 # The rows of an image share it: dictionary encoding stores it once per row group, if the dictionary is large enough.
 _DICTIONARY_BYTES = 2**30
 
@@ -270,16 +268,6 @@ def labels_in(path: Path) -> list[dict[str, Any]]:
 
     columns = [name for name in _COUNTED if name in pq.read_schema(path).names]
     return pq.read_table(path, columns=columns).to_pylist()
-
-
-def parquet_rows(paths: Sequence[str | Path]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of parquet files with images; only a few are in memory."""
-    import pyarrow.parquet as pq
-
-    for path in paths:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE):
-                yield from batch.to_pylist()
 
 
 def file_checksum(path: Path) -> str:
