@@ -25,10 +25,10 @@ examples:
   tables alone, before the images are there: what would be in it?
     grounding-rewards prepare vindr-cxr --root annotations --box-format qwen3-vl --readers majority --dry-run
 
-  one image in four of those to train on without findings, no specks, prompts of your own
+  one image in four of those to train on without findings, prompts of your own
   (prompt.txt: Which of these does the radiograph show: {labels}? {format}):
     grounding-rewards prepare siim-acr --root siim --out data/siim --box-format qwen3-vl --negatives 0.25 \
-      --smallest-box 10 --prompt-file prompt.txt
+      --prompt-file prompt.txt
 
 then:
   grounding-rewards train --dataset data/vindr ...
@@ -54,7 +54,6 @@ from grounding_rewards.common.workers import check_workers
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.splits import SHARES
 from grounding_rewards.parsing import get_box_format
-from grounding_rewards.prepare.manifest import left_out_sentences
 from grounding_rewards.prepare.pipeline import prepare_images
 from grounding_rewards.prepare.settings import PrepareSettings
 from grounding_rewards.report.tables import Table
@@ -78,8 +77,6 @@ class PrepareOptions:
             copies among them are not looked for, and nothing is written
         readers: how the boxes of several readers become one reference; must be given where several people read an image
         normalize_labels: write findings in the words of the shared vocabulary
-        smallest_box: leave out boxes with a side below so many pixels of the image that they were drawn on; an image
-            without another box is left out too, as it is no negative
         task: what is asked
         model: folder or name of the model: adds the sizes that its processor resizes to, for formats in these pixels
         labels: findings of interest; default: all
@@ -110,7 +107,6 @@ class PrepareOptions:
     readers: str | None = None
     normalize_labels: bool = False
     bad_rows: BadRows = "refuse"
-    smallest_box: float | None = None
     task: Literal["detection", "finding", "phrase"] = "detection"
     model: str | None = None
     labels: Sequence[str] | None = None
@@ -245,8 +241,8 @@ def _print_counts(manifest: Mapping[str, Any]) -> None:
             f"{split}: {counts['images_with_rows']} images, {counts['rows']} rows, {counts['negatives']} without boxes"
             f" ({share:.1%}), {sum(counts['boxes'].values())} boxes{shards}"
         )
-    for sentence in left_out_sentences(manifest):
-        say(sentence)
+    if manifest["negatives_left_out"]:
+        say(f"{manifest['negatives_left_out']} images without findings are left out of train")
     note = manifest["source"]["note"]
     if note:
         say(f"note: {note}")

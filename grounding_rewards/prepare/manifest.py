@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -96,29 +96,11 @@ def _card_text(manifest: Mapping[str, Any]) -> str:
     return template.render(
         **manifest,
         origins=origins,
-        left_out=list(left_out_sentences(manifest)),
         lists_of_images={
             "were left out because they cannot be used": skipped,
             "could not be read and were left out": manifest["unreadable"],
         },
     )
-
-
-def left_out_sentences(manifest: Mapping[str, Any]) -> Iterator[str]:
-    """Sentences about what `negatives` and `smallest_box` left out of a folder.
-
-    >>> list(left_out_sentences({"small_boxes": 3}))
-    ['3 boxes are too small (--smallest-box) and left out; an image without another box is no negative.']
-    """
-    images = manifest.get("negatives_left_out")
-    if images:
-        yield f"{images} images without findings are left out of train, for the wanted share of negatives."
-    small_boxes = manifest.get("small_boxes")
-    if small_boxes:
-        yield (
-            f"{small_boxes} boxes are too small (--smallest-box) and left out; an image without another box is no "
-            "negative."
-        )
 
 
 def _written_splits(out: Path) -> tuple[dict[str, Any], list[list[str]]]:

@@ -27,7 +27,6 @@ from grounding_rewards.prepare.examples import (
     image_of_interest,
     make_plan,
     planned_images,
-    without_small_boxes,
 )
 from grounding_rewards.prepare.manifest import begin_folder, find_finished, finish_folder, known_facts
 from grounding_rewards.prepare.settings import PrepareSettings
@@ -199,9 +198,8 @@ def _planned_counts(plan: FolderPlan) -> dict[str, Any]:
 
 
 def _readers_agreement(plan: FolderPlan) -> dict[str, Any]:
-    """The agreement of the readers about the findings of interest, without small boxes."""
-    images = [image_of_interest(image, plan.vocabulary) for image in plan.images]
-    return measure_agreement(without_small_boxes(image, plan.settings) for image in images)
+    """The agreement of the readers about the findings of interest."""
+    return measure_agreement(image_of_interest(image, plan.vocabulary) for image in plan.images)
 
 
 def _with_origin(image: AnnotatedImage, settings: PrepareSettings) -> AnnotatedImage:

@@ -101,7 +101,7 @@ def test_ctrl_c(tmp_path, folder, monkeypatch, capsys, words, told):
 
 
 def test_dry_run_needs_no_images_and_writes_nothing(tmp_path, capsys):
-    """Kaggle's table alone: three readers, a speck of one of them, a normal image."""
+    """Kaggle's table alone: three readers, a box of one of them alone, a normal image."""
     lines = ["image_id,class_name,class_id,rad_id,x_min,y_min,x_max,y_max"]
     for k in range(30):
         drawn = [f"{k},Nodule/Mass,8,R{reader},40,20,100,80" for reader in (1, 2)]
@@ -109,12 +109,11 @@ def test_dry_run_needs_no_images_and_writes_nothing(tmp_path, capsys):
         lines += normal if k % 3 else [*drawn, f"{k},Cardiomegaly,3,R3,1,1,4,300"]
     (tmp_path / "train.csv").write_text("\n".join(lines) + "\n")
     words = ("vindr-cxr", "--root", tmp_path, "--box-format", "qwen3-vl", "--readers", "majority", "--split", "train")
-    assert prepare(*words, "--dry-run", "--negatives", 0.2, "--smallest-box", 5) == 0
+    assert prepare(*words, "--dry-run", "--negatives", 0.2) == 0
     printed = capsys.readouterr().out
     # 10 images with a nodule, and 2 or 3 of 20 without findings: 10 * 0.2 / 0.8 = 2.5 is rounded to even
     assert "train: 12 images, 12 rows, 2 without boxes (16.7%), 10 boxes\n" in printed
     assert "18 images without findings are left out of train" in printed
-    assert "10 boxes are too small (--smallest-box) and left out; an image without another" in printed
     assert re.search(r"^ *Nodule/Mass +10, 10 *$", printed, re.MULTILINE)
     assert "Nothing was written" in printed
     assert [path.name for path in tmp_path.iterdir()] == ["train.csv"]
@@ -157,7 +156,7 @@ def test_the_doctor_names_options_that_there_are():
     told = " ".join(check.fix for check in CHECKS.values())
     named = set(re.findall(r"--[a-z-]+", " ".join(re.findall(r"grounding-rewards prepare ([^`]*)`", told))))
     known = {name for one in command_app("prepare").assemble_argument_collection() for name in one.names}
-    assert {"--smallest-box", "--readers"} <= named <= known
+    assert {"--readers"} <= named <= known
 
 
 def test_the_table_of_another_trainer(folder, tmp_path, capsys):
