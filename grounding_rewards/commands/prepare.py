@@ -85,7 +85,6 @@ class PrepareOptions:
             in every split, those that ask where it is absent; default: 0.5
         prompt_file: prompts in your own words: a text in which {labels} (--task detection), {finding} or {phrase}
             stands for what is looked for, and {format} for the sentences that state the box format
-        one_wording: ask every time in the same words
         splits_from: take the dataset's own splits, unless it holds no image out, or draw every patient by a hash
         split_shares: of patients who are drawn
         seed: of splits, wording and negatives
@@ -112,7 +111,6 @@ class PrepareOptions:
     labels: Sequence[str] | None = None
     negatives: float | None = None
     prompt_file: Path | None = None
-    one_wording: bool = False
     splits_from: Literal["dataset", "hash"] = "dataset"
     split_shares: str = ",".join(f"{name}={share:g}" for name, share in SHARES.items())
     seed: int = 0

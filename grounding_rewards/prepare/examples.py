@@ -432,9 +432,7 @@ def prompt_of(example: Example, settings: PrepareSettings) -> list[dict[str, Any
     """The prompt of an example: by the template of the settings, or in a wording that is drawn by id and seed."""
     if settings.template is not None:
         return template_prompt(settings.template, settings.task, example[LOOKED_FOR], settings.box_format)
-    number = 0
-    if not settings.one_wording:
-        number = int(splits.hash_fraction("wording", settings.seed, example["id"]) * wordings(settings.task))
+    number = int(splits.hash_fraction("wording", settings.seed, example["id"]) * wordings(settings.task))
     return task_prompt(settings.task, example[LOOKED_FOR], settings.box_format, wording=number)
 
 

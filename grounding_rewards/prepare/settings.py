@@ -40,7 +40,6 @@ class PrepareSettings:
             patients are drawn.
         shares: Names of the splits that patients are drawn into, and their shares, which sum to 1.
         seed: Of the splits, the wording of prompts and the choice of negatives.
-        one_wording: Ask every time in the same words.
         template: The words of every prompt, as `prompts.check_template` accepts them; None takes the package's own.
         side: Longest side of a stored image in pixels; larger ones are shrunk. None leaves the size.
         image_format: Of the stored images; `keep` copies files that need no change, with all that is in them.
@@ -72,7 +71,6 @@ class PrepareSettings:
     splits_from: str = "dataset"
     shares: tuple[tuple[str, float], ...] = tuple(SHARES.items())
     seed: int = 0
-    one_wording: bool = False
     template: str | None = None
     side: int | None = None
     image_format: str = "png"
