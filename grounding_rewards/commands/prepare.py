@@ -89,7 +89,7 @@ class PrepareOptions:
         split_shares: of patients who are drawn
         seed: of splits, wording and negatives
         side: longest side in pixels; larger images are shrunk
-        image_format: jpeg and webp lose little; keep copies files that need no change, metadata included
+        image_format: jpeg loses little
         squeezed: images are copies in another shape than the images that boxes were drawn on, such as 1024 x 1024
         window: LOW,HIGH: stored values that become black and white, for images of 16 bits that are no DICOM files;
             default: each image's smallest and largest
@@ -115,7 +115,7 @@ class PrepareOptions:
     split_shares: str = ",".join(f"{name}={share:g}" for name, share in SHARES.items())
     seed: int = 0
     side: int | None = None
-    image_format: Literal["png", "jpeg", "webp", "keep"] = "png"
+    image_format: Literal["png", "jpeg"] = "png"
     squeezed: bool = False
     window: str | None = None
     processes: int | None = None

@@ -15,7 +15,7 @@ from grounding_rewards.data.splits import SHARES
 from grounding_rewards.parsing import get_box_format
 
 SPLITS_FROM = ("dataset", "hash")
-IMAGE_FORMATS = ("png", "jpeg", "webp", "keep")
+IMAGE_FORMATS = ("png", "jpeg")
 
 # Names of splits that `datasets` accepts.
 _SPLIT_NAME = re.compile(r"\w+(\.\w+)*")
@@ -42,7 +42,7 @@ class PrepareSettings:
         seed: Of the splits, the wording of prompts and the choice of negatives.
         template: The words of every prompt, as `prompts.check_template` accepts them; None takes the package's own.
         side: Longest side of a stored image in pixels; larger ones are shrunk. None leaves the size.
-        image_format: Of the stored images; `keep` copies files that need no change, with all that is in them.
+        image_format: Of the stored images: `png`, or `jpeg`, which loses little.
         squeezed: The images are copies that were squeezed to another shape, often 1024 x 1024, and boxes are scaled
             along each axis. Otherwise an image of another shape than its image is refused.
         window: The stored values of a 16-bit PNG or TIFF file that become black and white; None takes the smallest and
