@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from itertools import chain
@@ -87,15 +86,9 @@ def _card_text(manifest: Mapping[str, Any]) -> str:
     # A bar would end the cell of a table.
     environment.filters["cell"] = lambda value: str(value).replace("|", "&#124;")
     template = environment.from_string(Path(__file__).with_name("card.md.jinja").read_text(encoding="utf-8"))
-    # The number of rows in all splits, by source and licence.
-    origins = Counter[tuple[str | None, str | None]]()
-    for counts in manifest["splits"].values():
-        for source, licence, rows in counts["origins"]:
-            origins[source, licence] += rows
     skipped = [f"{image} ({split}): {reason}" for split, image, reason in manifest["skipped"]]
     return template.render(
         **manifest,
-        origins=origins,
         lists_of_images={
             "were left out because they cannot be used": skipped,
             "could not be read and were left out": manifest["unreadable"],

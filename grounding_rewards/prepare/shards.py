@@ -90,7 +90,7 @@ FOLDER = "data"
 FOOTER = b"grounding_rewards"
 """The key of the package's values in the footer of a parquet file."""
 
-_COUNTED = ("labels", "reader_labels", "source", "licence")
+_COUNTED = ("labels", "reader_labels")
 # Size of its images at which a shard is closed.
 _SHARD_BYTES = 256e6
 # A row group is written when it has as many rows, or images of as many bytes.
@@ -197,31 +197,26 @@ def count_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         rows: With `labels`, and where there are several readers `reader_labels`.
 
     Returns:
-        The number of `rows`; of `negatives`, on which no reader drew a box; `boxes` of each label, of all readers;
-        `rows_with` at least one box of each label; and `origins`, source, licence and number of the rows that have
-        either.
+        The number of `rows`; of `negatives`, on which no reader drew a box; `boxes` of each label, of all readers; and
+        `rows_with` at least one box of each label.
 
-    >>> count_rows([{"labels": ["mass", "mass"]}, {"labels": [], "source": "clinic"}])["rows_with"]
+    >>> count_rows([{"labels": ["mass", "mass"]}, {"labels": []}])["rows_with"]
     {'mass': 1}
     """
     row_count = negatives = 0
     boxes, rows_with = Counter[str](), Counter[str]()
-    origins = Counter[tuple[str | None, str | None]]()
     for row in rows:
         # With several readers, `labels` has those of one of them.
         labels = list(chain.from_iterable(row.get("reader_labels") or ())) or row["labels"]
-        origin = (row.get("source"), row.get("licence"))
         row_count += 1
         negatives += not labels
         boxes.update(labels)
         rows_with.update(set(labels))
-        origins[origin] += any(origin)
     return {
         "rows": row_count,
         "negatives": negatives,
         "boxes": dict(sorted(boxes.items())),
         "rows_with": dict(sorted(rows_with.items())),
-        "origins": [[*origin, count] for origin, count in sorted(origins.items(), key=str) if count],
     }
 
 

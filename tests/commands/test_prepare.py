@@ -149,7 +149,6 @@ def test_rows_say_where_they_are_from(tmp_path, monkeypatch):
     assert prepare("jsonl", "--root", tmp_path, "--out", tmp_path / "out", "--box-format", "qwen3-vl") == 0
     rows = load_split(str(tmp_path / "out"), "train")
     assert [(row["source"], row["licence"]) for row in rows] == [("our clinic", "CC0"), ("our clinic", None)]
-    assert "| our clinic | CC0 | 1 |\n| our clinic | – | 1 |" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_the_doctor_names_options_that_there_are():

@@ -117,16 +117,6 @@ def test_the_readers_agreement_is_measured(make_images, tmp_path):
     assert "| mass | 1 | 0.500 [" in card
 
 
-def test_licence_and_source_of_ones_own_images(make_images, tmp_path):
-    root, records = make_images(3)
-    origin = {"source": "https://example.org/images", "licence": "CC BY 4.0"}
-    records = [record._replace(extra=origin if number else {}) for number, record in enumerate(records)]
-    prepare_images(records, root, tmp_path / "out", PrepareSettings("jsonl", "qwen3-vl"))
-    card = (tmp_path / "out/README.md").read_text()
-    assert "- Licence: that of the dataset; not known here\n" in card
-    assert "| https://example.org/images | CC BY 4.0 | 2 |" in card
-
-
 @pytest.mark.parametrize(
     ("agreement", "expected"),
     [
