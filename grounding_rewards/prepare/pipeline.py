@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
@@ -33,7 +31,6 @@ from grounding_rewards.prepare.settings import PrepareSettings
 from grounding_rewards.prepare.shards import ShardWriter, StoredImage, count_rows, store_image
 from grounding_rewards.prepare.split_duplicates import NO_DUPLICATES, DuplicateGroups, group_duplicates
 from grounding_rewards.sources.base import SOURCES
-from grounding_rewards.sources.tables import IMAGE_SUFFIXES
 
 Progress = Callable[[str, int, int | None], None]
 """Takes the stage, the images done, and the number of images (None if unknown)."""
@@ -87,10 +84,6 @@ def prepare_images(
     check_workers(processes)
     plan = make_plan([_with_origin(image, settings) for image in images], settings)
     plan.facts["unreadable"] = list(unreadable)
-    source = SOURCES.get(settings.dataset)
-    is_general_format = source is not None and not source.title
-    if is_general_format and settings.split is None and settings.bad_rows == "refuse" and str(root):
-        warn_of_unnamed_images(plan.images, root)
     if out is None:
         return _planned_counts(plan)
     out = Path(out)
@@ -129,36 +122,6 @@ def prepare_images(
     for writer in writers.values():
         writer.close()
     return finish_folder(out, plan)
-
-
-def warn_of_unnamed_images(images: Sequence[AnnotatedImage], root: str | Path) -> None:
-    """Warn of images below the root that no row names; if rows are boxes, these are the images without a finding.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as root, warnings.catch_warnings(record=True) as caught:
-        ...     Path(root, "b.png").touch()
-        ...     warn_of_unnamed_images([AnnotatedImage("a", "a.png", [], [])], root)
-        >>> str(caught[0].message).partition(":")[0]
-        'No row names 1 image below the root, such as b.png. Give images without a finding a row of their own, with \
-empty cells or an empty list for the box'
-    """
-    # Some rows name their images from the top of the disk on.
-    named_files = {os.path.relpath(os.path.join(root, image.file), root) for image in images}
-    count, example = 0, ""
-    for folder, _, names in os.walk(root):
-        for name in names:
-            file = os.path.normpath(os.path.relpath(os.path.join(folder, name), root))
-            if name.lower().endswith(IMAGE_SUFFIXES) and file not in named_files:
-                count += 1
-                example = min(example or file, file)
-    if count:
-        noun = "1 image" if count == 1 else f"{count:,} images"
-        warnings.warn(
-            f"No row names {noun} below the root, such as {example}. Give images without a finding a row of their own, "
-            "with empty cells or an empty list for the box: now they are left out.",
-            stacklevel=3,
-        )
 
 
 class _Files(NamedTuple):

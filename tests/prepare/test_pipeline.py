@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import warnings
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from grounding_rewards.doctor.rows import open_rows
 from grounding_rewards.labels import _file
 from grounding_rewards.prepare import PrepareSettings, prepare_images, read_manifest, split_shards
 from grounding_rewards.prepare.load import load_split
-from grounding_rewards.prepare.pipeline import warn_of_unnamed_images, with_shared_labels
+from grounding_rewards.prepare.pipeline import with_shared_labels
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.sources import get_source, list_datasets
 from grounding_rewards.sources.jsonl import read_jsonl
@@ -418,16 +417,3 @@ def test_patients_that_count_the_rows_are_reported(make_images):
     images = [record._replace(patient_id=str(number)) for number, record in enumerate(records)]
     with pytest.warns(UserWarning, match="patient_id of every image of jsonl is the number of its row"):
         prepare_images(images, "", None, options())
-
-
-def test_images_without_a_row_are_counted(tmp_path):
-    (tmp_path / "sub").mkdir()
-    for name in ("a.png", "sub/b.PNG", "c.dcm", "notes.txt"):
-        (tmp_path / name).touch()
-    names = (str(tmp_path / "a.png"), "./sub/b.PNG")
-    rows = [AnnotatedImage(name, name, [], []) for name in names]
-    with pytest.warns(UserWarning, match=r"No row names 1 image below the root, such as c\.dcm\."):
-        warn_of_unnamed_images(rows, tmp_path)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warn_of_unnamed_images([*rows, AnnotatedImage("c", "c.dcm", [], [])], tmp_path)
