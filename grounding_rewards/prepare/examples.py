@@ -13,13 +13,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from grounding_rewards.boxes import as_box_array, is_box, reference_defect
+from grounding_rewards.boxes import as_box_array, reference_defect
 from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.data import splits
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.data.box_defects import find_convention
 from grounding_rewards.data.checks import row_problems
 from grounding_rewards.data.dataset_columns import ExtraColumns
 from grounding_rewards.data.prompts import LOOKED_FOR, prompt_order, task_prompt, template_prompt, wordings
@@ -35,11 +32,9 @@ Example = dict[str, Any]
 
 # Columns that `completed_examples` scales from the image that boxes were drawn on to the stored one.
 _BOX_COLUMNS = ("boxes", "ignore_boxes")
-# Fewest images with a box that does not fit for which another order is looked for, and their smallest share of the
-# images with boxes.
+# Fewest images with a box that does not fit, and their smallest share of the images with boxes, from which on all are
+# refused: they are not bad one by one.
 _MIN_MISFITS = 3
-_MIN_MISFIT_SHARE = 0.05
-# From this share of such images on all are refused, even if no order fits.
 _MAX_MISFIT_SHARE = 0.5
 
 
@@ -141,7 +136,7 @@ def _check_images(images: Sequence[AnnotatedImage], settings: PrepareSettings) -
             )
         if image.split is not None:
             check_split_name(image.split)
-    _check_box_order(images)
+    _check_fit(images)
     largest_coordinate = max((value for image in images for box in image.boxes for value in box), default=0.0)
     if 0 < largest_coordinate <= 1:
         raise ValueError(
@@ -154,36 +149,25 @@ def _check_images(images: Sequence[AnnotatedImage], settings: PrepareSettings) -
         )
 
 
-def _check_box_order(images: Sequence[AnnotatedImage]) -> None:
-    """Refuse boxes of which many do not fit their images because their numbers have another order or frame.
+def _check_fit(images: Sequence[AnnotatedImage]) -> None:
+    """Refuse boxes of which most do not fit their images: their numbers have another order or frame.
 
     Images without a stated size are not checked.
     """
     sized = [image for image in images if image.boxes and image.width and image.height]
     misfits = []
-    boxes, numbers, sizes = [], [], []
-    for number, image in enumerate(sized):
+    for image in sized:
         size = (float(image.width or 0), float(image.height or 0))
         misfit_boxes = [box for box in image.boxes if reference_defect(box, size)]
         if misfit_boxes:
             misfits.append((image, misfit_boxes[0]))
-        for box in filter(is_box, image.boxes):
-            boxes.append(box)
-            numbers.append(number)
-            sizes.append(size)
-    if len(misfits) < max(_MIN_MISFITS, _MIN_MISFIT_SHARE * len(sized)):
-        return
-    convention = find_convention(as_box_array(boxes), np.array(numbers), np.array(sizes))
-    is_order = convention is not None and convention.check == "box-order"
-    if not is_order and len(misfits) < _MAX_MISFIT_SHARE * len(sized):
+    if len(misfits) < max(_MIN_MISFITS, _MAX_MISFIT_SHARE * len(sized)):
         return
     image, box = misfits[0]
-    fix = "Check the sizes of the images, and what the numbers count from where."
-    if convention is not None:
-        fix = f"{convention.words} {convention.fix}"
     raise ValueError(
         f"Expected boxes inside their images, got {len(misfits)} of {len(sized)} images with a box that is not, such "
-        f"as {image.id} ({list(box)} on {image.width} x {image.height}). {fix}"
+        f"as {image.id} ({list(box)} on {image.width} x {image.height}). Check the sizes of the images, and what the "
+        "numbers count from where."
     )
 
 
