@@ -22,9 +22,6 @@ examples:
     grounding-rewards prepare coco --root export --out data/coco --box-format qwen3-vl \
       --option annotations=result.json --option images=.
 
-  tables alone, before the images are there: what would be in it?
-    grounding-rewards prepare vindr-cxr --root annotations --box-format qwen3-vl --readers majority --dry-run
-
   one image in four of those to train on without findings, prompts of your own
   (prompt.txt: Which of these does the radiograph show: {labels}? {format}):
     grounding-rewards prepare siim-acr --root siim --out data/siim --box-format qwen3-vl --negatives 0.25 \
@@ -47,7 +44,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from grounding_rewards.commands.console import output_console, say, stage_progress
+from grounding_rewards.commands.console import say, stage_progress
 from grounding_rewards.commands.options import AllowOutside, BadRows, SourceOption
 from grounding_rewards.common.text_files import read_text
 from grounding_rewards.common.workers import check_workers
@@ -56,7 +53,6 @@ from grounding_rewards.data.splits import SHARES
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.prepare.pipeline import prepare_images
 from grounding_rewards.prepare.settings import PrepareSettings
-from grounding_rewards.report.tables import Table
 from grounding_rewards.sources import get_source
 from grounding_rewards.sources.base import describe_options, source_options, split_name
 
@@ -73,8 +69,6 @@ class PrepareOptions:
         box_format: how the model writes boxes: a name, or a mapping as in a configuration
         out: folder to write, or to go on
         split: only this split of the dataset's own
-        dry_run: only count, from the tables alone: images, rows, boxes by split and finding; images need not be there,
-            copies among them are not looked for, and nothing is written
         readers: how the boxes of several readers become one reference; must be given where several people read an image
         normalize_labels: write findings in the words of the shared vocabulary
         task: what is asked
@@ -98,10 +92,9 @@ class PrepareOptions:
 
     root: Path
     box_format: str
-    out: Path | None = None
+    out: Path
     split: str | None = None
     option: SourceOption = ()
-    dry_run: bool = False
     allow_outside: AllowOutside = False
     readers: str | None = None
     normalize_labels: bool = False
@@ -143,7 +136,7 @@ def _check_source(_: type, dataset: str) -> None:
 
 
 def run(dataset: Annotated[str, Parameter(validator=_check_source)], /, *, options: PrepareOptions) -> int:
-    """Prepare a dataset, or count what would be in it.
+    """Prepare a dataset.
 
     Args:
         dataset: name of a source, as listed below the examples
@@ -151,21 +144,9 @@ def run(dataset: Annotated[str, Parameter(validator=_check_source)], /, *, optio
     Raises:
         ValueError: An argument is missing or wrong, or the images are; see `prepare_images`.
     """
-    if options.out is None and not options.dry_run:
-        raise ValueError("Expected --out, got none. See grounding-rewards prepare --help for examples.")
-    manifest = _prepare(dataset, options)
-    if options.dry_run or options.out is None:
-        _print_dry_run(manifest)
-        return 0
-    print_summary(options.out, manifest)
-    return 0
-
-
-def _prepare(name: str, options: PrepareOptions) -> dict[str, Any]:
-    """Read a source and prepare its images; returns the manifest, or its counts for `--dry-run`."""
     check_workers(options.processes)
-    settings = options.settings(name)
-    read = get_source(name).read
+    settings = options.settings(dataset)
+    read = get_source(dataset).read
     with stage_progress() as progress:
         faults: list[str] = []
         source_arguments = source_options(read, options.option)
@@ -175,20 +156,22 @@ def _prepare(name: str, options: PrepareOptions) -> dict[str, Any]:
         for image in read(str(options.root), split=settings.split, **source_arguments):
             images.append(image)
             progress("reading tables", len(images), None)
-        return prepare_images(
+        manifest = prepare_images(
             images,
             options.root,
-            None if options.dry_run else options.out,
+            options.out,
             settings,
             unreadable=faults,
             processes=options.processes,
             allow_outside=options.allow_outside,
             on_progress=progress,
         )
+    _print_summary(options.out, manifest)
+    return 0
 
 
 @contextmanager
-def read_as(option: str, form: str, text: str, example: str) -> Iterator[None]:
+def _read_as(option: str, form: str, text: str, example: str) -> Iterator[None]:
     """A context in which a ValueError becomes one that says how the text of an option is written."""
     try:
         yield
@@ -198,7 +181,7 @@ def read_as(option: str, form: str, text: str, example: str) -> Iterator[None]:
 
 def _shares(text: str) -> tuple[tuple[str, float], ...]:
     """Read NAME=SHARE,… into names and shares."""
-    with read_as("--split-shares", "NAME=SHARE,…", text, "train=0.8,validation=0.1,test=0.1"):
+    with _read_as("--split-shares", "NAME=SHARE,…", text, "train=0.8,validation=0.1,test=0.1"):
         parts = [part.split("=") for part in text.split(",")]
         return tuple((name.strip(), float(share)) for name, share in parts)
 
@@ -207,56 +190,28 @@ def _window(text: str | None) -> tuple[float, float] | None:
     """Read LOW,HIGH into two numbers."""
     if text is None:
         return None
-    with read_as("--window", "LOW,HIGH", text, "31768,33168, for example"):
+    with _read_as("--window", "LOW,HIGH", text, "31768,33168, for example"):
         low, high = map(float, text.split(","))
         return low, high
 
 
-def print_summary(out: Path, manifest: Mapping[str, Any]) -> None:
-    """Print the counts of a prepared folder, and where its card is.
-
-    Args:
-        out: the folder.
-        manifest: of the folder.
-    """
-    _print_counts(manifest)
-    left_out = len(manifest["skipped"]) + len(manifest.get("unreadable", ()))
-    if left_out:
-        print(f"{left_out} images left out; the card lists them")
-    copies = manifest["images_with_copies"]
-    if copies:
-        print(f"{copies} images are copies of one another; patients who share one are in one split")
-    say(f"card: {out / 'README.md'}")
-
-
-def _print_counts(manifest: Mapping[str, Any]) -> None:
-    """Print a line of counts for each split, what was left out, and what the source says about its images."""
+def _print_summary(out: Path, manifest: Mapping[str, Any]) -> None:
+    """Print a line of counts for each split, what was left out, what the source says, and where the card is."""
     for split, counts in manifest["splits"].items():
-        # A dry run has no shards.
-        shards = f", {len(counts['shards'])} shards" if "shards" in counts else ""
         share = counts["negatives"] / max(counts["rows"], 1)
         print(
             f"{split}: {counts['images_with_rows']} images, {counts['rows']} rows, {counts['negatives']} without boxes"
-            f" ({share:.1%}), {sum(counts['boxes'].values())} boxes{shards}"
+            f" ({share:.1%}), {sum(counts['boxes'].values())} boxes, {len(counts['shards'])} shards"
         )
     if manifest["negatives_left_out"]:
         say(f"{manifest['negatives_left_out']} images without findings are left out of train")
     note = manifest["source"]["note"]
     if note:
         say(f"note: {note}")
-
-
-def _print_dry_run(manifest: Mapping[str, Any]) -> None:
-    """Print what a folder would hold: counts by split, and a table of rows and boxes by finding."""
-    _print_counts(manifest)
-    splits = manifest["splits"]
-    rows = []
-    for label in manifest["vocabulary"]:
-        cells = [f"{counts['rows_with'].get(label, 0)}, {counts['boxes'].get(label, 0)}" for counts in splits.values()]
-        rows.append([label, *cells])
-    headings = ["finding", *(f"{split}: rows, boxes" for split in splits)]
-    output_console(120).print(Table(headings, rows).rich())
-    faults = manifest["unreadable"]
-    if faults:
-        print(f"{len(faults)} images cannot be read and would be left out")
-    print("Nothing was written. Copies among the images are looked for when they are prepared.")
+    left_out = len(manifest["skipped"]) + len(manifest["unreadable"])
+    if left_out:
+        print(f"{left_out} images left out; the card lists them")
+    copies = manifest["images_with_copies"]
+    if copies:
+        print(f"{copies} images are copies of one another; patients who share one are in one split")
+    say(f"card: {out / 'README.md'}")

@@ -67,7 +67,15 @@ def _has_shards(out: Path) -> bool:
 def finish_folder(out: Path, plan: FolderPlan) -> dict[str, Any]:
     """Write the manifest and the card from the finished shards, and return the manifest."""
     splits, skipped = _written_splits(out)
-    manifest = {"complete": True, **_identity_of(plan), **known_facts(plan), "splits": splits, "skipped": skipped}
+    manifest = {
+        "complete": True,
+        **_identity_of(plan),
+        "source": source_of(plan.settings.dataset),
+        "vocabulary": list(plan.vocabulary),
+        **plan.facts,
+        "splits": splits,
+        "skipped": skipped,
+    }
     write_whole(out / CARD, _card_text(manifest))
     write_whole(out / MANIFEST, _as_json(manifest))
     return manifest
@@ -116,12 +124,6 @@ def _written_splits(out: Path) -> tuple[dict[str, Any], list[list[str]]]:
         skipped += [[split, *image] for image in split_skipped]
         splits[split] = {"images_with_rows": images - len(split_skipped), **count_rows(rows), "shards": shards}
     return splits, skipped
-
-
-def known_facts(plan: FolderPlan) -> dict[str, Any]:
-    """The part of the manifest that is known before any image is opened: source, vocabulary and facts of the plan."""
-    source = source_of(plan.settings.dataset)
-    return {"source": source, "vocabulary": list(plan.vocabulary), **plan.facts}
 
 
 def read_manifest(folder: str | Path) -> dict[str, Any]:

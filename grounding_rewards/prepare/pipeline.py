@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.common.workers import check_workers, map_in_workers
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.readers import image_readers, measure_agreement
-from grounding_rewards.data.splits import in_usual_order
 from grounding_rewards.images.decoding import image_path, open_image
 from grounding_rewards.images.near_duplicates import image_signature
 from grounding_rewards.images.resize import has_resized_size, load_processor
 from grounding_rewards.labels import SEVERAL, normalize_label
 from grounding_rewards.prepare.examples import (
-    Example,
     FolderPlan,
     PlannedImage,
     completed_examples,
@@ -26,9 +23,9 @@ from grounding_rewards.prepare.examples import (
     make_plan,
     planned_images,
 )
-from grounding_rewards.prepare.manifest import begin_folder, find_finished, finish_folder, known_facts
+from grounding_rewards.prepare.manifest import begin_folder, find_finished, finish_folder
 from grounding_rewards.prepare.settings import PrepareSettings
-from grounding_rewards.prepare.shards import ShardWriter, StoredImage, count_rows, store_image
+from grounding_rewards.prepare.shards import ShardWriter, StoredImage, store_image
 from grounding_rewards.prepare.split_duplicates import NO_DUPLICATES, DuplicateGroups, group_duplicates
 from grounding_rewards.sources.base import SOURCES
 
@@ -39,7 +36,7 @@ Progress = Callable[[str, int, int | None], None]
 def prepare_images(
     images: Iterable[AnnotatedImage],
     root: str | Path,
-    out: str | Path | None,
+    out: str | Path,
     settings: PrepareSettings,
     *,
     unreadable: Sequence[str] = (),
@@ -47,7 +44,7 @@ def prepare_images(
     allow_outside: bool = False,
     on_progress: Progress = lambda stage, done, total: None,
 ) -> dict[str, Any]:
-    """Write the images of a source as parquet shards with a card, or only count them.
+    """Write the images of a source as parquet shards with a card.
 
     The same images and settings give the same bytes, whatever the number of processes and interruptions: a second call
     keeps finished shards and writes the rest.
@@ -55,8 +52,7 @@ def prepare_images(
     Args:
         images: All images, in an order that a resumed call repeats.
         root: The folder that file names are relative to.
-        out: The folder to write: new, empty, or left unfinished by the same call. None only counts, without opening an
-            image: near-duplicates and faulty images are not found.
+        out: The folder to write: new, empty, or left unfinished by the same call.
         settings: What to write.
         unreadable: Why other images of the source could not be read, for the card.
         processes: That read, shrink and encode images, as `map_in_workers` of `common.workers` takes them.
@@ -64,8 +60,7 @@ def prepare_images(
         on_progress: Called after every image.
 
     Returns:
-        The contents of `manifest.json`; without `out` only its counts: `splits` (without shards), `vocabulary`,
-        `source` and the facts of the plan.
+        The contents of `manifest.json`.
 
     Raises:
         ValueError: As `make_plan`; the folder holds something else; or an image cannot be used, because its file
@@ -77,15 +72,12 @@ def prepare_images(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     Image.new("L", (112, 112)).save(f"{folder}/1.png")
     ...     manifest = prepare_images(images, folder, f"{folder}/out", PrepareSettings("coco", "qwen3-vl"))
-    >>> counted = prepare_images(images, "", None, PrepareSettings("coco", "qwen3-vl"))
-    >>> manifest["splits"]["train"]["boxes"], counted["splits"]["train"]["boxes"]
-    ({'pacemaker': 1}, {'pacemaker': 1})
+    >>> manifest["splits"]["train"]["boxes"]
+    {'pacemaker': 1}
     """
     check_workers(processes)
     plan = make_plan([_with_origin(image, settings) for image in images], settings)
     plan.facts["unreadable"] = list(unreadable)
-    if out is None:
-        return _planned_counts(plan)
     out = Path(out)
     finished_manifest = find_finished(out, plan)
     if finished_manifest is not None:
@@ -146,18 +138,6 @@ class _Files(NamedTuple):
             return store_image(path, side=side, image_format=image_format, window=window)
         except ValueError as error:
             return str(error)
-
-
-def _planned_counts(plan: FolderPlan) -> dict[str, Any]:
-    """The counts of a manifest, without opening an image."""
-    images_of_splits: dict[str, list[list[Example]]] = {}
-    for _, split, examples in planned_images(plan):
-        images_of_splits.setdefault(split, []).append(examples)
-    splits = {}
-    for split in in_usual_order(images_of_splits):
-        images = images_of_splits[split]
-        splits[split] = {"images_with_rows": len(images), **count_rows(chain.from_iterable(images))}
-    return {"splits": splits, **known_facts(plan)}
 
 
 def _readers_agreement(plan: FolderPlan) -> dict[str, Any]:

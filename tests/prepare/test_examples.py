@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,6 @@ from hypothesis import strategies as st
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.prompts import format_instruction
 from grounding_rewards.prepare.examples import make_plan, planned_images, prompt_of
-from grounding_rewards.prepare.pipeline import prepare_images
 from grounding_rewards.prepare.settings import PrepareSettings
 from tests.tables import table
 
@@ -131,12 +131,11 @@ def test_the_share_of_images_without_findings(positive, normal, share):
     images = [AnnotatedImage(f"p{k}", "1.png", [A], ["mass"], split="train") for k in range(positive)]
     images += [AnnotatedImage(f"n{k}", "1.png", [], [], split="train") for k in range(normal)]
     images += [AnnotatedImage(f"t{k}", "1.png", [], [], split="test") for k in range(5)]
-    counts = prepare_images(images, "", None, settings(negatives=share))
-    train, test = counts["splits"]["train"], counts["splits"]["test"]
-    kept = train["negatives"]
-    assert kept == min(normal, round(positive * share / (1 - share)))
-    assert counts["negatives_left_out"] == normal - kept
-    assert (train["images_with_rows"], test["negatives"]) == (positive + kept, 5)
+    plan = make_plan(images, settings(negatives=share))
+    kinds = Counter(entry.image.id[0] for entry in planned_images(plan))
+    kept = min(normal, round(positive * share / (1 - share)))
+    assert kinds == Counter({"p": positive, "n": kept, "t": 5})
+    assert plan.facts["negatives_left_out"] == normal - kept
 
 
 def test_a_share_is_chosen_by_hash_and_of_train_alone():

@@ -18,6 +18,7 @@ from grounding_rewards.doctor.examine import examine
 from grounding_rewards.doctor.rows import open_rows
 from grounding_rewards.labels import _file
 from grounding_rewards.prepare import PrepareSettings, prepare_images, read_manifest, split_shards
+from grounding_rewards.prepare.examples import make_plan
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.prepare.pipeline import with_shared_labels
 from grounding_rewards.rewards.grounding import get_reward
@@ -416,4 +417,4 @@ def test_patients_that_count_the_rows_are_reported(make_images):
     _, records = make_images(24)
     images = [record._replace(patient_id=str(number)) for number, record in enumerate(records)]
     with pytest.warns(UserWarning, match="patient_id of every image of jsonl is the number of its row"):
-        prepare_images(images, "", None, options())
+        make_plan(images, options())
