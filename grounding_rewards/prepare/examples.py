@@ -272,24 +272,13 @@ def _kept_negatives(plan: FolderPlan) -> dict[str, float]:
 
     An image with ignored regions is a negative of no finding.
     """
-    present = Counter[str]()
-    # Images without ignored regions that are still no negatives of a label.
-    unusable = Counter[str]()
-    for image in plan.images:
-        for label in set(image.labels):
-            state = is_present(finding_example(image, label, plan.settings))
-            if state is True:
-                present[label] += 1
-            if state is not False and not image.ignored:
-                unusable[label] += 1
-    candidates = sum(not image.ignored for image in plan.images)
     share = 0.5 if plan.settings.negatives is None else plan.settings.negatives
     fractions = {}
     for label in plan.vocabulary:
-        absent = candidates - unusable[label]
+        states = Counter(is_present(finding_example(image, label, plan.settings)) for image in plan.images)
         # kept / (kept + present) = share
-        negatives = present[label] * share / (1.0 - share)
-        fractions[label] = min(1.0, negatives / absent) if absent else 0.0
+        negatives = states[True] * share / (1.0 - share)
+        fractions[label] = min(1.0, negatives / states[False]) if states[False] else 0.0
     return fractions
 
 

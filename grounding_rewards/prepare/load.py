@@ -297,14 +297,6 @@ def dataset_parts(dataset: str, splits: Sequence[str] = (), *, streaming: bool =
     if shards:
         return {split: Dataset.from_parquet(files) for split, files in shards.items()}
     path = Path(dataset)
-    if path.is_file():
-        remedy = "Name a folder that `grounding-rewards prepare` wrote: it reads other layouts."
-        if path.name == ANNOTATIONS:
-            remedy = f"Name the folder, {str(path.parent)!r}."
-        raise ValueError(
-            f"Expected a folder, parquet files or the name of a dataset on the hub for `dataset`, got the file "
-            f"{dataset!r}. {remedy}"
-        )
     if path.is_dir():
         try:
             loaded = load_from_disk(dataset)
@@ -339,11 +331,6 @@ def _split_of(parts: Mapping[str, Dataset], split: str, name: str) -> Dataset:
 
     if split == ALL:
         return concatenate_datasets(list(parts.values()))
-    if split not in parts:
-        # `validation` is found where the dataset says `val`, unless it says both `valid` and `dev`.
-        spellings = [part_name for part_name in parts if split_name(part_name) == split_name(split)]
-        if len(spellings) == 1:
-            split = spellings[0]
     if len(parts) > 1:
         check_split_exists(split, in_usual_order(parts), name, "Choose one of the dataset's own splits.")
         return parts[split]

@@ -135,7 +135,8 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     path = Path(folder) / MANIFEST
     try:
         manifest = parse_json(read_text(path))
-        if not _is_manifest(manifest):
+        # Other programs write files of this name too.
+        if not (isinstance(manifest, dict) and "complete" in manifest):
             raise ValueError("that of another program")
         return manifest
     except ValueError as error:
@@ -144,11 +145,6 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
             f"Expected {MANIFEST} in the folder of a prepared dataset, got {str(folder)!r} {problem}. "
             "Point to what `grounding-rewards prepare` wrote."
         ) from error
-
-
-def _is_manifest(content: Any) -> bool:
-    """Whether this is the content of a prepared folder's manifest; other programs write files of that name too."""
-    return isinstance(content, dict) and "complete" in content
 
 
 def readers_f1(dataset: str | Path) -> Estimate | None:
@@ -196,11 +192,9 @@ def why_unfinished(folder: str | Path) -> str:
     if not Path(folder, MANIFEST).is_file():
         return ""
     try:
-        manifest = parse_json(read_text(Path(folder, MANIFEST)))
-    except ValueError:
-        return f"{MANIFEST} cannot be read."
-    if not _is_manifest(manifest):
-        return ""
+        manifest = read_manifest(folder)
+    except ValueError as error:
+        return str(error)
     if not manifest["complete"]:
         return f"{MANIFEST} says that the preparation was not completed."
     files = [shard["file"] for shard in _shards(manifest)]

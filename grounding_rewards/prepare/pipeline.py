@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from grounding_rewards.common.formatting import first_of
 from grounding_rewards.common.workers import check_workers, map_in_workers
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.readers import image_readers, measure_agreement
@@ -110,7 +111,11 @@ def prepare_images(
                 _write_image(planned_image, stored, plan, processor, writer)
             on_progress("writing images", number, len(planned))
     if all(writer.is_empty for writer in writers.values()):
-        raise _no_image_error(writers)
+        reasons = [f"{image}: {reason}" for writer in writers.values() for image, reason in writer.skipped]
+        raise ValueError(
+            f"Expected at least one image that answers to the task and can be used, got none of {len(plan.images)} "
+            f"({first_of(reasons)}). Check the root, the task and the labels."
+        )
     for writer in writers.values():
         writer.close()
     return finish_folder(out, plan)
@@ -240,17 +245,3 @@ def _write_image(
         writer.skip(image.id, str(error))
     else:
         writer.add(examples, len(stored.data))
-
-
-def _no_image_error(writers: dict[str, ShardWriter]) -> ValueError:
-    """The error to raise if no image was written: it names the first one that was left out."""
-    skipped: list[Sequence[str]] = []
-    for writer in writers.values():
-        skipped += writer.skipped
-    if not skipped:
-        return ValueError("Expected an image that answers to the task, got none. Check the task and the labels.")
-    name, reason = skipped[0]
-    return ValueError(
-        f"Expected at least one image that can be used, got {len(skipped)} that cannot; the first is {name}: "
-        f"{reason.rstrip('.')}. Check the root and the options of the source."
-    )

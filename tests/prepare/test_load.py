@@ -75,15 +75,6 @@ def test_a_shard_that_is_cut_or_missing_is_named(tmp_path):
         load_split(str(tmp_path), "all")
 
 
-def test_a_split_is_asked_for_in_any_spelling(tmp_path):
-    for split in ("train", "val"):
-        datasets.Dataset.from_dict(ROWS).to_parquet(tmp_path / f"{split}.parquet")
-    for split in ("val", "validation", "dev"):
-        assert load_split(str(tmp_path), split).num_rows == 1
-    with pytest.raises(ValueError, match=r"Expected one of train, val or all for the split of .*, got 'test'"):
-        load_split(str(tmp_path), "test")
-
-
 def test_rows_name_the_files_of_their_images(shared_dir):
     dataset = load_split(str(shared_dir / "data" / "cxr_lungs"), "test", max_images=2)
     row = light_rows(dataset)[0]
