@@ -43,7 +43,7 @@ from grounding_rewards.overlap import pairwise_iou
 # Two boxes agree from this IoU up.
 _AGREEMENT = 0.5
 
-STRATEGIES = ("union", "majority", "consensus", "any-of", "ignore")
+STRATEGIES = ("union", "majority", "any-of", "ignore")
 
 # Label and phrase: boxes are compared only where both are the same.
 _Kind = tuple[str, str | None]
@@ -59,7 +59,6 @@ def reference_boxes(image: AnnotatedImage, strategy: str) -> dict[str, Any]:
     union      every box of every reader.
     majority   of each group of boxes on which at least two readers agree, the drawn box that overlaps best, on
                average, with the boxes of the others; see :func:`agreed_boxes`.
-    consensus  weighted box fusion: each group of boxes becomes its mean; see :func:`fused_boxes`.
     any-of     the set of each reader, in `reader_boxes` and `reader_labels`, in the order of :func:`image_readers`; a
                reward takes the best. `boxes` is the set of the reader who agrees best with the others, by F1, so that
                a single answer can be written.
@@ -84,8 +83,6 @@ def reference_boxes(image: AnnotatedImage, strategy: str) -> dict[str, Any]:
         ... )
         >>> reference_boxes(image, "majority")["boxes"]
         [[0.0, 0.0, 10.0, 8.0]]
-        >>> reference_boxes(image, "consensus")["boxes"]
-        [[0.0, 0.0, 10.0, 9.0], [50.0, 50.0, 60.0, 60.0]]
         >>> reference_boxes(image, "ignore")["ignore_boxes"]
         [[50.0, 50.0, 60.0, 60.0]]
         >>> reference_boxes(image, "any-of")["reader_boxes"]
@@ -119,9 +116,6 @@ def reference_boxes(image: AnnotatedImage, strategy: str) -> dict[str, Any]:
         labelled_boxes = []
         for kind, group in sorted(grouped.items(), key=lambda item: (item[0][0], item[0][1] or "")):
             boxes, readers = as_box_array([box for box, _ in group]), np.array([reader for _, reader in group])
-            if strategy == "consensus":
-                labelled_boxes += [(box, kind) for box in fused_boxes(boxes)]
-                continue
             agreed, disputed = agreed_boxes(boxes, readers)
             labelled_boxes += [(boxes[i].tolist(), kind) for i in agreed]
             if strategy == "ignore":
@@ -210,45 +204,6 @@ def agreed_boxes(boxes: Array, readers: NDArray[np.int64]) -> tuple[list[int], l
         agreed.append(best)
         free = [i for i in free if i != best and i not in companions]
     return agreed, free
-
-
-def fused_boxes(boxes: Array, iou_threshold: float = _AGREEMENT) -> list[list[float]]:
-    """Weighted box fusion of boxes of one label, all with the same confidence.
-
-    The boxes are taken one by one; each joins the group whose mean box it overlaps most, if that IoU reaches the
-    threshold, else it starts a group. The result is the mean box of each group. The published algorithm takes boxes by
-    confidence; as readers state none, the box with the greatest sum of IoUs with all others comes first, ties by
-    coordinates, so that the order of the readers decides nothing. The published algorithm requires an IoU above the
-    threshold; here, as everywhere in this package, reaching it is enough.
-
-    Args:
-        boxes: ``(n, 4)`` xyxy.
-        iou_threshold: τ, in (0, 1]. Solovyev et al. use 0.55 for detectors; 0.1 is in use for radiologists.
-
-    Returns:
-        The mean boxes, in the order in which their groups were started.
-
-    Example:
-        >>> fused_boxes(np.array([[0.0, 0, 10, 10], [0, 0, 10, 8]]))
-        [[0.0, 0.0, 10.0, 9.0]]
-
-    Source: Solovyev, Wang and Gabruseva, Weighted boxes fusion, Image and Vision Computing 107, 2021, §2.
-    """
-    # Exact sums, so that the order of the boxes cannot change their last bits.
-    popularity = [fsum(row) for row in pairwise_iou(boxes, boxes)]
-    order = sorted(range(len(boxes)), key=lambda i: (-popularity[i], tuple(boxes[i])))
-    groups: list[list[int]] = []
-    means: list[Array] = []
-    for i in order:
-        iou = pairwise_iou(boxes[i : i + 1], np.array(means).reshape(-1, 4))[0]
-        best = int(iou.argmax()) if len(means) else -1
-        if best >= 0 and iou[best] >= iou_threshold:
-            groups[best].append(i)
-            means[best] = boxes[groups[best]].mean(axis=0)
-        else:
-            groups.append([i])
-            means.append(boxes[i])
-    return [mean.tolist() for mean in means]
 
 
 def _closest_of_others(

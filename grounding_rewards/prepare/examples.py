@@ -131,8 +131,8 @@ def _check_images(images: Sequence[AnnotatedImage], settings: PrepareSettings) -
         if settings.readers is None and readers > 1:
             raise ValueError(
                 f"Expected a merging strategy for readers, because {readers} people read image {image.id}, got none. "
-                "Their boxes side by side would count every finding several times: choose union, majority, consensus, "
-                "any-of or ignore (--readers)."
+                "Their boxes side by side would count every finding several times: choose union, majority, any-of or "
+                "ignore (--readers)."
             )
         if image.split is not None:
             check_split_name(image.split)

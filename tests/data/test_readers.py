@@ -2,14 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.data.readers import STRATEGIES, agreed_boxes, fused_boxes, measure_agreement, reference_boxes
-from grounding_rewards.overlap import pairwise_iou
+from grounding_rewards.data.readers import STRATEGIES, agreed_boxes, measure_agreement, reference_boxes
 from tests.conftest import valid_box_lists
-from tests.tables import table
 
 A = [0.0, 0.0, 10.0, 10.0]
 A9 = [0.0, 0.0, 10.0, 9.0]  # IoU 0.9 with A
@@ -46,7 +44,6 @@ images = st.lists(
         ("union", [A, A9, FAR, A4], []),
         # A and A9 agree with each other (0.9) and neither with A4 (0.4 and 4/9): a tie, and A9 is first by coordinates
         ("majority", [A9], []),
-        ("consensus", [[0, 0, 10, 9.5], A4, FAR], []),
         ("ignore", [A9], [A4, FAR]),
         # F1 of R1 and R2 is 2/3, R3 has 0 with both: R1 and R2 have the same mean, and R1 is first by name
         ("any-of", [A], []),
@@ -77,7 +74,6 @@ def test_a_chain_of_boxes_is_two_findings_or_one():
 def test_boxes_of_other_labels_and_phrases_never_agree():
     other = image(R1=[(A, "mass")], R2=[(A, "nodule")])
     assert reference_boxes(other, "majority")["boxes"] == []
-    assert reference_boxes(other, "consensus")["labels"] == ["mass", "nodule"]
     phrased = image(R1=[A], R2=[A])._replace(phrases=("a mass", "another mass"))
     assert reference_boxes(phrased, "majority")["boxes"] == []
     assert reference_boxes(phrased._replace(phrases=("a mass", "a mass")), "majority")["boxes"] == [A]
@@ -108,9 +104,6 @@ def test_one_reader_is_the_identity(strategy, drawn):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @given(drawn=valid_box_lists(max_size=4), n=st.integers(2, 4))
 def test_identical_readers_are_that_reader(strategy, drawn, n):
-    if strategy == "consensus":  # which also fuses boxes of one reader that overlap
-        overlap = pairwise_iou(drawn, drawn)
-        assume(len(drawn) == 0 or (overlap - np.eye(len(drawn))).max() < 0.5)
     found = reference_boxes(image(**{f"R{i}": drawn for i in range(n)}), strategy)
     expected = sorted(drawn * n if strategy == "union" else drawn)
     np.testing.assert_allclose(np.array(sorted(found["boxes"])), np.array(expected), rtol=1e-12)
@@ -139,15 +132,8 @@ def test_the_reference_is_a_part_of_the_union(record):
     assert len(ignore["boxes"]) + len(ignore["ignore_boxes"]) <= len(union)
 
 
-@pytest.mark.parametrize(("threshold", "expected"), table("data/tables", "consensus_equals_ensemble_boxes"))
-def test_consensus_equals_ensemble_boxes(threshold, expected):
-    boxes = [[10, 10, 50, 50], [12, 10, 52, 48], [8, 14, 50, 55], [60, 60, 90, 90], [62, 58, 88, 90], [30, 30, 70, 70]]
-    np.testing.assert_allclose(fused_boxes(np.array(boxes) / 100, threshold), expected, atol=1e-6)
-
-
 def test_nothing_agrees_with_nothing():
     assert agreed_boxes(np.zeros((0, 4)), np.zeros(0, dtype=np.int64)) == ([], [])
-    assert fused_boxes(np.zeros((0, 4))) == []
 
 
 @pytest.mark.parametrize(
