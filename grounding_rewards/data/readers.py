@@ -11,18 +11,17 @@ Merging, the same for all strategies:
 Agreement, the human ceiling of a model that learns from these readers:
 
 * A pair is two readers of one image. An image with three readers has three pairs; one with a single reader has none.
-* F1@τ = 2·hits / (boxes of one + boxes of the other). Hits are pairs of boxes of one label with IoU ≥ τ, one to one, as
+* F1 = 2·hits / (boxes of one + boxes of the other). Hits are pairs of boxes of one label with IoU ≥ 0.5, one to one, as
   many as there can be, as in an evaluation. Both sums run over all pairs of readers, and for all labels together also
   over the labels. So a box counts as missed against a reader who drew nothing, and two readers who both drew nothing
   add nothing.
-* The mean IoU is over the boxes of one label that are paired so that the total IoU is greatest and overlap at all.
-* A finding is a label on an image, drawn by at least one reader; the shares say by how many.
+* A finding is a label on an image, drawn by at least one reader.
 * The 95 % intervals are those of an evaluation, over images (:mod:`grounding_rewards.metrics.intervals`).
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 from math import fsum
@@ -36,7 +35,7 @@ from grounding_rewards.common.formatting import finite_or_none
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.matching import hungarian_match, most_hits_match
+from grounding_rewards.matching import most_hits_match
 from grounding_rewards.metrics.intervals import jackknifed_ratio
 from grounding_rewards.overlap import pairwise_iou
 
@@ -232,10 +231,6 @@ def _mean_f1(reader_set: list[_Drawn], other_sets: list[list[_Drawn]]) -> float:
     return fsum(scores) / len(scores)
 
 
-IOU_THRESHOLDS = (0.4, 0.5)
-"""At which the F1 of readers is measured."""
-
-
 def measure_agreement(images: Iterable[AnnotatedImage]) -> dict[str, Any]:
     """Compare every pair of readers of every image; the top of this module has the definitions.
 
@@ -244,15 +239,10 @@ def measure_agreement(images: Iterable[AnnotatedImage]) -> dict[str, Any]:
             those who drew are known, and a reader who drew nothing is not counted.
 
     Returns:
-        Plain values, as JSON holds them:
-
-        * `images`: that at least two people read;
-        * `images_with_one_reader`: whose readers the dataset does not name included;
-        * `pairs`: of readers of one image;
-        * `overall`, all labels together, and `labels`, each label, the one with most findings first. Each has its
-          `label`; `findings`, the images on which at least one reader drew it; `drawn_by`, of these findings those that
-          one reader drew, two readers, and so on; `f1` by IoU threshold, and `mean_iou`. These two are the value and
-          the ends of its interval, None where there is nothing to measure.
+        Plain values, as JSON holds them: `images` that at least two people read; `pairs` of readers of one image;
+        `overall`, all labels together, and `labels`, each label, the one with most findings first. Each has its
+        `label`; `findings`, the images on which at least one reader drew it; and `f1_50`, the value and the ends of its
+        interval, None where there is nothing to measure.
 
     Raises:
         ValueError: no image has two readers, or `readers` does not fit the boxes.
@@ -262,21 +252,17 @@ def measure_agreement(images: Iterable[AnnotatedImage]) -> dict[str, Any]:
         ...     "1", "1.png", [[0, 0, 10, 10], [0, 0, 10, 8], [50, 50, 60, 60]], ["mass", "mass", "effusion"],
         ...     readers=("R1", "R2", "R2"), read_by=("R1", "R2", "R3"),
         ... )
-        >>> overall = measure_agreement([image])["overall"]
-        >>> round(overall["f1"]["0.5"][0], 3), overall["mean_iou"][0], overall["drawn_by"]
-        (0.333, 0.8, [1, 1, 0])
+        >>> round(measure_agreement([image])["overall"]["f1_50"][0], 3)
+        0.333
     """
-    count = single = pairs = most_readers = 0
-    # By label the images on which somebody drew it, their sums over pairs of readers, and how many readers drew it.
+    count = pairs = 0
+    # By label the images on which somebody drew it, and their sums over pairs of readers.
     numbers: dict[str, list[int]] = defaultdict(list)
     sums: dict[str, list[Array]] = defaultdict(list)
-    drawn_by: dict[str, Counter[int]] = defaultdict(Counter)
     for image in images:
         readers = image_readers(image)
         if len(readers) < 2:
-            single += 1
             continue
-        most_readers = max(most_readers, len(readers))
         pairs += len(readers) * (len(readers) - 1) // 2
         check_readers(image)
         # For every label that somebody drew, the boxes of every reader.
@@ -288,62 +274,32 @@ def measure_agreement(images: Iterable[AnnotatedImage]) -> dict[str, Any]:
             numbers[label].append(count)
             pair_sums = [_pair_sums(first, second) for first, second in combinations(boxes_by_reader, 2)]
             sums[label].append(np.sum(pair_sums, axis=0))
-            drawn_by[label][sum(map(bool, boxes_by_reader))] += 1
         count += 1
     if not count:
         raise ValueError(
-            f"Expected images that at least two people read for `images`, got {single} with one reader or none. "
-            "Agreement can be measured only where several readers' boxes are kept apart."
+            "Expected images that at least two people read for `images`, got none. Agreement can be measured only "
+            "where several readers' boxes are kept apart."
         )
-    order = sorted(numbers, key=lambda label: (-len(numbers[label]), label))
-    # All labels together come first.
-    table = np.zeros((count, 1 + len(order), 3 + len(IOU_THRESHOLDS)))
-    for k, label in enumerate(order, 1):
-        table[numbers[label], k] = sums[label]
-    table[:, 0] = table[:, 1:].sum(axis=1)
-    overall = _label_agreement(None, sum(drawn_by.values(), Counter[int]()), table[:, 0], most_readers)
-    labels = [_label_agreement(label, drawn_by[label], table[:, k], most_readers) for k, label in enumerate(order, 1)]
-    return {"images": count, "images_with_one_reader": single, "pairs": pairs, "overall": overall, "labels": labels}
+    overall = np.zeros((count, 2))
+    labels = []
+    for label in sorted(numbers, key=lambda label: (-len(numbers[label]), label)):
+        table = np.zeros((count, 2))
+        table[numbers[label]] = sums[label]
+        overall += table
+        labels.append(_label_agreement(label, len(numbers[label]), table))
+    findings = sum(map(len, numbers.values()))
+    return {"images": count, "pairs": pairs, "overall": _label_agreement(None, findings, overall), "labels": labels}
 
 
-def _label_agreement(
-    label: str | None, readers_of_findings: Counter[int], sums: Array, most_readers: int
-) -> dict[str, Any]:
-    """The agreement about a label, as :func:`measure_agreement` returns it.
-
-    Args:
-        label: None for all together.
-        readers_of_findings: how many findings were drawn by how many readers.
-        sums: a row of `_pair_sums` for every image.
-        most_readers: of an image of the dataset.
-    """
-    box_counts, ious, overlapping, *hits = sums.T
-    f1 = {}
-    for threshold, hit in zip(IOU_THRESHOLDS, hits, strict=True):
-        f1[f"{threshold:g}"] = _ratio(2 * hit, box_counts)
-    return {
-        "label": label,
-        "findings": readers_of_findings.total(),
-        "drawn_by": [readers_of_findings[number] for number in range(1, most_readers + 1)],
-        "f1": f1,
-        "mean_iou": _ratio(ious, overlapping),
-    }
-
-
-def _ratio(numerators: Array, denominators: Array) -> list[float | None]:
-    """The ratio of two sums over images, and the ends of its interval."""
-    return list(map(finite_or_none, jackknifed_ratio(np.column_stack((numerators, denominators))).estimate))
+def _label_agreement(label: str | None, findings: int, sums: Array) -> dict[str, Any]:
+    """The agreement about a label, None for all together, from `_pair_sums` of every image, (images, 2)."""
+    estimate = jackknifed_ratio(sums).estimate
+    return {"label": label, "findings": findings, "f1_50": list(map(finite_or_none, estimate))}
 
 
 def _pair_sums(first_boxes: Sequence[Sequence[float]], second_boxes: Sequence[Sequence[float]]) -> Array:
-    """What two readers' boxes of a label add to the sums of agreement.
-
-    It is the number of their boxes, Σ IoU of the assigned pairs that overlap, the number of these, and the hits at each
-    of :data:`IOU_THRESHOLDS`.
-    """
-    overlaps, hits = [], [0] * len(IOU_THRESHOLDS)
+    """Numerator and denominator of the F1 of two readers' boxes of a label."""
+    hits = 0
     if first_boxes and second_boxes:
-        iou = pairwise_iou(first_boxes, second_boxes)
-        overlaps = [float(iou[pair]) for pair in hungarian_match(iou, 0.0)]
-        hits = [len(most_hits_match(iou, threshold)) for threshold in IOU_THRESHOLDS]
-    return np.array([len(first_boxes) + len(second_boxes), sum(overlaps), len(overlaps), *hits], dtype=np.float64)
+        hits = len(most_hits_match(pairwise_iou(first_boxes, second_boxes), _AGREEMENT))
+    return np.array([2 * hits, len(first_boxes) + len(second_boxes)], dtype=np.float64)

@@ -150,7 +150,7 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
 def readers_f1(dataset: str | Path) -> Estimate | None:
     """F1 at IoU 0.5 of the readers with each other, from the manifest of a prepared dataset.
 
-    NaN where it was measured at other IoUs alone; None for any other dataset, or where no image has several readers.
+    None for any other dataset, or where no image has several readers.
 
     >>> readers_f1("synthetic") is None
     True
@@ -158,8 +158,7 @@ def readers_f1(dataset: str | Path) -> Estimate | None:
     agreement = read_manifest(dataset).get("agreement") if Path(dataset, MANIFEST).is_file() else None
     if agreement is None:
         return None
-    ends = agreement["overall"]["f1"].get("0.5", ())
-    return estimate_from_json(dict(zip(Estimate._fields, ends, strict=False)))
+    return estimate_from_json(dict(zip(Estimate._fields, agreement["overall"]["f1_50"], strict=True)))
 
 
 def split_shards(folder: str | Path, split: str) -> list[str]:
