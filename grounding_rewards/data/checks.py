@@ -14,15 +14,13 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar
 
-import numpy as np
-
-from grounding_rewards.boxes import as_box_array, is_number, reference_defect, space_frame
+from grounding_rewards.boxes import as_box_array, is_number, reference_defect
 from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.common.formatting import first_of
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.prompts import gold_answer, prompt_problem
 from grounding_rewards.images.decoding import has_shape, image_size, rows_without_images, stored_images
-from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
+from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import BoxFormat, get_box_format
 from grounding_rewards.rewards.scoring import has_labels
 
@@ -42,8 +40,6 @@ _OF_IMAGES = ("image_size", "image_error")
 # Names that a column of labels may have by mistake.
 _LIKE_LABELS = ("label", "class", "classes", "class_names", "category", "categories", "names")
 _TOLERANCE = 1e-6
-# Warn where the rounding of a format leaves less than this part of the full reward.
-_FINE_ENOUGH = 0.9
 
 _Made = TypeVar("_Made")
 
@@ -55,13 +51,11 @@ def check_dataset(
 
     A row is bad if its boxes are not four finite numbers each with `x1 < x2` and `y1 < y2` inside the image,
     its labels are not as many as its boxes, its sizes are missing or contradict the image, or its box format is
-    unknown. Without a reward, which needs no box format, it is also bad if its prompt asks nothing, and one id for all
-    rows is said. With a reward it is bad if its ground truth, written in its box format and scored, does not earn the
-    full reward: `no_box_bonus` on an image without boxes; on others every box is found again and the reward is what the
-    rounding of the format leaves of 1. Where a row has `reader_boxes`, this holds for the boxes of every reader. For a
-    reward that compares labels every box needs one, and it has to be read again too. A coarse format may leave
-    little: one warning then says in how many rows the right answer earns less than 0.9 of the full reward, and the
-    least that it earns.
+    unknown. Without a reward, which needs no box format, it is also bad if its prompt asks nothing. With a reward it is
+    bad if its ground truth, written in its box format and scored, does not earn the full reward: `no_box_bonus` on an
+    image without boxes; on others every box is found again and the reward is what the rounding of the format leaves of
+    1. Where a row has `reader_boxes`, this holds for the boxes of every reader. For a reward that compares labels every
+    box needs one, and it has to be read again too.
 
     Args:
         dataset: rows with the columns `prompt`, `boxes`, `width` and `height` (or `image`), and optionally
@@ -103,13 +97,6 @@ def check_dataset(
             problems[number].append(problem)
     if reward is None:
         _add_prompt_problems(problems, dataset)
-        ids = {str(row.get("id")) for row in rows}
-        if len(ids) == 1 < len(rows) and rows[0].get("id") is not None:
-            warnings.warn(
-                f"All {len(rows)} rows of {name} have the id {rows[0]['id']!r}: logs and comparisons cannot tell their "
-                "images apart. Give each image an id of its own.",
-                stacklevel=3,
-            )
         expected = "a prompt, sizes, boxes and labels that fit the image"
         return without_bad_rows(dataset, problems, expected, name, bad_rows)
     references: list[_Reference] = []
@@ -121,10 +108,7 @@ def check_dataset(
         for problem in _gold_problems(gold_row, reward):
             problems[gold_row.number].append(gold_row.reader + problem)
     expected = f"ground truth that earns the full reward {reward.__name__}"
-    sound_rows = without_bad_rows(dataset, problems, expected, name, bad_rows)
-    sound_gold = [gold_row for gold_row in gold if gold_row.number not in problems]
-    _warn_of_coarse_rows(sound_gold, reward, name, sound_rows.num_rows)
-    return sound_rows
+    return without_bad_rows(dataset, problems, expected, name, bad_rows)
 
 
 def _add_prompt_problems(problems: dict[int, list[str]], dataset: Dataset) -> None:
@@ -578,7 +562,7 @@ def _gold_problems(gold: _Gold, reward: GroundingReward) -> Iterator[str]:
     if scored.fn:
         matched = {gt_index for _, gt_index in scored.matches}
         for index in sorted(set(range(len(gt))) - matched):
-            problem = f"box {index} {_why_lost(row, gt[[index]], read[[index]], box_format)}"
+            problem = f"box {index} {_why_lost(gt[[index]], read[[index]], box_format)}"
             if reward.compares_labels:
                 problem += f", label {row['labels'][index]!r} read back as {scored.parsed.labels[index]!r}"
             yield problem
@@ -591,31 +575,9 @@ def _gold_problems(gold: _Gold, reward: GroundingReward) -> Iterator[str]:
         yield f"{earnings} ({scored.reason})"
 
 
-def _why_lost(row: Mapping[str, Any], box: Boxes, read: Boxes, box_format: BoxFormat) -> str:
+def _why_lost(box: Boxes, read: Boxes, box_format: BoxFormat) -> str:
     """Why a box, (1, 4), is not the same once it is written in the box format and read again, which gives `read`."""
     size = " x ".join(f"{side:.3g}" for side in box[0, 2:] - box[0, :2])
-    reason = f"does not survive the rounding of {box_format.name}"
-    if box_format.space.frame == "cropped":
-        frame = space_frame(box_format.space, row["width"], row["height"])
-        crop = np.broadcast_to(frame.origin, (1, 4)) + np.array([[0.0, 0.0, 1.0, 1.0]]) * frame.size
-        outside = 1.0 - pairwise_ioa(crop, box)[0, 0]
-        if outside > _TOLERANCE:
-            reason = f"lies {outside:.0%} outside {crop[0].tolist()}, all that {box_format.name} sees of the image"
-    return f"({size} pixels) {reason}, IoU {pairwise_iou(read, box)[0, 0]:.2f} with itself"
-
-
-def _warn_of_coarse_rows(gold: Sequence[_Gold], reward: GroundingReward, name: str, rows: int) -> None:
-    """Warn once where the rounding of the format costs much although every box is found again."""
-    positive = [gold_row for gold_row in gold if gold_row.row["boxes"]]
-    coarse = [gold_row for gold_row in positive if gold_row.scored.reward < _FINE_ENOUGH * gold_row.full]
-    if not coarse or not reward.judges_boxes:
-        return
-    worst = min(coarse, key=lambda gold_row: gold_row.scored.reward / gold_row.full)
-    warnings.warn(
-        f"The box format {_box_format(worst.row, reward).name} cannot hold some boxes of {name} closely: in "
-        f"{len({gold_row.number for gold_row in coarse})} of {rows} rows the right answer earns less than "
-        f"{_FINE_ENOUGH:.0%} of the full reward {reward.__name__}, at worst {worst.scored.reward:.2g} of "
-        f"{worst.full:.2g} in row {worst.number} (id {worst.row.get('id', '-')}), where a box has IoU "
-        f"{min(worst.scored.ious):.2f} with itself.",
-        stacklevel=3,
-    )
+    step = "cropping" if box_format.space.frame == "cropped" else "rounding"
+    iou = pairwise_iou(read, box)[0, 0]
+    return f"({size} pixels) does not survive the {step} of {box_format.name}, IoU {iou:.2f} with itself"
