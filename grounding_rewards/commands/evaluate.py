@@ -118,7 +118,6 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
         log: files or folders with completions; also as --completions
     """
     from grounding_rewards.logs.join import ImageAnswers, image_loader
-    from grounding_rewards.prepare.manifest import readers_f1
 
     if log:
         options.completions = [*log, *options.completions]
@@ -157,12 +156,7 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
         systems = {name: predictions, **baseline_systems(answers.rows, training, reward)}
         if blank_texts is not None:
             systems[BLANK] = read_predictions(answers.rows, blank_texts, reward, nms_threshold=options.nms)
-        evaluation = evaluate(
-            systems,
-            measures,
-            readers_f1=None if options.dataset is None else readers_f1(options.dataset),
-            on_progress=on_progress,
-        )
+        evaluation = evaluate(systems, measures, on_progress=on_progress)
         facts = {**facts, **_facts(options, reward, answers.rows), **evaluation.facts}
         evaluation = replace(evaluation, robustness=tuple(robustness), facts=facts, command=command)
         on_progress("drawing")

@@ -1,29 +1,17 @@
-"""Several readers of one image: merge their boxes into one reference, and measure how well they agree.
+"""Several readers of one image: merge their boxes into one reference.
 
-Merging, the same for all strategies:
+The same for all strategies:
 
 * Boxes are compared within one label and one phrase only. Bring the labels to one spelling first.
 * Two boxes agree from IoU 0.5 up (``>=``).
 * The order of the readers and of their boxes changes only the order of what is kept.
 * An image that one person read is taken as it is under every strategy.
 * Who read the image is `read_by`, those who drew nothing included; where the dataset doesn't say, those who drew.
-
-Agreement, the human ceiling of a model that learns from these readers:
-
-* A pair is two readers of one image. An image with three readers has three pairs; one with a single reader has none.
-* F1 = 2·hits / (boxes of one + boxes of the other). Hits are pairs of boxes of one label with IoU ≥ 0.5, one to one, as
-  many as there can be, as in an evaluation. Both sums run over all pairs of readers, and for all labels together also
-  over the labels. So a box counts as missed against a reader who drew nothing, and two readers who both drew nothing
-  add nothing.
-* A finding is a label on an image, drawn by at least one reader.
-* The 95 % intervals are those of an evaluation, over images (:mod:`grounding_rewards.metrics.intervals`).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from itertools import combinations
 from math import fsum
 from typing import Any
 
@@ -31,12 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.boxes import as_box_array
-from grounding_rewards.common.formatting import finite_or_none
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.matching import most_hits_match
-from grounding_rewards.metrics.intervals import jackknifed_ratio
 from grounding_rewards.overlap import pairwise_iou
 
 # Two boxes agree from this IoU up.
@@ -229,77 +215,3 @@ def _mean_f1(reader_set: list[_Drawn], other_sets: list[list[_Drawn]]) -> float:
         total = len(reader_set) + len(other_set)
         scores.append(2 * hits / total if total else 1.0)
     return fsum(scores) / len(scores)
-
-
-def measure_agreement(images: Iterable[AnnotatedImage]) -> dict[str, Any]:
-    """Compare every pair of readers of every image; the top of this module has the definitions.
-
-    Args:
-        images: with `readers` and `read_by`, of which only counts are kept. Where `read_by` is empty, only
-            those who drew are known, and a reader who drew nothing is not counted.
-
-    Returns:
-        Plain values, as JSON holds them: `images` that at least two people read; `pairs` of readers of one image;
-        `overall`, all labels together, and `labels`, each label, the one with most findings first. Each has its
-        `label`; `findings`, the images on which at least one reader drew it; and `f1_50`, the value and the ends of its
-        interval, None where there is nothing to measure.
-
-    Raises:
-        ValueError: no image has two readers, or `readers` does not fit the boxes.
-
-    Example:
-        >>> image = AnnotatedImage(
-        ...     "1", "1.png", [[0, 0, 10, 10], [0, 0, 10, 8], [50, 50, 60, 60]], ["mass", "mass", "effusion"],
-        ...     readers=("R1", "R2", "R2"), read_by=("R1", "R2", "R3"),
-        ... )
-        >>> round(measure_agreement([image])["overall"]["f1_50"][0], 3)
-        0.333
-    """
-    count = pairs = 0
-    # By label the images on which somebody drew it, and their sums over pairs of readers.
-    numbers: dict[str, list[int]] = defaultdict(list)
-    sums: dict[str, list[Array]] = defaultdict(list)
-    for image in images:
-        readers = image_readers(image)
-        if len(readers) < 2:
-            continue
-        pairs += len(readers) * (len(readers) - 1) // 2
-        check_readers(image)
-        # For every label that somebody drew, the boxes of every reader.
-        by_label: dict[str, list[list[list[float]]]] = {}
-        for box, label, reader in zip(image.boxes, image.labels, image.readers, strict=True):
-            boxes_by_reader = by_label.setdefault(label, [[] for _ in readers])
-            boxes_by_reader[readers.index(reader)].append(box)
-        for label, boxes_by_reader in by_label.items():
-            numbers[label].append(count)
-            pair_sums = [_pair_sums(first, second) for first, second in combinations(boxes_by_reader, 2)]
-            sums[label].append(np.sum(pair_sums, axis=0))
-        count += 1
-    if not count:
-        raise ValueError(
-            "Expected images that at least two people read for `images`, got none. Agreement can be measured only "
-            "where several readers' boxes are kept apart."
-        )
-    overall = np.zeros((count, 2))
-    labels = []
-    for label in sorted(numbers, key=lambda label: (-len(numbers[label]), label)):
-        table = np.zeros((count, 2))
-        table[numbers[label]] = sums[label]
-        overall += table
-        labels.append(_label_agreement(label, len(numbers[label]), table))
-    findings = sum(map(len, numbers.values()))
-    return {"images": count, "pairs": pairs, "overall": _label_agreement(None, findings, overall), "labels": labels}
-
-
-def _label_agreement(label: str | None, findings: int, sums: Array) -> dict[str, Any]:
-    """The agreement about a label, None for all together, from `_pair_sums` of every image, (images, 2)."""
-    estimate = jackknifed_ratio(sums).estimate
-    return {"label": label, "findings": findings, "f1_50": list(map(finite_or_none, estimate))}
-
-
-def _pair_sums(first_boxes: Sequence[Sequence[float]], second_boxes: Sequence[Sequence[float]]) -> Array:
-    """Numerator and denominator of the F1 of two readers' boxes of a label."""
-    hits = 0
-    if first_boxes and second_boxes:
-        hits = len(most_hits_match(pairwise_iou(first_boxes, second_boxes), _AGREEMENT))
-    return np.array([2 * hits, len(first_boxes) + len(second_boxes)], dtype=np.float64)

@@ -39,8 +39,6 @@ CORE_METRICS = (
     *("recall_50", "precision_50", "f1_50", "false_per_film", "hallucination_rate", "specificity"),
     *("label_accuracy", "mean_iou", "image_dependence", "ap_50", "ap_50_95", "froc"),
 )
-#: The row of the table that has the readers of the dataset.
-READER_AGREEMENT = "readers' agreement"
 
 _FILE = "evaluation.json"
 # Beginning of the keys of rewards.
@@ -234,7 +232,6 @@ def evaluate(
     systems: Mapping[str, Sequence[Prediction]],
     measures: Measures,
     *,
-    readers_f1: Estimate | None = None,
     on_progress: Callable[[str], None] = lambda step: None,
 ) -> Evaluation:
     """Measure what was answered, beside its baselines.
@@ -242,7 +239,6 @@ def evaluate(
     Args:
         systems: by name the answers to the same images in the same order; the first is what is evaluated.
         measures: how.
-        readers_f1: F1 at IoU 0.5 of the readers of the dataset with each other; it becomes a row of the table.
         on_progress: called with the name of each step before it is taken.
 
     Raises:
@@ -278,8 +274,6 @@ def evaluate(
         if system in (CONSTANT, CONSTANT_OF_THESE):
             above_constant = _differences(system_matched, matched, groups)
     on_progress("measuring by label, size and source")
-    if readers_f1 is not None:
-        tables[READER_AGREEMENT] = {"f1_50": readers_f1}
     metrics = _table_metrics(matched, measures, by_rank, tables)
     ious, is_box = matched.best_ious
     synonyms = measures.label_matching == "synonyms"

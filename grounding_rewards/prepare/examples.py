@@ -104,7 +104,6 @@ def make_plan(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Fo
         "images_drawn": images_without_split if is_drawn else 0,
         "images_with_copies": 0,
         "negatives_left_out": 0,
-        "agreement": None,
         "unreadable": [],
     }
     return FolderPlan(

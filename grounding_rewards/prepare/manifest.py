@@ -15,7 +15,6 @@ from grounding_rewards.common.environment import package_versions
 from grounding_rewards.common.text_files import parse_json, read_text
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.splits import ALL, check_split_exists, in_usual_order
-from grounding_rewards.metrics.intervals import Estimate, estimate_from_json
 from grounding_rewards.prepare.examples import FolderPlan
 from grounding_rewards.prepare.shards import FOLDER, count_rows, labels_in, read_footer, shard_files
 from grounding_rewards.sources import source_of
@@ -145,20 +144,6 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
             f"Expected {MANIFEST} in the folder of a prepared dataset, got {str(folder)!r} {problem}. "
             "Point to what `grounding-rewards prepare` wrote."
         ) from error
-
-
-def readers_f1(dataset: str | Path) -> Estimate | None:
-    """F1 at IoU 0.5 of the readers with each other, from the manifest of a prepared dataset.
-
-    None for any other dataset, or where no image has several readers.
-
-    >>> readers_f1("synthetic") is None
-    True
-    """
-    agreement = read_manifest(dataset).get("agreement") if Path(dataset, MANIFEST).is_file() else None
-    if agreement is None:
-        return None
-    return estimate_from_json(dict(zip(Estimate._fields, agreement["overall"]["f1_50"], strict=True)))
 
 
 def split_shards(folder: str | Path, split: str) -> list[str]:

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from grounding_rewards.common.formatting import first_of
 from grounding_rewards.common.workers import check_workers, map_in_workers
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.data.readers import image_readers, measure_agreement
 from grounding_rewards.images.decoding import image_path, open_image
 from grounding_rewards.images.near_duplicates import image_signature
 from grounding_rewards.images.resize import has_resized_size, load_processor
@@ -20,7 +19,6 @@ from grounding_rewards.prepare.examples import (
     PlannedImage,
     completed_examples,
     dataset_features,
-    image_of_interest,
     make_plan,
     planned_images,
 )
@@ -88,8 +86,6 @@ def prepare_images(
     planned = planned_images(plan, duplicates)
     # Fail before the folder is begun: it would refuse corrected settings.
     processor = None if settings.model is None else load_processor(settings.model)
-    if any(len(image_readers(image)) > 1 for image in plan.images):
-        plan.facts["agreement"] = _readers_agreement(plan)
     begin_folder(out, plan)
     features = dataset_features(plan, with_resized=has_resized_size(processor))
     writers = {}
@@ -143,11 +139,6 @@ class _Files(NamedTuple):
             return store_image(path, side=side, image_format=image_format, window=window)
         except ValueError as error:
             return str(error)
-
-
-def _readers_agreement(plan: FolderPlan) -> dict[str, Any]:
-    """The agreement of the readers about the findings of interest."""
-    return measure_agreement(image_of_interest(image, plan.vocabulary) for image in plan.images)
 
 
 def _with_origin(image: AnnotatedImage, settings: PrepareSettings) -> AnnotatedImage:

@@ -1,4 +1,4 @@
-"""Several readers' boxes become one reference, and how well the readers agree."""
+"""Several readers' boxes become one reference."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.data.readers import STRATEGIES, agreed_boxes, measure_agreement, reference_boxes
+from grounding_rewards.data.readers import STRATEGIES, agreed_boxes, reference_boxes
 from tests.conftest import valid_box_lists
 
 A = [0.0, 0.0, 10.0, 10.0]
@@ -148,82 +148,3 @@ def test_nothing_agrees_with_nothing():
 def test_mistakes_are_named(record, strategy, message):
     with pytest.raises(ValueError, match=message):
         reference_boxes(record, strategy)
-
-
-THREE = image(R1=[(A, "mass"), (FAR, "nodule")], R2=[(A9, "mass")], R3=[(A45, "mass"), (FAR, "mass")])
-
-
-def test_agreement_of_three_readers_by_hand():
-    found = measure_agreement([THREE, image("alone", R1=[A])])
-    mass, nodule = found["labels"]
-    assert (found["images"], found["pairs"]) == (1, 3)
-    # mass: R1-R2 0.9 of 2 boxes; R1-R3 0.45 of 3; R2-R3 0.5 of 3
-    assert (mass["label"], mass["findings"], mass["f1_50"][0]) == ("mass", 1, pytest.approx(2 * 2 / 8))
-    # nodule: R1 alone, in two pairs; R3's box at the same place is called a mass
-    assert (nodule["label"], nodule["findings"], nodule["f1_50"][0]) == ("nodule", 1, 0.0)
-    # all: the sums of both, 8 + 2 boxes
-    assert (found["overall"]["findings"], found["overall"]["f1_50"][0]) == (2, pytest.approx(2 * 2 / 10))
-
-
-def test_a_box_more_loses_no_hit():
-    # The first of R2's boxes has IoU 67/133 with R1's first; with both, the greatest sum of IoUs is 65/135 twice.
-    drawn = [([35.0, 0.0, 135.0, 100.0], "x"), ([103.0, 0.0, 203.0, 100.0], "x")]
-    other = [([68.0, 0.0, 168.0, 100.0], "x"), ([0.0, 0.0, 100.0, 100.0], "x")]
-    for boxes in (other[:1], other):
-        found = measure_agreement([image(R1=drawn, R2=boxes)])["overall"]
-        assert found["f1_50"][0] == pytest.approx(2 * 1 / (2 + len(boxes)))
-
-
-def test_negative_images_count_as_images_but_add_nothing():
-    negative = [image(str(i), R1=[], R2=[], R3=[]) for i in range(20)]
-    found = measure_agreement([THREE, *negative])
-    assert (found["images"], found["pairs"]) == (21, 63)
-    assert found["overall"]["f1_50"][0] == measure_agreement([THREE])["overall"]["f1_50"][0]
-    # nobody drew anything anywhere
-    nothing = measure_agreement(negative)
-    assert nothing["labels"] == []
-    assert nothing["overall"]["f1_50"][0] is None
-
-
-def test_the_interval_is_over_images():
-    # half of the images agree, half don't: F1 is a mean of fair coins, 2 standard errors are 0.1
-    images = [image(str(i), R1=[(A, "mass")], R2=[(A if i % 2 else FAR, "mass")]) for i in range(100)]
-    value, low, high = measure_agreement(images)["overall"]["f1_50"]
-    assert value == 0.5
-    assert low == pytest.approx(0.4, abs=0.02)
-    assert high == pytest.approx(0.6, abs=0.02)
-    # images without boxes don't change a ratio of sums by much, and are drawn as well
-    images += [image(f"n{i}", R1=[], R2=[]) for i in range(100)]
-    _, low, high = measure_agreement(images)["overall"]["f1_50"]
-    assert low == pytest.approx(0.4, abs=0.03)
-    assert high == pytest.approx(0.6, abs=0.03)
-
-
-readings = st.lists(st.lists(valid_box_lists(max_size=3), min_size=2, max_size=3), min_size=1, max_size=3).map(
-    lambda images: [
-        image(str(i), **{f"R{j}": [(box, "x") for box in own] for j, own in enumerate(sets)})
-        for i, sets in enumerate(images)
-    ]
-)
-
-
-@given(readings)
-def test_metrics_stay_in_their_ranges(images):
-    found = measure_agreement(images)
-    value, low, high = found["overall"]["f1_50"]
-    if found["overall"]["findings"]:
-        assert 0 <= value <= 1
-    assert (low, high) == (None, None) or 0 <= low <= high <= 1
-
-
-@given(readings)
-def test_the_order_of_readers_changes_nothing(images):
-    turned = [one._replace(read_by=one.read_by[::-1]) for one in images]
-    one, other = (measure_agreement(each)["overall"] for each in (images, turned))
-    assert one["f1_50"][0] == pytest.approx(other["f1_50"][0])
-
-
-@pytest.mark.parametrize("images", [[], [image(R1=[(A, "mass")])]])
-def test_agreement_needs_two_readers_of_an_image(images):
-    with pytest.raises(ValueError, match="at least two people read for `images`, got none"):
-        measure_agreement(images)

@@ -10,8 +10,8 @@ import pytest
 
 from grounding_rewards.metrics.average_precision import rank_boxes
 from grounding_rewards.metrics.detection import MatchedImages
-from grounding_rewards.metrics.evaluation import READER_AGREEMENT, Evaluation, Measures, evaluate, write_evaluation
-from grounding_rewards.metrics.intervals import Estimate, jackknifed_ratio, sum_by_group
+from grounding_rewards.metrics.evaluation import Evaluation, Measures, evaluate, write_evaluation
+from grounding_rewards.metrics.intervals import jackknifed_ratio, sum_by_group
 from grounding_rewards.metrics.prediction import Prediction, patients_of
 from tests.metrics.random_images import random_images, without_confidences
 from tests.metrics.rankings import average_precision
@@ -72,13 +72,6 @@ def test_other_thresholds() -> None:
     found = evaluate({"model": images}, Measures("R3", iou_thresholds=(0.2, 0.5)))
     assert found.systems["model"]["ap_20"].value == average_precision(rank_boxes(images, [0.2]), 0.2)
     assert {"ap_20", "ap_50", "ap_50_95", "map_20"} <= set(found.headings)
-
-
-def test_readers_are_a_row_of_the_table() -> None:
-    readers_f1 = Estimate(0.45, 0.4, 0.5)
-    row = evaluate({"model": [image("a")]}, MEASURES, readers_f1=readers_f1).systems[READER_AGREEMENT]
-    assert row["f1_50"] == readers_f1
-    assert math.isnan(row["mean_iou"].value)
 
 
 @pytest.mark.parametrize(

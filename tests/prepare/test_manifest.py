@@ -1,14 +1,10 @@
 """The card and the manifest: counts by hand, the sources of all readers."""
 
-import json
-import math
-
 import pytest
 import yaml
 
 from grounding_rewards.prepare import PrepareSettings, prepare_images, read_manifest
 from grounding_rewards.prepare.load import load_split
-from grounding_rewards.prepare.manifest import readers_f1
 from grounding_rewards.sources import SOURCES, list_datasets
 from tests.tables import table
 
@@ -96,33 +92,3 @@ def test_all_readers_boxes_are_counted(make_images, tmp_path):
     assert (train["rows"], train["negatives"]) == (3, 1)
     assert train["boxes"] == train["rows_with"] == {"effusion": 2, "mass": 1}
     assert "All readers' boxes are counted" in (tmp_path / "out/README.md").read_text()
-
-
-def test_the_readers_agreement_is_measured(make_images, tmp_path):
-    """By hand: R2 draws image 1 again, shorter by a fifth; of three pairs one agrees, with IoU 0.8."""
-    root, records = make_images(2, split="train")
-    read = {"readers": ("R1", "R2"), "read_by": ("R1", "R2", "R3"), "width": 96, "height": 64}
-    image = records[1]._replace(boxes=[[10, 8, 40, 28], [10, 8, 40, 24]], labels=["mass"] * 2, **read)
-    other = records[0]._replace(boxes=[[1, 1, 9, 9]], labels=["other"], readers=("R1",), read_by=("R1", "R2"))
-    settings = PrepareSettings("coco", "qwen3-vl", readers="majority", labels=("mass",))
-    agreement = prepare_images([image, other], root, tmp_path / "out", settings)["agreement"]
-    assert (agreement["images"], agreement["pairs"]) == (2, 4)
-    # R1 and R2: one hit of 2 boxes; R3 with either: none of 1. So 2 of 4.
-    assert agreement["overall"]["f1_50"][0] == 0.5
-    # What nobody asks for is not compared.
-    assert [one["label"] for one in agreement["labels"]] == ["mass"]
-    card = (tmp_path / "out/README.md").read_text()
-    assert "4 pairs of readers on 2 images; no model can be judged better" in card
-    assert "| mass | 1 | 0.500 [" in card
-
-
-@pytest.mark.parametrize(
-    ("agreement", "expected"),
-    [
-        ({"overall": {"f1_50": [0.45, 0.4, None]}}, (0.45, 0.4, math.nan)),
-        (None, None),
-    ],
-)
-def test_the_agreement_of_readers_is_the_manifests(agreement, expected, tmp_path):
-    (tmp_path / "manifest.json").write_text(json.dumps({"complete": True, "agreement": agreement}))
-    assert readers_f1(str(tmp_path)) == pytest.approx(expected, nan_ok=True)
