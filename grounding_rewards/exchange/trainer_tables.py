@@ -56,12 +56,6 @@ class PixelLimits:
     least: int | None = None
     most: int | None = None
 
-    def __post_init__(self) -> None:
-        if self.least is not None and self.most is not None and self.least > self.most:
-            raise ValueError(
-                f"Expected --min-pixels up to --max-pixels, {self.most}, got {self.least}. Exchange or leave out one."
-            )
-
 
 ITS_OWN = PixelLimits()
 """The defaults of a trainer."""

@@ -332,7 +332,6 @@ def test_the_processor_has_the_last_word(width, height, limits):
 
 
 WRONG = [
-    (lambda: PixelLimits(9, 4), "--min-pixels up to --max-pixels, 4, got 9"),
     (lambda: trainer_limits("openrlhf", PixelLimits(most=1)), "neither --min-pixels nor --max-pixels for openrlhf"),
     (lambda: qwen_vl_utils_size(10, 10, 28, PixelLimits(most=9)), "at least 3136 for --max-pixels"),
     (lambda: qwen_vl_utils_size(1, 999, 28, ITS_OWN), "ratio of 200, got 1 x 999"),
