@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 from grounding_rewards.boxes import as_box_array, is_number, reference_defect
 from grounding_rewards.columns import SIZE_COLUMNS
@@ -103,10 +103,10 @@ def check_dataset(
     for number, row in enumerate(rows):
         if number not in problems:
             references += _references(number, row)
-    gold = _scored_gold(references, reward)
-    for gold_row in gold:
-        for problem in _gold_problems(gold_row, reward):
-            problems[gold_row.number].append(gold_row.reader + problem)
+    losses = gold_problems([row for *_, row in references], reward)
+    for (number, reader, _), sentences in zip(references, losses, strict=True):
+        for sentence in sentences:
+            problems[number].append(reader + sentence)
     expected = f"ground truth that earns the full reward {reward.__name__}"
     return without_bad_rows(dataset, problems, expected, name, bad_rows)
 
@@ -369,7 +369,7 @@ def gold_problems(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) ->
     """What each row's ground truth loses when it is written in the box format and scored, one sentence each.
 
     Args:
-        rows: rows without any of the problems that :func:`row_problems` names, all with the same columns.
+        rows: rows without any of the problems that :func:`row_problems` names.
         reward: as for :func:`check_dataset`.
 
     Returns:
@@ -381,9 +381,29 @@ def gold_problems(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) ->
         >>> gold_problems([image], gr.get_reward("R4", box_format="qwen3-vl"))[0][0]
         'box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl, IoU 0.25 with itself'
     """
-    # The number and the reader of a reference are for messages about a whole dataset; no sentence here names them.
-    gold = _scored_gold([(0, "", row) for row in rows], reward)
-    return [list(_gold_problems(gold_row, reward)) for gold_row in gold]
+    if not rows:
+        return []
+    columns = {}
+    for key in dict.fromkeys(chain(*rows)):
+        if key not in _OF_IMAGES:
+            columns[key] = [row.get(key) for row in rows]
+    # The answer alone: what the template makes of it is not judged here.
+    reader = replace(reward, prompt_opens_thinking=False)
+    scored = reader.details(completions=[gold_answer(row, _box_format(row, reward)) for row in rows], **columns)
+    gt = [row["boxes"] for row in rows]
+
+    def rewards_of(boxes: Sequence[Any], labels: Sequence[Any]) -> list[float]:
+        """The reward of each row for these boxes and labels."""
+        if not reward.judges_boxes:
+            return [0.0] * len(gt)
+        if not reward.compares_labels:
+            return reward.score_many(boxes, gt)
+        return reward.score_many(boxes, gt, pred_labels=labels, gt_labels=[row["labels"] for row in rows])
+
+    full = rewards_of(gt, [row.get("labels") for row in rows])
+    read_boxes = [completion.parsed.boxes for completion in scored]
+    rounded = rewards_of(read_boxes, [completion.parsed.labels for completion in scored])
+    return [list(_losses(row, reward, scored[k], full[k], rounded[k])) for k, row in enumerate(rows)]
 
 
 def rows_with_sizes(dataset: Dataset) -> Iterator[dict[str, Any]]:
@@ -503,54 +523,18 @@ def _is_list(value: Any) -> TypeGuard[Sequence[Any]]:
     return isinstance(value, list | tuple)
 
 
-class _Gold(NamedTuple):
-    """The ground truth of a row, written in the box format and scored.
+def _losses(
+    row: Mapping[str, Any], reward: GroundingReward, scored: Explanation, full: float, rounded: float
+) -> Iterator[str]:
+    """What a row's ground truth loses when it is written in the box format.
 
-    number, reader, row: as of a `_Reference`.
-    scored: what the text earns.
-    full: what the boxes earn as they are.
-    rounded: what they earn after the rounding of their coordinates.
+    Args:
+        row: the row.
+        reward: that scores it.
+        scored: what the written answer earns.
+        full: what the boxes earn as they are.
+        rounded: what they earn after the rounding of their coordinates.
     """
-
-    number: int
-    reader: str
-    row: Mapping[str, Any]
-    scored: Explanation
-    full: float
-    rounded: float
-
-
-def _scored_gold(references: Sequence[_Reference], reward: GroundingReward) -> list[_Gold]:
-    """Write each reference as an answer in its box format, score that, and say what its boxes earn without writing."""
-    rows = [row for *_, row in references]
-    if not rows:
-        return []
-    columns = {}
-    for key in dict.fromkeys(chain(*rows)):
-        if key not in _OF_IMAGES:
-            columns[key] = [row.get(key) for row in rows]
-    # The answer alone: what the template makes of it is not judged here.
-    reader = replace(reward, prompt_opens_thinking=False)
-    scored = reader.details(completions=[gold_answer(row, _box_format(row, reward)) for row in rows], **columns)
-    gt = [row["boxes"] for row in rows]
-
-    def rewards_of(boxes: Sequence[Any], labels: Sequence[Any]) -> list[float]:
-        """The reward of each row for these boxes and labels."""
-        if not reward.judges_boxes:
-            return [0.0] * len(gt)
-        if not reward.compares_labels:
-            return reward.score_many(boxes, gt)
-        return reward.score_many(boxes, gt, pred_labels=labels, gt_labels=[row["labels"] for row in rows])
-
-    full = rewards_of(gt, [row.get("labels") for row in rows])
-    read_boxes = [completion.parsed.boxes for completion in scored]
-    rounded = rewards_of(read_boxes, [completion.parsed.labels for completion in scored])
-    return [_Gold(*reference, scored[k], full[k], rounded[k]) for k, reference in enumerate(references)]
-
-
-def _gold_problems(gold: _Gold, reward: GroundingReward) -> Iterator[str]:
-    """What a row's ground truth loses when it is written in the box format."""
-    row, scored, full = gold.row, gold.scored, gold.full
     box_format = _box_format(row, reward)
     gt, read = as_box_array(row["boxes"]), as_box_array(scored.parsed.boxes)
     if len(read) != len(gt):
@@ -571,7 +555,7 @@ def _gold_problems(gold: _Gold, reward: GroundingReward) -> Iterator[str]:
     elif len(gt) and full <= 0:
         yield f"its own boxes earn {full:.4g}, so that nothing could be learned from it"
     # More is lost than the rounding of the coordinates explains.
-    elif scored.reward < gold.rounded - _TOLERANCE:
+    elif scored.reward < rounded - _TOLERANCE:
         yield f"{earnings} ({scored.reason})"
 
 
