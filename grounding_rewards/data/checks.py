@@ -285,9 +285,7 @@ def _missing_label_problems(row: Mapping[str, Any]) -> Iterator[str]:
     labels = list(chain.from_iterable(filter(_is_list, lists)))
     blank = list(filter(is_blank, labels))
     if blank:
-        verb = "is" if len(blank) == 1 else "are"
-        word = "blank" if all(label is None or isinstance(label, str) for label in blank) else "no text"
-        yield f"{len(blank)} of {len(labels)} in {column} {verb} {word}, which the reward compares"
+        yield f"{len(blank)} of {len(labels)} in {column} without a word, which the reward compares"
 
 
 _Drawing = tuple[str, Any, Any]
@@ -481,8 +479,6 @@ def _box_problem(box: Any, width: Any, height: Any) -> str | None:
         return None
     if not isinstance(box, Sequence) or len(box) != 4:
         return f"is {box!r}, not four numbers"
-    if any(isinstance(value, str) for value in box):
-        return f"is {list(box)!r}, texts instead of four numbers: write each as float(text)"
     if defect == "not-finite":
         return f"is {list(box)!r}, not four finite numbers"
     if defect in ("swapped-corners", "no-area"):

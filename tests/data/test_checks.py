@@ -84,7 +84,7 @@ def test_all_bad_rows_at_once():
 def test_numbers_in_text_and_labels_under_another_name_are_told():
     row = {"boxes": [["1", "2", "3", "4"]], "labels": ["mass"], "width": 9, "height": 9}
     (problem,) = row_problems(row)
-    assert problem == "box 0 is ['1', '2', '3', '4'], texts instead of four numbers: write each as float(text)"
+    assert problem == "box 0 is ['1', '2', '3', '4'], not four finite numbers"
     row = {"boxes": [[1, 2, 3, 4]], "category": ["mass"], "width": 9, "height": 9}
     assert list(row_problems(row)) == ["labels is missing, and category has one for each box: call it labels"]
     # Of the image, or beside the labels.
@@ -263,10 +263,10 @@ class TestReferenceColumns:
         ("change", "reason"),
         [
             ({"labels": None}, "labels is missing, which the reward compares"),
-            ({"labels": [" "]}, "1 of 1 in labels is blank, which the reward compares"),
-            ({"labels": [None]}, "1 of 1 in labels is blank"),
+            ({"labels": [" "]}, "1 of 1 in labels without a word, which the reward compares"),
+            ({"labels": [None]}, "1 of 1 in labels without a word"),
             ({**SEVERAL, "reader_labels": None}, "reader_labels is missing, which the reward compares"),
-            ({**SEVERAL, "reader_labels": [[""], [], ["mass", None]]}, "2 of 3 in reader_labels are blank"),
+            ({**SEVERAL, "reader_labels": [[""], [], ["mass", None]]}, "2 of 3 in reader_labels without a word"),
         ],
     )
     def test_labels_that_the_reward_compares(self, change, reason):
