@@ -115,7 +115,6 @@ def add_prompts(dataset: Dataset, box_format: str | Mapping[str, Any] | BoxForma
     readers_lists = filter(_is_list, columns.get("reader_labels", ()))
     labels = chain.from_iterable(filter(_is_list, [*columns.get("labels", ()), *chain.from_iterable(readers_lists)]))
     everything = prompt_order(label for label in labels if isinstance(label, str) and label.strip())
-    made_prompts: dict[str, Any] = {}
 
     def row_prompt(number: int) -> Any:
         """The prompt of the row as messages: its own, or one that asks for its findings; None if it cannot be made."""
@@ -131,13 +130,10 @@ def add_prompts(dataset: Dataset, box_format: str | Mapping[str, Any] | BoxForma
                 "Expected a prompt, or labels and a box format to make one of, in every row, got none in row "
                 f"{number}. Add the column prompt, or labels and box_format."
             )
-        key = repr((findings, fmt))
-        if key not in made_prompts:
-            try:
-                made_prompts[key] = task_prompt("detection", findings, fmt)
-            except ValueError:
-                made_prompts[key] = None
-        return made_prompts[key]
+        try:
+            return task_prompt("detection", findings, fmt)
+        except ValueError:
+            return None
 
     return with_column(images, "prompt", [row_prompt(number) for number in range(dataset.num_rows)])
 

@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grounding_rewards.columns import patient_key, patient_of
+from grounding_rewards.common.formatting import first_of
 from grounding_rewards.data.annotated_image import AnnotatedImage
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ ALL = "all"
 
 FEWEST_PATIENTS = 20
 """Of fewer patients none is held out: a tenth of them may be nobody."""
-
-_SHOWN = 5
 
 _IN_NAMES = (
     # CheXpert, MURA, and what most people write themselves; BIDS
@@ -178,8 +177,7 @@ splits anew: prepare the images with splits_from="hash" (--splits-from hash).
     if names:
         raise ValueError(
             f"Expected every patient in one split of the dataset, got {len(names)} in several: "
-            f"{', '.join(names[:_SHOWN])}{', …' if len(names) > _SHOWN else ''}. "
-            'Draw the splits anew: prepare the images with splits_from="hash" (--splits-from hash).'
+            f'{first_of(names)}. Draw the splits anew: prepare the images with splits_from="hash" (--splits-from hash).'
         )
 
 

@@ -11,6 +11,7 @@ import warnings
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 from grounding_rewards.boxes import as_box_array, reference_defect
@@ -90,12 +91,7 @@ def make_plan(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Fo
     own_splits = {patient: names[0] for patient, names in patient_splits.items()} if rule.keeps_splits else {}
     if settings.splits_from == "dataset" and not rule.keeps_splits:
         sentence = splits.drawn_sentence(settings.dataset, rule.shares, len(images), unknown_patients)
-        # Only a dataset that names the split can be asked for it, so that nothing is drawn.
-        remedy = f", --split {splits.TRAIN} draws none" if split_names else ""
-        warnings.warn(f"{sentence} --split-shares draws others{remedy}.", stacklevel=3)
-    boxes = Counter[str]()
-    for image in images:
-        boxes.update(image.labels)
+        warnings.warn(f"{sentence} --split-shares draws others.", stacklevel=3)
     images_without_split = sum(image.split is None for image in images) if rule.keeps_splits else len(images)
     is_drawn = sum(share > 0 for share in rule.shares.values()) > 1
     facts = {
@@ -109,7 +105,7 @@ def make_plan(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Fo
     return FolderPlan(
         images=images,
         settings=settings,
-        vocabulary=_vocabulary(boxes, settings.labels),
+        vocabulary=_vocabulary(images, settings.labels),
         rule=rule,
         patient_splits=own_splits,
         extra=ExtraColumns(image.extra for image in images),
@@ -233,15 +229,15 @@ def _split_rule(names: set[str], patients: int, settings: PrepareSettings) -> sp
     return rule._replace(shares=shares) if rule.keeps_splits and is_asked else rule
 
 
-def _vocabulary(boxes: Mapping[str, int], labels: tuple[str, ...] | None) -> tuple[str, ...]:
+def _vocabulary(images: Sequence[AnnotatedImage], labels: tuple[str, ...] | None) -> tuple[str, ...]:
     """The findings of interest in the order of the prompt: the labels that are asked for, else all that have a box."""
-    findings = prompt_order(boxes)
+    findings = prompt_order(chain.from_iterable(image.labels for image in images))
     if not findings:
         raise ValueError("Expected at least one box in the dataset, got none. Check the root and the split.")
     if labels is None:
         return findings
     for label in labels:
-        if label not in boxes:
+        if label not in findings:
             raise ValueError(
                 f"Expected findings of the dataset for labels, got {label!r}. It has: {', '.join(findings)}."
             )

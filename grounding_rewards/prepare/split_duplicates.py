@@ -6,12 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from grounding_rewards.common.formatting import first_of
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.splits import patient_of_image
 from grounding_rewards.images.near_duplicates import find_near_duplicates
-
-# Images named in an error.
-_SHOWN = 5
 
 
 class DuplicateGroups(NamedTuple):
@@ -77,12 +75,10 @@ def group_duplicates(
     pairs = [(places[a], places[b]) for a, b in find_near_duplicates(signatures)]
     left_out = _left_out(pairs, Counter(place.split for place in places))
     if left_out and bad_rows == "refuse":
-        sentences = [f"{image} is {reason}" for image, reason in left_out.items()][:_SHOWN]
-        if len(left_out) > _SHOWN:
-            sentences.append("…")
+        sentences = [f"{image} is {reason}" for image, reason in left_out.items()]
         raise ValueError(
             f"Expected no image in two splits of the dataset, got {len(left_out)} with a copy in another one: "
-            f"{'; '.join(sentences)}. Draw the splits anew: prepare the images with "
+            f"{first_of(sentences)}. Draw the splits anew: prepare the images with "
             'splits_from="hash" (--splits-from hash); or leave these images out with bad_rows="drop" (--bad-rows drop).'
         )
     patients = DisjointSet()

@@ -365,7 +365,7 @@ def test_where_nothing_is_held_out_patients_are_drawn_and_it_is_said(make_images
     """VinDr-CXR of Kaggle, RSNA and SIIM have labels for `train` alone: today everything is trained on."""
     root, records = make_images(40, split="train")
     records = [record._replace(patient_id=f"p{k // 2 % 20}") for k, record in enumerate(records)]
-    with pytest.warns(UserWarning, match=r"jsonl holds no image out: 80 % .* --split-shares draws others, --split"):
+    with pytest.warns(UserWarning, match=r"jsonl holds no image out: 80 % .* --split-shares draws others\."):
         manifest = prepare_images(records, root, tmp_path / "out", options())
     sides = {(row["patient_id"], row["split"]) for row in rows_of(tmp_path / "out")}
     assert len(sides) == 20 == len({patient for patient, _ in sides})
