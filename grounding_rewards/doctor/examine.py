@@ -48,7 +48,6 @@ class Metrics:
     Attributes:
         images: images by split.
         negatives: images without a box of any reader; a box that stands for "no finding" does not count.
-        positives: images with such a box.
         boxes: boxes of all right answers: those of each reader, or else `boxes`.
         labels: boxes by label.
         label_images: images by split and label.
@@ -59,7 +58,6 @@ class Metrics:
 
     images: Counter[str] = field(default_factory=Counter)
     negatives: int = 0
-    positives: int = 0
     boxes: int = 0
     labels: Counter[str] = field(default_factory=Counter)
     label_images: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -77,8 +75,6 @@ class Metrics:
         """The counts of a dataset."""
         table = context.table
         metrics = cls(context.images, negatives=context.counts.count(0), longest_gold=context.longest_gold)
-        # Rows that cannot be read are neither.
-        metrics.positives = len(context.counts) - metrics.negatives
         metrics.labels = Counter(dict(context.labels.most_common(_MAX_LABELS)))
         # An image counts once for each of its labels.
         images_of_labels = {(place.row.key, place.label) for place in context.labelled()}

@@ -52,9 +52,6 @@ LONGEST_SIDE = 448
 IMAGES_PER_SECTION = 6
 _MOST_TEXT = 4_000
 
-# The metrics at the top, after the one that the verdict is about.
-_TILES = ("mean_iou", "f1_50", "image_dependence", "sampled_reward")
-_MOST_TILES = 4
 # Findings that have an image at the head of the page.
 _FINDINGS_FIRST = 4
 _WORST_LOSS = "worst loss"
@@ -107,8 +104,12 @@ class Comparison:
     @property
     def core(self) -> list[str]:
         """Keys of the metrics that are shown first: those that were chosen, or the core."""
-        changes = {key: self.difference.metrics[key] for key in self.difference.core if key in self.metrics}
-        return [key for key, change in changes.items() if html.is_measured(change.a) or html.is_measured(change.b)]
+        keys = []
+        for key in self.difference.core:
+            change = self.difference.metrics[key]
+            if key in self.metrics and not (math.isnan(change.a.value) and math.isnan(change.b.value)):
+                keys.append(key)
+        return keys
 
     @property
     def facts(self) -> list[str]:
@@ -451,7 +452,6 @@ def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
         f"Above each image: the change of its {reward}.",
         opening=[html.Legend(), html.Cards(first_cards)] if first_cards else [],
         verdict=difference.verdict,
-        tiles=_tiles(comparison),
         sections=[
             html.Section("Training", [rewards] if rewards else []),
             html.Section("Images", [html.Legend(difference.label_matching), *sections] if sections else []),
@@ -513,16 +513,3 @@ def _shared_images(comparison: Comparison) -> list[SharedImage]:
             f"They have: {', '.join(sorted(common_rewards)) or 'none'}."
         )
     return shared
-
-
-def _tiles(comparison: Comparison) -> list[html.Tile]:
-    """The metrics that matter most, that of the verdict first."""
-    keys = [key for key in dict.fromkeys((comparison.difference.main, *_TILES)) if key in comparison.core]
-    tiles = []
-    for key in keys[:_MOST_TILES]:
-        change = comparison.difference.metrics[key]
-        values = f"{format_value(change.a.value)} → {format_value(change.b.value)}"
-        difference = format_estimate(change.difference, signed=True)
-        p = "" if math.isnan(change.holm) else f"Holm's p {p_cell(change.holm)}"
-        tiles.append(html.Tile(change.metric.heading, values, difference, p, kind_of(change.direction)))
-    return tiles

@@ -18,7 +18,7 @@ from grounding_rewards.data.box_defects import MistakenOrder, box_defect
 from grounding_rewards.doctor.context import CHECKS, LEAKS, SEVERITIES, Defect, Fault
 from grounding_rewards.doctor.examine import Checkup, Metrics
 from grounding_rewards.doctor.rows import ImageRow
-from grounding_rewards.report.page import GUARD, Card, Cards, Page, Panel, Section, Tile, data_uri
+from grounding_rewards.report.page import GUARD, Card, Cards, Page, Panel, Section, data_uri
 from grounding_rewards.report.plots import Plot, panels_of, short
 from grounding_rewards.report.tables import Cell, Table
 
@@ -51,10 +51,7 @@ def render_doctor_page(checkup: Checkup) -> str:
         An HTML document that refers to nothing outside itself and can be encoded in UTF-8.
     """
     metrics = checkup.metrics
-    images = max(1, metrics.rows)
-    per_image = f"{metrics.boxes / max(1, metrics.positives):.1f} per image with boxes"
     splits = ", ".join(f"{name} {count:,}" for name, count in metrics.images.items())
-    common = ", ".join(label for label, _ in metrics.labels.most_common(3))
     sample = []
     for row, reason in checkup.sample:
         labelled_boxes = _labelled_boxes(row)
@@ -65,13 +62,8 @@ def render_doctor_page(checkup: Checkup) -> str:
     unchecked = {CHECKS[name].title: reason for name, reason in checkup.unchecked.items()}
     return Page(
         title=f"Check-up of {checkup.dataset}",
+        subtitle=f"{splits} images, {metrics.negatives:,} of them without boxes; {metrics.boxes:,} boxes",
         verdict=f"{doctor_verdict(checkup)} {doctor_advice(checkup)}",
-        tiles=[
-            Tile("images", f"{metrics.rows:,}", note=splits),
-            Tile("images without boxes", percent(metrics.negatives / images), note=f"{metrics.negatives:,} images"),
-            Tile("boxes", f"{metrics.boxes:,}", note=per_image),
-            Tile("labels", f"{len(metrics.labels):,}", note=common),
-        ],
         sections=[
             Section("Defects", _defects(checkup)),
             Section("Images", [Cards(sample, small=True)] if sample else [], _SHEET),

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.common.atomic_files import check_settings, whole_folder, write_whole
-from grounding_rewards.common.formatting import counted, format_p, format_value
+from grounding_rewards.common.formatting import counted
 from grounding_rewards.metrics.confusion import (
     IGNORED,
     MISSED,
@@ -38,7 +38,6 @@ from grounding_rewards.metrics.confusion import (
     outcomes_of,
 )
 from grounding_rewards.metrics.evaluation import Evaluation, read_evaluation, write_evaluation
-from grounding_rewards.metrics.intervals import format_interval
 from grounding_rewards.metrics.prediction import Prediction, is_read, save_predictions
 from grounding_rewards.report import page as html
 from grounding_rewards.report import tables
@@ -72,7 +71,6 @@ RIGHT_NORMAL = "normal image without a box"
 
 #: Images of each kind at the head of the page.
 FIRST_IMAGES = 3
-_MOST_TILES = 4
 
 _CORE_NOTE = (
     "95 % intervals beneath the values. ↓: lower is better. Above the constant box: the difference to a baseline that "
@@ -172,7 +170,6 @@ def render_evaluation_page(page: EvaluationPage) -> str:
         title=page.title,
         subtitle=page.subtitle,
         verdict=evaluation.looking,
-        tiles=_tiles(page),
         sections=[
             html.Section("Metrics", _metrics(page)),
             html.Section("Curves", page.plots),
@@ -313,32 +310,6 @@ def _groups(images: Sequence[_ScoredImage], reward: str, ranked: Sequence[int]) 
         share("Right normal images", tagged[RIGHT_NORMAL], normal, "normal images have no box, as it should be"),
     ]
     return html.choose_images(choices, IMAGES_PER_GROUP)
-
-
-def _tiles(page: EvaluationPage) -> list[html.Tile]:
-    """The numbers at the top: mean IoU, F1, image dependence, hallucinations; the reward if one was not measured."""
-    evaluation = page.evaluation
-    metrics = next(iter(evaluation.systems.values()), {})
-    tiles = []
-    for key in ("mean_iou", "f1_50", "image_dependence", "hallucination_rate", f"reward_{page.reward}"):
-        if html.is_measured(metrics.get(key)):
-            note = _dependence_note(evaluation) if key == "image_dependence" else ""
-            value = format_value(metrics[key][0])
-            tiles.append(html.Tile(evaluation.headings[key], value, format_interval(metrics[key]), note))
-    return tiles[:_MOST_TILES]
-
-
-def _dependence_note(evaluation: Evaluation) -> str:
-    """What image dependence says in words; empty without a test."""
-    dependence = evaluation.dependence
-    if dependence is None or math.isnan(dependence.p):
-        return ""
-    # Adding 0 takes the sign off a rounded -0.0.
-    part = round(dependence.dependence.value, 2) + 0
-    return (
-        f"{part:.2f} of {dependence.value:.2f} vanishes when answers are swapped between images, "
-        f"{format_p(dependence.p)}"
-    )
 
 
 def _data(page: EvaluationPage, images: Sequence[_ScoredImage]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The frame of every page: a title, a verdict, tiles, then sections of tables, plots, lists and images with boxes.
+"""The frame of every page: a title, a verdict, then sections of tables, plots, lists and images with boxes.
 
 A page is one HTML file that loads nothing and runs nothing but its own program; what a model or a dataset wrote is text
 and never markup. Keep a page with images as private as the images.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -29,16 +28,6 @@ if TYPE_CHECKING:
 PICTURE_BYTES = 40_000
 #: Beneath pages with images.
 GUARD = "Shows images and what models wrote about them: keep it as private as the images."
-
-
-class Tile(NamedTuple):
-    """A number at the top: its heading, and small beneath it its interval and a note. `kind` colours the interval."""
-
-    heading: str
-    value: str
-    interval: str = ""
-    note: str = ""
-    kind: str = ""
 
 
 class Section(NamedTuple):
@@ -125,7 +114,6 @@ class Page:
         subtitle: beneath the title.
         opening: blocks above the verdict.
         verdict: the result in a sentence.
-        tiles: numbers at the top.
         footer: a sentence at the end.
         style: name of a further style sheet.
         script: name of a program.
@@ -136,7 +124,6 @@ class Page:
     subtitle: str = ""
     opening: Sequence[Any] = ()
     verdict: str = ""
-    tiles: Sequence[Tile] = ()
     footer: str = ""
     style: str = ""
     script: str = ""
@@ -190,11 +177,6 @@ def choose_images(choices: Sequence[Choice], count: int) -> list[Choice]:
         if places:
             results.append(choice._replace(places=places))
     return results
-
-
-def is_measured(estimate: Sequence[float] | None) -> bool:
-    """Whether there is an estimate, and its value is not NaN."""
-    return estimate is not None and not math.isnan(estimate[0])
 
 
 @cache

@@ -11,6 +11,8 @@ from pathlib import Path
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _WIDTH, _HEIGHT = 1180, 900
+# Of the head of the page, with its images.
+_HEAD_HEIGHT = 505
 
 
 def find_browser() -> str | None:
@@ -44,9 +46,9 @@ def take_pictures(page: Path, folder: Path) -> list[Path]:
         tab.locator(".filters, .keys").evaluate_all("all => all.forEach(one => (one.style.display = 'none'))")
         start = tab.locator("section:has(#Images)").bounding_box()["y"]
         taken = []
-        for name, y in (("evaluation.png", 0), ("evaluation_images.png", start)):
+        for name, y, height in (("evaluation.png", 0, _HEAD_HEIGHT), ("evaluation_images.png", start, _HEIGHT)):
             taken.append(folder / name)
-            clip = {"x": 0, "y": y, "width": _WIDTH, "height": _HEIGHT}
+            clip = {"x": 0, "y": y, "width": _WIDTH, "height": height}
             tab.screenshot(path=taken[-1], full_page=True, clip=clip)
         opened.close()
     return taken

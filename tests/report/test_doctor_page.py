@@ -93,10 +93,6 @@ def test_the_terminal_names_where_why_and_what_to_do(write):
     assert "16 images: 1 error, no warnings." in text
 
 
-def test_rows_that_cannot_be_read_are_not_images_with_boxes(write):
-    assert "1.0 per image with boxes" in render_doctor_page(examine(write(images(boxes="none"))))
-
-
 def test_markup_in_a_label_is_no_markup(write):
     made = images(labels=["[red]mass[/red]"])
     made[2]["labels"] = ['<script>alert("x")</script>']

@@ -114,7 +114,6 @@ def test_everything_is_there(visit) -> None:
     parts = ["Metrics", "Curves", "By label and size", "Robustness", "Images", "How it was measured"]
     assert tab.locator("h2").all_inner_texts() == parts
     assert tab.locator(".plot img[alt]").count() == 3
-    assert tab.locator(".tile").count() == 3
     assert tab.locator("#Gallery h3").count() == 6
     assert tally(tab) == "19 images of 19, 19 in the gallery"
     assert len(rows(tab)) == 19
