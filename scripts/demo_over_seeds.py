@@ -25,6 +25,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from grounding_rewards.common.atomic_files import write_whole
+from grounding_rewards.logs.run_log import first_and_last, read_entries
 from grounding_rewards.metrics.comparison import Change, RunDifference
 from grounding_rewards.report.comparison import compare_evaluations
 from scripts.docs.page_parts import marks_of, replace_part
@@ -90,10 +91,11 @@ def read_run(archive: Path) -> DemoRun:
             files.extractall(folder, filter="data")
         root = Path(folder)
         # No p stands in the tables, so that the permutation test may be short.
-        comparison = compare_evaluations(root / "before", root / "after", log=root / "log.jsonl", resamples=100)
+        comparison = compare_evaluations(root / "before", root / "after", resamples=100)
+        rewards = [entry["reward"] for entry in read_entries(root / "log.jsonl") if "reward" in entry]
         minutes = json.loads((root / _MINUTES).read_text(encoding="utf-8"))
     name = archive.name.removesuffix(".tar.xz")
-    return DemoRun(name, minutes, comparison.difference, comparison.training_reward.partition(",")[0])
+    return DemoRun(name, minutes, comparison.difference, first_and_last(rewards).partition(",")[0])
 
 
 def keeps_promise(difference: RunDifference) -> bool:

@@ -49,7 +49,6 @@ def run(
     html: OutputFile = None,
     allow_outside: AllowOutside = False,
     reward: str | None = None,
-    log: Path | None = None,
     every: Annotated[bool, option("print all metrics, labels and tests, not the core alone", name="--all")] = False,
 ) -> int:
     """Compare A with B, and report.
@@ -64,7 +63,6 @@ def run(
         seed: of them, and of what intervals leave out
         html: write a page that begins with the boxes of both runs on the same images
         reward: by whose change the page chooses images; default: the one that B was evaluated with, else R4
-        log: of the training of B, whose reward is shown; default: log.jsonl beside its checkpoint
 
     Returns:
         0, whatever the verdict is.
@@ -82,7 +80,6 @@ def run(
         resamples=resamples,
         seed=seed,
         reward=reward,
-        log=log,
     )
     if html is not None:
         load_image = _image_loader(comparison.images[1], comparison.run_facts[1], b, allow_outside)

@@ -1,22 +1,18 @@
 """The comparison of two runs as tables in the terminal, as JSON and as a page.
 
-The page has a few images with the boxes of both runs first, then what changed, the reward in training, more images, and
-the metrics side by side.
+The page has a few images with the boxes of both runs first, then what changed, and the metrics side by side.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.common.formatting import NO_VALUE, format_value
-from grounding_rewards.logs.run_log import LOG, first_and_last, read_entries, trained_reward
 from grounding_rewards.metrics import confusion
 from grounding_rewards.metrics.comparison import (
     DRAWS,
@@ -32,7 +28,6 @@ from grounding_rewards.metrics.evaluation import CORE_METRICS, StoredEvaluation,
 from grounding_rewards.metrics.intervals import format_estimate
 from grounding_rewards.metrics.prediction import Prediction, load_predictions
 from grounding_rewards.report import page as html
-from grounding_rewards.report.plots import read_series, reward_plot
 from grounding_rewards.report.tables import Cell, Table, estimate_cell, group_metrics, kind_of
 
 if TYPE_CHECKING:
@@ -41,7 +36,6 @@ if TYPE_CHECKING:
 
     LoadImage = Callable[[Prediction], Image | None]
 
-_LONGEST_FACT = 80
 #: The rule for better and worse, and the signs of the tables.
 CAPTION = (
     "Better or worse: the 95 % interval of the change excludes 0, and Holm's p over the metrics shown is below "
@@ -49,8 +43,6 @@ CAPTION = (
 )
 #: Longest side in pixels of an image on the page; with the number of images it bounds the size of the file.
 LONGEST_SIDE = 448
-IMAGES_PER_SECTION = 6
-_MOST_TEXT = 4_000
 
 # Findings that have an image at the head of the page.
 _FINDINGS_FIRST = 4
@@ -72,7 +64,6 @@ class Comparison:
         images: of each run.
         run_facts: what is known of how each run was made.
         reward: name of the reward by which images are chosen.
-        log: what the training of B logged; empty where no training is known.
     """
 
     difference: RunDifference
@@ -82,24 +73,13 @@ class Comparison:
     images: Sequence[Sequence[Prediction]]
     run_facts: Sequence[Mapping[str, Any]]
     reward: str = "R4"
-    log: Sequence[Mapping[str, Any]] = ()
-
-    @property
-    def training_reward(self) -> str:
-        """The change of the reward in the training, as in `0.433 → 0.565, first and last 10 of 200`."""
-        rewards = read_series(self.log, "reward")
-        return "" if rewards is None else first_and_last(rewards.y.tolist())
 
     @property
     def title(self) -> str:
-        """The runs and the change of the metric of the verdict, as in `GRPO with R4: mean IoU 0.63 → 0.69`."""
+        """The runs and the change of the metric of the verdict, as in `after against before: mean IoU 0.63 → 0.69`."""
         change = self.difference.metrics[self.difference.main]
         values = [NO_VALUE if math.isnan(value) else f"{value:.2f}" for value in (change.a.value, change.b.value)]
-        before, after = map(_trained, self.run_facts)
-        if not after or before == after:
-            before, after = self.names
-        compared = f"{after} against {before}" if before else after
-        return f"{compared}: {change.metric.heading} {' → '.join(values)}"
+        return f"{self.names[1]} against {self.names[0]}: {change.metric.heading} {' → '.join(values)}"
 
     @property
     def core(self) -> list[str]:
@@ -123,8 +103,11 @@ class Comparison:
         lines.append(f"{difference.images} images{patients} in both{alone}")
         lines.append(f"{difference.resamples} draws of {difference.units}, seed {difference.seed}")
         lines.append(f"labels of boxes: {difference.label_matching} (--label-matching)")
-        for name, (fact_a, fact_b) in facts_that_differ(*self.run_facts).items():
-            lines.append(f"{name}: {fact_a} in {a}, {fact_b} in {b}")
+        facts_a, facts_b = self.run_facts
+        if facts_a and facts_b:
+            for name in dict.fromkeys([*facts_a, *facts_b]):
+                if facts_a.get(name) != facts_b.get(name):
+                    lines.append(f"{name}: {facts_a.get(name)} in {a}, {facts_b.get(name)} in {b}")
         return lines
 
     def to_dict(self) -> dict[str, Any]:
@@ -189,8 +172,6 @@ class Comparison:
             legend = "--all: every metric, labels and tests."
         console.print(Text(f"{CAPTION} {legend}", style="dim"))
         console.print(Text(self.difference.verdict, style="bold"))
-        if self.training_reward:
-            console.print(Text(f"Reward in training {self.training_reward} steps."))
 
     def to_dataframe(self) -> Any:
         """A ``pandas.DataFrame`` with a row for each metric."""
@@ -207,7 +188,6 @@ def compare_evaluations(
     resamples: int = DRAWS,
     seed: int = 0,
     reward: str | None = None,
-    log: str | Path | None = None,
 ) -> Comparison:
     """Compare two evaluations on the images that both have.
 
@@ -221,7 +201,6 @@ def compare_evaluations(
         resamples: draws of the permutation test.
         seed: of all draws.
         reward: by which images are chosen; None for that of B.
-        log: of the training of B; None for log.jsonl next to its checkpoint, if there is one.
 
     Raises:
         ValueError: a run cannot be read, the runs cannot be compared, or one lacks a metric.
@@ -241,16 +220,14 @@ def compare_evaluations(
     )
     for key in metrics:
         check_metric("--metrics", key, difference.metrics)
-    facts = [evaluation.facts for evaluation in evaluations]
     return Comparison(
         difference=difference,
         paths=paths,
         names=run_names(*paths),
         metrics=list(dict.fromkeys((*metrics, metric))) if metrics else list(difference.metrics),
         images=images,
-        run_facts=facts,
+        run_facts=[evaluation.facts for evaluation in evaluations],
         reward=reward,
-        log=_training_log(log, facts[1]),
     )
 
 
@@ -263,24 +240,6 @@ def _common_label_matching(evaluations: Sequence[StoredEvaluation]) -> str:
             "say different things: give --label-matching, by which both are measured here, or evaluate one again."
         )
     return next(iter(rules), "ignore")
-
-
-def _training_log(log: str | Path | None, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The entries of the file that was named, else of the log next to the evaluated model, else none."""
-    if log is not None:
-        return read_entries(Path(log))
-    if "model" not in facts:
-        return []
-    path = Path(str(facts["model"])).parent / LOG
-    return read_entries(path) if path.is_file() else []
-
-
-def _trained(facts: Mapping[str, Any]) -> str:
-    """The training of the evaluated model, as in `GRPO with R4`; empty if unknown."""
-    if "model" not in facts or not Path(str(facts["model"])).is_dir():
-        return ""
-    reward_and_parameters = trained_reward(Path(str(facts["model"])))
-    return "" if reward_and_parameters is None else f"GRPO with {reward_and_parameters[0]}"
 
 
 def run_names(a: Path, b: Path) -> list[str]:
@@ -300,30 +259,6 @@ def run_names(a: Path, b: Path) -> list[str]:
     while folders[0].name == folders[1].name:
         folders = [folder.parent for folder in folders]
     return [folder.name or str(folder) for folder in folders]
-
-
-def facts_that_differ(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """The facts of their evaluations in which two runs differ; none where either has no facts.
-
-    Example:
-        >>> facts_that_differ({"reward": "R4", "images": 9}, {"reward": "R5", "images": 9})
-        {'reward': ('R4', 'R5')}
-    """
-    if not a or not b:
-        return {}
-    names = dict.fromkeys([*a, *b])
-    return {name: _different_texts(a.get(name), b.get(name)) for name in names if a.get(name) != b.get(name)}
-
-
-def _different_texts(*facts: Any) -> tuple[str, str]:
-    """Two facts as texts; of long ones the part from the first difference, of :data:`_LONGEST_FACT` characters."""
-    a, b = (fact if isinstance(fact, str) else json.dumps(fact, ensure_ascii=False) for fact in facts)
-    # A text and a mapping may be written alike.
-    if a == b or max(len(a), len(b)) <= _LONGEST_FACT:
-        return a, b
-    first_difference = next(k for k, (letter, other_letter) in enumerate(zip_longest(a, b)) if letter != other_letter)
-    start = a.rfind(" ", 0, first_difference) + 1
-    return f"…{a[start : start + _LONGEST_FACT]}", f"…{b[start : start + _LONGEST_FACT]}"
 
 
 def _line(heading: str, change: Change) -> list[str | Cell]:
@@ -368,46 +303,6 @@ def choose_first(images: Sequence[SharedImage], reward: str) -> list[html.Choice
     return sorted(html.choose_images(choices, 1), key=lambda choice: choice.title == _WORST_LOSS)
 
 
-def choose_shared(
-    images: Sequence[SharedImage], reward: str, names: Sequence[str], *, count: int = IMAGES_PER_SECTION
-) -> list[html.Choice]:
-    """Choose further images: largest gains, largest losses, and normal images.
-
-    Args:
-        images: all that both runs have.
-        reward: name of the reward whose change ranks them.
-        names: of the runs.
-        count: images per section at most.
-
-    Returns:
-        The choices that have an image; places are indices into `images`.
-
-    Example:
-        >>> image = {"width": 9, "height": 9, "gt": [[0, 0, 5, 5]], "gt_labels": ["mass"]}
-        >>> shared = tuple(Prediction("a", **image, rewards={"R4": value}) for value in (0.5, 0.7))
-        >>> [choice.title for choice in choose_shared([shared], "R4", ["A", "B"])]
-        ['Largest gains']
-    """
-    gains = [_gain(shared, reward) for shared in images]
-    # Of two equal gains the one that ends higher counts as larger.
-    ranked = sorted(range(len(images)), key=lambda k: (gains[k], images[k][1].rewards[reward]))
-    findings = [k for k in ranked if not images[k][0].is_normal]
-    normal = [k for k in reversed(ranked) if images[k][0].is_normal]
-    up = [k for k in reversed(findings) if gains[k] > 0]
-    down = [k for k in findings if gains[k] < 0]
-    tally = f"{len(up)} of {len(findings)} images with findings have a higher {reward} in {names[1]}, "
-    tally += f"{len(down)} a lower one, {len(findings) - len(up) - len(down)} the same."
-    counts = [sum(not len(images[k][run].pred) for k in normal) for run in range(len(names))]
-    without_box = [f"{count} of {len(normal)} in {name}" for count, name in zip(counts, names, strict=True)]
-    note = f"Nothing is to be found here; any box is invented. Without a box: {', '.join(without_box)}."
-    choices = [
-        html.Choice("Largest gains", tally, up, "first"),
-        html.Choice("Largest losses", tally, down, "first"),
-        html.Choice("Normal images", note, normal),
-    ]
-    return html.choose_images(choices, count)
-
-
 def _gain(shared: SharedImage, reward: str) -> float:
     """By how much the reward of an image is higher in run B."""
     before, after = shared
@@ -430,31 +325,18 @@ def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
     """
     difference, names, reward = comparison.difference, comparison.names, comparison.reward
     images = _shared_images(comparison)
-    first_cards = []
-    for choice in choose_first(images, reward):
-        card = _card(comparison, images[choice.places[0]], load_image)
-        reference = images[choice.places[0]][0]
-        # The reference with the answers, without the details of their boxes.
-        boxes = confusion.drawn_boxes(reference.gt, "reference", reference.gt_labels)
-        panels = [html.Panel(boxes, "reference", card.title)]
-        panels += [panel._replace(lines=(), text=None) for panel in card.panels]
-        first_cards.append(card._replace(title=choice.title, panels=panels))
-    sections = []
-    for choice in choose_shared(images, reward, names):
-        cards = [_card(comparison, images[place], load_image) for place in choice.places]
-        sections.append(html.Section(choice.title, [html.Cards(cards)], choice.note))
-    facts, rewards = comparison.run_facts[1], reward_plot(comparison.log)
+    choices = choose_first(images, reward)
+    cards = [_card(comparison, choice.title, images[choice.places[0]], load_image) for choice in choices]
+    facts = comparison.run_facts[1]
     split = f" ({facts['split']})" if facts.get("split") else ""
     dataset = f" of {Path(str(facts['dataset'])).name}{split}" if "dataset" in facts else ""
     return html.Page(
         title=comparison.title,
         subtitle=f"{difference.images} images{dataset}. {names[1]} compared with {names[0]}. "
         f"Above each image: the change of its {reward}.",
-        opening=[html.Legend(), html.Cards(first_cards)] if first_cards else [],
+        opening=[html.Legend(difference.label_matching), html.Cards(cards)] if cards else [],
         verdict=difference.verdict,
         sections=[
-            html.Section("Training", [rewards] if rewards else []),
-            html.Section("Images", [html.Legend(difference.label_matching), *sections] if sections else []),
             html.Section("Metrics", _tables(comparison), f"{CAPTION} {comparison.tests_caption}"),
             html.Section("How it was compared", [comparison.facts]),
         ],
@@ -462,21 +344,18 @@ def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
     ).render()
 
 
-def _card(comparison: Comparison, shared: SharedImage, load_image: LoadImage) -> html.Card:
-    """The card of one image, with a panel for the answer of each run."""
-    panels = []
+def _card(comparison: Comparison, title: str, shared: SharedImage, load_image: LoadImage) -> html.Card:
+    """The card of one image, with a panel for the reference and for the answer of each run."""
+    reference = shared[0]
+    boxes = confusion.drawn_boxes(reference.gt, "reference", reference.gt_labels)
+    panels = [html.Panel(boxes, "reference", ", ".join(reference.gt_labels) or "normal")]
     for name, image in zip(comparison.names, shared, strict=True):
         outcomes = confusion.box_outcomes(image, comparison.difference.label_matching)
-        predictions = zip(image.pred_labels, outcomes.pred, outcomes.pred_ious.tolist(), strict=True)
-        lines = [
-            (f"{label or 'box'}: {outcome}", f"IoU {confusion.format_iou(iou)}") for label, outcome, iou in predictions
-        ]
-        heading = f"{name} {image.rewards[comparison.reward]:.2f}"
         boxes, summary = confusion.drawn_answer(image, outcomes), confusion.image_summary(image, outcomes)
-        panels.append(html.Panel(boxes, heading, summary, lines[: confusion.MOST_BOXES], image.text[:_MOST_TEXT]))
-    pixels, gain, reference = load_image(shared[-1]), _gain(shared, comparison.reward), shared[0]
+        panels.append(html.Panel(boxes, f"{name} {image.rewards[comparison.reward]:.2f}", summary))
+    pixels, gain = load_image(shared[-1]), _gain(shared, comparison.reward)
     return html.Card(
-        title=", ".join(reference.gt_labels) or "normal",
+        title=title,
         id=reference.id,
         uri=html.jpeg_uri(pixels, LONGEST_SIDE) if pixels else "",
         size=(reference.width, reference.height),
@@ -487,17 +366,13 @@ def _card(comparison: Comparison, shared: SharedImage, load_image: LoadImage) ->
 
 
 def _tables(comparison: Comparison) -> list[Any]:
-    """The blocks of metrics: the core as a table, then all, those by label and definitions, each folded."""
+    """The blocks of metrics: the core as a table, then all and those by label, each folded."""
     blocks: list[Any] = [comparison.table(comparison.core)]
     if not set(comparison.metrics) <= set(comparison.difference.core):
         blocks.append(html.Section("All metrics", [comparison.table(comparison.metrics)], kind="fold"))
     if comparison.difference.labels:
         table = comparison.label_table
         blocks.append(html.Section(table.title, [table._replace(title="")], kind="fold"))
-    metrics = [comparison.difference.metrics[key].metric for key in comparison.metrics]
-    definitions = {metric.heading: metric.definition for metric in metrics if metric.definition}
-    if definitions:
-        blocks.append(html.Section("What each metric is", [definitions], kind="fold"))
     return blocks
 
 

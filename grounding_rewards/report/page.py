@@ -48,16 +48,12 @@ class Panel(NamedTuple):
 
     boxes: corners, class, label and, where it is judged, the outcome of each.
     name, summary: beneath the image.
-    lines: beneath these, what is said to the left and to the right.
-    text: what a model wrote, on a click.
     view: the `viewBox`; the image alone where it is empty.
     """
 
     boxes: Sequence[tuple[Any, ...]]
     name: str
     summary: str
-    lines: Sequence[tuple[str, str]] = ()
-    text: str | None = None
     view: str = ""
 
 

@@ -1,4 +1,4 @@
-"""The common parts of all plots (colours, fonts, files, their form on a page); the plots of trainings and evaluations.
+"""The common parts of all plots (colours, fonts, files, their form on a page); the plots of evaluations.
 
 A plot has no heading or caption inside: papers set their own, and the page writes `title` and `note` around it.
 """
@@ -9,7 +9,7 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, product
@@ -37,10 +37,6 @@ _DASHED = (0, (5, 1.6))
 _MARKERS = ("o", "s", "^", "D", "v", "P")
 # Points of a curve that are drawn.
 _POINTS = 400
-# Logged values of which a running mean is drawn, at least.
-_LEAST_SMOOTHED = 10
-_REWARD_SIZE = (5.6, 2.4)  # inches
-_SMOOTHED_NOTE = "Pale: every logged step. Strong: running mean."
 _NOT_IN_XML = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _RC = {
     "font.size": 8,
@@ -196,88 +192,6 @@ def short(name: str, max_length: int = 34) -> str:
     """
     name = _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", name)
     return name if len(name) <= max_length else name[: max_length - 1] + "…"
-
-
-def read_series(log_history: Sequence[Mapping[str, Any]], key: str) -> Curve | None:
-    """A metric over the steps of a run as a curve, values that are not finite left out; None where no step has it.
-
-    Args:
-        log_history: the trainer's ``state.log_history``: one dict per logged step.
-        key: name of the metric.
-
-    Example:
-        >>> found = read_series([{"step": 1, "reward": 0.5}, {"step": 2, "reward": 0.75}, {"loss": 1}], "reward")
-        >>> found.x, found.y
-        (array([1., 2.]), array([0.5 , 0.75]))
-    """
-    logged = [(entry["step"], entry.get(key)) for entry in log_history if "step" in entry]
-    points = [(step, value) for step, value in logged if isinstance(value, int | float) and math.isfinite(value)]
-    if not points:
-        return None
-    steps, values = np.array(points, dtype=np.float64).T
-    return Curve(key, steps, values)
-
-
-def smooth(values: NDArray[np.float64], *, reach: int) -> NDArray[np.float64]:
-    """Centred running mean, which does not lag behind; at both ends its window is cut.
-
-    Args:
-        values: ``(n,)``.
-        reach: how many values on either side are averaged over; 0 changes nothing.
-
-    Returns:
-        ``(n,)``.
-
-    Example:
-        >>> smooth(np.array([0.0, 3.0, 6.0, 3.0]), reach=1)
-        array([1.5, 3. , 4. , 4.5])
-    """
-    window = np.ones(2 * reach + 1)
-    sums, counts = np.convolve(values, window), np.convolve(np.ones(len(values)), window)
-    return (sums / counts)[reach : reach + len(values)]
-
-
-def reward_plot(log_history: Sequence[Mapping[str, Any]]) -> Plot | None:
-    """The reward over steps, with that of the evaluations; None if the log has no reward.
-
-    Args:
-        log_history: the trainer's ``state.log_history``.
-    """
-    names = {"reward": "training images", "eval_reward": "held-out images"}
-    series = [read_series(log_history, key) for key in names]
-    lines = [line._replace(name=names[line.name]) for line in series if line is not None]
-    if not lines:
-        return None
-
-    def draw(figure: Figure) -> None:
-        """Draw the rewards over their running means."""
-        axis = figure.subplots()
-        for number, line in enumerate(lines):
-            draw_curve(axis, _draw_pale(axis, line, number), number)
-        axis.set_xlabel("step")
-        axis.set_ylabel("reward")
-        axis.grid(axis="y")
-        axis.locator_params("x", integer=True)
-        axis.margins(x=0.01)
-        if len(lines) > 1:
-            axis.legend(loc="best", fontsize=6.5)
-        values = np.concatenate([line.y for line in lines])
-        if ((values >= 0) & (values <= 1)).all():
-            # A share has no room beyond its ends.
-            low, high = axis.get_ylim()
-            axis.set_ylim(max(low, -0.02), min(high, 1.02))
-
-    return Plot("reward", "Reward in training", _SMOOTHED_NOTE, draw, _REWARD_SIZE)
-
-
-def _draw_pale(axis: Axes, curve: Curve, number: int) -> Curve:
-    """Draw the values of a curve pale, and return its running mean; one of few values gets marks, and is returned."""
-    colour = SERIES[number % len(SERIES)]
-    if len(curve.y) < _LEAST_SMOOTHED:
-        axis.plot(curve.x, curve.y, "o", color=colour, markersize=4)
-        return curve
-    axis.plot(curve.x, curve.y, color=colour, alpha=0.3, linewidth=1)
-    return curve._replace(y=smooth(np.asarray(curve.y), reach=max(1, len(curve.y) // 16)))
 
 
 _IOU_BINS = 10

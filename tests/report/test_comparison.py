@@ -12,7 +12,7 @@ from PIL import Image
 from grounding_rewards.metrics.comparison import Change, Units, compare_runs
 from grounding_rewards.metrics.intervals import Estimate, Metric
 from grounding_rewards.metrics.prediction import Prediction
-from grounding_rewards.report.comparison import Comparison, SharedImage, choose_first, choose_shared, render_diff_page
+from grounding_rewards.report.comparison import Comparison, SharedImage, choose_first, render_diff_page
 from tests.report.documents import Document, check_self_contained
 from tests.tables import table
 
@@ -37,7 +37,6 @@ def page(pairs: list[SharedImage], *, label_matching: str = "ignore", **values: 
         "metrics": ["f1_50", "mean_iou"],
         "images": (a, b),
         "run_facts": ({}, {"dataset": "drawn images"}),
-        "log": [{"step": 1, "reward": 0.5, "loss": 0.1}],
     }
     # Every image has pixels of its own, as on real pages.
     load_image = values.pop("load_image", lambda image: Image.new("L", (100, 80), sum(image.id.encode()) % 256))
@@ -46,14 +45,14 @@ def page(pairs: list[SharedImage], *, label_matching: str = "ignore", **values: 
     return render_diff_page(Comparison(**{"difference": found, **compared, **values}), load_image=load_image)
 
 
-def sections(text: str) -> str:
-    """The page from the first image of its sections on: the head and the legend come before it."""
-    return text[text.index("<article", text.index("<h2")) :]
+def first_images(text: str) -> str:
+    """The images of the page, without the legend before them."""
+    return text[text.index("<article") :]
 
 
 def drawn_boxes(text: str, side: str = "predicted") -> list[str]:
     """Side and outcome of the boxes on images."""
-    return [" ".join(found) for found in re.findall(rf'<g class="is-({side}) (o-[a-z-]+)">', sections(text))]
+    return [" ".join(found) for found in re.findall(rf'<g class="is-({side}) (o-[a-z-]+)">', first_images(text))]
 
 
 def test_boxes_are_drawn_by_outcome_under_the_label_rule() -> None:
@@ -61,15 +60,14 @@ def test_boxes_are_drawn_by_outcome_under_the_label_rule() -> None:
     text = page([one], label_matching="exact")
     assert drawn_boxes(text) == ["predicted o-wrong-label"] * 2
     assert drawn_boxes(text, "reference") == ["reference o-wrong-label"] * 2
-    assert sections(text).count("0 of 1 found, 1 under a wrong label\n") == 2
-    assert "left lung: wrong label" in text
+    assert first_images(text).count("0 of 1 found, 1 under a wrong label\n") == 2
     # findings that are named by side tell that the image is frontal
-    assert sections(text).count(">R</text>") == sections(text).count(">L</text>") == 2
+    assert first_images(text).count(">R</text>") == first_images(text).count(">L</text>") == 3
     assert drawn_boxes(page([one])) == ["predicted o-right"] * 2
     # a box in a wrong place is crossed out, whatever its colour
     missed = page([pair("a", 0.1, 0.9, pred=[(70, 50, 90, 70)])])
     assert drawn_boxes(missed) == ["predicted o-wrong-place"] * 2
-    assert sections(missed).count("<line ") == 4
+    assert first_images(missed).count("<line ") == 4
     assert ">R</text>" not in missed
 
 
@@ -100,56 +98,18 @@ def test_the_page_begins_with_reference_before_and_after() -> None:
     # the reference alone, without what became of it
     assert cards[0].count('class="reference"') == 3
     assert cards[0].count('<g class="is-') == 4
-    order = ['<p class="verdict">', ">Reward in training<", ">Largest gains<", ">Largest losses<", "<table>"]
-    places = [text.index(part) for part in order]
-    assert places == sorted(places)
-
-
-def test_sections_tell_gains_losses_and_normal_images() -> None:
-    pairs = [pair(f"f{i}", 0.5, i / 20) for i in range(20)] + [pair(f"s{i}", 0.5, 0.5) for i in range(4)]
-    pairs += [pair(f"n{i}", 0.0, 0.2 * (i % 2), normal=True) for i in range(8)]
-    choices = choose_shared(pairs, "R4", ["before", "after"], count=3)
-    assert [choice.title for choice in choices] == ["Largest gains", "Largest losses", "Normal images"]
-    gains, losses, normal = ([pairs[k][0].id for k in choice.places] for choice in choices)
-    assert gains == ["f19", "f18", "f17"]
-    assert losses == ["f0", "f1", "f2"]
-    assert len(normal) == 3
-    assert "9 of 24 images with findings have a higher R4 in after, 10 a lower one, 5 the same" in choices[0].note
-    assert "0 of 8 in before, 4 of 8 in after" in choices[2].note
-
-
-@pytest.mark.parametrize(
-    ("pairs", "titles"),
-    [
-        ([], []),
-        ([pair("up", 0.1, 0.9)], ["Largest gains"]),
-        ([pair("down", 0.9, 0.1)], ["Largest losses"]),
-        ([pair("same", 0.5, 0.5)], []),
-        ([pair("normal", 0.0, 0.2, normal=True)], ["Normal images"]),
-    ],
-)
-def test_empty_sections_are_left_out(pairs: list[SharedImage], titles: list[str]) -> None:
-    assert [section.title for section in choose_shared(pairs, "R4", ["before", "after"])] == titles
+    assert text.index('<p class="verdict">') < text.index("<table>")
 
 
 def test_page_is_well_formed_and_refers_to_nothing_outside() -> None:
     text = page([pair("a", 0.1, 0.9, text="[1, 2, 3, 4]"), pair("b", 0.0, 0.2, normal=True)])
     check_self_contained(Document(text))
-    assert text.count("<blockquote><pre>[1, 2, 3, 4]</pre></blockquote>") == 2
-    # each image is in the file once: drawn beside its reference at the head, and again among the gains
+    # each image is in the file once, and drawn three times
     assert text.count("data:image/jpeg") == 2
-    assert text.count('href="#image-1"') == 3 + 2
+    assert text.count('href="#image-1"') == 3
     # the policy in its head lets nothing be loaded and nothing run, style attributes among it
     assert "default-src 'none'; img-src data:; style-src 'sha256-" in text
     assert "script-src 'none'" in text
-
-
-def test_without_images_and_curves_there_is_none() -> None:
-    text = page([pair("a", 0.1, 0.9)], load_image=lambda image: None, log=[])
-    assert "Training" not in text
-    assert "data:image/jpeg" not in text
-    assert "<use" not in text
-    assert drawn_boxes(text) == ["predicted o-right"] * 2
 
 
 def test_what_anyone_writes_is_shown_and_not_run() -> None:

@@ -1,46 +1,14 @@
-"""Curves from the trainer's log."""
+"""Plots of an evaluation."""
 
 import base64
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 from grounding_rewards.metrics.average_precision import Curve
-from grounding_rewards.report.plots import INK, SERIES, Plot, plots_of, read_series, reward_plot, write_plots
+from grounding_rewards.report.plots import INK, SERIES, Plot, plots_of, write_plots
 from tests.report.evaluations import HOSTILE, evaluation
-from tests.tables import table
-
-LOG: list[dict[str, Any]] = [
-    {"step": 1, "reward": 0.1, "R4/mean_iou": 0.2, "R4/hallucination_rate": None, "loss": 0.0},
-    {"step": 2, "reward": 0.2, "R4/mean_iou": float("nan"), "R4/hallucination_rate": 0.5, "loss": 0.1},
-    {"step": 3, "reward": 0.3, "R4/mean_iou": 0.4, "eval_reward": 0.9, "eval_R4/mean_iou": 0.9, "loss": 0.1},
-    {"step": 3, "R4/boxes": 2.0, "R4/status/boxes": 0.5, "train_runtime": 2.0},
-]
-
-
-@pytest.mark.parametrize(("key", "steps", "values"), table("report/tables", "series"))
-def test_series(key: str, steps: list[float], values: list[float]) -> None:
-    found = read_series(LOG, key)
-    assert (found and (found.x.tolist(), found.y.tolist())) == ((steps, values) if steps else None)
-
-
-def test_the_reward_stands_beside_that_of_evaluations() -> None:
-    steps = [{"step": step, "reward": step / 40} for step in range(1, 21)]
-    evaluations = [{"step": step, "eval_reward": step / 50} for step in (10, 20)]
-    for log, values in ((steps, None), ([*steps, *evaluations], [0.2, 0.4])):
-        plot = reward_plot(log)
-        assert plot is not None
-        [axis] = plot.figure.axes
-        # pale and strong; of the few evaluations points and the line between them, and nothing smoothed
-        assert len(axis.lines) == (4 if values else 2)
-        if values:
-            assert [line.get_ydata().tolist() for line in axis.lines[2:]] == [values] * 2
-            names = [text.get_text() for text in axis.get_legend().get_texts()]
-            assert names == ["training images", "held-out images"]
-    assert reward_plot([{"step": 1, "loss": 0.5}]) is None
-
 
 pytest.importorskip("matplotlib", reason="needs the train extra")
 pytest.importorskip("PIL", reason="needs the train extra")
