@@ -74,9 +74,8 @@ FIRST_IMAGES = 3
 
 _CORE_NOTE = (
     "95 % intervals beneath the values. ↓: lower is better. Above the constant box: the difference to a baseline that "
-    "never looks. The reference as answer is the ceiling. ▲ marks what is better than the first system."
+    "never looks. The reference as answer is the ceiling."
 )
-_ALL_NOTE = "▲ marks what is better than the first system."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +186,7 @@ def render_evaluation_page(page: EvaluationPage) -> str:
 def _metrics(page: EvaluationPage) -> list[Any]:
     """The blocks of metrics: the core as a table, then all and their definitions, folded; none without metrics."""
     evaluation = page.evaluation
-    every = tables.evaluation_table(evaluation, note=_ALL_NOTE)
+    every = tables.evaluation_table(evaluation)
     definitions = {metric.heading: metric.definition for metric in evaluation.metrics.values() if metric.definition}
     blocks = [
         tables.core_table(evaluation, page.reward, note=_CORE_NOTE),

@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 #: A palette for colour-blind readers: Okabe and Ito's.
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9")
 INK, SOFT, GRID, GROUND = "#1b1f24", "#5b6570", "#dde1e6", "#ffffff"
-# What each colour becomes on a dark ground: those of `page.css`, and lighter series.
-_DARK = ("#e6e8eb", "#9aa4af", "#2b3037", "#16191d", "#5cb3f0", "#ff9a4d", "#3ecf9f", "#e59ac5", "#d8b93a", "#8fd0ff")
-_ON_DARK = dict(zip((INK, SOFT, GRID, GROUND, *SERIES), _DARK, strict=True))
 _DASHED = (0, (5, 1.6))
 _MARKERS = ("o", "s", "^", "D", "v", "P")
 # Points of a curve that are drawn.
@@ -46,7 +43,6 @@ _RC = {
     "axes.edgecolor": SOFT,
     "axes.facecolor": "none",
     "axes.linewidth": 0.7,
-    # Fonts of browsers are wider than the one that the room for numbers is measured with.
     "axes.labelpad": 8,
     "axes.titlesize": 8,
     "axes.spines.top": False,
@@ -116,22 +112,11 @@ class Plot:
             warnings.filterwarnings("ignore", message="Glyph")
             self.figure.savefig(target, format=file_format, dpi=300, facecolor=ground, metadata=dates)
 
-    def svg(self) -> str:
-        """The plot as a document in SVG, for a light ground."""
-        buffer = io.StringIO()
-        self.save(buffer, "svg")
-        return buffer.getvalue()
-
-    def uris(self) -> tuple[str, str]:
-        """Addresses of the plot for a light and for a dark ground.
-
-        A page shows a plot as an image rather than as part of itself: so ids and styles of several never meet, and no
-        text in one can become markup.
-        """
-        # A browser may hold the policy of the page, which forbids styles, against the image: attributes say the same.
-        light = re.sub(r' style="([^"]*)"', lambda found: _attributes(found[1]), self.svg())
-        dark = re.sub("|".join(_ON_DARK), lambda found: _ON_DARK[found[0]], light)
-        return data_uri(light.encode(), "image/svg+xml"), data_uri(dark.encode(), "image/svg+xml")
+    def uri(self) -> str:
+        """An address that holds the plot as PNG."""
+        buffer = io.BytesIO()
+        self.save(buffer, "png")
+        return data_uri(buffer.getvalue(), "image/png")
 
 
 def write_plots(plots: Iterable[Plot], folder: Path) -> list[Path]:
@@ -149,12 +134,6 @@ def write_plots(plots: Iterable[Plot], folder: Path) -> list[Path]:
         paths.append(folder / f"{plot.name}.{file_format}")
         plot.save(paths[-1], file_format)
     return paths
-
-
-def _attributes(style: str) -> str:
-    """The declarations of a `style` as attributes of their own, as SVG knows them."""
-    declarations = [declaration.split(":", 1) for declaration in style.split(";") if ":" in declaration]
-    return "".join(f' {name.strip()}="{value.strip()}"' for name, value in declarations)
 
 
 def panels_of(figure: Figure, count: int, columns: int, **shared: Any) -> list[Axes]:

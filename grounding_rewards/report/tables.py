@@ -247,36 +247,29 @@ def _above_constant_cell(evaluation: Evaluation, key: str) -> Cell:
     return Cell(format_value(difference, signed=True), kind="strong")
 
 
-def evaluation_table(evaluation: Evaluation, *, title: str = "", note: str = "") -> Table:
+def evaluation_table(evaluation: Evaluation, *, title: str = "") -> Table:
     """A line for each metric, in groups; a column for each system, to fit on a journal's page.
 
     Args:
         evaluation: what was measured.
         title: of the table.
-        note: beneath its title, on pages.
     """
     systems = evaluation.systems
     rows: list[list[str | Cell]] = []
     for group, keys in group_metrics(measured_columns(systems, evaluation.headings)).items():
         rows.append([group])
         rows += [_metric_row(evaluation, key, systems) for key in keys]
-    return Table(["metric", *systems], rows, title, note)
+    return Table(["metric", *systems], rows, title)
 
 
 def _metric_row(evaluation: Evaluation, key: str, systems: Mapping[str, Metrics]) -> list[str | Cell]:
-    """The row of a metric with every system; ▲ marks what is better than the first one."""
-    metric, first_metrics = evaluation.metrics[key], next(iter(systems.values()))
-    # With NaN nothing is better.
-    sign = {True: -1, False: 1, None: math.nan}[metric.lower_is_better]
+    """The row of a metric with every system."""
+    metric = evaluation.metrics[key]
     heading = f"{metric.heading} ↓" if metric.lower_is_better else metric.heading
     if key == "image_dependence" and evaluation.dependence is not None and not math.isnan(evaluation.dependence.p):
         heading += f" ({format_p(evaluation.dependence.p)})"
     row: list[str | Cell] = [heading]
     for name, metrics in systems.items():
         kind = "ceiling" if name == REFERENCE else ""
-        cell = estimate_cell(metrics.get(key), signed=metric.lower_is_better is None, kind=kind)
-        is_better = key in first_metrics and key in metrics and sign * metrics[key][0] > sign * first_metrics[key][0]
-        if is_better and name != REFERENCE:
-            cell = cell._replace(text=f"▲ {cell.text}")
-        row.append(cell)
+        row.append(estimate_cell(metrics.get(key), signed=metric.lower_is_better is None, kind=kind))
     return row

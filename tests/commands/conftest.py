@@ -29,12 +29,11 @@ def _save_once(plot, target, file_format, **options):
     """The first plot of a name stands for all: what they show is tested in tests/report."""
     key = plot.name, file_format
     if key not in _drawn:
-        file = io.StringIO() if file_format == "svg" else io.BytesIO()
+        file = io.BytesIO()
         _save(plot, file, file_format, **options)
-        content = file.getvalue()
-        _drawn[key] = content.encode() if isinstance(content, str) else content
-    if isinstance(target, io.TextIOBase):
-        target.write(_drawn[key].decode())
+        _drawn[key] = file.getvalue()
+    if isinstance(target, io.BytesIO):
+        target.write(_drawn[key])
     else:
         Path(target).write_bytes(_drawn[key])
 
