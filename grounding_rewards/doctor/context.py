@@ -143,10 +143,6 @@ def _read_checks() -> dict[str, Check]:
 CHECKS = _read_checks()
 
 
-#: Checks of one image in two splits.
-LEAKS = ("image-leak", "copy-leak")
-
-
 class Problem(NamedTuple):
     """A problem of one row: the name of the check, the row, and what is wrong in words."""
 
@@ -349,7 +345,7 @@ class Context:
         rows: those that could be read, without their images.
         damaged: a problem for each row that could not be read.
         images: images by split, of all rows.
-        partners: for the key of each row whose image leaks, the row of the other split.
+        leaked: keys of the rows whose image another split has.
         longest_gold: tokens of the longest right answer; 0 without a box format.
     """
 
@@ -358,7 +354,7 @@ class Context:
     rows: list[ImageRow] = field(default_factory=list)
     damaged: list[Problem] = field(default_factory=list)
     images: Counter[str] = field(default_factory=Counter)
-    partners: dict[tuple[str, int], ImageRow] = field(default_factory=dict)
+    leaked: set[tuple[str, int]] = field(default_factory=set)
     longest_gold: int = 0
 
     @cached_property

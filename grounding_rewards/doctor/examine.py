@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from grounding_rewards.data.box_defects import MistakenConvention
 from grounding_rewards.doctor.answer_checks import check_gold, check_negatives, check_prompts
 from grounding_rewards.doctor.box_checks import check_boxes, check_pairs
 from grounding_rewards.doctor.context import ASSUMED_MAX_PIXELS, CHECKS, SEVERITIES, Context, Defect, Fault, Model
@@ -115,8 +114,6 @@ class Checkup:
         metrics: counts over all images.
         sample: the contact sheet, if images are kept: rows, each with why it is shown.
         jpegs: small copies of images by the key of their row, if images are kept; empty for one that cannot be read.
-        partners: for the key of each row whose image leaks, the row of the other split.
-        conventions: of the splits whose boxes are not x1, y1, x2, y2 in pixels.
     """
 
     dataset: str
@@ -126,8 +123,6 @@ class Checkup:
     metrics: Metrics
     sample: tuple[tuple[ImageRow, str], ...] = ()
     jpegs: dict[tuple[str, int], bytes] = field(default_factory=dict)
-    partners: dict[tuple[str, int], ImageRow] = field(default_factory=dict)
-    conventions: dict[str, MistakenConvention] = field(default_factory=dict)
 
     def count(self, severity: str) -> int:
         """The number of defects of a severity."""
@@ -227,10 +222,7 @@ def examine(
         shown_rows = [row for row, _ in sheet]
         for defect in defects:
             shown_rows += [fault.row for fault in defect.examples if fault.row is not None]
-        # Each with the other image of its leak.
-        keys = {row.key for row in shown_rows}
-        keys |= {context.partners[key].key for key in keys & context.partners.keys()}
-        jpegs = _thumbnails(source, keys, thumbnails)
+        jpegs = _thumbnails(source, {row.key for row in shown_rows}, thumbnails)
     return Checkup(
         source.name,
         tuple(defects),
@@ -239,8 +231,6 @@ def examine(
         metrics,
         tuple(sheet),
         jpegs,
-        context.partners,
-        context.conventions,
     )
 
 

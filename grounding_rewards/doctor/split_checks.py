@@ -68,7 +68,7 @@ def _repeated_images(context: Context) -> Iterator[Problem]:
             # One id for two images in two splits: ids are probably counters that restart with each split.
             is_counter = kind == "id" and digest and earlier_row.facts and earlier_row.facts.digest
             if earlier_row.split != row.split and not is_counter:
-                context.partners[row.key] = earlier_row
+                context.leaked.add(row.key)
                 words = f"row {earlier_row.number} of {earlier_row.split} has the same {kind}"
                 yield Problem("image-leak", row, words)
                 break
@@ -90,7 +90,7 @@ def _copies(context: Context) -> Iterator[Problem]:
         original, copy = rows[first], rows[second]
         if original.split != copy.split and second not in reported:
             reported.add(second)
-            context.partners[copy.key] = original
+            context.leaked.add(copy.key)
             yield Problem("copy-leak", copy, f"a copy of row {original.number} of {original.split} (id {original.id})")
 
 
@@ -116,7 +116,7 @@ def _check_patients(context: Context) -> Iterator[Defect]:
         check, key, words = owner
         keys[check].add(key)
         split, first_words = first.setdefault((check, key), (row.split, words))
-        if split != row.split and (check, key) not in reported and row.key not in context.partners:
+        if split != row.split and (check, key) not in reported and row.key not in context.leaked:
             reported.add((check, key))
             alias = f", as {first_words}" if first_words != words else ""
             leaks[check].append((row, f"{words} is also in {split}{alias}"))

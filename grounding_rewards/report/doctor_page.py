@@ -6,16 +6,16 @@ The file loads nothing: everything is inside it. Where it shows images, keep it 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from grounding_rewards.boxes import as_box_array, is_box
+from grounding_rewards.boxes import is_box
 from grounding_rewards.common.formatting import percent
-from grounding_rewards.data.box_defects import MistakenOrder, box_defect
-from grounding_rewards.doctor.context import CHECKS, LEAKS, SEVERITIES, Defect, Fault
+from grounding_rewards.data.box_defects import box_defect
+from grounding_rewards.doctor.context import CHECKS, SEVERITIES, Defect, Fault
 from grounding_rewards.doctor.examine import Checkup, Metrics
 from grounding_rewards.doctor.rows import ImageRow
 from grounding_rewards.report.page import GUARD, Card, Cards, Page, Panel, Section, data_uri
@@ -63,7 +63,7 @@ def render_doctor_page(checkup: Checkup) -> str:
     return Page(
         title=f"Check-up of {checkup.dataset}",
         subtitle=f"{splits} images, {metrics.negatives:,} of them without boxes; {metrics.boxes:,} boxes",
-        verdict=f"{doctor_verdict(checkup)} {doctor_advice(checkup)}",
+        verdict=doctor_verdict(checkup),
         sections=[
             Section("Defects", _defects(checkup)),
             Section("Images", [Cards(sample, small=True)] if sample else [], _SHEET),
@@ -114,35 +114,16 @@ def doctor_verdict(checkup: Checkup) -> str:
     return f"{images:,} {'image' if images == 1 else 'images'}: {', '.join(counts)}."
 
 
-def doctor_advice(checkup: Checkup) -> str:
-    """The advice: may one train on the dataset, and which defect to mend first.
-
-    Example:
-        >>> doctor_advice(Checkup("images", (), {}, (), Metrics()))
-        'Nothing was found that speaks against training.'
-    """
-    if not checkup.defects:
-        return "Nothing was found that speaks against training."
-    first = checkup.defects[0]
-    start = "Do not train yet" if first.severity == SEVERITIES[0] else "You may train"
-    return f"{start}. First: {first.title}. {first.fix}".rstrip()
-
-
 def extent(defect: Defect) -> str:
     """The part of the dataset that a defect concerns, as in `4 of 90 boxes (4 %)`.
 
     Example:
         >>> extent(Defect("off-image", "error", "", 4, 90, "boxes", "", "", ""))
         '4 of 90 boxes (4 %)'
-        >>> extent(Defect("study-leak", "error", "", 1, 1, "studies", "", "", ""))
-        '1 of 1 study (100 %)'
     """
-    unit = defect.unit
-    if (defect.of or defect.count) == 1:
-        unit = {"boxes": "box", "studies": "study"}.get(unit, unit.removesuffix("s"))
     if defect.share is None:
-        return f"{defect.count:,} {unit}"
-    return f"{defect.count:,} of {defect.of:,} {unit} ({percent(defect.share)})"
+        return f"{defect.count:,} {defect.unit}"
+    return f"{defect.count:,} of {defect.of:,} {defect.unit} ({percent(defect.share)})"
 
 
 def place(fault: Fault) -> str:
@@ -166,15 +147,9 @@ def _defect(defect: Defect, checkup: Checkup) -> Section:
         row = fault.row
         if row is None or not checkup.jpegs:
             continue
-        order = checkup.conventions[row.split].order if defect.name == "box-order" else None
-        cards.append(_card(row, checkup.jpegs[row.key], _title(row), caption, order))
-        if defect.name in LEAKS:
-            partner = checkup.partners[row.key]
-            caption = f"{place(Fault(partner, ''))}: the same image"
-            cards.append(_card(partner, checkup.jpegs[partner.key], _title(partner), caption))
+        cards.append(_card(row, checkup.jpegs[row.key], _title(row), caption))
     if cards:
-        # Two panels next to each other need the room of a whole card.
-        blocks.append(Cards(cards, small=all(len(card.panels) == 1 for card in cards)))
+        blocks.append(Cards(cards, small=True))
     elif any(captions):
         blocks.append(list(filter(None, captions)))
     return Section(defect.title, blocks, f"{defect.severity}: {extent(defect)}", "defect")
@@ -197,26 +172,15 @@ def _labelled_boxes(row: ImageRow) -> list[tuple[Any, str]]:
     return labelled_boxes
 
 
-def _card(row: ImageRow, jpeg: bytes, title: str, caption: str, order: MistakenOrder | None = None) -> Card:
-    """The card of the image of a row with its boxes, and beside them those in the order that it probably uses."""
+def _card(row: ImageRow, jpeg: bytes, title: str, caption: str) -> Card:
+    """The card of the image of a row with its boxes, each marked as sound or bad."""
     # Boxes are in pixels of the stated size; without any size the page can still show the picture.
     size = row.size or row.image_size or (1, 1)
-    labelled_boxes = _labelled_boxes(row)
-    panels = [_panel(size, labelled_boxes, "as given" if order else "", caption)]
-    if order is not None:
-        boxes = order.to_xyxy(as_box_array([box for box, _ in labelled_boxes])).tolist()
-        proposed = [(box, label) for box, (_, label) in zip(boxes, labelled_boxes, strict=True)]
-        panels.append(_panel(size, proposed, "as proposed", ""))
-    return Card("", title, data_uri(jpeg, "image/jpeg") if jpeg else "", size, panels)
-
-
-def _panel(size: tuple[float, float], labelled_boxes: Sequence[tuple[Any, str]], name: str, caption: str) -> Panel:
-    """The panel of an image with these boxes, each marked as sound or bad."""
     width, height = size
     boxes = []
     # The panel shows the image, and up to half an image on every side if boxes are outside it.
     left, top, right, bottom = 0.0, 0.0, width, height
-    for (x1, y1, x2, y2), label in labelled_boxes:
+    for (x1, y1, x2, y2), label in _labelled_boxes(row):
         # Corners may be swapped.
         corners = min(x1, x2), min(y1, y2), max(x1, x2), max(y1, y2)
         boxes.append((corners, "sound" if box_defect((x1, y1, x2, y2), size) is None else "bad", label))
@@ -225,7 +189,8 @@ def _panel(size: tuple[float, float], labelled_boxes: Sequence[tuple[Any, str]],
     left, top = max(left, -width / 2), max(top, -height / 2)
     right, bottom = min(right, 1.5 * width), min(bottom, 1.5 * height)
     view = f"{left:.6g} {top:.6g} {right - left:.6g} {bottom - top:.6g}"
-    return Panel(boxes, name, caption, view=view)
+    panel = Panel(boxes, "", caption, view=view)
+    return Card("", title, data_uri(jpeg, "image/jpeg") if jpeg else "", size, [panel])
 
 
 def _maps(metrics: Metrics) -> list[Plot]:

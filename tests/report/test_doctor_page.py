@@ -118,21 +118,6 @@ def test_the_page_refers_to_nothing_outside_itself(write, tmp_path):
     assert "@media print" in page
 
 
-def test_boxes_in_another_order_are_drawn_given_and_proposed(write):
-    """x, y, width, height of boxes to the right and below: as corners they are turned, by hand."""
-    made = images()
-    for k, image in enumerate(made):
-        image["boxes"] = [[150 + k, 100, 60, 40]] if image["boxes"] else []
-    page = render_doctor_page(examine(write(made), thumbnails=64))
-    card = next(one for one in page.split("<article>") if "as proposed" in one)
-    given, proposed = card.split("<strong>as given</strong>")
-    assert '<rect class="bad" x="60" y="40" width="91" height="60">' in given
-    assert '<rect class="sound" x="151" y="100" width="60" height="40">' in proposed
-    # the image is in the file once
-    assert card.count("data:image/jpeg") == 1
-    assert card.count('href="#image-') == 2
-
-
 def test_images_are_left_out_when_asked(write, tmp_path):
     out, numbers = tmp_path / "report.html", tmp_path / "defects.json"
     root = write(images(**OFF_IMAGE))
@@ -211,15 +196,3 @@ def test_an_unfinished_folder_without_rows_is_reported(tmp_path, capsys):
     (tmp_path / "manifest.json").write_text('{"complete": false}')
     assert command(str(tmp_path), "--html", str(tmp_path / "page.html")) == 1
     assert "not completed" in " ".join(capsys.readouterr().out.split())
-
-
-def test_a_leak_shows_both_images_side_by_side(write):
-    made = images(width=312)
-    made[12]["file"] = made[1]["file"]
-    checkup = examine(write(made), thumbnails=64)
-    (defect,) = (defect for defect in checkup.defects if defect.name == "image-leak")
-    section = render_doctor_page(checkup).partition(f"<h3>{defect.title}</h3>")[2].partition("</section>")[0]
-    # The same picture is in the file once.
-    assert (section.count("<article>"), section.count("<use"), section.count("data:image/jpeg")) == (2, 2, 1)
-    assert "test, row 2 (id 1.png): row 1 of train has the same image" in section
-    assert "train, row 1 (id 1.png): the same image" in section
