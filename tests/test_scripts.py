@@ -35,7 +35,7 @@ def script(name: str) -> ModuleType:
     [
         *("ask_findings", "check_families", "check_gpu", "check_integrations", "check_processes", "draw_before_after"),
         *("draw_rewards", "estimate_memory", "find_small_nodules", "fuzz_parsing", "lowest_versions"),
-        *("measure_answer_tokens", "place_images", "search_exploits", "simulate_dependence", "simulate_signal"),
+        *("place_images", "search_exploits", "simulate_dependence", "simulate_signal"),
         *("take_pictures", "write_audit", "write_formats", "write_golden", "write_licences"),
         *("write_published_rewards", "write_study"),
         # Scripts for launchers are the commands.
@@ -70,14 +70,6 @@ def test_the_page_of_formats_shows_how_further_models_are_read() -> None:
 
 def test_the_table_of_formats_is_up_to_date() -> None:
     subprocess.run([sys.executable, path_of("write_formats"), "--check"], check=True)
-
-
-def test_the_tokens_of_answers_are_measured_with_any_tokenizer(capsys: pytest.CaptureFixture[str]) -> None:
-    tokenizer = REPOSITORY / "assets" / "tiny_vlm"
-    script("measure_answer_tokens").main([f"tiny={tokenizer}", "--formats", "qwen2.5-vl"])
-    header, _, row = capsys.readouterr().out.splitlines()
-    assert header == "| box format | tiny |"
-    assert row.startswith("| `qwen2.5-vl` | ")
 
 
 class TestNumbersThatAreKept:

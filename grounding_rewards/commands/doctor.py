@@ -61,7 +61,7 @@ def run(
     Args:
         dataset: folder, or the name of a dataset on the hub
         model: path or id of the model, whose processor says how large boxes are on what it sees, and how many tokens
-            an answer has; without it both are assumed, and the report says how
+            an answer has; without it the size is assumed, and tokens are not counted
         max_completion_length: tokens that a completion may have in training, as in TRL
         html: write a page, with a contact sheet of images and with plots of boxes
         no_images: leave the images and all names out of the report: they are patients'. Ids, patients and files have
@@ -81,7 +81,6 @@ def run(
         box_format=None if box_format is None else get_box_format(box_format),
         processor=None if model is None else load_processor(model),
         max_completion_length=max_completion_length,
-        name=model or "",
     )
     checkup = examine(
         dataset,

@@ -129,19 +129,15 @@ def check_gold(context: Context) -> Iterator[Defect]:
             batch = answers[start : start + _BATCH]
             columns = [_gold_columns(row, drawing, model.seen_size(row)) for row, drawing in batch]
             for (row, drawing), gold, losses in zip(batch, columns, gold_problems(columns, reward), strict=True):
-                tokens = model.tokens(gold_answer(gold, box_format), box_format)
+                tokens = model.tokens(gold_answer(gold, box_format)) if model.counts_tokens else 0
                 context.longest_gold = max(context.longest_gold, tokens)
                 if tokens > model.max_completion_length:
                     limit = f"max_completion_length is {model.max_completion_length}"
                     length_problems[row.key] = Problem("gold-length", row, f"{drawing.prefix}{tokens} tokens, {limit}")
                 if losses:
                     reward_problems[row.key] = Problem("gold-reward", row, drawing.prefix + "; ".join(losses))
-    for defect in context.collect(length_problems.values()):
-        hedge = "" if model.counts_tokens else "about "
-        summary = f"The longest takes {hedge}{context.longest_gold} tokens."
-        # A number of tokens that is only estimated makes no error.
-        severity = defect.severity if model.counts_tokens else "warning"
-        yield replace(defect, severity=severity, found=summary)
+    summary = f"The longest takes {context.longest_gold} tokens."
+    yield from context.collect(length_problems.values(), found=summary)
     yield from context.collect(reward_problems.values())
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from grounding_rewards.boxes import as_box_array, is_number
-from grounding_rewards.data.box_defects import WHOLE_IMAGE, box_defect, find_convention, image_share
+from grounding_rewards.data.box_defects import WHOLE_IMAGE, box_defect, image_share
 from grounding_rewards.doctor.context import Context, Defect, Problem
 from grounding_rewards.doctor.rows import Drawing
 from grounding_rewards.overlap import pairwise_iou
@@ -30,7 +30,6 @@ _SAME_FINDING = 0.3
 _MIN_UNMERGED_IMAGES = 5
 _MIN_UNMERGED_SHARE = 0.3
 
-_TO_PIXELS = "boxes = [[x1 * width, y1 * height, x2 * width, y2 * height] for x1, y1, x2, y2 in boxes]"
 # Defects that boxes in another order or frame have.
 _OFF_IMAGE = ("swapped-corners", "no-area", "off-image", "partly-off-image")
 
@@ -52,10 +51,7 @@ def check_boxes(context: Context) -> Iterator[Defect]:
             problems.append(place.problem("small-boxes", words))
         elif image_share(table.numbers[index], table.sizes[index]) >= WHOLE_IMAGE:
             problems.append(place.problem("giant-boxes", _box_words(context, index)))
-    for defect in context.collect(problems):
-        if defect.name == "normalised-boxes":
-            defect = _with_order_of_normalised(context, defect)
-        yield defect
+    yield from context.collect(problems)
     yield from _check_constant_box(context)
 
 
@@ -84,17 +80,6 @@ def _box_words(context: Context, index: int) -> str:
     width, height = context.table.sizes[index]
     words = f"is {box_text(context.table.places[index].box)}"
     return words if np.isnan(width) else f"{words} on {width:g} x {height:g}"
-
-
-def _with_order_of_normalised(context: Context, defect: Defect) -> Defect:
-    """The defect of normalised boxes, with their order if it is not x1, y1, x2, y2."""
-    table = context.table
-    is_normalised = np.array([name == "normalised-boxes" for name in table.defects])
-    boxes = table.numbers[is_normalised]
-    convention = find_convention(boxes, table.rows[is_normalised], np.ones((len(boxes), 2)))
-    if convention is None:
-        return defect
-    return replace(defect, found=convention.words, fix=f"{convention.fix} Then to pixels: {_TO_PIXELS}.")
 
 
 def _check_constant_box(context: Context) -> Iterator[Defect]:

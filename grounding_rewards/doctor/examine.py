@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -52,7 +51,7 @@ class Metrics:
         label_images: images by split and label.
         centres: counts of box centres by label, and of all boxes under None; (32, 32), rows from the top.
         sizes: likewise of width and height of boxes, in shares of the image.
-        longest_gold: tokens of the longest right answer; 0 without a box format.
+        longest_gold: tokens of the longest right answer; 0 if they are not counted.
     """
 
     images: Counter[str] = field(default_factory=Counter)
@@ -302,16 +301,14 @@ def _unchecked(context: Context) -> dict[str, str]:
         reasons["patients"] = "no column patient_id"
     if not any(context.model.format_of(row) for row in context.rows):
         reasons["format"] = "no box format: give --box-format, or add the column box_format"
+    if not context.model.counts_tokens:
+        reasons["tokens"] = "no tokenizer: give --model"
     unchecked: dict[str, str] = {}
     for name, check in CHECKS.items():
         for need in check.needs:
             if need in reasons:
                 unchecked.setdefault(name, reasons[need])
-    # Only the model's own answers say whether a reward tells them apart; another command asks for them.
-    words = ["grounding-rewards", "signal", "--model", context.model.name or "MODEL", "--dataset", context.source.name]
-    if context.model.box_format is not None:
-        words += ["--box-format", context.model.box_format.name]
-    return unchecked | {"no-signal": f"it takes answers of the model: {shlex.join(words)}"}
+    return unchecked
 
 
 def _assumptions(context: Context) -> tuple[str, ...]:
@@ -327,10 +324,6 @@ def _assumptions(context: Context) -> tuple[str, ...]:
         assumptions.append(
             f"{count} of {context.images.total()} rows have no prompt: training and evaluation ask for every label "
             "of the dataset, in the words of `grounding-rewards prepare`."
-        )
-    if context.longest_gold and not context.model.counts_tokens:
-        assumptions.append(
-            "Every digit of an answer is a token of its own, as in Qwen or Gemma; give --model to count them."
         )
     if context.source.draw_note:
         assumptions.append(

@@ -64,7 +64,16 @@ def defects(rows: list[Row], model: Model | None = None, *, names: bool = True) 
 
 
 QWEN3, COARSE = Model(get_box_format("qwen3-vl")), Model(get_box_format("chexagent"))
-LONG = Model(get_box_format("qwen3-vl"), max_completion_length=1024)
+
+
+class CharacterCounter:
+    """A processor that counts characters for tokens."""
+
+    def tokenizer(self, text: str, **_: object) -> dict[str, list[str]]:
+        return {"input_ids": list(text)}
+
+
+SHORT, LONG = (Model(get_box_format("qwen3-vl"), CharacterCounter(), length) for length in (256, 4096))
 
 
 # How a row is spoiled. A planting takes the row, its number and all rows of the clean set.
@@ -341,7 +350,6 @@ PLANTINGS = [
     Planting("wrong-frame", all_boxes(lambda boxes, size: boxes / size * 100), converted, positive, ALL),
     Planting("wrong-frame", all_boxes(lambda b, size: b / size * 1000), converted, positive, ALL, start=large_image),
     Planting("normalised-boxes", all_boxes(lambda boxes, size: boxes / size), converted, positive),
-    Planting("normalised-boxes", all_boxes(lambda boxes, size: from_xyxy(boxes / size, "cxcywh")), converted, positive),
     Planting("negative-placeholder", placeholder, without_boxes, negative),
     Planting("not-finite", first_box(lambda box, size: [None, *box[1:]]), of=positive),
     Planting("not-finite", all_boxes(lambda boxes, size: boxes.astype(str)), of=positive),
@@ -356,7 +364,7 @@ PLANTINGS = [
     Planting("small-boxes", SMALL, without_boxes, positive, FEW),
     Planting("small-boxes", SMALL, of=positive, shares=ALL),
     Planting("duplicate-boxes", twice, without_boxes, positive),
-    Planting("unmerged-readers", three_readers, of=positive, model=LONG),
+    Planting("unmerged-readers", three_readers, of=positive),
     Planting("label-count", lambda row, k, rows: row.columns["labels"].pop(), of=positive),
     Planting("blank-label", labels(lambda label: " ", 1), of=positive),
     Planting("blank-label", labels(lambda label: "nan"), of=positive),
@@ -387,8 +395,8 @@ PLANTINGS = [
     Planting("answer-in-prompt", column("prompt", "This image is normal. Where are the findings?"), of=negative),
     Planting("box-format", column("box_format", "qwen9"), model=Model()),
     Planting("box-format", column("box_format", "paligemma"), shares=FEW, model=Model(), start=IN_QWEN3),
-    Planting("gold-length", crowded, without_rows, of=positive, shares=FEW),
-    Planting("gold-length", crowded, lambda defect, rows, clean, planted: rows, positive, ALL, repaired_model=LONG),
+    Planting("gold-length", crowded, without_rows, positive, FEW, SHORT),
+    Planting("gold-length", crowded, lambda defect, rows, clean, planted: rows, positive, ALL, SHORT, LONG),
     Planting("gold-reward", first_box(lambda b, s: [100.4, 100.4, 104.6, 105.2 + b[0] % 9]), of=positive, model=COARSE),
 ]
 
@@ -419,8 +427,8 @@ def test_a_mistake_is_found_at_every_share_and_repaired(planting):
 
 
 def test_every_check_is_planted_and_says_what_to_do():
-    # Of the folder, in test_examine.py; by another command.
-    assert set(CHECKS) - {planting.check for planting in PLANTINGS} == {"unfinished-folder", "no-signal"}
+    # Of the folder, in test_examine.py.
+    assert set(CHECKS) - {planting.check for planting in PLANTINGS} == {"unfinished-folder"}
     # The advice depends on what is found.
     assert {name for name, check in CHECKS.items() if not check.fix} == {"box-order", "wrong-frame"}
     assert all(check.severity in SEVERITIES and check.why for check in CHECKS.values())
