@@ -64,8 +64,7 @@ def run(
             an answer has; without it the size is assumed, and tokens are not counted
         max_completion_length: tokens that a completion may have in training, as in TRL
         html: write a page, with a contact sheet of images and with plots of boxes
-        no_images: leave the images and all names out of the report: they are patients'. Ids, patients and files have
-            numbers
+        no_images: leave the images and all names out of the report: they are patients'. Rows have their numbers alone
         rows: write all rows of every defect as CSV: check, split, row, id, detail; what no row shows has no number
         processes: that decode images; default: one for each core
         strict: exit with 1 for warnings too

@@ -8,7 +8,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from configparser import ConfigParser
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -302,6 +302,7 @@ class Context:
     Attributes:
         source: where the rows come from.
         model: the model to be trained, as far as it is known.
+        names: whether ids, patients and files are named; else rows have their numbers alone.
         rows: those that could be read, without their images.
         damaged: a problem for each row that could not be read.
         images: images by split, of all rows.
@@ -311,6 +312,7 @@ class Context:
 
     source: RowSource
     model: Model
+    names: bool = True
     rows: list[ImageRow] = field(default_factory=list)
     damaged: list[Problem] = field(default_factory=list)
     images: Counter[str] = field(default_factory=Counter)
@@ -420,12 +422,11 @@ class Context:
             found: details in a sentence.
         """
         check = CHECKS[name]
-        faults = []
-        for row, detail in rows:
-            hidden_names = () if row is None else row.hidden
-            for hidden_name in hidden_names:
-                detail = detail.replace(hidden_name, "…")
-            faults.append(Fault(row, detail))
+        faults = [Fault(row, detail) for row, detail in rows]
+        if not self.names:
+            # Numbers of boxes and labels name nobody.
+            has_names = check.unit not in ("boxes", "labels")
+            faults = [Fault(row and replace(row, columns={}), "" if has_names else detail) for row, detail in faults]
         if count is None:
             count = len(faults)
         if of is None:

@@ -17,7 +17,7 @@ from grounding_rewards.doctor.box_checks import check_boxes, check_pairs
 from grounding_rewards.doctor.context import ASSUMED_MAX_PIXELS, CHECKS, SEVERITIES, Context, Defect, Fault, Model
 from grounding_rewards.doctor.image_checks import check_images, rows_with_facts
 from grounding_rewards.doctor.label_checks import check_labels
-from grounding_rewards.doctor.rows import ImageRow, RowSource, numbered, open_rows
+from grounding_rewards.doctor.rows import ImageRow, RowSource, open_rows
 from grounding_rewards.doctor.split_checks import check_labels_of_training, check_repeats, check_split_names
 from grounding_rewards.images.decoding import load_image, small_image
 
@@ -176,7 +176,8 @@ def examine(
         allow_outside: whether the images that `annotations.jsonl` names may lie outside its folder.
         model: the model to be trained, as far as it is known.
         thumbnails: longer side in pixels of the images that are kept for a page; 0 keeps none.
-        names: whether ids, patients and files are named; else they have numbers.
+        names: whether ids, patients and files are named; else rows have their numbers alone, and of what is wrong with
+            them only what is said of boxes and labels stands.
         processes: how many decode images.
         track: takes the rows and their number, and yields the rows, for a progress bar.
 
@@ -193,7 +194,7 @@ def examine(
         [('error', 'partly-off-image', 'box 0 is [90, 10, 110, 20] on 100 x 200')]
     """
     source = dataset if isinstance(dataset, RowSource) else open_rows(dataset, splits, allow_outside=allow_outside)
-    context = Context(source, model or Model())
+    context = Context(source, model or Model(), names)
     read_rows: Iterable[ImageRow] = rows_with_facts(source.open(), source.total, processes)
     rows = []
     # Most prompts and labels are equal: one object is kept for all equal ones.
@@ -205,7 +206,7 @@ def examine(
         rows.append(row)
     if not rows and not source.unfinished:
         raise ValueError(f"Expected at least one row in {source.name!r}, got none. Check the path.")
-    for row in rows if names else numbered(rows):
+    for row in rows:
         context.add(row)
     defects: list[Defect] = []
     # Numbers that overflow are wrong, and a check names them.

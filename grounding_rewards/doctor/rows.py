@@ -6,11 +6,10 @@ Training loads its images with `grounding_rewards.prepare.load`, which refuses f
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -99,7 +98,6 @@ class ImageRow:
         expects_image: whether the dataset has images.
         outside: why the image that the row names may not be opened; else empty.
         facts: about its image; None without an image, or before it is read.
-        hidden: names that no report may have.
     """
 
     split: str
@@ -110,7 +108,6 @@ class ImageRow:
     expects_image: bool = False
     outside: str = ""
     facts: ImageFacts | None = None
-    hidden: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -300,46 +297,6 @@ def _stated_owner(row: ImageRow) -> Owner | None:
         if is_study(column) and value not in (None, ""):
             return Owner("study-leak", str(value), f"{column} {value}")
     return None
-
-
-def numbered(rows: Sequence[ImageRow]) -> Iterator[ImageRow]:
-    """Yield the rows with numbers instead of ids, patients, studies and names of files; equal names get one number.
-
-    Example:
-        >>> rows = [ImageRow("train", n, {"id": f"DOE^JANE {n}", "patient_id": "DOE^JANE"}) for n in (0, 1)]
-        >>> [(row.id, row.patient_name) for row in numbered(rows)]
-        [('image 1', '1'), ('image 2', '1')]
-    """
-
-    def counter() -> defaultdict[str, int]:
-        """A mapping that gives each new name the next number, from 1."""
-        return defaultdict(partial(next, count(1)))
-
-    patient_numbers, id_numbers, file_numbers, study_numbers = counter(), counter(), counter(), counter()
-    for row, owner in zip(rows, owners(rows), strict=True):
-        columns = dict(row.columns)
-        column = patient_column([name for name, value in columns.items() if value is not None]) or "patient_id"
-        files = [row.file, str((row.image or {}).get("path") or "")]
-        names = {str(columns.get("id") or ""), str(columns.get(column) or ""), *files}
-        names |= {Path(file).name for file in files}
-        if row.id != "-":
-            columns["id"] = f"image {id_numbers[row.id]}"
-        if owner is not None and owner.check == "patient-leak":
-            # What a spreadsheet rounded stays a rounded number.
-            is_rounded = ROUNDED.fullmatch(row.patient_name or "")
-            columns[column] = "9E+9" if is_rounded else str(patient_numbers[owner.key])
-        for name, study in row.columns.items():
-            if is_study(name) and study not in (None, ""):
-                names.add(str(study))
-                columns[name] = str(study_numbers[str(study)])
-        if row.file:
-            columns["file"] = f"{file_numbers[row.file]}.image"
-        # Short texts and numbers also stand in details for other reasons.
-        hidden = [name for name in names if len(name) > (5 if name.isdigit() else 3)]
-        # Of a line that is no JSON no value is known: what is wrong with it may quote one.
-        damage = row.damage if row.columns else row.damage.partition(" (")[0]
-        hidden.sort(key=len, reverse=True)
-        yield replace(row, columns=columns, damage=damage, hidden=tuple(hidden))
 
 
 # Cached, as it is called for every row.

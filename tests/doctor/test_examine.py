@@ -21,7 +21,7 @@ from grounding_rewards.data.prompts import prompt_contradictions  # noqa: E402
 from grounding_rewards.doctor.context import CHECKS, SEVERITIES, Model  # noqa: E402
 from grounding_rewards.doctor.examine import SHEET, Checkup, examine  # noqa: E402
 from grounding_rewards.doctor.label_checks import label_variants  # noqa: E402
-from grounding_rewards.doctor.rows import ImageRow, RowSource, numbered, open_rows  # noqa: E402
+from grounding_rewards.doctor.rows import RowSource, open_rows  # noqa: E402
 from grounding_rewards.parsing import get_box_format, list_box_formats  # noqa: E402
 from tests.conftest import write_lines  # noqa: E402
 from tests.doctor.test_checks import LABELS, clean_rows  # noqa: E402
@@ -83,14 +83,6 @@ def over_the_edge(annotated_images):
 
 def leaked_patient(annotated_images):
     annotated_images[45]["patient_id"] = annotated_images[6]["patient_id"]
-
-
-def test_a_missing_name_hides_no_word_of_a_report() -> None:
-    row = ImageRow("train", 0, {"id": "DOE^JANE", "patient_id": None}, {"bytes": b"", "path": None})
-    assert next(numbered([row])).hidden == ("DOE^JANE",)
-    # nor is a number quoted that is too long for a line to be read
-    row = ImageRow("train", 1, {}, damage="line 2 is not JSON (the number 102345678901…)")
-    assert next(numbered([row])).damage == "line 2 is not JSON"
 
 
 def test_a_set_without_rows_is_refused() -> None:

@@ -150,7 +150,8 @@ def test_without_images_nobody_is_named(write, tmp_path, capsys):
     assert {"patient-leak", "outside-image", "missing-image"} <= set(found)
     for text in (out.read_text(), told.read_text(), capsys.readouterr().out):
         assert not re.search("DOE|JANE|ROE", text)
-    assert found["patient-leak"]["examples"][0]["detail"].startswith("patient 1 is also in ")
+    assert found["partly-off-image"]["examples"][0]["detail"] == "box 0 is [290, 20, 400, 90] on 301 x 200"
+    assert found["patient-leak"]["examples"][0] == {"split": "test", "row": 0, "id": "-", "detail": ""}
 
 
 def test_the_sample_is_the_same_each_time(write):
