@@ -14,7 +14,7 @@ The same command resumes an interrupted study: finished runs stay, others contin
 seeds can be added. A folder of another study is refused.
 
 examples:
-  grounding-rewards study configs/study/drawn.yaml --out runs/drawn --dry-run       # the runs, and what they cost
+  grounding-rewards study configs/study/drawn.yaml --out runs/drawn --dry-run       # the runs and their steps
   grounding-rewards study configs/study/drawn.yaml --out runs/drawn --jobs 2
   grounding-rewards study configs/study/drawn.yaml --out runs/drawn --only R3 soft_f1
   grounding-rewards study configs/study/drawn.yaml --out runs/drawn --seeds 0    # all arms once, then --seeds 1, …
@@ -68,7 +68,7 @@ def run(
         index: only the run of this number, from 0, which is a job of an array; initial checkpoints must be there
         starts_only: only the initial checkpoints
         report: folder of the report; default: report/ in --out
-        dry_run: list the runs with their cost, and start nothing
+        dry_run: list the runs with their steps, and start nothing
         report_only: report on the runs that are finished, start nothing
     """
     from grounding_rewards.study.plan import read_plan
@@ -161,10 +161,10 @@ def _selected_runs(plan: Plan, only: Sequence[str], seeds: Sequence[int], index:
 
 
 def _print_runs(plan: Plan, runs: Sequence[Run], folder: Folder) -> None:
-    """Print a table of runs, each with its state, and their cost."""
+    """Print a table of runs, each with its state, and their steps."""
     from grounding_rewards.report.tables import Cell, Table
     from grounding_rewards.study.report import reward_text
-    from grounding_rewards.study.runs import estimated_cost
+    from grounding_rewards.study.runs import missing_runs
 
     words = [Cell(name, kind="words") for name in ("run", "role", "reward")]
     rows = []
@@ -173,4 +173,6 @@ def _print_runs(plan: Plan, runs: Sequence[Run], folder: Folder) -> None:
         rows.append([str(number), run.name, run.role, reward_text(run.reward), str(run.config["max_steps"]), state])
     title = f"{plan.name}: {counted(len(runs), 'run')} from {counted(len(plan.starts), 'initial checkpoint')}"
     output_console(140).print(Table(["", *words, "steps", "state"], rows, title).rich())
-    say(estimated_cost(runs, folder))
+    missing = missing_runs(runs, folder)
+    steps = sum(run.config["max_steps"] * run.equivalent for run in missing)
+    say(f"{len(missing)} of {len(runs)} runs are to be made, {steps:.0f} steps")

@@ -278,7 +278,6 @@ class ArmResult:
         metrics: by metric and set the mean over units.
         differences: by :data:`REFERENCE` (not the reference itself) and :data:`START`, metric and set.
         holm: by partner and primary metric p, adjusted for all arms and primary metrics of its family.
-        compute: means over runs.
     """
 
     key: ArmKey
@@ -288,7 +287,6 @@ class ArmResult:
     metrics: Mapping[Measure, Estimate]
     differences: Mapping[str, Mapping[Measure, Difference]]
     holm: Mapping[str, Mapping[Measure, float]]
-    compute: Mapping[str, float]
 
     def difference(self, measure: Measure, partner: str) -> Difference | None:
         """The difference from a partner by a metric; None for the reference against itself."""
@@ -360,22 +358,9 @@ class StudyResult:
         return pandas.DataFrame(list(self.rows()))
 
     def to_dict(self) -> dict[str, Any]:
-        """All numbers as plain values; None for a number that is not finite."""
-        arms = []
-        for arm in self.arms:
-            content = {**arm.key._asdict(), "control": arm.is_control, "reward": arm.reward}
-            arms.append({**content, "seeds": arm.seeds, "compute": arm.compute})
-        content = {
-            "study": self.study.name,
-            "primary": [{**primary.measure._asdict(), "start": primary.start} for primary in self.study.declared],
-            "reference": self.study.reference,
-            "equivalence": self.study.equivalence,
-            "family": self.family,
-            "patients": self.patients,
-            "arms": arms,
-            "rows": list(self.rows()),
-        }
-        return as_json(content)
+        """The metrics that decided and all rows as plain values; None for a number that is not finite."""
+        primary = [{**primary.measure._asdict(), "start": primary.start} for primary in self.study.declared]
+        return as_json({"study": self.study.name, "primary": primary, "rows": list(self.rows())})
 
 
 _RowsByMeasure: TypeAlias = "dict[Measure, list[ModelMetric]]"
@@ -424,7 +409,6 @@ def analyse(study: Study, *, on_progress: Callable[[str], None] = lambda step: N
             metrics={measure: mean_of_rows(rows) for measure, rows in trained[key].items()},
             differences=differences[key],
             holm=adjusted[key],
-            compute={name: float(np.mean([run.compute[name] for run in runs])) for name in runs[0].compute},
         )
         arms.append(arm)
     order = list(study.starts)

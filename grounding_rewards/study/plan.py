@@ -29,8 +29,6 @@ from grounding_rewards.study.results import ARM, CONTROL, FEWEST_SEEDS, SCHEMA, 
 from grounding_rewards.training.run_options import ImageOptions
 
 GRPO, SFT = "train", "sft"
-#: At most this many points of a training's curve are kept.
-POINTS = 50
 
 _ARM_KEYS = ("starts", "control", SFT)
 # Options that the study itself decides.
@@ -357,8 +355,6 @@ def _runs(name: str, arm: Mapping[str, Any], seed: int, plan: Plan) -> Iterator[
         total = round(steps * budget / per_step / plan.checkpoints) * plan.checkpoints
         advice = "Lower per_device_train_batch_size."
         _expect(total > 0, f"batches small enough for {plan.checkpoints} steps of {place}", per_step, advice)
-        # The log has as many points as the curve keeps.
-        config["logging_steps"] = max(1, total // POINTS)
     else:
         base = dict(plan.train)
         if "reward" in overrides:

@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grounding_rewards.common.atomic_files import whole_folder, write_whole
 from grounding_rewards.common.formatting import capitalised, counted
-from grounding_rewards.metrics.comparison import LEVEL, p_cell
+from grounding_rewards.metrics.comparison import p_cell
 from grounding_rewards.report.page import Page, Section
-from grounding_rewards.report.plots import INK, SERIES, SOFT, Plot
 from grounding_rewards.report.tables import Cell, Table, estimate_cell, kind_of
 from grounding_rewards.study.analysis import METRICS, REFERENCE, START, ArmResult, StudyResult, analyse
 from grounding_rewards.study.results import Measure, read_study
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 #: Files of a report.
 PAGE, ROWS = "study.html", "findings.csv"
-# At most this many missing runs and arms are named.
-_NAMED = 5
 
 #: Below the table of arms.
 ARMS_NOTE = (
     "Means with 95 % intervals (Student's t) over checkpoints, from a single checkpoint over runs. ◦: controls. "
     "Green and red: shown to be better or worse. ≈: the interval lies within ±{margin:g}, too little to matter. Holm: "
-    "adjusted p. Minutes are of one run."
+    "adjusted p."
 )
 
 
@@ -60,14 +53,13 @@ def write_report(
 
 
 def render_page(result: StudyResult) -> str:
-    """The page of a study in HTML: what was compared, and its plot and table of arms."""
+    """The page of a study in HTML: what was compared, and its table of arms."""
     summary, *missing = sentences(result)
     return Page(
         title=f"Which reward? {result.study.name}",
         subtitle=summary,
         opening=[missing] if missing else [],
         sections=[
-            Section("What was found", [arms_plot(result)] if result.family else []),
             Section("Every arm", [arms_table(result)], ARMS_NOTE.format(margin=result.study.equivalence)),
         ],
         footer="Intervals and p are Student's, over initial checkpoints; from a single checkpoint over its runs. "
@@ -89,19 +81,13 @@ def sentences(result: StudyResult) -> list[str]:
         f"{counted(result.family, 'comparison')}."
     ]
     if study.missing:
-        lines.append(f"Not there yet, {counted(len(study.missing), 'run')}: {_first_names(study.missing)}.")
+        lines.append(f"Not there yet, {counted(len(study.missing), 'run')}: {', '.join(study.missing)}.")
     if study.left_out:
         arms = counted(len(study.left_out), "arm")
         runs = counted(sum(study.left_out.values()), "run")
-        names = _first_names([f"{key.arm} from {key.start}" for key in study.left_out])
+        names = ", ".join(f"{key.arm} from {key.start}" for key in study.left_out)
         lines.append(f"Left out, {arms} of too few runs, {runs} in all: {names}.")
     return lines
-
-
-def _first_names(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
 
 
 def _starts_of(result: StudyResult, primary: Measure) -> list[str]:
@@ -113,7 +99,7 @@ def arms_table(result: StudyResult) -> Table:
     """By primary metric a row for each initial checkpoint for which it decides, and one for each arm from it."""
     header: list[str | Cell] = [
         *("arm", Cell("reward", kind="words"), "metric", f"less {result.study.reference}", "Holm"),
-        *("since the initial checkpoint", "Holm", "minutes"),
+        *("since the initial checkpoint", "Holm"),
     ]
     rows: list[Sequence[str | Cell]] = []
     for primary in result.study.primary:
@@ -141,7 +127,6 @@ def _arm_row(arm: ArmResult, primary: Measure, margin: float) -> list[str | Cell
         if -margin < difference.low and difference.high < margin:
             cell = cell._replace(text=f"≈ {cell.text}")
         row += [cell, p_cell(arm.holm[partner][primary])]
-    row.append(f"{arm.compute.get('seconds', math.nan) / 60:.1f}")
     return row
 
 
@@ -164,41 +149,3 @@ def reward_text(reward: Mapping[str, Any] | None) -> str:
     names = name if isinstance(name, str) else " + ".join(name)
     texts = [names, json.dumps(options) if options else "", f"weights {json.dumps(weights)}" if weights else ""]
     return " ".join(filter(None, texts))
-
-
-def arms_plot(result: StudyResult) -> Plot:
-    """The difference of every arm from the reference; each metric and checkpoint has a scale of its own."""
-    study = result.study
-    panels: dict[str, list[tuple[ArmResult, Measure]]] = {}
-    for primary in study.primary:
-        for start in _starts_of(result, primary):
-            arms = [(arm, primary) for arm in result.of_start(start) if REFERENCE in arm.differences]
-            if arms:
-                panels[f"{_metric_name(primary)}, from {result.start_name(start)}"] = arms
-    heights = [len(arms) + 1 for arms in panels.values()]
-
-    def draw(figure: Figure) -> None:
-        """Draw each panel, and in it each arm as a line with a mark."""
-        axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights).ravel()
-        for axis, (heading, arms) in zip(axes, panels.items(), strict=True):
-            for at, (arm, primary) in enumerate(arms):
-                value, low, high = arm.differences[REFERENCE][primary].estimate
-                colour, width = (SERIES[0], 2.0) if arm.direction(primary, REFERENCE) else (SOFT, 1.1)
-                axis.hlines(at, low, high, color=colour, linewidth=width)
-                marker, face = ("o", "none") if arm.is_control else ("s", colour)
-                axis.plot(value, at, marker=marker, color=colour, markerfacecolor=face, markersize=5)
-            axis.axvline(0, color=INK, linewidth=0.8)
-            axis.set_title(heading, loc="left", fontweight="bold")
-            axis.set_yticks(range(len(arms)), [arm.key.arm for arm, _ in arms])
-            axis.set_ylim(len(arms) - 0.5, -0.5)
-            axis.tick_params(axis="y", length=0)
-            axis.grid(axis="x")
-        axes[-1].set_xlabel(f"less {study.reference}")
-
-    return Plot(
-        name="differences",
-        title=f"Differences from {study.reference}",
-        note=f"Blue: interval without 0, Holm's p < {LEVEL:g}. Circles: controls.",
-        draw=draw,
-        size=(7.2, 0.4 + 0.3 * len(panels) + 0.24 * sum(heights)),
-    )

@@ -3,7 +3,7 @@
 study.yaml                  the study as it was resolved, with a fingerprint of each run
 images.json                 the references of the sets
 starts/NAME.json.gz         the completions of each initial checkpoint
-results/RUN.json.gz         a finished run: reward, compute, log, and completions of its checkpoints
+results/RUN.json.gz         a finished run: reward, log, and completions of its checkpoints
 runs/, made/, logs/         unfinished runs, taught checkpoints, output of programs; not needed for the report
 """
 
@@ -106,7 +106,6 @@ class StudyRun:
         role: :data:`ARM` or :data:`CONTROL`.
         reward: name, kwargs and weights of the reward; None for a supervised run.
         box_format: in which the model writes boxes; None if the rows of the images say it.
-        compute: seconds, steps, completions, tokens.
         curve: metrics of the training log by name, with `step`.
         checkpoints: completions by step; the last is the trained model.
     """
@@ -117,7 +116,6 @@ class StudyRun:
     role: str
     reward: Mapping[str, Any] | None
     box_format: Any
-    compute: Mapping[str, float]
     curve: Mapping[str, Sequence[float | None]]
     checkpoints: Mapping[int, Completions]
 
@@ -268,7 +266,7 @@ def _read_run(path: Path, sets: Mapping[str, Sequence[Any]], study: str, kind_of
     checkpoints = {}
     for checkpoint in content["checkpoints"]:
         checkpoints[checkpoint["step"]] = _read_completions(checkpoint, sets, path)
-    fields = ("start", "seed", "role", "reward", "box_format", "compute", "curve")
+    fields = ("start", "seed", "role", "reward", "box_format", "curve")
     return StudyRun(
         arm=ArmKey(kind_of_start[content["start"]], content["arm"]),
         checkpoints=checkpoints,

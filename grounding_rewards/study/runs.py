@@ -7,7 +7,6 @@ that its file is the same as without the interruption.
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import subprocess
@@ -26,7 +25,6 @@ from grounding_rewards.common.config_files import find_shipped
 from grounding_rewards.common.text_files import read_yaml
 from grounding_rewards.logs.run_log import CHECKPOINT, CLOSING, LOG, VERSIONS, read_entries
 from grounding_rewards.study.plan import (
-    POINTS,
     SFT,
     InitialCheckpoint,
     Plan,
@@ -34,7 +32,6 @@ from grounding_rewards.study.plan import (
     claim_folder,
     fingerprint_of_run,
     fingerprint_of_start,
-    sequences_a_step,
 )
 from grounding_rewards.study.results import SCHEMA, Folder, read_json, write_json
 from grounding_rewards.training.run_options import COMMON_OPTIONS
@@ -134,15 +131,14 @@ def _make_start(plan: Plan, folder: Folder, start: InitialCheckpoint) -> None:
     """Train an initial checkpoint if the plan says so, and measure it."""
     training = folder.made(start.name)
     log = folder.log(f"start-{start.name}")
-    compute = {}
     if start.sft is not None:
         model = start.model if start.parent is None else _weights(plan, folder, start.parent)
         config = {**start.sft, "model_name_or_path": model, "output_dir": str(training)}
-        compute = _train(plan, SFT, config, log)
+        _train(plan, SFT, config, log)
     measured = _measure(plan, folder, training, [_weights(plan, folder, start.name)], {}, log)
     content = {"schema": SCHEMA, "study": plan.name, "start": start.name}
     content["fingerprint"] = fingerprint_of_start(start)
-    content |= {"box_format": measured["box_format"], "compute": compute, "step": 0}
+    content |= {"box_format": measured["box_format"], "step": 0}
     write_json(folder.start(start.name), {**content, **measured["checkpoints"][0]})
 
 
@@ -152,7 +148,7 @@ def _make_run(plan: Plan, folder: Folder, run: Run) -> None:
     training = folder.training(run.name)
     weights = _weights(plan, folder, run.start)
     config = {**run.config, "model_name_or_path": weights, "output_dir": str(training)}
-    compute = _train(plan, run.kind, config, log)
+    _train(plan, run.kind, config, log)
     interval = run.config["save_steps"]
     steps = range(interval, run.config["max_steps"] + 1, interval)
     checkpoints = [str(training / f"checkpoint-{step}") for step in steps]
@@ -166,8 +162,7 @@ def _make_run(plan: Plan, folder: Folder, run: Run) -> None:
         "study": plan.name,
         **{name: getattr(run, name) for name in ("arm", "start", "seed", "role", "kind", "reward")},
         "box_format": measured["box_format"],
-        "compute": compute,
-        "curve": thin_curve(entries, run.equivalent),
+        "curve": curve_of(entries, run.equivalent),
         "checkpoints": measured_checkpoints,
         "log": entries,
         "versions": json.loads((training / VERSIONS).read_text(encoding="utf-8")),
@@ -183,8 +178,8 @@ def _weights(plan: Plan, folder: Folder, start: str) -> str:
     return find_shipped(checkpoint.model) if checkpoint.sft is None else str(folder.made(start) / CHECKPOINT)
 
 
-def _train(plan: Plan, kind: str, config: Mapping[str, Any], output_log: Path) -> dict[str, Any]:
-    """Train to the end, or continue an interrupted training; returns its cost, see :func:`compute_of`.
+def _train(plan: Plan, kind: str, config: Mapping[str, Any], output_log: Path) -> None:
+    """Train to the end, or continue an interrupted training.
 
     Args:
         plan: of the study.
@@ -200,10 +195,8 @@ def _train(plan: Plan, kind: str, config: Mapping[str, Any], output_log: Path) -
     before = read_yaml(config_file) if config_file.is_file() else config
     check_settings(training, before, config, "Give the same again, or remove the folder.")
     if marker.is_file():
-        finished_cost: dict[str, Any] = json.loads(marker.read_text(encoding="utf-8"))
-        return finished_cost
-    steps = [int(path.name.removeprefix("checkpoint-")) for path in training.glob("checkpoint-*")]
-    if not steps:
+        return
+    if not any(training.glob("checkpoint-*")):
         # Killed while it saved the model, without a checkpoint, it begins again, which it would refuse beside a model.
         shutil.rmtree(training / CHECKPOINT, ignore_errors=True)
     write_whole(config_file, yaml.safe_dump(dict(config)))
@@ -211,10 +204,7 @@ def _train(plan: Plan, kind: str, config: Mapping[str, Any], output_log: Path) -
     words += ["-m", "grounding_rewards.cli", kind, "--config", str(config_file)]
     words += ["--resume_from_checkpoint", "last", "--disable_tqdm", "true"]
     run_program(words, output_log)
-    sequences = sequences_a_step(config, plan.processes)
-    cost = compute_of(read_entries(training / LOG), sequences, from_step=max(steps, default=0))
-    write_whole(marker, json.dumps(cost))
-    return cost
+    write_whole(marker, "{}")
 
 
 def _measure(
@@ -269,68 +259,19 @@ def run_program(words: Sequence[str], log: Path) -> None:
         raise ValueError(f"exit code {program.returncode}; {log} ends: {' | '.join(lines[-_SHOWN_LINES:])}")
 
 
-def thin_curve(entries: Sequence[Mapping[str, Any]], equivalent: float = 1.0, points: int = POINTS) -> dict[str, Any]:
-    """Thin the curves of a log: each point is the mean over some entries, at the step of the last of them.
+def curve_of(entries: Sequence[Mapping[str, Any]], equivalent: float = 1.0) -> dict[str, Any]:
+    """The curves of a log: each metric at the steps of the entries, None where an entry lacks it.
 
     Args:
         entries: of the log; the last one, which is about the whole run, is not used.
         equivalent: the steps of GRPO that cost as much as one step.
-        points: most points of a curve.
 
-    >>> thin_curve([{"step": 1, "reward": 0.2}, {"step": 2, "reward": 0.3}], points=1)
-    {'step': [2], 'reward': [0.25]}
+    >>> curve_of([{"step": 4, "loss": 0.2}, {"step": 8, "loss": 0.3}], 0.25)
+    {'step': [1, 2], 'loss': [0.2, 0.3]}
     """
     entries = [entry for entry in entries if CLOSING not in entry]
-    size = max(1, math.ceil(len(entries) / points))
-    chunks = [entries[first : first + size] for first in range(0, len(entries), size)]
-    curve: dict[str, Any] = {"step": [round(chunk[-1]["step"] * equivalent) for chunk in chunks]}
+    curve: dict[str, Any] = {"step": [round(entry["step"] * equivalent) for entry in entries]}
     for name in _CURVE_METRICS:
-        if not any(name in entry for entry in entries):
-            continue
-        curve[name] = []
-        for chunk in chunks:
-            values = [entry[name] for entry in chunk if entry.get(name) is not None and math.isfinite(entry[name])]
-            mean = round(sum(values) / len(values), 4) if values else None
-            curve[name].append(mean)
+        if any(name in entry for entry in entries):
+            curve[name] = [entry.get(name) for entry in entries]
     return curve
-
-
-def compute_of(entries: Sequence[Mapping[str, Any]], sequences: int, from_step: int) -> dict[str, Any]:
-    """The cost of a run: seconds, steps, and the sequences and tokens that it learned from.
-
-    The seconds of a supervised run that was killed behind its last step are not known, NaN.
-
-    Args:
-        entries: of the log.
-        sequences: from which a step learns.
-        from_step: at which the last attempt resumed; the log of a supervised run has the runtime of only that attempt.
-    """
-    steps = max(entry.get("step", 0) for entry in entries)
-    times = [entry["step_time"] for entry in entries if entry.get("step_time") is not None]
-    if times:
-        seconds = sum(times) * steps / len(times)
-    else:
-        runtime = next((entry[CLOSING] for entry in reversed(entries) if CLOSING in entry), math.nan)
-        seconds = runtime * steps / (steps - from_step) if steps > from_step else math.nan
-    tokens = [entry["num_tokens"] for entry in entries if entry.get("num_tokens") is not None]
-    return {
-        "seconds": round(seconds, 1),
-        "steps": steps,
-        "completions": steps * sequences if times else 0,
-        "sequences": steps * sequences,
-        "tokens": int(max(tokens, default=0)),
-    }
-
-
-def estimated_cost(runs: Sequence[Run], folder: Folder) -> str:
-    """A sentence with the steps of the missing runs, and with hours if a run of the study is finished."""
-    missing = missing_runs(runs, folder)
-    steps = sum(run.config["max_steps"] * run.equivalent for run in missing)
-    sentence = f"{len(missing)} of {len(runs)} runs are to be made, {steps:.0f} steps"
-    results = [read_json(folder.result(run.name)) for run in runs if run not in missing]
-    finished = [result for result in results if math.isfinite(result["compute"]["seconds"])]
-    if not finished:
-        return f"{sentence}. How long they take is known when the first one is finished."
-    finished_steps = sum(result["checkpoints"][-1]["step"] for result in finished)
-    hours = steps * sum(result["compute"]["seconds"] for result in finished) / finished_steps / 3600
-    return f"{sentence}: about {hours:.1f} hours of training, as the finished ones took, divided by --jobs."

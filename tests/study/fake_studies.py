@@ -109,11 +109,10 @@ def result(arm: Arm, seed: int, checkpoints: list[dict[str, Any]]) -> dict[str, 
     curve: dict[str, Any] = {"step": [last // 2, last], "loss": [0.1, 0.05]}
     if arm["reward"]:
         curve |= {"reward": [0.3, 0.4], "frac_reward_zero_std": [arm["zero"], arm["zero"]], "mean_iou": [0.4, None]}
-    compute = {"seconds": 60.0 + seed, "steps": last, "completions": 8 * last, "tokens": 1000 * last}
     return {
         **{"schema": 1, "study": "fake", "box_format": "qwen3-vl", "versions": {"torch": "2"}},
         **{"arm": arm["name"], "start": arm["start"], "seed": seed, "role": arm["role"], "reward": arm["reward"]},
-        **{"kind": "train" if arm["reward"] else "sft", "compute": compute, "curve": curve},
+        **{"kind": "train" if arm["reward"] else "sft", "curve": curve},
         **{"checkpoints": checkpoints, "fingerprint": "fingerprint"},
     }
 

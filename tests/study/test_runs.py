@@ -1,7 +1,6 @@
 """Runs end to end: trained, measured, kept; finished ones are never made again; kill -9 changes no result."""
 
 import json
-import math
 import shutil
 import subprocess
 from pathlib import Path
@@ -20,7 +19,7 @@ from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.study import runs as study_runs
 from grounding_rewards.study.measure import _corrupted_row
 from grounding_rewards.study.results import Folder, read_json, write_json
-from grounding_rewards.study.runs import compute_of, thin_curve
+from grounding_rewards.study.runs import curve_of
 from tests.study.conftest import SMALL, called, called_here
 from tests.training.forks import PATIENCE, Program, command, started, wait_until
 
@@ -52,9 +51,6 @@ def test_a_run_leaves_one_small_file(made_study):
     assert [one["step"] for one in found["checkpoints"]] == [3, 6]
     assert found["curve"]["step"] == [1, 2, 3, 4, 5, 6]
     assert set(found["curve"]) == {"step", "reward", "loss", "frac_reward_zero_std"}
-    assert {key: found["compute"][key] for key in ("steps", "completions")} == {"steps": 6, "completions": 96}
-    assert found["compute"]["seconds"] > 0
-    assert found["compute"]["tokens"] > 0
     assert found["versions"]["trl"]
     assert [entry["step"] for entry in found["log"]][:6] == [1, 2, 3, 4, 5, 6]
     assert set(found["checkpoints"][-1]["sets"]["test"]) == {"answers"}
@@ -66,8 +62,6 @@ def test_a_supervised_run_counts_in_steps_of_equal_cost(made_study):
     found = read_json(made_study / "results" / "strong--sft--seed0.json.gz")
     assert (found["role"], found["kind"], found["reward"]) == ("control", "sft", None)
     assert [one["step"] for one in found["checkpoints"]] == [3, 6]
-    assert found["compute"]["sequences"] == 96
-    assert found["curve"]["step"] == [1, 2, 3, 4, 5, 6]
 
 
 def test_answers_are_read_with_the_images_that_are_kept(made_study):
@@ -116,8 +110,6 @@ def test_the_same_result_after_kill_9(made_study, begun, monkeypatch):
     monkeypatch.setattr(study_runs, "run_program", lambda words, log: called_here(words))
     assert study(begun, "--index", "0") == 0
     again, before = (read_json(folder / "results" / "strong--R3--seed0.json.gz") for folder in (begun, made_study))
-    assert again["compute"].pop("seconds") > 0
-    del before["compute"]["seconds"]
     # Times of the two attempts differ.
     del again["log"], before["log"]
     assert again == before
@@ -187,35 +179,7 @@ def test_answers_are_as_long_as_those_of_the_training(tmp_path, monkeypatch):
     assert read_json(tmp_path / "measure.json")["max_new_tokens"] == GRPOConfig.max_completion_length
 
 
-ROWS = [
-    {"step": 1, "reward": 0.1, "loss": None, "R3/mean_iou": 0.2, "num_tokens": 100, "step_time": 2.0},
-    {"step": 2, "reward": 0.3, "loss": 0.5, "R3/mean_iou": 0.4, "num_tokens": 210, "step_time": 1.0},
-    {"step": 3, "reward": 0.5, "loss": None, "R3/mean_iou": 0.6, "num_tokens": 300, "step_time": 1.5},
-]
-CLOSING = {"train_runtime": 9.0, "step": 3}
-
-
-def test_points_of_a_curve_are_means_of_steps():
-    # what a step does not say counts in no mean
-    assert thin_curve(ROWS, points=2) == {"step": [2, 3], "reward": [0.2, 0.5], "loss": [0.5, None]}
-
-
-def test_steps_of_equal_cost():
-    assert thin_curve([{"step": 4, "loss": 1.0}, {"step": 8, "loss": 0.5}], 0.25)["step"] == [1, 2]
-
-
-def test_the_whole_run_is_no_point():
-    assert thin_curve([*ROWS, CLOSING])["step"] == [1, 2, 3]
-
-
-def test_compute():
-    found = compute_of([*ROWS, CLOSING], 16, 0)
-    assert found == {"seconds": 4.5, "steps": 3, "completions": 48, "sequences": 48, "tokens": 300}
-
-
-def test_seconds_of_a_supervised_run_that_went_on():
-    """Its last attempt made two of three steps in 9 seconds."""
-    found = compute_of([{"step": 3, "loss": 1.0, "num_tokens": 40}, CLOSING], 16, 1)
-    assert found == {"seconds": 13.5, "steps": 3, "completions": 0, "sequences": 48, "tokens": 40}
-    # Killed behind its last step, it made none.
-    assert math.isnan(compute_of([{"step": 3, "loss": 1.0}, CLOSING], 16, 3)["seconds"])
+def test_a_curve_has_every_step_and_not_the_whole_run():
+    log = [{"step": 1, "reward": 0.1, "R3/mean_iou": 0.2}, {"step": 2, "reward": 0.3, "loss": 0.5}]
+    curve = {"step": [1, 2], "reward": [0.1, 0.3], "loss": [None, 0.5]}
+    assert curve_of([*log, {"train_runtime": 9.0, "step": 2}]) == curve
