@@ -94,7 +94,6 @@ class Evaluation:
         per_source: the datasets that the images are from, by name; empty where they are from one.
         pr_curves: precision over recall.
         froc_curves: sensitivity over false boxes per image.
-        ious: of every reference box with its partner.
         confusion: between labels.
         robustness: answers to changed images, from :func:`grounding_rewards.models.robustness.robustness`.
         dependence: what the first system's mean IoU owes to the images; None without reference boxes.
@@ -111,7 +110,6 @@ class Evaluation:
     per_source: tuple[GroupMetrics, ...]
     pr_curves: tuple[Curve, ...]
     froc_curves: tuple[Curve, ...]
-    ious: Array
     confusion: Confusion | None
     robustness: tuple[RobustnessPoint, ...] = ()
     dependence: ImageDependence | None = None
@@ -275,7 +273,6 @@ def evaluate(
             above_constant = _differences(system_matched, matched, groups)
     on_progress("measuring by label, size and source")
     metrics = _table_metrics(matched, measures, by_rank, tables)
-    ious, is_box = matched.best_ious
     synonyms = measures.label_matching == "synonyms"
     return Evaluation(
         matched=matched,
@@ -286,7 +283,6 @@ def evaluate(
         per_source=tuple(_by_source(images, measures, by_rank)),
         pr_curves=_curves(ranked["ap"], average_precision.precision_recall_curve),
         froc_curves=_curves(ranked["ap"], average_precision.froc_curve),
-        ious=ious[is_box],
         confusion=None if ranked_by_label is None else confusion(matched, synonyms=synonyms),
         dependence=dependence,
         above_constant=above_constant,

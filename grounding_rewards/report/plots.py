@@ -12,12 +12,11 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from grounding_rewards.metrics.average_precision import Curve
 from grounding_rewards.metrics.evaluation import Evaluation
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 #: A palette for colour-blind readers: Okabe and Ito's.
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9")
 INK, SOFT, GRID, GROUND = "#1b1f24", "#5b6570", "#dde1e6", "#ffffff"
-_DASHED = (0, (5, 1.6))
 _MARKERS = ("o", "s", "^", "D", "v", "P")
 # Points of a curve that are drawn.
 _POINTS = 400
@@ -173,7 +171,6 @@ def short(name: str, max_length: int = 34) -> str:
     return name if len(name) <= max_length else name[: max_length - 1] + "…"
 
 
-_IOU_BINS = 10
 # The smallest rate of false positives that is shown.
 _LEAST_RATE = 1 / 16
 
@@ -190,13 +187,13 @@ def plots_of(evaluation: Evaluation) -> list[Plot]:
         >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]],
         ...                     rewards={"R4": 0.8})
         >>> [plot.name for plot in plots_of(evaluate({"model": [image]}, Measures("R4")))]
-        ['precision_recall', 'froc', 'ious']
+        ['precision_recall', 'froc']
     """
     plots = [
         _curve_plot(
             "precision_recall",
             "Precision and recall",
-            "A curve, boxes in order of their confidence, ends at the recall that is reached. Pale lines: equal F1.",
+            "A curve, boxes in order of their confidence, ends at the recall that is reached.",
             [_reached(curve) for curve in evaluation.pr_curves if len(curve.x)],
             _recall_frame,
         ),
@@ -208,7 +205,6 @@ def plots_of(evaluation: Evaluation) -> list[Plot]:
             [_steps(curve) for curve in evaluation.froc_curves if len(curve.x)],
             _rate_frame,
         ),
-        _iou_plot(evaluation.ious),
     ]
     return [plot for plot in plots if plot is not None]
 
@@ -234,14 +230,9 @@ def _curve_plot(
 
 
 def _recall_frame(axis: Axes) -> None:
-    """Draw lines of equal F1 behind curves of precision over recall, and set scales and labels."""
-    for f1 in (0.2, 0.4, 0.6, 0.8):
-        recall = np.linspace(f1 / (2 - f1), 1, 60)
-        axis.plot(recall, f1 * recall / (2 * recall - f1), color=GRID, linewidth=0.7, linestyle=_DASHED)
-        axis.annotate(f"F1 {f1:g}", (1, f1 / (2 - f1)), (2, 0), textcoords="offset points", color=SOFT, fontsize=6)
+    """Set scales and labels around curves of precision over recall."""
     share_axis(axis.xaxis, "recall")
     share_axis(axis.yaxis, "precision")
-    axis.grid(visible=False)
 
 
 def _reached(curve: Curve) -> Curve:
@@ -270,23 +261,3 @@ def _rate_frame(axis: Axes) -> None:
     axis.xaxis.grid(visible=True)
     axis.set_xlabel("false positives per image")
     share_axis(axis.yaxis, "sensitivity")
-
-
-def _iou_plot(ious: NDArray[np.float64]) -> Plot | None:
-    """How many reference boxes have which IoU with their partner, those without a partner first; None without boxes."""
-    if not len(ious):
-        return None
-    counts, edges = np.histogram(ious[ious > 0], _IOU_BINS, (0, 1))
-    names = ["none", *(f"{low:.1f}–{high:.1f}" for low, high in pairwise(edges))]
-
-    def draw(figure: Figure) -> None:
-        """Draw a bar for each range of IoU."""
-        axis = figure.subplots()
-        bars = axis.bar(names, [int(np.sum(ious <= 0)), *counts], color=SERIES[0])
-        axis.bar_label(bars, fontsize=6.5)
-        axis.tick_params(axis="x", labelrotation=60)
-        axis.locator_params("y", integer=True)
-
-    shares = ", ".join(f"{100 * np.mean(ious >= threshold):.1f} % from {threshold:g} up" for threshold in (0.5, 0.75))
-    note = f"{len(ious):,} reference boxes: {shares}; {100 * np.mean(ious <= 0):.1f} % have no partner. Mean "
-    return Plot("ious", "IoU of a reference box with its partner", f"{note}{np.mean(ious):.3f}.", draw, (3.6, 2.8))

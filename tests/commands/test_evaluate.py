@@ -156,7 +156,7 @@ def test_a_log_with_everything(tmp_path):
     assert found["facts"]["patients"] == 15
     assert found["facts"]["duplicates"] == "removed above IoU 0.5"
     assert all(len(image.pred) == 1 for image in load_predictions(tmp_path / "out"))
-    assert {path.stem for path in (tmp_path / "out" / "metrics").iterdir()} >= {"froc", "ious"}
+    assert {path.stem for path in (tmp_path / "out" / "metrics").iterdir()} >= {"froc", "precision_recall"}
 
 
 def test_the_terminal_shows_twelve_metrics_and_all_on_request(tmp_path, capsys, monkeypatch):

@@ -101,7 +101,6 @@ def evaluation(**change: Any) -> Evaluation:
         "per_size": [GroupMetrics(size, 12, {"f1_50": share}) for size in ("small", "large")],
         "pr_curves": [Curve("all labels", x, 1 - x / 2), Curve("reader", x[:1], x[-1:])],
         "froc_curves": [Curve("all labels", 20 * x, x)],
-        "ious": np.array([0.0, 0.2, 0.5, 0.8]),
         "confusion": Confusion([*labels, "nothing"], [*labels, "nothing"], np.array([[9, 1, 2], [0, 5, 1], [3, 0, 0]])),
         "robustness": robustness,
         "facts": {"model": "runs/demo", "seed": 0, "split": ""},

@@ -113,7 +113,7 @@ def test_everything_is_there(visit) -> None:
     tab = visit()
     parts = ["Metrics", "Curves", "By label and size", "Robustness", "Images", "How it was measured"]
     assert tab.locator("h2").all_inner_texts() == parts
-    assert tab.locator(".plot img[alt]").count() == 3
+    assert tab.locator(".plot img[alt]").count() == 2
     assert tab.locator("#Gallery h3").count() == 6
     assert tally(tab) == "19 images of 19, 19 in the gallery"
     assert len(rows(tab)) == 19
@@ -318,6 +318,6 @@ def test_on_paper_there_is_no_control_and_nothing_folded(visit, tmp_path) -> Non
 def test_without_javascript_the_metrics_are_complete(visit) -> None:
     tab = visit(java_script_enabled=False)
     assert tab.locator("table").first.is_visible()
-    assert tab.locator(".plot img").count() == 3
+    assert tab.locator(".plot img").count() == 2
     assert "need JavaScript" in tab.locator("noscript").inner_text()
     assert HOSTILE not in tab.locator("body").inner_text()
