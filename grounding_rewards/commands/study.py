@@ -100,20 +100,15 @@ def run(
     if len(names) < len(runs):
         say(f"{len(runs) - len(names)} of {counted(len(runs), 'run')} finished before")
     ended: list[str] = []
-    with stage_progress("starting", patience=0.0) as on_progress:
 
-        def begin(name: str) -> None:
-            """Show the name of a run that begins."""
-            on_progress(name, len(ended), len(names))
+    def end(name: str, error: str, seconds: float) -> None:
+        """Count a run that has ended, and say how; initial checkpoints are not runs."""
+        if name in names:
+            ended.append(name)
+        outcome = "failed" if error else "finished"
+        say(f"{name}: {outcome} in {seconds:.0f} s ({len(ended)} of {len(names)})", error=True)
 
-        def end(name: str, error: str, seconds: float) -> None:
-            """Count a run that has ended, and say how; initial checkpoints are not runs."""
-            if name in names:
-                ended.append(name)
-            outcome = "failed" if error else "finished"
-            say(f"{name}: {outcome} in {seconds:.0f} s ({len(ended)} of {len(names)})", error=True)
-
-        errors = make_runs(plan, folder, runs, jobs=jobs, on_begin=begin, on_end=end)
+    errors = make_runs(plan, folder, runs, jobs=jobs, on_end=end)
     made = counted(len(plan.starts), "initial checkpoint") if starts_only else counted(len(runs), "run")
     say(f"{made}: {len(errors)} failed")
     # All runs from a checkpoint that failed have the same error.

@@ -326,10 +326,6 @@ class StudyResult:
         """The arms from one kind of initial checkpoint."""
         return [arm for arm in self.arms if arm.key.start == start]
 
-    def start_name(self, start: str) -> str:
-        """Name of an initial checkpoint in sentences and tables."""
-        return f"the {start} checkpoint" if len(self.starts) > 1 else "the initial checkpoint"
-
     def rows(self) -> Iterator[dict[str, Any]]:
         """A row for each model, set and metric: the mean over units, and the differences with their intervals.
 

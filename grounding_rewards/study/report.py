@@ -90,11 +90,6 @@ def sentences(result: StudyResult) -> list[str]:
     return lines
 
 
-def _starts_of(result: StudyResult, primary: Measure) -> list[str]:
-    """The kinds of initial checkpoints for which a primary metric decides."""
-    return [start for start in result.starts if primary in result.study.primary_of(start)]
-
-
 def arms_table(result: StudyResult) -> Table:
     """By primary metric a row for each initial checkpoint for which it decides, and one for each arm from it."""
     header: list[str | Cell] = [
@@ -103,12 +98,12 @@ def arms_table(result: StudyResult) -> Table:
     ]
     rows: list[Sequence[str | Cell]] = []
     for primary in result.study.primary:
-        starts = _starts_of(result, primary)
+        starts = [start for start in result.starts if primary in result.study.primary_of(start)]
         if starts:
             rows.append([_metric_name(primary)])
         for start in starts:
             empty_cells = [""] * (len(header) - 3)
-            rows.append([result.start_name(start), "", estimate_cell(result.starts[start][primary]), *empty_cells])
+            rows.append([f"the {start} checkpoint", "", estimate_cell(result.starts[start][primary]), *empty_cells])
             rows += [_arm_row(arm, primary, result.study.equivalence) for arm in result.of_start(start)]
     return Table(header, rows)
 

@@ -51,7 +51,6 @@ def make_runs(
     runs: Sequence[Run],
     *,
     jobs: int = 1,
-    on_begin: Callable[[str], None] = lambda name: None,
     on_end: Callable[[str, str, float], None] = lambda name, error, seconds: None,
 ) -> dict[str, str]:
     """Make the missing ones of some runs, and the initial checkpoints that they need.
@@ -61,8 +60,8 @@ def make_runs(
         folder: of the study, which is claimed for it.
         runs: of the plan; if empty, only initial checkpoints are made, all of them.
         jobs: runs at the same time.
-        on_begin: called with the name of each initial checkpoint and run that is begun.
-        on_end: called when each has ended, with its name, its error, empty where it is finished, and its seconds.
+        on_end: called when each initial checkpoint and run has ended, with its name, its error, empty where it is
+            finished, and its seconds.
 
     Returns:
         The error of each run that failed, by name; without runs, of each initial checkpoint. If an initial checkpoint
@@ -74,7 +73,6 @@ def make_runs(
 
     def attempt(name: str, make: Callable[[], None]) -> str:
         """Make a run or an initial checkpoint, and return its error."""
-        on_begin(name)
         start_time = time.monotonic()
         error = ""
         try:

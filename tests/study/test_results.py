@@ -52,7 +52,6 @@ def test_a_search_may_have_one_run_of_an_arm(folder):
         (lambda f: (f / "study.yaml").unlink(), "Expected the folder of a study, with study.yaml"),
         (lambda f: (f / "images.json").unlink(), "Expected a file of the study in .*images.json"),
         (lambda f: (f / "images.json").write_text("{"), "Expected a file of the study in .*images.json"),
-        (lambda f: change(f / "images.json", sets={}), "Expected the images of the declared set 'test'"),
         (lambda f: (f / "starts" / "strong.json.gz").unlink(), "Expected a file of the study in .*strong.json"),
         (lambda f: [p.unlink() for p in (f / "results").iterdir()], "Expected 2 finished runs of the reference arm"),
         (lambda f: change(f / "results" / R1, schema=9), "with schema 1 .* with schema 9"),
