@@ -34,9 +34,8 @@ _MAX_RANDOM = 16
 
 # Cells on a side of a map of centres or sizes of boxes.
 _CELLS = 32
-# The most frequent labels have maps; more of them are listed.
+# The most frequent labels have maps.
 _MAX_MAPS = 64
-_MAX_LABELS = 5000
 
 
 @dataclass
@@ -73,10 +72,10 @@ class Metrics:
         """The counts of a dataset."""
         table = context.table
         metrics = cls(context.images, negatives=context.counts.count(0), longest_gold=context.longest_gold)
-        metrics.labels = Counter(dict(context.labels.most_common(_MAX_LABELS)))
+        metrics.labels = context.labels
         # An image counts once for each of its labels.
         images_of_labels = {(place.row.key, place.label) for place in context.labelled()}
-        metrics.label_images.update((split, label) for (split, _), label in images_of_labels if label in metrics.labels)
+        metrics.label_images.update((split, label) for (split, _), label in images_of_labels)
         metrics.boxes = sum(1 for _ in context.answer_places())
         is_sound = table.sound & table.answers
         fractions = table.fractions[is_sound]

@@ -20,12 +20,10 @@ _MAX_LABELS = 500
 _MIN_LETTERS = 6
 # Similarity of a word to itself with a slip of the pen; hyper- and hypoinflation have 0.89.
 _SAME_WORD = 0.9
-# The number of a class instead of its name.
-_NUMBER = re.compile(r"(?:class|label|category|cat|id)?[ _#-]*\d+(?:\.0)?", re.IGNORECASE)
 
 
 def check_labels(context: Context) -> Iterator[Defect]:
-    """Find missing and blank labels, several labels for one finding, and numbers of classes."""
+    """Find missing and blank labels, and several labels for one finding."""
     yield from context.collect(_label_problems(context))
     labels = context.labels
     variants = label_variants(labels)
@@ -38,10 +36,6 @@ def check_labels(context: Context) -> Iterator[Defect]:
         noun = "group" if len(variants) == 1 else "groups"
         summary = f"{len(variants)} {noun} of labels are probably one each."
         yield context.defect("label-spelling", rows, count=len(affected_labels), of=len(labels), found=summary)
-    numbers = [label for label in labels if _NUMBER.fullmatch(label.strip())]
-    if numbers:
-        rows = [(None, f"{label!r:.80} × {labels[label]}") for label in numbers]
-        yield context.defect("label-number", rows, of=len(labels))
 
 
 def _label_problems(context: Context) -> Iterator[Problem]:

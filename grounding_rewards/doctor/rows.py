@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,8 +31,6 @@ from grounding_rewards.sources.jsonl import ANNOTATIONS, image_row, word_faults
 #: The name of the drawing that holds the regions to ignore.
 IGNORED = "ignore_boxes"
 
-# Rows that are read from a parquet file at once: 64 MB with images of a megabyte each.
-_BATCH = 64
 # Names of columns with the study, in lower case without marks.
 _STUDY_COLUMNS = {"study", "studyid", "studyinstanceuid", "exam", "examid", "accession", "accessionnumber"}
 #: A long number as a spreadsheet writes it, such as 1.2E+15.
@@ -248,12 +245,9 @@ def open_rows(dataset: str, splits: Sequence[str] = (), *, allow_outside: bool =
     if (path / ANNOTATIONS).is_file():
         return _jsonl_source(path, splits, allow_outside)
     unfinished = why_unfinished(path)
-    shards = parquet_shards(path)
-    if shards:
-        return replace(_parquet_source(dataset, shards, splits), unfinished=unfinished)
-    if unfinished:
+    if unfinished and not parquet_shards(path):
         return RowSource(dataset, lambda: iter(()), 0, unfinished)
-    return _datasets_source(dataset, splits)
+    return replace(_datasets_source(dataset, splits), unfinished=unfinished)
 
 
 def owners(rows: Sequence[ImageRow]) -> list[Owner | None]:
@@ -354,34 +348,8 @@ def _jsonl_source(root: Path, splits: Sequence[str], allow_outside: bool) -> Row
     return RowSource(str(root), rows, sum(map(line_splits.count, wanted_splits)), draw_note=draw_note)
 
 
-def _parquet_source(name: str, shards: Mapping[str, Sequence[str]], splits: Sequence[str]) -> RowSource:
-    """The rows of parquet files by split, read from the files; training unpacks them into a cache first."""
-    import pyarrow.parquet as pq
-    from pyarrow import ArrowException
-
-    wanted_splits = {split: shards[split] for split in choose_splits(splits, shards, name)}
-    total = 0
-    for file in chain.from_iterable(wanted_splits.values()):
-        parquet_file = pq.ParquetFile(file)
-        _check_columns(parquet_file.schema_arrow.names, file)
-        total += parquet_file.metadata.num_rows
-
-    def rows_of(split: str) -> Iterator[dict[str, Any]]:
-        """The rows of a split, as values by column."""
-        for file in wanted_splits[split]:
-            try:
-                for batch in pq.ParquetFile(file).iter_batches(batch_size=_BATCH):
-                    yield from batch.to_pylist()
-            except (ArrowException, OSError) as error:
-                # Its header and footer are whole: `parquet_shards` has read them.
-                message = f"Expected a whole parquet file, got {file!r} ({error}). Download or write it again."
-                raise ValueError(message) from error
-
-    return RowSource(name, partial(_image_rows, wanted_splits, rows_of), total)
-
-
 def _datasets_source(name: str, splits: Sequence[str]) -> RowSource:
-    """The rows of a saved dataset, of drawn images, or of a dataset on the hub."""
+    """The rows of parquet files, of a saved dataset, of drawn images, or of a dataset on the hub."""
     from datasets import Image, IterableDataset
 
     parts = dataset_parts(name, splits, streaming=True)

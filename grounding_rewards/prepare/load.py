@@ -274,7 +274,7 @@ def dataset_parts(dataset: str, splits: Sequence[str] = (), *, streaming: bool =
     Args:
         dataset: as for :func:`load_split`.
         splits: the wanted ones; others of drawn images are left out, as drawing takes time.
-        streaming: whether a dataset on the hub is read row by row instead of downloaded.
+        streaming: whether parquet files, or a dataset on the hub, are read row by row without a copy.
 
     Raises:
         ValueError: the dataset cannot be found.
@@ -295,7 +295,7 @@ def dataset_parts(dataset: str, splits: Sequence[str] = (), *, streaming: bool =
         return {split: load_split(dataset, split) for split in chosen_splits}
     shards = parquet_shards(dataset)
     if shards:
-        return {split: Dataset.from_parquet(files) for split, files in shards.items()}
+        return {split: Dataset.from_parquet(files, streaming=streaming) for split, files in shards.items()}
     path = Path(dataset)
     if path.is_dir():
         try:

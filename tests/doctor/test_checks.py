@@ -371,8 +371,6 @@ PLANTINGS = [
     Planting("label-spelling", labels(str.upper, 1), of=positive),
     Planting("label-spelling", labels(lambda s: s.replace("leu", "lue").replace("omeg", "omg"), 1), of=positive),
     Planting("label-spelling", labels(SYNONYMS.get, 1), of=positive),
-    Planting("label-number", labels(lambda label: str(LABELS.index(label))), of=positive),
-    Planting("label-number", labels(lambda label: f"class_{LABELS.index(label)}"), of=positive),
     Planting("image-leak", same_image, without_training_rows, held_out),
     Planting("copy-leak", encoded_again, without_training_rows, held_out),
     Planting("patient-leak", same_patient, by_training, held_out),
