@@ -47,7 +47,7 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     written = {
         "report": render_evaluation_page(page()),
         "measured": render_evaluation_page(measured),
-        "diff": diff_page([pair("a", 0.1, 0.9), pair("b", 0.0, 0.2, normal=True)], log=[]),
+        "diff": diff_page([pair("a", 0.1, 0.9), pair("b", 0.0, 0.2, normal=True)]),
         "audit": render_audit_page(audit({"R1": r1}, IMAGES, FMT), dataset="images"),
         "doctor": render_doctor_page(examine(str(folder), thumbnails=8)),
     }
