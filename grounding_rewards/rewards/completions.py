@@ -16,8 +16,6 @@ _TOOL_RESULT = "<tool_response></tool_response>"
 # One of these is in every message and content block.
 _KEYS = frozenset({"content", "text", "type", "role", "tool_calls", "function_call"})
 _SPEAKERS = ("assistant", "model")
-# Twice what is needed: the text of a block is four levels deep in a list of messages.
-_DEEPEST = 8
 # Types of blocks with words of the assistant; a block without a type is one too.
 _TEXT_TYPES = frozenset({None, "text", "output_text", "message"})
 
@@ -84,32 +82,23 @@ def check_completion_texts(completions: Sequence[Any]) -> None:
             )
 
 
-def answer_defect(completion: Any, depth: int = 0) -> str:
+def answer_defect(completion: Any) -> str:
     """Name the part of a completion that is neither text nor message; empty if there is none.
-
-    Args:
-        completion: the whole one, or a part of it.
-        depth: how many lists and mappings it stands in.
 
     >>> answer_defect({"content": "[]"}), answer_defect({"score": 1})
     ('', 'a mapping with the keys score')
     """
-    if depth > _DEEPEST:
-        return f"more than {_DEEPEST} levels of lists and mappings"
     if completion is None or isinstance(completion, str):
         return ""
-    if isinstance(completion, Mapping):
-        if _KEYS.isdisjoint(completion):
-            return f"a mapping with the keys {', '.join(map(str, completion)) or 'none'}"
-        # What a tool says is nobody's answer, and may be anything.
-        content = completion.get("content", completion.get("text"))
-        return answer_defect(content, depth + 1) if completion.get("role") in (None, *_SPEAKERS) else ""
-    if isinstance(completion, Sequence) and not isinstance(completion, bytes | bytearray):
-        defects = [type(part).__name__ for part in completion if not isinstance(part, str | Mapping)]
-        if not defects:
-            defects = list(filter(None, (answer_defect(part, depth + 1) for part in completion)))
-        return f"a list of {defects[0]}" if defects else ""
-    return type(completion).__name__
+    parts = [completion] if isinstance(completion, Mapping) else completion
+    if not isinstance(parts, Sequence) or isinstance(parts, bytes | bytearray):
+        return type(completion).__name__
+    for part in parts:
+        if not isinstance(part, str | Mapping):
+            return f"a list of {type(part).__name__}"
+        if isinstance(part, Mapping) and _KEYS.isdisjoint(part):
+            return f"a mapping with the keys {', '.join(map(str, part)) or 'none'}"
+    return ""
 
 
 def _last_message(messages: Sequence[Mapping[str, Any]]) -> str:

@@ -108,24 +108,12 @@ def test_what_is_no_text_earns_nothing(completion):
     assert score([completion], [[]]) == [0.0]
 
 
-WRAPS = (lambda part: {"content": part}, lambda part: [{"type": "text", "text": part}])
-
-
-def nested(wrap):
-    part = "[]"
-    for _ in range(5000):
-        part = wrap(part)
-    return part
-
-
 @pytest.mark.parametrize(
     ("completion", "named"),
     [
         *table("rewards/cases", "what_no_trainer_hands_over_is_refused"),
         (b"[]", "bytes"),
-        ([{"role": "assistant", "content": b"[]"}], "a list of bytes"),
         (object(), "object"),
-        *((nested(wrap), "(a list of )*more than 8 levels of lists and mappings") for wrap in WRAPS),
     ],
 )
 def test_what_no_trainer_hands_over_is_refused(completion, named):
