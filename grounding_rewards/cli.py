@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import io
 import os
 import re
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,15 +44,6 @@ TRAINING = {
     "sft": "teach a model to write boxes, before GRPO",
 }
 
-# Seconds that other processes wait before they print an error and end, so that the first one has printed it.
-_PATIENCE = 3.0
-
-# After Ctrl-C: how a command continues; the others begin again.
-_CONTINUATIONS = {
-    **dict.fromkeys(("prepare", "evaluate", "study"), "; the same command goes on"),
-    **dict.fromkeys(("demo", *TRAINING), "; --resume_from_checkpoint last goes on from the last checkpoint, if any"),
-}
-
 # The extra of the package that installs a library; libraries that are not listed come with `train`.
 _EXTRAS = {
     **dict.fromkeys(("jinja2", "matplotlib"), "eval"),
@@ -62,8 +51,6 @@ _EXTRAS = {
     **dict.fromkeys(("highdicom", "pydicom"), "dicom"),
     "vllm": "vllm",
 }
-# Libraries that come with the package without any extra.
-_CORE_LIBRARIES = ("cyclopts", "numpy", "rich", "scipy")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -92,8 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
             return code
     except KeyboardInterrupt:
-        continuation = _CONTINUATIONS.get(words[0], "") if words else ""
-        print(f"interrupted{continuation}", file=sys.stderr)
+        print("interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
         # The reader of the output, such as `head`, has closed it. Python must not write the rest at its end either.
@@ -102,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         return _refuse(_how_to_install(error))
     except (ValueError, OSError, ImportError) as error:
-        return _refuse(_as_typed(str(error), words))
+        return _refuse(str(error))
 
 
 def _run(words: list[str]) -> int:
@@ -119,8 +105,7 @@ def _run(words: list[str]) -> int:
         print(fold("`grounding-rewards demo` is the place to begin; `grounding-rewards COMMAND --help` has examples."))
         return 0
     if name not in (*COMMANDS, *TRAINING):
-        matches = difflib.get_close_matches(name, [*COMMANDS, *TRAINING], 1) or ["--help"]
-        raise ValueError(f"Expected a command, got {name}. Try grounding-rewards {matches[0]}.")
+        raise ValueError(f"Expected a command, got {name}. grounding-rewards --help names them.")
     with sign_of_life(f"{name}: loading libraries …"):
         if name in TRAINING:
             return int(_module("train").run(name, options))
@@ -190,39 +175,12 @@ def _sentence(error: CycloptsError) -> str:
     if isinstance(error, ValidationError) and error.argument is not None:
         return re.sub(r"( for `\w+`)?, got", f" for {option}, got", error.exception_message, count=1)
     if isinstance(error, CoercionError) and error.token is not None and error.argument is not None:
-        choices = error.argument.get_choices()
-        type_name = str(error.target_type)
-        if choices:
-            legal = " or ".join(choices)
-        elif "int" in type_name:
-            legal = "a whole number"
-        else:
-            legal = "a number" if "float" in type_name else "a value"
-        return f"Expected {legal} for {option}, got {error.token.value!r}."
+        type_name = getattr(error.target_type, "__name__", str(error.target_type))
+        choices = error.argument.get_choices() or (f"a value of type {type_name}",)
+        return f"Expected {' or '.join(choices)} for {option}, got {error.token.value!r}."
     if isinstance(error, UnusedCliTokensError):
         return f"Expected options of the command, got {' '.join(error.unused_tokens or ())}."
     return f"Expected options of the command, got {str(error).removeprefix('Unknown option: ')}"
-
-
-def _as_typed(message: str, words: Sequence[str]) -> str:
-    """A message about a parameter, with the name of the option that has the value quoted in it instead.
-
-    >>> _as_typed("Expected a known name for `reward`, got 'R6'.", ["audit", "--rewards", "R1", "R6"])
-    "Expected a known name for --rewards, got 'R6'."
-    """
-    match = re.search(r" for `\w+`, got (?:'([^']*)'|([\w.+-]*\w))", message)
-    if match is None:
-        return message
-    option = ""
-    for word in words:
-        value = word
-        if word.startswith("--"):
-            # --name value, or --name=value.
-            option, equals, value = word.partition("=")
-            value = value if equals else word
-        if option and value in match.groups():
-            return re.sub(r" for `\w+`, got", f" for {option}, got", message, count=1)
-    return message
 
 
 def _module(name: str) -> Any:
@@ -231,14 +189,8 @@ def _module(name: str) -> Any:
 
 
 def _refuse(message: str) -> int:
-    """Print an error, in several processes only once, and return the exit code."""
-    rank = int(os.environ.get("RANK", 0))
-    process = ""
-    if rank > 0:
-        # If the first process has the error too, it prints and ends, and the launcher then ends this one.
-        time.sleep(_PATIENCE)
-        process = f"process {rank}: "
-    say(f"grounding-rewards: {process}{message}", error=True)
+    """Print an error, and return the exit code."""
+    say(f"grounding-rewards: {message}", error=True)
     return 2
 
 
@@ -252,8 +204,6 @@ def _how_to_install(error: ModuleNotFoundError) -> str:
         return str(error)
     library = error.name.partition(".")[0]
     package = f"'grounding_rewards[{_EXTRAS.get(library, 'train')}]'"
-    if library in _CORE_LIBRARIES:
-        package = library
     return f"Expected the library {library} for this command, got none. Install it with pip install {package}."
 
 

@@ -95,7 +95,7 @@ def test_words_that_no_option_takes_are_named(capsys):
 @pytest.mark.parametrize("value", ["0", "-3", "nan", "inf", "wide"])
 def test_a_size_is_a_number_of_pixels(value, capsys):
     assert main(["inspect", str(LOG), "--width", value]) == 2
-    assert re.search("Expected a (positive )?number .*for --width, got", capsys.readouterr().err)
+    assert re.search("Expected a (positive )?(number|value) .*for --width, got", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -141,13 +141,6 @@ def test_what_the_terminal_cannot_write_is_spelled_out(tmp_path):
     run = subprocess.run(call, capture_output=True, env={"PYTHONIOENCODING": "ascii", "PYTHONPATH": str(REPOSITORY)})
     assert run.returncode == 0, run.stderr
     assert rb"\u80ba" in run.stdout
-
-
-def test_an_error_of_a_later_process_alone_is_printed(monkeypatch, capsys):
-    monkeypatch.setattr("grounding_rewards.cli._PATIENCE", 0.0)
-    monkeypatch.setenv("RANK", "1")
-    assert main(["inspect", "nowhere.jsonl", "--box-format", "qwen3-vl"]) == 2
-    assert capsys.readouterr().err.startswith("grounding-rewards: process 1: Expected")
 
 
 @pytest.mark.parametrize(("given", "used"), [(None, "passive"), ("active", "active")])
