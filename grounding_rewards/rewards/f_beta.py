@@ -198,11 +198,7 @@ class PiecewiseIoUReward(FBetaReward):
         super().__post_init__()
         try:
             for name in ("iou_breakpoints", "quality_breakpoints"):
-                numbers = getattr(self, name)
-                if isinstance(numbers, str):
-                    # Its digits are no breakpoints.
-                    numbers = [numbers]
-                object.__setattr__(self, name, tuple(map(float, numbers)))
+                object.__setattr__(self, name, tuple(map(float, getattr(self, name))))
             # The curve runs from IoU 0, with the credit of the first point, to IoU 1.
             ious = (0.0, *self.iou_breakpoints, 1.0)
             credits = (0.0, *self.quality_breakpoints, 1.0)
