@@ -50,7 +50,8 @@ def frame_of_boxes(formats: Sequence[BoxFormat], sizes: NDArray[np.float64], cou
         >>> from grounding_rewards.parsing import get_box_format
         >>> sizes = image_sizes({"width": [640], "height": [480]}, 1)
         >>> frame_of_boxes([get_box_format("qwen3-vl")], sizes, np.array([2]))
-        Frame(offset=0.0, size=array([[640., 480., 640., 480.]]), unit=1000.0, origin=0.0)
+        Frame(offset=0.0, size=array([[640., 480., 640., 480.],
+               [640., 480., 640., 480.]]), unit=1000.0, origin=0.0)
     """
     n = len(formats)
     spaces = list({id(fmt.space): fmt.space for fmt in formats}.values())
@@ -66,9 +67,6 @@ def frame_of_boxes(formats: Sequence[BoxFormat], sizes: NDArray[np.float64], cou
             for rows, rows_in_space in zip(numbers, space_frame(space, *checked_sizes.T), strict=True):
                 rows[in_space] = np.broadcast_to(rows_in_space, (n, 4))[in_space]
         frame = Frame(*numbers)
-    if n == 1:
-        # All boxes are of one row, whose numbers numpy spreads.
-        return frame
     of_boxes = [np.repeat(rows, counts, axis=0) if isinstance(rows, np.ndarray) else rows for rows in frame]
     return Frame(*of_boxes)
 
@@ -441,8 +439,6 @@ def with_ground_truth(columns: Mapping[str, Any], n: int) -> Mapping[str, Any]:
     rows = []
     for k, text in enumerate(packed):
         try:
-            if isinstance(text, bytes):
-                text = text.decode()
             row = parse_json(text, any_text=True) if isinstance(text, str) else dict(text)
             # Raises where they are missing; where each reader drew there need be no other boxes.
             row["reader_boxes" if "reader_boxes" in row else "boxes"]

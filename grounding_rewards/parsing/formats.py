@@ -271,19 +271,11 @@ def _declared_space(base: BoxFormat, space: CoordinateSpace, changes: Mapping[st
     return {"space": space, "largest": largest, "decimals": changes.get("decimals", usual_decimals)}
 
 
-_LONGEST_MAPPING = 10_000
-
-
 # Cached, because a log has the text in each row.
 @functools.cache
 def _written_format(text: str) -> BoxFormat:
     """The format that a text declares, as JSON or, with PyYAML, as YAML."""
     remedy = "Write it as {syntax: json, space: norm1000}, which needs pip install pyyaml, or as JSON."
-    # The text may be any cell of a table; a format that somebody declares takes a few hundred characters.
-    if len(text) > _LONGEST_MAPPING:
-        raise ValueError(
-            f"Expected a mapping of at most {_LONGEST_MAPPING} characters for `box_format`, got {len(text)}. {remedy}"
-        )
     try:
         declaration = json.loads(text)
     except (json.JSONDecodeError, RecursionError):
