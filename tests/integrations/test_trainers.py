@@ -73,7 +73,6 @@ def test_errors_of_authors_are_printed_once_where_trainers_swallow_them(truth, m
     ("truth", "beside"),
     [
         (TRUTH, None),
-        (TRUTH.encode(), {}),
         (json.loads(TRUTH), {"index": 3, "num_turns": 2}),
         # a parquet file gives every row the fields of all
         ({**json.loads(TRUTH), "ignore_boxes": None, "resized_width": None}, {}),
@@ -188,24 +187,6 @@ def test_a_prompt_that_opens_thinking_is_seen():
     prompt = trainers.PROMPT + "<think>\n"
     drafts = openrlhf.reward_func([prompt + RIGHT, prompt + "hm</think>" + RIGHT], [prompt] * 2, [TRUTH] * 2, "R3")
     assert drafts["rewards"].tolist() == [0.0, 1.0]
-
-
-# Conversations: the last turn of the assistant is the answer.
-
-LOOK = '<tool_call>\n{"name": "zoom", "arguments": {"bbox_2d": [0, 0, 300, 300]}}\n</tool_call>'
-SEEN = "<|im_end|>\n<|im_start|>user\n<tool_response>a crop</tool_response><|im_end|>\n<|im_start|>assistant\n"
-
-
-def test_openrlhf_keeps_the_marks_of_turns():
-    pytest.importorskip("torch")
-    queries = [trainers.GROWN + LOOK + SEEN + RIGHT + "<|im_end|>", trainers.GROWN + RIGHT + SEEN + "I am not sure."]
-    found = openrlhf.reward_func(queries, [trainers.PROMPT] * 2, [TRUTH] * 2, "R3")
-    assert found["rewards"].tolist() == [1.0, 0.0]
-
-
-def test_verl_takes_the_marks_out():
-    text = f"{LOOK}\nuser\n<tool_response>a crop</tool_response>\nassistant\n{RIGHT}"
-    assert verl.compute_score("images", text, TRUTH, {}, reward="R3")["score"] == 1.0
 
 
 # NeMo

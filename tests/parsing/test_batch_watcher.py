@@ -7,7 +7,6 @@ import pytest
 
 import grounding_rewards as gr
 from grounding_rewards.logs.inspection import inspect_completions
-from grounding_rewards.parsing import space_check
 from grounding_rewards.parsing.space_check import thinking_suspicion
 from tests.tables import table
 
@@ -33,16 +32,6 @@ def test_a_reward_warns_once():
         reward([CLOSED] * 5 + [CUT] * 3, **columns(8))
         declared = gr.get_reward("R4", box_format="qwen3-vl", prompt_opens_thinking=True)
         declared([CLOSED] * 5 + [CUT] * 3, **columns(8))
-
-
-def test_what_was_seen_is_not_gone_through_again_in_every_batch(monkeypatch):
-    looked_at = []
-    image_key = space_check._image_key
-    monkeypatch.setattr(space_check, "_image_key", lambda *image: looked_at.append(1) or image_key(*image))
-    reward = gr.get_reward("R4", box_format="qwen3-vl")
-    for _ in range(20):
-        reward([WHOLE] * 8, **columns(8))
-    assert len(looked_at) == 20 * 8
 
 
 def test_the_option_of_a_reward():

@@ -2,9 +2,8 @@
 
 import json
 import sys
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -122,13 +121,6 @@ def test_sixteen_threads_score_what_one_does(name):
     reward = gr.get_reward(name, box_format="qwen3-vl")
     with ThreadPoolExecutor(16) as pool:
         assert list(pool.map(score_alone, [reward] * 200, texts, rows)) == reward(texts, **columns_of(rows))
-
-
-def test_other_processes_score_what_this_one_does():
-    texts, rows = answers(12)
-    reward = gr.get_reward("R4", box_format="qwen3-vl")
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        assert list(pool.map(score_alone, [reward] * 12, texts, rows)) == reward(texts, **columns_of(rows))
 
 
 def test_what_is_suspicious_is_reported_once_by_many_threads():

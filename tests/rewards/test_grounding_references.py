@@ -96,11 +96,10 @@ class TestOutside:
             samples.scored(reward, ["[]", "no idea"], columns)
 
     @pytest.mark.parametrize("box", [[-9, 0, 50, 50], [0, -9, 50, 50], [0, 0, 109, 50], [0, 0, 50, 89]])
-    @pytest.mark.parametrize("n", [1, 2])
-    def test_each_edge(self, box, n):
+    def test_each_edge(self, box):
         reward = gr.get_reward("R4", box_format="qwen3-vl")
-        with pytest.raises(ValueError, match=f"in row {n - 1}. Give"):
-            reward(["[]"] * n, boxes=[*[GT] * (n - 1), [box]], width=[100] * n, height=[80] * n)
+        with pytest.raises(ValueError, match=r"in row 1\. Give"):
+            reward(["[]"] * 2, boxes=[GT, [box]], width=[100] * 2, height=[80] * 2)
 
     def test_an_edge_of_the_one_side_that_is_known(self):
         reward = gr.get_reward("R4", box_format={"syntax": "json", "space": "pixel"})
@@ -120,7 +119,6 @@ class TestOutside:
     def test_passes(self, columns):
         reward = gr.get_reward("R4", box_format={"syntax": "json", "space": "pixel"})
         assert reward(["[]"] * 2, **columns) == [0.0, 0.0]
-        assert reward(["[]"], **{name: values[:1] for name, values in columns.items()}) == [0.0]
 
     def test_is_scored_in_a_log(self):
         """`score` and `inspect` note it: the answers are there already."""
