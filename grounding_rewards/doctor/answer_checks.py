@@ -42,9 +42,9 @@ def check_prompts(context: Context) -> Iterator[Defect]:
     formats = [context.model.format_of(row) for row in context.rows]
     counts = Counter(box_format.name for box_format in formats if box_format is not None).most_common()
     if len(counts) > 1:
-        _, most = counts[0]
+        _, commonest_count = counts[0]
         summary = f"{', '.join(f'{name}: {count} rows' for name, count in counts)}."
-        defect = context.defect("box-format", count=len(context.rows) - most, found=summary)
+        defect = context.defect("box-format", count=len(context.rows) - commonest_count, found=summary)
         yield replace(defect, severity="warning")
 
 

@@ -265,11 +265,11 @@ def owners(rows: Sequence[ImageRow]) -> list[Owner | None]:
         patient-leak | 12 | patient 12, by the name of the file,
         patient-leak | scan-00000 | patient scan-00000, as the names of files suggest,
     """
-    stated = [_stated_owner(row) for row in rows]
-    unowned_files = [row.file for row, owner in zip(rows, stated, strict=True) if owner is None]
+    stated_owners = [_stated_owner(row) for row in rows]
+    unowned_files = [row.file for row, owner in zip(rows, stated_owners, strict=True) if owner is None]
     suggested = patients_in_names(unowned_files)
     results = []
-    for row, owner in zip(rows, stated, strict=True):
+    for row, owner in zip(rows, stated_owners, strict=True):
         patient = suggested.get(row.file)
         if owner is None and patient is not None:
             owner = Owner("patient-leak", patient, f"patient {patient}, as the names of files suggest,")

@@ -178,17 +178,15 @@ def _card(row: ImageRow, jpeg: bytes, title: str, caption: str) -> Card:
     size = row.size or row.image_size or (1, 1)
     width, height = size
     boxes = []
-    # The panel shows the image, and up to half an image on every side if boxes are outside it.
-    left, top, right, bottom = 0.0, 0.0, width, height
     for (x1, y1, x2, y2), label in _labelled_boxes(row):
         # Corners may be swapped.
         corners = min(x1, x2), min(y1, y2), max(x1, x2), max(y1, y2)
         boxes.append((corners, "sound" if box_defect((x1, y1, x2, y2), size) is None else "bad", label))
-        left, top = min(left, corners[0]), min(top, corners[1])
-        right, bottom = max(right, corners[2]), max(bottom, corners[3])
-    left, top = max(left, -width / 2), max(top, -height / 2)
-    right, bottom = min(right, 1.5 * width), min(bottom, 1.5 * height)
-    view = f"{left:.6g} {top:.6g} {right - left:.6g} {bottom - top:.6g}"
+    # The panel shows the image, and up to half an image on every side if boxes are outside it.
+    all_corners = np.array([(0.0, 0.0, width, height), *(corners for corners, _, _ in boxes)])
+    x_min, y_min = np.maximum(all_corners[:, :2].min(axis=0), (-width / 2, -height / 2))
+    x_max, y_max = np.minimum(all_corners[:, 2:].max(axis=0), (1.5 * width, 1.5 * height))
+    view = f"{x_min:.6g} {y_min:.6g} {x_max - x_min:.6g} {y_max - y_min:.6g}"
     panel = Panel(boxes, "", caption, view=view)
     return Card("", title, data_uri(jpeg, "image/jpeg") if jpeg else "", size, [panel])
 
