@@ -285,9 +285,6 @@ def _groups(images: Sequence[_ScoredImage], reward: str, ranked: Sequence[int]) 
             tagged[tag].append(place)
     missed = tagged[MISSED_FINDING]
     mislabelled = sorted(set(tagged[MISLABELLED]) - set(missed))
-    incomplete = {*missed, *mislabelled, *unreadable}
-    complete = [place for place in ranked if place not in incomplete]
-    half = len(complete) // 2
     n, normal = len(ranked), len(images) - len(ranked)
 
     def share(title: str, places: Sequence[int], total: int, description: str) -> html.Choice:
@@ -295,16 +292,11 @@ def _groups(images: Sequence[_ScoredImage], reward: str, ranked: Sequence[int]) 
         part = f"{len(places)} ({100 * len(places) / total:.1f} %)" if total else "0"
         return html.Choice(title, f"{part} of {total} {description}; an even selection over the dataset.", places)
 
-    all_found = f"{len(complete)} of {n} images with findings have every finding found"
     choices = [
         share("Missed", missed, n, "images with findings have a finding that no box is right about"),
         share("Wrong label", mislabelled, n, "images with findings miss none, but call one something else"),
         share("Hallucinated", tagged[HALLUCINATED], normal, "normal images have a box, where nothing is to be found"),
         share("Unparseable", unreadable, len(images), "answers hold neither a complete box nor a no-finding statement"),
-        html.Choice(
-            "Worst of the complete", f"{all_found}; here the lowest {reward}: loose boxes.", complete[:half], "first"
-        ),
-        html.Choice("Best", f"{all_found}; here the highest {reward}.", complete[half:][::-1], "first"),
         html.Choice("Typical", f"From the middle of the {n} images with findings by {reward}.", ranked, "middle"),
         share("Right normal images", tagged[RIGHT_NORMAL], normal, "normal images have no box, as it should be"),
     ]

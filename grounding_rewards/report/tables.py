@@ -233,18 +233,8 @@ def core_table(evaluation: Evaluation, reward: str, *, title: str = "", note: st
     if evaluation.constant:
         header.insert(2, "above the constant box")
         for key, row in zip(keys, rows, strict=True):
-            row.insert(2, _above_constant_cell(evaluation, key))
+            row.insert(2, estimate_cell(evaluation.above_constant.get(key), signed=True, kind="strong"))
     return Table(header, rows, title, note)
-
-
-def _above_constant_cell(evaluation: Evaluation, key: str) -> Cell:
-    """The difference of the first system to the constant box, with its interval if it has one."""
-    if key in evaluation.above_constant:
-        return estimate_cell(evaluation.above_constant[key], signed=True, kind="strong")
-    nothing = (math.nan,)
-    metrics = next(iter(evaluation.systems.values()))
-    difference = metrics.get(key, nothing)[0] - evaluation.constant.get(key, nothing)[0]
-    return Cell(format_value(difference, signed=True), kind="strong")
 
 
 def evaluation_table(evaluation: Evaluation, *, title: str = "") -> Table:

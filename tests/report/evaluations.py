@@ -103,6 +103,7 @@ def evaluation(**change: Any) -> Evaluation:
         "froc_curves": [Curve("all labels", 20 * x, x)],
         "confusion": Confusion([*labels, "nothing"], [*labels, "nothing"], np.array([[9, 1, 2], [0, 5, 1], [3, 0, 0]])),
         "robustness": robustness,
+        "above_constant": {"recall_50": (0.65, 0.5, 0.8), "f1_50": (0.4, 0.3, 0.5)},
         "facts": {"model": "runs/demo", "seed": 0, "split": ""},
     }
     return replace(_measured(), **{**values, **change})

@@ -114,7 +114,7 @@ def test_everything_is_there(visit) -> None:
     parts = ["Metrics", "Curves", "By label and size", "Robustness", "Images", "How it was measured"]
     assert tab.locator("h2").all_inner_texts() == parts
     assert tab.locator(".plot img[alt]").count() == 2
-    assert tab.locator("#Gallery h3").count() == 6
+    assert tab.locator("#Gallery h3").count() == 5
     assert tally(tab) == "19 images of 19, 19 in the gallery"
     assert len(rows(tab)) == 19
     assert tab.locator("table.every thead th").all_inner_texts()[-6:] == ["R1", "R2", "R3", "R4", "R5", "outcome"]
