@@ -39,7 +39,6 @@ from grounding_rewards.training.rewards import (
     Reward,
     StepReward,
     build_rewards,
-    check_reward_functions,
     reward_with_parameters,
 )
 from grounding_rewards.training.rollout import VllmRollout, refuse_other_rollouts
@@ -169,9 +168,6 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         for extra in extras:
             extra.begin(args, functions, processing_class, kwargs)
         refuse_other_rollouts(args, kwargs)
-        if train_dataset is not None:
-            environments = ["environments"] if "environment_factory" in kwargs else []
-            check_reward_functions(functions, [*train_dataset.column_names, *environments])
         super().__init__(
             model=model,
             reward_funcs=functions,
