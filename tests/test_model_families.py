@@ -9,7 +9,7 @@ from transformers import AutoConfig, AutoModelForImageTextToText
 from grounding_rewards.common.config_files import read_config
 from grounding_rewards.data.prompts import prompt_messages
 from grounding_rewards.training.arguments import ModelArguments
-from grounding_rewards.training.model import adapter_note, check_model
+from grounding_rewards.training.model import check_model
 from scripts.checks.model_families import FAMILIES, family_config, family_processor
 from tests.conftest import REPOSITORY
 from tests.tables import table
@@ -65,9 +65,6 @@ def test_the_shipped_adapters_are_on_every_matrix_of_the_language_model_alone(na
         if isinstance(layer, BaseTunerLayer)
     }
     assert adapted == {key for key in matrices if "language_model" in key}
-    layers = len([key for key in adapted if "experts" not in key])
-    linear = len([key for key in matrices if "experts" not in key])
-    assert adapter_note(empty).startswith(f"Adapters on {layers} of {linear} linear layers")
 
 
 @pytest.fixture(scope="module")

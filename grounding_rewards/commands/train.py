@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.commands.console import fold, say
+from grounding_rewards.commands.console import fold
 from grounding_rewards.common.config_files import find_shipped
 
 #: The exit code of a program that SIGTERM ended.
@@ -23,9 +23,8 @@ def run(command: str, words: Sequence[str]) -> int:
 
     Args:
         command: `train` or `sft`.
-        words: options; with `--dry-run` every value of the run is printed as YAML instead, and adapters are tried on
-            the model's layers where its configuration is on this machine. `--help` shows our options and TRL's most
-            common ones, at once; `--help-all` every option, for which TRL is loaded.
+        words: options; with `--dry-run` every value of the run is printed as YAML instead. `--help` shows our options
+            and TRL's most common ones, at once; `--help-all` every option, for which TRL is loaded.
     """
     if not {*HELP}.isdisjoint(words):
         print(short_help(command))
@@ -48,13 +47,7 @@ def run(command: str, words: Sequence[str]) -> int:
 
     from grounding_rewards.training.run_folder import resolved_config
 
-    # Before `check_model`, which changes options of the adapter.
     resolved = resolved_config(arguments, config, model)
-    if model.use_peft:
-        from grounding_rewards.training.model import adapter_note, check_model, is_local
-
-        if is_local(model):
-            say(adapter_note(check_model(model, trust_remote_code=config.trust_remote_code)), error=True)
     print(yaml.safe_dump(resolved, sort_keys=True), end="")
     return 0
 

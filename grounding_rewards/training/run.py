@@ -145,11 +145,9 @@ def _prepare(
     resolved = run_folder.resolved_config(arguments, config, model)
     checkpoint, start_notes = run_folder.find_start(resolved, processes=config.world_size)
     _check_best(config, evaluation_keys)
-    empty = run_model.check_model(model, trust_remote_code=config.trust_remote_code)
+    run_model.check_model(model, trust_remote_code=config.trust_remote_code)
     processor = run_model.load_run_processor(model, trust_remote_code=config.trust_remote_code)
     notes = [*start_notes, *set_image_size(processor, arguments.max_image_pixels)]
-    if model.use_peft:
-        notes.append(run_model.adapter_note(empty))
     load = partial(load_split, arguments.dataset, allow_outside=arguments.allow_outside, bad_rows=arguments.bad_rows)
     with config.main_process_first(desc="loading images"):
         train_dataset = load(arguments.train_split, max_images=arguments.train_images)
