@@ -46,7 +46,7 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from grounding_rewards.boxes import BoxBatch, box_area, pad, valid_boxes
 from grounding_rewards.common.numeric import Array, ratio_or_nan
@@ -616,86 +616,3 @@ def _covered(boxes: Array, xs: Array, ys: Array) -> NDArray[np.bool_]:
     rows = (y1 <= ys[:, None, :-1]) & (ys[:, None, 1:] <= y2)
     # Counted in float32, which matrix products are fast in.
     return np.swapaxes(rows, 1, 2).astype(np.float32) @ columns.astype(np.float32) > 0
-
-
-#: Sources, and labels, that have metrics of their own in the log of a training: more would bury the rest.
-MOST_GROUPS = 20
-
-
-class ImageGroups(NamedTuple):
-    """Groups of images that a training logs: of each source dataset, and with each label.
-
-    The names are settled before the first step, so that keys are the same at every step. A step without such an image
-    has no value.
-
-    sources: of datasets, as the column `source` names them.
-    labels: of reference boxes.
-    """
-
-    sources: tuple[str, ...]
-    labels: tuple[str, ...]
-
-    @classmethod
-    def of(cls, sources: Iterable[str | None], labels: Iterable[Iterable[str | None] | None]) -> ImageGroups:
-        """The most frequent sources and labels of the images of a training; none of a kind that has one name only.
-
-        Example:
-            >>> ImageGroups.of(["a", "a", None], [["mass"], [], ["nodule", "mass"]])
-            ImageGroups(sources=(), labels=('mass', 'nodule'))
-        """
-        return cls(_most_frequent(sources), _most_frequent(label for names in labels for label in names or ()))
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """Keys of :meth:`sums`, in its order.
-
-        Example:
-            >>> ImageGroups((), ("mass", "nodule")).keys
-            ('label/mass/reward', 'label/mass/recall', 'label/nodule/reward', 'label/nodule/recall')
-        """
-        groups = [f"source/{name}" for name in self.sources] + [f"label/{name}" for name in self.labels]
-        return tuple(f"{group}/{metric}" for group in groups for metric in ("reward", "recall"))
-
-    def sums(self, images: Sequence[Prediction], rewards: ArrayLike) -> Array:
-        """Sums and counts behind the metrics, which add up over processes: a metric is the one over the other.
-
-        `reward` is the mean over the answers to images of the source, or to those that have the label; `recall` the
-        share of the reference boxes of the source, or of the label, that are found at IoU 0.5, whatever they are
-        called.
-
-        Args:
-            images: n predictions.
-            rewards: `(n,)`.
-
-        Returns:
-            `(keys, 2)`.
-
-        Example:
-            >>> image = Prediction("a", 9, 9, gt=[[0, 0, 4, 4], [5, 5, 9, 9]], gt_labels=["mass", "nodule"],
-            ...                     pred=[[0, 0, 4, 4]])
-            >>> ImageGroups((), ("mass", "nodule")).sums([image], [0.5]).tolist()
-            [[0.5, 1.0], [1.0, 1.0], [0.5, 1.0], [0.0, 1.0]]
-        """
-        values = np.asarray(rewards, dtype=np.float64)
-        is_found, is_box = MatchedImages(images).found(0.5)
-        groups: list[tuple[Mask, Mask]] = []
-        for source in self.sources:
-            in_group = np.array([image.source == source for image in images], dtype=bool)
-            groups.append((in_group, is_box & in_group[:, None]))
-        for label in self.labels:
-            boxes = np.zeros_like(is_box)
-            boxes[is_box] = [name == label for image in images for name in image.gt_labels]
-            groups.append((np.asarray(boxes.any(axis=1)), boxes))
-        sums = []
-        for in_group, boxes in groups:
-            sums.append((values[in_group].sum(), in_group.sum()))
-            sums.append(((is_found & boxes).sum(), boxes.sum()))
-        return np.array(sums, dtype=np.float64).reshape(-1, 2)
-
-
-def _most_frequent(names: Iterable[str | None]) -> tuple[str, ...]:
-    """The :data:`MOST_GROUPS` most frequent names; empty if there is only a single name."""
-    counts = Counter(name for name in names if name)
-    # Among equals by name: the order of the images must not decide.
-    ranked = sorted(counts, key=lambda name: (-counts[name], name))[:MOST_GROUPS]
-    return tuple(ranked) if len(ranked) > 1 else ()

@@ -21,7 +21,6 @@ from datasets import Dataset
 from transformers import AutoProcessor
 from trl import GRPOConfig, GRPOTrainer
 
-from grounding_rewards.metrics.detection import ImageGroups
 from grounding_rewards.metrics.image_dependence import image_dependence
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.metrics.signal import SAME
@@ -204,10 +203,6 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
                 prompt_opens_thinking=is_thinking or step_reward.reward.prompt_opens_thinking,
             )
         self.paces = {reward.__name__: reward.pace for reward in self.step_rewards if reward.pace is not None}
-        columns: dict[str, Any] = {"source": (), "labels": ()}
-        if train_dataset is not None:
-            columns |= {name: train_dataset[name] for name in columns if name in train_dataset.column_names}
-        self.image_groups = ImageGroups.of(columns["source"], columns["labels"])
         self._evaluated_images = []
         self.rejected_reasons: dict[str, dict[str, int]] = {}
         self.reward_lines = tuple(reward_with_parameters(reward) for reward in self.reward_funcs)
@@ -282,7 +277,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         for column, reward in enumerate(self.reward_funcs):
             if not isinstance(reward, StepReward):
                 continue
-            metrics = reward.metrics(inputs, rewards[:, column], group_size, self.image_groups)
+            metrics = reward.metrics(rewards[:, column], group_size)
             for key, value in metrics.items():
                 self._metrics[mode][key].append(value)
             self._metrics[mode][f"{reward.__name__}/{_REASONS}"].append(reward.rejected)

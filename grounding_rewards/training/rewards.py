@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,6 @@ import torch
 from accelerate.utils import gather_object
 
 from grounding_rewards.boxes import as_box_array
-from grounding_rewards.metrics.detection import ImageGroups
 from grounding_rewards.metrics.prediction import UNNAMED, Prediction
 from grounding_rewards.metrics.read_predictions import question_of
 from grounding_rewards.metrics.signal import Groups
@@ -149,16 +147,12 @@ class StepReward:
         assert self._scored is not None
         return [_prediction(row, pred) for row, pred in zip(rows, self._scored.pred.split(), strict=True)]
 
-    def metrics(
-        self, rows: Sequence[Mapping[str, Any]], rewards: torch.Tensor, group_size: int, image_groups: ImageGroups
-    ) -> dict[str, float]:
+    def metrics(self, rewards: torch.Tensor, group_size: int) -> dict[str, float]:
         """The metrics of the last call over all processes, by their keys in the log; `rejected` is set for them too.
 
         Args:
-            rows: of this process.
             rewards: of all processes, as TRL has gathered them.
             group_size: completions of a group, which may span two processes.
-            image_groups: the images of each source and label; a metric without an image is NaN.
         """
         assert self._scored is not None
         accelerator, scored = self._trainer.accelerator, self._scored
@@ -173,16 +167,7 @@ class StepReward:
         self.rejected = {reason: count for reason, count in zip(REJECT_REASONS, counts, strict=True) if count}
         values = rewards.double().cpu().numpy()
         groups = Groups(np.full(len(values) // group_size, group_size), values, statuses, predictions, findings)
-        metrics = {f"{self.reward.name}/signal/{key}": value for key, value in groups.metrics().items()}
-        if image_groups.keys:
-            # The index of this process's first row among those of all.
-            first = accelerator.process_index * len(rows)
-            sums = image_groups.sums(self.predictions(rows), values[first : first + len(rows)])
-            local = torch.tensor(sums, dtype=torch.float32, device=rewards.device)[None]
-            totals = accelerator.gather(local).sum(dim=0).cpu().tolist()
-            for key, (total, n) in zip(image_groups.keys, totals, strict=True):
-                metrics[f"{self.reward.name}/{key}"] = total / n if n else math.nan
-        return metrics
+        return {f"{self.reward.name}/signal/{key}": value for key, value in groups.metrics().items()}
 
 
 def _with_final_values(reward: GroundingReward) -> GroundingReward:

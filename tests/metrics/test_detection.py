@@ -10,7 +10,7 @@ from hypothesis import given
 
 from grounding_rewards.metrics.average_precision import IMAGE_AREAS, rank_boxes
 from grounding_rewards.metrics.confusion import confusion
-from grounding_rewards.metrics.detection import MOST_GROUPS, ImageGroups, MatchedImages, label_groups, reference_sums
+from grounding_rewards.metrics.detection import MatchedImages, label_groups, reference_sums
 from grounding_rewards.metrics.intervals import ratio_estimates
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.overlap import pairwise_iou
@@ -233,40 +233,3 @@ def test_ious_of_all_references_come_in_the_order_of_images() -> None:
 def test_labels_that_are_compared_as_one_are_one_group(words: list[str], labels: str, expected: dict[str, int]) -> None:
     image = Prediction("1", 20, 20, gt=[[0, 0, 1, 1]] * len(words), gt_labels=words)
     assert {name: int(members.sum()) for name, members in label_groups([image], labels).items()} == expected
-
-
-MASS, NODULE = [0, 0, 10, 10], [50, 50, 60, 60]
-
-
-def sourced(source, gt, labels, pred):
-    return Prediction("a", 100, 100, gt=gt, gt_labels=labels, pred=pred, source=source)
-
-
-IMAGES = [
-    sourced("x", [MASS, NODULE], ["mass", "nodule"], [MASS]),
-    sourced("x", [NODULE], ["nodule"], [NODULE, [np.nan, 0, 1, 1]]),
-    sourced("y", [], [], []),
-]
-
-
-def test_sums_and_counts_by_hand():
-    groups = ImageGroups(("x", "y"), ("mass", "nodule"))
-    found = dict(zip(groups.keys, groups.sums(IMAGES, [0.5, 1.0, 0.2]).tolist(), strict=True))
-    rewards = {"source/x": [1.5, 2], "source/y": [0.2, 1], "label/mass": [0.5, 1], "label/nodule": [1.5, 2]}
-    # In "y" is no box to be found: the step has no recall of it.
-    recalls = {"source/x": [2, 3], "source/y": [0, 0], "label/mass": [1, 1], "label/nodule": [1, 2]}
-    assert {key: found[f"{key}/reward"] for key in rewards} == rewards
-    assert {key: found[f"{key}/recall"] for key in recalls} == recalls
-    assert len(found) == 8
-
-
-def test_most_frequent_groups_do_not_depend_on_order():
-    labels = [[f"label {k:02d}"] * (2 if k > 4 else 1) for k in range(30)]
-    groups = ImageGroups.of([], labels)
-    assert groups == ImageGroups.of([], labels[::-1])
-    assert len(groups.labels) == MOST_GROUPS
-    assert groups.labels[0] == "label 05"
-
-
-def test_one_source_or_label_is_no_group():
-    assert ImageGroups.of(["x", "x"], [["mass"], [None], None]).keys == ()

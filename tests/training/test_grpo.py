@@ -8,7 +8,6 @@ import os
 import shutil
 from types import SimpleNamespace
 
-import datasets
 import numpy as np
 import pandas
 import pytest
@@ -29,7 +28,7 @@ from grounding_rewards.training.callbacks import ParityCheck
 from grounding_rewards.training.rewards import build_rewards
 from scripts.build_tiny_vlm import VOCABULARIES, build_model, build_processor, build_tokenizer
 from tests.tables import table
-from tests.training.runs import ASSET, config, grpo, history, logged
+from tests.training.runs import ASSET, config, grpo, logged
 
 pytestmark = pytest.mark.training
 
@@ -249,22 +248,6 @@ def test_the_reference_columns_reach_the_reward(tiny_vlm, images, tmp_path, monk
     assert all(ignore == (boxes or None) and readers == [boxes, []] for boxes, ignore, readers in seen)
     for key in METRIC_KEYS:
         assert f"R1/{key}" in logged(trainer)[0]
-
-
-def test_source_and_label_metrics_keep_their_keys(images, tmp_path):
-    images = images.add_column("source", ["first", "second"] * 4)
-    datasets.DatasetDict({"train": images}).save_to_disk(str(tmp_path / "images"))
-    values = {"max_steps": 3, "save_strategy": "no", "max_completion_length": 30}
-    trainer = grpo(tmp_path / "run", dataset=tmp_path / "images", **values)
-    assert len(trainer.image_groups.labels) > 1
-    for step in history(trainer):
-        keys = [key for key in step if key.startswith(("R4/source/", "R4/label/"))]
-        assert keys == [f"R4/{key}" for key in trainer.image_groups.keys]
-        assert {"R4/source/first/reward", "R4/source/second/recall"} <= set(keys)
-        # A step draws two images, whose rewards make up its own.
-        by_source = [step[f"R4/source/{name}/reward"] for name in ("first", "second")]
-        of_both = by_source if None not in by_source else [value for value in by_source if value is not None]
-        assert sum(of_both) / len(of_both) == pytest.approx(step["reward"], abs=1e-6)
 
 
 def test_completions_go_to_the_folder_and_no_tracker(tiny_vlm, images, tmp_path, monkeypatch, capsys):
