@@ -165,7 +165,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         functions = [StepReward(reward, self) if isinstance(reward, GroundingReward) else reward for reward in rewards]
         self.step_rewards = [function for function in functions if isinstance(function, StepReward)]
         for extra in extras:
-            extra.begin(args, functions, processing_class, kwargs)
+            extra.begin(args, functions, kwargs)
         refuse_other_rollouts(args, kwargs)
         super().__init__(
             model=model,

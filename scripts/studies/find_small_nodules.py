@@ -22,7 +22,7 @@ from transformers import Qwen2VLImageProcessor
 
 import grounding_rewards as gr
 from grounding_rewards.images.resize import resized_size
-from grounding_rewards.parsing import format_boxes, get_box_format
+from grounding_rewards.parsing import format_boxes
 from grounding_rewards.training.look_closer import LookCloser, LookEnvironment
 
 SIDE, NODULE, SMUDGES = 1024, 6, 4
@@ -102,15 +102,14 @@ def without_zoom(image: DrawnImage, environment: LookEnvironment, processor: Any
 
 def with_zoom(image: DrawnImage, environment: LookEnvironment, processor: Any) -> str:
     """The sharpest spot of all parts around smudges; none where no spot is sharp."""
-    space = get_box_format(FORMAT).space
     found: list[tuple[float, list[float]]] = []
     for x, y in smudges(seen(image["image"], processor)):
-        part = [[x * SIDE - _PART / 2, y * SIDE - _PART / 2, x * SIDE + _PART / 2, y * SIDE + _PART / 2]]
-        named = environment.views[0].from_image(part, space)[0].tolist()
-        shown = environment.zoom(*named)
+        left, top = round(x * SIDE - _PART / 2), round(y * SIDE - _PART / 2)
+        # In the model's numbers, from 0 to 1000.
+        shown = environment.zoom(*(1000 / SIDE * edge for edge in (left, top, left + _PART, top + _PART)))
         stands_out, box = sharp_spot(seen(shown[0]["image"], processor))
-        # Named on the picture, in the model's numbers, and mapped back to the image.
-        found.append((stands_out, environment.views[-1].to_image([[1000 * part for part in box]], space)[0].tolist()))
+        corner = (left, top, left, top)
+        found.append((stands_out, [start + _PART * edge for start, edge in zip(corner, box, strict=True)]))
     stands_out, box = max(found)
     return written([box] if stands_out > _LIGHT / 4 else [])
 
@@ -124,7 +123,7 @@ def accuracies(images: int, seed: int = 0) -> dict[str, float]:
     rng = np.random.default_rng(seed)
     # About as coarse for these images as a few hundred thousand pixels are for a radiograph.
     processor = Qwen2VLImageProcessor(size={"shortest_edge": 112**2, "longest_edge": 140**2})
-    environment = LookEnvironment(LookCloser(looks=SMUDGES), processor)
+    environment = LookEnvironment(LookCloser(looks=SMUDGES))
     policies: dict[str, Callable[..., str]] = {"without zoom": without_zoom, "with zoom": with_zoom}
     right = dict.fromkeys(policies, 0)
     reward = gr.get_reward("R4", box_format=FORMAT)
