@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import shlex
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from transformers import AutoModelForImageTextToText, EarlyStoppingCallback, ProgressCallback
-from transformers.integrations import TensorBoardCallback
 
 import grounding_rewards.training.callbacks as callbacks
 import grounding_rewards.training.model as run_model
@@ -23,10 +19,8 @@ from grounding_rewards.common.environment import untested_vllm
 from grounding_rewards.data.splits import check_patients_apart
 from grounding_rewards.images.resize import largest_image, set_image_size
 from grounding_rewards.logs.run_log import first_and_last
-from grounding_rewards.metrics.signal import SIGNAL_KEYS
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.rewards.grounding import GroundingReward
-from grounding_rewards.rewards.scoring import METRIC_KEYS
 from grounding_rewards.training.arguments import (
     GroundingArguments,
     GRPOArguments,
@@ -35,19 +29,14 @@ from grounding_rewards.training.arguments import (
     SupervisedConfig,
 )
 from grounding_rewards.training.grpo import GroundingGRPOTrainer
-from grounding_rewards.training.rewards import reward_name
 from grounding_rewards.training.run_options import AUGMENTATION
 from grounding_rewards.training.sft import GroundingSFTTrainer
 from grounding_rewards.training.sharding import without_zero3
 
-# The keys that TRL's trainers log at an evaluation, besides those of the rewards.
-_GRPO_KEYS = ("loss", "reward", "reward_std", "frac_reward_zero_std", "entropy")
-_SFT_KEYS = ("loss", "entropy", "mean_token_accuracy")
 # The metrics in the line of an evaluation, and their names there.
 _EVALUATION_LABELS = {"reward": "reward", "image_dependence": "image dependence", "image_dependence_p": "p"}
 _SFT_LABELS = {"loss": "loss", "mean_token_accuracy": "accuracy"}
-# Endings of keys that are better when greater, and when smaller.
-_GROWING_KEYS = ("reward", "/mean", "mean_iou", "f_beta", "precision", "recall", "mean_token_accuracy")
+# Endings of keys that are better when smaller.
 _FALLING_KEYS = ("loss", "hallucination_rate", "/unparseable", "/truncated", "frac_reward_zero_std")
 
 
@@ -71,14 +60,7 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
     """
     rewards = arguments.rewards
     names = [reward.name for reward in rewards if isinstance(reward, GroundingReward)]
-    keys = list(_GRPO_KEYS)
-    for name in names:
-        keys += [f"{name}/{key}" for key in METRIC_KEYS] + [f"{name}/signal/{key}" for key in SIGNAL_KEYS]
-    for reward in rewards:
-        keys += [f"rewards/{reward_name(reward)}/mean", f"rewards/{reward_name(reward)}/std"]
-    # Reward functions that are not ours may log other keys.
-    known_keys = keys if len(names) == len(rewards) else None
-    resolved, checkpoint, trainer_arguments = _prepare(arguments, config, model, known_keys)
+    resolved, checkpoint, trainer_arguments = _prepare(arguments, config, model)
     trainer = GroundingGRPOTrainer(**trainer_arguments, reward=list(rewards), extras=arguments.extras)
     if not arguments.parity_check:
         trainer.remove_callback(callbacks.ParityCheck)
@@ -86,7 +68,7 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
     _train(trainer, resolved, checkpoint, callbacks.bar_labels(names), arguments.early_stopping_patience)
     if not was_stopped(trainer):
         trainer.save_model(str(Path(config.output_dir, run_folder.CHECKPOINT)))
-    _finish(trainer, arguments, "reward")
+    _finish(trainer, "reward")
     return trainer
 
 
@@ -106,14 +88,14 @@ def train_supervised(
     Raises:
         ValueError: as :func:`train_grpo`, or an answer would be cut.
     """
-    resolved, checkpoint, trainer_arguments = _prepare(arguments, config, model, _SFT_KEYS)
+    resolved, checkpoint, trainer_arguments = _prepare(arguments, config, model)
     augmentation = {name: getattr(arguments, name) for name in AUGMENTATION}
     trainer = GroundingSFTTrainer(**trainer_arguments, augmentation=augmentation)
     trainer.add_callback(callbacks.EvaluationLine(_SFT_LABELS))
     _train(trainer, resolved, checkpoint, _SFT_LABELS, arguments.early_stopping_patience)
     if not was_stopped(trainer):
         _save_whole(trainer, Path(config.output_dir, run_folder.CHECKPOINT), model, arguments.save_dtype)
-    _finish(trainer, arguments, "loss")
+    _finish(trainer, "loss")
     return trainer
 
 
@@ -129,7 +111,6 @@ def _prepare(
     arguments: GroundingArguments | SupervisedArguments,
     config: GRPOArguments | SupervisedConfig,
     model: ModelArguments,
-    evaluation_keys: Sequence[str] | None,
 ) -> tuple[dict[str, Any], Path | None, dict[str, Any]]:
     """Check folder, options and model, load the processor and the images of a run, and print notes about them.
 
@@ -137,14 +118,13 @@ def _prepare(
         arguments: images.
         config: TRL's configuration.
         model: the model, its precision and its adapters.
-        evaluation_keys: the keys that an evaluation logs; None if they are not known.
 
     Returns:
         The resolved configuration, the checkpoint to resume from, and the arguments of both trainers.
     """
     resolved = run_folder.resolved_config(arguments, config, model)
     checkpoint, start_notes = run_folder.find_start(resolved, processes=config.world_size)
-    _check_best(config, evaluation_keys)
+    _check_best(config)
     run_model.check_model(model, trust_remote_code=config.trust_remote_code)
     processor = run_model.load_run_processor(model, trust_remote_code=config.trust_remote_code)
     notes = [*start_notes, *set_image_size(processor, arguments.max_image_pixels)]
@@ -205,7 +185,6 @@ def _train(
     if trainer.is_world_process_zero():
         run_folder.claim(resolved)
     trainer.accelerator.wait_for_everyone()
-    _open_curves(trainer, folder / run_folder.CURVES, checkpoint)
     try:
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     except (ValueError, OSError, ImportError, RuntimeError) as error:
@@ -230,27 +209,11 @@ def _train(
         )
 
 
-def _open_curves(trainer: Any, folder: Path, checkpoint: Path | None) -> None:
-    """Write the curves for TensorBoard into one folder, however often the run is resumed.
-
-    transformers makes another folder whenever it starts. Here a resumed run replaces the values after its checkpoint.
-    """
-    if not trainer.is_world_process_zero() or "TENSORBOARD_LOGGING_DIR" in os.environ:
-        return
-    purge_step = None
-    if checkpoint is not None:
-        purge_step = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))["global_step"] + 1
-    for callback in trainer.callback_handler.callbacks:
-        if isinstance(callback, TensorBoardCallback):
-            callback.tb_writer = callback._SummaryWriter(str(folder), purge_step=purge_step)
-
-
-def _finish(trainer: Any, arguments: GroundingArguments | SupervisedArguments, key: str) -> None:
+def _finish(trainer: Any, key: str) -> None:
     """Write the card and print the last line of a run, unless SIGTERM stopped it; then end all processes together.
 
     Args:
         trainer: after the training.
-        arguments: images.
         key: of the log; the last line has its first and last value.
     """
     if not was_stopped(trainer):
@@ -258,25 +221,16 @@ def _finish(trainer: Any, arguments: GroundingArguments | SupervisedArguments, k
         trainer.create_model_card()
         if trainer.is_world_process_zero():
             shutil.copyfile(folder / run_folder.CARD, folder / run_folder.CHECKPOINT / run_folder.CARD)
-        _print_notes(trainer.args, _closing_line(trainer, arguments, key))
+        _print_notes(trainer.args, _closing_line(trainer, key))
     trainer.accelerator.wait_for_everyone()
     trainer.end()
 
 
-def _closing_line(trainer: Any, arguments: GroundingArguments | SupervisedArguments, key: str) -> str:
-    """The last line of a run: where the model is, the first and last value of a key, and the next command."""
-    checkpoint = Path(trainer.args.output_dir, run_folder.CHECKPOINT)
+def _closing_line(trainer: Any, key: str) -> str:
+    """The last line of a run: where the model is, and the first and last value of a key of the log."""
     values = [entry[key] for entry in trainer.state.log_history if entry.get(key) is not None]
     change = f"; {key} {first_and_last(values)}" if values else ""
-    words = ["evaluate", "--model", checkpoint, "--dataset", arguments.dataset]
-    box_format = arguments.box_format
-    if box_format is not None:
-        words += ["--box-format", box_format if isinstance(box_format, str) else json.dumps(box_format)]
-    limit = getattr(trainer.args, "max_completion_length", None)
-    if limit:
-        words += ["--max-new-tokens", limit]
-    words += ["--out", checkpoint.with_name("evaluation")]
-    return f"The model is in {checkpoint}{change}. Next: grounding-rewards {shlex.join(map(str, words))}"
+    return f"The model is in {Path(trainer.args.output_dir, run_folder.CHECKPOINT)}{change}"
 
 
 def _save_whole(trainer: Any, checkpoint: Path, model: ModelArguments, save_dtype: str | None) -> None:
@@ -311,27 +265,14 @@ def _save_whole(trainer: Any, checkpoint: Path, model: ModelArguments, save_dtyp
     trainer.accelerator.wait_for_everyone()
 
 
-def _check_best(config: GRPOArguments | SupervisedConfig, evaluation_keys: Sequence[str] | None) -> None:
-    """Refuse a `metric_for_best_model` that no evaluation logs, and the wrong `greater_is_better` for it.
-
-    Args:
-        config: TRL's configuration.
-        evaluation_keys: the keys that an evaluation logs; None if they are not known.
-    """
+def _check_best(config: GRPOArguments | SupervisedConfig) -> None:
+    """Refuse to keep the model whose `metric_for_best_model` is worst: transformers takes all but losses to grow."""
     metric = config.metric_for_best_model
-    if metric is None:
-        return
-    name = metric.removeprefix("eval_")
-    grows = name.endswith(_GROWING_KEYS)
-    is_known = grows or name.endswith(_FALLING_KEYS)
-    if is_known and config.greater_is_better not in (None, grows):
+    if metric is not None and metric.endswith(_FALLING_KEYS) and config.greater_is_better:
         raise ValueError(
-            f"Expected greater_is_better: {str(grows).lower()} for metric_for_best_model {metric}, got "
-            f"{str(not grows).lower()}. The worst model would be kept: set it."
+            f"Expected greater_is_better: false for metric_for_best_model {metric}, got true. The worst model would be "
+            "kept: set it."
         )
-    if evaluation_keys is not None and name not in evaluation_keys:
-        keys = ", ".join(evaluation_keys)
-        raise ValueError(f"Expected one of {keys} for metric_for_best_model, got {metric!r}. Choose one of these.")
 
 
 def _print_notes(config: Any, *lines: str) -> None:

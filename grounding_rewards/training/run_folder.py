@@ -24,9 +24,6 @@ ADAPTER = "adapter"
 CARD = "README.md"
 """The model card."""
 
-CURVES = "tensorboard"
-"""Folder of the curves for TensorBoard."""
-
 _PACKAGES = (
     *("grounding_rewards", "accelerate", "datasets", "numpy", "peft", "pillow", "scipy", "torch"),
     *("transformers", "trl", "vllm"),
@@ -236,7 +233,7 @@ def _step(path: Path) -> int:
 
 def _run_files(folder: Path) -> list[Path]:
     """The files and folders in a folder that bear names of a run's own."""
-    names = (ADAPTER, CHECKPOINT, CURVES, LOG, CONFIG, VERSIONS, CARD, "training_args.bin")
+    names = (ADAPTER, CHECKPOINT, LOG, CONFIG, VERSIONS, CARD, "training_args.bin")
     paths = [folder / name for name in names if (folder / name).exists()]
     return paths + _checkpoints(folder) + list((folder / "completions").glob("completions_*.parquet"))
 

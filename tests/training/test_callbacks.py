@@ -1,4 +1,4 @@
-"""A run that learns nothing says so once; its curve in TensorBoard is one, however often it is resumed."""
+"""A run that learns nothing says so once."""
 
 import warnings
 from types import SimpleNamespace
@@ -8,7 +8,7 @@ import pytest
 from grounding_rewards.metrics.signal import SIGNAL_KEYS
 from grounding_rewards.rewards.scoring import METRIC_KEYS
 from grounding_rewards.training.callbacks import PATIENCE, SignalWarning, SignalWatch, bar_labels
-from tests.training.runs import grpo, logged, stopped_copy
+from tests.training.runs import grpo
 
 pytestmark = pytest.mark.training
 
@@ -98,20 +98,3 @@ def test_answers_that_are_cut_off_in_a_real_run(tmp_path):
 def test_what_is_shown_is_logged():
     labels = bar_labels(["R4"])
     assert {key.removeprefix("R4/") for key in labels if key.startswith("R4/")} <= set(METRIC_KEYS)
-
-
-def test_a_resumed_run_goes_on_with_its_curve(monkeypatch, tmp_path):
-    monkeypatch.delenv("TENSORBOARD_LOGGING_DIR", raising=False)
-    pytest.importorskip("tensorboard", reason="needs the tensorboard extra")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    values = {"max_steps": 4, "report_to": "tensorboard"}
-    whole = grpo(tmp_path / "run", **values)
-    # Steps 3 and 4 were logged after the checkpoint, and are made anew.
-    resumed = stopped_copy(tmp_path / "run", 2)
-    grpo(resumed, resume_from_checkpoint="last", **values)
-    assert len([*(resumed / "tensorboard").iterdir()]) == 2
-    events = EventAccumulator(str(resumed / "tensorboard")).Reload().Scalars("train/reward")
-    assert [event.step for event in events] == [1, 2, 3, 4]
-    assert [event.value for event in events] == pytest.approx([entry["reward"] for entry in logged(whole)])
-    assert not (resumed / "runs").exists()
