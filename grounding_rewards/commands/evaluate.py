@@ -24,7 +24,6 @@ examples:
   grounding-rewards evaluate log.jsonl --dataset data/vindr --box-format qwen3-vl --out evaluation
   grounding-rewards evaluate --model Qwen/Qwen2.5-VL-3B-Instruct --dataset data/vindr --samples 8 \
       --label-matching synonyms --robustness corruptions pgd --out runs/base
-  accelerate launch -m grounding_rewards.cli evaluate --model runs/r4/checkpoint --dataset data/vindr --out evaluation
 """
 
 from __future__ import annotations
@@ -136,8 +135,6 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
     if options.model is not None and images is not None:
         asked_model = _prepare_model(options, images, reward)
         texts, blank_texts = _ask_model(options, asked_model)
-        if not asked_model.is_first:
-            return 0
         name = model_name(options.model)
         reward, images = asked_model.reward, asked_model.dataset
         answers = ImageAnswers(asked_model.rows, texts, numbers=list(range(images.num_rows)))

@@ -244,11 +244,10 @@ class AnswerOptions:
             label_matching: of the measurement.
         """
         from grounding_rewards.models.ask import prepare_asking
-        from grounding_rewards.models.load import VllmOptions
 
         vllm_options = None
         if self.vllm_options is not None:
-            vllm_options = VllmOptions.of(object_from_option("--vllm-options", self.vllm_options))
+            vllm_options = object_from_option("--vllm-options", self.vllm_options)
         return prepare_asking(
             str(self.model),
             images,

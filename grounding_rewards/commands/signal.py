@@ -23,7 +23,6 @@ exit code:
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -110,9 +109,6 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
     if options.model is not None and images is not None:
         asked_model = _prepare_model(options, images, judge)
         texts = _ask(options, asked_model)
-        if not asked_model.is_first:
-            # Only the first of several processes reports; it has the answers of all.
-            return 0
         rows = asked_model.rows
         judge = asked_model.reward
     else:
@@ -130,10 +126,6 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
 
 def _prepare_model(options: SignalOptions, images: Dataset, judge: GroundingReward) -> AskedModel:
     """The model, ready to be asked."""
-    if options.keep is None and int(os.environ.get("WORLD_SIZE", 1)) > 1:
-        raise ValueError(
-            "Expected --keep FOLDER with several processes, got none. They put their answers together there."
-        )
     label_matching = getattr(judge.box_reward, "label_matching", "ignore")
     return options.prepare_asking(images, judge, backend=options.backend, label_matching=label_matching)
 

@@ -6,6 +6,7 @@ The model is loaded only after the checks, when the first answer is missing.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from grounding_rewards.parsing import box_format_for_model_type
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from grounding_rewards.models.load import UnloadedModel, VllmOptions
+    from grounding_rewards.models.load import UnloadedModel
     from grounding_rewards.rewards.grounding import GroundingReward
 
 
@@ -33,7 +34,6 @@ class AskedModel:
         reward: reads the answers; its `prompt_opens_thinking` is that of the prompts.
         skip_special_tokens: False if special tokens carry boxes or mark thinking.
         image_size: the largest image, in words.
-        is_first: whether this is the first of several processes; the others show no progress.
     """
 
     model: UnloadedModel
@@ -44,7 +44,6 @@ class AskedModel:
     reward: GroundingReward
     skip_special_tokens: bool
     image_size: str
-    is_first: bool
 
     def answer(
         self, file: Path, *, samples: int = 1, temperature: float = 0.0, max_new_tokens: int = 256, **options: Any
@@ -64,8 +63,6 @@ class AskedModel:
         if temperature:
             # So that the file shows groups of samples by itself.
             images = images.add_column("temperature", [temperature] * images.num_rows)
-        if not self.is_first:
-            options["on_progress"] = None
         sampling = Sampling(samples, temperature, max_new_tokens, self.skip_special_tokens)
         return generate_to_file(self.model, self.processor, images, file, sampling, **options)
 
@@ -99,7 +96,7 @@ def prepare_asking(
     *,
     source: str,
     backend: str = "auto",
-    vllm_options: VllmOptions | None = None,
+    vllm_options: Mapping[str, Any] | None = None,
     bad_rows: str = "refuse",
     label_matching: str = "ignore",
     max_image_pixels: int | None = None,
@@ -126,7 +123,7 @@ def prepare_asking(
     from grounding_rewards.logs.join import image_problems
     from grounding_rewards.logs.run_log import tool_notes
     from grounding_rewards.models.generate import check_processor, completion_begins_in_thinking, reads_special_tokens
-    from grounding_rewards.models.load import load_later, process_state
+    from grounding_rewards.models.load import load_later
 
     expected = "sizes, boxes and labels that fit the image"
     rows = light_rows(dataset)
@@ -134,7 +131,6 @@ def prepare_asking(
     dataset = without_bad_rows(dataset, problems, expected, source, bad_rows)
     # Refuses two images of one name now, not after hours of answering.
     reference_images([row for number, row in enumerate(rows) if number not in problems])
-    state = process_state()
     model, processor = load_later(model_path, backend=backend, vllm_options=vllm_options)
     box_format = None
     if reward.box_format is None and "box_format" not in dataset.column_names:
@@ -143,10 +139,8 @@ def prepare_asking(
     dataset = add_columns(dataset, processor, box_format, bad_rows=bad_rows)
     dataset = add_prompts(dataset, reward.box_format)
     image_size = largest_image(dataset, processor)
-    if state.is_main_process:
-        print(*notes, image_size, sep="\n", file=sys.stderr)
-    with state.main_process_first():
-        fitted_images = fit_images(dataset, processor)
+    print(*notes, image_size, sep="\n", file=sys.stderr)
+    fitted_images = fit_images(dataset, processor)
     check_processor(processor, fitted_images, source)
     if completion_begins_in_thinking(processor, dataset[0]["prompt"]):
         reward = replace(reward, prompt_opens_thinking=True)
@@ -162,5 +156,4 @@ def prepare_asking(
         reward=reward,
         skip_special_tokens=not reads_special_tokens(dataset, reward, getattr(processor, "tokenizer", processor)),
         image_size=image_size,
-        is_first=state.is_main_process,
     )

@@ -11,7 +11,6 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from grounding_rewards.common.atomic_files import check_settings, write_whole
 from grounding_rewards.common.validation import Interval, check_number
 from grounding_rewards.images.decoding import rows_without_images
 from grounding_rewards.images.resize import image_pixel_limit
-from grounding_rewards.models.load import UnloadedModel, VllmModel, digest_of_weights, process_state
+from grounding_rewards.models.load import UnloadedModel, VllmModel, digest_of_weights
 from grounding_rewards.parsing import box_formats_of
 from grounding_rewards.parsing.answer_span import marks_thinking, opens_thinking
 from grounding_rewards.rewards.grounding import GroundingReward
@@ -128,14 +127,11 @@ def generate_to_file(
     """Generate answers into a file as :func:`generate` does, and continue after a stop.
 
     The file, such as `completions.jsonl`, is written when all answers are generated. Until then
-    `completions.part-0.jsonl` has those of the first process, an image per line, and `completions.settings.json` has
-    the settings. A second call with the same settings passes over a line that was cut off and generates the missing
-    batches. Batches and their seeds follow from the settings alone, so the answers are those of an uninterrupted run,
-    whatever the number of processes.
+    `completions.part.jsonl` has them, an image per line, and `completions.settings.json` has the settings. A second
+    call with the same settings passes over a line that was cut off and generates the missing batches. Batches and their
+    seeds follow from the settings alone, so the answers are those of an uninterrupted run.
 
-    Under `accelerate launch` or `torchrun` every process generates its share of the batches, and the first one merges
-    them. A line of the file has ``id``, ``sample`` (from 0), ``completion``, the patient, and the columns that rewards
-    read.
+    A line of the file has ``id``, ``sample`` (from 0), ``completion``, the patient, and the columns that rewards read.
 
     Args:
         model: from :func:`grounding_rewards.models.load.load_later`; it is loaded only if answers are missing.
@@ -146,10 +142,10 @@ def generate_to_file(
         batch_size: answers generated at the same time; samples depend on it.
         seed: of the sampling.
         overwrite: drop answers that were generated with other settings; they are refused without it.
-        on_progress: as for :func:`generate`; counts what this process generates now.
+        on_progress: as for :func:`generate`; counts what is generated now.
 
     Returns:
-        For each row its ``sampling.samples`` answers, on every process.
+        For each row its ``sampling.samples`` answers.
 
     Raises:
         ValueError: ``batch_size`` is below 1, or the file was started with other settings, another model or another
@@ -162,41 +158,25 @@ def generate_to_file(
     settings_path = path.with_suffix(".settings.json")
     rows = rows_without_images(dataset)
     settings = _answer_settings(model, processor, rows, sampling, batch_size, seed)
-    state = process_state()
-    problem: ValueError | None = None
+    part_path = path.with_suffix(".part.jsonl")
     try:
-        _check_earlier(path, settings_path, settings)
-    except ValueError as error:
-        problem = error
-    # No process may drop answers that another one has yet to compare.
-    state.wait_for_everyone()
-    if problem and not overwrite:
-        raise problem
-    if problem and state.is_main_process:
-        for file in (path, *_list_parts(path)):
-            file.unlink(missing_ok=True)
-    state.wait_for_everyone()
+        _check_earlier(path, part_path, settings_path, settings)
+    except ValueError:
+        if not overwrite:
+            raise
+        path.unlink(missing_ok=True)
+        part_path.unlink(missing_ok=True)
     if not path.is_file():
-        answers = _read_parts(path)
+        answers = _read_part(part_path)
         batches = _list_batches(len(rows), sampling, batch_size)
         pending_batches = [(number, batch) for number, batch in batches if not answers.keys() >= set(batch)]
-        my_batches = pending_batches[state.process_index :: state.num_processes]
         # Loaded before anything is written: if that fails, no file is left.
-        loaded: Any = model.load() if my_batches else None
-        # No process may write before all have read.
-        state.wait_for_everyone()
-        if state.is_main_process:
-            write_whole(settings_path, json.dumps(settings, indent=2) + "\n")
-        state.wait_for_everyone()
-        generated = _generate_batches(loaded, processor, dataset, sampling, my_batches, seed, on_progress)
-        _write_part(path.with_suffix(f".part-{state.process_index}.jsonl"), generated, sampling)
-        state.wait_for_everyone()
-        if state.is_main_process:
-            _merge_parts(path, rows)
-    state.wait_for_everyone()
-    if state.is_main_process:
-        for part_path in _list_parts(path):
-            part_path.unlink()
+        loaded: Any = model.load() if pending_batches else None
+        write_whole(settings_path, json.dumps(settings, indent=2) + "\n")
+        generated = _generate_batches(loaded, processor, dataset, sampling, pending_batches, seed, on_progress)
+        _write_part(part_path, generated, sampling)
+        _write_finished(path, _read_part(part_path), rows)
+    part_path.unlink(missing_ok=True)
     return _read_finished(path, rows, sampling)
 
 
@@ -419,7 +399,7 @@ def _answer_settings(
         **asdict(sampling),
     }
     if model.backend == "vllm":
-        settings |= {"max_model_len": model.vllm_options.max_model_len, "dtype": model.vllm_options.dtype}
+        settings["vllm_options"] = model.vllm_options
     if sampling.temperature > 0:
         # Greedy answers do not depend on these.
         settings |= {"seed": seed, "batch_size": batch_size}
@@ -429,9 +409,9 @@ def _answer_settings(
     return settings
 
 
-def _check_earlier(path: Path, settings_path: Path, settings: Mapping[str, Any]) -> None:
+def _check_earlier(path: Path, part_path: Path, settings_path: Path, settings: Mapping[str, Any]) -> None:
     """Refuse to continue existing answers that were generated with other settings, or unknown ones."""
-    if not path.is_file() and not _list_parts(path):
+    if not path.is_file() and not part_path.is_file():
         return
     try:
         earlier_settings = json.loads(settings_path.read_text(encoding="utf-8"))
@@ -441,13 +421,8 @@ def _check_earlier(path: Path, settings_path: Path, settings: Mapping[str, Any])
     check_settings(path, earlier_settings, settings, remedy, digests=("model", "dataset"))
 
 
-def _list_parts(path: Path) -> list[Path]:
-    """The parts of all processes."""
-    return sorted(path.parent.glob(f"{escape(path.stem)}.part-*.jsonl"))
-
-
 def _write_part(path: Path, generated: Iterable[tuple[range, list[str]]], sampling: Sampling) -> None:
-    """Append the answers of each batch to the part of this process as soon as they are generated, a line an image."""
+    """Append the answers of each batch to the part as soon as they are generated, a line an image."""
     with path.open("a", encoding="utf-8") as part:
         # Ends a line that was cut off when the process was killed.
         part.write("\n")
@@ -457,28 +432,22 @@ def _write_part(path: Path, generated: Iterable[tuple[range, list[str]]], sampli
             part.flush()
 
 
-def _read_parts(path: Path) -> dict[int, list[str]]:
-    """The answers in the parts by the number of their row."""
+def _read_part(path: Path) -> dict[int, list[str]]:
+    """The answers in the part by the number of their row; none without a part."""
     answers = {}
-    for part in _list_parts(path):
-        for line in part.read_text(encoding="utf-8").splitlines():
-            # A line may have been cut off when its process was killed.
-            with suppress(ValueError, TypeError, KeyError):
-                entry = json.loads(line)
-                answers[entry["row"]] = entry["completions"]
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    for line in lines:
+        # A line may have been cut off when the process was killed.
+        with suppress(ValueError, TypeError, KeyError):
+            entry = json.loads(line)
+            answers[entry["row"]] = entry["completions"]
     return answers
 
 
-def _merge_parts(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write the answers of all parts into the file, in the order of the dataset."""
-    answers = _read_parts(path)
+def _write_finished(path: Path, answers: Mapping[int, Sequence[str]], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write the answers by the number of their row into the file, in the order of the dataset."""
     lines = []
     for number, row in enumerate(rows):
-        if number not in answers:
-            raise ValueError(
-                f"Expected the parts of all processes in {str(path.parent)!r}, got no answer for row {number}. Several "
-                "machines need one folder that all of them see."
-            )
         columns = {name: row[name] for name in _COPIED_COLUMNS if row.get(name) is not None}
         for sample, text in enumerate(answers[number]):
             # ASCII escapes can hold the lone surrogates of a text that was cut off.

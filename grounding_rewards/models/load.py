@@ -8,22 +8,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass, field, fields
-from datetime import timedelta
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from grounding_rewards.common.config_files import find_shipped
-from grounding_rewards.common.validation import check_keys, check_word
+from grounding_rewards.common.validation import check_word
 
 #: The libraries that can generate answers; `auto` is vLLM if it is installed and there is a GPU, else transformers.
 BACKENDS = ("transformers", "vllm", "auto")
 
 # Parameters; on the CPU a smaller model gets one thread.
 _SMALL_MODEL = 20_000_000
-# How long a process waits for one that has more to generate; the default of some minutes is too short.
-_PATIENCE = timedelta(days=7)
 # By one of these files a folder holds a processor.
 _PROCESSOR_FILES = ("processor_config.json", "preprocessor_config.json")
 
@@ -32,41 +30,6 @@ CONFIG = "config.json"
 
 ADAPTER = "adapter_config.json"
 """The file that makes a folder an adapter that PEFT saved."""
-
-
-@dataclass(frozen=True)
-class VllmOptions:
-    """Options with which vLLM loads a model; the names are vLLM's.
-
-    Attributes:
-        max_model_len: most tokens of prompt, image and answer; None for the model's own, which may not fit a small GPU.
-        dtype: of the weights: `float32`, `float16`, `bfloat16`, or `auto`: that of the checkpoint, of float32 16 bits.
-        gpu_memory_utilization: share of the GPU's memory that vLLM takes.
-        tensor_parallel_size: GPUs that share the weights.
-
-    Example:
-        >>> VllmOptions(max_model_len=4096).dtype
-        'auto'
-    """
-
-    max_model_len: int | None = None
-    dtype: str = "auto"
-    gpu_memory_utilization: float = 0.9
-    tensor_parallel_size: int = 1
-
-    @classmethod
-    def of(cls, mapping: Any) -> VllmOptions:
-        """Make the options from a mapping of their names to values.
-
-        Raises:
-            ValueError: an unknown name; wrong values are refused by vLLM.
-
-        Example:
-            >>> VllmOptions.of({"max_model_len": 4096, "dtype": "bfloat16"}).max_model_len
-            4096
-        """
-        check_keys("vllm_options", mapping, [option.name for option in fields(cls)])
-        return cls(**mapping)
 
 
 @dataclass(frozen=True)
@@ -98,7 +61,7 @@ class UnloadedModel:
     path: str
     model_type: str
     backend: str
-    vllm_options: VllmOptions
+    vllm_options: Mapping[str, Any]
     _loaded: Any = field(default=None, init=False, repr=False, compare=False)
 
     def load(self) -> Any:
@@ -184,30 +147,29 @@ def choose_backend(backend: str) -> str:
 
 
 def load_model(
-    path: str | Path, *, backend: str = "transformers", vllm_options: VllmOptions | None = None
+    path: str | Path, *, backend: str = "transformers", vllm_options: Mapping[str, Any] | None = None
 ) -> tuple[Any, Any]:
     """Load a model and its processor: in bfloat16 on a GPU if there is one, else in float32 on the CPU.
 
-    Each of several processes on one machine takes its own GPU. A small model on the CPU limits the whole process to
-    one thread. An adapter is merged into its base model if its kind can be merged.
+    A small model on the CPU limits the whole process to one thread. An adapter is merged into its base model if its
+    kind can be merged.
 
     Args:
         path: folder or name on the hub of a checkpoint, or of an adapter that PEFT saved.
         backend: one of :data:`BACKENDS`; for vLLM the model is a :class:`VllmModel`.
-        vllm_options: options of vLLM.
+        vllm_options: arguments of ``vllm.LLM``, such as ``max_model_len`` and ``tensor_parallel_size``.
 
     Raises:
-        ValueError: there is no such folder or no model in it, the base model of an adapter is not where the adapter
-            says, vLLM is to load an adapter or to run in several processes, or it is not installed, or there are
-            options of vLLM for another backend.
-        OSError: there is no model of this name on the hub.
+        ValueError: there is no model in the folder, there are several processes, vLLM is to load an adapter, it is not
+            installed, or there are options of vLLM for another backend.
+        OSError: there is no model of this name, or none under the adapter.
     """
     model, processor = load_later(path, backend=backend, vllm_options=vllm_options)
     return model.load(), processor
 
 
 def load_later(
-    path: str | Path, *, backend: str = "transformers", vllm_options: VllmOptions | None = None
+    path: str | Path, *, backend: str = "transformers", vllm_options: Mapping[str, Any] | None = None
 ) -> tuple[UnloadedModel, Any]:
     """Check a model and load its processor; the model itself is loaded when it is needed.
 
@@ -230,10 +192,10 @@ def load_later(
             f"Expected a whole checkpoint for the vllm backend, got the adapter {str(path)!r}. Merge it first, "
             "`load_model(path)[0].save_pretrained(folder)`, or use transformers."
         )
-    if backend == "vllm" and int(os.environ.get("WORLD_SIZE", 1)) > 1:
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        # Every process would do all the work, and write into the same file.
         raise ValueError(
-            f"Expected one process for the vllm backend, got {os.environ['WORLD_SIZE']}. "
-            "Start it without a launcher, or use transformers."
+            f"Expected one process that asks a model, got {os.environ['WORLD_SIZE']}. Start it without a launcher."
         )
     from transformers import AutoConfig, AutoProcessor
     from transformers.utils import has_file
@@ -245,32 +207,10 @@ def load_later(
     if adapter is not None and any(has_file(path, name) for name in _PROCESSOR_FILES):
         place = str(path)
     processor = AutoProcessor.from_pretrained(place, trust_remote_code=False)
-    return UnloadedModel(str(path), model_type, backend, vllm_options or VllmOptions()), processor
+    return UnloadedModel(str(path), model_type, backend, vllm_options or {}), processor
 
 
-def process_state() -> Any:
-    """Accelerate's ``PartialState``, with the index of this process and their number; it needs no GPU.
-
-    Example:
-        >>> state = process_state()
-        >>> state.num_processes, state.is_main_process
-        (1, True)
-    """
-    import torch
-    from accelerate import PartialState
-
-    state = PartialState(cpu=not torch.cuda.is_available(), timeout=_PATIENCE)
-    launched = int(os.environ.get("WORLD_SIZE", 1))
-    if state.num_processes != launched:
-        # Every process would do all the work, and write into the same file.
-        raise RuntimeError(
-            f"Expected {launched} processes, as the launcher started, got {state.num_processes}. "
-            "Make no PartialState or Accelerator before the first call of process_state()."
-        )
-    return state
-
-
-def _load_with_vllm(path: str, options: VllmOptions) -> VllmModel:
+def _load_with_vllm(path: str, options: Mapping[str, Any]) -> VllmModel:
     """Start vLLM with a checkpoint."""
     from transformers import AutoConfig, GenerationConfig
     from vllm import LLM
@@ -280,7 +220,7 @@ def _load_with_vllm(path: str, options: VllmOptions) -> VllmModel:
         generation = GenerationConfig.from_pretrained(path)
     except OSError:
         generation = GenerationConfig.from_model_config(config)
-    llm = LLM(model=path, limit_mm_per_prompt={"image": 1}, **asdict(options))
+    llm = LLM(model=path, limit_mm_per_prompt={"image": 1}, **options)
     return VllmModel(llm, config, generation)
 
 
@@ -306,9 +246,7 @@ def _load_with_transformers(path: str, adapter: dict[str, Any] | None) -> Any:
     if not gpu and model.num_parameters() < _SMALL_MODEL:
         # Its operations are too short to parallelise: several threads make it slower, on a busy machine much slower.
         torch.set_num_threads(1)
-    # Launchers number the processes of a machine; each has the GPU of its number.
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if gpu else torch.device("cpu")
-    return model.to(device)
+    return model.to("cuda" if gpu else "cpu")
 
 
 def _base_path(path: str | Path, adapter: dict[str, Any] | None) -> str:

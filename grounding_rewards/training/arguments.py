@@ -121,6 +121,9 @@ class GRPOArguments(GRPOConfig):
     log_multimodal: bool = run_options.documented(
         False, "Log the images beside the completions. Images of patients stay out of logs."
     )
+    num_completions_to_print: int | None = run_options.documented(
+        0, "Stays 0: printed rows name patients. Read completions/."
+    )
 
     def __post_init__(self) -> None:
         run_options.check_options(self, NUMBERS, choices=GRPO_CHOICES)

@@ -1,4 +1,4 @@
-"""Answers that are kept as they come: stops of every kind, several processes, other settings."""
+"""Answers that are kept as they come: stops of every kind, other settings."""
 
 import json
 import os
@@ -14,7 +14,6 @@ from grounding_rewards.models import load
 from grounding_rewards.models.generate import Sampling, generate, generate_to_file
 from grounding_rewards.models.load import load_later
 from grounding_rewards.synthetic import synthetic_dataset
-from tests.training.forks import two_processes
 from tests.training.runs import ASSET
 
 SHORT = Sampling(max_new_tokens=6)
@@ -44,10 +43,10 @@ def lines(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def write_part(path, process, answers, more=""):
+def write_part(path, answers):
     """Write answers by the number of their row as a process that was stopped has left them."""
     entries = [json.dumps({"row": row, "completions": completions}) + "\n" for row, completions in answers.items()]
-    path.with_suffix(f".part-{process}.jsonl").write_text("".join(entries) + more, encoding="utf-8")
+    path.with_suffix(".part.jsonl").write_text("".join(entries), encoding="utf-8")
 
 
 def in_a_process_that_is_killed(function):
@@ -73,7 +72,7 @@ def dies_at_batch(number, monkeypatch, path, half=""):
         calls.append(1)
         if len(calls) == number:
             if half:
-                with path.with_suffix(".part-0.jsonl").open("a", encoding="utf-8") as file:
+                with path.with_suffix(".part.jsonl").open("a", encoding="utf-8") as file:
                     file.write(half)
             os.kill(os.getpid(), signal.SIGKILL)
         return original(*arguments, **settings)
@@ -106,7 +105,7 @@ def test_a_killed_run_goes_on(model_on_disk, dataset, path, monkeypatch, setting
         dies_at_batch(3, patch, path, half)
         in_a_process_that_is_killed(lambda: generate_to_file(*model_on_disk, dataset, path, **settings))
     assert not path.is_file()
-    part = path.with_suffix(".part-0.jsonl").read_text(encoding="utf-8")
+    part = path.with_suffix(".part.jsonl").read_text(encoding="utf-8")
     assert len(part.splitlines()) == 1 + 4 + bool(half)
     asked: list[int] = []
     original = generating.generate_batch
@@ -125,9 +124,8 @@ def test_a_killed_run_goes_on(model_on_disk, dataset, path, monkeypatch, setting
 def test_a_part_of_a_batch_is_completed(model_on_disk, dataset, path):
     expected = generate_to_file(*model_on_disk, dataset, path, **SAMPLED)
     written = path.read_bytes()
-    # All but the second and the last image, out of two processes.
-    write_part(path, 0, {0: expected[0]})
-    write_part(path, 1, dict(enumerate(expected[2:-1], 2)))
+    # All but the second and the last image.
+    write_part(path, {0: expected[0], **dict(enumerate(expected[2:-1], 2))})
     path.unlink()
     assert generate_to_file(*model_on_disk, dataset, path, **SAMPLED) == expected
     assert path.read_bytes() == written
@@ -159,7 +157,7 @@ def test_other_settings_are_refused(model_on_disk, dataset, path, begun, changed
 def test_greedy_answers_go_on_in_batches_of_another_size(model_on_disk, dataset, path):
     expected = generate_to_file(*model_on_disk, dataset, path, **GREEDY)
     path.unlink()
-    write_part(path, 0, dict(enumerate(expected[:3])))
+    write_part(path, dict(enumerate(expected[:3])))
     # As after running out of memory.
     assert generate_to_file(*model_on_disk, dataset, path, **{**GREEDY, "batch_size": 1}) == expected
 
@@ -206,7 +204,7 @@ def test_a_model_is_loaded_where_answers_are_missing(dataset, path, monkeypatch)
     # A finished run is only read.
     assert path.stat().st_mtime_ns == before.st_mtime_ns
     path.unlink()
-    write_part(path, 0, dict(enumerate(expected[:4])))
+    write_part(path, dict(enumerate(expected[:4])))
     assert generate_to_file(model, processor, dataset, path, **GREEDY) == expected
 
 
@@ -221,7 +219,7 @@ def test_a_model_that_cannot_be_loaded_has_begun_nothing(dataset, path, monkeypa
     assert not path.parent.exists()
 
 
-@pytest.mark.parametrize("name", ["completions.jsonl", "completions.part-0.jsonl"])
+@pytest.mark.parametrize("name", ["completions.jsonl", "completions.part.jsonl"])
 def test_a_file_of_somebody_else_is_refused(dataset, path, name):
     path.parent.mkdir()
     path.with_name(name).write_text("{}\n", encoding="utf-8")
@@ -236,26 +234,3 @@ def test_progress_counts_what_is_generated_now(model_on_disk, dataset, path):
     assert [(images, total) for images, total, _ in seen] == [(3, 7), (6, 7), (7, 7)]
     assert 0 < seen[0][2] < seen[-1][2]
     generate_to_file(*model_on_disk, dataset, path, on_progress=lambda *_: pytest.fail("nothing is left"), **GREEDY)
-
-
-def answer_in_two_processes(folder):
-    from grounding_rewards.models.load import process_state
-
-    model, processor = load_later(ASSET)
-    images = synthetic_dataset("test", 7)
-    answers = generate_to_file(model, processor, images, folder / FILE, **SAMPLED)
-    assert len(answers) == 7
-    assert process_state().num_processes == 2
-
-
-@pytest.mark.training
-def test_two_processes_share_the_images(dataset, path, tmp_path):
-    """Also where a run of three processes was stopped before."""
-    whole = tmp_path / "whole" / "completions.jsonl"
-    answers = generate_to_file(*load_later(ASSET), dataset, whole, **SAMPLED)
-    path.parent.mkdir()
-    path.with_suffix(".settings.json").write_bytes(whole.with_suffix(".settings.json").read_bytes())
-    write_part(path, 2, {2: answers[2], 3: answers[3]}, more='{"row"')
-    two_processes(answer_in_two_processes, tmp_path)
-    assert path.read_bytes() == whole.read_bytes()
-    assert sorted(file.name for file in path.parent.iterdir()) == ["completions.jsonl", "completions.settings.json"]
