@@ -229,25 +229,25 @@ def _facts_of_model(options: EvaluateOptions, asked_model: AskedModel) -> dict[s
 
 
 def _change_images(options: EvaluateOptions, asked_model: AskedModel) -> tuple[list[RobustnessPoint], str]:
-    """The metrics of the model on changed images, and the changes in words."""
-    from grounding_rewards.models.robustness import Changes, robustness
+    """The metrics of the model on changed images, and the images in words."""
+    from grounding_rewards.models.robustness import robustness
 
     images = asked_model.fitted_images
     images = images.select(range(min(options.robustness_images, images.num_rows)))
-    changes = Changes(tuple(options.robustness), seed=options.seed)
     with stage_progress() as on_progress:
         points = robustness(
             asked_model.model.load(),
             asked_model.processor,
             images,
             asked_model.reward,
-            changes,
+            families=options.robustness,
+            seed=options.seed,
             label_matching=options.label_matching,
             max_new_tokens=options.max_new_tokens,
             batch_size=options.batch_size,
             on_progress=on_progress,
         )
-    return points, f"the first {images.num_rows} images, {changes}"
+    return points, f"the first {images.num_rows} images, seed {options.seed}"
 
 
 def _facts(options: EvaluateOptions, reward: GroundingReward, rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

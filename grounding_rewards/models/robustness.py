@@ -1,7 +1,7 @@
 """Answers of a model to changed images: corruptions as they happen on the way to a model, and the measurement of these
 and of attacks that use its gradients (`models/attack.py`).
 
-There are eight corruptions, in five strengths each.
+There are five corruptions, in five strengths each.
 
 A change is random only through its seed, in the same way at every strength: an image that is turned to the left at
 strength 1 is turned to the left at strength 5. All sizes are fractions of the image, so that a smaller copy is changed
@@ -19,12 +19,10 @@ Source: spec/evaluation_metrics.md §4.
 
 from __future__ import annotations
 
-import io
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,7 +38,6 @@ from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.metrics.robustness import AnswerPair, RobustnessPoint, robustness_estimates
 from grounding_rewards.models.attack import PGD, AttackingProcessor
 from grounding_rewards.rewards.grounding import GroundingReward
-from grounding_rewards.synthetic.radiographs import LETTERS
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -227,38 +224,6 @@ def _noise(image: Image, amount: float, rng: np.random.Generator) -> Image:
     return _image(clean + grain)
 
 
-def _blur(image: Image, amount: float, rng: np.random.Generator) -> Image:
-    """The image blurred by a Gaussian; the amount is its standard deviation as a fraction of the longer side."""
-    from PIL.ImageFilter import GaussianBlur
-
-    return image.filter(GaussianBlur(amount * max(image.size)))
-
-
-def _jpeg(image: Image, amount: float, rng: np.random.Generator) -> Image:
-    """The image stored as a JPEG file and read again; the amount is the quality."""
-    from PIL.Image import open as open_image
-
-    file = io.BytesIO()
-    image.save(file, "JPEG", quality=int(amount))
-    return open_image(file).convert(image.mode)
-
-
-def _burned_in_marker(image: Image, amount: float, rng: np.random.Generator) -> Image:
-    """The image with a white L or R in a corner, whose height is the amount as a fraction of the shorter side."""
-    from PIL.ImageDraw import Draw
-
-    marked = image.copy()
-    letter = "LR"[rng.integers(2)]
-    side = amount * min(image.size)
-    inset = 0.03 * min(image.size)
-    # The left or right, upper or lower inset.
-    corner = np.where(rng.integers(2, size=2), inset, np.array(image.size) - inset - side)
-    for stroke in LETTERS[letter]:
-        points = [tuple(point) for point in (corner + side * np.array(stroke)).tolist()]
-        Draw(marked).line(points, fill="white", width=max(1, round(0.16 * side)), joint="curve")
-    return marked
-
-
 def _rotation(amount: float, width: float, height: float, rng: np.random.Generator) -> Matrix:
     """The matrix of a rotation to the left or to the right; the amount is in degrees."""
     angle = math.radians(amount) * rng.choice([-1.0, 1.0])
@@ -297,12 +262,6 @@ CORRUPTIONS: Mapping[str, Corruption] = MappingProxyType(
             (0.01, 0.02, 0.04, 0.08, 0.16),
             pixels=_noise,
         ),
-        "blur": Corruption(
-            "Gaussian blur with this standard deviation, as part of the longer side",
-            (0.002, 0.004, 0.008, 0.012, 0.016),
-            pixels=_blur,
-        ),
-        "jpeg": Corruption("JPEG at this quality", (50, 30, 20, 10, 5), pixels=_jpeg),
         "rotation": Corruption(
             "turned about the middle by so many degrees, to the left or to the right; the corners are black",
             (1, 2, 3, 4, 5),
@@ -320,11 +279,6 @@ CORRUPTIONS: Mapping[str, Corruption] = MappingProxyType(
             (0.2, 0.4, 0.6, 0.8, 1.0),
             matrix=_laterality_flip,
         ),
-        "burned_in_marker": Corruption(
-            "a white L or R in one of the corners, this part of the shorter side high, over whatever is there",
-            (0.06, 0.10, 0.14, 0.18, 0.22),
-            pixels=_burned_in_marker,
-        ),
     }
 )
 
@@ -333,63 +287,18 @@ FAMILIES = ("corruptions", "pgd")
 EPSILONS = (0.0, 1 / 255, 2 / 255, 4 / 255, 8 / 255)
 
 
-@dataclass(frozen=True)
-class Changes:
-    """The changes under which a model is measured.
-
-    Attributes:
-        families: `corruptions`, `pgd` or both.
-        corruptions: names out of :data:`grounding_rewards.models.robustness.CORRUPTIONS`.
-        strengths: of the corruptions, 1 to 5.
-        epsilons: largest changes of an intensity, as parts of their range.
-        steps: of the attack.
-        seed: of corruptions and attacks.
-
-    Raises:
-        ValueError: an unknown family or corruption, or a number out of range.
-    """
-
-    families: tuple[str, ...] = FAMILIES
-    corruptions: tuple[str, ...] = tuple(CORRUPTIONS)
-    strengths: tuple[int, ...] = STRENGTHS
-    epsilons: tuple[float, ...] = EPSILONS
-    steps: int = 10
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for family in self.families:
-            check_word("families", family, FAMILIES)
-        for name, strength in product(self.corruptions, self.strengths):
-            # Refuses unknown names and strengths.
-            corrupt_boxes([], name, strength, width=1, height=1)
-        # Checks epsilons and steps.
-        self.attacks()
-
-    def __str__(self) -> str:
-        """The changes in words; the values of ε are on the axis of the plot.
-
-        >>> str(Changes(families=("pgd",)))
-        'projected gradient, 10 steps of 2.5·ε/10, against the gold answer, seed 0'
-        """
-        words = []
-        if "corruptions" in self.families:
-            words.append(f"corruptions of strengths {min(self.strengths)} to {max(self.strengths)}")
-        if "pgd" in self.families:
-            words.append(f"projected gradient, {self.steps} steps of 2.5·ε/{self.steps}, against the gold answer")
-        return ", ".join([*words, f"seed {self.seed}"])
-
-    def attacks(self) -> list[PGD]:
-        """One attack for each ε."""
-        return [PGD(epsilon, self.steps, seed=self.seed) for epsilon in self.epsilons]
-
-
 def robustness(
     model: Any,
     processor: Any,
     dataset: Dataset,
     reward: GroundingReward,
-    changes: Changes | None = None,
     *,
+    families: Collection[str] = FAMILIES,
+    corruptions: Sequence[str] = tuple(CORRUPTIONS),
+    strengths: Sequence[int] = STRENGTHS,
+    epsilons: Sequence[float] = EPSILONS,
+    steps: int = 10,
+    seed: int = 0,
     label_matching: str = "ignore",
     max_new_tokens: int = 256,
     batch_size: int = 16,
@@ -397,7 +306,7 @@ def robustness(
 ) -> list[RobustnessPoint]:
     """Measure robust accuracy, attack success rate and mean IoU of greedy answers to changed images.
 
-    The change of an image depends on ``changes.seed`` and its row number. Intervals are over patients if the dataset
+    The change of an image depends on ``seed`` and its row number. Intervals are over patients if the dataset
     has them, else over images.
 
     Args:
@@ -406,7 +315,12 @@ def robustness(
         dataset: rows with the package's columns, among them ``box_format`` unless the reward has one. The reference is
             the column ``boxes``.
         reward: reads the answers; its threshold, matcher and comparison of labels decide what is right.
-        changes: the corruptions and attacks; None for all.
+        families: `corruptions`, `pgd` or both.
+        corruptions: names out of :data:`CORRUPTIONS`.
+        strengths: of the corruptions, 1 to 5.
+        epsilons: largest changes of an intensity by an attack, as parts of their range.
+        steps: of an attack.
+        seed: of corruptions and attacks.
         label_matching: of mean IoU, as in :mod:`grounding_rewards.metrics.detection`.
         max_new_tokens: where an answer is cut off.
         batch_size: images answered, and attacked, at the same time.
@@ -416,17 +330,11 @@ def robustness(
         For each corruption a point for the unchanged images (strength 0) and for each strength; then one for each ε.
 
     Raises:
-        ValueError: the processor's pixel values cannot be attacked, or the model has no gradients, or is run by vLLM.
+        ValueError: an unknown corruption or a number out of range; the gradients of the model are not finite.
     """
     from grounding_rewards.models.generate import Sampling, generate, reads_special_tokens
-    from grounding_rewards.models.load import VllmModel
 
-    if isinstance(model, VllmModel):
-        raise ValueError(
-            "Expected a model that transformers runs for `model`, got one that vLLM runs. Load it with "
-            "backend='transformers'."
-        )
-    changes = changes or Changes()
+    attacks = [PGD(epsilon, steps, seed=seed) for epsilon in epsilons]
     rows = light_rows(dataset)
     # Here, so that a row without a box format is refused before answers are generated.
     gold = [gold_answer(row, reward.box_format or row["box_format"]) for row in rows]
@@ -454,17 +362,17 @@ def robustness(
         return RobustnessPoint(family, name, strength, **metrics)
 
     points = []
-    if "corruptions" in changes.families:
+    if "corruptions" in families:
         unchanged = measure("corruptions", "", 0, map(AnswerPair.unmoved, before, before))
-        for name in changes.corruptions:
+        for name in corruptions:
             # The curve of each corruption begins at the images as they are.
             points.append(unchanged._replace(name=name))
-            for strength in changes.strengths:
-                images = CorruptedImages(dataset, name, strength, changes.seed)
+            for strength in strengths:
+                images = CorruptedImages(dataset, name, strength, seed)
                 after = ask(images, processor, f"{name} {strength}")
                 points.append(measure("corruptions", name, strength, images.pairs(before, after)))
-    if "pgd" in changes.families:
-        for attack in changes.attacks():
+    if "pgd" in families:
+        for attack in attacks:
             attacking_processor = AttackingProcessor(processor, model, gold, attack)
             after = ask(dataset, attacking_processor, f"attack with ε = {attack.epsilon:.4f}")
             points.append(measure("pgd", "pgd", attack.epsilon, map(AnswerPair.unmoved, before, after)))

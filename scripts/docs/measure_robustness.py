@@ -16,7 +16,7 @@ from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.data.dataset_columns import add_columns
 from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.models.load import load_model
-from grounding_rewards.models.robustness import CORRUPTIONS, STRENGTHS, Changes, robustness
+from grounding_rewards.models.robustness import CORRUPTIONS, STRENGTHS, robustness
 from grounding_rewards.parsing import box_format_for_model_type
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.rewards.grounding import get_reward
@@ -80,9 +80,7 @@ def main() -> None:
     images = add_columns(images, processor, box_format_for_model_type(model.config.model_type))
     reward = get_reward(arguments.reward)
     with stage_progress() as on_progress:
-        points = robustness(
-            model, processor, images, reward, Changes(), max_new_tokens=64, batch_size=50, on_progress=on_progress
-        )
+        points = robustness(model, processor, images, reward, max_new_tokens=64, batch_size=50, on_progress=on_progress)
     tables = {
         "what corruptions do": meanings(),
         "measured": table(points),

@@ -98,18 +98,9 @@ def test_copies_of_a_still_image_are_changed_alike():
     assert not torch.equal(attacked, values)
 
 
-@pytest.mark.parametrize(
-    ("loss", "message"),
-    [
-        (lambda x: x.detach().sum(), "Expected a model that passes gradients on"),
-        (lambda x: torch.zeros(3, requires_grad=True).sum(), "Expected a model that passes gradients on"),
-        (lambda x: (x - x).sqrt().sum(), "Expected finite gradients"),
-    ],
-)
-def test_a_model_without_usable_gradients_is_refused(loss, message):
-    values = torch.rand(1, 3, 4, 4)
-    with pytest.raises(ValueError, match=message):
-        project_gradient(loss, values, SCALE, PGD(0.1))
+def test_gradients_that_are_not_finite_are_refused():
+    with pytest.raises(ValueError, match="Expected finite gradients"):
+        project_gradient(lambda x: (x - x).sqrt().sum(), torch.rand(1, 3, 4, 4), SCALE, PGD(0.1))
 
 
 def llava():
@@ -186,17 +177,3 @@ def test_images_are_attacked_with_their_own_answers(tiny_model):
     assert torch.equal(patches[:, :, 0], patches[:, :, 1])
     change = patches * torch.tensor(processor.image_processor.image_std).reshape(3, 1, 1)
     assert 0.9 * 8 / 255 < change.abs().max() <= 8 / 255 + 1e-6
-
-
-def test_what_is_no_array_of_numbers_is_refused(tiny_model):
-    class Listing:
-        tokenizer = tiny_model[1].tokenizer
-
-        def apply_chat_template(self, conversations, **kwargs):
-            return self
-
-        def to(self, device):
-            return {"pixel_values": [torch.zeros(3, 4, 4)]}
-
-    with pytest.raises(ValueError, match="Expected one array of numbers for the processor's `pixel_values`, got list"):
-        AttackingProcessor(Listing(), tiny_model[0], ["[]"], PGD(0.1)).apply_chat_template([[]])
