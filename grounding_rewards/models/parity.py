@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -55,19 +55,7 @@ _SEARCHED_ROWS = 500
 _LogpsByTokens = dict[tuple[int, ...], NDArray[np.float64]]
 
 
-class Parity(NamedTuple):
-    """The difference of log-probabilities of the same answers to the same images.
-
-    Attributes:
-        sizes: width and height of each image.
-        difference: the greatest mean over the tokens of an answer.
-    """
-
-    sizes: tuple[tuple[int, int], ...]
-    difference: float
-
-
-def check_parity(trainer: Any, dataset: Any, box_format: str | Mapping[str, Any] | BoxFormat | None = None) -> Parity:
+def check_parity(trainer: Any, dataset: Any, box_format: str | Mapping[str, Any] | BoxFormat | None = None) -> float:
     """Refuse a training whose inputs differ from those of its rollout, by answers to three images.
 
     They are the smallest, a middle and the largest one. Random state, modes and logs stay as they are. A custom
@@ -80,7 +68,7 @@ def check_parity(trainer: Any, dataset: Any, box_format: str | Mapping[str, Any]
             answer is the size of the image.
 
     Returns:
-        The sizes of the images, and the largest difference.
+        The greatest difference of log-probabilities, as the mean over the tokens of an answer.
 
     Raises:
         ValueError: log-probabilities differ by more than rounding, with vLLM by more than
@@ -94,7 +82,7 @@ def check_parity(trainer: Any, dataset: Any, box_format: str | Mapping[str, Any]
     sizes = tuple(image.size for image in images)
     with _state_kept(trainer.model), torch.no_grad():
         if trainer.use_vllm:
-            return _check_vllm_parity(trainer, rows, sizes)
+            return _check_vllm_parity(trainer, rows)
         tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
         ids = tokenizer(answers, add_special_tokens=False)["input_ids"]
         ids = [[*tokens, trainer.eos_token_ids[0]] for tokens in ids]
@@ -125,7 +113,7 @@ def check_parity(trainer: Any, dataset: Any, box_format: str | Mapping[str, Any]
                 f"the image of {_size_list([sizes[worst]])}, where rounding explains {tolerance:g}",
             )
         max_difference = max(max_difference, float(means[worst]))
-    return Parity(sizes, max_difference)
+    return max_difference
 
 
 def check_rollout(trainer: Any, difference: float, *, refuse: bool) -> str | None:
@@ -179,7 +167,7 @@ def _select_rows(dataset: Any, box_format: Any) -> tuple[list[dict[str, Any]], l
     return [dataset[by_answer[answer][1]] for answer in answers], answers
 
 
-def _check_vllm_parity(trainer: Any, rows: Sequence[Mapping[str, Any]], sizes: tuple[tuple[int, int], ...]) -> Parity:
+def _check_vllm_parity(trainer: Any, rows: Sequence[Mapping[str, Any]]) -> float:
     """Let vLLM answer, and compare its log-probabilities with those of the training.
 
     A large difference is an error; a moderate one is warned of.
@@ -197,7 +185,7 @@ def _check_vllm_parity(trainer: Any, rows: Sequence[Mapping[str, Any]], sizes: t
     warning = check_rollout(trainer, max_difference, refuse=True)
     if warning and trainer.accelerator.is_main_process:
         warnings.warn(warning, RolloutWarning, stacklevel=3)
-    return Parity(sizes, max_difference)
+    return max_difference
 
 
 def _generate_forced(

@@ -130,8 +130,7 @@ def test_sound_families_pass(name, tmp_path):
     box_format = "medgemma-1.5" if name == "medgemma_4b" else "qwen3-vl"
     images = add_prompts(add_columns(images_of(), processor, box_format), box_format)
     found = parity_of(model, processor, images, tmp_path / "run")
-    assert len(set(found.sizes)) == 3
-    assert found.difference < 1e-5
+    assert found < 1e-5
 
 
 @pytest.mark.parametrize(("dtype", "noise"), [(torch.bfloat16, 0.03), (torch.float16, 0.005)])
@@ -140,7 +139,7 @@ def test_rounding_is_no_fault(dtype, noise, tmp_path):
     model = AutoModelForImageTextToText.from_pretrained(ASSET, dtype=dtype)
     processor = AutoProcessor.from_pretrained(ASSET)
     found = parity_of(model, processor, add_columns(images_of(), processor, "qwen2.5-vl"), tmp_path)
-    assert 0 < found.difference < noise
+    assert 0 < found < noise
 
 
 def test_it_leaves_everything_as_it_was(tmp_path, monkeypatch):
@@ -178,5 +177,4 @@ def test_images_in_the_column_images_without_a_box_format(tmp_path):
     model = AutoModelForImageTextToText.from_pretrained(ASSET, dtype=torch.float32)
     images = Dataset.from_list(rows).remove_columns("image")
     found = parity_of(model, AutoProcessor.from_pretrained(ASSET), images, tmp_path)
-    assert found.sizes == ((112, 60), (112, 112), (168, 100))
-    assert found.difference < 1e-5
+    assert found < 1e-5

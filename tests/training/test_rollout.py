@@ -280,7 +280,7 @@ class TestWatch:
 
     def test_the_parity_check_asks_vllm(self, vllm, tmp_path):
         trainer = trainer_with_vllm(tmp_path)
-        assert check_parity(trainer, trainer.train_dataset).difference < 1e-4
+        assert check_parity(trainer, trainer.train_dataset) < 1e-4
         assert len(trainer.vllm_generation.llm.prompts) == 3
 
 
