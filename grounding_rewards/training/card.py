@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.images.resize import has_resized_size, image_pixel_limit
 from grounding_rewards.logs.run_log import model_name
 from grounding_rewards.parsing import list_box_formats
-from grounding_rewards.training.run_folder import CARD, versions
+from grounding_rewards.training.run_folder import CARD
 
 # At run time the trainer, which comes after the mix-in in the list of bases.
 _Trainer: Any = object
@@ -83,9 +82,6 @@ def _facts(trainer: Any) -> dict[str, str]:
     if config.get("dataset"):
         images = f"{Path(str(config['dataset'])).name}, split {config.get('train_split')}, {images}"
     pixel_limit = image_pixel_limit(trainer.processing_class)
-    best = ""
-    if state.best_metric is not None and math.isfinite(state.best_metric):
-        best = f"{trainer.args.metric_for_best_model} {state.best_metric:.4f}, step {state.best_global_step}"
     return {
         "started from": model_name(str(trainer.model.config._name_or_path)),
         "trained": "an adapter (LoRA)" if is_peft_model(trainer.model) else "all weights",
@@ -95,6 +91,4 @@ def _facts(trainer: Any) -> dict[str, str]:
         "box format": trainer.box_format_name,
         "image size": f"at most {pixel_limit} pixels, kept in the processor" if pixel_limit else "",
         "steps": f"{state.global_step} of {state.max_steps}, {state.epoch or 0:.2f} epochs",
-        "best evaluation": best,
-        "versions": ", ".join(f"{name} {version}" for name, version in versions().items() if version is not None),
     }

@@ -7,9 +7,8 @@ from typing import Any
 
 from datasets import Dataset
 
-from grounding_rewards.data.checks import apply_to_rows, check_dataset
+from grounding_rewards.data.checks import check_dataset
 from grounding_rewards.data.dataset_columns import add_columns, add_prompts
-from grounding_rewards.data.prompts import prompt_words
 from grounding_rewards.images.image_column import with_full_image, with_image_column
 from grounding_rewards.images.resize import fit_images
 from grounding_rewards.models.generate import check_processor
@@ -66,8 +65,6 @@ def prepare_examples(
     prompt_format = stated_formats[0] if stated_formats else column_value
     dataset = add_prompts(dataset, prompt_format)
     dataset = check_dataset(dataset, name=name, bad_rows=bad_rows)
-    # Only now has every row a prompt whose words can be read.
-    dataset = _drop_image_tokens(dataset, processor, name, bad_rows)
     if keep_full:
         image_columns = ("image",)
     if not set(image_columns).intersection(dataset.column_names):
@@ -84,22 +81,6 @@ def prepare_examples(
     fitted = with_image_column(fit_images(dataset, processor), mode="RGB")
     check_processor(processor, fitted, name)
     return with_full_image(fitted, dataset) if keep_full else fitted
-
-
-def _drop_image_tokens(dataset: Dataset, processor: Any, name: str, bad_rows: str) -> Dataset:
-    """Refuse or drop rows whose prompt has the model's token of an image in its words."""
-    tokens = [getattr(processor, attribute, None) for attribute in ("image_token", "boi_token")]
-
-    def check(row: Mapping[str, Any]) -> None:
-        """Raise a ValueError if the prompt of a row has a token of an image in its words."""
-        words = prompt_words(row["prompt"])
-        for token in tokens:
-            if token and token in words:
-                raise ValueError(f"prompt has {token} in its words: leave it out, the chat template adds it")
-
-    # Without the format and the images, so that no image is decoded.
-    prompts = dataset.with_format(None).select_columns("prompt")
-    return apply_to_rows(dataset, prompts, check, "a prompt without marks of images", name, bad_rows)[0]
 
 
 def format_name(box_format: str | BoxFormat | None, images: Dataset) -> str:

@@ -54,7 +54,6 @@ def places(no_weights, tmp_path_factory):
     for name, parts in (
         ("two_places", [place, place, words]),
         ("no_place", [words]),
-        ("marked", [place, {"type": "text", "text": "<|image_pad|> Find every mass."}]),
     ):
         # the last row alone, but for a fault of all
         contents = [parts if k == 3 or name == "no_place" else [place, words] for k in range(4)]

@@ -32,7 +32,6 @@ def test_of_grpo(tmp_path, monkeypatch):
         assert facts["image size"] == "at most 15000 pixels, kept in the processor"
         assert facts["steps"].startswith("2 of 2")
         assert facts["weights of the rewards"] == "0.5"
-        assert "grounding_rewards 0" in facts["versions"]
         for private in ("None", str(tmp_path), "secret", "time machine", str(ASSET.parent)):
             assert private not in card.content
     # Its example runs.
