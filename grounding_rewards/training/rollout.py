@@ -63,10 +63,9 @@ class VllmRollout(_Trainer):
     def _tokenize_prompts(self, prompts: list[Any]) -> Any:
         """As TRL does; for vLLM in this process, also keep the prompts with one token for each image."""
         tokenized = super()._tokenize_prompts(prompts)
-        # Token ids, images, processor outputs. huggingface/trl#6718 adds a fourth value: the prompts made below.
-        has_compact_prompts = len(tokenized) > 3
+        # Token ids, images, processor outputs.
         images = tokenized[1]
-        if self.use_vllm and self.vllm_mode == "colocate" and images is not None and not has_compact_prompts:
+        if self.use_vllm and self.vllm_mode == "colocate" and images is not None:
             texts = self.processing_class.apply_chat_template(
                 [prepare_multimodal_messages(prompt) for prompt in prompts],
                 tools=self.tools or None,

@@ -39,7 +39,6 @@ def places(no_weights, tmp_path_factory):
         folder = root / name
         folder.mkdir()
         Image.new("L", (120, 90)).save(folder / "image.png")
-        (folder / "broken.png").write_bytes(b"not an image")
         lines = [{"file": "image.png", "id": f"{name}-{k}", **image, **row} for k, row in enumerate(rows)]
         write_lines(folder / "annotations.jsonl", lines)
         return folder
@@ -49,7 +48,6 @@ def places(no_weights, tmp_path_factory):
     from grounding_rewards.synthetic import synthetic_dataset
 
     whole = synthetic_dataset("train", 4)
-    DatasetDict(train=whole.remove_columns("image")).save_to_disk(str(root / "imageless"))
     place, words = {"type": "image", "text": None}, {"type": "text", "text": "Find every mass."}
     for name, parts in (
         ("two_places", [place, place, words]),
@@ -79,12 +77,8 @@ def places(no_weights, tmp_path_factory):
         "root": root,
         "unsplit": images("unsplit", [{}] * 4),
         "outside": images("outside", [{"split": "train"}, {"split": "train", "boxes": [[10, 20, 60, 800]]}]),
-        "upside_down": images("upside_down", [{"split": "train", "boxes": [[60, 20, 10, 80]]}] * 2),
-        "unreadable": images("unreadable", [{"split": "train"}, {"split": "train", "file": "broken.png"}]),
-        "missing": images("missing", [{"split": "train"}, {"split": "train", "file": "no.png"}]),
         "leaky": images("leaky", [{"split": "train", "patient_id": 7}, {"split": "validation", "patient_id": "007"}]),
         "few": images("few", [{"split": "train"}]),
-        "qwen9": images("qwen9", [{"split": "train", "box_format": "qwen9"}] * 16),
     }
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -13,9 +12,7 @@ from PIL import Image
 from grounding_rewards import get_reward
 from grounding_rewards.data.dataset_columns import add_columns
 from grounding_rewards.metrics.prediction import Prediction
-from grounding_rewards.models import attack
-from grounding_rewards.models.attack import PGD, AttackingProcessor
-from grounding_rewards.models.generate import Sampling, generate
+from grounding_rewards.models.attack import PGD
 from grounding_rewards.models.load import load_model
 from grounding_rewards.models.robustness import (
     CORRUPTIONS,
@@ -205,22 +202,6 @@ def test_accuracy_falls_with_epsilon_and_is_unchanged_at_0(shipped):
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def test_noise_of_the_same_size_harms_less_than_an_attack(shipped, monkeypatch):
-    # What the attack finds is no mere noise: its gradient points somewhere.
-    model, processor, images = shipped
-    gold = ['[{"bbox_2d": [0, 0, 9, 9], "label": "mass"}]'] * len(images)
-
-    def answers(of):
-        return generate(model, of, images, Sampling(max_new_tokens=24), batch_size=24)
-
-    plain, attacked = answers(processor), answers(AttackingProcessor(processor, model, gold, PGD(8 / 255, steps=5)))
-    # Where the loss is the same everywhere, the attack stays at its random start.
-    monkeypatch.setattr(attack, "answer_loss", lambda *_: lambda values: (0 * values).sum())
-    noisy = answers(AttackingProcessor(processor, model, gold, PGD(8 / 255, steps=1)))
-    noise, harm = (sum(a != b for a, b in zip(plain, changed, strict=True)) for changed in (noisy, attacked))
-    assert noise < harm
-
-
 def test_every_corruption_gives_a_point_for_each_strength(shipped):
     model, processor, images = shipped
     changes = {"families": ("corruptions",), "corruptions": ("crop", "laterality_flip"), "strengths": (1, 5)}
@@ -294,17 +275,6 @@ def test_images_and_answers_move_together():
     assert pair.after.ignore.tolist() == moved.boxes[:1].tolist()
     assert pair.moved.tolist() == moved.boxes[1:].tolist()
     assert pair.kept.tolist() == [True]
-
-
-def test_the_generators_of_the_caller_are_left_alone(shipped):
-    model, processor, images = shipped
-    state, drawn = torch.random.get_rng_state(), np.random.get_state()[1].tolist()
-    changes = {"corruptions": ("noise",), "strengths": (1,), "epsilons": (0.01,), "steps": 1}
-    few = images.select(range(2))
-    first, again = (robustness(model, processor, few, get_reward("R3"), **changes, **SETTINGS) for _ in range(2))
-    assert first == again
-    assert torch.equal(torch.random.get_rng_state(), state)
-    assert np.random.get_state()[1].tolist() == drawn
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Images are prepared alike for a warm start and for GRPO, and what could not be learned is refused."""
 
 import datasets
-import numpy as np
 import pytest
 from PIL import Image
 from transformers import AutoProcessor, Qwen2VLImageProcessor
@@ -9,8 +8,6 @@ from transformers.image_utils import make_flat_list_of_images
 
 import grounding_rewards as gr
 from grounding_rewards.images.resize import set_image_size
-from grounding_rewards.models.generate import Sampling, generate
-from grounding_rewards.models.load import load_model
 from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training.dataset import format_name, prepare_examples
 from tests.tables import table
@@ -101,15 +98,3 @@ class TestGreyImages:
 
     def test_train_in_rgb(self, without_grey, tmp_path):
         assert grpo(tmp_path / "run", max_steps=1).state.global_step == 1
-
-    def test_are_asked_about_in_rgb(self, without_grey):
-        model, processor = load_model(ASSET)
-        assert len(generate(model, processor, synthetic_dataset("test", 2), Sampling(max_new_tokens=2))) == 2
-
-    def test_give_qwens_processor_the_same_values(self, processor):
-        for preset in ("pa-112", "mixed-512"):
-            for row in prepare(synthetic_dataset("train", 3, preset=preset), processor):
-                grey = row["image"].getchannel(0)
-                assert [row["image"].mode, grey.mode] == ["RGB", "L"]
-                before, now = (processor.image_processor(images=[image]) for image in (grey, row["image"]))
-                assert np.array_equal(before["pixel_values"], now["pixel_values"])

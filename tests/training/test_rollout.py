@@ -139,33 +139,6 @@ class TestColocate:
             trainer.train()
         assert trainer.state.global_step == 0
 
-    def test_newer_trl_makes_vllm_prompts_itself(self, vllm, tmp_path, monkeypatch):
-        """The signatures of huggingface/trl#6718."""
-        tokenize, generate = GRPOTrainer._tokenize_prompts, GRPOTrainer._generate_single_turn
-
-        def tokenize_twice(self, prompts):
-            ids, images, fields = tokenize(self, prompts)
-            image = self.processing_class.image_token_id
-            compact = [[token for k, token in enumerate(row) if token != image or row[k - 1] != image] for row in ids]
-            return ids, images, fields, compact
-
-        def generate_from(self, prompt_ids, images, fields, num_generations, vllm_prompt_ids=None):
-            return generate(self, vllm_prompt_ids or prompt_ids, images, fields, num_generations)
-
-        def make(self, prompts):
-            ids, images, fields, compact = self._tokenize_prompts(prompts)
-            return ids, self._generate_single_turn(ids, images, fields, 2, vllm_prompt_ids=compact)
-
-        monkeypatch.setattr(GRPOTrainer, "_tokenize_prompts", tokenize_twice)
-        monkeypatch.setattr(GRPOTrainer, "_generate_single_turn", generate_from)
-        trainer = trainer_with_vllm(tmp_path)
-        row = trainer.train_dataset[0]
-        [turn] = row["prompt"]
-        for part in turn["content"]:
-            part |= {"image": row["image"]} if part["type"] == "image" else {}
-        ids, _ = make(trainer, [[turn]] * 2)
-        assert trainer.vllm_generation.llm.prompts == ids
-
     @pytest.mark.parametrize(
         ("options", "arguments", "option"),
         [

@@ -1,18 +1,13 @@
 """A folder belongs to one run: others are refused, resumed runs compared, and everything written can be read back."""
 
-import errno
 import json
 import re
-from types import SimpleNamespace
 
 import pytest
 import yaml
 
-from grounding_rewards.common import atomic_files
-from grounding_rewards.training import card
 from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
-from grounding_rewards.training.callbacks import LogFile
-from grounding_rewards.training.run_folder import CARD, CONFIG, LOG, claim, find_start, resolved_config, versions
+from grounding_rewards.training.run_folder import claim, find_start, resolved_config, versions
 from tests.tables import table
 from tests.training.runs import COMMON, GRPO, LORA, words
 
@@ -151,28 +146,3 @@ class TestReadBack:
         claim(config)
         written = tmp_path / "run" / "config.yaml"
         assert resolved_config(*parse(["--config", str(written)])) == config == yaml.safe_load(written.read_text())
-
-
-def test_full_disk_leaves_the_run_files_unchanged(tmp_path, monkeypatch):
-    """Configuration, log and card; an empty one would be a run that can neither be resumed nor repeated."""
-    files = (CONFIG, LOG, CARD)
-    for name in files:
-        (tmp_path / name).write_text("before")
-
-    def refuse(descriptor):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(atomic_files.os, "fsync", refuse)
-    monkeypatch.setattr(card, "model_card", lambda trainer: "after")
-    trainer = card.RunCard()
-    trainer.args = SimpleNamespace(output_dir=str(tmp_path))
-    trainer.is_world_process_zero = lambda: True
-    state = SimpleNamespace(is_world_process_zero=True, log_history=[{"loss": 1.0}])
-    for write in (
-        lambda: claim({"output_dir": str(tmp_path), "seed": 1}),
-        lambda: LogFile(tmp_path / LOG).on_train_begin(None, state, None),
-        trainer.create_model_card,
-    ):
-        with pytest.raises(OSError, match="No space left on device: "):
-            write()
-    assert {name: (tmp_path / name).read_text() for name in files} == dict.fromkeys(files, "before")

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader
 from transformers import AutoModelForImageTextToText, AutoProcessor
 from trl import SFTConfig
 
@@ -224,27 +223,3 @@ class TestGoldAnswers:
         bare = images.remove_columns(["width", "height"])
         with_sizes, without = (list(GoldAnswers(processor, "qwen2.5-vl").of(one)) for one in (images, bare))
         assert [row["completion"] for row in with_sizes] == [row["completion"] for row in without]
-
-
-class TestEpochs:
-    """An image is cropped anew in every epoch, whoever reads it, and alike whenever the epoch is read again."""
-
-    def read(self, answers, images, workers):
-        loader = DataLoader(answers.of(images), batch_size=2, num_workers=workers, collate_fn=list)
-        return [row["image"].size for batch in loader for row in batch]
-
-    @pytest.mark.parametrize("workers", [0, 2])
-    def test_each_has_its_own_augmentation(self, processor, workers):
-        images, answers = synthetic_dataset("train", 6, preset="pa-256"), GoldAnswers(processor, "qwen2.5-vl", crop=0.3)
-        epochs = []
-        for epoch in range(3):
-            answers.start_epoch(epoch)
-            epochs.append(self.read(answers, images, workers))
-        assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
-        answers.start_epoch(1)
-        assert self.read(answers, images, workers) == epochs[1]
-
-    def test_the_order_of_the_images_changes_nothing(self, processor):
-        images = GoldAnswers(processor, "qwen2.5-vl", crop=0.3).of(synthetic_dataset("train", 6, preset="pa-256"))
-        forwards = [images[k]["image"].tobytes() for k in range(6)]
-        assert [images[k]["image"].tobytes() for k in reversed(range(6))] == forwards[::-1]
