@@ -47,17 +47,6 @@ class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescrip
 class _Parser(TrlParser):
     """TRL's parser, which raises ValueError instead of exiting: only the first process prints errors."""
 
-    #: `train` or `sft`.
-    command: str
-
-    def parse_args_into_dataclasses(self, args: Any = None, **rest: Any) -> Any:
-        """As TRL does; refuse an unknown option first, with the names that are near it."""
-        _, unknown = self.parse_known_args(args)
-        if unknown:
-            # --name=value is one word.
-            check_known([unknown[0].partition("=")[0]], self._option_string_actions, self.command)
-        return super().parse_args_into_dataclasses(args=args, **rest)
-
     def error(self, message: str) -> NoReturn:
         """Raise ValueError where argparse would print a message and exit."""
         raise ValueError(f"{capitalised(message)}. --help lists the options and their values.")
@@ -144,11 +133,6 @@ class SupervisedConfig(SFTConfig):
 
     def __post_init__(self) -> None:
         run_options.check_options(self, NUMBERS)
-        if self.max_length is not None:
-            raise ValueError(
-                f"Expected null for max_length, got {self.max_length}. TRL would cut answers: lower max_image_pixels, "
-                "or shorten prompts."
-            )
         super().__post_init__()
 
 
@@ -167,9 +151,6 @@ class ModelArguments(ModelConfig):
                 "Name the model to start from."
             )
         self.model_name_or_path: str = find_shipped(self.model_name_or_path)
-        for name in ("lora_target_modules", "load_in_4bit", "load_in_8bit"):
-            if getattr(self, name) and not self.use_peft:
-                raise _no_peft_error(self, name)
         super().__post_init__()
         # TRL turns a list of one into a text, which PEFT reads as a pattern for whole paths; no path is a plain name.
         targets = self.lora_target_modules
@@ -234,19 +215,15 @@ def _parse(
     _check_evaluation(arguments, config)
     is_peft_stated = "use_peft" in values or any(word.startswith("--use_peft") for word in words)
     for option in fields(ModelConfig):
-        is_of_adapter = option.name.startswith(("lora_", "use_rslora", "use_dora"))
+        name, value = option.name, getattr(model, option.name)
+        is_of_adapter = name.startswith(("lora_", "use_rslora", "use_dora", "load_in_"))
         # In a run that states use_peft: false they only wait to be used.
-        if is_of_adapter and not is_peft_stated and getattr(model, option.name) != option.default:
-            raise _no_peft_error(model, option.name)
+        if is_of_adapter and not is_peft_stated and value != option.default:
+            raise ValueError(
+                f"Expected use_peft: true beside {name}, got {value!r} alone, which would train all weights, and "
+                f"quantised ones cannot be. Set use_peft, or leave {name} out."
+            )
     return arguments, config, model
-
-
-def _no_peft_error(model: ModelArguments, name: str) -> ValueError:
-    """The error to raise for an option that needs `use_peft`, in a run without it."""
-    return ValueError(
-        f"Expected use_peft: true beside {name}, got {getattr(model, name)!r} alone, which would train all weights, "
-        f"and quantised ones cannot be. Set use_peft, or leave {name} out."
-    )
 
 
 def _check_generation(config: Any) -> None:

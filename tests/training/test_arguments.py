@@ -99,14 +99,6 @@ def test_options_in_the_place_of_a_file(tmp_path):
         parse_grpo_arguments([], {**SOUND, "lerning_rate": 1})
 
 
-@pytest.mark.parametrize("parse_arguments", [parse_grpo_arguments, parse_sft_arguments])
-def test_unknown_option_is_refused_first(parse_arguments):
-    with pytest.raises(ValueError, match=r"got --lerning_rate\. Did you mean --learning_rate\?"):
-        parse_arguments(["--lerning_rate=3"], {})
-    with pytest.raises(ValueError, match=r"got runs/mine\.yaml\. --help lists them"):
-        parse_arguments(["runs/mine.yaml"], {})
-
-
 def test_custom_format_is_read_from_file_and_command_line(tmp_path):
     mine = {"syntax": "json", "keys": ["where"], "order": "yxyx", "space": "norm1000"}
     in_file = parse(tmp_path, {"box_format": mine})
