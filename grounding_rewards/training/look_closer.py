@@ -210,7 +210,8 @@ class LookEnvironment:
             rectangle: x1, y1, x2, y2 in pixels of the image file.
         """
         image = self._whole_image()
-        picture = image.crop(tuple(rectangle))
+        x1, y1, x2, y2 = rectangle
+        picture = image.crop((x1, y1, x2, y2))
         picture = picture.resize(shrunken_size(*picture.size, self.settings.max_pixels), Image.Resampling.BICUBIC)
         self.pictures += 1
         # From pixels of the file to pixels of the image's boxes.
