@@ -193,11 +193,6 @@ class Assigned(NamedTuple):
     drawn: bool
     note: str
 
-    @property
-    def names(self) -> list[str]:
-        """The splits that there are, in the usual order."""
-        return in_usual_order(self.splits)
-
 
 def in_usual_order(splits: Iterable[str]) -> list[str]:
     """Each split once; training images come first.

@@ -40,8 +40,6 @@ IMAGES = "images"
 """The folder next to a table with images that are not files, or whose files trainers would decode in another way."""
 
 _MARK = "<image>"
-# Marks that verl replaces by other media.
-_OTHER_MARKS = ("<video>", "<audio>")
 # Tokens of an image, as qwen-vl-utils bounds them by default.
 _MIN_TOKENS = 4
 _MAX_TOKENS = 16384
@@ -305,7 +303,8 @@ def marked_messages(prompt: Any) -> list[dict[str, str]]:
         [{'role': 'user', 'content': '<image>Where is the mass?'}]
     """
     words = prompt_words(prompt)
-    for mark in (_MARK, *_OTHER_MARKS):
+    # verl replaces the last two by other media.
+    for mark in (_MARK, "<video>", "<audio>"):
         if mark in words:
             raise ValueError(f"the words of its prompt contain {mark}, which stands for an image there; remove it")
     messages = []

@@ -192,17 +192,13 @@ def _warn_of_patients(
             "be in several splits. Give all images of a patient one patient_id.",
             stacklevel=4,
         )
-    for image, patient in zip(images, patients, strict=True):
-        if patient is not None:
-            continue
-        column = splits.patient_column(image.extra)
-        if column is not None:
-            warnings.warn(
-                f"The column {column!r} of {settings.dataset} looks like the patient, but is not read: images of one "
-                "may be in several splits. Rename it to patient_id.",
-                stacklevel=4,
-            )
-            return
+    column = splits.patient_column(dict.fromkeys(chain.from_iterable(image.extra for image in images)))
+    if column is not None and None in patients:
+        warnings.warn(
+            f"The column {column!r} of {settings.dataset} looks like the patient, but is not read: images of one may "
+            "be in several splits. Rename it to patient_id.",
+            stacklevel=4,
+        )
 
 
 def _split_rule(names: set[str], patients: int, settings: PrepareSettings) -> splits.SplitRule:
@@ -284,28 +280,24 @@ def _with_share_of_negatives(
 
     Those with the smallest hashes stay: exactly as many as the share needs, or all if there are fewer.
     """
-    hashes: dict[str, float] = {}
     usable = []
-    for image, split, (example,) in planned:
-        if split != splits.TRAIN:
-            continue
-        if is_present(example) is False:
-            hashes[image.id] = splits.hash_fraction("normal", plan.settings.seed, image.id)
-        if image.id not in duplicates.left_out:
-            usable.append(image.id)
+    negatives = []
+    for planned_image in planned:
+        image_id = planned_image.image.id
+        if planned_image.split == splits.TRAIN and image_id not in duplicates.left_out:
+            usable.append(image_id)
+            if is_present(planned_image.examples[0]) is False:
+                negatives.append(image_id)
     if not usable:
         raise ValueError(
             f"Expected images of {splits.TRAIN} for a share of negatives, got none. Leave --negatives out."
         )
-    negatives = sorted(hashes[name] for name in usable if name in hashes)
+    negatives.sort(key=lambda image_id: splits.hash_fraction("normal", plan.settings.seed, image_id))
     # kept / (kept + positives) = share
     kept_count = round((len(usable) - len(negatives)) * share / (1 - share))
-    if kept_count >= len(negatives):
-        return planned
-    plan.facts["negatives_left_out"] = len(negatives) - kept_count
-    # Other images have no hash, and stay.
-    first_left_out = negatives[kept_count]
-    return [planned_image for planned_image in planned if hashes.get(planned_image.image.id, -1.0) < first_left_out]
+    surplus = {*negatives[kept_count:]}
+    plan.facts["negatives_left_out"] = len(surplus)
+    return [planned_image for planned_image in planned if planned_image.image.id not in surplus]
 
 
 def _split_of(image: AnnotatedImage, plan: FolderPlan, duplicates: DuplicateGroups) -> str:

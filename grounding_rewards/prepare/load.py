@@ -94,7 +94,7 @@ def _assigned_splits(rows: Sequence[Mapping[str, Any]], split: str | None, name:
         remedy: how to choose the splits instead, for messages.
     """
     assigned = splits_of_rows(rows, name)
-    check_split_exists(split or ALL, assigned.names, name, remedy)
+    check_split_exists(split or ALL, in_usual_order(assigned.splits), name, remedy)
     if assigned.note and split not in (None, ALL):
         warnings.warn(f"{assigned.note} {remedy} The split {ALL} is every image.", stacklevel=4)
     return assigned.splits

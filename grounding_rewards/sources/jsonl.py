@@ -22,7 +22,7 @@ from grounding_rewards.common.text_files import json_lines
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.checks import is_size, row_problems
 from grounding_rewards.data.prompts import prompt_problem
-from grounding_rewards.data.splits import ALL, check_split_exists, splits_of_rows
+from grounding_rewards.data.splits import ALL, check_split_exists, in_usual_order, splits_of_rows
 from grounding_rewards.sources.base import Images, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import JsonRow
 from grounding_rewards.sources.tables import RowPlace, find_file
@@ -80,7 +80,7 @@ def _images(path: Path, split: str | None) -> Images:
         yield from map(annotated_image, rows)
         return
     assigned = splits_of_rows(rows, str(path.parent))
-    check_split_exists(split, assigned.names, str(path.parent), f"Choose a split of {path}.")
+    check_split_exists(split, in_usual_order(assigned.splits), str(path.parent), f"Choose a split of {path}.")
     for row, own_split in zip(rows, assigned.splits, strict=True):
         if split in (ALL, own_split):
             yield annotated_image({**row, "split": own_split})
