@@ -5,25 +5,21 @@ rule for labels that the evaluation follows. A box that would be right but for i
 is the reference box in its place: it was not missed but called something else. Under ``label_matching="ignore"`` no box
 is of the wrong label, because no label counts.
 
-Beside it, from the same matching: how that is written on pages, and which label answers give to the findings of each
-label (:func:`confusion`). The metrics that count such boxes over all images, such as precision, are in
-:data:`grounding_rewards.metrics.detection.DETECTION_METRICS`.
+Beside it stands how that is written on pages. The metrics that count such boxes over all images, such as precision, are
+in :data:`grounding_rewards.metrics.detection.DETECTION_METRICS`.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.common.numeric import Array
-from grounding_rewards.labels import are_synonyms
 from grounding_rewards.matching import match_batch
 from grounding_rewards.metrics.average_precision import label_name
 from grounding_rewards.metrics.detection import MatchedImages
@@ -232,85 +228,3 @@ def drawn_boxes(
         if all(map(math.isfinite, box)) and x1 < x2 and y1 < y2:
             drawn.append((box, kind, labels[k] or "", *(column[k] for column in outcomes)))
     return drawn
-
-
-ANOTHER_LABEL, NO_LABEL, NOTHING = "another label", "no label", "nothing"
-
-
-class Confusion(NamedTuple):
-    """``counts[i, j]`` reference boxes of label ``gt[i]`` are paired with a predicted box of label ``pred[j]``.
-
-    The last row, ``nothing``, counts predicted boxes that no reference box was paired with; the last column,
-    ``nothing``, reference boxes that no predicted box was paired with.
-    """
-
-    gt: Sequence[str]
-    pred: Sequence[str]
-    counts: NDArray[np.int64]
-
-
-def confusion(matched: MatchedImages, *, synonyms: bool = False) -> Confusion:
-    """Count labels of reference boxes against those of the predicted boxes that they are paired with.
-
-    Boxes are paired from IoU 0.5 on, whatever their labels: as many as there can be. The labels are those of the
-    reference boxes, the most frequent first, without regard to case and white space. Any other label of a predicted
-    box is counted as :data:`ANOTHER_LABEL`, and a predicted box without a label as :data:`NO_LABEL`.
-
-    Args:
-        matched: images.
-        synonyms: whether a predicted label may be another word for the finding
-            (:func:`grounding_rewards.labels.are_synonyms`).
-
-    Returns:
-        ``gt`` are the labels and :data:`NOTHING`; ``pred`` the labels, :data:`ANOTHER_LABEL` and :data:`NO_LABEL`
-        where they occur, and :data:`NOTHING`; ``counts`` is ``(len(gt), len(pred))``.
-
-    Example:
-        >>> image = Prediction("a", 99, 99, gt=[[0, 0, 9, 9], [50, 50, 60, 60]], gt_labels=["mass", "nodule"],
-        ...                     pred=[[0, 0, 9, 9]], pred_labels=["Nodule"])
-        >>> found = confusion(MatchedImages([image]))
-        >>> found.gt, found.pred
-        (('mass', 'nodule', 'nothing'), ('mass', 'nodule', 'nothing'))
-        >>> found.counts
-        array([[0, 1, 0],
-               [0, 0, 1],
-               [0, 0, 0]])
-    """
-    # Counts by the name of the reference's label, None without a partner, and the predicted label as it is written.
-    pairs: Counter[tuple[str | None, str | None]] = Counter()
-    # Counts by the name of the row and of the column.
-    cells: Counter[tuple[str, str]] = Counter()
-    ignoring = replace(matched, label_matching="ignore")
-    for image, partners, countable in ignoring.by_image(IOU_THRESHOLD):
-        gt_labels = [label_name(label, "exact") for label in image.gt_labels]
-        for k in set(range(len(gt_labels))) - set(partners.tolist()):
-            cells[gt_labels[k], NOTHING] += 1
-        for label, gt_index, is_counted in zip(image.pred_labels, partners.tolist(), countable, strict=True):
-            if is_counted:
-                pairs[None if gt_index < 0 else gt_labels[gt_index], label] += 1
-    references = Counter(label_name(label, "exact") for image in matched.images for label in image.gt_labels)
-    labels = tuple(name for name, _ in references.most_common())
-    for (gt, pred), count in pairs.items():
-        cells[NOTHING if gt is None else gt, _column(pred, gt, labels, synonyms)] += count
-    used_columns = {column for _, column in cells}
-    extra_columns = [extra for extra in (ANOTHER_LABEL, NO_LABEL) if extra in used_columns]
-    columns = (*labels, *extra_columns, NOTHING)
-    rows = (*labels, NOTHING)
-    counts = np.array([[cells[row, column] for column in columns] for row in rows], dtype=np.int64)
-    return Confusion(rows, columns, counts)
-
-
-def _column(pred: str | None, gt: str | None, labels: Sequence[str], synonyms: bool) -> str:
-    """The column of a predicted label in the table, which has a column for each of `labels`.
-
-    `gt` is the label of the reference box that the predicted box is matched with; None without a match. Where several
-    labels agree with the predicted one, that of the match goes before the others.
-    """
-    text = label_name(pred, "exact")
-    if not text:
-        return NO_LABEL
-    if synonyms and gt is not None and are_synonyms(text, gt):
-        return gt
-    if text in labels:
-        return text
-    return next((label for label in labels if synonyms and are_synonyms(text, label)), ANOTHER_LABEL)

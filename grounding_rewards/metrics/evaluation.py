@@ -20,7 +20,6 @@ from grounding_rewards.common.numeric import Array
 from grounding_rewards.metrics import average_precision, detection, intervals
 from grounding_rewards.metrics.average_precision import Curve, RankedImages, RankingMetrics
 from grounding_rewards.metrics.baselines import BLANK, CONSTANT, CONSTANT_OF_THESE, NOTHING_FOUND, WHOLE_IMAGE
-from grounding_rewards.metrics.confusion import Confusion, confusion
 from grounding_rewards.metrics.detection import CLASS_MEAN_IOU, MatchedImages, class_mean_iou_estimate
 from grounding_rewards.metrics.image_dependence import (
     IMAGE_DEPENDENCE,
@@ -94,7 +93,6 @@ class Evaluation:
         per_source: the datasets that the images are from, by name; empty where they are from one.
         pr_curves: precision over recall.
         froc_curves: sensitivity over false boxes per image.
-        confusion: between labels.
         robustness: answers to changed images, from :func:`grounding_rewards.models.robustness.robustness`.
         dependence: what the first system's mean IoU owes to the images; None without reference boxes.
         above_constant: by key how far the first system is above the constant box, which answers the same images.
@@ -110,7 +108,6 @@ class Evaluation:
     per_source: tuple[GroupMetrics, ...]
     pr_curves: tuple[Curve, ...]
     froc_curves: tuple[Curve, ...]
-    confusion: Confusion | None
     robustness: tuple[RobustnessPoint, ...] = ()
     dependence: ImageDependence | None = None
     above_constant: Metrics = field(default_factory=dict)
@@ -273,7 +270,6 @@ def evaluate(
             above_constant = _differences(system_matched, matched, groups)
     on_progress("measuring by label, size and source")
     metrics = _table_metrics(matched, measures, by_rank, tables)
-    synonyms = measures.label_matching == "synonyms"
     return Evaluation(
         matched=matched,
         systems={name: {key: table.get(key, _NOTHING) for key in metrics} for name, table in tables.items()},
@@ -283,7 +279,6 @@ def evaluate(
         per_source=tuple(_by_source(images, measures, by_rank)),
         pr_curves=_curves(ranked["ap"], average_precision.precision_recall_curve),
         froc_curves=_curves(ranked["ap"], average_precision.froc_curve),
-        confusion=None if ranked_by_label is None else confusion(matched, synonyms=synonyms),
         dependence=dependence,
         above_constant=above_constant,
         facts=_facts_of_images(images, measures),

@@ -20,9 +20,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from grounding_rewards.common.atomic_files import check_settings, whole_folder, write_whole
 from grounding_rewards.common.formatting import counted
 from grounding_rewards.metrics.confusion import (
@@ -31,7 +28,6 @@ from grounding_rewards.metrics.confusion import (
     WRONG_LABEL,
     WRONG_PLACE,
     BoxOutcomes,
-    Confusion,
     format_iou,
     has_sides,
     image_summary,
@@ -55,8 +51,6 @@ PICTURE_BUDGET = 6_000_000
 MOST_PICTURES = 300
 MOST_LISTED = 20_000
 MOST_BOXES = 50
-#: Labels of the confusion matrix; its note says how many are left out.
-MOST_LABELS = 16
 TEXT_BUDGET = 4_000_000
 #: Rows of a table that is not folded.
 MOST_ROWS = 12
@@ -197,13 +191,13 @@ def _metrics(page: EvaluationPage) -> list[Any]:
 
 
 def _groups_of_boxes(page: EvaluationPage) -> list[Any]:
-    """The blocks of metrics by label, size and source, and of which labels are taken for which."""
+    """The blocks of metrics by label, size and source."""
     evaluation = page.evaluation
     blocks: list[Any] = []
     groups_by_title = {"Labels": evaluation.per_label, "Sizes": evaluation.per_size, "Sources": evaluation.per_source}
     for title, groups in groups_by_title.items():
         blocks += _folded(title, tables.groups_table(groups, evaluation.headings, first=title))
-    return blocks + _confusion(evaluation.confusion)
+    return blocks
 
 
 def _gallery(page: EvaluationPage) -> html.Section:
@@ -237,37 +231,6 @@ def _scored_images(page: EvaluationPage) -> list[_ScoredImage]:
         overlap = None if image.is_normal else float(ious[k][is_box[k]].mean())
         scored.append(_ScoredImage(image, outcomes[k], overlap, ceilings[k]))
     return scored
-
-
-def _confusion(confusion: Confusion | None) -> list[html.Section]:
-    """The section of the confusion matrix of the most frequent labels; none where no boxes were paired."""
-    if confusion is None or not np.sum(confusion.counts):
-        return []
-    rows, columns = _commonest(confusion.counts.sum(axis=1)), _commonest(confusion.counts.sum(axis=0))
-    lines = []
-    for i in rows:
-        gt, total = confusion.gt[i], max(1, confusion.counts[i, columns].sum())
-        line: list[str | tables.Cell] = [gt]
-        for j in columns:
-            count = int(confusion.counts[i, j])
-            shade = f"shade-{math.ceil(10 * count / total)}" if count else ""
-            line.append(tables.Cell(str(count or ""), kind=shade))
-        lines.append(line)
-    header = ["reference", *(confusion.pred[j] for j in columns)]
-    omitted = max(len(confusion.gt) - len(rows), len(confusion.pred) - len(columns))
-    note = (
-        "Boxes are paired by their overlap alone, whatever their labels; colour: share of the row. “nothing” to the "
-        "right: reference boxes without a partner; below: predicted boxes without one. Columns: predicted."
-    )
-    if omitted:
-        note += f" The {omitted} rarest labels are left out."
-    return [html.Section("Confusion of labels", [tables.Table(header, lines)], note, kind="matrix")]
-
-
-def _commonest(totals: NDArray[np.int64]) -> list[int]:
-    """The indices of the labels that occur most often, in their own order, and of `nothing`, which is the last."""
-    most_frequent = np.argsort(-totals[:-1], kind="stable")[:MOST_LABELS]
-    return [*sorted(most_frequent.tolist()), len(totals) - 1]
 
 
 def _groups(images: Sequence[_ScoredImage], reward: str, ranked: Sequence[int]) -> list[html.Choice]:

@@ -1,12 +1,8 @@
-"""What became of every box, how that is shown, and confused labels."""
+"""What became of every box, and how that is shown."""
 
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from grounding_rewards.metrics.confusion import (
     FOUND,
@@ -16,7 +12,6 @@ from grounding_rewards.metrics.confusion import (
     WRONG_LABEL,
     WRONG_PLACE,
     box_outcomes,
-    confusion,
     has_sides,
     image_summary,
     outcomes_of,
@@ -25,7 +20,7 @@ from grounding_rewards.metrics.detection import MatchedImages
 from grounding_rewards.metrics.prediction import UNNAMED, Prediction
 from grounding_rewards.parsing import BrokenBox
 from tests.metrics.image_pairs import pair_image
-from tests.metrics.random_images import labelled, random_images
+from tests.metrics.random_images import random_images
 from tests.report.evaluations import BOX, answered
 from tests.tables import table
 
@@ -107,38 +102,3 @@ def test_sides_are_marked_only_where_they_are_known(image: dict, expected: bool)
 )
 def test_one_line_tells_what_became_of_an_image(one: Prediction, summary: str) -> None:
     assert image_summary(one, box_outcomes(one)) == summary
-
-
-PLACES = [[20.0 * k, 0.0, 20.0 * k + 10, 10.0] for k in range(6)]
-
-
-def labelled_image(gt: list[str | None], pred: list[Any], **others: Any) -> Prediction:
-    """One box of each kind at every place; None is no reference box there, "" no predicted box."""
-    references = [(place, label) for place, label in zip(PLACES, gt, strict=False) if label is not None]
-    answers = [(place, label) for place, label in zip(PLACES, pred, strict=False) if label != ""]
-    return replace(labelled(references, answers, **others), width=200, height=20)
-
-
-@pytest.mark.parametrize(("gt", "pred", "synonyms", "cells"), table("metrics/tables", "labels_by_hand"))
-def test_labels_by_hand(gt: Any, pred: Any, synonyms: bool, cells: list[list[str]]) -> None:
-    found = confusion(MatchedImages([labelled_image(gt, pred)]), synonyms=synonyms)
-    counted = {(found.gt[i], found.pred[j]): int(found.counts[i, j]) for i, j in np.argwhere(found.counts > 0).tolist()}
-    assert counted == {tuple(cell): 1 for cell in cells}
-
-
-LABELS = st.lists(st.sampled_from(["mass", "nodule", "effusion", None]), max_size=6)
-
-
-PRED_LABELS = st.lists(st.sampled_from(["mass", "Nodule", "else", None, ""]), max_size=6)
-
-
-@given(st.lists(st.tuples(LABELS, PRED_LABELS), max_size=4))
-def test_every_box_is_counted_once(images: Any) -> None:
-    answered = [labelled_image(gt, pred) for gt, pred in images]
-    found = confusion(MatchedImages(answered))
-    assert found.counts.shape == (len(found.gt), len(found.pred))
-    # each reference box is in its row, each predicted box in its column
-    assert found.counts[:-1].sum() == sum(len(one.gt) for one in answered)
-    assert found.counts[:, :-1].sum() == sum(len(one.pred) for one in answered)
-    assert found.counts[-1, -1] == 0
-    assert found.counts[:-1, :-1].sum() == sum(pair_image(one).hits(0.5).sum() for one in answered)

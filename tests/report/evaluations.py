@@ -9,7 +9,6 @@ import numpy as np
 
 from grounding_rewards.metrics.average_precision import Curve
 from grounding_rewards.metrics.baselines import REFERENCE
-from grounding_rewards.metrics.confusion import Confusion
 from grounding_rewards.metrics.detection import MatchedImages
 from grounding_rewards.metrics.evaluation import Evaluation, GroupMetrics, Measures, evaluate
 from grounding_rewards.metrics.intervals import Estimate, Metric
@@ -101,7 +100,6 @@ def evaluation(**change: Any) -> Evaluation:
         "per_size": [GroupMetrics(size, 12, {"f1_50": share}) for size in ("small", "large")],
         "pr_curves": [Curve("all labels", x, 1 - x / 2), Curve("reader", x[:1], x[-1:])],
         "froc_curves": [Curve("all labels", 20 * x, x)],
-        "confusion": Confusion([*labels, "nothing"], [*labels, "nothing"], np.array([[9, 1, 2], [0, 5, 1], [3, 0, 0]])),
         "robustness": robustness,
         "above_constant": {"recall_50": (0.65, 0.5, 0.8), "f1_50": (0.4, 0.3, 0.5)},
         "facts": {"model": "runs/demo", "seed": 0, "split": ""},

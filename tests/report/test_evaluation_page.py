@@ -13,7 +13,6 @@ import pytest
 pytest.importorskip("matplotlib", reason="needs the train extra")
 Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
 
-from grounding_rewards.metrics.confusion import Confusion  # noqa: E402
 from grounding_rewards.metrics.evaluation import GroupMetrics, Measures, evaluate  # noqa: E402
 from grounding_rewards.metrics.intervals import Metric  # noqa: E402
 from grounding_rewards.metrics.prediction import Prediction  # noqa: E402
@@ -92,15 +91,6 @@ def test_metrics_stand_with_their_intervals_and_their_baselines(document: str) -
     assert '<td class="ceiling">0.840' in line("reward R4")
     # measured nowhere: no line
     assert '<tr><th scope="row">x' not in document
-
-
-def test_the_confusion_says_what_it_holds(monkeypatch) -> None:
-    monkeypatch.setattr(module, "MOST_LABELS", 2)
-    names = [*(f"label {k}" for k in range(3)), "nothing"]
-    document = render_evaluation_page(page(confusion=Confusion(names, names, np.diag([1, 2, 3, 4]))))
-    matrix = document.partition('class="matrix"')[2].partition("</section>")[0]
-    assert "The 1 rarest labels are left out." in matrix
-    assert re.findall(r'<th scope="row"[^>]*>([^<]*)', matrix) == ["label 1", "label 2", "nothing"]
 
 
 def test_a_page_of_images_alone_and_a_page_without_images() -> None:

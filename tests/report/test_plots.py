@@ -12,7 +12,7 @@ pytest.importorskip("PIL", reason="needs the train extra")
 
 
 NOTHING: dict = dict.fromkeys(("pr_curves", "froc_curves", "per_label", "per_size", "robustness"), ())
-NOTHING |= {"systems": {}, "confusion": None}
+NOTHING |= {"systems": {}}
 
 
 def one(name: str, **change: object) -> Plot:
