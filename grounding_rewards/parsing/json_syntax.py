@@ -2,7 +2,8 @@
 
 Two readers. `read_plain_json` hands the text to the C decoder of the standard library and takes only the shape
 that a well-behaved model writes. `scan_json` reads everything else: single quotes, trailing commas, missing or
-stray braces, duplicate keys, numbers as strings, nested labels, text around it, and text that breaks off.
+stray braces, duplicate keys, numbers as strings, nested labels, text around it, and text that breaks off. It too
+leaves each list and object that is sound in itself to the C decoder.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import grounding_rewards.parsing.numbers as numbers
 from grounding_rewards.parsing.answer_span import may_have_marks
@@ -263,6 +264,9 @@ class _Reader:
         self.roots: list[_Node] = []
         self.frames: list[_Node] = []
         self.key: str | None = None
+        # Where lists and objects may still be whole. The decoder counts no tokens: a text that may have too many is not
+        # given to it.
+        self.last = {"[": text.rfind("]"), "{": text.rfind("}")} if len(text) < MAX_TOKENS else {}
 
     def read(self) -> list[_Node]:
         """Read the whole text, and return its `roots`."""
@@ -278,9 +282,8 @@ class _Reader:
                 # Only braces around complete values may stay open, as in "{ [{...}, {...}]".
                 self.cut_off = not all(map(_holds_nodes_only, self.frames))
                 break
-            self.take(token)
-            position = token.end()
-            if self.limit is not None:
+            position = self.take(token, position)
+            if position < 0:
                 break
         else:
             self.limit = "too_long"
@@ -288,21 +291,23 @@ class _Reader:
             self.frames[0].end = len(self.text)
         return self.roots
 
-    def take(self, token: re.Match[str]) -> None:
-        """Take one token."""
+    def take(self, token: re.Match[str], start: int) -> int:
+        """Take one token, and return where the next one begins, or -1 if reading stops."""
         kind = token.lastgroup
+        end = token.end()
         if kind == "comment":
-            return
+            return end
         if kind == "colon":
             self.take_colon()
-            return
+            return end
         if kind == "open":
-            self.take_open(token["open"], token.start())
+            end = self.take_open(token["open"], start, end)
         elif kind == "close":
-            self.take_close(token["close"], token.end())
+            self.take_close(token["close"], end)
         elif kind != "comma" and self.frames:
             self.frames[-1].members.append((self.key, _scalar(token)))
         self.key = None
+        return end
 
     def take_colon(self) -> None:
         """Make a key of the member before a colon."""
@@ -326,23 +331,63 @@ class _Reader:
                 del self.frames[depth:]
                 return
 
-    def take_open(self, bracket: str, start: int) -> None:
-        """Begin a list or an object."""
+    def take_open(self, bracket: str, start: int, end: int) -> int:
+        """Begin a list or an object, and return where the next token begins: behind all of it where it is sound."""
         if len(self.frames) == MAX_DEPTH:
             self.limit = "too_deep"
-            return
-        node = _Node(bracket, start)
-        if self.frames:
-            self.frames[-1].members.append((self.key, node))
+            return -1
+        parent = self.frames[-1] if self.frames else None
+        may_be_whole = end <= self.last.get(bracket, -1)
+        child = _decoded_node(self.text, end - 1, MAX_DEPTH - len(self.frames)) if may_be_whole else None
+        if child is not None:
+            end = child.end
         else:
-            self.roots.append(node)
-        self.frames.append(node)
+            child = _Node(bracket, start)
+            self.frames.append(child)
+        if parent is None:
+            self.roots.append(child)
+        else:
+            parent.members.append((self.key, child))
+        return end
 
 
 def _holds_nodes_only(node: _Node) -> bool:
     """Whether an object is a pair of braces around lists and objects without keys."""
     has_nodes_only = all(key is None and isinstance(member, _Node) for key, member in node.members)
     return node.is_object and bool(node.members) and has_nodes_only
+
+
+# Numbers as they are written, and objects with their duplicate keys.
+_decode_node = json.JSONDecoder(object_pairs_hook=tuple, parse_int=str, parse_float=str, parse_constant=str).raw_decode
+
+
+def _decoded_node(text: str, start: int, room: int) -> _Node | None:
+    """The node that begins here, where it is JSON without a fault and at most `room` levels deep."""
+    try:
+        value, end = _decode_node(text, start)
+        node = _node_of(value, start, room)
+    except (ValueError, RecursionError):
+        return None
+    node.end = end
+    return node
+
+
+def _node_of(value: Any, start: int, room: int) -> _Node:
+    """The node of a decoded list, or of an object, which is a tuple of pairs; `start` is where it stands in the text.
+
+    Raises:
+        RecursionError: it is more than `room` levels deep.
+    """
+    if not room:
+        raise RecursionError
+    node = _Node("{" if isinstance(value, tuple) else "[", start)
+    node.closed = True
+    pairs = value if node.is_object else [(None, member) for member in value]
+    for key, member in pairs:
+        if isinstance(member, list | tuple):
+            member = _node_of(member, start, room - 1)
+        node.members.append((None if key is None else numbers.folded(key), member))
+    return node
 
 
 class _Cut(str):

@@ -2,8 +2,9 @@
 
 import pytest
 
-from grounding_rewards.parsing import RawBoxes, get_box_format, read_boxes
+from grounding_rewards.parsing import RawBoxes, get_box_format, json_syntax, read_boxes
 from grounding_rewards.parsing.json_syntax import read_plain_json
+from grounding_rewards.parsing.results import MAX_DEPTH
 from tests.tables import table
 
 FORMAT = get_box_format("qwen3-vl")
@@ -76,3 +77,12 @@ def test_stated_confidence(member, score):
 @pytest.mark.parametrize("text", table("parsing/cases", "plain_json_takes_the_quick_way"))
 def test_plain_json_takes_the_quick_way(text):
     assert read_plain_json(text, FORMAT) is not None
+
+
+def test_what_the_decoder_reads_is_what_the_tokens_say(monkeypatch):
+    texts = [text for _, text, *_ in table("parsing/json_readings", "boxes")]
+    texts += [f'{{"bbox_2d": {"[" * (MAX_DEPTH - 1)}1, 2, 3, 4{"]" * (MAX_DEPTH - 1)}}}', "[" * 99 + "]" * 99]
+    texts += ['[{"bbox_2d": [1.0, -2, 3e1, NaN], "bbox_2d": [1, 2, 3, 4], "label": "a\\n"}, {"bbox_2d": [1, 2']
+    decoded = [read_boxes(f"It shows {text}", FORMAT) for text in texts]
+    monkeypatch.setattr(json_syntax, "_decoded_node", lambda *_: None)
+    assert decoded == [read_boxes(f"It shows {text}", FORMAT) for text in texts]
