@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -343,9 +343,14 @@ class BoxReward(BoxScorer):
             IoU 0.5, for every δ and γ, under those of R5 where γ δ < 0.6. Between one box and none a policy chooses as
             if δ were ``δ (1 - γ / 2)``.
 
+    Attributes:
+        normalised_boxes: whether a call with completions hands over boxes as fractions of the image's width and height.
+
     Raises:
         ValueError: a parameter is out of its range.
     """
+
+    normalised_boxes: ClassVar[bool] = False
 
     no_box_bonus: float = parameter(0.2, SHARE)
     label_matching: str = parameter("ignore", LABEL_MATCHING)

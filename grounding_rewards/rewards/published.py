@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grounding_rewards.boxes import Boxes, as_box_array, valid_boxes
+from grounding_rewards.boxes import Boxes, as_box_array, from_xyxy, valid_boxes
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.common.validation import SOME_SHARE, check_number
 from grounding_rewards.matching import match_batch
@@ -32,9 +32,11 @@ class PublishedReward(ABC):
 
     Attributes:
         both_empty: what is earned where neither side has a box.
+        normalised_boxes: whether boxes come as fractions of the image's width and height.
     """
 
     both_empty: ClassVar[float] = 0.0
+    normalised_boxes: ClassVar[bool] = False
 
     def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
         """The reward of one answer: `pred` (n, 4) and `gt` (m, 4), xyxy in the same space."""
@@ -112,6 +114,47 @@ class MedVisionReward(PublishedReward):
         if not np.isfinite(p[-1]).all():
             return 0.0
         return np.exp(-np.mean(np.abs(p[-1] - g[0]) / (g[0] + 1e-15)))
+
+
+class MedVisionCIoUReward(PublishedReward):
+    """medvision_ciou: exp(-(1 - CIoU) / 2) of one box, in [0, 1]: MedVision's later form.
+
+    CIoU as its authors publish it but for three things: swapped corners are put in order, IoU is 0 where the union is
+    at most 1e-7 of the image, and a height has 1e-7 added before it divides. A box on the other side of the image still
+    earns about 0.4. The last box counts, as in medvision; 0 without a box.
+
+    Boxes are given as shares of the image's sides, which a call with completions sees to.
+
+    Example:
+        >>> judge = MedVisionCIoUReward()
+        >>> round(judge.score([[0, 0, 0.2, 0.2]], [[0, 0, 0.2, 0.2]]), 4)
+        1.0
+        >>> round(judge.score([[0, 0, 0.2, 0.2]], [[0.8, 0.8, 1, 1]]), 4)  # CIoU = -0.64
+        0.4404
+
+    Source: YongchengYAO/verl cf57500, verl/utils/reward_score/medvision_rewards/reward_fn.py, ``cal_ciou_reward_error``
+    under ``exp_decay``, read in 2026-11; its format reward is left out.
+    """
+
+    normalised_boxes = True
+
+    def _of_boxes(self, p: Boxes, g: Boxes) -> float:
+        """`exp(-(1 - CIoU) / 2)` of the last predicted and the first reference box."""
+        if not np.isfinite(p[-1]).all():
+            return 0.0
+        (px1, px2), (py1, py2) = np.sort(p[-1].reshape(2, 2).T)
+        (gx1, gx2), (gy1, gy2) = np.sort(g[0].reshape(2, 2).T)
+        inter = max(0.0, min(px2, gx2) - max(px1, gx1)) * max(0.0, min(py2, gy2) - max(py1, gy1))
+        union = (px2 - px1) * (py2 - py1) + (gx2 - gx1) * (gy2 - gy1) - inter
+        iou = inter / union if union > 1e-7 else 0.0
+        # ρ² / c²
+        distance = ((px1 + px2 - gx1 - gx2) / 2) ** 2 + ((py1 + py2 - gy1 - gy2) / 2) ** 2
+        diagonal = (max(px2, gx2) - min(px1, gx1)) ** 2 + (max(py2, gy2) - min(py1, gy1)) ** 2
+        separation = distance / diagonal if diagonal > 1e-7 else 0.0
+        gt_angle, pred_angle = np.arctan((gx2 - gx1) / (gy2 - gy1 + 1e-7)), np.arctan((px2 - px1) / (py2 - py1 + 1e-7))
+        v = 4 / np.pi**2 * (gt_angle - pred_angle) ** 2
+        alpha = v / (1 - iou + v) if 1 - iou + v > 1e-7 else 0.0
+        return np.exp(-(1 - (iou - separation - alpha * v)) / 2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,15 +305,129 @@ class PerceptionR1Reward(_FirstBoxReward):
         return pairwise_iou(p, g)[0, 0] ** 2
 
 
+class PerceptionR1DetectionReward(PublishedReward):
+    """perception_r1_detection: F1, labels and IoU of pairs, less false and missed boxes, in [0, 2.75].
+
+    Pairs have the least sum of ``5 L1 - 2 GIoU``, L1 of centres and sides in pixels, which decides alone; those above
+    IoU 0.5 are hits. With k of them ``0.75 F1 + 1 + mean IoU - ((n - k) / n + (m - k) / m) / 2``, and 0 without hits:
+    then junk costs nothing. The 1 is the share of hits with the right label, which is taken to be all; format and
+    coverage are left out. 0 where either side has no box, or a corner lies on the wrong side of its opposite.
+
+    Example:
+        >>> judge = PerceptionR1DetectionReward()
+        >>> round(judge.score([[0, 0, 10, 8]], [[0, 0, 10, 10]]), 4)  # 0.75 + 1 + 0.8
+        2.55
+        >>> round(judge.score([[0, 0, 10, 8], [50, 50, 60, 60]], [[0, 0, 10, 10]]), 4)  # 0.5 + 1 + 0.8 - 0.25
+        2.05
+
+    Source: Yu et al., Perception-R1, arXiv 2504.07954; ``pr1_detection_reward`` of linkangheng/PR1 under its defaults,
+    read in 2026-11 in the copy philipmit/PR1 accb7cb, src/open_r1/rewards.py and utils.py.
+    """
+
+    def _of_boxes(self, p: Boxes, g: Boxes) -> float:
+        """`0.75 F1 + 1 + mean IoU` less the shares of false and missed boxes, 0 without a hit."""
+        from scipy.optimize import linear_sum_assignment
+
+        n, m = len(p), len(g)
+        if not np.isfinite(p).all() or not (p[:, 2:] >= p[:, :2]).all():
+            return 0.0
+        # (n, m) of every pair
+        p, g = p[:, None], g[None]
+        areas = np.prod(p[..., 2:] - p[..., :2], axis=-1) + np.prod(g[..., 2:] - g[..., :2], axis=-1)
+        largest, smallest = np.maximum(p, g), np.minimum(p, g)
+        inter = np.prod(np.maximum(smallest[..., 2:] - largest[..., :2], 0), axis=-1)
+        union = areas - inter
+        iou = inter / (union + 1e-8)
+        hull = np.prod(largest[..., 2:] - smallest[..., :2], axis=-1) + 1e-8
+        distance = np.abs(from_xyxy(p, "cxcywh") - from_xyxy(g, "cxcywh")).sum(axis=-1)
+        matched = iou[linear_sum_assignment(5 * distance - 2 * (iou - (hull - union) / hull))]
+        hits = matched[matched > 0.5]
+        k = len(hits)
+        if not k:
+            return 0.0
+        f1 = 2 * (k / n) * (k / m) / (k / n + k / m + 1e-8)
+        return max(0.75 * f1 + 1 + hits.mean() - ((n - k) / n + (m - k) / m) / 2, 0.0)
+
+
+class VisionReasonerReward(PublishedReward):
+    """vision_reasoner: hits of two kinds over the larger number of boxes, in [0, 2].
+
+    Pairs earn 1 for an IoU above 0.5 and 1 for a mean distance of the four coordinates below 10 pixels of an image of
+    840 by 840, to which the model's images are squeezed; the assignment that earns most, divided by ``max(n, m)``.
+    IoU counts the far edge as a pixel more. The third part, of points, is left out: boxes have none. 0 where either
+    side has no box.
+
+    Boxes are given as shares of the image's sides, which a call with completions sees to.
+
+    Example:
+        >>> judge = VisionReasonerReward()
+        >>> judge.score([[0.1, 0.1, 0.3, 0.3]], [[0.1, 0.1, 0.3, 0.3]])
+        2.0
+        >>> judge.score([[0.1, 0.1, 0.3, 0.38]], [[0.1, 0.1, 0.3, 0.3]])  # 17 pixels on average
+        1.0
+
+    Source: Liu et al., VisionReasoner, arXiv 2505.12081; ``vision_reasoner_accuracy_reward`` of its training code.
+    """
+
+    normalised_boxes = True
+
+    def _of_boxes(self, p: Boxes, g: Boxes) -> float:
+        """The credits of the best pairs, 1 for the IoU and 1 for the distance, over `max(n, m)`."""
+        p, g = 840 * p, 840 * g
+        far_edge = [0, 0, 1, 1]
+        with np.errstate(invalid="ignore"):
+            is_near = np.abs(p[:, None] - g).mean(axis=2) < 10
+        credits = (pairwise_iou(p + far_edge, g + far_edge) > 0.5).astype(np.float64) + is_near
+        matched = match_batch(credits[None] / 2, 0.0, matching="hungarian")[0]
+        pairs = matched >= 0
+        return credits[pairs, matched[pairs]].sum() / max(len(p), len(g))
+
+
+class NeMoRLReward(PublishedReward):
+    """nemo_rl: GIoU of the one box of an answer, in [-1, 1]; 0 for an answer with no box or several.
+
+    Union and hull are at least 0.001 of the image, so that a right box smaller than that earns less than 1: one of 1
+    % of each side earns 0.1. A wrong box earns less than none.
+
+    Boxes are given as shares of the image's sides, which a call with completions sees to. A broken box, for which the
+    code gives numbers without a limit, earns 0.
+
+    Example:
+        >>> judge = NeMoRLReward()
+        >>> judge.score([[0.1, 0.1, 0.3, 0.3]], [[0.1, 0.1, 0.3, 0.3]])
+        1.0
+        >>> round(judge.score([[0.5, 0.5, 0.51, 0.51]], [[0.5, 0.5, 0.51, 0.51]]), 3)
+        0.1
+
+    Source: NVIDIA-NeMo/RL 7ea279a, nemo_rl/environments/rewards.py, ``bbox_giou_reward``.
+    """
+
+    normalised_boxes = True
+
+    def _of_boxes(self, p: Boxes, g: Boxes) -> float:
+        """The GIoU of a single predicted box and the first reference box."""
+        if len(p) != 1 or not valid_boxes(p)[0]:
+            return 0.0
+        (x1, y1, x2, y2), (u1, v1, u2, v2) = p[0], g[0]
+        inter = max(0.0, min(x2, u2) - max(x1, u1)) * max(0.0, min(y2, v2) - max(y1, v1))
+        union = max(1e-3, (x2 - x1) * (y2 - y1) + (u2 - u1) * (v2 - v1) - inter)
+        hull = max(1e-3, (max(x2, u2) - min(x1, u1)) * (max(y2, v2) - min(y1, v1)))
+        return inter / union - (hull - union) / hull
+
+
 PUBLISHED: dict[str, Callable[..., object]] = {
     "radvlm": RadVLMReward,
     "medvision": MedVisionReward,
+    "medvision_ciou": MedVisionCIoUReward,
     "medloc": MedLocReward,
     "medground_r1": MedGroundR1Reward,
     "vlm_r1": VLMR1Reward,
     "vlm_r1_detection": VLMR1DetectionReward,
     "visual_rft": VisualRFTReward,
     "perception_r1": PerceptionR1Reward,
+    "perception_r1_detection": PerceptionR1DetectionReward,
+    "vision_reasoner": VisionReasonerReward,
+    "nemo_rl": NeMoRLReward,
 }
 """Published rewards by name."""
 

@@ -54,7 +54,7 @@ def list_rewards(*, published: bool = False) -> list[str]:
         >>> CONTROLS
         ('pointing', 'format_only', 'constant', 'random', 'consensus')
         >>> list_rewards(published=True)[-3:]
-        ['vlm_r1_detection', 'visual_rft', 'perception_r1']
+        ['perception_r1_detection', 'vision_reasoner', 'nemo_rl']
     """
     names = list(REGISTRY)
     return names + list(PUBLISHED) if published else names

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.boxes import BoxBatch, frame_to_pixel, positions
+from grounding_rewards.boxes import BoxBatch, frame_to_pixel, positions, positive_sizes
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS, References, column_of, frame_of_boxes
 from grounding_rewards.common.formatting import finite_or_none
 from grounding_rewards.matching import LabelCodes
@@ -29,6 +29,7 @@ from grounding_rewards.parsing import STATUSES, BoxFormat, ParsedBoxes, RawBoxes
 from grounding_rewards.parsing.results import with_broken
 from grounding_rewards.rewards.box_reward import PARTS, BoxReward, Explanation, Outcomes
 from grounding_rewards.rewards.f_beta import MeanIoUReward
+from grounding_rewards.rewards.published import PublishedReward
 
 
 @functools.cache
@@ -191,7 +192,14 @@ def score_batch(batch: Batch, reward: Any) -> Scored:
         scores = None if scores is None else scores[box_positions]
         ignore = None if ignore is None else ignore.take(rows)
         labels = None if labels is None else replace(labels, pred=labels.pred[box_positions])
-    outcomes = score_boxes(box_reward, pred, gt, scores, ignore=ignore, labels=labels)
+    # The reference boxes as the reward takes them; `gt` stays in pixels, for the log.
+    scored_gt = gt
+    if isinstance(box_reward, BoxReward | PublishedReward) and box_reward.normalised_boxes:
+        sizes = _image_sides(batch, box_reward)
+        sizes = sizes if rows is None else sizes[rows]
+        pred, scored_gt = _normalised(pred, sizes), _normalised(gt, sizes)
+        ignore = None if ignore is None else _normalised(ignore, sizes)
+    outcomes = score_boxes(box_reward, pred, scored_gt, scores, ignore=ignore, labels=labels)
     if not all(earns_bonus):
         # On an image without findings the other texts earn nothing.
         outcomes = replace(outcomes, reward=np.where((outcomes.m > 0) | earns_bonus, outcomes.reward, 0.0))
@@ -220,6 +228,27 @@ def _earns_bonus(raw: RawBoxes, on_unparseable: str) -> bool:
     """
     is_lenient = on_unparseable == "empty" and raw.status == "unparseable" and is_silent(raw.rejected)
     return raw.status in ("empty", "boxes") or is_lenient
+
+
+def _image_sides(batch: Batch, box_reward: Any) -> NDArray[np.float64]:
+    """Width and height of each image, ``(n, 2)``.
+
+    Raises:
+        ValueError: one is not known, or is no size.
+    """
+    sizes = batch.sizes[:, :2]
+    has_size = positive_sizes(sizes).all(axis=1)
+    if not has_size.all():
+        raise ValueError(
+            f"Expected the sizes of all images for {type(box_reward).__name__}, which takes normalised boxes, got "
+            f"none for image {int(has_size.argmin())}. Add the columns `width` and `height`."
+        )
+    return sizes
+
+
+def _normalised(boxes: BoxBatch, sizes: NDArray[np.float64]) -> BoxBatch:
+    """Boxes in pixels as fractions of the width and height of their images, which `sizes` has, ``(n, 2)``."""
+    return BoxBatch(boxes.flat / np.repeat(np.tile(sizes, 2), boxes.counts, axis=0), boxes.counts)
 
 
 def _with_broken_boxes(raws: list[RawBoxes], pred: BoxBatch) -> BoxBatch:

@@ -31,6 +31,8 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = DOCS / "published_rewards.md"
 PICTURE = DOCS / "pictures" / "published_rewards.png"
 NAMES = ("R1", "R2", "R3", "R4", "R5", "soft_f1", *gr.list_rewards(published=True)[len(gr.list_rewards()) :])
+#: What rewards pay that do not go from 0 to 1.
+RANGES = {"perception_r1_detection": (0.0, 2.75), "vision_reasoner": (0.0, 2.0), "nemo_rl": (-1.0, 1.0)}
 #: NIH's radiographs have this many pixels a side.
 SIDE = 1024
 #: Answers to one image in a group, and groups.
@@ -41,7 +43,7 @@ FORMAT = get_box_format("qwen3-vl")
 NEAR = 0.01
 #: Images with findings that the audit's answers are written to, and normal ones beside them.
 AUDITED, NORMAL = 96, 32
-#: What the audit finds of answers that should not pay.
+#: What the audit finds of answers that should not pay; a range beyond 0 to 1 is the reward's own affair.
 PAYING = ("pays", "free", "beats honest", "worse pays")
 
 Boxes = NDArray[np.float64]
@@ -76,9 +78,10 @@ class Judge:
     def __init__(self, name: str) -> None:
         self.name = name
         self.reward = gr.get_reward(name).box_reward
+        self.side = SIDE if getattr(self.reward, "normalised_boxes", False) else 1
 
     def __call__(self, pred: list, gt: list) -> float:
-        return self.reward.score(*(np.reshape(boxes, (-1, 4)) for boxes in (pred, gt)))
+        return self.reward.score(*(np.reshape(boxes, (-1, 4)) / self.side for boxes in (pred, gt)))
 
 
 def position_map(judge: Judge, steps: int = 9) -> Boxes:
@@ -159,7 +162,12 @@ def audited(references: list[tuple[str, str, Boxes]]) -> dict[str, int]:
     found: dict[str, int] = {}
     for name in NAMES:
         reward = gr.get_reward(name, box_format=FORMAT)
-        played = audit({name: reward}, images, FORMAT, scripts=scripts).findings
+        low, high = RANGES.get(name, (0.0, 1.0))
+
+        def in_unit(texts: list, reward=reward, low=low, high=high, **columns: list) -> list[float]:
+            return [(value - low) / (high - low) for value in reward(texts, **columns)]
+
+        played = audit({name: in_unit}, images, FORMAT, scripts=scripts).findings
         found[name] = sum(one.finding in PAYING for one in played)
     return found
 
