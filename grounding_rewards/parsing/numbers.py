@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Sequence
 
 from grounding_rewards.parsing.formats import WORDS, in_xyxy
-from grounding_rewards.parsing.results import MAX_BOXES, MAX_LIST
+from grounding_rewards.parsing.results import MAX_BOXES, MAX_GROUPS, MAX_LIST
 
 #: Coordinates of this size or more are digit loops, not places in an image.
 MAX_COORDINATE = 1e9
@@ -167,4 +168,49 @@ def ordered_box_or_reason(tokens: Sequence[str], order: str) -> list[float] | st
         ([2.0, 1.0, 4.0, 3.0], 'point')
     """
     box = box_or_reason(tokens)
-    return in_xyxy(box, order) if isinstance(box, list) else box
+    if isinstance(box, list):
+        return in_xyxy(box, order)
+    # Tokens such as "x1=1", "y1=2" name their numbers.
+    boxes = named_boxes(", ".join(tokens))
+    return boxes[0] if len(boxes) == 1 else box
+
+
+_NAMED_NUMBER = re.compile(
+    r"""\b(?P<name>[xy][ _-]?(?:[012]|min|max|left|right|top|bottom|start|end)|(?:min|max|start|end)[ _-]?[xy]"""
+    r"""|(?:left|right|top|bottom)(?:[ _-]?[xy])?)\b["'`*]{0,3}[ \t]{0,4}[=:：]"""
+    r"""["'`*]{0,3}[ \t]{0,4}(?P<number>[-+]?(?:\d{1,9}(?:\.\d{0,20})?|\.\d{1,20}))(?![\w.%])""",
+    re.IGNORECASE,
+)
+_NAMES_BY_SET = {frozenset(names): names for names in CORNER_NAMES}
+_AFTER_NUMBER = " \t\r\n,.;:-，。；：、[]()*`\\&"
+
+
+def named_boxes(text: str) -> list[list[float] | str]:
+    """The boxes whose corners are named one by one, as x1, y1, x2, y2, or the reasons why they are no boxes.
+
+    Example:
+        >>> named_boxes("The mass: y0=200, x0=100, x1=300, y1=400. The heart: left: 1, top: 2, right:")
+        [[100.0, 200.0, 300.0, 400.0]]
+    """
+    # Fewer are no box, nor a broken one.
+    if sum(map(text.count, "=:：")) < 3:
+        return []
+    boxes: list[list[float] | str] = []
+    corners: dict[str, str] = {}
+    end = 0
+    for match in itertools.islice(_NAMED_NUMBER.finditer(text), MAX_GROUPS):
+        name = folded(match["name"])
+        if name in corners or not any(corners.keys() | {name} <= names for names in _NAMES_BY_SET):
+            # Three corners of four are a broken box; fewer may be prose, "left: 2 nodules, right: 1".
+            if len(corners) == 3:
+                boxes.append("wrong_count")
+            corners = {}
+        corners[name] = match["number"]
+        end = match.end()
+        if len(corners) == 4:
+            names = _NAMES_BY_SET[frozenset(corners)]
+            boxes.append(box_or_reason([corners[name] for name in names]))
+            corners = {}
+    if len(corners) == 3:
+        boxes.append("wrong_count" if text[end:].strip(_AFTER_NUMBER) else "unclosed")
+    return boxes

@@ -15,6 +15,7 @@ from grounding_rewards.parsing.bracket_syntax import scan_brackets, scan_html, s
 from grounding_rewards.parsing.formats import BoxFormat, get_box_format
 from grounding_rewards.parsing.json_syntax import OPENER, read_plain_json, scan_json
 from grounding_rewards.parsing.no_finding import asserts_finding, echoes_prompt, gives_instructions, states_nothing
+from grounding_rewards.parsing.numbers import named_boxes
 from grounding_rewards.parsing.results import MAX_CHARACTERS, BoxCollector, ParsedBoxes, RawBoxes
 from grounding_rewards.parsing.write import write_answer
 
@@ -160,6 +161,12 @@ def _scan_answer(answer: AnswerSpan, fmt: BoxFormat) -> RawBoxes:
     text = full_text[:MAX_CHARACTERS]
     collector = BoxCollector()
     outside = _scan(text, fmt, collector)
+    if collector.labels and "placeholder" in collector.rejected:
+        # The form that the prompt gave, [x1, y1, x2, y2], is no failed box where an answer stands beside it.
+        without_form = _FORM.sub(" ", text)
+        if without_form != text:
+            collector = BoxCollector()
+            outside = _scan(without_form, fmt, collector)
     # Syntax left open before a closing tag, or where reading stopped, is broken rather than cut off.
     to_the_end = len(text) == len(full_text) and not (answer.closed or answer.ended)
     cut_off = answer.cut_off or (collector.cut_off and to_the_end)
@@ -185,11 +192,21 @@ def _scan_answer(answer: AnswerSpan, fmt: BoxFormat) -> RawBoxes:
 _LATEX = re.compile(r"(?:\\{0,2}f?boxed|\\{1,2}(?:text|math)(?:bf|tt|rm|it)?)\s{0,2}\{")
 
 
+# "Format: {"bbox_2d": [x1, y1, x2, y2]}", up to its brackets; and such an object alone, in no list.
+_REST = r"[^\[\](){}\n]{0,80}"
+_OBJECT = rf"\{{{_REST}\[\s?(?:x|left){_REST}\]{_REST}\}}"
+_FORM = re.compile(
+    rf"\b(?:format|form|example|template|schema)\b[^\[\](){{}}\n]{{0,40}}[\[({{][^\n]{{0,80}}?\bx_?(?:1|min)\b{_REST}"
+    rf"[\])}}]{{0,3}}(?:{_REST}[\])}}]{{1,3}})?|(?<![\[,{{\s])\s{{0,8}}(?:\[{_OBJECT}\]|{_OBJECT})",
+    re.IGNORECASE,
+)
+
+
 def _scan(text: str, fmt: BoxFormat, collector: BoxCollector) -> str:
     """Add all boxes in the text to the collector, and return the text outside JSON.
 
-    Boxes stand in JSON, in HTML, in brackets, tags and tokens, or on lines of their own; the next syntax is tried only
-    where the one before it met nothing.
+    Boxes stand in JSON, in HTML, in brackets, tags and tokens, under names of corners, or on lines of their own; the
+    next syntax is tried only where the one before it met nothing.
     """
     if "boxed" in text or "\\" in text:
         text = _LATEX.sub("", text)
@@ -197,6 +214,11 @@ def _scan(text: str, fmt: BoxFormat, collector: BoxCollector) -> str:
     if collector.met_nothing:
         scan_html(outside, fmt, collector)
         scan_brackets(outside, fmt, collector)
+        if collector.met_nothing and not collector.cut_off:
+            for box_or_reason in named_boxes(outside):
+                collector.take(box_or_reason)
+                # Only the last one can be unclosed.
+                collector.cut_off = box_or_reason == "unclosed"
         if collector.met_nothing and not collector.cut_off:
             scan_lines(outside, fmt, collector)
     return outside

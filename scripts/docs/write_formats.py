@@ -46,7 +46,7 @@ original image:
 
 ```
 
-In the YAML of a run: `box_format: qwen3-vl`. Misspelt JSON, corners by name in it, lists, corner points,
+In the YAML of a run: `box_format: qwen3-vl`. Misspelt JSON, lists, corners by name, corner points,
 tags of another family and bare lines of numbers are read too. A comment in JSON holds no box; where a sentence or a
 line through it takes a box back ("Sorry, the right answer is …", `~~…~~`), both count.
 [`inspect`](scoring.md) explains why something is no box.
