@@ -7,6 +7,7 @@ over them once; how families differ is data in their `BoxFormat`.
 from __future__ import annotations
 
 import functools
+import html
 import itertools
 import re
 from collections.abc import Sequence
@@ -37,8 +38,8 @@ _TAG = re.compile(r"<[^<>]{0,80}>")
 class _Mark(NamedTuple):
     """A tag or a place where numbers stand.
 
-    kind: `label`, `open_label`, `label_end`, `box`, `box_end`, `relation`, `shape`, `shape_end`, `other` for tags;
-        `run` for coordinate tokens, `group` for brackets.
+    kind: `label`, `open_label`, `label_end`, `box`, `box_end`, `named`, `named_end`, `relation`, `shape`, `shape_end`,
+        `other` for tags; `run` for coordinate tokens, `group` for brackets.
     text: the tag or the tokens; for a label, its words.
     opening, closed, lists: for a group, its opening bracket, whether it is closed, and the lists of tokens in it.
     """
@@ -59,7 +60,7 @@ def _mark_pattern(tokens: tuple[str, ...]) -> re.Pattern[str]:
     # character a bounded number of times.
     run = rf"(?:<(?:{'|'.join(map(re.escape, tokens))})\d+>[ \t\n]*)+" if tokens else "(?!)"
     return re.compile(
-        rf"(?P<run>{run})|(?P<tag><[^<>]{{1,80}}>)"
+        rf"(?P<run>{run})|(?P<named></?(?:point_box|collection)\b(?:[^<>\"]|\"[^\"<]*\")*>)|(?P<tag><[^<>]{{1,80}}>)"
         r"|(?P<group>(?P<opening>[\[(［（])(?P<content>[^\[\]()［］（）<]*)"
         r"(?:(?P<closing>[\])］）])|(?=(?P<box_end></b?box>))|))"
     )
@@ -107,6 +108,8 @@ def _mark_at(match: re.Match[str]) -> _Mark | None:
     # Some write a list in angle brackets, "<1, 2, 3, 4>", which the pattern takes for a tag.
     if tag[1] in "0123456789-." and "," in tag:
         return _Mark("group", start, end, opening="<", closed=True, lists=split_numbers(tag[1:-1]))
+    if match.lastgroup == "named":
+        return _Mark("named_end" if tag[1] == "/" else "named", start, end, tag)
     # A point has its coordinates in attributes; one without them is a tag in `TAG_ROLES`.
     if tag.startswith("<point") and "=" in tag:
         return _Mark("shape", start, end, "<point>")
@@ -184,6 +187,7 @@ class _Scan:
     met_before_box: int = 0
     in_relation: bool = False
     in_shape: bool = False
+    collection: str | None = None
     numbers_end: int = -1
 
     def walk(self, marks: list[_Mark]) -> None:
@@ -244,6 +248,12 @@ class _Scan:
         elif mark.kind == "label_end":
             if mark.text.casefold() == "</obj>" and "unboxed_label" in self.fmt.negatives:
                 self.collector.stated_empty = True
+        elif mark.kind == "named":
+            self._read_named(mark.text)
+        elif mark.kind == "named_end":
+            if mark.text.startswith("</collection"):
+                self.collection = None
+            self.label = self.collection
         elif mark.kind == "shape":
             self.in_shape = True
             # A segmentation stands beside boxes.
@@ -251,9 +261,16 @@ class _Scan:
                 self._reject("point" if mark.text == "<point>" else "quad")
         self.in_relation |= mark.kind == "relation"
         self.in_shape &= mark.kind != "shape_end"
-        if mark.kind == "box":
+        if mark.kind == "box" or mark.text.startswith("<point_box"):
             self.box_tag, self.box_tag_is_bare, self.box_tag_ends = mark, True, in_box
             self.met_before_box = self.collector.met
+
+    def _read_named(self, tag: str) -> None:
+        """Take the label in the attribute `mention` of a tag; a collection's holds for all boxes in it."""
+        mention = _MENTION.search(tag)
+        self.label = _clean(html.unescape(mention[1])) if mention else self.collection
+        if tag.startswith("<collection"):
+            self.collection = self.label
 
     def _close_box_tag(self, end: int) -> None:
         """End the open box tag, if there is one, and read what it encloses unless its brackets have told it already."""
@@ -412,7 +429,7 @@ class _Scan:
 
 
 # The tags that end what a box tag encloses.
-_ENDS_BOX = frozenset({"label", "label_end", "box", "box_end"})
+_ENDS_BOX = frozenset({"label", "label_end", "box", "box_end", "named_end"})
 
 
 def _next_numbers(marks: Sequence[_Mark], end: int) -> list[int]:
@@ -425,6 +442,7 @@ def _next_numbers(marks: Sequence[_Mark], end: int) -> list[int]:
     return starts[::-1]
 
 
+_MENTION = re.compile(r'\bmention="([^"]*)"')
 _TOKEN_NUMBER = re.compile(r"(\d+)>")
 
 
@@ -446,12 +464,16 @@ _JOINING = re.compile(r"^(?:(?:and|or|with)(?:\s|$)|\\?boxed\{?)")
 _LABEL_END = re.compile(r"[;\n]")
 _TAG_STARTS = frozenset(tag[:length] for tag in TAG_ROLES for length in range(2, len(tag)))
 _LONGEST_TAG = 40
+_WITH_ATTRIBUTES = ("<point_box", "<collection", "<boxes")
+_closed_tag = re.compile(r'(?:[^>"]|"[^"]*")*>').match
 
 
 def _ends_in_tag(text: str, fmt: BoxFormat) -> bool:
     """Whether the text breaks off inside a tag or a coordinate token."""
     start = text.rfind("<")
     tail = text[start:].rstrip() if start >= 0 else ""
+    if tail.startswith(_WITH_ATTRIBUTES) and not _closed_tag(tail):
+        return True
     if not tail or len(tail) > _LONGEST_TAG or ">" in tail:
         return False
     if tail.casefold() in _TAG_STARTS:
@@ -486,19 +508,36 @@ def scan_lines(text: str, fmt: BoxFormat, collector: BoxCollector) -> None:
                 collector.take(ordered_box_or_reason(tokens, fmt.order))
 
 
+_COORDS = re.compile(r"""<boxes\s{1,8}coords\s{0,8}=\s{0,8}["']([^"'<>]*)["'][^<>]{0,80}>([^<]*)""")
 _HTML_BOX = re.compile(r"""data-bbox\s{0,8}=\s{0,8}["']([^"'<>]{0,200})["']""")
 
 
-def scan_html(text: str, fmt: BoxFormat, collector: BoxCollector) -> None:
-    """Add the boxes in HTML, which stand in the attributes `data-bbox` of its tags, to the collector.
+def scan_attributes(text: str, fmt: BoxFormat, collector: BoxCollector) -> None:
+    """Add the boxes in attributes of tags to the collector.
+
+    In HTML they are `data-bbox`; `<boxes coords="…">label</boxes>` holds the number of the image, then for each box its
+    own number and four more.
 
     Example:
         >>> from grounding_rewards.parsing import get_box_format
         >>> collector = BoxCollector()
-        >>> scan_html('<p data-bbox="1 2 3 4">mass</p>', get_box_format("qwen2.5-vl"), collector)
-        >>> collector.coords
-        [1.0, 2.0, 3.0, 4.0]
+        >>> scan_attributes('<p data-bbox="1 2 3 4">mass</p>', get_box_format("qwen2.5-vl"), collector)
+        >>> scan_attributes('<boxes coords="1 1 5 6 7 8">mass</boxes>', get_box_format("molmoact2"), collector)
+        >>> collector.coords, collector.labels
+        ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], [None, 'mass'])
     """
-    for match in itertools.islice(_HTML_BOX.finditer(text), MAX_GROUPS):
-        for tokens in split_numbers(match[1]):
-            collector.take(ordered_box_or_reason(tokens, fmt.order))
+    if "data-bbox" in text:
+        for match in itertools.islice(_HTML_BOX.finditer(text), MAX_GROUPS):
+            for tokens in split_numbers(match[1]):
+                collector.take(ordered_box_or_reason(tokens, fmt.order))
+    if "<boxes" not in text:
+        return
+    for match in itertools.islice(_COORDS.finditer(text), MAX_GROUPS):
+        numbers = match[1].replace(",", " ").split(maxsplit=5 * MAX_BOXES + 1)
+        label = _clean(match[2])
+        if len(numbers) < 6 or len(numbers) % 5 != 1:
+            collector.reject("wrong_count")
+            continue
+        for start in range(2, len(numbers), 5):
+            collector.take(ordered_box_or_reason(numbers[start : start + 4], fmt.order), label)
+    collector.cut_off |= _ends_in_tag(text, fmt)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from grounding_rewards.boxes import as_box_array, frame_to_pixel, pixel_to_frame, space_frame
 from grounding_rewards.parsing.answer_span import AnswerSpan, find_answer
-from grounding_rewards.parsing.bracket_syntax import scan_brackets, scan_html, scan_lines
+from grounding_rewards.parsing.bracket_syntax import scan_attributes, scan_brackets, scan_lines
 from grounding_rewards.parsing.formats import BoxFormat, get_box_format
 from grounding_rewards.parsing.json_syntax import OPENER, read_plain_json, scan_json
 from grounding_rewards.parsing.no_finding import asserts_finding, echoes_prompt, gives_instructions, states_nothing
@@ -212,8 +212,9 @@ def _scan(text: str, fmt: BoxFormat, collector: BoxCollector) -> str:
         text = _LATEX.sub("", text)
     outside = scan_json(text, fmt, collector) if "{" in text or "｛" in text else text
     if collector.met_nothing:
-        scan_html(outside, fmt, collector)
-        scan_brackets(outside, fmt, collector)
+        scan_attributes(outside, fmt, collector)
+        if collector.met_nothing or "<boxes" not in outside:
+            scan_brackets(outside, fmt, collector)
         if collector.met_nothing and not collector.cut_off:
             for box_or_reason in named_boxes(outside):
                 collector.take(box_or_reason)

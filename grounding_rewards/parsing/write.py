@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import json
 import math
@@ -37,12 +38,12 @@ def write_answer(boxes: Sequence[Sequence[float]], labels: Sequence[str | None],
 
 
 def written_label(label: str, fmt: BoxFormat) -> str:
-    """A label as it stands in the format's text: quoted in JSON, as it is elsewhere.
+    """A label as it stands in the format's text: quoted in JSON, escaped in an attribute, as it is elsewhere.
 
     Example:
         >>> from grounding_rewards.parsing import get_box_format
-        >>> [written_label('"mass"', get_box_format(name)) for name in ("qwen3-vl", "internvl")]
-        ['"\\\\"mass\\\\""', '"mass"']
+        >>> [written_label('"mass"', get_box_format(name)) for name in ("qwen3-vl", "perceptron", "internvl")]
+        ['"\\\\"mass\\\\""', '&quot;mass&quot;', '"mass"']
     """
     if not fmt.syntax.keyed and has_answer_mark(label):
         raise ValueError(
@@ -50,7 +51,7 @@ def written_label(label: str, fmt: BoxFormat) -> str:
             f"The box format {fmt.name} cannot escape them: rename the finding."
         )
     if not fmt.syntax.keyed:
-        return label
+        return html.escape(label) if '"{label}"' in fmt.layout.item else label
     quoted = json.dumps(label, ensure_ascii=False)
     return _MARK.sub(lambda mark: f"\\u{ord(mark[0]):04x}", quoted) if has_answer_mark(label) else quoted
 
