@@ -147,9 +147,15 @@ def _pairs(iou: ArrayLike, iou_threshold: float, matching: str) -> Pairs:
     return [(i, j) for i, j in enumerate(matched.tolist()) if j >= 0]
 
 
+# Up to so many pairs a loop in Python is faster than numpy.
+_FEW_PAIRS = 16
+
+
 def _match_greedily(iou: Array, iou_threshold: float) -> Indices:
     """:func:`greedy_match` of many images, (b, n, m) to (b, n)."""
     b, n, m = iou.shape
+    if b == 1 and 0 < n * m <= _FEW_PAIRS:
+        return np.array([_match_few_greedily(iou[0].tolist(), iou_threshold)], dtype=np.int64)
     if n == 0 or m == 0:
         return np.full((b, n), -1, dtype=np.int64)
     matched, best, contested = _preferences(iou, iou_threshold)
@@ -190,6 +196,19 @@ def _preferences(gain: Array, min_gain: float) -> tuple[Indices, Array, Indices]
     return preferred, best, np.flatnonzero(is_contested)
 
 
+def _match_few_greedily(free: list[list[float]], iou_threshold: float) -> list[int]:
+    """`_match_greedily` of one image with a few boxes; writes into ``free``, the IoUs with free ground truth."""
+    matched = [-1] * len(free)
+    negative_best = [-max(row) for row in free]
+    for prediction in sorted(range(len(free)), key=negative_best.__getitem__):
+        reached = max(free[prediction])
+        if reached >= iou_threshold and reached > 0:
+            matched[prediction] = gt = free[prediction].index(reached)
+            for row in free:
+                row[gt] = -1.0
+    return matched
+
+
 # What a pair is worth beside its IoU: more than all IoUs of an image together, and little enough to tell IoUs that
 # differ by 1e-9.
 _PAIR = float(1 << 20)
@@ -209,6 +228,10 @@ def _assign(iou: Array, gain: Array, iou_threshold: float) -> Indices:
     b, n, m = iou.shape
     if n == 0 or m == 0:
         return np.full((b, n), -1, dtype=np.int64)
+    if b == 1 and n * m <= _FEW_PAIRS:
+        few = _assign_few(iou[0].tolist(), gain[0].tolist(), iou_threshold)
+        if few is not None:
+            return np.array([few], dtype=np.int64)
     matched, _, contested = _preferences(gain, 0.0)
     if len(contested):
         # Imported here because scipy.optimize takes longer to load than the rest of the package.
@@ -222,6 +245,21 @@ def _assign(iou: Array, gain: Array, iou_threshold: float) -> Indices:
         matched[k, rows[pred_index]] = columns[gt_index]
     reached = np.take_along_axis(iou, np.maximum(matched, 0)[..., None], axis=2)[..., 0]
     return np.where((reached >= iou_threshold) & (reached > 0), matched, -1)
+
+
+def _assign_few(iou: list[list[float]], gain: list[list[float]], iou_threshold: float) -> list[int] | None:
+    """`_assign` of one image with a few boxes; None where two predictions prefer the same ground truth."""
+    matched = []
+    for row in gain:
+        best = max(row)
+        preferred = row.index(best) if best > 0 else -1
+        if preferred >= 0 and preferred in matched:
+            return None
+        matched.append(preferred)
+    for i, j in enumerate(matched):
+        if j >= 0 and not (iou[i][j] >= iou_threshold and iou[i][j] > 0):
+            matched[i] = -1
+    return matched
 
 
 # Which predicted boxes an ignored region takes out of the count: the rules of rewards, metrics and pages.

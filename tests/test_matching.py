@@ -171,6 +171,13 @@ def test_a_batch_with_wrong_input_is_refused():
         match_batch([[[0.5]]], 0.5, matching="optimal")
 
 
+@given(iou_matrices(), st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), st.sampled_from(list(MATCHERS)))
+def test_one_image_is_matched_as_in_a_batch(iou, threshold, matching):
+    # by a loop in Python and by arrays; hungarian ties are the same image's, so the same too
+    batch = match_batch(np.stack([iou] * 20), threshold, matching=matching)
+    assert (batch == match_batch(iou[None], threshold, matching=matching)).all()
+
+
 def test_the_computed_iou_is_compared_with_the_threshold():
     """Half of a box whose corners are thousandths: on paper the IoU is 1/2, in float64 it is that or the number below.
 

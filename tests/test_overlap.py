@@ -189,3 +189,22 @@ def test_nms_removes_exactly_the_boxes_that_overlap_a_surer_one(boxes, threshold
 def test_nms_refuses_wrong_arguments(scores, threshold, message):
     with pytest.raises(ValueError, match=message):
         nms([[0, 0, 1, 1]] * 2, scores, threshold)
+
+
+@given(box_lists(), box_lists())
+def test_a_few_pairs_and_many_are_measured_alike(pred, gt):
+    # by a loop in Python and by arrays
+    pred, gt = np.reshape(pred, (-1, 4)), np.reshape(gt, (-1, 4))
+    alone = pairwise_iou(pred, gt)
+    batch = pairwise_iou(np.stack([pred] * 20), np.stack([gt] * 20))
+    assert alone.shape == batch.shape[1:] == pairwise_iou(pred[None], gt)[0].shape
+    assert (batch == alone).all()
+
+
+EXTREME = st.floats() | st.sampled_from([0.0, -0.0, 1e-160, 1e-310, 1.0, 1e160, 1.7e308, -1.7e308])
+ANY_BOXES = st.lists(st.lists(EXTREME, min_size=4, max_size=4), min_size=1, max_size=3)
+
+
+@given(ANY_BOXES, ANY_BOXES)
+def test_a_few_pairs_of_any_numbers_are_measured_as_many(pred, gt):
+    assert (pairwise_iou(np.array([pred] * 20), np.array([gt] * 20)) == pairwise_iou(pred, gt)).all()

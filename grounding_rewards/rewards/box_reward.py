@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.boxes import BoxBatch, Boxes, pad
-from grounding_rewards.common.numeric import Array, ratio, row_sums
+from grounding_rewards.common.numeric import Array, ratio, row_counts, row_sums
 from grounding_rewards.common.validation import SHARE, SOME_SHARE, Interval, check_number, check_word
 from grounding_rewards.matching import LABEL_MATCHING, MATCHERS, Indices, LabelCodes, excused_boxes
 from grounding_rewards.overlap import pairwise_iou
@@ -117,6 +117,9 @@ class Matches:
     def hit(self) -> NDArray[np.bool_]:
         """Which predictions match a reference, (b, n)."""
         return self.matched >= 0
+
+
+_MATCHES = tuple(attribute.name for attribute in fields(Matches))
 
 
 @dataclass(kw_only=True, eq=False)
@@ -430,6 +433,12 @@ class BoxReward(BoxScorer):
         """
         labels = self._checked_labels(labels, pred, gt)
         all_rows = np.arange(len(pred.counts))
+        if len(all_rows) == 1 and len(pred.flat) and len(gt.flat):
+            # One completion that has both kinds of boxes: nothing to cut up, and to put together again.
+            batch = self._match(pred, gt, scores, all_rows, ignore, labels)
+            f_beta, quality, reward = self._combine(batch)
+            matches: dict[str, Any] = {name: getattr(batch, name) for name in _MATCHES}
+            return Outcomes(**matches, reward=np.minimum(np.maximum(reward, 0.0), 1.0), f_beta=f_beta, quality=quality)
         scored = Outcomes.without_matches(pred.counts, gt.counts)
         box_columns = ["matched", "iou", "ignored"]
         if labels is not None:
@@ -505,7 +514,7 @@ class BoxReward(BoxScorer):
             gt=padded_gt,
             n=pred.counts[rows] if ignore is None else pred.counts[rows] - ignored.sum(axis=1),
             m=gt.counts[rows],
-            tp=(matched >= 0).sum(axis=1),
+            tp=row_counts(matched >= 0),
             matched=matched,
             iou=iou_of_matches,
             overlap=iou_of_matches if overlap is iou else _of_matches(overlap, matched),

@@ -23,6 +23,7 @@ from grounding_rewards.rewards import (
     SplineIoUReward,
 )
 from grounding_rewards.rewards.f_beta import OVERLAPS, QUALITIES
+from grounding_rewards.rewards.quality import piecewise, spline
 from tests.conftest import box_lists, random_boxes, valid_box_lists
 
 PIXELS = {"syntax": "qwen3-vl", "space": "pixel"}
@@ -83,7 +84,7 @@ def columns_of(rows):
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
-# An image with many boxes, so that the others are padded.
+# As many boxes as make every loop over a few boxes give way to arrays, and an image without any.
 FILLER = random_boxes(np.random.default_rng(0), 12).tolist()
 PLAIN = {"ignore_boxes": None, "reader_boxes": None, "reader_labels": None}
 BIG_TEXT = json.dumps([{"bbox_2d": box, "label": "nodule"} for box in FILLER])
@@ -101,6 +102,14 @@ def test_alone_and_in_a_batch_a_completion_is_the_same(images, box_reward, reade
         columns = columns_of([row])
         assert reward([text], **columns) == [expected.reward]
         assert reward.details([text], **columns) == [expected]
+
+
+@given(st.lists(SHARES, min_size=1, max_size=6))
+def test_a_curve_at_a_few_points_is_the_curve(ious):
+    many = ious * 10
+    for curve in (piecewise, spline):
+        assert curve(ious).tolist() * 10 == curve(many).tolist()
+        assert curve([ious]).shape == (1, len(ious))
 
 
 def answers(images):
