@@ -34,7 +34,7 @@ COMMANDS = {
     "plugin": "the file and the lines of configuration with which another trainer takes a reward",
     "configs": "the configurations that come with the package: their names, or a copy to edit",
     "env": "versions of everything that matters, for a report of a problem",
-    "export": "an evaluation as DICOM SR, for viewers of images",
+    "export": "an evaluation for other tools: COCO, DICOM SR",
 }
 
 #: The purpose of each command of `commands/train.py`. That reads the words after them itself: its options are TRL's,

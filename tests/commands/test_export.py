@@ -8,6 +8,7 @@ import pytest
 from grounding_rewards.metrics.prediction import save_predictions
 from tests.commands.conftest import call
 from tests.exchange.conftest import images
+from tests.tables import table
 
 __all__ = ["images"]
 
@@ -26,6 +27,18 @@ def evaluation(images, tmp_path):
 export = partial(call, "export")
 
 
+def test_a_folder_is_written(evaluation, tmp_path, capsys):
+    out = tmp_path / "exports" / "coco"
+    assert export(evaluation, "--to", "coco", "--out", out) == 0
+    assert {path.name for path in out.iterdir()} == {"ground_truth.json", "results.json"}
+    assert capsys.readouterr().out == f"wrote 4 images to {out}\n"
+    with pytest.raises(ValueError, match="Expected a new or empty place for --out"):
+        export(evaluation, "--to", "coco", "--out", out)
+    # Images alone are enough.
+    (evaluation / "evaluation.json").unlink()
+    assert export(evaluation / "images.jsonl", "--to", "coco", "--out", tmp_path / "again") == 0
+
+
 def test_reports_say_what_was_left_out(evaluation, tmp_path, capsys):
     pytest.importorskip("highdicom", reason="needs the extra dicom")
     from pydicom import dcmread
@@ -39,7 +52,7 @@ def test_reports_say_what_was_left_out(evaluation, tmp_path, capsys):
     for name in ("three", "four"):
         image.Columns, image.Rows, image.SOPInstanceUID = 100, 100, generate_uid()
         image.save_as(folder / f"{name}.dcm")
-    assert export(evaluation, "--dicom", folder, "--out", tmp_path / "out") == 0
+    assert export(evaluation, "--to", "dicom-sr", "--dicom", folder, "--out", tmp_path / "out") == 0
     assert capsys.readouterr().out == (
         f"1 of 4 images have a report in {tmp_path / 'out'}\n"
         "left out because there is no DICOM file: 2, the first 'one'\n"
@@ -47,9 +60,8 @@ def test_reports_say_what_was_left_out(evaluation, tmp_path, capsys):
     )
 
 
-def test_a_folder_that_is_not_empty_and_images_without_files_are_refused(evaluation, tmp_path):
-    with pytest.raises(ValueError, match="Expected a new or empty place for --out"):
-        export(evaluation, "--out", evaluation)
-    with pytest.raises(ValueError, match="Expected DICOM files called after the images' ids or images"):
-        export(evaluation, "--out", tmp_path / "out")
+@pytest.mark.parametrize(("arguments", "message"), table("commands/tables", "wrong_arguments"))
+def test_wrong_arguments(arguments, message, evaluation, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        export(evaluation, *arguments, "--out", tmp_path / "out")
     assert not any((tmp_path / "out").glob("*"))

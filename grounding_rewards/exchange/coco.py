@@ -1,0 +1,144 @@
+"""Write reference boxes and predictions as COCO files, for pycocotools and similar tools.
+
+* Boxes are ``[x, y, width, height]`` in pixels of the image; images, annotations and categories are numbered from 1.
+* ``image_id`` and, if known, ``patient_id`` of an image say where it comes from; other tools ignore them.
+* ``file_name`` is that of the image, or its id, without folders. If two would share one, all are numbered.
+* Categories are the labels of reference boxes in alphabetical order, then those that only predictions have; `Mass` and
+  `mass` are one, as in metrics. A predicted box without a label gets the label of the references if they have only one,
+  else the category `unlabelled`, the last.
+* A region to ignore is a crowd (``iscrowd`` 1). In COCO a crowd belongs to a category, so the file repeats the region
+  for every category.
+* COCO demands a score for every prediction. A box without a stated confidence gets 1: such boxes rank in the order in
+  which they were written, and an AP from the file depends on that order.
+* An invalid predicted box becomes a box without area, which overlaps nothing and counts as a false positive.
+
+Source: https://cocodataset.org/#format-data and #format-results.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from grounding_rewards.boxes import Boxes, from_xyxy, valid_boxes
+from grounding_rewards.common.atomic_files import write_whole
+from grounding_rewards.matching import text_key
+from grounding_rewards.metrics.prediction import Prediction
+
+_UNLABELLED = "unlabelled"
+
+
+def coco_ground_truth(images: Sequence[Prediction]) -> dict[str, Any]:
+    """The reference boxes of all images as COCO instances, with every label that occurs in references or predictions.
+
+    Example:
+        >>> image = Prediction("a", 90, 60, gt=[[10, 20, 40, 50]], gt_labels=["mass"])
+        >>> document = coco_ground_truth([image])
+        >>> document["images"], document["categories"]
+        ([{'id': 1, 'file_name': 'a', 'width': 90, 'height': 60, 'image_id': 'a'}], [{'id': 1, 'name': 'mass'}])
+        >>> document["annotations"][0]["bbox"]
+        [10.0, 20.0, 30.0, 30.0]
+    """
+    categories = _categories(images)
+    entries: list[dict[str, Any]] = []
+    annotations: list[dict[str, Any]] = []
+    for image_number, (image, name) in enumerate(zip(images, _file_names(images), strict=True), start=1):
+        # Other tools expect whole numbers where sides have whole pixels.
+        width, height = (int(side) if side % 1 == 0 else side for side in (image.width, image.height))
+        entry = {"id": image_number, "file_name": name, "width": width, "height": height, "image_id": image.id}
+        if image.patient is not None:
+            entry["patient_id"] = image.patient
+        entries.append(entry)
+        boxes = [(bbox, label, 0) for bbox, label in zip(_xywh(image.gt), image.gt_labels, strict=True)]
+        for bbox in _xywh(image.ignore):
+            boxes += [(bbox, label, 1) for label in categories]
+        for bbox, label, iscrowd in boxes:
+            annotations.append(
+                {
+                    "id": len(annotations) + 1,
+                    "image_id": image_number,
+                    "category_id": categories[text_key(label)]["id"],
+                    "bbox": bbox,
+                    "area": bbox[2] * bbox[3],
+                    "segmentation": [],
+                    "iscrowd": iscrowd,
+                }
+            )
+    return {
+        "info": {"description": "boxes of an evaluation by grounding_rewards"},
+        "images": entries,
+        "annotations": annotations,
+        "categories": list(categories.values()),
+    }
+
+
+def coco_results(images: Sequence[Prediction]) -> list[dict[str, Any]]:
+    """The predicted boxes of all images as COCO results for :func:`coco_ground_truth` of the same images.
+
+    Example:
+        >>> image = Prediction("a", 90, 60, pred=[[10, 20, 40, 50]], pred_labels=["mass"], pred_scores=[0.5])
+        >>> coco_results([image])
+        [{'image_id': 1, 'category_id': 1, 'bbox': [10.0, 20.0, 30.0, 30.0], 'score': 0.5}]
+    """
+    categories = _categories(images)
+    unlabelled = _UNLABELLED if _UNLABELLED in categories else next(iter(categories), _UNLABELLED)
+    results = []
+    for image_number, image in enumerate(images, start=1):
+        # An invalid box becomes one without area.
+        boxes = _xywh(np.where(valid_boxes(image.pred)[:, None], image.pred, 0.0))
+        for bbox, label, score in zip(boxes, image.pred_labels, image.pred_scores.tolist(), strict=True):
+            results.append(
+                {
+                    "image_id": image_number,
+                    "category_id": categories[unlabelled if label is None else text_key(label)]["id"],
+                    "bbox": bbox,
+                    "score": 1.0 if math.isnan(score) else score,
+                }
+            )
+    return results
+
+
+def write_coco(images: Sequence[Prediction], out: str | Path) -> None:
+    """Write ``ground_truth.json`` and ``results.json`` into a folder."""
+    for name, content in (("ground_truth", coco_ground_truth(images)), ("results", coco_results(images))):
+        write_whole(Path(out, f"{name}.json"), json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _xywh(boxes: Boxes) -> list[list[float]]:
+    """Boxes xyxy as lists x, y, width, height."""
+    return from_xyxy(boxes, "xywh").tolist()
+
+
+def _categories(images: Sequence[Prediction]) -> dict[str, dict[str, Any]]:
+    """Every category by the key of its labels: those of references in alphabetical order, then the others.
+
+    Unlabelled predictions have the last category; if references have a single label, that is theirs instead.
+    """
+    gt_labels: set[str] = set()
+    pred_labels: set[str | None] = set()
+    for image in images:
+        gt_labels.update(image.gt_labels)
+        pred_labels.update(image.pred_labels)
+    labels = sorted(gt_labels) + sorted(label for label in pred_labels if label is not None)
+    if None in pred_labels and len({*map(text_key, gt_labels)}) != 1:
+        labels.append(_UNLABELLED)
+    categories: dict[str, dict[str, Any]] = {}
+    for label in labels:
+        categories.setdefault(text_key(label), {"id": len(categories) + 1, "name": label})
+    return categories
+
+
+def _file_names(images: Sequence[Prediction]) -> list[str]:
+    """A different name for every image; never an absolute path, nor one that leads out of its folder."""
+    names = []
+    for image in images:
+        name = PurePosixPath(Path(image.image or image.id).as_posix()).name
+        names.append("image" if name in ("", "..") else name)
+    if len(set(names)) == len(names):
+        return names
+    return [f"{number:06d}_{name}" for number, name in enumerate(names, start=1)]
