@@ -1,7 +1,7 @@
 """Options of `grounding-rewards train` and `sft`, from YAML and the command line, checked before anything is loaded.
 
 TRL's `TrlParser` knows every field of TRL's own configuration; ours are in `GroundingArguments` and
-`SupervisedArguments`. The parser checks neither choices nor ranges of YAML values, so a mistake would surface
+`SupervisedArguments`. The parser checks neither types nor choices nor ranges of YAML values, so a mistake would surface
 after the model is loaded, or never: of 60 values just outside the ranges here, TRL, transformers and the optimizer
 refuse 11. The `__post_init__` of the classes here check them.
 """
@@ -143,6 +143,10 @@ class ModelArguments(ModelConfig):
     _argument_group_name: ClassVar[str] = "model and adapters, options of TRL's ModelConfig"
 
     def __post_init__(self) -> None:
+        # TRL saves a list of one as a text, which it would not read again.
+        for name in ("lora_target_modules", "lora_target_parameters", "lora_modules_to_save"):
+            if isinstance(getattr(self, name), str):
+                setattr(self, name, [getattr(self, name)])
         choices = {option.name: option.metadata["choices"] for option in fields(self) if "choices" in option.metadata}
         run_options.check_options(self, NUMBERS, choices=choices)
         if self.model_name_or_path is None:

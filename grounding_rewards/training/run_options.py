@@ -5,7 +5,9 @@ Nothing here loads TRL. `grounding_rewards.training.arguments` reads and checks 
 
 from __future__ import annotations
 
+import math
 import types
+import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -133,6 +135,8 @@ def check_options(
 ) -> None:
     """Refuse fields of a dataclass whose value is not legal; None counts as left out.
 
+    Of types only int, float, bool, str, lists of these and unions are compared; an int passes for a float.
+
     Args:
         owner: an object of the dataclass.
         numbers: the legal range of each field by name; a field that it does not have is passed over.
@@ -140,20 +144,50 @@ def check_options(
         owner_name: the option that holds the fields, for messages.
 
     Raises:
-        ValueError: a field has another value; the message says what is legal.
+        ValueError: a field has another value or type, or a number that is not finite; the message says what is legal.
     """
+    hints = typing.get_type_hints(type(owner))
     for option in fields(owner):
         name, value = option.name, getattr(owner, option.name)
         if value is None:
             continue
         if value == "" and option.default != "":
             raise ValueError(f"Expected a value for {name}, got ''. Write one, or leave the option out.")
-        interval, legal = numbers.get(name), choices.get(name)
-        expected = ""
-        if legal is not None and value not in legal:
-            expected = f"one of {', '.join(choice for choice in legal if isinstance(choice, str))}"
-        elif interval is not None and value not in interval:
-            expected = str(interval)
+        expected = _mismatch(value, hints[name], numbers.get(name), choices.get(name))
         if expected:
             full_name = f"{name} of {owner_name}" if owner_name else name
             raise ValueError(f"Expected {expected} for {full_name}, got {value!r}. Correct the value.")
+
+
+def _mismatch(value: Any, hint: Any, interval: Interval | None, choices: Iterable[object] | None) -> str | None:
+    """Return the legal values in words if the value is not among them; None if it is.
+
+    Args:
+        value: of an option.
+        hint: the type of the option.
+        interval: its legal range, if it has one.
+        choices: its legal values, if they are listed: then neither type nor range matter.
+    """
+    if choices is not None:
+        words = ", ".join(choice for choice in choices if isinstance(choice, str))
+        return None if value in choices else f"one of {words}"
+    if not _has_type(value, hint):
+        return str(hint).replace("<class '", "").replace("'>", "").replace("typing.", "")
+    if interval is not None:
+        return None if value in interval else str(interval)
+    numbers = value if isinstance(value, list) else [value]
+    if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
+        return "finite numbers"
+    return None
+
+
+def _has_type(value: object, hint: Any) -> bool:
+    """Whether a value has the type of an option; types other than those of `check_options` take any value."""
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return any(_has_type(value, option) for option in typing.get_args(hint))
+    if origin is list:
+        return isinstance(value, list) and all(_has_type(item, typing.get_args(hint)[0]) for item in value)
+    if hint in (int, float):
+        return isinstance(value, (int, hint)) and not isinstance(value, bool)
+    return isinstance(value, hint) if hint in (bool, str, types.NoneType) else True
