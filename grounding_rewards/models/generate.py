@@ -44,7 +44,8 @@ class Sampling:
         skip_special_tokens: False for box formats whose syntax is made of special tokens.
 
     Raises:
-        ValueError: ``temperature`` is negative.
+        ValueError: ``samples`` or ``max_new_tokens`` is below 1, ``temperature`` is negative, or several greedy answers
+            are asked for.
     """
 
     samples: int = 1
@@ -53,7 +54,14 @@ class Sampling:
     skip_special_tokens: bool = True
 
     def __post_init__(self) -> None:
+        check_number("samples", self.samples, Interval(1), "Ask for one or more answers per image.")
+        check_number("max_new_tokens", self.max_new_tokens, Interval(1), "An answer needs some hundred.")
         check_number("temperature", self.temperature, Interval(), "Use 0 for greedy decoding.")
+        if self.temperature == 0 and self.samples > 1:
+            raise ValueError(
+                f"Expected 1 for `samples` at temperature 0, got {self.samples}. Greedy decoding has one answer; "
+                "raise the temperature to sample several."
+            )
 
 
 #: One greedy answer per image.
@@ -140,9 +148,10 @@ def generate_to_file(
         For each row its ``sampling.samples`` answers.
 
     Raises:
-        ValueError: the file was started with other settings, another model or another dataset, or its lines were
-            changed; the message says which.
+        ValueError: ``batch_size`` is below 1, or the file was started with other settings, another model or another
+            dataset, or its lines were changed; the message says which.
     """
+    check_number("batch_size", batch_size, Interval(1), "Give what fits into memory.")
     path = Path(path)
     if path.suffix != ".jsonl":
         raise ValueError(f"Expected a file that ends in .jsonl for `path`, got {str(path)!r}. Rename it.")

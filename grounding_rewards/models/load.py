@@ -126,18 +126,24 @@ def choose_backend(backend: str) -> str:
     """Turn the name of a backend, also `auto`, into `transformers` or `vllm`.
 
     Raises:
-        ValueError: an unknown name.
+        ValueError: an unknown name, or vLLM that is not installed.
 
     Example:
         >>> choose_backend("transformers")
         'transformers'
     """
     check_word("backend", backend, BACKENDS)
+    installed = find_spec("vllm") is not None
+    if backend == "vllm" and not installed:
+        raise ValueError(
+            "Expected vLLM to be installed for `backend`, got none. Install it with `pip install vllm`, "
+            "or use transformers."
+        )
     if backend != "auto":
         return backend
     import torch
 
-    return "vllm" if find_spec("vllm") is not None and torch.cuda.is_available() else "transformers"
+    return "vllm" if installed and torch.cuda.is_available() else "transformers"
 
 
 def load_model(
@@ -154,8 +160,8 @@ def load_model(
         vllm_options: arguments of ``vllm.LLM``, such as ``max_model_len`` and ``tensor_parallel_size``.
 
     Raises:
-        ValueError: there is no model in the folder, there are several processes, vLLM is to load an adapter, or there
-            are options of vLLM for another backend.
+        ValueError: there is no model in the folder, there are several processes, vLLM is to load an adapter, it is not
+            installed, or there are options of vLLM for another backend.
         OSError: there is no model of this name, or none under the adapter.
     """
     model, processor = load_later(path, backend=backend, vllm_options=vllm_options)

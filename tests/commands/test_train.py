@@ -253,3 +253,12 @@ def test_a_dry_run_prints_what_config_reads_back(name, config, monkeypatch, tmp_
     (tmp_path / "again.yaml").write_text(printed, encoding="utf-8")
     assert main([name, "--config", str(tmp_path / "again.yaml"), "--dry-run"]) == 0
     assert yaml.safe_load(capsys.readouterr().out) == values
+
+
+@pytest.mark.parametrize("wanted", ["(q_proj", "unknown_proj"])
+def test_a_dry_run_tries_the_adapter_on_the_layers_of_a_model_that_is_here(wanted, capsys):
+    given = ["--use_peft", "true", "--lora_target_modules", wanted]
+    assert main(["train", "--config", "configs/demo/grpo.yaml", "--dry-run", *given]) == 2
+    said = capsys.readouterr()
+    assert "a pattern of layers of this model for lora_target_modules" in said.err
+    assert said.out == ""

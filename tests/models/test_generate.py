@@ -55,7 +55,11 @@ def test_the_model_is_left_in_its_mode(tiny_model, images):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: Sampling(samples=0), "Expected a number from 1 up for `samples`, got 0"),
+        (lambda: Sampling(max_new_tokens=0), "Expected a number from 1 up for `max_new_tokens`, got 0"),
         (lambda: Sampling(temperature=-1), "Expected a number from 0 up for `temperature`, got -1"),
+        (lambda: Sampling(samples=2), "Expected 1 for `samples` at temperature 0, got 2"),
+        (lambda: to_file(["a"], batch_size=0), "Expected a number from 1 up for `batch_size`, got 0"),
         (lambda: to_file(["a"], path="a.txt"), "Expected a file that ends in .jsonl for `path`, got 'a.txt'"),
         (lambda: load_model("assets/tiny_vlm", vllm_options={}), "vllm for `backend` beside `vllm_options`"),
     ],
