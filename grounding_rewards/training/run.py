@@ -48,8 +48,8 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
 
     Args:
         arguments: reward and images.
-        config: TRL's configuration. `resume_from_checkpoint` is `last` for the last complete checkpoint in
-            `output_dir` (a run that has none yet starts from the beginning).
+        config: TRL's configuration. `resume_from_checkpoint` is a folder, or `last` for the last complete
+            checkpoint in `output_dir` (a run that has none yet starts from the beginning).
         model: the model, its precision and its adapters.
 
     Returns:

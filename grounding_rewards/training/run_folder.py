@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -77,18 +78,17 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> tuple[Path |
     Nothing is changed; see :func:`claim`.
 
     Args:
-        config: from :func:`resolved_config`, with `output_dir`, and maybe `resume_from_checkpoint` (`last`) and
-            `overwrite`.
+        config: from :func:`resolved_config`, with `output_dir`, and maybe `resume_from_checkpoint` (`last`, or the
+            folder of a checkpoint) and `overwrite`.
         processes: how many processes the run has.
 
     Returns:
         The checkpoint, None for the beginning, and lines to print: how the resumed run differs from the earlier one.
 
     Raises:
-        ValueError: the folder holds files of something else; it holds a run and is neither to be resumed nor
-            overwritten; `overwrite` would remove the model; the checkpoint is not whole; or it comes from another
-            configuration, of which the differing values are named.
-        OSError: there can be no such folder.
+        ValueError: the folder cannot be written; it holds files of something else; it holds a run and is neither to be
+            resumed nor overwritten; `overwrite` would remove the model; there is no such checkpoint, it is not whole,
+            or not the last one; or it comes from another configuration, of which the differing values are named.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -97,7 +97,8 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> tuple[Path |
     """
     folder, overwrite = Path(config["output_dir"]), config.get("overwrite")
     resume_from = config.get("resume_from_checkpoint")
-    folder.mkdir(parents=True, exist_ok=True)
+    resume_from = {"false": None, "true": "last"}.get(str(resume_from).lower(), resume_from)
+    _check_writable(folder)
     replaced = _run_files(folder) if overwrite else [folder / CARD, folder / CONFIG]
     _refuse_foreign(folder, replaced)
     model = Path(str(config.get("model_name_or_path"))).resolve()
@@ -106,11 +107,6 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> tuple[Path |
             f"Expected a model_name_or_path that overwrite does not remove, got {str(model)!r} in {str(folder)!r}. "
             "Give another output_dir, or move the model."
         )
-    if resume_from not in (None, "last"):
-        raise ValueError(
-            f"Expected last for resume_from_checkpoint, got {resume_from!r}. To go on from an earlier checkpoint, "
-            "remove the later ones."
-        )
     if resume_from is not None and overwrite:
         raise ValueError(
             f"Expected resume_from_checkpoint or overwrite, got both, {resume_from!r} and true. The one keeps what the "
@@ -118,11 +114,11 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> tuple[Path |
         )
     if resume_from is None:
         if not overwrite:
-            _refuse_run(folder)
+            _refuse_run(folder, "go on with --resume_from_checkpoint last, or start again with --overwrite")
         return None, []
-    checkpoint = last_complete_checkpoint(folder)
+    checkpoint = last_complete_checkpoint(folder) if resume_from == "last" else Path(resume_from)
     if checkpoint is not None:
-        return checkpoint, _check_resume(checkpoint, config, processes)
+        return checkpoint, _check_resume(folder, checkpoint, config, processes)
     if (folder / CHECKPOINT).is_dir():
         raise ValueError(
             f"Expected a checkpoint in {str(folder)!r} for resume_from_checkpoint, got a finished run without any. "
@@ -131,21 +127,16 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> tuple[Path |
     return None, _refuse_other_config(folder, config)
 
 
-def _check_resume(checkpoint: Path, config: Mapping[str, Any], processes: int) -> list[str]:
+def _check_resume(folder: Path, checkpoint: Path, config: Mapping[str, Any], processes: int) -> list[str]:
     """Refuse a checkpoint from which this run cannot be resumed; return lines on the differences that are allowed."""
-    missing = [name for name in _CHECKPOINT_FILES if not (checkpoint / name).is_file()]
-    # FSDP names the file of an optimizer optimizer.bin; FSDP and DeepSpeed write the shards of one into folders.
-    optimizer_names = ("optimizer.bin", "optimizer_*", "global_step*")
-    if missing and not any(any(checkpoint.glob(name)) for name in optimizer_names):
-        raise ValueError(
-            f"Expected a whole checkpoint for resume_from_checkpoint, got {str(checkpoint)!r} without "
-            f"{', '.join(missing)}. A model without them can be started from, as model_name_or_path, but not resumed."
-        )
+    _refuse_incomplete(checkpoint)
     if config.get("sync_ref_model"):
         raise ValueError(
             "Expected sync_ref_model: false for resume_from_checkpoint, got true. A checkpoint does not hold the "
             "reference model, which would start from the beginning again."
         )
+    if checkpoint.resolve().parent != folder.resolve():
+        _refuse_run(folder, "or resume in the folder of the checkpoint")
     notes = _refuse_other_config(checkpoint.parent, config)
     earlier_processes = len(list(checkpoint.glob("rng_state*.pth")))
     if earlier_processes not in (0, processes):
@@ -153,7 +144,7 @@ def _check_resume(checkpoint: Path, config: Mapping[str, Any], processes: int) -
             f"Goes on in {processes} processes instead of {earlier_processes}: samples differ from those of a run that "
             "was never stopped."
         )
-    return notes
+    return notes + _refuse_later(folder, checkpoint)
 
 
 def claim(config: Mapping[str, Any]) -> None:
@@ -187,7 +178,7 @@ def last_complete_checkpoint(folder: Path) -> Path | None:
     return next((path for path in reversed(_checkpoints(folder)) if _is_complete(path)), None)
 
 
-def _refuse_run(folder: Path) -> None:
+def _refuse_run(folder: Path, remedy: str) -> None:
     """Refuse a folder that holds checkpoints, a model or a log of a run."""
     names = [path.name for path in _checkpoints(folder)]
     names += [name for name in (ADAPTER, CHECKPOINT) if (folder / name).is_dir()]
@@ -197,7 +188,7 @@ def _refuse_run(folder: Path) -> None:
     if names:
         raise ValueError(
             f"Expected an output_dir without a run, got {str(folder)!r}, which holds {', '.join(names)}. "
-            "Give another folder, go on with --resume_from_checkpoint last, or start again with --overwrite."
+            f"Give another folder, {remedy}."
         )
 
 
@@ -208,6 +199,24 @@ def _refuse_foreign(folder: Path, paths: Sequence[Path]) -> None:
         raise ValueError(
             f"Expected a folder of its own for output_dir, got {str(folder)!r}, which holds "
             f"{' and '.join(foreign_names)} without a run's {VERSIONS}. Give another folder, or move them away."
+        )
+
+
+def _refuse_incomplete(checkpoint: Path) -> None:
+    """Refuse a path that is not a checkpoint, or is an incomplete one."""
+    if not checkpoint.is_dir():
+        raise ValueError(
+            f"Expected `last` or the folder of a checkpoint for resume_from_checkpoint, got {str(checkpoint)!r}. "
+            "Check the path."
+        )
+    missing = [name for name in _CHECKPOINT_FILES if not (checkpoint / name).is_file()]
+    # FSDP names the file of an optimizer optimizer.bin; FSDP and DeepSpeed write the shards of one into folders.
+    optimizer_names = ("optimizer.bin", "optimizer_*", "global_step*")
+    sharded = any(any(checkpoint.glob(name)) for name in optimizer_names)
+    if missing and not (sharded and (checkpoint / _CHECKPOINT_FILES[0]).is_file()):
+        raise ValueError(
+            f"Expected a whole checkpoint for resume_from_checkpoint, got {str(checkpoint)!r} without "
+            f"{', '.join(missing)}. A model without them can be started from, as model_name_or_path, but not resumed."
         )
 
 
@@ -227,6 +236,19 @@ def _run_files(folder: Path) -> list[Path]:
     names = (ADAPTER, CHECKPOINT, LOG, CONFIG, VERSIONS, CARD, "training_args.bin")
     paths = [folder / name for name in names if (folder / name).exists()]
     return paths + _checkpoints(folder) + list((folder / "completions").glob("completions_*.parquet"))
+
+
+def _check_writable(folder: Path) -> None:
+    """Make the folder, and refuse one in which no file can be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"Expected a folder that can be written for output_dir, got {str(folder)!r} ({error.strerror}). "
+            "Give another folder."
+        ) from error
 
 
 def _refuse_other_config(folder: Path, config: Mapping[str, Any]) -> list[str]:
@@ -255,6 +277,19 @@ def _refuse_other_config(folder: Path, config: Mapping[str, Any]) -> list[str]:
     for name in updated:
         notes.append(f"Goes on with {name} {new_versions[name]} instead of {old_versions.get(name)}.")
     return notes
+
+
+def _refuse_later(folder: Path, checkpoint: Path) -> list[str]:
+    """Refuse complete checkpoints after the one to resume from; return a line for each incomplete one."""
+    later = [path for path in _checkpoints(folder) if _step(path) > _step(checkpoint)]
+    complete_names = [path.name for path in later if _is_complete(path)]
+    if complete_names:
+        raise ValueError(
+            f"Expected the last checkpoint of the run in {str(folder)!r} for resume_from_checkpoint, got "
+            f"{checkpoint.name} before {', '.join(complete_names)}, from which the run would go on the next time. "
+            "Remove the later ones, or give another output_dir."
+        )
+    return [f"Passed over {path.name}, which was not written to its end." for path in later]
 
 
 def _is_complete(checkpoint: Path) -> bool:

@@ -79,6 +79,7 @@ class TestResume:
     def test_the_same_run_goes_on(self, tmp_path):
         folder = left(tmp_path / "run", 5)
         assert start(folder, resume_from_checkpoint="last") == (folder / "checkpoint-5", [])
+        assert start(folder, resume_from_checkpoint="true")[0] == folder / "checkpoint-5"
 
     def test_run_without_checkpoint_starts_again(self, tmp_path):
         folder = left(tmp_path / "run", 5)
@@ -107,6 +108,7 @@ class TestResume:
             "Goes on with max_steps 20 instead of 10.",
             "Goes on with save_steps 2 instead of 5.",
             f"Goes on with trl {versions()['trl']} instead of 1.0.0.",
+            "Passed over checkpoint-6, which was not written to its end.",
         ]
 
     # as FSDP2 writes it, whole and shared out, and DeepSpeed
@@ -115,6 +117,18 @@ class TestResume:
         folder = left(tmp_path / "run", 5)
         (folder / "checkpoint-5" / "optimizer.pt").rename(folder / "checkpoint-5" / optimizer)
         assert start(folder, resume_from_checkpoint="last")[0] == folder / "checkpoint-5"
+
+    def test_a_checkpoint_goes_on_in_a_fresh_folder_alone(self, tmp_path):
+        """The run would go on from the later one the next time that it is asked for the last."""
+        folder, other = left(tmp_path / "run", 5), left(tmp_path / "other", 3)
+        earlier = str(checkpoint(folder, 4))
+        with pytest.raises(ValueError, match="got checkpoint-4 before checkpoint-5"):
+            start(folder, resume_from_checkpoint=earlier)
+        with pytest.raises(ValueError, match="or resume in the folder of the checkpoint"):
+            start(other, resume_from_checkpoint=earlier)
+        with pytest.raises(ValueError, match="got reward"):
+            start(tmp_path / "fresh", resume_from_checkpoint=earlier, reward=["R1"])
+        assert start(tmp_path / "fresh", resume_from_checkpoint=earlier)[0] == folder / "checkpoint-4"
 
     def test_a_configuration_that_would_run_away_is_none_and_refused(self, tmp_path):
         bomb = "".join(f"k{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else 'x'] * 9)}]\n" for n in range(9))
