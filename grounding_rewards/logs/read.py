@@ -95,8 +95,8 @@ def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_co
 
     Args:
         paths: files that end in .jsonl, .json (a list of rows, alone or under a key), .csv or .tsv, also with .gz
-            behind it, in .parquet, such as TRL writes with `log_completions`, or in .eval of inspect_ai; or folders, as
-            :func:`log_files` takes them; or rows that are in memory already.
+            behind it, or in .parquet, such as TRL writes with `log_completions`; or folders, as :func:`log_files` takes
+            them; or rows that are in memory already.
         text_column: the column with the completions, as for :func:`find_text_column`.
 
     Returns:
@@ -204,7 +204,7 @@ def with_answer_references(
     """The log with a column `boxes`, read from the right answers where these are the only reference of its rows.
 
     Args:
-        log: rows of it without `boxes` have the right answer in `gts`, `solution`, `ground_truth` or `target`, in the
+        log: rows of it without `boxes` have the right answer in `gts`, `solution` or `ground_truth`, in the
             box format of the completions. It stays as it is unless boxes, or none, can be read from every answer.
         box_format: of the completions; None takes it from the column.
         sizes: sizes of images that have none, by column.
@@ -565,24 +565,6 @@ def _rows_of_value(value: Any, path: Path) -> list[Any]:
     )
 
 
-def _read_eval(path: Path) -> Iterable[tuple[int, Any]]:
-    """The samples of a log of inspect_ai, with their numbers."""
-    try:
-        from inspect_ai.log import read_eval_log
-    except ImportError:
-        raise ValueError(
-            f"Expected inspect_ai to read {str(path)!r}, got none. Install it with `pip install inspect_ai`, or "
-            f"convert the log where it is installed: `inspect log convert {path.name} --to json --output-dir .`."
-        ) from None
-    try:
-        samples = read_eval_log(str(path)).samples or []
-    except Exception as error:
-        # inspect_ai raises errors of its own, and those of several compressions.
-        raise ValueError(f"Expected a log of inspect_ai in {str(path)!r}, got {error}. Copy it again.") from None
-    fields = {"id", "epoch", "input", "target", "metadata", "output"}
-    return enumerate((sample.model_dump(mode="json", include=fields) for sample in samples), 1)
-
-
 def _read_parquet(path: Path) -> Iterable[tuple[int, Any]]:
     """The rows of a .parquet file without images, with their numbers."""
     try:
@@ -609,7 +591,6 @@ _READERS: dict[str, Callable[[Path], Iterable[tuple[int, Any]]]] = {
     ".csv": _read_csv,
     ".parquet": _read_parquet,
     ".tsv": _read_csv,
-    ".eval": _read_eval,
     ".jsonl.gz": _read_jsonl,
     ".json.gz": _read_json,
     ".csv.gz": _read_csv,

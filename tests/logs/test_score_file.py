@@ -72,7 +72,6 @@ def test_ids_of_any_kind(tmp_path: Path) -> None:
 
 TEXT, SIZE = '[{"bbox_2d": [0, 0, 500, 500]}]', {"width": 100, "height": 100}
 PACKED = {"boxes": [[0, 0, 50, 50]], **SIZE, "box_format": "qwen3-vl"}
-SERVED = {"body": {"choices": [{"message": {"role": "assistant", "content": TEXT}}]}}
 
 
 @pytest.mark.parametrize(
@@ -82,8 +81,6 @@ SERVED = {"body": {"choices": [{"message": {"role": "assistant", "content": TEXT
         ({"response": TEXT, "ground_truth": json.dumps(PACKED)}, None),
         # verl's right answer as the reference
         ({"input": "Mark", "output": TEXT, "gts": TEXT, **SIZE}, "qwen3-vl"),
-        # a batch of a server
-        ({"custom_id": "a", "response": SERVED, "boxes": [[0, 0, 50, 50]], **SIZE}, "qwen3-vl"),
     ],
 )
 def test_logs_of_other_tools_are_scored(tmp_path: Path, row: dict[str, Any], box_format: str | None) -> None:
