@@ -23,7 +23,7 @@ from grounding_rewards.data.checks import is_blank, row_problems, said_dropped
 from grounding_rewards.data.dataset_columns import light_rows, load_dataset_image
 from grounding_rewards.images.decoding import is_below, open_image
 from grounding_rewards.logs.image_names import with_image_ids
-from grounding_rewards.logs.read import LONGEST_PATH, Log, read_completions, step_of, with_answer_references
+from grounding_rewards.logs.read import LONGEST_PATH, Log, read_completions, step_of
 from grounding_rewards.metrics.read_predictions import require_columns
 
 if TYPE_CHECKING:
@@ -136,9 +136,7 @@ Correct it:
     """
     images = None if dataset is None else light_rows(dataset)
     log = read_completions(paths, text_column=text_column)
-    if images is None:
-        log = with_answer_references(log, None if reward is None else reward.box_format, sizes)
-    else:
+    if images is not None:
         log = with_image_ids(log, images, by_order=by_order, in_groups=in_groups)
     groups, notes = _groups_of_several(log, group_size) if in_groups else _rows_of_images(log)
     for group in groups:

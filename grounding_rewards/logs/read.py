@@ -24,8 +24,7 @@ from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
 from grounding_rewards.common.formatting import counted, first_of
 from grounding_rewards.common.text_files import check_columns, parse_json, read_json_lines, read_text, text_lines
 from grounding_rewards.data.checks import row_problems
-from grounding_rewards.logs.foreign_rows import PACKED, STEPS, unpack_row
-from grounding_rewards.parsing import BoxFormat, get_box_format, parse_boxes
+from grounding_rewards.logs.foreign_rows import STEPS, unpack_row
 from grounding_rewards.rewards.completions import answer_defect
 
 #: Columns that may hold the completion: TRL's `completion`, then those of other tools.
@@ -43,8 +42,6 @@ _OTHER_TEXT_COLUMNS = (
 _KNOWN_COLUMNS = frozenset((*TEXT_COLUMNS, *_OTHER_TEXT_COLUMNS, *BOX_COLUMNS))
 # Four numbers within a bracket or tag.
 _BOX_IN_TEXT = re.compile(r"[\[(<{]\D{0,24}(?:\d+(?:\.\d+)?\D{1,16}){3}\d")
-# A list of four numbers, or of such lists, maybe in quotes.
-_LISTED_BOX = re.compile(r"\W*\[(?:[-+.\deE\s]+,){3}[-+.\deE\s]+\]")
 # In a CSV file these columns hold JSON.
 _JSON_COLUMNS = (*BOX_COLUMNS, "box_format")
 # Columns that may hold the pixels themselves.
@@ -194,75 +191,6 @@ def _check_texts(column: str, rows: Sequence[Mapping[str, Any]], places: Sequenc
             f"{counted(len(defect_places), 'row')}: {first_of(defect_places)}. Remove such rows, write an empty text "
             "where the model wrote nothing, or name the column with the text with --text-column."
         )
-
-
-def with_answer_references(
-    log: Log,
-    box_format: str | Mapping[str, Any] | BoxFormat | None = None,
-    sizes: Mapping[str, float | None] | None = None,
-) -> Log:
-    """The log with a column `boxes`, read from the right answers where these are the only reference of its rows.
-
-    Args:
-        log: rows of it without `boxes` have the right answer in `gts`, `solution` or `ground_truth`, in the
-            box format of the completions. It stays as it is unless boxes, or none, can be read from every answer.
-        box_format: of the completions; None takes it from the column.
-        sizes: sizes of images that have none, by column.
-
-    Raises:
-        ValueError: an answer is a list of four numbers alone, which may be pixels or in the space of the box format.
-
-    Example:
-        >>> row = {"gts": '[{"bbox_2d": [0, 0, 500, 400], "label": "mass"}]', "width": 100, "height": 50}
-        >>> read = with_answer_references(Log(["[]"], [row], ["line 1"]), "qwen3-vl")
-        >>> read.rows[0]["boxes"], read.rows[0]["labels"]
-        ([[0.0, 0.0, 50.0, 20.0]], ['mass'])
-    """
-    rows = list(log.rows)
-    columns: set[str] = set()
-    for k, row in enumerate(log.rows):
-        if row.get("boxes") is not None or row.get("reader_boxes") is not None:
-            continue
-        column = next((name for name in PACKED if row.get(name) is not None), None)
-        option = row.get("box_format") if box_format is None else box_format
-        if column is None or option is None:
-            return log
-        fmt = get_box_format(option)
-        answer = row[column] if isinstance(row[column], str) else json.dumps(row[column], default=str)
-        if fmt.space.frame != "original" and _LISTED_BOX.match(answer):
-            raise ValueError(
-                f"Expected a column `boxes` in pixels of the image, got a list of numbers in `{column}` of "
-                f"{log.places[k]}, which may be pixels or {fmt.space.name}. "
-                'Write it as {"boxes": [[x1, y1, x2, y2]]}, in pixels.'
-            )
-        reference = _answered_boxes(
-            answer, fmt, {name: row.get(name, (sizes or {}).get(name)) for name in SIZE_COLUMNS}
-        )
-        if not reference:
-            return log
-        rows[k] = row | reference
-        columns.add(column)
-    # Answers to another question may all read as "nothing to find".
-    if not columns or not any(row.get("boxes") for row in rows):
-        return log
-    names = " and ".join(sorted(columns))
-    note = f"Reference boxes are read from the answers in {names}, in the box format of the log."
-    return log._replace(rows=rows, notes=(*log.notes, note))
-
-
-def _answered_boxes(answer: str, fmt: BoxFormat, sizes: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns `boxes` and, if all boxes have one, `labels` of an answer in the box format; empty for others."""
-    try:
-        parsed = parse_boxes(answer, fmt, **sizes)
-    except ValueError:
-        # The format needs sizes that are not known.
-        return {}
-    if parsed.status not in ("boxes", "empty") or parsed.rejected:
-        return {}
-    reference: dict[str, Any] = {"boxes": parsed.boxes.tolist()}
-    if all(parsed.labels):
-        reference["labels"] = list(parsed.labels)
-    return reference
 
 
 def step_of(row: Mapping[str, Any]) -> float | None:

@@ -18,7 +18,7 @@ from typing import Any
 from grounding_rewards.columns import SCORED_COLUMNS
 from grounding_rewards.common.atomic_files import whole_file
 from grounding_rewards.common.workers import check_workers, map_in_workers
-from grounding_rewards.logs.read import Log, doubts_about, log_files, read_completions, with_answer_references
+from grounding_rewards.logs.read import Log, doubts_about, log_files, read_completions
 from grounding_rewards.parsing import STATUSES
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards.grounding import GroundingReward, check_alike, score_columns
@@ -94,7 +94,7 @@ def score_file(
     check_workers(processes)
     check_alike(rewards)
     with _paused_collection():
-        log = with_answer_references(read_completions([path], text_column=text_column), rewards[0].box_format)
+        log = read_completions([path], text_column=text_column)
     starts = range(0, len(log.rows), _CHUNK)
     chunks = [
         Log(log.completions[k : k + _CHUNK], log.rows[k : k + _CHUNK], log.places[k : k + _CHUNK]) for k in starts

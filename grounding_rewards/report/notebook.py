@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.logs.inspection import Inspection, inspect_completions
 from grounding_rewards.logs.join import ImageAnswers, read_log
-from grounding_rewards.logs.read import doubts_about, read_completions, with_answer_references
+from grounding_rewards.logs.read import doubts_about, read_completions
 from grounding_rewards.logs.run_log import trained_reward
 from grounding_rewards.metrics import evaluation as metrics_evaluation
 from grounding_rewards.metrics.baselines import baseline_systems, system_name
@@ -116,7 +116,6 @@ def inspect(
         qwen3-vl: Too little to judge norm1000, order xyxy by: 0 images with 0 boxes of known size and with references.
     """
     read = read_completions(_log_source(log), text_column=text_column)
-    read = with_answer_references(read, box_format, sizes or {})
     inspection = inspect_completions(
         read.completions, read.rows, box_format, sizes=sizes, prompt_opens_thinking=prompt_opens_thinking, track=track
     )

@@ -289,24 +289,6 @@ def test_objects_that_are_no_messages_are_refused(column) -> None:
         read.read_completions([{"id": str(k), column: {"score": 1}} for k in range(2)])
 
 
-@pytest.mark.parametrize(("answers", "boxes", "labels"), table("logs/rows", "a_right_answer_is_the_reference"))
-@pytest.mark.parametrize("column", ["gts", "solution"])
-def test_a_right_answer_is_the_reference(answers, boxes, labels, column) -> None:
-    rows = [{"output": "[]", column: answer, "width": 100, "height": 100} for answer in answers]
-    log = read.with_answer_references(read.read_completions(rows), "qwen3-vl")
-    assert [row.get("boxes") for row in log.rows] == (boxes or [None] * 2)
-    assert [row.get("labels") for row in log.rows] == (labels or [None] * 2)
-
-
-@pytest.mark.parametrize("answer", ["[[0, 0, 50, 50]]", [[0, 0, 50, 50]], [0.0, 0, 50, 50], "[\n[0, 0, 5e1, 50.0]]"])
-def test_numbers_alone_are_a_reference_only_where_answers_are_in_pixels(answer) -> None:
-    log = read.read_completions([{"output": "[]", "gts": answer, "width": 100, "height": 100}])
-    with pytest.raises(ValueError, match=r"list of numbers in `gts` of row 1 .*, which may be pixels or norm1000\."):
-        read.with_answer_references(log, "qwen3-vl")
-    pixels = {"syntax": "json", "keys": ["bbox_2d"], "space": "pixel"}
-    assert read.with_answer_references(log, pixels).rows[0]["boxes"] == [[0, 0, 50, 50]]
-
-
 @pytest.mark.parametrize(("name", "column", "message"), table("logs/rows", "logs_without_completions_are_refused"))
 def test_logs_without_completions_are_refused(tmp_path, name, column, message):
     write_text(tmp_path, "blank.jsonl", "\n")

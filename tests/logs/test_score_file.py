@@ -79,8 +79,6 @@ PACKED = {"boxes": [[0, 0, 50, 50]], **SIZE, "box_format": "qwen3-vl"}
     [
         # the ground truth in one string, and a format per row
         ({"response": TEXT, "ground_truth": json.dumps(PACKED)}, None),
-        # verl's right answer as the reference
-        ({"input": "Mark", "output": TEXT, "gts": TEXT, **SIZE}, "qwen3-vl"),
     ],
 )
 def test_logs_of_other_tools_are_scored(tmp_path: Path, row: dict[str, Any], box_format: str | None) -> None:
