@@ -13,7 +13,6 @@ import itertools
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,8 +55,6 @@ _LOG_THEM = (
     "Check the path; a training logs its completions with `--log_completions true`, and `grounding-rewards evaluate "
     "--samples 8` asks a model that is trained already."
 )
-# In the name of a file: the number of a shard, and how many there are.
-_SHARD = re.compile(r"\d+-of-(\d+)")
 # Files that every training leaves in its folder.
 _FILES_OF_A_RUN = ("config.yaml", "log.jsonl", "versions.json")
 
@@ -309,8 +306,8 @@ def log_files(paths: Sequence[str | Path]) -> list[Path]:
             theirs; 3. all files of a kind that :func:`read_completions` takes, such as verl's 2.jsonl, … 10.jsonl.
 
     Raises:
-        ValueError: a path is not there; a folder has no such file, or is that of a training that logged no completions;
-            or shards are missing, of which names such as log-00001-of-00004.jsonl say the number.
+        ValueError: a path is not there; or a folder has no such file, or is that of a training that logged no
+            completions.
 
     Example:
         >>> import tempfile
@@ -329,14 +326,6 @@ def log_files(paths: Sequence[str | Path]) -> list[Path]:
         else:
             raise ValueError(
                 f"Expected a file or folder with completions, got {str(path)!r}, which is not there. {_LOG_THEM}"
-            )
-    shards = Counter(path.with_name(_SHARD.sub(r"*-of-\1", path.name)) for path in set(files))
-    for pattern, count in shards.items():
-        total = re.search(r"\*-of-(\d+)", pattern.name)
-        if total and count < int(total[1]):
-            raise ValueError(
-                f"Expected {int(total[1])} shards {str(pattern)!r} of a log, got {count}. Copy all of them, or rename "
-                "them where these are meant alone."
             )
     return files
 
