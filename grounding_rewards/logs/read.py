@@ -26,21 +26,13 @@ from grounding_rewards.data.checks import row_problems
 from grounding_rewards.logs.foreign_rows import STEPS, unpack_row
 from grounding_rewards.rewards.completions import answer_defect
 
+# Columns that hold the completion in some logs, and in others the reference or the prompt.
+_UNSURE_TEXT_COLUMNS = ("answer", "text")
 #: Columns that may hold the completion: TRL's `completion`, then those of other tools.
 TEXT_COLUMNS = (
     *("completion", "text", "response", "output", "answer", "prediction", "predict", "model_output", "model_response"),
     *("model_answer", "generated_text", "generation"),
 )
-# Columns that hold the completion in some logs, and in others the reference or the prompt.
-_UNSURE_TEXT_COLUMNS = ("answer", "text")
-# Columns of prompts and references, which may hold boxes too.
-_OTHER_TEXT_COLUMNS = (
-    *("prompt", "prompts", "input", "inputs", "problem", "question", "query", "instruction", "messages", "system"),
-    *("ground_truth", "gts", "gt", "solution", "target", "label", "labels", "reference", "reference_answer"),
-)
-_KNOWN_COLUMNS = frozenset((*TEXT_COLUMNS, *_OTHER_TEXT_COLUMNS, *BOX_COLUMNS))
-# Four numbers within a bracket or tag.
-_BOX_IN_TEXT = re.compile(r"[\[(<{]\D{0,24}(?:\d+(?:\.\d+)?\D{1,16}){3}\d")
 # In a CSV file these columns hold JSON.
 _JSON_COLUMNS = (*BOX_COLUMNS, "box_format")
 # Columns that may hold the pixels themselves.
@@ -138,10 +130,10 @@ def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_co
     column = find_text_column(rows, text_column)
     _check_texts(column, rows, places)
     notes = []
-    if column == "answer" and text_column is None:
+    if column in _UNSURE_TEXT_COLUMNS and text_column is None:
         notes.append(
-            "Completions are read from the column `answer`. If it holds the reference, name the other one with "
-            "--text-column."
+            f"Completions are read from the column `{column}`. If it holds the reference or the prompt, name another "
+            "one with --text-column."
         )
     if repeats:
         notes.append(
@@ -235,11 +227,6 @@ def find_text_column(rows: Sequence[Mapping[str, Any]], text_column: str | None 
     known_columns = [name for name in TEXT_COLUMNS if name in columns]
     # A table may have a column that is empty throughout, or holds the number of something.
     candidates = [name for name in known_columns if any(row.get(name) and _is_text(row[name]) for row in rows)]
-    if len(candidates) == 1 and candidates[0] in _UNSURE_TEXT_COLUMNS:
-        for name in [name for name in columns if name not in _KNOWN_COLUMNS]:
-            texts = [row[name] for row in rows if isinstance(row.get(name), str)]
-            if any(map(_BOX_IN_TEXT.search, texts)):
-                candidates.append(name)
     if any(row.get(name) != row.get(candidates[0]) for row in rows for name in candidates):
         raise ValueError(
             f"Expected one column with what the model wrote, got {' and '.join(candidates)}. Name it with "

@@ -11,7 +11,7 @@ from grounding_rewards.rewards.grounding import get_reward
 from tests.conftest import write_lines
 from tests.tables import table
 
-SOUND = {"id": "a", "text": "[]", "boxes": [[0, 0, 5, 5]], "labels": ["mass"], "width": 10, "height": 20}
+SOUND = {"id": "a", "completion": "[]", "boxes": [[0, 0, 5, 5]], "labels": ["mass"], "width": 10, "height": 20}
 
 
 def write(path: Path, *rows: dict) -> list[Path]:
@@ -20,7 +20,7 @@ def write(path: Path, *rows: dict) -> list[Path]:
 
 def test_a_log_that_knows_its_images(tmp_path):
     a, b = {**SOUND, "boxes": [], "labels": []}, {**SOUND, "id": "b"}
-    rows = [{**row, "text": text} for row, text in ((a, "[]"), (b, "x"), (a, "again"), (b, ""))]
+    rows = [{**row, "completion": text} for row, text in ((a, "[]"), (b, "x"), (a, "again"), (b, ""))]
     answers = read_log(write(tmp_path / "log.jsonl", *rows))
     assert [row["id"] for row in answers.rows] == ["a", "b"]
     assert answers.texts == [["[]", "again"], ["x", ""]]
@@ -32,7 +32,7 @@ def test_of_a_training_the_answers_of_the_last_step_are_taken(tmp_path):
     """Images are asked about again, not equally often: two answers each time."""
     image = {"boxes": [], "width": 10, "height": 20}
     asked = (("a", 1, "old"), ("b", 1, "b at 1"), ("a", 9, "new"), ("a", 10, "newest"))
-    rows = [{"id": id_, "step": step, "text": f"{text} {k}", **image} for id_, step, text in asked for k in (0, 1)]
+    rows = [{"id": id_, "step": step, "completion": f"{text} {k}", **image} for id_, step, text in asked for k in (0, 1)]
     answers = read_log(write(tmp_path / "log.jsonl", *rows))
     assert answers.texts == [["newest 0", "newest 1"], ["b at 1 0", "b at 1 1"]]
     assert "from 1 to 10, and 4 earlier ones are left out" in answers.notes[0]
@@ -56,7 +56,7 @@ def test_two_images_of_one_name_are_refused(tmp_path):
 
 def test_images_are_found_beside_the_log(tmp_path):
     Image.new("L", (4, 4), 7).save(tmp_path / "a.png")
-    row = {"text": "[]", "boxes": [], "height": 4}
+    row = {"completion": "[]", "boxes": [], "height": 4}
     log = write(tmp_path / "log.jsonl", {**row, "image": "a.png"}, {**row, "image": "b.png"})
     answers = read_log(log, sizes={"width": 4, "height": None})
     load_image = image_loader(answers, None)
@@ -79,7 +79,7 @@ def test_the_columns_of_a_row_stand_above_the_sizes_for_all(tmp_path):
 
 def test_images_of_a_dataset_by_name_in_the_order_of_the_dataset(images, tmp_path):
     names = ["four", "two", "one", "three", "two", "four", "three", "one"]
-    rows = [{"id": name, "text": f"{k}", "resized_width": 5} for k, name in enumerate(names)]
+    rows = [{"id": name, "completion": f"{k}", "resized_width": 5} for k, name in enumerate(names)]
     answers = read_log(write(tmp_path / "log.jsonl", *rows), dataset=images)
     assert answers.texts == [["2", "7"], ["1", "4"], ["3", "6"], ["0", "5"]]
     assert [row["id"] for row in answers.rows] == ["one", "two", "three", "four"]
@@ -88,14 +88,14 @@ def test_images_of_a_dataset_by_name_in_the_order_of_the_dataset(images, tmp_pat
 
 
 def test_rows_are_in_the_order_of_the_images_on_request_alone(images, tmp_path):
-    log = write(tmp_path / "log.jsonl", *({"text": str(k)} for k in range(4)))
+    log = write(tmp_path / "log.jsonl", *({"completion": str(k)} for k in range(4)))
     with pytest.raises(ValueError, match=r"ids or file names of the dataset's images, such as 'one', .*--by-order"):
         read_log(log, dataset=images)
     answers = read_log(log, dataset=images, by_order=True)
     assert answers.texts == [["0"], ["1"], ["2"], ["3"]]
     # Another order cannot be seen, and would make every metric wrong.
     assert answers.notes[0].startswith("Rows are taken to be in the order of the images")
-    groups = write(tmp_path / "groups.jsonl", *({"text": str(k)} for k in range(8)))
+    groups = write(tmp_path / "groups.jsonl", *({"completion": str(k)} for k in range(8)))
     pairs = [[str(k), str(k + 1)] for k in (0, 2, 4, 6)]
     assert read_log(groups, dataset=images, by_order=True, in_groups=True).texts == pairs
     with pytest.raises(ValueError, match="as many completions as images for --by-order, got 8 completions for 4"):
@@ -104,20 +104,20 @@ def test_rows_are_in_the_order_of_the_images_on_request_alone(images, tmp_path):
 
 @pytest.mark.parametrize(("names", "expected"), table("logs/rows", "names_that_do_not_fit"))
 def test_images_and_completions_that_do_not_fit_are_refused(images, tmp_path, names, expected):
-    rows = [{"id": name, "text": "[]"} for name in names]
+    rows = [{"id": name, "completion": "[]"} for name in names]
     with pytest.raises(ValueError, match=expected):
         read_log(write(tmp_path / "log.jsonl", *rows), dataset=images)
 
 
 def test_samples_come_in_their_own_order(images, tmp_path):
-    rows = [{"id": name, "sample": k, "text": str(k)} for k in (1, 0) for name in images["id"]]
+    rows = [{"id": name, "sample": k, "completion": str(k)} for k in (1, 0) for name in images["id"]]
     assert read_log(write(tmp_path / "log.jsonl", *rows), dataset=images).texts == [["0", "1"]] * 4
     with pytest.raises(ValueError, match=r"each `id` and `sample`, got several for 'one' \(line 5 of .*, line 9 of"):
         read_log(write(tmp_path / "log.jsonl", *rows, rows[4]), dataset=images)
 
 
 def test_two_images_of_the_dataset_with_one_name_are_refused(images, tmp_path):
-    log = write(tmp_path / "log.jsonl", *({"id": name, "text": "[]"} for name in ("one", "two")))
+    log = write(tmp_path / "log.jsonl", *({"id": name, "completion": "[]"} for name in ("one", "two")))
     twice = images.remove_columns("id").add_column("id", ["one", "two", "two", "one"])
     with pytest.raises(ValueError, match="an `id` of its own for every image of the dataset, got 'one', 'two'"):
         read_log(log, dataset=twice)
@@ -125,14 +125,14 @@ def test_two_images_of_the_dataset_with_one_name_are_refused(images, tmp_path):
 
 def test_images_without_ids_are_named_by_their_number(images, tmp_path):
     """As `evaluate --model` names them in completions.jsonl."""
-    log = write(tmp_path / "log.jsonl", *({"id": str(k), "text": str(k)} for k in (3, 2, 1, 0)))
+    log = write(tmp_path / "log.jsonl", *({"id": str(k), "completion": str(k)} for k in (3, 2, 1, 0)))
     assert read_log(log, dataset=images.remove_columns("id")).texts == [["0"], ["1"], ["2"], ["3"]]
 
 
 @pytest.mark.parametrize(("change", "column", "shown"), table("logs/rows", "contradictions"))
 @pytest.mark.parametrize("names", [["one", "two", "three", "four"], [None] * 4])
 def test_a_log_that_contradicts_the_dataset_is_refused(images, tmp_path, change, column, shown, names):
-    rows = [{"id": name, "text": "[]"} for name in names]
+    rows = [{"id": name, "completion": "[]"} for name in names]
     log = write(tmp_path / "log.jsonl", rows[0] | change, *rows[1:])
     expected = f"got another `{column}` in line 1 of '.*log.jsonl': {shown} for the image with id 'one', of which the"
     with pytest.raises(ValueError, match=expected + r".*1 of 4 images differ"):
@@ -140,7 +140,7 @@ def test_a_log_that_contradicts_the_dataset_is_refused(images, tmp_path, change,
 
 
 def test_what_the_log_says_after_rounding_is_no_contradiction(images, tmp_path):
-    rows = [{**row, "text": "[]"} for row in images]
+    rows = [{**row, "completion": "[]"} for row in images]
     rows[0]["boxes"] = [[0.3, 0, 49.6, 50]]
     rows[1]["ignore_boxes"] = []
     assert len(read_log(write(tmp_path / "log.jsonl", *rows), dataset=images).rows) == 4

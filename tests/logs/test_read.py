@@ -103,13 +103,7 @@ def test_a_second_column_with_text_needs_a_name(rows: list[dict[str, Any]], colu
     assert [read.find_text_column(rows, name) for name in columns] == list(columns)
 
 
-@pytest.mark.parametrize(
-    ("rows", "column"),
-    [
-        *table("logs/rows", "the_only_column_with_text_needs_no_name"),
-        ([{"text": BOX, "prompt": BOX, "target": BOX, "boxes": BOX}], "text"),  # references and prompts
-    ],
-)
+@pytest.mark.parametrize(("rows", "column"), table("logs/rows", "the_only_column_with_text_needs_no_name"))
 def test_the_only_column_with_text_needs_no_name(rows: list[dict[str, Any]], column: str) -> None:
     assert read.find_text_column(rows) == column
 

@@ -132,7 +132,7 @@ def test_a_wrong_space_is_noticed_once(tmp_path: Path, processes: int, monkeypat
     monkeypatch.setattr(score, "_CHUNK", 32)
     gt = [[100 + 9 * k, 200 + 7 * k, 700 + 9 * k, 900 + 7 * k] for k in range(100)]
     size = {"width": 2000, "height": 2000}
-    given = [{"text": f'[{{"bbox_2d": {box}}}]', "boxes": [box], "id": k, **size} for k, box in enumerate(gt)]
+    given = [{"completion": f'[{{"bbox_2d": {box}}}]', "boxes": [box], "id": k, **size} for k, box in enumerate(gt)]
     path = write_lines(tmp_path / "log.jsonl", given)
     with warnings.catch_warnings():
         warnings.simplefilter("error", SpaceWarning)
