@@ -1,6 +1,6 @@
 """Score a file of completions without a model: text in, every component of every reward out.
 
-The file is .jsonl, .json or .csv (also .gz), or .parquet; or it is the folder of a run that logged its completions,
+The file is .jsonl, .json, .csv or .parquet; or it is the folder of a run that logged its completions,
 with one such file a step. A row has the completion (column completion, text, response, output, answer, …; with two of
 them --text-column names one) and what it is scored against: boxes (x1, y1, x2, y2 in original pixels), and, as far as
 the box format and the rewards need them, width, height, resized_width, resized_height, labels, ignore_boxes,
@@ -14,7 +14,7 @@ examples:
   grounding-rewards score completions.jsonl --rewards R3 --box-format qwen2.5-vl --out scored.jsonl
   grounding-rewards score run/completions.jsonl --rewards R1 R2 R3 R4 R5 --out scored.jsonl --processes 8
   grounding-rewards score runs/r4 --rewards R3 soft_f1 --out scored.jsonl
-  grounding-rewards score log.csv.gz --rewards R4:iou_threshold=0.4 random:seed=3 --out scored.jsonl
+  grounding-rewards score log.csv --rewards R4:iou_threshold=0.4 random:seed=3 --out scored.jsonl
 """
 
 from __future__ import annotations

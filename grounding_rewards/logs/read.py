@@ -6,7 +6,6 @@ folder of a run is a log too, see :func:`log_files`.
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import csv
 import itertools
@@ -80,8 +79,7 @@ def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_co
     """Read whole logs of completions.
 
     Args:
-        paths: files that end in .jsonl, .json (a list of rows, alone or under a key), .csv or .tsv, also with .gz
-            behind it, or in .parquet, such as TRL writes with `log_completions`; or folders, as :func:`log_files` takes
+        paths: files that end in .jsonl, .json (a list of rows), .csv or .parquet, such as TRL writes with `log_completions`; or folders, as :func:`log_files` takes
             them; or rows that are in memory already.
         text_column: the column with the completions, as for :func:`find_text_column`.
 
@@ -333,24 +331,19 @@ def _folder_files(folder: Path) -> list[Path]:
 
 def _readable_files(folder: Path) -> list[Path]:
     """The files in a folder that are of a kind that can be read, by the numbers in their names: 2.jsonl, 10.jsonl."""
-    files = [path for path in folder.glob("*") if _kind(path) in _READERS]
+    files = [path for path in folder.glob("*") if path.suffix in _READERS]
     # The settings with which answers were generated are no log.
     files = [path for path in files if not path.name.endswith(".settings.json")]
     return sorted(files, key=lambda path: [part.zfill(20) for part in re.split(r"(\d+)", path.name)])
 
 
-def _kind(path: Path) -> str:
-    """The ending of a file's name, with the one before `.gz`."""
-    return "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix
-
-
 def _read_file(path: Path) -> list[_Line]:
     """The lines of a file, see :func:`_lines`."""
-    if _kind(path) not in _READERS:
+    if path.suffix not in _READERS:
         raise ValueError(
             f"Expected a file that ends in {', '.join(_READERS)}, got {str(path)!r}. Convert it, or name it so."
         )
-    reader = _READERS[_kind(path)]
+    reader = _READERS[path.suffix]
     unit = "line" if reader is _read_jsonl else "row"
     return _lines(reader(path), unit, repr(str(path)))
 
@@ -391,12 +384,11 @@ def _read_jsonl(path: Path) -> list[tuple[int, Any]]:
 
 
 def _read_csv(path: Path) -> Iterable[tuple[int, Any]]:
-    """The rows of a table in CSV or TSV, with their numbers."""
+    """The rows of a table in CSV, with their numbers."""
     # A completion may be longer than the default limit.
     default_limit = csv.field_size_limit(2**31 - 1)
     try:
-        delimiter = "\t" if _kind(path).startswith(".tsv") else ","
-        reader = csv.DictReader(text_lines(path), restkey="more", delimiter=delimiter)
+        reader = csv.DictReader(text_lines(path), restkey="more")
         check_columns(reader.fieldnames or [], repr(str(path)))
         return [(number, _row_of_cells(cells, number, path)) for number, cells in enumerate(reader, 1)]
     except csv.Error as error:
@@ -411,8 +403,7 @@ def _row_of_cells(cells: Mapping[str, Any], number: int, path: Path) -> dict[str
     for name, cell in cells.items():
         # An empty completion is a completion.
         is_empty = cell is None or (cell == "" and name not in TEXT_COLUMNS)
-        # A longer text than any path is the image itself, whose pixels are not needed.
-        if is_empty or (name == "image" and len(cell) > LONGEST_PATH):
+        if is_empty:
             continue
         if name in _JSON_COLUMNS and cell.startswith(("[", "{")):
             cell = _list_of_cell(cell, f"row {number} of {str(path)!r}, column {name}")
@@ -421,12 +412,10 @@ def _row_of_cells(cells: Mapping[str, Any], number: int, path: Path) -> dict[str
 
 
 def _list_of_cell(cell: str, place: str) -> Any:
-    """The list that a cell holds in JSON, or as Python writes it, and so pandas' `to_csv`."""
+    """The list that a cell holds in JSON."""
     try:
         return parse_json(cell, any_text=True)
     except ValueError as error:
-        with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-            return ast.literal_eval(cell)
         raise ValueError(
             f"Expected JSON in {place}, got {cell!r:.80} ({error}). Write lists as JSON, as json.dumps does: "
             "[[10, 20, 30, 40]]."
@@ -437,36 +426,18 @@ def _read_json(path: Path) -> Iterable[tuple[int, Any]]:
     """The rows of a .json file, with their numbers."""
     text = read_text(path)
     try:
-        content = parse_json(text, any_text=True)
+        rows = parse_json(text, any_text=True)
     except ValueError as error:
         raise ValueError(
             f"Expected JSON in {str(path)!r}, got {text!r:.80} ({error}). Name it .jsonl if it has one object a line, "
             "or write it again if it is broken or cut off."
         ) from None
-    return enumerate(_rows_of_value(content, path), 1)
-
-
-def _rows_of_value(value: Any, path: Path) -> list[Any]:
-    """The rows of a .json file: a list, alone or under a key, or one row."""
-    if isinstance(value, list):
-        return value
-    content = f"{value!r:.80}"
-    if isinstance(value, dict):
-        lists = {name: rows for name, rows in value.items() if isinstance(rows, list)}
-        lists_of_rows = [name for name, rows in lists.items() if rows and all(isinstance(row, dict) for row in rows)]
-        if len(lists_of_rows) == 1:
-            return lists[lists_of_rows[0]]
-        if len(lists) == len(value) == 1:
-            return next(iter(lists.values()))
-        if any(isinstance(value.get(name), str) for name in TEXT_COLUMNS) or unpack_row(value) != [value]:
-            return [value]
-        content = f"an object with the keys {first_of(list(value))}"
-        if lists_of_rows:
-            content = f"lists under {' and '.join(lists_of_rows)}"
-    raise ValueError(
-        f"Expected a list of rows in {str(path)!r}, got {content}. Write one row a line into a .jsonl file: "
-        '{"id": "a", "completion": "..."}; `jq -c \'.KEY[]\' log.json > log.jsonl` takes the list under a key.'
-    )
+    if not isinstance(rows, list):
+        raise ValueError(
+            f"Expected a list of rows in {str(path)!r}, got {rows!r:.80}. `jq -c '.KEY[]' log.json > log.jsonl` takes "
+            "the list under a key."
+        )
+    return enumerate(rows, 1)
 
 
 def _read_parquet(path: Path) -> Iterable[tuple[int, Any]]:
@@ -494,9 +465,4 @@ _READERS: dict[str, Callable[[Path], Iterable[tuple[int, Any]]]] = {
     ".json": _read_json,
     ".csv": _read_csv,
     ".parquet": _read_parquet,
-    ".tsv": _read_csv,
-    ".jsonl.gz": _read_jsonl,
-    ".json.gz": _read_json,
-    ".csv.gz": _read_csv,
-    ".tsv.gz": _read_csv,
 }

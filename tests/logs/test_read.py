@@ -1,7 +1,6 @@
 """Logs in every shape that trainers and people write them, block by block and whole; what is wrong with a file."""
 
 import csv
-import gzip
 import json
 import re
 from pathlib import Path
@@ -21,9 +20,7 @@ ROWS: list[dict[str, Any]] = [
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> Path:
-    if path.suffix == ".gz":
-        path.write_bytes(gzip.compress(write(path.with_suffix(""), rows).read_bytes()))
-    elif path.suffix == ".jsonl":
+    if path.suffix == ".jsonl":
         write_lines(path, rows, ensure_ascii=False)
     elif path.suffix == ".csv":
         with path.open("w", encoding="utf-8", newline="") as file:
@@ -45,7 +42,7 @@ def write_text(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("kind", [".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".json", ".json.gz", ".parquet"])
+@pytest.mark.parametrize("kind", [".jsonl", ".csv", ".json", ".parquet"])
 def test_all_kinds_of_files(kind: str, tmp_path: Path) -> None:
     path = write(tmp_path / f"log.2026{kind}", ROWS)
     log = read.read_completions([path])
@@ -69,7 +66,6 @@ def test_line_numbers_count_blank_lines(tmp_path: Path) -> None:
         *table("logs/rows", "wrong_files_are_refused"),
         ("log.jsonl", b'{"text": "\xff"}\n', "Expected a JSON object in line 1 of .*0xff .*no UTF-8"),
         ("log.csv", b"text\n\xff\n", "Expected text in UTF-8"),
-        ("log.jsonl.gz", gzip.compress(b'{"text": "a"}' * 100, mtime=0)[:-9], "Expected a text file at"),
     ],
 )
 def test_wrong_files_are_refused(name: str, content: str | bytes, message: str, tmp_path: Path) -> None:
@@ -254,18 +250,6 @@ def test_an_empty_text_of_a_table_is_an_answer(tmp_path):
 @pytest.mark.parametrize(("columns", "boxes"), table("logs/rows", "ground_truth_in_one_string_is_unpacked"))
 def test_ground_truth_in_one_string_is_unpacked(columns, boxes):
     assert read.read_completions([{"text": "[]", **columns}]).rows[0].get("boxes") == boxes
-
-
-@pytest.mark.parametrize(("value", "rows"), table("logs/rows", "json_files"))
-def test_the_rows_of_a_json_file(tmp_path, value, rows) -> None:
-    assert read.read_completions([write_text(tmp_path, "log.json", json.dumps(value, indent=1))]).rows == rows
-
-
-def test_a_table_of_vlmevalkit_is_read(tmp_path) -> None:
-    picture = "x" * 5000
-    text = f"index\timage\tprediction\tboxes\tlabels\n3\t{picture}\t\"[]\nNone\"\t[[1, 2, 3, 4]]\t['mass']\n"
-    log = read.read_completions([write_text(tmp_path, "model_dataset.tsv", text)])
-    assert log.rows == [{"index": "3", "prediction": "[]\nNone", "boxes": [[1, 2, 3, 4]], "labels": ["mass"]}]
 
 
 @pytest.mark.parametrize("column", ["output", "response", "completion"])
