@@ -16,10 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
-from grounding_rewards.common.formatting import counted, first_of
+from grounding_rewards.common.formatting import as_json, counted, first_of
 from grounding_rewards.common.text_files import check_columns, parse_json, read_json_lines, read_text, text_lines
 from grounding_rewards.data.checks import row_problems
 from grounding_rewards.logs.foreign_rows import STEPS, unpack_row
@@ -151,16 +149,7 @@ def _without_steps(lines: Sequence[_Line]) -> list[dict[str, Any]]:
 
 def _plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row in memory with the lists and numbers that a file would have: a table of pandas has arrays of numpy."""
-    return {name: value if name in _IMAGES else _plain_value(value) for name, value in row.items()}
-
-
-def _plain_value(value: Any) -> Any:
-    """An array as a list, a number of numpy as one of Python, and likewise what lists, tuples and mappings hold."""
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
-    if isinstance(value, Mapping):
-        return {name: _plain_value(member) for name, member in value.items()}
-    return [_plain_value(member) for member in value] if isinstance(value, list | tuple) else value
+    return {name: value if name in _IMAGES else as_json(value) for name, value in row.items()}
 
 
 def _check_texts(column: str, rows: Sequence[Mapping[str, Any]], places: Sequence[str]) -> None:
@@ -243,43 +232,31 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str | list | Mapping)
 
 
-def doubts_about(log: Log) -> list[str]:
-    """A sentence for each doubt about the rows of a log that is read as it is.
-
-    `evaluate` refuses such rows, because its metrics are about images. A log of a training is about completions, and
-    may be looked at before it is right.
+def off_image_notes(log: Log) -> list[str]:
+    """A sentence if reference boxes of a log lie outside their images, which `evaluate` refuses; else nothing.
 
     Args:
-        log: its rows; a missing `id` is doubtful where other rows have one.
+        log: its rows; those without boxes or a size are passed over.
 
     Example:
-        >>> rows = [{"id": "a", "boxes": [[0, 0, 9, 99]], "width": 50, "height": 50}, {}]
-        >>> for sentence in doubts_about(Log(["", ""], rows, ["line 1", "line 2"])):  # doctest: +NORMALIZE_WHITESPACE
+        >>> rows = [{"boxes": [[0, 0, 9, 99]], "width": 50, "height": 50}, {}]
+        >>> for sentence in off_image_notes(Log(["", ""], rows, ["line 1", "line 2"])):  # doctest: +NORMALIZE_WHITESPACE
         ...     print(sentence)
-        1 of 2 rows have no `id`, the first line 2. `evaluate` refuses such a log: add it to every row.
         1 of 2 rows have a reference box that is not on the image, the first line 1: box 0 is [0, 0, 9, 99], outside the
         image of 50 x 50. What is scored against it means little: correct the boxes or the size.
     """
-    without_id, off_image = [], []
+    off_image = []
     for place, row in zip(log.places, log.rows, strict=True):
-        if row.get("id") in (None, ""):
-            without_id.append(place)
         # Columns that are no lists are refused by what scores the row.
         problems = [] if row.get("boxes") is None else list(row_problems(row, parts=["boxes"]))
         if problems:
             off_image.append(f"{place}: {problems[0]}")
-    n, sentences = len(log.rows), []
-    if 0 < len(without_id) < n:
-        sentences.append(
-            f"{len(without_id)} of {n} rows have no `id`, the first {without_id[0]}. `evaluate` refuses such a log: "
-            "add it to every row."
-        )
-    if off_image:
-        sentences.append(
-            f"{len(off_image)} of {n} rows have a reference box that is not on the image, the first {off_image[0]}. "
-            "What is scored against it means little: correct the boxes or the size."
-        )
-    return sentences
+    if not off_image:
+        return []
+    return [
+        f"{len(off_image)} of {len(log.rows)} rows have a reference box that is not on the image, the first "
+        f"{off_image[0]}. What is scored against it means little: correct the boxes or the size."
+    ]
 
 
 def log_files(paths: Sequence[str | Path]) -> list[Path]:

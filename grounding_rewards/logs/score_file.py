@@ -18,7 +18,7 @@ from typing import Any
 from grounding_rewards.columns import SCORED_COLUMNS
 from grounding_rewards.common.atomic_files import whole_file
 from grounding_rewards.common.workers import check_workers, map_in_workers
-from grounding_rewards.logs.read import Log, doubts_about, log_files, read_completions
+from grounding_rewards.logs.read import Log, log_files, off_image_notes, read_completions
 from grounding_rewards.parsing import STATUSES
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards.grounding import GroundingReward, check_alike, score_columns
@@ -37,7 +37,7 @@ class ScoreSummary:
         completions: how many.
         means: of each reward.
         statuses: how many completions have each of `STATUSES`.
-        warnings: where the numbers contradict the declared space or order of the box format, and doubts about rows.
+        warnings: where the numbers contradict the declared space or order of the box format, and boxes off the image.
     """
 
     completions: int
@@ -135,7 +135,7 @@ def score_file(
         len(log.rows),
         {name: math.fsum(values) / len(values) for name, values in rewards_of_all.items()},
         {status: statuses[status] for status in STATUSES},
-        (*log.notes, *space_warnings.values(), *doubts_about(log)),
+        (*log.notes, *space_warnings.values(), *off_image_notes(log)),
     )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.logs.inspection import Inspection, inspect_completions
 from grounding_rewards.logs.join import ImageAnswers, read_log
-from grounding_rewards.logs.read import doubts_about, read_completions
+from grounding_rewards.logs.read import off_image_notes, read_completions
 from grounding_rewards.logs.run_log import trained_reward
 from grounding_rewards.metrics import evaluation as metrics_evaluation
 from grounding_rewards.metrics.baselines import baseline_systems, system_name
@@ -119,8 +119,8 @@ def inspect(
     inspection = inspect_completions(
         read.completions, read.rows, box_format, sizes=sizes, prompt_opens_thinking=prompt_opens_thinking, track=track
     )
-    doubts = doubts_about(read._replace(rows=[{**(sizes or {}), **row} for row in read.rows]))
-    return replace(inspection, notes=(*read.notes, *inspection.notes, *doubts))
+    off_image = off_image_notes(read._replace(rows=[{**(sizes or {}), **row} for row in read.rows]))
+    return replace(inspection, notes=(*read.notes, *inspection.notes, *off_image))
 
 
 def signal(

@@ -276,22 +276,16 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
 IMAGE_OF_LOG = {"id": "a", "completion": "[]", "boxes": [[0, 0, 9, 9]], "width": 50, "height": 40}
 
 
-@pytest.mark.parametrize(("change", "doubt"), table("logs/rows", "doubtful_rows_are_counted_and_placed"))
-def test_doubtful_rows_are_counted_and_placed(change, doubt):
-    (sentence,) = read.doubts_about(
+@pytest.mark.parametrize(("change", "doubt"), table("logs/rows", "rows_with_boxes_off_the_image_are_counted_and_placed"))
+def test_rows_with_boxes_off_the_image_are_counted_and_placed(change, doubt):
+    (sentence,) = read.off_image_notes(
         read.read_completions([{**IMAGE_OF_LOG, **(change if k == 11 else {})} for k in range(30)])
     )
     assert doubt in sentence
     assert sentence.startswith("1 of 30 rows have")
 
 
-# Without any id rows are completions, and several may be of one image; without boxes there is nothing to compare with.
-@pytest.mark.parametrize("change", [{}, {"id": None}, {"boxes": None}])
-def test_valid_logs_raise_no_doubts(change):
-    assert read.doubts_about(read.read_completions([{**IMAGE_OF_LOG, **change}] * 3)) == []
-
-
-def test_commands_print_doubts(tmp_path, capsys):
+def test_commands_print_what_is_off_the_image(tmp_path, capsys):
     log = write_lines(tmp_path / "log.jsonl", [IMAGE_OF_LOG, {**IMAGE_OF_LOG, "boxes": [[0, 0, 9, 99]]}])
     assert cli.main(["score", str(log), "--rewards", "R3", "--out", str(tmp_path / "out.jsonl"), *FORMAT]) == 0
     assert cli.main(["inspect", str(log), *FORMAT]) == 0
