@@ -6,7 +6,7 @@ them --text-column names one) and what it is scored against: boxes (x1, y1, x2, 
 the box format and the rewards need them, width, height, resized_width, resized_height, labels, ignore_boxes,
 reader_boxes and box_format. `grounding-rewards evaluate` writes such files.
 
-A row of the output has row, id, of a folder file, status, rejected and boxes, and for a reward R3 the columns R3,
+A row of the output has row, id, status, rejected and boxes, and for a reward R3 the columns R3,
 R3/f_beta, R3/quality, R3/precision, R3/recall, R3/mean_iou, R3/tp, R3/fp, R3/fn and R3/reason. The output is in the
 order of the file, and appears once it is complete.
 

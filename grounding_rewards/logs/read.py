@@ -47,10 +47,8 @@ _LOG_THEM = (
 # Files that every training leaves in its folder.
 _FILES_OF_A_RUN = ("config.yaml", "log.jsonl", "versions.json")
 
-
-# The number of a line, or of a row where a row is no line; its place for messages; the rows in it, several if it is a
-# table.
-_Line = tuple[int, str, list[dict[str, Any]]]
+# The place of a line, or of a row where a row is no line, for messages; the rows in it, several if it is a table.
+_Line = tuple[str, list[dict[str, Any]]]
 
 
 class Log(NamedTuple):
@@ -61,24 +59,20 @@ class Log(NamedTuple):
         rows: that they come from, as :func:`grounding_rewards.logs.foreign_rows.unpack_row` makes them.
         places: line or row and file of each, for a message.
         notes: warnings about the log, a sentence each.
-        files: name of the file of each.
-        numbers: that of its line, or of the row where a row is no line, from 1.
     """
 
     completions: list[Any]
     rows: list[dict[str, Any]]
     places: list[str]
     notes: tuple[str, ...] = ()
-    files: Sequence[str] = ()
-    numbers: Sequence[int] = ()
 
 
 def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_column: str | None = None) -> Log:
     """Read whole logs of completions.
 
     Args:
-        paths: files that end in .jsonl, .json (a list of rows), .csv or .parquet, such as TRL writes with `log_completions`; or folders, as :func:`log_files` takes
-            them; or rows that are in memory already.
+        paths: files that end in .jsonl, .json (a list of rows), .csv or .parquet, such as TRL writes with
+            `log_completions`; or folders, as :func:`log_files` takes them; or rows that are in memory already.
         text_column: the column with the completions, as for :func:`find_text_column`.
 
     Returns:
@@ -101,28 +95,23 @@ def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_co
     """
     rows_in_memory = [_plain_row(row) for row in paths if isinstance(row, Mapping)]
     file_paths = log_files([path for path in paths if not isinstance(path, Mapping)])
-    logs = [("", _lines(enumerate(rows_in_memory, 1), "row", "the rows"))]
-    logs += [(path.name, _read_file(path)) for path in file_paths]
-    tables: list[tuple[str, list[_Line]]] = []
-    for file, lines in logs:
+    logs = [_lines(enumerate(rows_in_memory, 1), "row", "the rows"), *map(_read_file, file_paths)]
+    tables: list[list[_Line]] = []
+    for lines in logs:
         # A table is a line that holds several rows, else the file.
-        has_tables = any(len(line_rows) > 1 for *_, line_rows in lines)
-        tables += [(file, [line]) for line in lines] if has_tables else [(file, lines)]
-    contents = [_without_steps(lines) for _, lines in tables]
+        has_tables = any(len(line_rows) > 1 for _, line_rows in lines)
+        tables += [[line] for line in lines] if has_tables else [lines]
+    contents = list(map(_without_steps, tables))
     rows: list[dict[str, Any]] = []
     places: list[str] = []
-    files: list[str] = []
-    numbers: list[int] = []
     repeats = 0
-    for (file, lines), content, previous_content in zip(tables, contents, [[], *contents[:-1]], strict=True):
+    for lines, content, previous_content in zip(tables, contents, [[], *contents[:-1]], strict=True):
         if content and content == previous_content:
             repeats += 1
             continue
-        for number, place, line_rows in lines:
+        for place, line_rows in lines:
             rows += line_rows
             places += [place] * len(line_rows)
-            files += [file] * len(line_rows)
-            numbers += [number] * len(line_rows)
     column = find_text_column(rows, text_column)
     _check_texts(column, rows, places)
     notes = []
@@ -136,12 +125,12 @@ def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_co
             f"Tables of the log that repeat the one before them are left out: {repeats}. A trainer writes one again at "
             "a step that generates nothing new."
         )
-    return Log([row[column] for row in rows], rows, places, tuple(notes), files, numbers)
+    return Log([row[column] for row in rows], rows, places, tuple(notes))
 
 
 def _without_steps(lines: Sequence[_Line]) -> list[dict[str, Any]]:
     """The rows of a table without their steps; empty where no row has a step, as such a table is never a repeat."""
-    rows = list(itertools.chain.from_iterable(line_rows for *_, line_rows in lines))
+    rows = list(itertools.chain.from_iterable(line_rows for _, line_rows in lines))
     if all(row.keys().isdisjoint(STEPS) for row in rows):
         return []
     return [{name: value for name, value in row.items() if name not in STEPS} for row in rows]
@@ -348,7 +337,7 @@ def _lines(numbered: Iterable[tuple[int, Any]], unit: str, source: str) -> list[
                         row[name] = float(row[name])
             # A table has NaN where a row lacks a column that others have; NaN alone differs from itself.
             row |= dict.fromkeys((name for name, value in row.items() if isinstance(value, float) and value != value))
-        lines.append((number, place, rows))
+        lines.append((place, rows))
     return lines
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import math
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -61,8 +59,8 @@ def score_file(
 ) -> ScoreSummary:
     """Score every completion of a file, and write the scores in the order of the file.
 
-    A row of the output has ``row`` (the line or row of the file, from 1), ``id`` (that of the row, or null), of a
-    folder ``file`` (its name), ``status``, ``rejected`` and ``boxes``, and for every reward the columns that
+    A row of the output has ``row`` (the number of the completion, from 1), ``id`` (that of the row, or null),
+    ``status``, ``rejected`` and ``boxes``, and for every reward the columns that
     :func:`grounding_rewards.rewards.grounding.score_columns` gives. The output appears under its name once it is
     complete.
 
@@ -93,8 +91,7 @@ def score_file(
     _check_output(path, out)
     check_workers(processes)
     check_alike(rewards)
-    with _paused_collection():
-        log = read_completions([path], text_column=text_column)
+    log = read_completions([path], text_column=text_column)
     starts = range(0, len(log.rows), _CHUNK)
     chunks = [
         Log(log.completions[k : k + _CHUNK], log.rows[k : k + _CHUNK], log.places[k : k + _CHUNK]) for k in starts
@@ -103,7 +100,6 @@ def score_file(
     statuses: Counter[str] = Counter()
     space_warnings: dict[str, str] = {}
     with (
-        _paused_collection(),
         whole_file(out) as unfinished,
         # ASCII, because an id may hold a lone surrogate, which UTF-8 cannot encode.
         unfinished.open("w", encoding="ascii", newline="\n") as file,
@@ -113,12 +109,10 @@ def score_file(
             end = start + _CHUNK
             ids = [row.get("id") for row in log.rows[start:end]]
             columns: dict[str, Sequence[Any]] = {
-                "row": log.numbers[start:end],
+                "row": range(start + 1, start + 1 + len(ids)),
                 "id": [None if name is None else str(name) for name in ids],
+                **scores,
             }
-            if path.is_dir():
-                columns["file"] = log.files[start:end]
-            columns |= scores
             for row in zip(*columns.values(), strict=True):
                 file.write(json.dumps(dict(zip(columns, row, strict=True))) + "\n")
             for name, values in rewards_of_all.items():
@@ -129,8 +123,6 @@ def score_file(
                 space_warnings.setdefault(re.sub(r"[\d.]+", "", message), message)
             if on_progress is not None:
                 on_progress(start + len(ids))
-            # Garbage of this chunk: the rows of the log are older.
-            gc.collect(1)
     return ScoreSummary(
         len(log.rows),
         {name: math.fsum(values) / len(values) for name, values in rewards_of_all.items()},
@@ -154,18 +146,6 @@ def _check_output(path: Path, out: Path) -> None:
             f"Expected another file than the completions for `out`, got {str(out)!r} in their place. Give it another "
             "name, or folder: completions would be lost, or scores be read as such."
         )
-
-
-@contextmanager
-def _paused_collection() -> Iterator[None]:
-    """Within this context, pause Python's garbage collection: to walk through all rows takes a sixth of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _score_chunk(rewards: Sequence[GroundingReward], log: Log) -> tuple[dict[str, list[Any]], list[str]]:
