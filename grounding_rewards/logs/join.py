@@ -7,18 +7,15 @@ another split, and a metric against either would be wrong. Rows are checked here
 
 from __future__ import annotations
 
-import json
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from grounding_rewards.columns import image_id, patient_of
-from grounding_rewards.common.formatting import counted, first_of
+from grounding_rewards.common.formatting import first_of
 from grounding_rewards.data.checks import is_blank, row_problems, said_dropped
 from grounding_rewards.data.dataset_columns import light_rows, load_dataset_image
 from grounding_rewards.images.decoding import is_below, open_image
@@ -42,10 +39,6 @@ _ROUNDING = 0.5
 
 #: Columns with the step of a training and the temperature: answers that differ in one of them are of different groups.
 APART = ("step", "temperature")
-# Columns of several tools that hold the prompt.
-_PROMPTS = ("prompt", "input", "problem", "question")
-# Columns that, beside the prompt, make rows without an `id` answers to one image.
-_IMAGE = ("boxes", "reader_boxes", "width", "height", "image", "image_path", "file")
 # Columns that the log alone may know: the box format, the size of the image that the model saw, and the question.
 _LOG_COLUMNS = ("box_format", "resized_width", "resized_height", "prompt", "messages", "input", *APART)
 
@@ -99,8 +92,7 @@ def read_log(
     first is judged, or the one with the lowest `sample`, where all rows have that column. Where all have a `step`, as
     the log of a training does, the answers of the last step at which the image was asked about are taken.
 
-    In groups, rows of one `id` are one group unless they differ in one of :data:`APART`. Where no row has an `id`, rows
-    next to each other with the same prompt and image are a group.
+    In groups, rows of one `id` are one group unless they differ in one of :data:`APART`.
 
     Args:
         paths: files or folders, as :func:`grounding_rewards.logs.read.read_completions` takes them.
@@ -250,18 +242,11 @@ def _groups_of_several(log: Log, group_size: int | None) -> tuple[list[list[int]
             f"{len(lone_rows)} of {len(log.rows)} rows are the only answer to their image, and are left out; the first "
             f"is {log.places[lone_rows[0]]}."
         )
-    if group_size is None and not names_images(log):
-        sizes = sorted({len(group) for group in groups})
-        size = str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
-        notes.append(
-            "No row has an `id`: rows next to each other with the same prompt and image are taken for one group, which "
-            f"makes {counted(len(groups), 'group')} of {size}. If that is wrong, give --group-size."
-        )
     return groups, notes
 
 
 def _group_members(log: Log, group_size: int | None) -> list[list[int]]:
-    """The indices of the rows of each group: of a given size, else by `id`, else by prompt and image."""
+    """The indices of the rows of each group: of a given size, else by `id`."""
     n = len(log.rows)
     if group_size is not None:
         if group_size < 2:
@@ -277,29 +262,10 @@ def _group_members(log: Log, group_size: int | None) -> list[list[int]]:
             key = (*(row.get(name) for name in APART), str(row["id"]))
             groups.setdefault(key, []).append(k)
         return list(groups.values())
-    keys = []
-    for row in log.rows:
-        prompts = [row[name] for name in _PROMPTS if row.get(name) is not None]
-        values = [prompts[:1], *(row.get(name) for name in (*APART, *_IMAGE))]
-        keys.append(json.dumps(values, default=str, sort_keys=True))
-    return _neighbouring_groups(keys)
-
-
-def _neighbouring_groups(keys: Sequence[str]) -> list[list[int]]:
-    """The indices of rows next to each other with the same key, as groups of one size where one divides all runs.
-
-    Groups of images that are alike in everything, such as two normal ones of one size, follow each other as one run: it
-    is cut to the size by which all runs can be divided.
-
-    >>> _neighbouring_groups(["a", "a", "b", "b", "b", "b"])
-    [[0, 1], [2, 3], [4, 5]]
-    """
-    runs = [list(run) for _, run in groupby(range(len(keys)), key=keys.__getitem__)]
-    size = math.gcd(*map(len, runs))
-    if size < 2:
-        # Rows are missing, or groups differ in size: each run stays a group.
-        return runs
-    return [run[k : k + size] for run in runs for k in range(0, len(run), size)]
+    raise ValueError(
+        "Expected an `id` in every row of the log, or --group-size, got neither. Name each row's image by `id`, or give "
+        "the num_generations of the training, whose groups follow each other."
+    )
 
 
 def _rows_of_dataset(log: Log, groups: Sequence[Sequence[int]], images: Sequence[_Row]) -> list[_Row]:
