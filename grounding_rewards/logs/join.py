@@ -89,8 +89,8 @@ def read_log(
     """Read a log of completions together with the images that they answer.
 
     Several rows with one `id` are several answers to one image. To evaluate, there are as many for every image; the
-    first is judged, or the one with the lowest `sample`, where all rows have that column. Where all have a `step`, as
-    the log of a training does, the answers of the last step at which the image was asked about are taken.
+    first is judged. Where all have a `step`, as the log of a training does, the answers of the last step at which the
+    image was asked about are taken.
 
     In groups, rows of one `id` are one group unless they differ in one of :data:`APART`.
 
@@ -181,15 +181,6 @@ def _rows_of_images(log: Log) -> tuple[list[list[int]], list[str]]:
     for k, row in enumerate(log.rows):
         groups.setdefault(str(row["id"]), []).append(k)
     groups, notes = _of_last_step(log, groups)
-    samples: list[float] = [row["sample"] for row in log.rows if isinstance(row.get("sample"), int | float)]
-    if len(samples) == len(log.rows):
-        groups = {name: sorted(rows, key=samples.__getitem__) for name, rows in groups.items()}
-        repeats = {name: rows for name, rows in groups.items() if len({samples[k] for k in rows}) < len(rows)}
-        if repeats:
-            raise ValueError(
-                f"Expected one row for each `id` and `sample`, got several for {_places_of(log, repeats)}. "
-                "Remove those that are left over from another run."
-            )
     usual_count = Counter(map(len, groups.values())).most_common(1)[0][0]
     odd_groups = {name: rows for name, rows in groups.items() if len(rows) != usual_count}
     if odd_groups:

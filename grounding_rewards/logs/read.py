@@ -317,7 +317,7 @@ def _read_file(path: Path) -> list[_Line]:
 def _lines(numbered: Iterable[tuple[int, Any]], unit: str, source: str) -> list[_Line]:
     """The lines of a file, from the number and the content of each.
 
-    Sizes and the number of a sample become numbers, and what a table has as NaN becomes None. `unit`, line or row, and
+    Sizes become numbers, and what a table has as NaN becomes None. `unit`, line or row, and
     `source` make the places.
     """
     lines = []
@@ -330,7 +330,7 @@ def _lines(numbered: Iterable[tuple[int, Any]], unit: str, source: str) -> list[
             )
         rows = unpack_row(content, place)
         for row in rows:
-            for name in (*SIZE_COLUMNS, "sample"):
+            for name in SIZE_COLUMNS:
                 # A CSV file has numbers as texts.
                 if isinstance(row.get(name), str):
                     with contextlib.suppress(ValueError):

@@ -44,8 +44,6 @@ def test_a_csv_log_with_labels_is_evaluated_as_it_is_scored(tmp_path):
     answers = read_log([log])
     images = read_predictions(answers.rows, answers.texts, get_reward("R4", box_format="qwen3-vl"))
     assert images[0].gt_labels == ("nodule",)
-    log.write_text("id,completion,boxes,width,height,sample\na,second,[],9,9,1\na,first,[],9,9,0\n")
-    assert read_log([log]).texts == [["first", "second"]]
 
 
 def test_two_images_of_one_name_are_refused(tmp_path):
@@ -107,13 +105,6 @@ def test_images_and_completions_that_do_not_fit_are_refused(images, tmp_path, na
     rows = [{"id": name, "completion": "[]"} for name in names]
     with pytest.raises(ValueError, match=expected):
         read_log(write(tmp_path / "log.jsonl", *rows), dataset=images)
-
-
-def test_samples_come_in_their_own_order(images, tmp_path):
-    rows = [{"id": name, "sample": k, "completion": str(k)} for k in (1, 0) for name in images["id"]]
-    assert read_log(write(tmp_path / "log.jsonl", *rows), dataset=images).texts == [["0", "1"]] * 4
-    with pytest.raises(ValueError, match=r"each `id` and `sample`, got several for 'one' \(line 5 of .*, line 9 of"):
-        read_log(write(tmp_path / "log.jsonl", *rows, rows[4]), dataset=images)
 
 
 def test_two_images_of_the_dataset_with_one_name_are_refused(images, tmp_path):
