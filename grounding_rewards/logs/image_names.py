@@ -16,7 +16,7 @@ _FILE_COLUMNS = ("image_path", "file_name", "filename", "file", "image_id")
 _NAMING = re.compile(
     r"(?i:(?:^|[\W_])(?:id|idx|index|key|uid|uuid|name)(?:$|[\W_])|image|img|file|path|study|scan|case)|[a-z](?:Id|ID)$"
 )
-_ENDING = re.compile(r"\.(?:png|jpe?g|bmp|gif|webp|tiff?|dcm|dicom|npy|nii|mha|gz|txt|json|xml)$", re.IGNORECASE)
+_ENDINGS = re.compile(r"(?:\.(?:png|jpe?g|bmp|gif|webp|tiff?|dcm|dicom|npy|nii|mha|gz|txt|json|xml))+$", re.IGNORECASE)
 # Longer texts are no names.
 _LONGEST_NAME = 1000
 # Rows of the log, as a fraction, that a column has to name: rows of another split are then named by the error.
@@ -60,14 +60,10 @@ def with_image_ids(
         if any(row.get("id") not in (None, "") for row in log.rows):
             # Rows without an id, or with one that names no image, are refused where they are joined.
             return log
-        found = f"none among {', '.join(_columns(log)) or 'no columns'}"
-        ambiguous = [name for name in columns if name not in matches]
-        if ambiguous:
-            found = f"{ambiguous[0]}, where several values would name one image: files of one name in several folders"
         raise ValueError(
             "Expected a column of the log with the ids or file names of the dataset's images, such as "
-            f"{first_of([repr(name) for name in ids])}, got {found}. Add "
-            "the image's `id` to every row, or give --by-order if the rows are in the order of the images."
+            f"{first_of([repr(name) for name in ids])}, got none among {', '.join(_columns(log))}. Add the image's "
+            "`id` to every row, or give --by-order if the rows are in the order of the images."
         )
     numbered_rows = zip(log.rows, matches[column], strict=True)
     rows = [{**row, "id": row.get(column) if k is None else ids[k]} for row, k in numbered_rows]
@@ -100,17 +96,12 @@ def _numbers_by_column(log: Log, columns: Sequence[str], names: Sequence[Sequenc
     find = image_number_finder(names)
     matches = {}
     for column in columns:
-        values = [row.get(column) for row in log.rows]
-        numbers = [find(value, other_folders=True) for value in values]
+        numbers = [find(row.get(column)) for row in log.rows]
         values_and_numbers = {
             (str(row.get(column)), k) for row, k in zip(log.rows, numbers, strict=True) if k is not None
         }
         if len(values_and_numbers) == len({k for _, k in values_and_numbers}):
-            # The log may have the images in other folders than the dataset. So it is if each value names an image when
-            # folders are not compared, and no value does when they are.
-            by_path = [find(value) for value in values]
-            has_own_folders = None not in numbers and by_path.count(None) == len(by_path)
-            matches[column] = numbers if has_own_folders else by_path
+            matches[column] = numbers
     return matches
 
 
@@ -141,10 +132,10 @@ def _columns(log: Log) -> list[str]:
     return list(dict.fromkeys(name for row in log.rows for name in row))
 
 
-def image_number_finder(names: Sequence[Sequence[str]]) -> Callable[..., int | None]:
+def image_number_finder(names: Sequence[Sequence[str]]) -> Callable[[Any], int | None]:
     """A function that gives the number of the image that a value of a log names; None if it names none or several.
 
-    A name may have more or fewer folders in front than that of the image; with `other_folders=True` also others.
+    A name may have more or fewer folders in front than that of the image, and no others.
 
     Args:
         names: of each image its id, and its file names.
@@ -153,8 +144,8 @@ def image_number_finder(names: Sequence[Sequence[str]]) -> Callable[..., int | N
         >>> find = image_number_finder([["p1/a"], ["p2/a"], ["7", "scan_7.png"], ["p4/b"]])
         >>> find("data/p2/a.png"), find("a"), find("scan_7.jpg"), find(7.0), find("/p1/a")
         (1, None, 2, 2, 0)
-        >>> find("p3/b"), find("p3/b", other_folders=True)
-        (None, 3)
+        >>> find("p3/b") is None
+        True
     """
     whole_names: dict[Any, int | None] = {}
     ends: dict[Any, int | None] = {}
@@ -165,7 +156,7 @@ def image_number_finder(names: Sequence[Sequence[str]]) -> Callable[..., int | N
                 for key in name_keys:
                     numbers[key] = k if numbers.get(key, k) == k else None
 
-    def find(value: Any, *, other_folders: bool = False) -> int | None:
+    def find(value: Any) -> int | None:
         """The number of the image with this name."""
         if isinstance(value, list | tuple) and len(value) == 1:
             # Trainers take a list of images.
@@ -180,7 +171,7 @@ def image_number_finder(names: Sequence[Sequence[str]]) -> Callable[..., int | N
             if key in whole_names:
                 return whole_names[key]
             if key in ends:
-                return ends[key] if other_folders or key in keys[:2] else None
+                return ends[key] if key in keys[:2] else None
         return None
 
     return find
@@ -197,11 +188,8 @@ def _path_ends(name: str) -> list[Any]:
     parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".")]
     if not parts:
         return []
-    stem, previous_stem = _ENDING.sub("", parts[-1]), parts[-1]
-    # A name may have several endings.
-    while stem not in ("", previous_stem):
-        stem, previous_stem = _ENDING.sub("", stem), stem
-    words = tuple(map(patient_key, (*parts[:-1], previous_stem)))
+    stem = _ENDINGS.sub("", parts[-1]) or parts[-1]
+    words = tuple(map(patient_key, (*parts[:-1], stem)))
     keys: list[Any] = []
     for start in range(len(parts)):
         keys += ["/".join(parts[start:]), words[start:]]

@@ -20,7 +20,7 @@ from grounding_rewards.data.checks import is_blank, row_problems, said_dropped
 from grounding_rewards.data.dataset_columns import light_rows, load_dataset_image
 from grounding_rewards.images.decoding import is_below, open_image
 from grounding_rewards.logs.image_names import with_image_ids
-from grounding_rewards.logs.read import LONGEST_PATH, Log, read_completions, step_of
+from grounding_rewards.logs.read import Log, read_completions, step_of
 from grounding_rewards.metrics.read_predictions import require_columns
 
 if TYPE_CHECKING:
@@ -374,33 +374,26 @@ def _rows_with_files(
     logs = [Path(path) for path in paths if not isinstance(path, Mapping)] or [Path()]
     folders = [path if path.is_dir() else path.parent for path in logs]
     rows = []
-    missing_files: list[str] = []
-    outside_files: list[str] = []
+    hidden_images = []
     for k in numbers:
         row = {name: value for name, value in log.rows[k].items() if name not in _IMAGE_COLUMNS}
         rows.append(row)
-        texts = [log.rows[k][column] for column in _IMAGE_COLUMNS if isinstance(log.rows[k].get(column), str)]
-        names = [text for text in texts if len(text) <= LONGEST_PATH]
+        names = [log.rows[k][column] for column in _IMAGE_COLUMNS if isinstance(log.rows[k].get(column), str)]
         if not names:
             continue
         # An absolute path stays as it is when joined to a folder.
         files = [folder / names[0] for folder in folders if _is_file(folder / names[0])]
-        if not files:
-            missing_files.append(f"{names[0]!r:.80} in {log.places[k]}")
-        elif not allow_outside and not is_below(folders, files[0]):
-            outside_files.append(f"{names[0]!r} in {log.places[k]}")
-        else:
+        if files and (allow_outside or is_below(folders, files[0])):
             row["image_path"] = str(files[0])
+        else:
+            hidden_images.append(f"{names[0]!r:.80} in {log.places[k]}")
     notes = []
-    for hidden_files, reason, remedy in (
-        (missing_files, "is not there", "Paths start at the folder of the log."),
-        (outside_files, "is not beside the log", "Name the --dataset, or give --allow-outside."),
-    ):
-        if hidden_files:
-            notes.append(
-                f"{len(hidden_files)} of {len(rows)} images are shown without their image, which {reason}: "
-                f"{first_of(hidden_files)}. {remedy}"
-            )
+    if hidden_images:
+        notes.append(
+            f"{len(hidden_images)} of {len(rows)} images are shown without their image, which is not beside the log: "
+            f"{first_of(hidden_images)}. Paths start at the folder of the log; name the --dataset, or give "
+            "--allow-outside."
+        )
     return rows, notes
 
 

@@ -34,8 +34,6 @@ TEXT_COLUMNS = (
 _JSON_COLUMNS = (*BOX_COLUMNS, "box_format")
 # Columns that may hold the pixels themselves.
 _IMAGES = ("image", "images")
-#: In characters: a longer text in a column of images is the image itself, in base64.
-LONGEST_PATH = 4096
 # What a table writes for a switch that is on, in small letters.
 _TRUE = ("true", "t", "yes", "1", "1.0")
 
