@@ -10,18 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grounding_rewards.parsing import STATUSES
-from scripts.checks.trainer_runs import LoggedStep, check_report, check_steps, moved_weights
+from scripts.checks.trainer_runs import LoggedStep, check_scores, check_steps, moved_weights
 from tests.conftest import REPOSITORY
 from tests.tables import table
 
 ANSWERS = 32
 
 
-def report(**changes: Any) -> dict[str, Any]:
-    """What `inspect` says of a good run."""
-    statuses = dict.fromkeys(STATUSES, 0) | {"boxes": 20, "empty": 12}
-    return {"completions": ANSWERS, "scored": ANSWERS, "statuses": statuses, "metrics": {"R4": 0.3}} | changes
+def scores(count: int = ANSWERS, readable: int = ANSWERS, reward: float = 0.3) -> list[dict[str, Any]]:
+    """What `score` writes of a run."""
+    return [{"status": "boxes" if k < readable else "unparseable", "R4": reward} for k in range(count)]
 
 
 @pytest.mark.parametrize(("changes", "steps", "message"), table("cases", "wrong_runs_are_named"))
@@ -29,7 +27,7 @@ def test_wrong_runs_are_named(changes: dict[str, Any], steps: list[list[float]],
     logged = [LoggedStep(*step) for step in steps]
     with nullcontext() if message is None else pytest.raises(AssertionError, match=message):
         check_steps(logged)
-        check_report(report(**changes), logged)
+        check_scores(scores(**changes), logged)
 
 
 def test_moved_weights_are_counted(tmp_path: Path) -> None:

@@ -31,7 +31,6 @@ from grounding_rewards.parsing.results import REASON_MEANINGS
 from grounding_rewards.report.notebook import inspect
 from grounding_rewards.report.tables import Cell, Table
 
-_HEADINGS = {"mean_iou": "mean IoU"}
 # Characters of an excerpt in a table, where the terminal is wide; and of the columns beside it.
 _EXCERPT = 80
 _OTHER_COLUMNS = 40
@@ -105,16 +104,12 @@ def print_inspection(inspection: Inspection, console: Any, *, examples: int = 0)
     metrics = {
         "per completion, mean": f"{inspection.boxes / n:.2f}",
         "per completion, most": str(inspection.most_boxes),
-        "upside down": _share(inspection.upside_down, inspection.boxes),
         "reaching off the image": _share(inspection.off_image, inspection.located),
     }
     # Of a format that reads the whole text nobody has looked for thinking.
     if any(count for state, count in inspection.thinking.items() if state != "none"):
         metrics["thinking closed, but never opened"] = _share(inspection.thinking["unopened"], n)
         metrics["thinking never closed"] = _share(inspection.thinking["unclosed"], n)
-    if inspection.scored:
-        metrics["completions with reference boxes"] = str(inspection.scored)
-    metrics |= {_HEADINGS.get(key, f"mean {key}"): f"{value:.3f}" for key, value in inspection.metrics.items()}
     console.print(Table(["boxes", ""], list(metrics.items())).rich())
     for name, check in inspection.space_checks.items():
         console.print(Text(f"{name}: {check.message}", style="bold red" if check.likely else ""))

@@ -1,8 +1,7 @@
-"""The metrics of a log of completions: how many were read, why the others were not, and whether the space fits."""
+"""What a log of completions says: how many were read, why the others were not, and whether the space fits."""
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from grounding_rewards.boxes import positive_sizes, to_pixel, valid_boxes
+from grounding_rewards.boxes import positive_sizes, to_pixel
 from grounding_rewards.columns import SIZE_COLUMNS, image_sizes
-from grounding_rewards.common.formatting import as_json, format_value, html_table, percent
+from grounding_rewards.common.formatting import as_json, html_table, percent
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.parsing import (
     REJECT_REASONS,
@@ -24,22 +23,14 @@ from grounding_rewards.parsing import (
     read_boxes,
 )
 from grounding_rewards.parsing.answer_span import THINKING_STATES, find_answer, thinking_state
-from grounding_rewards.parsing.space_check import SpaceCheck, SpaceWarning, check_space, thinking_suspicion
-from grounding_rewards.rewards import SPECIFICATION_REWARDS
+from grounding_rewards.parsing.space_check import SpaceCheck, check_space, thinking_suspicion
 from grounding_rewards.rewards.completions import completion_text
-from grounding_rewards.rewards.grounding import get_reward, score_columns
 
 #: A log with a larger share of unparseable completions is suspect.
 MOST_UNPARSEABLE = 0.1
 
 # Tolerance as a fraction of the image's sides: a box on the edge is on the image.
 _ROUNDING = 1e-9
-
-_WITHOUT_SIZE = (
-    "completions have reference boxes, but their images have no known size, and are not scored. Add columns `width` "
-    "and `height`, and for boxes in resized pixels `resized_width` and `resized_height`, or give the options of these "
-    "names."
-)
 
 Track = Callable[[Sequence[Any]], Iterable[Any]]
 
@@ -55,11 +46,8 @@ class Inspection:
         reasons: how often each of `REJECT_REASONS` was met, those that were.
         boxes: of all completions.
         most_boxes: of one completion.
-        upside_down: boxes with x1 >= x2 or y1 >= y2.
         located: boxes for which it is known whether they are on the image.
         off_image: those that reach off the image.
-        scored: completions with reference boxes whose image's size is known where it is needed.
-        metrics: means over those of each reward; ``mean_iou`` is that of an evaluation, over their reference boxes.
         space_checks: by the name of the box format.
         thinking: how many completions have marks of thinking that are ``paired``, ``unopened`` (closed, but never
             opened), ``unclosed``, or ``none``.
@@ -74,22 +62,17 @@ class Inspection:
     reasons: dict[str, int]
     boxes: int
     most_boxes: int
-    upside_down: int
     located: int
     off_image: int
-    scored: int
-    metrics: dict[str, float]
     space_checks: dict[str, SpaceCheck]
     thinking: dict[str, int]
     thinking_suspicion: str | None
     examples: dict[str, list[int]]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         statuses = ", ".join(f"{count} {status}" for status, count in self.statuses.items() if count)
-        headings = {"mean_iou": "mean IoU", "R4": "mean R4"}
-        means = "".join(f"; {headings[key]} {self.metrics[key]:.3f}" for key in headings if key in self.metrics)
-        lines = [f"{len(self.texts)} completions: {statuses}{means}."]
+        lines = [f"{len(self.texts)} completions: {statuses}."]
         lines += [f"{name}: {check.message}" for name, check in self.space_checks.items()]
         if self.thinking_suspicion:
             lines.append(self.thinking_suspicion)
@@ -99,7 +82,6 @@ class Inspection:
         n = len(self.texts)
         rows = [[status, f"{count} ({percent(count / n)})"] for status, count in self.statuses.items()]
         rows += [[f"rejected: {reason}", str(count)] for reason, count in self.reasons.items()]
-        rows += [[f"mean {name}", format_value(value)] for name, value in self.metrics.items()]
         rows += [[f"box format {name}", check.message] for name, check in self.space_checks.items()]
         return html_table(["", f"{n} completions"], rows)
 
@@ -118,11 +100,11 @@ class Inspection:
 
     def to_dict(self) -> dict[str, Any]:
         """The metrics as plain values for JSON, without any text of the log; what was not measured is None."""
-        counts = ("boxes", "most_boxes", "upside_down", "located", "off_image", "scored")
+        counts = ("boxes", "most_boxes", "located", "off_image")
         return as_json(
             {
                 "completions": len(self.texts),
-                **{name: getattr(self, name) for name in ("statuses", "reasons", *counts, "metrics")},
+                **{name: getattr(self, name) for name in ("statuses", "reasons", *counts)},
                 "thinking": {**self.thinking, "suspicion": self.thinking_suspicion},
                 "spaces": self.space_checks,
                 "notes": self.notes,
@@ -150,7 +132,7 @@ def inspect_completions(
     prompt_opens_thinking: bool = False,
     track: Track = iter,
 ) -> Inspection:
-    """Read a log of completions, and score those with reference boxes.
+    """Read a log of completions, and compare the numbers of those with reference boxes with these.
 
     Args:
         completions: n texts or message lists.
@@ -174,30 +156,14 @@ def inspect_completions(
     opened = [prompt_opens_thinking or bool(row.get("prompt_opens_thinking")) for row in rows]
     raws = [read_boxes(texts[k], formats[k], prompt_opens_thinking=opened[k]) for k in track(range(len(texts)))]
     row_sizes = _row_sizes(rows, sizes or {})
-    references = _references(rows, formats, row_sizes)
+    references = [row["boxes"] if isinstance(row.get("boxes"), list) else [] for row in rows]
     box_counts: Counter[str] = Counter()
     space_checks: dict[str, SpaceCheck] = {}
-    values: dict[str, list[float]] = {"mean_iou": [], **{name: [] for name in SPECIFICATION_REWARDS}}
-    notes: dict[str, None] = {}
     for fmt in {id(fmt): fmt for fmt in formats}.values():
         members = [k for k, row_format in enumerate(formats) if row_format is fmt]
         format_raws, format_sizes = [raws[k] for k in members], row_sizes[members]
-        scored = [k for k in members if references[k] is not None]
-        columns, messages = _score(
-            [texts[k] for k in scored],
-            fmt,
-            boxes=[references[k] for k in scored],
-            prompt_opens_thinking=[opened[k] for k in scored],
-            **_complete(row_sizes[scored]),
-        )
-        notes |= dict.fromkeys(messages)
-        for name in values:
-            values[name] += columns[name]
         box_counts.update(_count_boxes(format_raws, fmt, format_sizes))
-        space_checks[fmt.name] = check_space(format_raws, fmt, [references[k] or [] for k in members], format_sizes)
-    unscored = sum(isinstance(row.get("boxes"), list) for row in rows) - len(values["R3"])
-    if unscored:
-        notes[f"{unscored} {_WITHOUT_SIZE}"] = None
+        space_checks[fmt.name] = check_space(format_raws, fmt, [references[k] for k in members], format_sizes)
     thinking = Counter(thinking_state(text) for text, fmt in zip(texts, formats, strict=True) if fmt.scope != "all")
     examples: dict[str, list[int]] = {}
     reasons: Counter[str] = Counter()
@@ -213,16 +179,12 @@ def inspect_completions(
         reasons={reason: reasons[reason] for reason in REJECT_REASONS if reasons[reason]},
         boxes=sum(len(raw.labels) for raw in raws),
         most_boxes=max((len(raw.labels) for raw in raws), default=0),
-        upside_down=box_counts["upside_down"],
         located=box_counts["located"],
         off_image=box_counts["off_image"],
-        scored=len(values["R3"]),
-        metrics={name: float(np.mean(numbers)) for name, numbers in values.items() if numbers},
         space_checks=space_checks,
         thinking={state: thinking[state] for state in THINKING_STATES},
         thinking_suspicion=thinking_suspicion(thinking, prompt_opens_thinking=any(opened)),
         examples=examples,
-        notes=tuple(notes),
     )
 
 
@@ -251,32 +213,6 @@ def _row_sizes(rows: Sequence[Mapping[str, Any]], sizes: Mapping[str, float | No
     return image_sizes(columns, len(rows))
 
 
-def _references(rows: Sequence[Mapping[str, Any]], formats: Sequence[BoxFormat], sizes: Array) -> list[Any]:
-    """The reference boxes of each row; None where its completion cannot be scored."""
-    references: list[Any] = []
-    for row, fmt, size in zip(rows, formats, sizes, strict=True):
-        needed_sizes = {"original": size[:0], "resized": size}.get(fmt.space.frame, size[:2])
-        is_placed = positive_sizes(needed_sizes).all()
-        references.append(row["boxes"] if is_placed and isinstance(row.get("boxes"), list) else None)
-    return references
-
-
-def _score(texts: Sequence[str], fmt: BoxFormat, **columns: Any) -> tuple[dict[str, list[float]], list[str]]:
-    """Score texts: each reward of the specification, the IoU of every reference box (`mean_iou`); and the warnings."""
-    rewards = [get_reward(name, box_format=fmt) for name in (*SPECIFICATION_REWARDS, "soft_f1")]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        # The verdict on the space is shown anyway.
-        warnings.simplefilter("ignore", SpaceWarning)
-        scored = score_columns(rewards, texts, **columns)
-    ious: list[float] = []
-    # As in an evaluation: the IoU of every reference box with its partner, at any overlap.
-    for iou, pairs, references in zip(scored["soft_f1/mean_iou"], scored["soft_f1/tp"], columns["boxes"], strict=True):
-        ious += [iou * pairs / max(1, len(references))] * len(references)
-    values = {name: scored[name] for name in SPECIFICATION_REWARDS}
-    return {**values, "mean_iou": ious}, [str(warning.message) for warning in caught]
-
-
 def _complete(sizes: Array) -> dict[str, Array]:
     """The sizes by column, without those that some image lacks."""
     return {side: values for side, values in zip(SIZE_COLUMNS, sizes.T, strict=True) if positive_sizes(values).all()}
@@ -285,20 +221,19 @@ def _complete(sizes: Array) -> dict[str, Array]:
 def _count_boxes(raws: Sequence[RawBoxes], fmt: BoxFormat, sizes: Array) -> dict[str, int]:
     """Count the boxes of completions in one box format; without the sizes that it needs no box can be located.
 
-    The keys are those of :class:`Inspection`: `upside_down`, and `located` and `off_image` where boxes can be located.
+    The keys are those of :class:`Inspection`: `located` and `off_image`.
     """
     counts = [len(raw.labels) for raw in raws]
     boxes = np.array([value for raw in raws for value in raw.coords], dtype=np.float64).reshape(-1, 4)
-    box_counts = {"upside_down": int((~valid_boxes(boxes)).sum())}
     columns = {side: np.repeat(values, counts) for side, values in _complete(sizes).items()}
     if "width" not in columns or "height" not in columns:
         if fmt.space.frame != "image":
-            return box_counts
+            return {}
         # For fractions of the image its size does not matter.
         columns = {"width": np.ones(len(boxes)), "height": np.ones(len(boxes))}
     if fmt.space.frame == "resized" and len(columns) < len(SIZE_COLUMNS):
-        return box_counts
+        return {}
     edges = np.tile(np.stack([columns["width"], columns["height"]], axis=-1), 2)
     pixels = to_pixel(boxes, fmt.space, **columns)
     off_image = ((pixels < -_ROUNDING * edges) | (pixels > (1 + _ROUNDING) * edges)).any(axis=1)
-    return {**box_counts, "located": len(boxes), "off_image": int(off_image.sum())}
+    return {"located": len(boxes), "off_image": int(off_image.sum())}

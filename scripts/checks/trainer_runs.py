@@ -54,7 +54,7 @@ class Run(NamedTuple):
         packages: beside the trainer, whose versions matter.
         command: words of the command; the first is a file of the environment's folder of programs.
         variables: of the environment; None removes one.
-        completions: the log that `inspect` reads.
+        completions: the log that `score` reads.
         weights: the file of the trained weights.
         steps: reads what was logged of each step.
     """
@@ -276,13 +276,13 @@ def train(run: Run, programs: Path, model: Path, folder: Path) -> tuple[str, str
         raise RuntimeError(f"the training ended with {status}")
     steps = run.steps()
     check_steps(steps)
-    report = inspect(run.completions, folder / "inspection.json")
-    check_report(report, steps)
+    rows = score(run.completions, folder / "scored.jsonl")
+    check_scores(rows, steps)
     moved, tensors = moved_weights(model / "model.safetensors", run.weights)
     assert moved, "no weight moved"
     ran = (
         f"{STEPS} steps, rewards {' and '.join(f'{step.reward:.3f}' for step in steps)}; {moved} of {tensors} weight "
-        f"tensors moved; `inspect` reads its {report['completions']} answers and computes the same rewards"
+        f"tensors moved; `score` reads its {len(rows)} answers and computes the same rewards"
     )
     differences = [step.difference for step in steps if step.difference is not None]
     return ran, f"{max(differences):.0e}" if differences else "–"
@@ -303,33 +303,31 @@ def check_steps(steps: Sequence[LoggedStep]) -> None:
         )
 
 
-def check_report(report: Mapping[str, Any], steps: Sequence[LoggedStep]) -> None:
-    """`inspect` read all answers, most of them have a meaning, and what they earn is what was logged.
+def check_scores(rows: Sequence[Mapping[str, Any]], steps: Sequence[LoggedStep]) -> None:
+    """`score` read all answers, most of them have a meaning, and what they earn is what was logged.
 
     Raises:
         AssertionError: otherwise.
     """
     answers = STEPS * IMAGES * ANSWERS
-    assert report["completions"] == report["scored"] == answers, (
-        f"`inspect` read {report['completions']} answers and scored {report['scored']}, expected {answers}"
-    )
-    readable = report["statuses"]["boxes"] + report["statuses"]["empty"]
-    assert readable > answers / 2, f"`inspect` could read {readable} of {answers} answers"
-    logged, recomputed = sum(step.reward for step in steps) / len(steps), report["metrics"][REWARD]
-    assert math.isclose(logged, recomputed, abs_tol=SINGLE), f"logged {logged}, `inspect` computes {recomputed}"
+    assert len(rows) == answers, f"`score` read {len(rows)} answers, expected {answers}"
+    readable = sum(row["status"] in ("boxes", "empty") for row in rows)
+    assert readable > answers / 2, f"`score` could read {readable} of {answers} answers"
+    logged, recomputed = sum(step.reward for step in steps) / len(steps), sum(row[REWARD] for row in rows) / len(rows)
+    assert math.isclose(logged, recomputed, abs_tol=SINGLE), f"logged {logged}, `score` computes {recomputed}"
 
 
-def inspect(log: Path, out: Path) -> dict[str, Any]:
-    """The report of `grounding-rewards inspect`.
+def score(log: Path, out: Path) -> list[dict[str, Any]]:
+    """The rows that `grounding-rewards score` writes.
 
     Raises:
         AssertionError: it refuses the log; it says why.
     """
-    words = [sys.executable, "-m", "grounding_rewards.cli", "inspect", str(log), "--json", str(out)]
+    words = [sys.executable, "-m", "grounding_rewards.cli", "score", str(log), "--rewards", REWARD, "--out", str(out)]
     surroundings = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     status = subprocess.run(words, stdout=subprocess.DEVNULL, env=surroundings, check=False).returncode
-    assert status == 0, f"`inspect` ended with {status}"
-    return dict(json.loads(out.read_text(encoding="utf-8")))
+    assert status == 0, f"`score` ended with {status}"
+    return [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
 
 
 def moved_weights(before: Path, after: Path) -> tuple[int, int]:
