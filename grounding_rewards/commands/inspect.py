@@ -12,18 +12,18 @@ examples:
   grounding-rewards inspect runs/r4
   grounding-rewards inspect outputs/completions --box-format qwen2.5-vl --width 1024 --height 1024
   grounding-rewards inspect log.csv --box-format '{syntax: json, keys: [box], order: yxyx, space: norm1000}'
-  grounding-rewards inspect log.jsonl --examples 2 --json metrics.json --strict
+  grounding-rewards inspect log.jsonl --json metrics.json --strict
 """
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.commands.console import output_console, printable, track, write_numbers
-from grounding_rewards.commands.options import BoxFormat, Json, Pixels, ResizedPixels, TextColumn, in_range
+from grounding_rewards.commands.options import BoxFormat, Json, Pixels, ResizedPixels, TextColumn
 from grounding_rewards.common.formatting import NO_VALUE
 from grounding_rewards.logs.inspection import Inspection
 from grounding_rewards.parsing import get_box_format
@@ -31,11 +31,8 @@ from grounding_rewards.parsing.results import REASON_MEANINGS
 from grounding_rewards.report.notebook import inspect
 from grounding_rewards.report.tables import Cell, Table
 
-# Characters of an excerpt in a table, where the terminal is wide; and of the columns beside it.
+# Characters of an excerpt in a table.
 _EXCERPT = 80
-_OTHER_COLUMNS = 40
-# Characters of an example's text.
-_FULL_TEXT = 2000
 
 
 def run(
@@ -49,7 +46,6 @@ def run(
     resized_width: ResizedPixels = None,
     resized_height: ResizedPixels = None,
     prompt_opens_thinking: bool = False,
-    examples: Annotated[int, in_range(0)] = 0,
     json: Json = None,
     strict: bool = False,
 ) -> int:
@@ -58,7 +54,6 @@ def run(
     Args:
         log: files or folders
         prompt_opens_thinking: the prompt ended in an open <think>, so completions that never close it have no answer
-        examples: so many completions of each status and reason in full, and which part was read
         strict: exit with 1 if numbers or marks of thinking contradict what was declared, or more than a tenth of the
             completions is unparseable
     """
@@ -72,32 +67,30 @@ def run(
     )
     if json is not None:
         write_numbers(json, inspection.to_dict())
-    print_inspection(inspection, output_console(120), examples=examples)
+    print_inspection(inspection, output_console(120))
     return int(strict and inspection.is_suspect)
 
 
-def print_inspection(inspection: Inspection, console: Any, *, examples: int = 0) -> None:
-    """Print tables, verdict and examples. Control characters in the model's text are escaped.
+def print_inspection(inspection: Inspection, console: Any) -> None:
+    """Print tables and verdict. Control characters in the model's text are escaped.
 
     Args:
         inspection: from :func:`inspect_completions`.
         console: a ``rich.console.Console``.
-        examples: how many completions to show in full for each status and reason.
     """
     from rich.text import Text
 
     n = len(inspection.texts)
-    width = min(_EXCERPT, console.width - _OTHER_COLUMNS)
     console.print(f"{n} completions, box format {', '.join(inspection.space_checks)}", markup=False)
     statuses: list[list[str | Cell]] = [
-        [status, str(count), _share(count, n), Cell("", _excerpt(inspection, status, width), "words")]
+        [status, str(count), _share(count, n), Cell("", _excerpt(inspection, status), "words")]
         for status, count in inspection.statuses.items()
     ]
     headings: list[str | Cell] = ["status", "completions", "share", Cell("example", kind="words")]
-    console.print(Table(headings, statuses).rich(unbroken=range(4)))
+    console.print(Table(headings, statuses).rich(unbroken=range(3)))
     if inspection.reasons:
         reasons: list[list[str | Cell]] = [
-            [reason, str(count), Cell(REASON_MEANINGS[reason], _excerpt(inspection, reason, _EXCERPT), "words")]
+            [reason, str(count), Cell(REASON_MEANINGS[reason], _excerpt(inspection, reason), "words")]
             for reason, count in inspection.reasons.items()
         ]
         console.print(Table(["rejected", "times", Cell("what it means, and an example", kind="words")], reasons).rich())
@@ -117,22 +110,6 @@ def print_inspection(inspection: Inspection, console: Any, *, examples: int = 0)
         console.print(Text(inspection.thinking_suspicion, style="bold red"))
     for note in inspection.notes:
         console.print(Text(f"Note: {note}"))
-    for key, numbers in inspection.examples.items():
-        for number in numbers[:examples]:
-            title = f"{key}, row {number}"
-            _print_example(console, title, inspection.texts[number], inspection.answers[number].strip())
-
-
-def _print_example(console: Any, title: str, text: str, answer: str) -> None:
-    """Print a completion, and below it the part that was read as the answer, if that is not the whole."""
-    from rich.text import Text
-
-    console.print(Text(f"\n{title}", style="bold"))
-    console.print(Text(_printable_start(text)))
-    if answer != text.strip():
-        console.print(Text("read as the answer:" if answer else "read as the answer: nothing", style="bold"))
-        if answer:
-            console.print(Text(_printable_start(answer)))
 
 
 def _share(count: int, total: int) -> str:
@@ -140,27 +117,19 @@ def _share(count: int, total: int) -> str:
     return f"{count / total:.0%}" if total else NO_VALUE
 
 
-def _excerpt(inspection: Inspection, key: str, width: int) -> str:
+def _excerpt(inspection: Inspection, key: str) -> str:
     """One line of the first completion with a status or reason: its end if it was cut off, else its start.
 
     Args:
         inspection: with the completions.
         key: a status or a reason.
-        width: of the line, in characters.
     """
     if key not in inspection.examples:
         return ""
     answer = inspection.answers[inspection.examples[key][0]].strip()
     if key in ("truncated", "unclosed"):
-        ending = printable(answer[-width:], lines=False)
+        ending = printable(answer[-_EXCERPT:], lines=False)
         # Escapes make the line longer than the answer.
-        return ending if len(answer) == len(ending) <= width else f"…{ending[1 - width :]}"
-    start = printable(answer[:width], lines=False)
-    return start if len(answer) == len(start) <= width else f"{start[: width - 1]}…"
-
-
-def _printable_start(text: str) -> str:
-    """The start of a text of any length, as :func:`printable` makes it, with the number of hidden characters."""
-    start = printable(text[:_FULL_TEXT])
-    hidden = len(text) - _FULL_TEXT
-    return start if hidden <= 0 else f"{start}… ({hidden} more characters)"
+        return ending if len(answer) == len(ending) <= _EXCERPT else f"…{ending[1 - _EXCERPT :]}"
+    start = printable(answer[:_EXCERPT], lines=False)
+    return start if len(answer) == len(start) <= _EXCERPT else f"{start[: _EXCERPT - 1]}…"

@@ -13,10 +13,10 @@ from grounding_rewards.logs.inspection import inspect_completions
 from tests.logs.test_inspection import TEXTS, rows
 
 
-def shown(texts, rows=None, *, examples=0, box_format="qwen3-vl"):
+def shown(texts, rows=None, *, box_format="qwen3-vl"):
     out = io.StringIO()
     inspection = inspect_completions(texts, rows or [{}] * len(texts), box_format)
-    print_inspection(inspection, Console(file=out, width=120), examples=examples)
+    print_inspection(inspection, Console(file=out, width=120))
     return out.getvalue()
 
 
@@ -38,29 +38,13 @@ def test_a_cut_off_text_is_shown_by_its_end_and_thinking_is_left_out():
     assert "thinking never closed" not in shown([long], box_format={"syntax": "json", "scope": "all"})
 
 
-def test_examples_are_shown_in_full_on_demand():
-    texts = ["first?\nline two", "second?", "third?"]
-    assert "line two" not in shown(texts).replace("\\nline two", "")
-    page = shown(texts, examples=2)
-    assert "unparseable, row 0\nfirst?\nline two\n" in page
-    assert "third?" not in page
-
-
-def test_examples_show_which_part_was_read():
-    talk = "<tool_call>[5, 6, 7, 8]</tool_call><|im_end|>\n<|im_start|>assistant\n[]<|im_end|>"
-    page = shown([talk, "<tool_call>zoom</tool_call>", "No nodule."], examples=2)
-    assert "<|im_start|>assistant\n[]<|im_end|>\nread as the answer:\n[]\n" in page
-    assert "<tool_call>zoom</tool_call>\nread as the answer: nothing\n" in page
-    assert page.count("read as the answer") == 3
-
-
 @pytest.mark.parametrize("text", ["[/nothing to close]", "\x1b[2J\x1b[31mclears the screen", "\ud800 half a character"])
 def test_no_completion_can_break_the_page(text):
-    assert text.encode("unicode_escape").decode()[:12] in shown([text], examples=1)
+    assert text.encode("unicode_escape").decode()[:12] in shown([text])
 
 
 @given(st.lists(st.text(), min_size=1, max_size=4))
 def test_any_completions_make_a_page(texts):
-    page = shown(texts, [{"boxes": [], "width": 9, "height": 9}] * len(texts), examples=1)
+    page = shown(texts, [{"boxes": [], "width": 9, "height": 9}] * len(texts))
     page.encode("utf-8")
     assert all(character.isprintable() or character == "\n" for character in page)
