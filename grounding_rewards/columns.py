@@ -443,7 +443,7 @@ def with_ground_truth(columns: Mapping[str, Any], n: int) -> Mapping[str, Any]:
     rows = []
     for k, text in enumerate(packed):
         try:
-            row = parse_json(text, any_text=True) if isinstance(text, str) else dict(text)
+            row = parse_json(text) if isinstance(text, str) else dict(text)
             # Raises where they are missing; where each reader drew there need be no other boxes.
             row["reader_boxes" if "reader_boxes" in row else "boxes"]
         except (TypeError, ValueError, KeyError) as error:

@@ -88,7 +88,7 @@ def parsed_json(packed: Any) -> Any:
         packed = packed.decode(errors="replace")
     if isinstance(packed, str) and packed.lstrip()[:1] in ("{", "["):
         try:
-            return parse_json(packed, any_text=True)
+            return parse_json(packed)
         except ValueError:
             return packed
     return packed

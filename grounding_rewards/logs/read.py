@@ -344,7 +344,7 @@ def _lines(numbered: Iterable[tuple[int, Any]], unit: str, source: str) -> list[
 
 def _read_jsonl(path: Path) -> list[tuple[int, Any]]:
     """The value of each line, with its number."""
-    return list(read_json_lines(path, _ONE_A_LINE, any_text=True))
+    return list(read_json_lines(path, _ONE_A_LINE))
 
 
 def _read_csv(path: Path) -> Iterable[tuple[int, Any]]:
@@ -378,7 +378,7 @@ def _row_of_cells(cells: Mapping[str, Any], number: int, path: Path) -> dict[str
 def _list_of_cell(cell: str, place: str) -> Any:
     """The list that a cell holds in JSON."""
     try:
-        return parse_json(cell, any_text=True)
+        return parse_json(cell)
     except ValueError as error:
         raise ValueError(
             f"Expected JSON in {place}, got {cell!r:.80} ({error}). Write lists as JSON, as json.dumps does: "
@@ -390,7 +390,7 @@ def _read_json(path: Path) -> Iterable[tuple[int, Any]]:
     """The rows of a .json file, with their numbers."""
     text = read_text(path)
     try:
-        rows = parse_json(text, any_text=True)
+        rows = parse_json(text)
     except ValueError as error:
         raise ValueError(
             f"Expected JSON in {str(path)!r}, got {text!r:.80} ({error}). Name it .jsonl if it has one object a line, "

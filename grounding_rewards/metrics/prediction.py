@@ -285,7 +285,7 @@ def load_predictions(path: str | Path) -> list[Prediction]:
         )
     images: dict[str, Prediction] = {}
     fix = "Make the file anew with `grounding-rewards evaluate`."
-    for number, content in read_json_lines(file, fix, any_text=True):
+    for number, content in read_json_lines(file, fix):
         try:
             image = Prediction.of_json(content)
             if image.id in images:

@@ -63,7 +63,7 @@ def test_columns_that_are_missing(csv_file):
     [
         *table("sources/tables", "a_broken_table_is_named"),
         (b"id,x\na,1\nb,\xff\n", r"in line 3 of .*table\.csv, got the byte 0xff .* no UTF-8"),
-        ("id,x\na,1\n".encode("utf-16"), "in line 1 of .*UTF-16"),
+        ("id,x\na,1\n".encode("utf-16"), "in line 1 of .*UTF-8"),
         ('id,x\na,"' + "1" * 200_000, "Expected CSV in .* field larger than field limit .* in line 2"),  # no end
     ],
 )
