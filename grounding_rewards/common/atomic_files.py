@@ -40,17 +40,6 @@ def publish(unfinished: Path, path: Path) -> None:
 
 
 @contextmanager
-def _file_named(path: Path) -> Iterator[None]:
-    """Within this context, name the file in errors of the disk, which do not where it is full."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno is not None and error.filename is None:
-            error.filename = str(path)
-        raise
-
-
-@contextmanager
 def whole_file(path: str | Path) -> Iterator[Path]:
     """Within this context, write a file elsewhere; it gets its name at the end, and after an error nothing changed.
 
@@ -61,7 +50,7 @@ def whole_file(path: str | Path) -> Iterator[Path]:
         Where to write it.
 
     Raises:
-        OSError: the file cannot be written; it is named.
+        OSError: the file cannot be written.
 
     Example:
         >>> import tempfile
@@ -80,9 +69,8 @@ def whole_file(path: str | Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = unfinished_name(path)
     try:
-        with _file_named(path):
-            yield unfinished
-            publish(unfinished, path)
+        yield unfinished
+        publish(unfinished, path)
     finally:
         unfinished.unlink(missing_ok=True)
 
@@ -116,7 +104,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         A folder to write into, inside it: both are on one disk.
 
     Raises:
-        OSError: a file cannot be written; it is named, or the folder.
+        OSError: a file cannot be written.
 
     Example:
         >>> import tempfile
@@ -131,20 +119,19 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     try:
-        with _file_named(folder):
-            yield unfinished
-            paths = sorted(unfinished.rglob("*"))
-            # All bytes are on the disk before the first name changes.
-            for path in paths:
-                if path.is_file():
-                    with path.open("rb") as file:
-                        os.fsync(file.fileno())
-            for path in paths:
-                place = folder / path.relative_to(unfinished)
-                if path.is_dir():
-                    place.mkdir(exist_ok=True)
-                else:
-                    os.replace(path, place)
+        yield unfinished
+        paths = sorted(unfinished.rglob("*"))
+        # All bytes are on the disk before the first name changes.
+        for path in paths:
+            if path.is_file():
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
+        for path in paths:
+            place = folder / path.relative_to(unfinished)
+            if path.is_dir():
+                place.mkdir(exist_ok=True)
+            else:
+                os.replace(path, place)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 

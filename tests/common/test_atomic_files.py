@@ -32,7 +32,7 @@ def test_a_file_is_written(tmp_path, content):
 
 def test_the_old_file_stays(tmp_path, full_disk):
     (tmp_path / "a").write_text("before")
-    with pytest.raises(OSError, match=r"No space left on device: '.*a'$"):
+    with pytest.raises(OSError, match="No space left on device"):
         write_whole(tmp_path / "a", "after")
     assert (tmp_path / "a").read_text() == "before"
     assert names(tmp_path) == ["a"]
@@ -56,7 +56,7 @@ def test_a_folder_is_filled_whole_or_not_at_all(tmp_path, before, full_disk):
     if before is not None:
         folder.mkdir(parents=True)
         (folder / "a").write_text(before)
-    with pytest.raises(OSError, match=r"No space left on device: '.*run'$"), whole_folder(folder) as unfinished:
+    with pytest.raises(OSError, match="No space left on device"), whole_folder(folder) as unfinished:
         (unfinished / "a").write_text("after")
     assert names(folder) == ([] if before is None else ["a"])
     assert before is None or (folder / "a").read_text() == before

@@ -47,12 +47,6 @@ def test_later_files_win_over_earlier_ones_and_their_bases(folder):
     assert read_config([]) == {}
 
 
-def test_many_ways_to_one_file_are_one_reading(folder):
-    """Forty files that name the next one twice: 2**40 readings, if each way were gone."""
-    files = {f"f{k}": f"base: [f{k + 1}.yaml, f{k + 1}.yaml]" for k in range(40)}
-    assert read_config(folder(**files, f40="x: 1") / "f0.yaml") == {"x": 1}
-
-
 @pytest.mark.parametrize(("texts", "message"), table("common/config_files", "refused"))
 def test_refused(folder, texts, message):
     with pytest.raises(ValueError, match=message):

@@ -16,9 +16,8 @@ def test_what_governs_threads_and_devices_is_named(monkeypatch):
     assert (machine["OMP_WAIT_POLICY"], machine["GPU"]) == ("not set", "unknown without torch")
 
 
-def test_packages_of_every_extra_but_that_of_development_are_named(monkeypatch):
+def test_packages_of_every_extra_are_named(monkeypatch):
     lines = ["numpy>=1.26", 'pydicom>=3.0.1; extra == "dicom"', "highdicom>=0.24 ; extra == 'dicom'"]
-    lines.append('mypy; extra == "dev"')
     monkeypatch.setattr(environment, "requires", lambda name: lines)
     monkeypatch.setattr(environment, "package_version", lambda name: None if name in ("torch", "highdicom") else "1")
     monkeypatch.setattr(environment, "_BESIDE", ("torch",))
