@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.commands.console import fold, plain_warnings, say, sign_of_life
+from grounding_rewards.commands.console import fold, plain_warnings, say
 from grounding_rewards.common.environment import package_version
 
 if TYPE_CHECKING:
@@ -106,10 +106,9 @@ def _run(words: list[str]) -> int:
         return 0
     if name not in (*COMMANDS, *TRAINING):
         raise ValueError(f"Expected a command, got {name}. grounding-rewards --help names them.")
-    with sign_of_life(f"{name}: loading libraries …"):
-        if name in TRAINING:
-            return int(_module("train").run(name, options))
-        return _run_command(name, options)
+    if name in TRAINING:
+        return int(_module("train").run(name, options))
+    return _run_command(name, options)
 
 
 def _run_command(name: str, words: list[str]) -> int:

@@ -38,7 +38,7 @@ def test_the_installed_command_runs(tmp_path):
     run = subprocess.run([command, "inspect", LOG, "--box-format", "qwen2.5-vl"], capture_output=True, text=True)
     assert run.returncode == 0
     # On a slow machine it says that it works.
-    assert run.stderr.removeprefix("inspect: loading libraries …\n") == ""
+    assert run.stderr == ""
     assert "Nothing contradicts resized_pixel, order xyxy" in run.stdout
     # The page says so.
     assert re.search(r"mean R4 +0\.650\s", run.stdout)
@@ -63,7 +63,7 @@ def test_an_output_that_nobody_reads_any_more_is_no_error():
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as run:
         # Closed before the command has begun to write.
         run.stdout.close()
-        assert run.stderr.read().decode().removeprefix("configs: loading libraries …\n") == ""
+        assert run.stderr.read() == b""
     assert run.returncode == 0
 
 

@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import textwrap
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sized
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 
-#: Width in characters from which a terminal shows all columns of a table.
-WIDE = 100
 # Seconds before a progress bar appears: a bar of shorter work would only flicker.
 _PATIENCE = 2.0
 # Seconds between lines of progress where there is no terminal for a bar.
@@ -84,13 +81,7 @@ def printable(text: str, *, lines: bool = True) -> str:
 
 def say(text: str, *, error: bool = False) -> None:
     """Print a line of text on the standard output, or on the standard error, see :func:`printable`."""
-    print(_folded(text) if error else printable(text), file=sys.stderr if error else sys.stdout)
-
-
-def _folded(text: str) -> str:
-    """A printable text for the standard error; for a terminal in lines that end between words, not anywhere."""
-    text = printable(text)
-    return fold(text) if sys.stderr.isatty() else text
+    print(printable(text), file=sys.stderr if error else sys.stdout)
 
 
 def fold(text: str, indent: int = 6) -> str:
@@ -132,7 +123,7 @@ def plain_warnings() -> Iterator[None]:
         """A warning in one line, after the word or the category that it begins with."""
         is_ours = category is UserWarning or category.__module__.startswith("grounding_rewards.")
         title = "warning" if is_ours else category.__name__
-        return _folded(f"{title}: {message}") + "\n"
+        return printable(f"{title}: {message}") + "\n"
 
     warnings.formatwarning = format_warning
     try:
@@ -142,26 +133,6 @@ def plain_warnings() -> Iterator[None]:
             yield
     finally:
         warnings.formatwarning = default_format
-
-
-@contextmanager
-def sign_of_life(text: str, *, patience: float = _PATIENCE) -> Iterator[None]:
-    """A context that prints a line on the standard error if it lasts long; of several processes the first prints.
-
-    Libraries take seconds to load, before any progress bar is shown.
-
-    Args:
-        text: the line.
-        patience: seconds before it is printed.
-    """
-    timer = threading.Timer(patience, say, (text,), {"error": True})
-    timer.daemon = True
-    if int(os.environ.get("RANK", 0)) == 0:
-        timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 @contextmanager

@@ -31,11 +31,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from grounding_rewards.commands.console import WIDE, output_console, say, stage_progress
+from grounding_rewards.commands.console import output_console, say, stage_progress
 from grounding_rewards.commands.options import AnswerOptions, LabelMatching, Reward, in_range
 from grounding_rewards.common.environment import package_versions
 from grounding_rewards.logs.run_log import model_name
@@ -85,14 +85,6 @@ class EvaluateOptions(AnswerOptions):
         robustness_images: the first so many
         all_metrics: print every metric, not the twelve that are asked for first
     """
-
-    only_model = (*AnswerOptions.only_model, "blank", "robustness", "robustness_images")
-    needed_options: ClassVar[Mapping[str, str]] = {
-        **AnswerOptions.needed_options,
-        "temperature": "samples",
-        "train_split": "dataset",
-        "robustness_images": "robustness",
-    }
 
     out: Path
     completions: Sequence[Path] = ()
@@ -178,11 +170,8 @@ def _training_images(options: EvaluateOptions) -> list[dict[str, Any]] | None:
 
     if options.train_split == NO_SPLIT:
         return None
-    try:
-        images = options.images(options.train_split)
-        return None if images is None else light_rows(images)
-    except ValueError as error:
-        raise ValueError(f"{error} Images for the constant box come from --train-split; `none` does without.") from None
+    images = options.images(options.train_split)
+    return None if images is None else light_rows(images)
 
 
 def _prepare_model(options: EvaluateOptions, images: Dataset, reward: GroundingReward) -> AskedModel:
@@ -275,9 +264,6 @@ def _print(options: EvaluateOptions, page: evaluation_page.EvaluationPage) -> No
         console.print(evaluation_table(evaluation, title=page.subtitle).rich())
     else:
         table = core_table(evaluation, page.reward, title=page.subtitle)
-        if console.width < WIDE:
-            # Without the baselines: names, the model, and how far it is above the constant box.
-            table = table._replace(header=table.header[:3], rows=[row[:3] for row in table.rows])
         hidden = len(evaluation.metrics) - len(table.rows)
         caption = f"{hidden} more metrics with --all and on the page." if hidden else None
         console.print(table.rich(caption=caption))

@@ -4,11 +4,10 @@
 
 import math
 import shlex
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -114,14 +113,6 @@ class AnswerOptions:
         temperature: of the samples
     """
 
-    # Options that have no effect on a log, and those that have none on a model.
-    only_model: ClassVar[tuple[str, ...]] = (
-        *("max_new_tokens", "batch_size", "max_image_pixels", "backend", "vllm_options", "samples", "temperature"),
-    )
-    only_log: ClassVar[tuple[str, ...]] = ("text_column", "by_order", "width", "height")
-    # By option the other one without which it has no effect.
-    needed_options: ClassVar[Mapping[str, str]] = {"by_order": "dataset", "split": "dataset", "max_images": "dataset"}
-
     model: str | None = None
     dataset: str | None = None
     split: str = "test"
@@ -143,14 +134,13 @@ class AnswerOptions:
     temperature: Annotated[float, in_range(above=True)] = 1.0
 
     def check_subject(self, logs: Sequence[Path]) -> None:
-        """Refuse a command without answers, with answers from two places, or with an option that has no effect.
+        """Refuse a command without answers, or with answers from two places.
 
         Args:
             logs: the log of completions.
 
         Raises:
-            ValueError: both or neither of log and model are given, a model has no images, a log is not there, or an
-                option is for the other one.
+            ValueError: both or neither of log and model are given, a model has no images, or a log is not there.
         """
         from grounding_rewards.logs.read import log_files
 
@@ -159,22 +149,6 @@ class AnswerOptions:
             raise ValueError(f"Expected a log of completions or --model, got {subjects}. Name one of them.")
         if self.model is not None and self.dataset is None:
             raise ValueError("Expected images for --dataset, got none. A model needs images to look at; name some.")
-        if self.model is None:
-            subject, other_subject, useless_options = "a log of completions", "a model", self.only_model
-        else:
-            subject, other_subject, useless_options = "a model", "a log of completions", self.only_log
-        for field in fields(self):
-            option = f"--{field.name.replace('_', '-')}"
-            is_given = getattr(self, field.name) != field.default
-            if is_given and field.name in useless_options:
-                raise ValueError(
-                    f"Expected {other_subject} for {option}, got {subject}. Leave it out: it has no effect."
-                )
-            needed = self.needed_options.get(field.name)
-            if is_given and needed and not getattr(self, needed):
-                raise ValueError(
-                    f"Expected --{needed} beside {option}, got none. Leave {option} out: it has no effect."
-                )
         # Refuses what is not there before the images are loaded, which takes longer.
         log_files(logs)
 
@@ -270,12 +244,11 @@ class AnswerOptions:
             **sampling: further arguments of :meth:`AskedModel.answer`.
         """
         title = f"{model_name(str(self.model))}, {title}"
-        started = time.monotonic()
         with stage_progress(title, patience=0.0) as on_stage:
 
-            def on_progress(images: int, total: int, tokens: int) -> None:
-                """Show the images that are answered, and the tokens per second."""
-                on_stage(f"{title}, {tokens / (time.monotonic() - started):.0f} tokens/s", images, total)
+            def on_progress(images: int, total: int, _: int) -> None:
+                """Show the images that are answered."""
+                on_stage(title, images, total)
 
             return asked_model.answer(
                 file,
@@ -345,9 +318,6 @@ def rewards_from_words(words: Sequence[str], box_format: Any = None, *, function
         name, colon, text = word.partition(":")
         parameters = _parameters_of_reward(name, text)
         key = f"{name.rpartition('.')[2]}{colon}{text}"
-        if key in rewards and words.count(word) == 1:
-            # Another module has a reward of this name.
-            key = word
         if key in rewards:
             raise ValueError(
                 f"Expected different rewards for --rewards, got {key!r} twice. "

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from grounding_rewards.commands.console import WIDE, output_console, say, track, write_numbers
+from grounding_rewards.commands.console import output_console, say, track, write_numbers
 from grounding_rewards.commands.options import AnswerOptions, Json, ResizedPixels, in_range, option
 from grounding_rewards.common.formatting import counted, percent
 from grounding_rewards.logs.run_log import trained_reward
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 
 # Images about which a model is asked by default: enough to see whether there is a signal.
 _IMAGES_TO_ASK_ABOUT = 32
-#: Rewards that are printed, besides the recommended one.
-MOST_ROWS = 12
 
 
 @Parameter(name="*")
@@ -67,9 +65,6 @@ class SignalOptions(AnswerOptions):
         strict: exit with 1 where more than 20% of the groups are without spread
     """
 
-    only_model = (*AnswerOptions.only_model, "keep")
-    only_log = (*AnswerOptions.only_log, "group_size", "resized_width", "resized_height")
-
     split: str = "train"
     group_size: int | None = None
     resized_width: ResizedPixels = None
@@ -80,7 +75,7 @@ class SignalOptions(AnswerOptions):
     keep: Path | None = None
     json: Json = None
     strict: bool = False
-    every: Annotated[bool, option("print the whole table, also where nothing is wrong", name="--all")] = False
+    every: Annotated[bool, option("print the table, also where nothing is wrong", name="--all")] = False
 
 
 def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) -> int:
@@ -146,7 +141,7 @@ def print_signal(report: SignalReport, console: Console, *, every: bool = False)
     Args:
         report: from :func:`grounding_rewards.metrics.signal.measure_signal`.
         console: a ``rich.console.Console``.
-        every: whether to print the table in any case, and all of its rows.
+        every: whether to print the table in any case.
     """
     from rich.text import Text
 
@@ -159,18 +154,7 @@ def print_signal(report: SignalReport, console: Console, *, every: bool = False)
     console.print(Text(f"{counts} Without spread under {reward.name}: {share} [{low}, {high}]"))
     headings, lines = report.table()
     table = Table([*headings[:2], Cell(headings[2], kind="words"), *headings[3:]], lines)
-    hidden_parts = []
-    if not every:
-        rows = [row for number, row in enumerate(table.rows) if number < MOST_ROWS or row[0] == report.best]
-        if len(rows) < len(table.rows):
-            hidden_parts.append(f"{len(table.rows) - len(rows)} more rewards")
-        table = table._replace(rows=rows)
-        if console.width < WIDE:
-            # A narrow terminal has room for the name, the share without spread and its cause.
-            hidden_parts.append(f"{len(table.header) - 3} more columns")
-            table = table._replace(header=table.header[:3], rows=[row[:3] for row in rows])
-    caption = f"{' and '.join(hidden_parts)} with --all." if hidden_parts else None
-    console.print(table.rich(caption=caption))
+    console.print(table.rich())
     console.print(Text(report.recommendation, style="bold"))
     for sentence in (report.best_of_k, report.looking):
         if sentence:

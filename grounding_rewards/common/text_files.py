@@ -216,6 +216,8 @@ def first_repeated(names: Sequence[str]) -> str | None:
 
 # Made once: a log has millions of lines.
 _DECODER = json.JSONDecoder(object_pairs_hook=_without_repeated_keys)
+
+
 def read_yaml(path: str | Path) -> Any:
     """The value of a YAML file.
 

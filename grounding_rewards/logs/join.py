@@ -254,8 +254,8 @@ def _group_members(log: Log, group_size: int | None) -> list[list[int]]:
             groups.setdefault(key, []).append(k)
         return list(groups.values())
     raise ValueError(
-        "Expected an `id` in every row of the log, or --group-size, got neither. Name each row's image by `id`, or give "
-        "the num_generations of the training, whose groups follow each other."
+        "Expected an `id` in every row of the log, or --group-size, got neither. Name each row's image by `id`, or "
+        "give the num_generations of the training, whose groups follow each other."
     )
 
 

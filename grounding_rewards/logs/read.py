@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import itertools
-import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -227,8 +226,8 @@ def off_image_notes(log: Log) -> list[str]:
 
     Example:
         >>> rows = [{"boxes": [[0, 0, 9, 99]], "width": 50, "height": 50}, {}]
-        >>> for sentence in off_image_notes(Log(["", ""], rows, ["line 1", "line 2"])):  # doctest: +NORMALIZE_WHITESPACE
-        ...     print(sentence)
+        >>> [sentence] = off_image_notes(Log(["", ""], rows, ["line 1", "line 2"]))
+        >>> print(sentence)  # doctest: +NORMALIZE_WHITESPACE
         1 of 2 rows have a reference box that is not on the image, the first line 1: box 0 is [0, 0, 9, 99], outside the
         image of 50 x 50. What is scored against it means little: correct the boxes or the size.
     """

@@ -1,8 +1,6 @@
 """Progress bars appear late, and only in a terminal; warnings of the package are lines for people."""
 
 import re
-import sys
-import time
 import warnings
 
 import pytest
@@ -28,15 +26,6 @@ def test_it_is_shown_late_and_where_somebody_looks(monkeypatch, capsys, terminal
     assert ("counting" in capsys.readouterr().err) == shown
 
 
-@pytest.mark.parametrize(("terminal", "rank", "patience", "shown"), table("commands/tables", "signs_of_life"))
-def test_a_command_that_takes_a_while_says_that_it_works(monkeypatch, capsys, terminal, rank, patience, shown):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
-    monkeypatch.setenv("RANK", rank)
-    with console.sign_of_life("evaluate …", patience=patience):
-        time.sleep(0.3)
-    assert capsys.readouterr().err == shown
-
-
 def test_warnings_have_no_path_and_no_line_of_code():
     place = ("/a/b.py", 3)
     with console.plain_warnings():
@@ -44,13 +33,6 @@ def test_warnings_have_no_path_and_no_line_of_code():
         for category, kind in kinds.items():
             assert warnings.formatwarning("low\x1b", category, *place, line="") == f"{kind}: low\\x1b\n"
     assert warnings.formatwarning("low", UserWarning, *place, line="").startswith("/a/b.py:3: ")
-
-
-def test_errors_on_a_terminal_end_their_lines_between_words(monkeypatch, capsys):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", "20")
-    console.say("Expected a file, got\nnone. Check /a/path/longer/than/a/line.", error=True)
-    assert capsys.readouterr().err == "Expected a file, got\nnone. Check\n/a/path/longer/than/a/line.\n"
 
 
 def test_old_names_among_libraries_are_not_shown():

@@ -78,7 +78,7 @@ def test_where_the_space_is_contradicted_the_cause_comes_alone(capsys):
     assert printed.startswith("The answers are misread, so that no reward can be judged by them. Expected boxes in n")
     assert "Train with" not in printed
     assert "no spread" not in printed
-    assert captured.err.removeprefix("signal: loading libraries …\n") == ""
+    assert captured.err == ""
     # Read as they were written, they are judged.
     assert main(["signal", log]) == 0
     assert "Without spread under R4" in capsys.readouterr().out

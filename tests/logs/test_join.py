@@ -32,7 +32,9 @@ def test_of_a_training_the_answers_of_the_last_step_are_taken(tmp_path):
     """Images are asked about again, not equally often: two answers each time."""
     image = {"boxes": [], "width": 10, "height": 20}
     asked = (("a", 1, "old"), ("b", 1, "b at 1"), ("a", 9, "new"), ("a", 10, "newest"))
-    rows = [{"id": id_, "step": step, "completion": f"{text} {k}", **image} for id_, step, text in asked for k in (0, 1)]
+    rows = [
+        {"id": id_, "step": step, "completion": f"{text} {k}", **image} for id_, step, text in asked for k in (0, 1)
+    ]
     answers = read_log(write(tmp_path / "log.jsonl", *rows))
     assert answers.texts == [["newest 0", "newest 1"], ["b at 1 0", "b at 1 1"]]
     assert "from 1 to 10, and 4 earlier ones are left out" in answers.notes[0]

@@ -275,7 +275,9 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
 IMAGE_OF_LOG = {"id": "a", "completion": "[]", "boxes": [[0, 0, 9, 9]], "width": 50, "height": 40}
 
 
-@pytest.mark.parametrize(("change", "doubt"), table("logs/rows", "rows_with_boxes_off_the_image_are_counted_and_placed"))
+@pytest.mark.parametrize(
+    ("change", "doubt"), table("logs/rows", "rows_with_boxes_off_the_image_are_counted_and_placed")
+)
 def test_rows_with_boxes_off_the_image_are_counted_and_placed(change, doubt):
     (sentence,) = read.off_image_notes(
         read.read_completions([{**IMAGE_OF_LOG, **(change if k == 11 else {})} for k in range(30)])
