@@ -32,7 +32,6 @@ COMMANDS = {
     "diff": "is one evaluated run better than another on the same images",
     "study": "which reward: runs with several seeds from one checkpoint, and what may be concluded",
     "plugin": "the file and the lines of configuration with which another trainer takes a reward",
-    "configs": "the configurations that come with the package: their names, or a copy to edit",
     "env": "versions of everything that matters, for a report of a problem",
     "export": "an evaluation for other tools: COCO, DICOM SR",
 }

@@ -58,7 +58,7 @@ def test_the_version_is_that_of_the_package(capsys):
 
 
 def test_an_output_that_nobody_reads_any_more_is_no_error():
-    command = [sys.executable, "-m", "grounding_rewards.cli", "configs"]
+    command = [sys.executable, "-m", "grounding_rewards.cli", "--help"]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as run:
         # Closed before the command has begun to write.
@@ -88,8 +88,8 @@ def test_wrong_arguments_end_with_a_line_and_2(arguments, message, capsys):
 
 
 def test_words_that_no_option_takes_are_named(capsys):
-    assert main(["configs", "foo", "bar"]) == 2
-    assert "Expected options of the command, got foo bar. See grounding-rewards configs" in capsys.readouterr().err
+    assert main(["env", "foo", "bar"]) == 2
+    assert "Expected options of the command, got foo bar. See grounding-rewards env" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("value", ["0", "-3", "nan", "inf", "wide"])

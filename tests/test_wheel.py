@@ -41,7 +41,7 @@ def test_nothing_of_the_repository_beside_it_is_installed() -> None:
 
 def test_help_lists_the_commands(tmp_path: Path) -> None:
     shown = call(tmp_path, "--help")
-    assert {"demo", "train", "study", "score", "env", "configs"} <= set(shown.split())
+    assert {"demo", "train", "study", "score", "env"} <= set(shown.split())
 
 
 def test_versions_are_said_without_any_extra(tmp_path: Path) -> None:

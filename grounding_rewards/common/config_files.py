@@ -134,13 +134,3 @@ def find_shipped(name: str | Path) -> str:
         return str(name)
     shipped_path = _HOME / path
     return str(shipped_path) if shipped_path.exists() else str(name)
-
-
-def shipped_names(pattern: str) -> list[str]:
-    """The names of all files that come with the package and match a pattern, in order; what Python compiled is none.
-
-    Example:
-        >>> shipped_names("configs/demo/g*.yaml")
-        ['configs/demo/grpo.yaml']
-    """
-    return sorted(path.relative_to(_HOME).as_posix() for path in _HOME.glob(pattern) if path.suffix != ".pyc")
