@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from grounding_rewards.common.text_files import read_yaml
-from grounding_rewards.common.validation import guess_word
 
 BASE = "base"
 """The key under which a file names those that it is built on."""
@@ -88,7 +87,7 @@ def _read_file(file: Path, option: str) -> tuple[dict[str, Any], list[str]]:
 
 
 def check_known(options: Iterable[str], option_names: Collection[str], command: str, file: str = "") -> None:
-    """Refuse an option that a command does not have, and name the nearest that it has.
+    """Refuse an option that a command does not have.
 
     Args:
         options: their names.
@@ -106,9 +105,8 @@ def check_known(options: Iterable[str], option_names: Collection[str], command: 
         return
     for name in map(str, options):
         if name not in option_names:
-            guess = guess_word(name, option_names)
             raise ValueError(
-                f"Expected options of `grounding-rewards {command}`{file and f' in {file}'}, got {name}. {guess}"
+                f"Expected options of `grounding-rewards {command}`{file and f' in {file}'}, got {name}. "
                 "--help lists them; parameters of a reward stand in reward_kwargs."
             )
 

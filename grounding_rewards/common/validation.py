@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Collection, Mapping
 from numbers import Real
 from typing import NamedTuple
 
@@ -60,41 +59,21 @@ def check_number(name: str, value: object, legal: Interval, hint: str = "Choose 
     return float(value)
 
 
-def guess_word(word: object, legal: Iterable[str]) -> str:
-    """A question with the legal word that is spelt most like an unknown one; empty if none is.
-
-    Example:
-        >>> guess_word("VinDr", ("coco", "vindr-cxr")), guess_word("mine", ("coco", "vindr-cxr"))
-        ('Did you mean vindr-cxr? ', '')
-    """
-    words = {name.casefold(): name for name in legal}
-    # The cell of a log may be long.
-    matches = get_close_matches(str(word)[:60].casefold(), words, 1)
-    return f"Did you mean {words[matches[0]]}? " if matches else ""
-
-
-#: So many legal names are read to their end; of more the nearest are named.
-_READ = 20
-
-
 def check_keys(name: str, mapping: object, legal: Collection[str], hint: str = "") -> None:
     """Refuse a mapping with a key that is not legal; anything else is passed over.
 
     Example:
         >>> check_keys("look_closer", {"cost": 0.1, "look": 3}, ("looks", "cost"))
         Traceback (most recent call last):
-        ValueError: Expected some of looks, cost in look_closer, got 'look'. Did you mean looks?
+        ValueError: Expected some of looks, cost in look_closer, got 'look'. Choose among these.
     """
     if not isinstance(mapping, Mapping):
         return
     unknown = [str(key) for key in mapping if key not in legal]
     if unknown:
-        remedy = hint or guess_word(unknown[0], legal).strip() or "Choose among these."
-        listed = list(legal)
-        if len(legal) > _READ:
-            listed = [*get_close_matches(unknown[0], legal, n=3, cutoff=0.4), "…"]
+        remedy = hint or "Choose among these."
         raise ValueError(
-            f"Expected some of {', '.join(listed)} in {name}, got {', '.join(map(repr, unknown))}. {remedy}"
+            f"Expected some of {', '.join(legal)} in {name}, got {', '.join(map(repr, unknown))}. {remedy}"
         )
 
 
@@ -107,7 +86,4 @@ def check_word(name: str, value: object, legal: Collection[str]) -> None:
         ValueError: Expected a known word for `matching`, got 'best'. Use one of: greedy, hungarian.
     """
     if not isinstance(value, str) or value not in legal:
-        raise ValueError(
-            f"Expected a known word for `{name}`, got {value!r:.200}. {guess_word(value, legal)}Use one of: "
-            f"{', '.join(legal)}."
-        )
+        raise ValueError(f"Expected a known word for `{name}`, got {value!r:.200}. Use one of: {', '.join(legal)}.")

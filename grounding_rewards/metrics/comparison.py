@@ -50,7 +50,6 @@ import numpy as np
 
 from grounding_rewards.common.formatting import NO_VALUE, as_json, capitalised, format_p, format_value, html_table
 from grounding_rewards.common.numeric import Array, ratio_or_nan
-from grounding_rewards.common.validation import guess_word
 from grounding_rewards.metrics import intervals
 from grounding_rewards.metrics.average_precision import RankingMetrics
 from grounding_rewards.metrics.detection import BoxGroups, MatchedImages, label_groups, reference_sums
@@ -356,10 +355,7 @@ class RunDifference:
 def check_metric(option: str, key: str, metrics: Mapping[str, Any]) -> None:
     """Refuse the key of a metric that is not among those of both runs."""
     if key not in metrics:
-        guess = guess_word(key, metrics)
-        raise ValueError(
-            f"Expected a metric of both runs for {option}, got {key!r}. {guess}They have: {', '.join(metrics)}."
-        )
+        raise ValueError(f"Expected a metric of both runs for {option}, got {key!r}. They have: {', '.join(metrics)}.")
 
 
 def _to_dicts(changes: Mapping[str, Change]) -> dict[str, Any]:

@@ -53,9 +53,9 @@ def test_refused(folder, texts, message):
         read_config(folder(**texts) / "a.yaml")
 
 
-def test_an_unknown_option_names_its_file_and_the_nearest_one(folder):
+def test_an_unknown_option_names_its_file(folder):
     root = folder(a="{base: b.yaml, loss_type: grpo}", b="lerning_rate: 1")
-    with pytest.raises(ValueError, match=r"train` in .*b\.yaml, got lerning_rate. Did you mean learning_rate\?"):
+    with pytest.raises(ValueError, match=r"train` in .*b\.yaml, got lerning_rate"):
         read_config(root / "a.yaml", option_names=["learning_rate", "loss_type"], command="train")
 
 

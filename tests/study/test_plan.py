@@ -132,7 +132,7 @@ def test_several_files_of_options(small, tmp_path):
     [
         *table("study/tables", "a_wrong_arm_set_or_start_is_refused"),
         *(("starts", {"model": "m", "sft": TAUGHT, "checkpoints": n}, "of start bad") for n in (1, 3, "each")),
-        ("starts", {"model": "m", "sft": {**TAUGHT, "lerning_rate": 1}}, "Did you mean learning_rate"),
+        ("starts", {"model": "m", "sft": {**TAUGHT, "lerning_rate": 1}}, "got lerning_rate"),
     ],
 )
 def test_a_wrong_arm_set_or_start_is_refused(small, part, entry, message):

@@ -95,7 +95,7 @@ def test_options_in_the_place_of_a_file(tmp_path):
     (tmp_path / "over.yaml").write_text("{seed: 4}")
     _, config, _ = parse_grpo_arguments([f"--config={tmp_path / 'over.yaml'}"], {**SOUND, "seed": 3, "max_steps": 7})
     assert (config.seed, config.max_steps) == (4, 7)
-    with pytest.raises(ValueError, match=r"rewards train`, got lerning_rate. Did you mean learning_rate"):
+    with pytest.raises(ValueError, match=r"rewards train`, got lerning_rate"):
         parse_grpo_arguments([], {**SOUND, "lerning_rate": 1})
 
 
