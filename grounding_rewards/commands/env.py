@@ -3,22 +3,18 @@
 It prints no path, no name of a file or machine, and nothing of a dataset: it can be pasted as it is.
 
 examples:
-  grounding-rewards env            # to paste into a report
-  grounding-rewards env --json env.json
+  grounding-rewards env
 """
 
 from __future__ import annotations
 
-from grounding_rewards.commands.console import say, write_numbers
-from grounding_rewards.commands.options import Json
+from grounding_rewards.commands.console import say
 from grounding_rewards.common.environment import environment, untested_vllm
 
 
-def run(*, json: Json = None) -> int:
+def run() -> int:
     """Print what is installed."""
     sections = environment()
-    if json is not None:
-        write_numbers(json, sections)
     for title, values in sections.items():
         say(f"{title}:")
         width = max(map(len, values), default=0)

@@ -57,11 +57,6 @@ if TYPE_CHECKING:
 #: The value of --train-split for which the constant box is fitted on the other patients of the images themselves.
 NO_SPLIT = "none"
 _PACKAGES = ("grounding_rewards", "numpy", "torch", "transformers", "vllm")
-_BASELINES = (
-    "reference as answer: what no answer can better; constant box: what is best on the training images of the median "
-    "box of each label that at least half of them carry, the median of all boxes and one box fitted to all; "
-    "whole image: with the most frequent label"
-)
 
 
 @Parameter(name="*")
@@ -250,7 +245,6 @@ def _facts(options: EvaluateOptions, reward: GroundingReward, rows: Iterable[Map
         "box format": ", ".join(box_format.name for box_format in formats),
         "bad rows": "refused" if options.bad_rows == "refuse" else "left out",
         "duplicates": "kept" if options.nms is None else f"removed above IoU {options.nms:g}",
-        "baselines": _BASELINES,
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
     }
 

@@ -85,8 +85,8 @@ class PrepareOptions:
         side: longest side in pixels; larger images are shrunk
         image_format: jpeg loses little
         squeezed: images are copies in another shape than the images that boxes were drawn on, such as 1024 x 1024
-        window: LOW,HIGH: stored values that become black and white, for images of 16 bits that are no DICOM files;
-            default: each image's smallest and largest
+        window: stored values that become black and white, for images of 16 bits that are no DICOM files; default: each
+            image's smallest and largest
         processes: that work on images; default: 1
     """
 
@@ -110,7 +110,7 @@ class PrepareOptions:
     side: int | None = None
     image_format: Literal["png", "jpeg"] = "png"
     squeezed: bool = False
-    window: str | None = None
+    window: tuple[float, float] | None = None
     processes: int | None = None
 
     def settings(self, dataset: str) -> PrepareSettings:
@@ -125,7 +125,6 @@ class PrepareOptions:
             "template": None if self.prompt_file is None else read_text(self.prompt_file).strip(),
             "labels": None if self.labels is None else tuple(self.labels),
             "shares": _shares(self.split_shares),
-            "window": _window(self.window),
         }
         return PrepareSettings(**values)
 
@@ -184,15 +183,6 @@ def _shares(text: str) -> tuple[tuple[str, float], ...]:
     with _read_as("--split-shares", "NAME=SHARE,…", text, "train=0.8,validation=0.1,test=0.1"):
         parts = [part.split("=") for part in text.split(",")]
         return tuple((name.strip(), float(share)) for name, share in parts)
-
-
-def _window(text: str | None) -> tuple[float, float] | None:
-    """Read LOW,HIGH into two numbers."""
-    if text is None:
-        return None
-    with _read_as("--window", "LOW,HIGH", text, "31768,33168, for example"):
-        low, high = map(float, text.split(","))
-        return low, high
 
 
 def _print_summary(out: Path, manifest: Mapping[str, Any]) -> None:

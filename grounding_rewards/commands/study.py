@@ -20,7 +20,7 @@ examples:
   grounding-rewards study configs/study/drawn.yaml --out runs/drawn --seeds 0    # all arms once, then --seeds 1, …
   grounding-rewards study configs/study/lungs.yaml --dataset path/to/images --out runs/lungs
   grounding-rewards study configs/study/lungs.yaml --out runs/lungs --starts-only   # then an array: --index 0, 1, …
-  grounding-rewards study --report-only --out runs/drawn --report page        # without any training
+  grounding-rewards study --report-only --out runs/drawn        # without any training
 
 exit code:
   0  all runs that were asked for are finished        1  a run failed        2  a wrong file, argument or folder
@@ -52,7 +52,6 @@ def run(
     seeds: Sequence[int] = (),
     index: int | None = None,
     starts_only: bool = False,
-    report: Path | None = None,
     dry_run: bool = False,
     report_only: bool = False,
 ) -> int:
@@ -67,7 +66,6 @@ def run(
         seeds: only runs with these seeds
         index: only the run of this number, from 0, which is a job of an array; initial checkpoints must be there
         starts_only: only the initial checkpoints
-        report: folder of the report; default: report/ in --out
         dry_run: list the runs with their steps, and start nothing
         report_only: report on the runs that are finished, start nothing
     """
@@ -77,9 +75,8 @@ def run(
 
     if dry_run and report_only:
         raise ValueError("Expected --dry-run or --report-only, got both. Leave one out.")
-    report = report or out / "report"
     if report_only:
-        _report(out, report)
+        _report(out)
         return 0
     if config is None:
         raise ValueError("Expected the YAML of a study, got none. configs/study/ has some; --report-only needs none.")
@@ -119,16 +116,17 @@ def run(
         return 1
     # A job of an array is a part of a study; only a finished study is reported.
     if index is None and all(folder.result(run.name).is_file() for run in plan.runs):
-        _report(out, report)
+        _report(out)
     return 0
 
 
-def _report(study: Path, out: Path) -> None:
-    """Write the report of a study into a folder, and print its tables and sentences."""
+def _report(study: Path) -> None:
+    """Write the report of a study into its folder report/, and print its tables and sentences."""
     from rich.text import Text
 
     from grounding_rewards.study.report import arms_table, sentences, write_report
 
+    out = study / "report"
     with stage_progress("reading the study", transient=True) as on_progress:
         result = write_report(study, out, on_progress=on_progress)
     output_console(140).print(arms_table(result).rich(small=False))

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
-from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from grounding_rewards.commands.console import fold
-from grounding_rewards.common.config_files import find_shipped
 
 #: The exit code of a program that SIGTERM ended.
 STOPPED = 128 + 15
@@ -29,7 +26,6 @@ def run(command: str, words: Sequence[str]) -> int:
     if not {*HELP}.isdisjoint(words):
         print(short_help(command))
         return 0
-    _check_files(words)
     from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
 
     is_dry_run = not {*DRY_RUN}.isdisjoint(words)
@@ -47,18 +43,8 @@ def run(command: str, words: Sequence[str]) -> int:
 
     from grounding_rewards.training.run_folder import resolved_config
 
-    resolved = resolved_config(arguments, config, model)
-    print(yaml.safe_dump(resolved, sort_keys=True), end="")
+    print(yaml.safe_dump(resolved_config(arguments, config, model), sort_keys=True), end="")
     return 0
-
-
-def _check_files(words: Sequence[str]) -> None:
-    """Refuse missing files of `--config` now: loading TRL takes many times as long."""
-    names = [word.removeprefix("--config=") for word in words if word.startswith("--config=")]
-    names += [word for option, word in pairwise(words) if option == "--config"]
-    for name in names:
-        if not Path(find_shipped(name)).is_file():
-            raise ValueError(f"Expected a file for --config, got {name!r}, which is none. Check the path.")
 
 
 def short_help(command: str) -> str:

@@ -1,6 +1,5 @@
 """`grounding-rewards env`: what a report of a problem needs, and nothing that should stay on this machine."""
 
-import json
 import platform
 import sys
 from importlib.metadata import version
@@ -17,9 +16,8 @@ def test_versions_of_what_matters_are_printed(capsys):
         assert row in words
 
 
-def test_it_can_be_pasted_anywhere(capsys, tmp_path):
-    assert main(["env", "--json", str(tmp_path / "env.json")]) == 0
+def test_it_can_be_pasted_anywhere(capsys):
+    assert main(["env"]) == 0
     shown = capsys.readouterr().out
     for private in (str(Path.home()), str(REPOSITORY), sys.prefix, platform.node(), "/"):
         assert private not in shown
-    assert set(json.loads((tmp_path / "env.json").read_text())) == {"grounding_rewards", "packages", "machine"}
