@@ -13,7 +13,6 @@ The folder --out then holds
   images.jsonl       every image with its answer, for `grounding-rewards diff` and `export`
   completions.jsonl  the answers of the model; the same command resumes an interrupted run
   samples.jsonl      its sampled answers, with --samples
-  blank.jsonl        its answers to images of one grey, with --blank
   metrics/           the plots as PNG and PDF
 
 Beside every metric stand the ceiling, the reference as answer, and baselines: a constant box, nothing found and the
@@ -40,7 +39,7 @@ from grounding_rewards.commands.options import AnswerOptions, LabelMatching, Rew
 from grounding_rewards.common.environment import package_versions
 from grounding_rewards.logs.run_log import model_name
 from grounding_rewards.metrics.average_precision import AP_THRESHOLDS
-from grounding_rewards.metrics.baselines import BLANK, REFERENCE, baseline_systems, system_name
+from grounding_rewards.metrics.baselines import REFERENCE, baseline_systems, system_name
 from grounding_rewards.metrics.evaluation import Measures, answer_notes, evaluate
 from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.metrics.robustness import RobustnessPoint
@@ -75,7 +74,6 @@ class EvaluateOptions(AnswerOptions):
         iou: thresholds of average precision, beside the mean over 0.5 to 0.95
         seed: of intervals, samples and attacks
         samples: so many sampled answers to each image beside the greedy one
-        blank: ask about the images again, each replaced by its mean grey: what is still right was not seen
         robustness: change the images: `corruptions`, `pgd` or both; each image is asked about 41 and 5 times
         robustness_images: the first so many
         all_metrics: print every metric, not the twelve that are asked for first
@@ -91,7 +89,6 @@ class EvaluateOptions(AnswerOptions):
     interpolation: Literal["all", "101", "11"] = "101"
     iou: Annotated[tuple[float, ...], in_range(0, 1, above=True)] = AP_THRESHOLDS
     samples: Annotated[int, in_range(0)] = 0
-    blank: bool = False
     robustness: Annotated[tuple[Literal["corruptions", "pgd"], ...], Parameter(consume_multiple=True)] = ()
     robustness_images: Annotated[int, in_range(1)] = 100
     all_metrics: Annotated[bool, Parameter(name="--all")] = False
@@ -118,10 +115,9 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
     images = options.images(options.split, options.max_images)
     training = _training_images(options)
     robustness: list[RobustnessPoint] = []
-    blank_texts: list[list[str]] | None = None
     if options.model is not None and images is not None:
         asked_model = _prepare_model(options, images, reward)
-        texts, blank_texts = _ask_model(options, asked_model)
+        texts = _ask_model(options, asked_model)
         name = model_name(options.model)
         reward, images = asked_model.reward, asked_model.dataset
         answers = ImageAnswers(asked_model.rows, texts, numbers=list(range(images.num_rows)))
@@ -138,8 +134,6 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
             say(f"warning: {note}", error=True)
         on_progress("answering without a look at the images")
         systems = {name: predictions, **baseline_systems(answers.rows, training, reward)}
-        if blank_texts is not None:
-            systems[BLANK] = read_predictions(answers.rows, blank_texts, reward, nms_threshold=options.nms)
         evaluation = evaluate(systems, measures, on_progress=on_progress)
         facts = {**facts, **_facts(options, reward, answers.rows), **evaluation.facts}
         evaluation = replace(evaluation, robustness=tuple(robustness), facts=facts, command=command)
@@ -188,19 +182,14 @@ def _prepare_model(options: EvaluateOptions, images: Dataset, reward: GroundingR
     return asked_model
 
 
-def _ask_model(options: EvaluateOptions, asked_model: AskedModel) -> tuple[list[list[str]], list[list[str]] | None]:
-    """The answers of the model to each image, the greedy one first; and those to blank images, with `--blank`."""
-    from grounding_rewards.models.ask import blank_images
-
+def _ask_model(options: EvaluateOptions, asked_model: AskedModel) -> list[list[str]]:
+    """The answers of the model to each image, the greedy one first."""
     texts = options.ask(asked_model, options.out / "completions.jsonl", "greedy answers", overwrite=options.overwrite)
     if options.samples:
         sampling = {"samples": options.samples, "temperature": options.temperature, "overwrite": options.overwrite}
         samples = options.ask(asked_model, options.out / "samples.jsonl", f"{options.samples} samples", **sampling)
         texts = [[*greedy, *sampled] for greedy, sampled in zip(texts, samples, strict=True)]
-    if not options.blank:
-        return texts, None
-    blank = replace(asked_model, fitted_images=blank_images(asked_model.fitted_images))
-    return texts, options.ask(blank, options.out / "blank.jsonl", "blank images", overwrite=options.overwrite)
+    return texts
 
 
 def _facts_of_model(options: EvaluateOptions, asked_model: AskedModel) -> dict[str, Any]:

@@ -52,13 +52,11 @@ BoxAnswer = tuple[Array, list[str]]
 
 CONSTANT, CONSTANT_OF_THESE = "constant box", "constant box of these images"
 NOTHING_FOUND, WHOLE_IMAGE = "nothing found", "whole image"
-#: What the model answers to images without anything to see.
-BLANK = "blank images"
 #: What no answer can better. A rightly empty answer earns the bonus, below 1, so that a mean reward cannot reach 1.
 REFERENCE = "reference as answer"
 #: What one more radiologist answers to images that several have read.
 ANOTHER_READER = "another reader"
-_BASELINES = (CONSTANT, CONSTANT_OF_THESE, NOTHING_FOUND, WHOLE_IMAGE, BLANK, REFERENCE, ANOTHER_READER)
+_BASELINES = (CONSTANT, CONSTANT_OF_THESE, NOTHING_FOUND, WHOLE_IMAGE, REFERENCE, ANOTHER_READER)
 
 
 def system_name(log: str | Path) -> str:

@@ -19,7 +19,7 @@ from grounding_rewards.common.formatting import as_json, format_value, html_tabl
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.metrics import average_precision, detection, intervals
 from grounding_rewards.metrics.average_precision import Curve, RankedImages, RankingMetrics
-from grounding_rewards.metrics.baselines import BLANK, CONSTANT, CONSTANT_OF_THESE, NOTHING_FOUND, WHOLE_IMAGE
+from grounding_rewards.metrics.baselines import CONSTANT, CONSTANT_OF_THESE, NOTHING_FOUND, WHOLE_IMAGE
 from grounding_rewards.metrics.detection import CLASS_MEAN_IOU, MatchedImages, class_mean_iou_estimate
 from grounding_rewards.metrics.image_dependence import (
     IMAGE_DEPENDENCE,
@@ -171,8 +171,6 @@ class Evaluation:
                 verdict = "Worse" if above.high < 0 else "Not shown to be better"
                 sentence = f"{verdict} than a model that never looks: {sentence}"
             sentence += f"the constant box, which never looks, reaches {format_value(constant)}; "
-        if BLANK in self.systems:
-            sentence += f"on blank images the model reaches {format_value(self.systems[BLANK]['mean_iou'].value)}; "
         sentence += self.dependence.sentence
         images, answers = self.dependence.images, self.dependence.distinct
         if answers > 1:

@@ -35,8 +35,8 @@ and the reference, which it cannot.
 
 Sources: Hoeffding, A Class of Statistics with Asymptotically Normal Distribution, Annals of Mathematical Statistics
 1948, and A Combinatorial Central Limit Theorem, 1951; Aronow, Samii and Assenova, Cluster-Robust Variance Estimation
-for Dyadic Data, Political Analysis 2015. Others ask a model again about blank or shuffled images (arXiv 2603.03437;
-`evaluate --blank` does the first): this takes the answers that are there.
+for Dyadic Data, Political Analysis 2015. Others ask a model again about blank or shuffled images (arXiv 2603.03437):
+this takes the answers that are there.
 """
 
 from __future__ import annotations

@@ -67,28 +67,6 @@ class AskedModel:
         return generate_to_file(self.model, self.processor, images, file, sampling, **options)
 
 
-def blank_images(dataset: Dataset) -> Dataset:
-    """The images of a dataset, each replaced by its mean grey when it is read.
-
-    Example:
-        >>> from datasets import Dataset, Image
-        >>> from PIL import Image as Pillow
-        >>> rows = Dataset.from_dict({"image": [Pillow.linear_gradient("L")]}).cast_column("image", Image())
-        >>> blank_images(rows)[0]["image"].getextrema()
-        (127, 127)
-    """
-    from PIL import Image, ImageStat
-
-    def replace_images(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        """A batch of rows with a grey image in place of each image."""
-        for index, image in enumerate(rows.get("image", ())):
-            grey = int(ImageStat.Stat(image.convert("L")).mean[0])
-            rows["image"][index] = Image.new("L", image.size, grey).convert(image.mode)
-        return rows
-
-    return dataset.with_transform(replace_images)
-
-
 def prepare_asking(
     model_path: str,
     dataset: Dataset,
