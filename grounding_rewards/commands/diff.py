@@ -82,7 +82,7 @@ def run(
         reward=reward,
     )
     if html is not None:
-        load_image = _image_loader(comparison.images[1], comparison.run_facts[1], b, allow_outside)
+        load_image = _image_loader(comparison.run_facts[1], allow_outside)
         write_whole(html, render_diff_page(comparison, load_image=load_image))
     if json is not None:
         write_numbers(json, comparison.to_dict())
@@ -93,22 +93,16 @@ def run(
     return 0
 
 
-def _image_loader(
-    images: Sequence[Prediction], facts: Mapping[str, Any], run: Path, allow_outside: bool
-) -> Callable[[Prediction], Image | None]:
+def _image_loader(facts: Mapping[str, Any], allow_outside: bool) -> Callable[[Prediction], Image | None]:
     """Return a function that opens the image of a prediction, or returns None if it cannot be shown.
 
-    Images come from the dataset of the evaluation, or from the files that its log names. A log from elsewhere may name
-    any file of this machine, so only files inside the folder of the run are opened, unless `allow_outside` is true.
+    Images come from the dataset of the evaluation; those of a log without one are not shown.
 
     Args:
-        images: the predictions of the run.
         facts: of the evaluation: its dataset, split and number of images.
-        run: folder of the run, or a file in it.
-        allow_outside: open any file that the log names.
+        allow_outside: open also files of the dataset that lie outside its folder.
     """
     from grounding_rewards.data.dataset_columns import load_dataset_image
-    from grounding_rewards.images.decoding import is_below, open_image
     from grounding_rewards.prepare.load import SYNTHETIC, load_split
 
     loaders: dict[str, Callable[[], Image | None]] = {}
@@ -124,17 +118,4 @@ def _image_loader(
                 loaders[str(image_id)] = partial(load_dataset_image, dataset, number)
         except (ValueError, KeyError, OSError, ImportError) as error:
             say(f"grounding-rewards: images are shown without their pixels: {error}", error=True)
-    else:
-        folder = run if run.is_dir() else run.parent
-        files = {image.id: image.image for image in images if image.image is not None and Path(image.image).is_file()}
-        for image_id, file in files.items():
-            if allow_outside or is_below([folder], file):
-                loaders[image_id] = partial(open_image, file)
-        hidden = len(files) - len(loaders)
-        if hidden:
-            say(
-                f"grounding-rewards: {hidden} images are shown without their pixels, which lie outside "
-                f"{str(folder)!r}. Give --allow-outside if these images are meant.",
-                error=True,
-            )
     return lambda image: loaders[image.id]() if image.id in loaders else None

@@ -27,7 +27,7 @@ examples:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -49,6 +49,7 @@ from grounding_rewards.report.tables import core_table, evaluation_table, groups
 
 if TYPE_CHECKING:
     from datasets import Dataset
+    from PIL.Image import Image
 
     from grounding_rewards.models.ask import AskedModel
     from grounding_rewards.rewards.grounding import GroundingReward
@@ -100,7 +101,7 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
     Args:
         log: files or folders with completions; also as --completions
     """
-    from grounding_rewards.logs.join import ImageAnswers, image_loader
+    from grounding_rewards.logs.join import ImageAnswers
 
     if log:
         options.completions = [*log, *options.completions]
@@ -143,7 +144,7 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
             subtitle=evaluation_page.evaluated_images(evaluation.facts),
             evaluation=evaluation,
             reward=reward.name,
-            load_image=image_loader(answers, images),
+            load_image=_image_loader(answers.numbers, images),
             reference=systems[REFERENCE],
         )
         # Plots and page need memory; the other systems are not shown image by image.
@@ -151,6 +152,13 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
         evaluation_page.write_evaluation_folder(options.out, page)
     _print(options, page)
     return 0
+
+
+def _image_loader(numbers: Sequence[int], images: Dataset | None) -> Callable[[int], Image | None]:
+    """A function that opens the image of the k-th answer from the dataset; without one there are no images."""
+    from grounding_rewards.data.dataset_columns import load_dataset_image
+
+    return lambda k: None if images is None else load_dataset_image(images, numbers[k])
 
 
 def _training_images(options: EvaluateOptions) -> list[dict[str, Any]] | None:

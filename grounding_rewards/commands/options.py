@@ -201,7 +201,6 @@ class AnswerOptions:
             text_column=self.text_column,
             by_order=self.by_order,
             sizes=sizes,
-            allow_outside=self.allow_outside,
             bad_rows=self.bad_rows,
             **grouping,
         )

@@ -8,7 +8,7 @@ another split, and a metric against either would be wrong. Rows are checked here
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,21 +17,18 @@ import numpy as np
 from grounding_rewards.columns import image_id, patient_of
 from grounding_rewards.common.formatting import first_of
 from grounding_rewards.data.checks import is_blank, row_problems, said_dropped
-from grounding_rewards.data.dataset_columns import light_rows, load_dataset_image
-from grounding_rewards.images.decoding import is_below, open_image
+from grounding_rewards.data.dataset_columns import light_rows
 from grounding_rewards.logs.image_names import with_image_ids
 from grounding_rewards.logs.read import Log, read_completions, step_of
 from grounding_rewards.metrics.read_predictions import require_columns
 
 if TYPE_CHECKING:
     from datasets import Dataset
-    from PIL.Image import Image
 
     from grounding_rewards.rewards.grounding import GroundingReward
 
 _Row = dict[str, Any]
 
-_IMAGE_COLUMNS = ("image_path", "image", "file")
 # Lines of an error about many images.
 _MOST_LINES = 20
 # In pixels: boxes and sizes that differ by less are those of the image after rounding.
@@ -59,19 +56,6 @@ class ImageAnswers(NamedTuple):
     numbers: Sequence[int] = ()
 
 
-def image_loader(answers: ImageAnswers, dataset: Dataset | None) -> Callable[[int], Image | None]:
-    """A function that opens the k-th image, and returns None where there is none.
-
-    Args:
-        answers: their rows have the `image_path` of images that are files.
-        dataset: the images, where there is one.
-    """
-    if dataset is not None:
-        return lambda k: load_dataset_image(dataset, answers.numbers[k])
-    files: list[Any] = [row.get("image_path") for row in answers.rows]
-    return lambda k: None if files[k] is None else open_image(files[k])
-
-
 def read_log(
     paths: Sequence[str | Path],
     reward: GroundingReward | None = None,
@@ -80,7 +64,6 @@ def read_log(
     text_column: str | None = None,
     by_order: bool = False,
     sizes: Mapping[str, float | None] | None = None,
-    allow_outside: bool = False,
     label_matching: str | None = None,
     bad_rows: str = "refuse",
     in_groups: bool = False,
@@ -104,7 +87,6 @@ def read_log(
         text_column: the column with the completions.
         by_order: take the rows in the order of the dataset's images; in groups each image has as many rows.
         sizes: sizes for images that have none, by column.
-        allow_outside: whether images that the log names may lie outside the folders of its files.
         label_matching: under others than ``"ignore"`` every reference box needs a label; None takes the reward's.
         bad_rows: `refuse` images that nothing can be measured on, or `drop` them, which a warning says.
         in_groups: take the answers in groups, as GRPO compares them: images with one answer are left out.
@@ -136,10 +118,7 @@ Correct it:
     numbers: list[int] = []
     if images is None:
         places = [log.places[group[0]] for group in groups]
-        rows, file_notes = _rows_with_files(log, [group[0] for group in groups], paths, allow_outside)
-        # The notes are of images that cannot be shown, and a page about groups shows none.
-        if not in_groups:
-            notes += file_notes
+        rows = [log.rows[group[0]] for group in groups]
     else:
         numbers = _image_numbers(log, groups, images, every_image=not in_groups)
         groups = [group for _, group in sorted(zip(numbers, groups, strict=True))]
@@ -364,45 +343,6 @@ def _refuse_other_rows(log: Log, group: Sequence[int], *, one_image: bool) -> No
                     f"{log.rows[k].get('id')!r} in {log.places[first]} and {log.places[k]}. Rows with one id are "
                     "answers to one image: give images names of their own."
                 )
-
-
-def _rows_with_files(
-    log: Log, numbers: Sequence[int], paths: Sequence[str | Path], allow_outside: bool
-) -> tuple[list[_Row], list[str]]:
-    """The rows of the log with these numbers, with `image_path` where an image is found beside it; and notes."""
-    # Rows that are in no file name their images from the working directory.
-    logs = [Path(path) for path in paths if not isinstance(path, Mapping)] or [Path()]
-    folders = [path if path.is_dir() else path.parent for path in logs]
-    rows = []
-    hidden_images = []
-    for k in numbers:
-        row = {name: value for name, value in log.rows[k].items() if name not in _IMAGE_COLUMNS}
-        rows.append(row)
-        names = [log.rows[k][column] for column in _IMAGE_COLUMNS if isinstance(log.rows[k].get(column), str)]
-        if not names:
-            continue
-        # An absolute path stays as it is when joined to a folder.
-        files = [folder / names[0] for folder in folders if _is_file(folder / names[0])]
-        if files and (allow_outside or is_below(folders, files[0])):
-            row["image_path"] = str(files[0])
-        else:
-            hidden_images.append(f"{names[0]!r:.80} in {log.places[k]}")
-    notes = []
-    if hidden_images:
-        notes.append(
-            f"{len(hidden_images)} of {len(rows)} images are shown without their image, which is not beside the log: "
-            f"{first_of(hidden_images)}. Paths start at the folder of the log; name the --dataset, or give "
-            "--allow-outside."
-        )
-    return rows, notes
-
-
-def _is_file(path: Path) -> bool:
-    """Whether there is such a file; no file has a name as long as that of a small image in base64."""
-    try:
-        return path.is_file()
-    except OSError:
-        return False
 
 
 def _good_images(

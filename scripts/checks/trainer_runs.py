@@ -313,7 +313,8 @@ def check_scores(rows: Sequence[Mapping[str, Any]], steps: Sequence[LoggedStep])
     assert len(rows) == answers, f"`score` read {len(rows)} answers, expected {answers}"
     readable = sum(row["status"] in ("boxes", "empty") for row in rows)
     assert readable > answers / 2, f"`score` could read {readable} of {answers} answers"
-    logged, recomputed = sum(step.reward for step in steps) / len(steps), sum(row[REWARD] for row in rows) / len(rows)
+    logged = sum(step.reward for step in steps) / len(steps)
+    recomputed = math.fsum(row[REWARD] for row in rows) / len(rows)
     assert math.isclose(logged, recomputed, abs_tol=SINGLE), f"logged {logged}, `score` computes {recomputed}"
 
 

@@ -16,7 +16,6 @@ from PIL import Image
 
 from grounding_rewards.doctor.examine import examine
 from grounding_rewards.doctor.rows import open_rows
-from grounding_rewards.logs.join import image_loader, read_log
 from grounding_rewards.prepare import PrepareSettings, prepare_images
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.sources.jsonl import read_jsonl
@@ -221,18 +220,6 @@ def test_prepare_loader_and_doctor_refuse_an_image_of_somebody_else(folder, way)
     assert "missing-image" not in found
     allowed = examine(open_rows(str(folder), allow_outside=True)).defects
     assert "outside-image" not in {one.name for one in allowed}
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("column", ["image", "image_path", "file"])
-def test_a_log_opens_no_image_of_somebody_else(folder, way, column):
-    row = {"completion": "[]", "boxes": [], "width": 40, "height": 30, "id": "a"}
-    write_lines(folder / "log.jsonl", [{**row, column: way.format(others=folder.parent / "others")}])
-    answers = read_log([folder / "log.jsonl"])
-    assert image_loader(answers, None)(0) is None
-    assert answers.rows[0].get("image_path") is None
-    allowed = read_log([folder / "log.jsonl"], allow_outside=True)
-    assert image_loader(allowed, None)(0).size == (40, 30)
 
 
 def test_the_root_itself_may_be_a_link(folder):

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
-from grounding_rewards.logs.join import image_loader, image_problems, read_log
+from grounding_rewards.logs.join import image_problems, read_log
 from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.rewards.grounding import get_reward
 from tests.conftest import write_lines
@@ -25,7 +24,6 @@ def test_a_log_that_knows_its_images(tmp_path):
     assert [row["id"] for row in answers.rows] == ["a", "b"]
     assert answers.texts == [["[]", "again"], ["x", ""]]
     assert "The log has 2 answers to every image" in answers.notes[0]
-    assert image_loader(answers, None)(0) is None
 
 
 def test_of_a_training_the_answers_of_the_last_step_are_taken(tmp_path):
@@ -52,25 +50,6 @@ def test_two_images_of_one_name_are_refused(tmp_path):
     log = write(tmp_path / "log.jsonl", {**SOUND, "boxes": []}, {**SOUND, "boxes": [[0] * 4]})
     with pytest.raises(ValueError, match="Expected the same `boxes` in all rows of one image, got others for id 'a'"):
         read_log(log)
-
-
-def test_images_are_found_beside_the_log(tmp_path):
-    Image.new("L", (4, 4), 7).save(tmp_path / "a.png")
-    row = {"completion": "[]", "boxes": [], "height": 4}
-    log = write(tmp_path / "log.jsonl", {**row, "image": "a.png"}, {**row, "image": "b.png"})
-    answers = read_log(log, sizes={"width": 4, "height": None})
-    load_image = image_loader(answers, None)
-    assert (answers.rows[0]["width"], answers.rows[0]["height"]) == (4, 4)
-    assert answers.rows[0]["image_path"] == str(tmp_path / "a.png")
-    assert load_image(0).getpixel((0, 0)) == 7
-    assert load_image(1) is None
-
-
-def test_a_broken_image_is_named(tmp_path):
-    (tmp_path / "a.png").write_bytes(b"no picture")
-    answers = read_log(write(tmp_path / "log.jsonl", {**SOUND, "image": "a.png"}))
-    with pytest.raises(ValueError, match=r"Expected an image in '.*a\.png', got .*Replace the file"):
-        image_loader(answers, None)(0)
 
 
 def test_the_columns_of_a_row_stand_above_the_sizes_for_all(tmp_path):
@@ -150,23 +129,6 @@ def test_many_bad_images_are_counted(tmp_path):
     rows = [{**SOUND, "id": str(k), "boxes": [[0, 0, 5, 25]]} for k in range(30)]
     with pytest.raises(ValueError, match=r"(?s)got 30 of 30 that do not\. .*line 20 of .*\nand 10 more$"):
         read_log(write(tmp_path / "log.jsonl", *rows))
-
-
-def test_images_that_do_not_exist_or_lie_elsewhere_are_said(tmp_path):
-    folder = tmp_path / "log"
-    folder.mkdir()
-    for place in (tmp_path / "other.png", folder / "own.png"):
-        Image.new("L", (4, 4), 7).save(place)
-    (folder / "link.png").symlink_to(tmp_path / "other.png")
-    images = ["own.png", str(folder / "own.png"), "../other.png", str(tmp_path / "other.png"), "link.png", "none.png"]
-    # The image itself in base64 is no name.
-    images.append("iVBORw0KGgo" * 400)
-    rows = [{**SOUND, "id": str(k), "image": image} for k, image in enumerate(images)]
-    answers = read_log(write(folder / "log.jsonl", *rows))
-    load_image = image_loader(answers, None)
-    assert [k for k in range(7) if load_image(k) is not None] == [0, 1]
-    [note] = answers.notes
-    assert note.startswith("5 of 7 images are shown without their image, which is not beside the log: '../other.png'")
 
 
 @pytest.mark.parametrize(
