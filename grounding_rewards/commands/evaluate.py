@@ -173,8 +173,6 @@ def _training_images(options: EvaluateOptions) -> list[dict[str, Any]] | None:
 
 def _prepare_model(options: EvaluateOptions, images: Dataset, reward: GroundingReward) -> AskedModel:
     """The model, ready to be asked; make the folder of the evaluation."""
-    from grounding_rewards.models.robustness import corrupt
-
     if options.robustness and options.backend == "vllm":
         raise ValueError(
             "Expected transformers for --backend beside --robustness, got vllm. Attacks need gradients, and "
@@ -183,9 +181,6 @@ def _prepare_model(options: EvaluateOptions, images: Dataset, reward: GroundingR
     # Only transformers can be asked about changed images, and both must be asked in the same way.
     backend = "transformers" if options.robustness else options.backend
     asked_model = options.prepare_asking(images, reward, backend=backend, label_matching=options.label_matching)
-    if "corruptions" in options.robustness:
-        # Refuse an image that cannot be changed now, not after hours of generation.
-        corrupt(asked_model.fitted_images[0]["image"], asked_model.dataset[0]["boxes"], "noise", 1)
     options.out.mkdir(parents=True, exist_ok=True)
     return asked_model
 

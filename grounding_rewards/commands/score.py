@@ -19,7 +19,6 @@ examples:
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from pathlib import Path
 
@@ -37,7 +36,7 @@ def run(
     text_column: TextColumn = None,
     processes: int | None = None,
 ) -> int:
-    """Score the file, and print the means and how fast it went.
+    """Score the file, and print the means.
 
     Args:
         completions: file with completions, or the folder of a run
@@ -46,7 +45,6 @@ def run(
     """
     from grounding_rewards.logs.score_file import score_file
 
-    started = time.perf_counter()
     judges = rewards_from_words(rewards, box_format)
     with stage_progress() as on_progress:
         summary = score_file(
@@ -59,8 +57,7 @@ def run(
         )
     for warning in summary.warnings:
         say(f"warning: {warning}", error=True)
-    seconds = time.perf_counter() - started
-    print(f"{summary.completions} completions in {seconds:.1f} s, {summary.completions / seconds:.0f} a second")
+    print(f"{summary.completions} completions")
     print(", ".join(f"{status} {count}" for status, count in summary.statuses.items()))
     print(", ".join(f"mean {name} {mean:.4f}" for name, mean in summary.means.items()))
     return 0
