@@ -405,22 +405,12 @@ def _read_json(path: Path) -> Iterable[tuple[int, Any]]:
 
 def _read_parquet(path: Path) -> Iterable[tuple[int, Any]]:
     """The rows of a .parquet file without images, with their numbers."""
-    try:
-        import pyarrow
-        import pyarrow.parquet as parquet
-    except ImportError:
-        raise ValueError(
-            f"Expected pyarrow to read {str(path)!r}, got none. Install it with `pip install pyarrow`."
-        ) from None
-    try:
-        file = parquet.ParquetFile(path)
-        # TRL may store the images beside the completions; they are not read.
-        columns = [name for name in file.schema_arrow.names if name not in _IMAGES]
-        return enumerate(file.read(columns).to_pylist(), 1)
-    except pyarrow.ArrowInvalid as error:
-        raise ValueError(
-            f"Expected a whole .parquet file in {str(path)!r}, got a broken one ({error}). Write it again."
-        ) from None
+    import pyarrow.parquet as parquet
+
+    file = parquet.ParquetFile(path)
+    # TRL may store the images beside the completions; they are not read.
+    columns = [name for name in file.schema_arrow.names if name not in _IMAGES]
+    return enumerate(file.read(columns).to_pylist(), 1)
 
 
 _READERS: dict[str, Callable[[Path], Iterable[tuple[int, Any]]]] = {

@@ -266,12 +266,6 @@ def test_logs_without_completions_are_refused(tmp_path, name, column, message):
         read.read_completions([tmp_path / name], text_column=column)
 
 
-def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
-    with pytest.raises(ValueError, match="pip install pyarrow"):
-        read.read_completions([write_text(tmp_path, "log.parquet", "")])
-
-
 IMAGE_OF_LOG = {"id": "a", "completion": "[]", "boxes": [[0, 0, 9, 9]], "width": 50, "height": 40}
 
 
