@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import textwrap
-import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
@@ -21,10 +20,6 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 
-# Seconds before a progress bar appears: a bar of shorter work would only flicker.
-_PATIENCE = 2.0
-# Seconds between lines of progress where there is no terminal for a bar.
-_BETWEEN_LINES = 60.0
 # Seconds over which the bar averages the speed: a batch of answers takes minutes.
 _SPEED_PERIOD = 600.0
 
@@ -136,15 +131,11 @@ def plain_warnings() -> Iterator[None]:
 
 
 @contextmanager
-def stage_progress(
-    first: str = "", *, patience: float = _PATIENCE, transient: bool = False
-) -> Iterator[Callable[..., None]]:
-    """A context with a progress bar on the standard error, or a line a minute if that is not a terminal.
+def stage_progress(first: str = "") -> Iterator[Callable[..., None]]:
+    """A context with a progress bar on the standard error, if that is a terminal.
 
     Args:
         first: the first stage of the work, in words.
-        patience: seconds before the bar appears.
-        transient: whether the bar goes away at the end.
 
     Returns:
         A function ``on_progress(stage, count, total)``; the total is None if it is not known.
@@ -158,41 +149,30 @@ def stage_progress(
 
     console = Console(stderr=True)
     columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    bar = Progress(*columns, console=console, transient=transient, speed_estimate_period=_SPEED_PERIOD)
-    task = bar.add_task(first, total=None)
-    start_time = time.monotonic() + patience
-    next_line_time = time.monotonic() + _BETWEEN_LINES
-    last_count: int | None = None
+    with Progress(
+        *columns,
+        console=console,
+        transient=True,
+        speed_estimate_period=_SPEED_PERIOD,
+        disable=not console.is_terminal,
+    ) as bar:
+        task = bar.add_task(first, total=None)
 
-    def on_progress(stage: str, count: int = 0, total: int | None = None) -> None:
-        """Show the stage and its count in the bar; without a terminal, say them once in a while."""
-        nonlocal last_count, next_line_time
-        description = printable(stage, lines=False)
-        if last_count is None or count < last_count:
-            # The speed is measured anew: the earlier count is that of another stage, or of an earlier run.
-            bar.reset(task, completed=count, total=total, description=description)
-        else:
-            bar.update(task, description=description, completed=count, total=total)
-        last_count = count
-        if console.is_terminal:
-            if not bar.live.is_started and time.monotonic() > start_time:
-                bar.start()
-        elif time.monotonic() > next_line_time:
-            of_total = "" if total is None else f" of {total:,}"
-            say(f"{description}: {count:,}{of_total}", error=True)
-            next_line_time = time.monotonic() + _BETWEEN_LINES
+        def on_progress(stage: str, count: int = 0, total: int | None = None) -> None:
+            """Show the stage and its count."""
+            description = printable(stage, lines=False)
+            if description != bar.tasks[0].description:
+                # The speed is measured anew.
+                bar.reset(task, description=description)
+            # `update` takes None for no change.
+            bar.tasks[0].total = total
+            bar.update(task, completed=count)
 
-    try:
         yield on_progress
-    finally:
-        # Stopping a bar that was never started prints an empty line.
-        if bar.live.is_started:
-            bar.stop()
-            sys.stderr.flush()
 
 
 def track(title: str, items: Iterable[Item], total: int | None = None) -> Iterator[Item]:
-    """Yield the items, with a progress bar if that takes long.
+    """Yield the items, with a progress bar.
 
     Args:
         title: of the bar.
@@ -204,7 +184,7 @@ def track(title: str, items: Iterable[Item], total: int | None = None) -> Iterat
         [1, 2]
     """
     total = len(items) if total is None and isinstance(items, Sized) else total
-    with stage_progress(transient=True) as on_progress:
+    with stage_progress() as on_progress:
         for count, item in enumerate(items):
             on_progress(title, count, total)
             yield item

@@ -129,7 +129,7 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
         answers = options.read_log(options.completions, reward, images, label_matching=options.label_matching)
         name = system_name(options.completions[0]) if len(options.completions) == 1 else "completions"
         facts = {"completions": ", ".join(path.name for path in options.completions)}
-    with stage_progress("reading the answers", transient=True) as on_progress:
+    with stage_progress("reading the answers") as on_progress:
         predictions = read_predictions(answers.rows, answers.texts, reward, nms_threshold=options.nms)
         for note in (*answers.notes, *answer_notes(predictions)):
             say(f"warning: {note}", error=True)

@@ -236,7 +236,7 @@ class AnswerOptions:
             **sampling: further arguments of :meth:`AskedModel.answer`.
         """
         title = f"{model_name(str(self.model))}, {title}"
-        with stage_progress(title, patience=0.0) as on_stage:
+        with stage_progress(title) as on_stage:
 
             def on_progress(images: int, total: int, _: int) -> None:
                 """Show the images that are answered."""

@@ -127,7 +127,7 @@ def _report(study: Path) -> None:
     from grounding_rewards.study.report import arms_table, sentences, write_report
 
     out = study / "report"
-    with stage_progress("reading the study", transient=True) as on_progress:
+    with stage_progress("reading the study") as on_progress:
         result = write_report(study, out, on_progress=on_progress)
     output_console(140).print(arms_table(result).rich(small=False))
     for sentence in sentences(result):

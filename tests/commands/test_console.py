@@ -1,4 +1,4 @@
-"""Progress bars appear late, and only in a terminal; warnings of the package are lines for people."""
+"""Progress bars appear only in a terminal; warnings of the package are lines for people."""
 
 import re
 import warnings
@@ -9,21 +9,18 @@ from grounding_rewards.cli import main
 from grounding_rewards.commands import console
 from grounding_rewards.parsing.space_check import SpaceWarning
 from tests.conftest import REPOSITORY
-from tests.tables import table
 
 
-@pytest.mark.parametrize(
-    ("terminal", "patience", "shown"), table("commands/tables", "it_is_shown_late_and_where_somebody_looks")
-)
-def test_it_is_shown_late_and_where_somebody_looks(monkeypatch, capsys, terminal, patience, shown):
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_bar_is_shown_where_somebody_looks(monkeypatch, capsys, terminal):
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     monkeypatch.delenv("NO_COLOR", raising=False)
     if terminal:
         monkeypatch.setenv("FORCE_COLOR", "1")
-    with console.stage_progress(patience=patience) as on_progress:
+    with console.stage_progress() as on_progress:
         for done in (1, 2):
             on_progress("counting", done, 2)
-    assert ("counting" in capsys.readouterr().err) == shown
+    assert ("counting" in capsys.readouterr().err) == terminal
 
 
 def test_warnings_have_no_path_and_no_line_of_code():
@@ -106,13 +103,3 @@ def test_no_line_is_wider_than_the_variable_columns(tmp_path, monkeypatch, capsy
         assert wide_lines == [], command
         if command.startswith("audit"):
             assert re.search(r"IoU 0\.55, all +(0\.\d{3} +){6}\n", printed)
-
-
-def test_a_file_gets_a_line_now_and_then(capsys, monkeypatch):
-    monkeypatch.setattr(console, "_BETWEEN_LINES", -1.0)
-    with console.stage_progress() as on_progress:
-        on_progress("reading images", 1200, 5000)
-        monkeypatch.setattr(console, "_BETWEEN_LINES", 60.0)
-        on_progress("counting", 3)
-        on_progress("counting", 4)
-    assert capsys.readouterr().err == "reading images: 1,200 of 5,000\ncounting: 3\n"

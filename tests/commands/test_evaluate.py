@@ -100,7 +100,7 @@ def test_the_same_command_again_asks_nothing_and_its_answers_can_be_evaluated_wi
     assert other["constant box"] == one["constant box"]
 
 
-def test_an_adapter_and_a_bar_with_images_and_the_rate_of_tokens(checkpoint, tmp_path, monkeypatch, capsys):
+def test_an_adapter_and_a_bar_with_images(checkpoint, tmp_path, monkeypatch, capsys):
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
@@ -112,8 +112,7 @@ def test_an_adapter_and_a_bar_with_images_and_the_rate_of_tokens(checkpoint, tmp
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "160")
     assert evaluate("--model", tmp_path / "adapter", *options) == 0
-    assert re.search(r"greedy answers.*[02]/2", shown := capsys.readouterr().err, re.DOTALL)
-    assert "tokens/s" in shown
+    assert re.search(r"greedy answers.*[02]/2", capsys.readouterr().err, re.DOTALL)
     assert next(iter(metrics(tmp_path / "out")["systems"])) == "adapter"
 
 
