@@ -8,7 +8,6 @@ import pytest
 from grounding_rewards.cli import main
 from grounding_rewards.commands import console
 from grounding_rewards.parsing.space_check import SpaceWarning
-from tests.conftest import REPOSITORY
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -80,26 +79,3 @@ def test_tables_and_texts_are_escaped_and_stay_in_line(monkeypatch, capsys, term
     assert not re.search("\x1b\\[(1A|2J)|\x9b", printed)
     rows = [line for line in printed.splitlines() if line.startswith(("|", "+"))]
     assert terminal or len({len(row) for row in rows}) == 1
-
-
-def test_no_line_is_wider_than_the_variable_columns(tmp_path, monkeypatch, capsys):
-    pytest.importorskip("matplotlib", reason="needs the eval extra")
-    monkeypatch.setenv("COLUMNS", "80")
-    log = REPOSITORY / "docs" / "examples" / "completions.jsonl"
-    for command in (
-        "--help",
-        f"inspect {log} --box-format qwen3-vl",
-        f"score {log} --rewards R1 R4 --box-format qwen2.5-vl --out {tmp_path}/scores.jsonl",
-        f"signal {log.with_name('signal.jsonl')} --all",
-        f"evaluate {log} --box-format qwen2.5-vl --out {tmp_path}/a",
-        f"evaluate {log} --box-format qwen3-vl --out {tmp_path}/b",
-        f"diff {tmp_path}/a {tmp_path}/b",
-        "audit --rewards R1 R2 R3 R4 R5 soft_f1 --max-images 8",
-    ):
-        assert main(command.split()) == 0
-        printed = capsys.readouterr().out
-        # The address of a page stays whole.
-        wide_lines = [line for line in printed.splitlines() if len(line) > 80 and not line.startswith("Page: ")]
-        assert wide_lines == [], command
-        if command.startswith("audit"):
-            assert re.search(r"IoU 0\.55, all +(0\.\d{3} +){6}\n", printed)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from grounding_rewards import cli
 from grounding_rewards.logs import read
 from tests.conftest import write_lines
 from tests.tables import table
@@ -86,10 +85,6 @@ def test_images_stay_on_the_disk(tmp_path: Path) -> None:
     assert read.read_completions([path]).rows == [{"completion": "[]"}]
 
 
-BOX = '[{"bbox_2d": [10, 20, 30, 40]}]'
-FORMAT = ("--box-format", "qwen3-vl")
-
-
 @pytest.mark.parametrize(("rows", "columns"), table("logs/rows", "several_columns_with_text"))
 def test_a_second_column_with_text_needs_a_name(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match=r"got (.*)\. Name it with --text-column") as refusal:
@@ -101,21 +96,6 @@ def test_a_second_column_with_text_needs_a_name(rows: list[dict[str, Any]], colu
 @pytest.mark.parametrize(("rows", "column"), table("logs/rows", "the_only_column_with_text_needs_no_name"))
 def test_the_only_column_with_text_needs_no_name(rows: list[dict[str, Any]], column: str) -> None:
     assert read.find_text_column(rows) == column
-
-
-@pytest.mark.parametrize("command", table("logs/rows", "every_command_asks_for_the_column"))
-def test_every_command_asks_for_the_column(tmp_path, monkeypatch, capsys, command) -> None:
-    monkeypatch.chdir(tmp_path)
-    rows = [{"answer": BOX, "prediction": "[]", "boxes": [[1, 2, 3, 4]], "width": 100, "height": 100, "id": "a"}] * 2
-    write(tmp_path / "log.jsonl", rows)
-    arguments = [*command.split(), *FORMAT]
-    assert cli.main(arguments) == 2
-    assert "got answer and prediction. Name it with --text-column" in capsys.readouterr().err
-    # The column of answers alone is read, and named.
-    write(tmp_path / "log.jsonl", [{**row, "prediction": None} for row in rows])
-    if command.startswith(("score", "inspect")):
-        assert cli.main(arguments) == 0
-        assert "read from the column `answer`" in " ".join("".join(capsys.readouterr()).split())
 
 
 def test_what_trl_writes_step_by_step(tmp_path):
@@ -278,12 +258,3 @@ def test_rows_with_boxes_off_the_image_are_counted_and_placed(change, doubt):
     )
     assert doubt in sentence
     assert sentence.startswith("1 of 30 rows have")
-
-
-def test_commands_print_what_is_off_the_image(tmp_path, capsys):
-    log = write_lines(tmp_path / "log.jsonl", [IMAGE_OF_LOG, {**IMAGE_OF_LOG, "boxes": [[0, 0, 9, 99]]}])
-    assert cli.main(["score", str(log), "--rewards", "R3", "--out", str(tmp_path / "out.jsonl"), *FORMAT]) == 0
-    assert cli.main(["inspect", str(log), *FORMAT]) == 0
-    printed = capsys.readouterr()
-    for text in printed:
-        assert "1 of 2 rows have a reference box that is not on the image" in " ".join(text.split())

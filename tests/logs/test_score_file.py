@@ -1,6 +1,5 @@
 """Scoring of files: order, numbers, several processes, what is wrong with a row."""
 
-import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -68,22 +67,6 @@ def test_ids_of_any_kind(tmp_path: Path) -> None:
     given[2]["id"] = "\ud83d"
     score_file(write_lines(tmp_path / "log.jsonl", given), tmp_path / "scored.jsonl", [R3])
     assert [row["id"] for row in read_lines(tmp_path / "scored.jsonl")] == [None, "7", "\ud83d", "image 3"]
-
-
-TEXT, SIZE = '[{"bbox_2d": [0, 0, 500, 500]}]', {"width": 100, "height": 100}
-PACKED = {"boxes": [[0, 0, 50, 50]], **SIZE, "box_format": "qwen3-vl"}
-
-
-@pytest.mark.parametrize(
-    ("row", "box_format"),
-    [
-        # the ground truth in one string, and a format per row
-        ({"response": TEXT, "ground_truth": json.dumps(PACKED)}, None),
-    ],
-)
-def test_logs_of_other_tools_are_scored(tmp_path: Path, row: dict[str, Any], box_format: str | None) -> None:
-    path = write_lines(tmp_path / "1.jsonl", [row])
-    assert score_file(path, tmp_path / "scored.jsonl", [get_reward("R3", box_format=box_format)]).means == {"R3": 1.0}
 
 
 @pytest.mark.parametrize(("change", "message"), table("logs/rows", "rows_that_cannot_be_scored"))
