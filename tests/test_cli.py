@@ -37,12 +37,8 @@ def test_the_installed_command_runs(tmp_path):
         pytest.skip("the package is not installed with its commands")
     run = subprocess.run([command, "inspect", LOG, "--box-format", "qwen2.5-vl"], capture_output=True, text=True)
     assert run.returncode == 0
-    # On a slow machine it says that it works.
     assert run.stderr == ""
     assert "Nothing contradicts resized_pixel, order xyxy" in run.stdout
-    # The page says so.
-    assert re.search(r"mean R4 +0\.650\s", run.stdout)
-    assert "gives a mean R4 of 0.650" in PAGE
 
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
@@ -122,7 +118,7 @@ def test_examples_are_legal(name):
     command = importlib.import_module(f"grounding_rewards.commands.{name.replace('-', '_')}")
     app = command_app(name)
     said = command.__doc__.partition("examples:")[2].replace("\\\n", "")
-    examples = re.findall(rf"grounding-rewards {name} (.*)", said)
+    examples = re.findall(rf"grounding-rewards {name}\b(.*)", said)
     assert examples
     for example in examples:
         app.parse_args(shlex.split(example, comments=True))

@@ -1,14 +1,10 @@
 """Commands that train nothing take a scheduled reward at its final values, and say so."""
 
 import json
-from dataclasses import fields
 
 import pytest
 
 from grounding_rewards.cli import main
-from grounding_rewards.commands.evaluate import EvaluateOptions
-from grounding_rewards.commands.options import rewards_from_words
-from grounding_rewards.commands.signal import SignalOptions
 from tests.tables import table
 
 # IoU 0.3: a hit at the beginning of the schedule, none at its end.
@@ -30,20 +26,3 @@ def test_final_values(command, schedule, said, tmp_path, capsys):
         if path.is_file():
             row = json.loads(path.read_text(encoding="utf-8"))
             assert row.get("rewards", row)["R3" if "rewards" in row else words[-1]] == 0
-
-
-@pytest.mark.parametrize("options", [EvaluateOptions, SignalOptions])
-def test_options_that_are_for_a_model_or_for_a_log_exist(options):
-    """They are named as texts: one that was renamed would be taken without an effect again."""
-    assert {*options.only_model, *options.only_log} <= {one.name for one in fields(options)}
-
-
-def test_rewards_of_one_name_in_two_modules_are_told_apart(tmp_path, monkeypatch):
-    for module in ("first_rewards", "second_rewards"):
-        text = "def ends(completions, **columns):\n    return [0.0 for _ in completions]\n"
-        (tmp_path / f"{module}.py").write_text(text, encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    words = ["first_rewards.ends", "second_rewards.ends"]
-    assert list(rewards_from_words(words, functions=True)) == ["ends", "second_rewards.ends"]
-    with pytest.raises(ValueError, match="'ends' twice"):
-        rewards_from_words([words[0]] * 2, functions=True)
