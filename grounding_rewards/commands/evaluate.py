@@ -1,7 +1,7 @@
 r"""Evaluate a model, an adapter or a log of completions: how good, where, how certain, and how fragile.
 
 The model is a folder or a name on the hub, or an adapter that PEFT saved. The log is a .jsonl, .json, .csv or
-.parquet file, with the completions and, in any column, the id or file name of each image; without
+.parquet file, or one of inspect_ai, with the completions and, in any column, the id or file name of each image; without
 --dataset its rows also have boxes, width and height. Several rows of one image are several answers to it, the first of
 which is judged. The folder of a training that logged its completions is a log too: the last answers to each image
 count.

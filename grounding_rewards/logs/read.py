@@ -68,8 +68,9 @@ def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_co
     """Read whole logs of completions.
 
     Args:
-        paths: files that end in .jsonl, .json (a list of rows), .csv or .parquet, such as TRL writes with
-            `log_completions`; or folders, as :func:`log_files` takes them; or rows that are in memory already.
+        paths: files that end in .jsonl, .json (a list of rows), .csv, .parquet, such as TRL writes with
+            `log_completions`, or .eval of inspect_ai; or folders, as :func:`log_files` takes them; or rows that are in
+            memory already.
         text_column: the column with the completions, as for :func:`find_text_column`.
 
     Returns:
@@ -403,6 +404,24 @@ def _read_json(path: Path) -> Iterable[tuple[int, Any]]:
     return enumerate(rows, 1)
 
 
+def _read_eval(path: Path) -> Iterable[tuple[int, Any]]:
+    """The samples of a log of inspect_ai, with their numbers."""
+    try:
+        from inspect_ai.log import read_eval_log
+    except ImportError:
+        raise ValueError(
+            f"Expected inspect_ai to read {str(path)!r}, got none. Install it with `pip install inspect_ai`, or "
+            f"convert the log where it is installed: `inspect log convert {path.name} --to json --output-dir .`."
+        ) from None
+    try:
+        samples = read_eval_log(str(path)).samples or []
+    except Exception as error:
+        # inspect_ai raises errors of its own, and those of several compressions.
+        raise ValueError(f"Expected a log of inspect_ai in {str(path)!r}, got {error}. Copy it again.") from None
+    fields = {"id", "epoch", "input", "target", "metadata", "output"}
+    return enumerate((sample.model_dump(mode="json", include=fields) for sample in samples), 1)
+
+
 def _read_parquet(path: Path) -> Iterable[tuple[int, Any]]:
     """The rows of a .parquet file without images, with their numbers."""
     import pyarrow.parquet as parquet
@@ -417,5 +436,6 @@ _READERS: dict[str, Callable[[Path], Iterable[tuple[int, Any]]]] = {
     ".jsonl": _read_jsonl,
     ".json": _read_json,
     ".csv": _read_csv,
+    ".eval": _read_eval,
     ".parquet": _read_parquet,
 }
