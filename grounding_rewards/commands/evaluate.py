@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from cyclopts import Parameter
 
@@ -79,6 +79,14 @@ class EvaluateOptions(AnswerOptions):
         robustness_images: the first so many
         all_metrics: print every metric, not the twelve that are asked for first
     """
+
+    only_model = (*AnswerOptions.only_model, "robustness", "robustness_images")
+    needed_options: ClassVar[Mapping[str, str]] = {
+        **AnswerOptions.needed_options,
+        "temperature": "samples",
+        "train_split": "dataset",
+        "robustness_images": "robustness",
+    }
 
     out: Path
     completions: Sequence[Path] = ()

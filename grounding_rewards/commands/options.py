@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from cyclopts import Parameter
 
@@ -106,6 +106,14 @@ class AnswerOptions:
         temperature: of the samples
     """
 
+    # Options that have no effect on a log, and those that have none on a model.
+    only_model: ClassVar[tuple[str, ...]] = (
+        *("max_new_tokens", "batch_size", "max_image_pixels", "backend", "vllm_options", "samples", "temperature"),
+    )
+    only_log: ClassVar[tuple[str, ...]] = ("text_column", "by_order", "width", "height")
+    # By option the other one without which it has no effect.
+    needed_options: ClassVar[Mapping[str, str]] = {"by_order": "dataset", "split": "dataset", "max_images": "dataset"}
+
     model: str | None = None
     dataset: str | None = None
     split: str = "test"
@@ -127,13 +135,14 @@ class AnswerOptions:
     temperature: Annotated[float, in_range(above=True)] = 1.0
 
     def check_subject(self, logs: Sequence[Path]) -> None:
-        """Refuse a command without answers, or with answers from two places.
+        """Refuse a command without answers, with answers from two places, or with an option that has no effect.
 
         Args:
             logs: the log of completions.
 
         Raises:
-            ValueError: both or neither of log and model are given, a model has no images, or a log is not there.
+            ValueError: both or neither of log and model are given, a model has no images, a log is not there, or an
+                option is for the other one.
         """
         from grounding_rewards.logs.read import log_files
 
@@ -142,6 +151,22 @@ class AnswerOptions:
             raise ValueError(f"Expected a log of completions or --model, got {subjects}. Name one of them.")
         if self.model is not None and self.dataset is None:
             raise ValueError("Expected images for --dataset, got none. A model needs images to look at; name some.")
+        if self.model is None:
+            subject, other_subject, useless_options = "a log of completions", "a model", self.only_model
+        else:
+            subject, other_subject, useless_options = "a model", "a log of completions", self.only_log
+        for field in fields(self):
+            option = f"--{field.name.replace('_', '-')}"
+            is_given = getattr(self, field.name) != field.default
+            if is_given and field.name in useless_options:
+                raise ValueError(
+                    f"Expected {other_subject} for {option}, got {subject}. Leave it out: it has no effect."
+                )
+            needed = self.needed_options.get(field.name)
+            if is_given and needed and not getattr(self, needed):
+                raise ValueError(
+                    f"Expected --{needed} beside {option}, got none. Leave {option} out: it has no effect."
+                )
         # Refuses what is not there before the images are loaded, which takes longer.
         log_files(logs)
 

@@ -65,6 +65,9 @@ class SignalOptions(AnswerOptions):
         strict: exit with 1 where more than 20% of the groups are without spread
     """
 
+    only_model = (*AnswerOptions.only_model, "keep")
+    only_log = (*AnswerOptions.only_log, "group_size", "resized_width", "resized_height")
+
     split: str = "train"
     group_size: int | None = None
     resized_width: ResizedPixels = None

@@ -1,10 +1,13 @@
 """Commands that train nothing take a scheduled reward at its final values, and say so."""
 
 import json
+from dataclasses import fields
 
 import pytest
 
 from grounding_rewards.cli import main
+from grounding_rewards.commands.evaluate import EvaluateOptions
+from grounding_rewards.commands.signal import SignalOptions
 from tests.tables import table
 
 # IoU 0.3: a hit at the beginning of the schedule, none at its end.
@@ -26,3 +29,9 @@ def test_final_values(command, schedule, said, tmp_path, capsys):
         if path.is_file():
             row = json.loads(path.read_text(encoding="utf-8"))
             assert row.get("rewards", row)["R3" if "rewards" in row else words[-1]] == 0
+
+
+@pytest.mark.parametrize("options", [EvaluateOptions, SignalOptions])
+def test_options_that_are_for_a_model_or_for_a_log_exist(options):
+    """They are named as texts: one that was renamed would be taken without an effect again."""
+    assert {*options.only_model, *options.only_log} <= {one.name for one in fields(options)}
