@@ -45,7 +45,7 @@ from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.parsing import box_formats_of
 from grounding_rewards.report import evaluation_page
-from grounding_rewards.report.tables import core_table, evaluation_table, groups_table, robustness_table
+from grounding_rewards.report.tables import core_table
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -77,7 +77,6 @@ class EvaluateOptions(AnswerOptions):
         samples: so many sampled answers to each image beside the greedy one
         robustness: change the images: `corruptions`, `pgd` or both; each image is asked about 41 and 5 times
         robustness_images: the first so many
-        all_metrics: print every metric, not the twelve that are asked for first
     """
 
     only_model = (*AnswerOptions.only_model, "robustness", "robustness_images")
@@ -100,7 +99,6 @@ class EvaluateOptions(AnswerOptions):
     samples: Annotated[int, in_range(0)] = 0
     robustness: Annotated[tuple[Literal["corruptions", "pgd"], ...], Parameter(consume_multiple=True)] = ()
     robustness_images: Annotated[int, in_range(1)] = 100
-    all_metrics: Annotated[bool, Parameter(name="--all")] = False
 
 
 def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
@@ -114,7 +112,7 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
     if log:
         options.completions = [*log, *options.completions]
     options.check_subject(options.completions)
-    command = options.words(hidden=("out", "overwrite", "all_metrics"))
+    command = options.words(hidden=("out", "overwrite"))
     if not options.overwrite:
         evaluation_page.check_evaluation_folder(options.out, command)
     reward = options.judge(options.reward)
@@ -254,15 +252,6 @@ def _print(options: EvaluateOptions, page: evaluation_page.EvaluationPage) -> No
     evaluation = page.evaluation
     console = output_console(160)
     console.print(evaluation.looking, markup=False)
-    if options.all_metrics:
-        console.print(evaluation_table(evaluation, title=page.subtitle).rich())
-    else:
-        table = core_table(evaluation, page.reward, title=page.subtitle)
-        hidden = len(evaluation.metrics) - len(table.rows)
-        caption = f"{hidden} more metrics with --all and on the page." if hidden else None
-        console.print(table.rich(caption=caption))
-    if evaluation.robustness:
-        console.print(robustness_table(evaluation.robustness, title="Changed images").rich())
-    if evaluation.per_source:
-        console.print(groups_table(evaluation.per_source, evaluation.headings, title="By source").rich())
+    table = core_table(evaluation, page.reward, title=page.subtitle)
+    console.print(table.rich(caption=f"{len(evaluation.metrics) - len(table.rows)} more metrics on the page."))
     console.print(f"Page: {(options.out / 'report.html').resolve().as_uri()}", soft_wrap=True, markup=False)

@@ -10,7 +10,6 @@ import gzip
 import json
 import tomllib
 import zlib
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from itertools import chain
@@ -207,11 +206,7 @@ def first_repeated(names: Sequence[str]) -> str | None:
     >>> first_repeated(["file", "x1", "file"])
     'file'
     """
-    counts = Counter(names)
-    for name in names:
-        if name and counts[name] > 1:
-            return name
-    return None
+    return next((name for name in names if name and names.count(name) > 1), None)
 
 
 # Made once: a log has millions of lines.
