@@ -37,8 +37,7 @@ def read_config(
         command: whose options these are, for the error.
 
     Raises:
-        ValueError: a file is missing, no YAML or no mapping, or has an option that is not known.
-        RecursionError: a file is built on itself.
+        ValueError: a file is missing, no YAML, no mapping, or built on itself, or has an option that is not known.
 
     Example:
         >>> import tempfile
@@ -50,13 +49,19 @@ def read_config(
     """
     options: dict[str, Any] = {}
     for file in [files] if isinstance(files, (str, Path)) else files:
-        options |= _options_of(Path(find_shipped(file)), "--config", option_names, command)
+        options |= _options_of(Path(find_shipped(file)), (), option_names, command)
     return options
 
 
-def _options_of(file: Path, option: str, option_names: Collection[str], command: str) -> dict[str, Any]:
-    """The options of a file and its bases; `option` names the file in an error."""
-    options, bases = _read_file(file, option)
+def _options_of(file: Path, above: tuple[Path, ...], option_names: Collection[str], command: str) -> dict[str, Any]:
+    """The options of a file and its bases; `above` are the files that are built on it."""
+    above = (*above, file.resolve())
+    if above.count(above[-1]) > 1:
+        raise ValueError(
+            f"Expected files that are not built on themselves for {BASE}, got {' -> '.join(map(str, above))}. Remove "
+            f"one {BASE}."
+        )
+    options, bases = _read_file(file, f"{BASE} in {above[-2]}" if len(above) > 1 else "--config")
     check_known(options, option_names, command, str(file))
     inherited: dict[str, Any] = {}
     for base in bases:
@@ -64,7 +69,7 @@ def _options_of(file: Path, option: str, option_names: Collection[str], command:
         shipped = find_shipped(base)
         # A missing base is refused by the name that it would have in the folder of the file.
         base_file = neighbour if neighbour.exists() or shipped == base else Path(shipped)
-        inherited |= _options_of(base_file, f"{BASE} in {file}", option_names, command)
+        inherited |= _options_of(base_file, above, option_names, command)
     return inherited | options
 
 
