@@ -436,6 +436,6 @@ _READERS: dict[str, Callable[[Path], Iterable[tuple[int, Any]]]] = {
     ".jsonl": _read_jsonl,
     ".json": _read_json,
     ".csv": _read_csv,
-    ".eval": _read_eval,
     ".parquet": _read_parquet,
+    ".eval": _read_eval,
 }
