@@ -20,7 +20,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # Images are drawn for this run of the tests: none depends on what another run left.
 _DRAWN_IMAGES = tempfile.TemporaryDirectory()
-os.environ["GROUNDING_REWARDS_CACHE"] = _DRAWN_IMAGES.name
+os.environ["HF_DATASETS_CACHE"] = _DRAWN_IMAGES.name
 # Workers of pytest-xdist have a width of 80; tests that need one set it.
 os.environ.pop("COLUMNS", None)
 # Workers share the cores: a thread for each, also in what they start.

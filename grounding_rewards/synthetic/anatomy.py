@@ -98,69 +98,26 @@ class Canvas:
         return ramp((1.0 - np.hypot(along / rx, across / ry)) * min(rx, ry), softness)
 
     def add_lines(self, target: np.ndarray, lines: Sequence[Line]) -> None:
-        """Add lines with round ends to a map, one after another; a line adds once where its own pieces overlap.
+        """Add lines with round ends to a map, one after another; a line adds once where its own pieces overlap."""
+        for points, width, amount in lines:
+            # Nothing is added outside this window, even if the soft edge would reach further.
+            reach = width / 2 + self.spacing
+            columns = self._pixels_near(points[:, 0].tolist(), reach, target.shape[1])
+            rows = self._pixels_near(points[:, 1].tolist(), reach, target.shape[0])
+            # x and y of the start of each piece, and of its way to the end, `(pieces, 1, 1)`.
+            x1, y1 = points[:-1].T[:, :, None, None]
+            dx, dy = (points[1:] - points[:-1]).T[:, :, None, None]
+            # The distance of each pixel from each piece, of which the nearest counts.
+            x, y = self.x[:, columns] - x1, self.y[rows] - y1
+            share = np.minimum(np.maximum((x * dx + y * dy) / np.maximum(dx * dx + dy * dy, 1e-9), 0.0), 1.0)
+            distance = np.hypot(x - share * dx, y - share * dy).min(axis=0)
+            shade = ramp(width / 2 - distance, max(self.spacing, width / 4))
+            target[rows, columns] += amount * shade
 
-        As an image has hundreds of lines, all are computed together, and for each piece only the pixels near it.
-        """
-        if not lines:
-            return
-        widths, amounts = np.array([(line.width, line.amount) for line in lines]).T
-        softness = np.maximum(self.spacing, widths / 4)
-        starts = np.concatenate([line.points[:-1] for line in lines])
-        ends = np.concatenate([line.points[1:] for line in lines])
-        pieces = np.array([len(line.points) - 1 for line in lines])
-        first_piece = np.cumsum(pieces) - pieces
-        # The line of each piece.
-        line_of = np.repeat(np.arange(len(lines)), pieces)
-        low, high = np.minimum(starts, ends), np.maximum(starts, ends)
-
-        # The window of each line: nothing is added outside, even if the soft edge would reach further.
-        reach = (widths / 2 + self.spacing)[:, None]
-        low_of_line = np.minimum.reduceat(low, first_piece)
-        high_of_line = np.maximum.reduceat(high, first_piece)
-        left_top, right_bottom = self._windows(low_of_line - reach, high_of_line + reach)
-        size = right_bottom - left_top
-        # The index of each line's first pixel in a list of the pixels of all windows.
-        area = size.prod(axis=1)
-        begin = np.cumsum(area) - area
-
-        # The pixels that each piece reaches, one piece after another: row and column of each.
-        reach = (widths / 2 + softness / 2)[line_of, None]
-        first, stop = self._windows(low - reach, high + reach)
-        first = np.maximum(first, left_top[line_of])
-        stop = np.minimum(stop, right_bottom[line_of])
-        columns, rows = np.maximum(stop - first, 0).T
-        piece = np.repeat(np.arange(len(starts)), rows * columns)
-        number = np.arange(len(piece)) - np.repeat(np.cumsum(rows * columns) - rows * columns, rows * columns)
-        row = first[piece, 1] + number // columns[piece]
-        column = first[piece, 0] + number % columns[piece]
-
-        # The distance of each pixel from each piece; of one line the nearest piece counts.
-        x1, y1, dx, dy = (values[piece] for values in (*starts.T, *(ends - starts).T))
-        x, y = self.x[0, column] - x1, self.y[row, 0] - y1
-        share = np.minimum(np.maximum((x * dx + y * dy) / np.maximum(dx * dx + dy * dy, 1e-9), 0.0), 1.0)
-        line = line_of[piece]
-        at = begin[line] + (row - left_top[line, 1]) * size[line, 0] + column - left_top[line, 0]
-        nearest = np.full(area.sum(), np.inf)
-        pixel = np.zeros(area.sum(), dtype=int)
-        np.minimum.at(nearest, at, np.hypot(x - share * dx, y - share * dy))
-        pixel[at] = row * target.shape[1] + column
-        (reached,) = np.isfinite(nearest).nonzero()
-        line = np.repeat(np.arange(len(lines)), area)[reached]
-        added = amounts[line] * ramp(widths[line] / 2 - nearest[reached], softness[line])
-        np.add.at(target.reshape(-1), pixel[reached], added)
-
-    def _windows(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The pixels that rectangles touch: first column and row, and those after the last; each `(n, 2)`.
-
-        Args:
-            low: `(n, 2)`, smallest x and y of each rectangle in millimetres.
-            high: `(n, 2)`, largest x and y.
-        """
-        rows, columns = self.tissue.shape
-        first = np.clip(low / self.spacing, 0, (columns, rows))
-        stop = np.clip((high + self.spacing) / self.spacing, 0, (columns, rows))
-        return first.astype(int), stop.astype(int)
+    def _pixels_near(self, values: Sequence[float], reach: float, pixels: int) -> slice:
+        """Of so many pixels of an axis, those that values and `reach` around them touch."""
+        first, stop = (min(values) - reach) / self.spacing, (max(values) + reach + self.spacing) / self.spacing
+        return slice(int(min(max(first, 0), pixels)), int(min(max(stop, 0), pixels)))
 
 
 def ramp(inward: np.ndarray, softness: float) -> np.ndarray:
@@ -252,6 +209,9 @@ class Anatomy:
     Attributes:
         view: One of `VIEWS`.
         middle: x of the midline.
+        top: y of the apex of both lungs.
+        base: y of the lowest point of the right lung.
+        half_width: Half the width of the chest.
         heart_ratio: The cardiothoracic ratio.
         lungs: The patient's right and left one.
         breasts: Whether the shadows of breasts are painted.
@@ -260,25 +220,13 @@ class Anatomy:
 
     view: str
     middle: float
+    top: float
+    base: float
+    half_width: float
     heart_ratio: float
     lungs: tuple[Lung, ...]
     breasts: bool
     seed: int
-
-    @property
-    def top(self) -> float:
-        """y of the apex of both lungs."""
-        return self.lungs[0].top
-
-    @property
-    def base(self) -> float:
-        """y of the lowest point of the right lung."""
-        return self.lungs[0].base
-
-    @property
-    def half_width(self) -> float:
-        """Half the width of the chest."""
-        return self.lungs[0].half_width
 
 
 def plan_anatomy(rng: np.random.Generator, view: str, width: float, height: float) -> Anatomy:
@@ -293,9 +241,10 @@ def plan_anatomy(rng: np.random.Generator, view: str, width: float, height: floa
     # The left lung reaches lower.
     drop = float(rng.uniform(4.0, 14.0))
     ratio = float(rng.uniform(*_NORMAL_RATIO)) * magnification
-    right = Lung(-1, middle, top, top + length, half_width, dome)
-    left = Lung(1, middle, top, top + length + drop, half_width, dome)
-    return Anatomy(view, middle, ratio, (right, left), bool(rng.random() < 0.4), int(rng.integers(2**32)))
+    right_lung = Lung(-1, middle, top, top + length, half_width, dome)
+    left_lung = Lung(1, middle, top, top + length + drop, half_width, dome)
+    has_breasts, seed = bool(rng.random() < 0.4), int(rng.integers(2**32))
+    return Anatomy(view, middle, top, top + length, half_width, ratio, (right_lung, left_lung), has_breasts, seed)
 
 
 def paint_anatomy(canvas: Canvas, anatomy: Anatomy) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from grounding_rewards.synthetic.anatomy import VIEWS, Anatomy, Canvas, Line, Lung, paint_heart, ramp
 
 _SIDES = {-1: "right", 1: "left"}
+_DEGREES = ("small", "moderate", "large")
 # Width of soft edges, and side of an image of NIH, in millimetres.
 _EDGE = 4.0
 _IMAGE = 400.0
@@ -121,12 +122,7 @@ def _place_atelectasis(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFin
     return PlannedFinding("atelectasis", lung.side, x, y, *size, phrase, int(rng.integers(2**32)))
 
 
-def _degree(
-    value: float,
-    moderate_limit: float,
-    large_limit: float,
-    words: tuple[str, str, str] = ("small", "moderate", "large"),
-) -> str:
+def _degree(value: float, moderate_limit: float, large_limit: float, words: Sequence[str] = _DEGREES) -> str:
     """The word for a size: the second one from `moderate_limit` up, the third one from `large_limit` up."""
     if value < moderate_limit:
         return words[0]

@@ -6,7 +6,6 @@ Objects over the image, such as markers, are no findings. The splits of a datase
 from __future__ import annotations
 
 import hashlib
-import os
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -333,7 +332,6 @@ def synthetic_dataset(split: str, n: int, *, preset: str = "pa-112", seed: int =
     ['prompt', 'image', 'boxes', 'labels', 'phrases', 'width', 'height', 'view', 'spacing', 'id']
     """
     from datasets import Dataset, Features, Image, List, NamedSplit, Value
-    from datasets.exceptions import DatasetGenerationError
 
     check_word("preset", preset, PRESETS)
     indices = image_indices(split, n)
@@ -341,18 +339,9 @@ def synthetic_dataset(split: str, n: int, *, preset: str = "pa-112", seed: int =
     def rows() -> Iterator[dict[str, Any]]:
         """Draw the images, and yield each with its annotations."""
         for index in indices:
-            image = draw_radiograph(index, preset, seed=seed)
-            yield {
-                "image": image.image,
-                "boxes": image.boxes,
-                "labels": image.labels,
-                "phrases": image.phrases,
-                "width": image.image.width,
-                "height": image.image.height,
-                "view": image.view,
-                "spacing": image.spacing,
-                "id": image.id,
-            }
+            radiograph = draw_radiograph(index, preset, seed=seed)
+            width, height = radiograph.image.size
+            yield {**vars(radiograph), "width": width, "height": height}
 
     number, word = Value("float64"), Value("string")
     columns = {
@@ -366,26 +355,17 @@ def synthetic_dataset(split: str, n: int, *, preset: str = "pa-112", seed: int =
         "spacing": number,
         "id": word,
     }
-    features = Features(columns)
-    try:
-        images_drawn = Dataset.from_generator(
-            rows,
-            features=features,
-            cache_dir=os.environ.get("GROUNDING_REWARDS_CACHE") or None,
-            # What is computed from the images is not kept beside them, where it would outlive the code that did it.
-            keep_in_memory=True,
-            split=NamedSplit(split),
-            fingerprint=f"{preset}-{split}-{n}-{seed}-{_version()}",
-        )
-    except (OSError, DatasetGenerationError):
-        # The disk is full, or nobody may write there.
-        images_drawn = Dataset.from_list(list(rows()), features=features, split=NamedSplit(split))
+    # Another drawing program, or other versions of the libraries on which its numbers depend, draw anew.
+    program = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
+    program.append(repr(package_versions(("numpy", "scipy", "pillow"))).encode())
+    version = hashlib.sha256(b"\0".join(program)).hexdigest()[:16]
+    images_drawn = Dataset.from_generator(
+        rows,
+        features=Features(columns),
+        # What is computed from the images is not kept beside them, where it would outlive the code that did it.
+        keep_in_memory=True,
+        split=NamedSplit(split),
+        fingerprint=f"{preset}-{split}-{n}-{seed}-{version}",
+    )
     prompted = images_drawn.add_column("prompt", [prompt_messages(PRESETS[preset].labels)] * n)
     return prompted.select_columns(["prompt", *images_drawn.column_names])
-
-
-def _version() -> str:
-    """A hash of the drawing program and of the versions of libraries on which its numbers depend."""
-    parts = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
-    parts.append(repr(package_versions(("numpy", "scipy", "pillow"))).encode())
-    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]

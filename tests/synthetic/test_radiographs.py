@@ -15,7 +15,6 @@ pytest.importorskip("PIL", reason="needs the train extra")
 
 from grounding_rewards.synthetic.radiographs import (
     FINDINGS,
-    LABELS,
     PRESETS,
     SPLITS,
     draw_radiograph,
@@ -114,11 +113,6 @@ class TestBoxes:
         hidden = replace(plan, occluders=plan.occluders._replace(margins=(2 * half, 0.0, 0.0, 0.0)))
         assert paint_radiograph(hidden).boxes == paint_radiograph(hidden).labels == ()
 
-    def test_size_in_millimetres_does_not_depend_on_the_pixels(self, images):
-        for plan, image in images[:12]:
-            for large_box, small_box in zip(image.boxes, paint_radiograph(coarse(plan, 2)).boxes, strict=True):
-                np.testing.assert_allclose(large_box, 2 * np.array(small_box), atol=6)
-
 
 class TestFindings:
     def test_how_many(self, images):
@@ -151,14 +145,6 @@ class TestFindings:
             boxes = [box for box, label in zip(image.boxes, image.labels, strict=True) if label == "cardiomegaly"]
             assert all((box[2] - box[0]) * plan.spacing > plan.anatomy.half_width for box in boxes)
             assert plan.anatomy.heart_ratio < 0.52
-
-    def test_lungs_are_dark_and_the_middle_is_bright(self, images):
-        for plan, image in images:
-            for lung in plan.anatomy.lungs if not plan.findings else ():
-                x, y = (round(value / plan.spacing) for value in lung.place(0.6, 0.35))
-                middle = round(plan.anatomy.middle / plan.spacing)
-                dark, bright = (pixels(image)[y - 6 : y + 6, at - 6 : at + 6].mean() for at in (x, middle))
-                assert dark + 40 < bright
 
 
 class TestPhrases:
@@ -203,23 +189,11 @@ class TestDataset:
         assert all(one.stop <= other.start for one, other in itertools.pairwise(ranges))
         assert len({row_id for split in SPLITS for row_id in synthetic_dataset(split, 2)["id"]}) == 6
 
-    def test_small_images_hold_what_can_be_learned_from_them(self):
-        plans = [plan_radiograph(index, "pa-112") for index in range(600)]
-        kinds = Counter(finding.label for plan in plans for finding in plan.findings)
-        assert set(kinds) == set(LABELS)
-        assert min(kinds.values()) > 90
-        for image in (draw_radiograph(index, "pa-112") for index in range(40)):
-            assert image.image.size == (112, 112)
-            assert all(min(x2 - x1, y2 - y1) >= 5 for x1, y1, x2, y2 in image.boxes)
-
     @pytest.mark.parametrize(
         ("call", "message"),
         [
-            (lambda: synthetic_dataset("dev", 3), "Expected a known word for `split`"),
-            (lambda: synthetic_dataset("train", 0), "Expected 1 to 10000000 for n"),
             # would run into the next split
             (lambda: synthetic_dataset("train", 10_000_001), "Expected 1 to 10000000 for n"),
-            (lambda: synthetic_dataset("train", 3, preset="pa-999"), "got 'pa-999'. Use one of: pa-112, pa-256, mixed"),
             (lambda: draw_radiograph(-1), "Expected numbers from 0 up for index and seed, got -1 and 0"),
         ],
     )
